@@ -1,0 +1,133 @@
+//! User code for one inbox message, and what it can answer.
+
+use std::{fmt, time::Duration};
+
+use serde::de::DeserializeOwned;
+
+use crate::{
+    BoxFuture, delivery::Problem, inbox::InboxRow, lane::Fence, message::Headers,
+    store::StoreError, time::Timestamp,
+};
+
+/// What a handler says about its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Commit everything.
+    Done,
+    /// Roll back; try again later (after at least `after`, if given). One attempt is used.
+    Retry { problem: Problem, after: Option<Duration> },
+    /// Roll back; this message will never succeed. It becomes a dead letter, its key goes on.
+    Fail { problem: Problem },
+    /// Roll back; a person must look, and later messages of the key wait.
+    Park { problem: Problem },
+}
+
+impl Outcome {
+    pub fn retry(code: &str, message: &str) -> Self {
+        Self::Retry { problem: Problem::new(code, message), after: None }
+    }
+
+    pub fn retry_after(after: Duration, code: &str, message: &str) -> Self {
+        Self::Retry { problem: Problem::new(code, message), after: Some(after) }
+    }
+
+    pub fn fail(code: &str, message: &str) -> Self {
+        Self::Fail { problem: Problem::new(code, message) }
+    }
+
+    pub fn park(code: &str, message: &str) -> Self {
+        Self::Park { problem: Problem::new(code, message) }
+    }
+}
+
+/// What a handler function may return: an [`Outcome`], nothing (done), or a `Result` of these whose
+/// error means *retry*.
+pub trait IntoOutcome {
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done
+    }
+}
+
+impl<T: IntoOutcome, E: fmt::Display> IntoOutcome for Result<T, E> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(outcome) => outcome.into_outcome(),
+            Err(error) => Outcome::retry("HANDLER_ERROR", &error.to_string()),
+        }
+    }
+}
+
+/// A message as a handler gets it: the decoded payload and where it came from.
+#[derive(Clone, Debug)]
+pub struct Received<M> {
+    pub payload: M,
+    pub message_id: String,
+    pub source_system: String,
+    pub event_type: String,
+    pub aggregate_id: Option<String>,
+    pub key: String,
+    pub headers: Headers,
+    pub event_ts: Option<Timestamp>,
+    pub received_at: Timestamp,
+    /// 1 the first time.
+    pub attempt: u32,
+}
+
+impl<M: DeserializeOwned> Received<M> {
+    /// Decodes the row; a payload of another shape is an outcome, not an error.
+    pub fn decode(row: &InboxRow) -> Result<Self, Outcome> {
+        let payload = row.payload.as_deref().unwrap_or("null");
+        let payload = serde_json::from_str(payload).map_err(|error| {
+            Outcome::fail("PAYLOAD_SHAPE", &format!("payload does not fit the handler: {error}"))
+        })?;
+        Ok(Self {
+            payload,
+            message_id: row.message_id.clone(),
+            source_system: row.source_system.clone(),
+            event_type: row.event_type.clone().unwrap_or_default(),
+            aggregate_id: row.aggregate_id.clone(),
+            key: row.msg_key.clone(),
+            headers: row.headers.clone(),
+            event_ts: row.event_ts,
+            received_at: row.received_at,
+            attempt: row.attempts.saturating_add(1),
+        })
+    }
+}
+
+/// One row to handle, with the proof that this worker may.
+#[derive(Clone, Debug)]
+pub struct HandlerWork {
+    pub row: InboxRow,
+    pub fence: Fence,
+    pub epoch: i64,
+}
+
+/// What became of the transaction.
+#[derive(Debug)]
+pub enum Handled {
+    /// Committed: the handler's changes, its messages, and the row's `PROCESSED`.
+    Committed,
+    /// Rolled back; the worker settles the row by this outcome (never `Done`).
+    RolledBack(Outcome),
+    /// Rolled back because the lane has another owner, or the row is no longer open.
+    Refused,
+    /// The database did not answer. Nothing is known to be committed; no attempt is used.
+    Unavailable(StoreError),
+}
+
+/// Runs user code in one transaction of the user's own driver, and marks the row `PROCESSED` in that
+/// same commit. Made by a driver's `handler(pool, function)`, never by hand.
+pub trait Handler: Send + Sync {
+    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled>;
+}

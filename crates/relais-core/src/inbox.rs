@@ -1,0 +1,201 @@
+//! The life of an inbox row: `RECEIVED` (or `SERDE_ERROR`), perhaps `RETRY`, then `PROCESSED` or
+//! `FAILED`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{
+    delivery::Problem,
+    handler::Outcome,
+    message::{Headers, NewMessage},
+    retry::RetryPolicy,
+    time::Timestamp,
+};
+
+/// The state in the `status` column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum InboxStatus {
+    Received,
+    Retry,
+    Failed,
+    Processed,
+    SerdeError,
+}
+
+impl InboxStatus {
+    pub const ALL: [Self; 5] =
+        [Self::Received, Self::Retry, Self::Failed, Self::Processed, Self::SerdeError];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Received => "RECEIVED",
+            Self::Retry => "RETRY",
+            Self::Failed => "FAILED",
+            Self::Processed => "PROCESSED",
+            Self::SerdeError => "SERDE_ERROR",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.as_str() == text)
+    }
+
+    /// Whether the inbox worker will take it (now or when due).
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Received | Self::Retry)
+    }
+}
+
+/// What arrived, decoded or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Valid JSON, byte for byte as it came.
+    Json(String),
+    /// Not what the source declares: kept as Base64, with the reason.
+    Undecodable { bytes: Vec<u8>, problem: Problem },
+}
+
+/// A message on its way into the inbox: one future row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewInbox {
+    pub source_system: String,
+    pub message_id: String,
+    pub topic: String,
+    pub partition_num: i32,
+    pub offset_num: i64,
+    pub key_str: Option<String>,
+    /// The ordering key: the aggregate, else the key, else the message itself.
+    pub msg_key: String,
+    pub aggregate_id: Option<String>,
+    pub event_type: Option<String>,
+    pub content: Content,
+    pub headers: Headers,
+    pub event_ts: Option<Timestamp>,
+}
+
+/// How far a source has been read: stored in the transaction that stores its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePosition {
+    pub source: String,
+    pub partition: String,
+    pub position: i64,
+}
+
+/// What became of one received message; one for each, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accepted {
+    /// A new row.
+    Stored,
+    /// Seen before, with the same content.
+    Duplicate,
+    /// Seen before with other content: kept as a dead letter with `failed_status` `CONFLICT`.
+    Conflict,
+}
+
+/// One row of `relais_inbox`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InboxRow {
+    pub id: i64,
+    pub message_id: String,
+    pub source_system: String,
+    pub topic: String,
+    pub partition_num: i32,
+    pub offset_num: i64,
+    pub key_str: Option<String>,
+    pub msg_key: String,
+    pub lane: i16,
+    pub aggregate_id: Option<String>,
+    pub event_type: Option<String>,
+    pub payload: Option<String>,
+    pub headers: Headers,
+    pub raw_payload_base64: Option<String>,
+    pub event_ts: Option<Timestamp>,
+    pub received_at: Timestamp,
+    pub status: InboxStatus,
+    pub attempts: u32,
+    pub next_attempt_at: Option<Timestamp>,
+    pub processed_at: Option<Timestamp>,
+    pub error_stage: Option<String>,
+    pub error_code: Option<String>,
+    pub error_message: Option<String>,
+}
+
+/// `error_stage` of a message that could not be decoded.
+pub const STAGE_SERDE: &str = "CONSUMER_SERDE";
+/// `error_stage` of a message whose handling failed.
+pub const STAGE_BUSINESS: &str = "BUSINESS";
+
+/// What is to become of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InboxFate {
+    /// `PROCESSED`, with these messages in the same commit.
+    Processed { messages: Vec<NewMessage> },
+    /// `RETRY`; the store adds `pause` to its own now. Holds later rows of its key back.
+    Retry { attempts: u32, pause: Duration, problem: Problem },
+    /// `FAILED`, with a dead letter; `park` holds the key back behind it.
+    Dead { attempts: u32, problem: Problem, park: bool },
+}
+
+/// One row's fate, with what the fence needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxSettlement {
+    pub id: i64,
+    pub lane: i16,
+    pub epoch: i64,
+    pub fate: InboxFate,
+}
+
+/// The decision after a handler spoke; `None` when it is done (its own commit settled the row).
+///
+/// `attempts` are those already counted in the row before this one. A handler's verdict `Fail` is
+/// final for this message only; running out of attempts parks the key, because later messages might
+/// have needed this one.
+pub fn decide(
+    policy: &RetryPolicy,
+    attempts: u32,
+    outcome: Outcome,
+    random: f64,
+) -> Option<InboxFate> {
+    let used = attempts.saturating_add(1);
+    Some(match outcome {
+        Outcome::Done => return None,
+        Outcome::Fail { problem } => InboxFate::Dead { attempts: used, problem, park: false },
+        Outcome::Park { problem } => InboxFate::Dead { attempts: used, problem, park: true },
+        Outcome::Retry { problem, .. } if policy.exhausted(used) => {
+            InboxFate::Dead { attempts: used, problem, park: true }
+        }
+        Outcome::Retry { problem, after } => {
+            InboxFate::Retry { attempts: used, pause: policy.pause(used, after, random), problem }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handlers_fail_is_final_but_lets_the_key_go_on() {
+        let fate = decide(&RetryPolicy::default(), 0, Outcome::fail("INVALID", "no"), 0.0);
+        assert!(matches!(fate, Some(InboxFate::Dead { attempts: 1, park: false, .. })));
+    }
+
+    #[test]
+    fn running_out_of_attempts_parks_the_key() {
+        let fate = decide(&RetryPolicy::default(), 4, Outcome::retry("DB", "locked"), 0.0);
+        assert!(matches!(fate, Some(InboxFate::Dead { attempts: 5, park: true, .. })));
+        let fate = decide(&RetryPolicy::default(), 0, Outcome::retry("DB", "locked"), 0.0);
+        assert!(matches!(fate, Some(InboxFate::Retry { attempts: 1, .. })));
+    }
+
+    #[test]
+    fn every_state_has_one_text() {
+        for status in InboxStatus::ALL {
+            assert_eq!(InboxStatus::parse(status.as_str()), Some(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! JSON as bytes: checked, looked into, never rewritten.
+//!
+//! Payloads pass through relais byte for byte. What is parsed here is a copy, so numbers beyond 2^53,
+//! duplicate keys and odd white space survive.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Deepest nesting accepted; deeper input is stored as undecodable instead of risking the stack of
+/// whoever reads it later.
+pub const DEPTH_MAX: usize = 128;
+
+/// Why bytes are not JSON that relais accepts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    #[error("empty body where JSON is expected")]
+    Empty,
+    #[error("not UTF-8 at byte {at}")]
+    NotUtf8 { at: usize },
+    #[error("not valid JSON: {0}")]
+    Syntax(String),
+    #[error("nested deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+}
+
+impl JsonError {
+    /// The stable code stored in `error_code`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "EMPTY",
+            Self::NotUtf8 { .. } => "NOT_UTF8",
+            Self::Syntax(_) => "INVALID_JSON",
+            Self::TooDeep => "JSON_TOO_DEEP",
+        }
+    }
+}
+
+/// The bytes as text if they are one JSON value of tolerable depth.
+pub fn check(bytes: &[u8]) -> Result<&str, JsonError> {
+    if bytes.is_empty() {
+        return Err(JsonError::Empty);
+    }
+    let text =
+        std::str::from_utf8(bytes).map_err(|e| JsonError::NotUtf8 { at: e.valid_up_to() })?;
+    if depth(bytes) > DEPTH_MAX {
+        return Err(JsonError::TooDeep);
+    }
+    serde_json::from_str::<&RawValue>(text).map_err(|e| JsonError::Syntax(e.to_string()))?;
+    Ok(text)
+}
+
+/// Deepest nesting of brackets outside strings.
+fn depth(bytes: &[u8]) -> usize {
+    let (mut level, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in bytes {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+        } else {
+            match byte {
+                b'"' => in_string = true,
+                b'{' | b'[' => {
+                    level += 1;
+                    deepest = deepest.max(level);
+                }
+                b'}' | b']' => level = level.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+    deepest
+}
+
+/// The value at an RFC 6901 pointer (`""` is the whole document), or `None`.
+pub fn pointer<'a>(json: &'a str, pointer: &str) -> Option<&'a str> {
+    let mut here = json.trim();
+    if pointer.is_empty() {
+        return Some(here);
+    }
+    for part in pointer.strip_prefix('/')?.split('/') {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        here = match here.as_bytes().first()? {
+            b'{' => fields(here)?.get(part.as_str()).copied()?,
+            b'[' => items(here)?.get(part.parse::<usize>().ok()?).copied()?,
+            _ => return None,
+        };
+    }
+    Some(here)
+}
+
+fn fields(json: &str) -> Option<BTreeMap<Cow<'_, str>, &str>> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Fields<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
+    let fields: Fields<'_> = serde_json::from_str(json).ok()?;
+    Some(fields.0.into_iter().map(|(k, v)| (k, v.get())).collect())
+}
+
+/// The elements of a JSON array, or `None` if it is not one.
+pub fn items(json: &str) -> Option<Vec<&str>> {
+    let items: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+    Some(items.into_iter().map(RawValue::get).collect())
+}
+
+/// A scalar as plain text: a string without its quotes, a number or boolean as written. `null` and
+/// a string that is no Unicode (a lone surrogate) have none; objects and arrays show as JSON.
+pub fn text(json: &str) -> Option<String> {
+    match json.trim() {
+        "null" => None,
+        quoted if quoted.starts_with('"') => serde_json::from_str(quoted).ok(),
+        other => Some(other.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_json_says_why() {
+        assert_eq!(check(b""), Err(JsonError::Empty));
+        assert_eq!(check(b"{\"a\":\xff}"), Err(JsonError::NotUtf8 { at: 5 }));
+        assert!(matches!(check(b"{\"a\":1"), Err(JsonError::Syntax(_))));
+        assert!(matches!(check(b"{} x"), Err(JsonError::Syntax(_))));
+        assert_eq!(check("[".repeat(5_000).as_bytes()), Err(JsonError::TooDeep));
+        assert!(check(format!("{}1{}", "[".repeat(128), "]".repeat(128)).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn odd_but_valid_json_is_accepted_as_it_is() {
+        for odd in ["1e400", "{\"a\":1,\"a\":2}", "\"\\ud800\"", " [9007199254740993] ", "null"] {
+            assert_eq!(check(odd.as_bytes()), Ok(odd));
+        }
+        assert_eq!(depth(br#""[[[\"[[""#), 0);
+    }
+
+    #[test]
+    fn pointers_find_values_without_changing_them() {
+        let json = r#"{"a/b": [10, {"m~n": 9007199254740993}], "t": "x\ny", "n": null}"#;
+        assert_eq!(pointer(json, "/a~1b/1/m~0n"), Some("9007199254740993"));
+        assert_eq!(pointer(json, "/t").and_then(text).as_deref(), Some("x\ny"));
+        assert_eq!(pointer(json, "/n").and_then(text), None);
+        assert_eq!(pointer(json, "/a~1b/7"), None);
+        assert_eq!(pointer(json, "t"), None);
+        assert_eq!(pointer("5", ""), Some("5"));
+    }
+}

@@ -1,0 +1,83 @@
+//! Who may touch which rows: lanes, leases and the fence.
+//!
+//! All keys hash into [`LANES`] lanes (the database computes it). A worker leases lanes of a scope;
+//! only the owner works on a lane's rows. Each change of owner raises the lane's epoch, and whoever
+//! settles a row proves in the same transaction that its epoch is still the current one.
+
+use std::{fmt, time::Duration};
+
+use serde::Serialize;
+
+/// How many lanes the keys of one scope share. Part of the schema: the database computes the lane.
+pub const LANES: u16 = 64;
+
+/// A body of work whose lanes are shared out: the inbox, or one destination's part of the outbox.
+/// Each destination has its own lanes, so a process that does not serve it cannot hold it back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    Inbox,
+    Outbox(String),
+}
+
+impl fmt::Display for Scope {
+    /// The text in the `scope` column.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inbox => f.write_str("inbox"),
+            Self::Outbox(destination) => write!(f, "outbox:{destination}"),
+        }
+    }
+}
+
+/// One lane held by one worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct OwnedLane {
+    pub lane: i16,
+    /// Raised at every change of owner; what the fence compares.
+    pub epoch: i64,
+    /// Taken over from a worker that did not give it back: its first rows are handled with caution.
+    pub unclean: bool,
+}
+
+/// Proof of ownership for a statement: who asks, for which scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    pub scope: Scope,
+    /// Unique to one run of one process, never a host name alone.
+    pub worker: String,
+}
+
+/// What a worker asks of the lanes of a scope at each heartbeat.
+#[derive(Clone, Debug)]
+pub struct LaneRequest {
+    pub fence: Fence,
+    pub lease: Duration,
+}
+
+/// What it holds afterwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneGrant {
+    /// Every lane of the worker, old and new.
+    pub lanes: Vec<OwnedLane>,
+    /// How many it should give back, once nothing of theirs is in flight, for a fair share.
+    pub surplus: usize,
+}
+
+/// The fair share of each of `live` workers; at least one lane.
+pub fn share(live: usize) -> usize {
+    usize::from(LANES).div_ceil(live.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_all_lanes() {
+        for live in 1..100 {
+            assert!(share(live) * live >= usize::from(LANES));
+        }
+        assert_eq!(share(0), 64);
+        assert_eq!(share(3), 22);
+    }
+}

@@ -1,0 +1,39 @@
+//! The heart of relais: what a message is, which states its row can be in, and every decision that
+//! depends on values alone.
+//!
+//! Invariant: nothing here does I/O, reads a clock or knows a runtime. Time and randomness are
+//! arguments; the database's time decides, so durations go out and the store adds them to *its* now.
+//!
+//! Read in this order: a message is described ([`message`]), received ([`source`], [`extract`],
+//! [`inbox`]), handled ([`handler`], [`route`]), sent ([`outbox`], [`publisher`], [`delivery`],
+//! [`retry`], [`limits`]), and all of it is kept by a [`store`] whose rows are shared out by
+//! [`lane`].
+
+pub mod message;
+
+pub mod extract;
+pub mod inbox;
+pub mod source;
+
+pub mod handler;
+pub mod route;
+
+pub mod delivery;
+pub mod limits;
+pub mod outbox;
+pub mod publisher;
+pub mod retry;
+
+pub mod dead_letter;
+pub mod lane;
+pub mod query;
+pub mod store;
+
+pub mod json;
+pub mod text;
+pub mod time;
+
+use std::{future::Future, pin::Pin};
+
+/// Futures are boxed at every seam: the body is compiled once, in its own crate.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,243 @@
+//! What travels: a message somebody wants sent, and the headers around any message.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A typed message of the user's. Usually derived:
+///
+/// ```ignore
+/// #[derive(Message, Serialize)]
+/// #[message(name = "OrderCreated", aggregate = "Order", version = 1, key = "order_id")]
+/// struct OrderCreated { order_id: Uuid, total_cents: i64 }
+/// ```
+pub trait Message: Serialize {
+    /// The event type, e.g. `OrderCreated`.
+    const NAME: &'static str;
+    /// The kind of thing it is about, e.g. `Order`.
+    const AGGREGATE: &'static str;
+    /// The version of the contract.
+    const VERSION: i32 = 1;
+    /// Where it goes unless the sender says otherwise.
+    const DESTINATION: Option<&'static str> = None;
+    /// What the message is to the receiver.
+    const CATEGORY: Category = Category::Event;
+
+    /// Which aggregate it is about.
+    fn aggregate_id(&self) -> String;
+    /// The ordering key; by default the aggregate.
+    fn key(&self) -> String {
+        self.aggregate_id()
+    }
+    /// The stable id, when the payload carries one (`eventId`); otherwise relais makes one.
+    fn message_id(&self) -> Option<Uuid> {
+        None
+    }
+}
+
+/// What a message is to its receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Category {
+    #[default]
+    Event,
+    Command,
+    Reply,
+}
+
+impl Category {
+    pub const ALL: [Self; 3] = [Self::Event, Self::Command, Self::Reply];
+
+    /// The text in the `category` column.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Command => "command",
+            Self::Reply => "reply",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.as_str() == text)
+    }
+}
+
+/// A message on its way into the outbox: one future row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewMessage {
+    /// Sent along with every copy; the receiver's dedupe key.
+    pub message_id: Uuid,
+    pub category: Category,
+    pub aggregate_type: String,
+    pub aggregate_id: String,
+    pub event_type: String,
+    pub event_version: i32,
+    /// Valid JSON.
+    pub payload: String,
+    pub headers: Headers,
+    pub destination: String,
+    /// Messages of one destination and key are delivered in order.
+    pub msg_key: String,
+    /// Not before this long after the database's now.
+    pub delay: Option<Duration>,
+    pub causation_id: Option<String>,
+    pub correlation_id: Option<String>,
+    /// If set, the message is dropped when a higher version of its aggregate has been seen.
+    pub as_of_version: Option<i64>,
+}
+
+impl NewMessage {
+    /// A message with the defaults of a plain INSERT.
+    pub fn new(
+        message_id: Uuid,
+        aggregate: (&str, &str),
+        event_type: &str,
+        destination: &str,
+        payload: String,
+    ) -> Self {
+        Self {
+            message_id,
+            category: Category::Event,
+            aggregate_type: aggregate.0.to_owned(),
+            aggregate_id: aggregate.1.to_owned(),
+            event_type: event_type.to_owned(),
+            event_version: 1,
+            payload,
+            headers: Headers::default(),
+            destination: destination.to_owned(),
+            msg_key: aggregate.1.to_owned(),
+            delay: None,
+            causation_id: None,
+            correlation_id: None,
+            as_of_version: None,
+        }
+    }
+}
+
+/// Headers of a message: names with their values in order. Stored as a JSON object whose values are
+/// a string, `{"base64": …}` for bytes that are no text, or an array of these where a name repeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Headers(pub BTreeMap<String, HeaderValues>);
+
+/// One value or several, in the order they came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum HeaderValues {
+    One(HeaderValue),
+    Many(Vec<HeaderValue>),
+}
+
+/// Text, bytes that are no text, or no value at all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum HeaderValue {
+    Text(String),
+    Bytes { base64: String },
+    Null,
+}
+
+impl HeaderValue {
+    /// Text if the bytes are UTF-8 without U+0000, else their Base64.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        use base64::Engine;
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => Self::Text(text.to_owned()),
+            _ => Self::Bytes { base64: base64::engine::general_purpose::STANDARD.encode(bytes) },
+        }
+    }
+}
+
+impl Headers {
+    /// Adds a value behind those the name already has.
+    pub fn push(&mut self, name: &str, value: HeaderValue) {
+        match self.0.get_mut(name) {
+            None => {
+                self.0.insert(name.to_owned(), HeaderValues::One(value));
+            }
+            Some(HeaderValues::Many(values)) => values.push(value),
+            Some(slot @ HeaderValues::One(_)) => {
+                let first = std::mem::replace(slot, HeaderValues::Many(Vec::new()));
+                if let (HeaderValues::Many(values), HeaderValues::One(first)) = (slot, first) {
+                    values.extend([first, value]);
+                }
+            }
+        }
+    }
+
+    /// Sets a text header, replacing what was there.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.0.insert(name.to_owned(), HeaderValues::One(HeaderValue::Text(value.to_owned())));
+    }
+
+    /// The first text value of a name; names compare without case.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let values = self.0.iter().find(|(n, _)| n.eq_ignore_ascii_case(name))?.1;
+        match values {
+            HeaderValues::One(HeaderValue::Text(text)) => Some(text),
+            HeaderValues::Many(values) => values.iter().find_map(|v| match v {
+                HeaderValue::Text(text) => Some(text.as_str()),
+                _ => None,
+            }),
+            HeaderValues::One(_) => None,
+        }
+    }
+
+    /// Every name with each of its text values.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(|(name, values)| {
+            let values = match values {
+                HeaderValues::One(value) => std::slice::from_ref(value),
+                HeaderValues::Many(values) => values,
+            };
+            values.iter().filter_map(move |value| match value {
+                HeaderValue::Text(text) => Some((name.as_str(), text.as_str())),
+                _ => None,
+            })
+        })
+    }
+
+    /// The JSON stored in the `headers` column.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("headers are plain JSON")
+    }
+
+    /// Reads the `headers` column. What another writer put there in another form is kept as text.
+    pub fn from_json(json: &str) -> Self {
+        serde_json::from_str(json).unwrap_or_else(|_| {
+            let mut headers = Self::default();
+            let fields: BTreeMap<String, serde_json::Value> =
+                serde_json::from_str(json).unwrap_or_default();
+            for (name, value) in fields {
+                headers.set(&name, &value.to_string());
+            }
+            headers
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_keep_repeats_bytes_and_empty_values() {
+        let mut headers = Headers::default();
+        headers.push("trace", HeaderValue::from_bytes(b"a"));
+        headers.push("trace", HeaderValue::from_bytes(b"\xff\x00"));
+        headers.push("trace", HeaderValue::Null);
+        headers.push("one", HeaderValue::from_bytes(b""));
+        let json = headers.to_json();
+        assert_eq!(json, r#"{"one":"","trace":["a",{"base64":"/wA="},null]}"#);
+        assert_eq!(Headers::from_json(&json), headers);
+        assert_eq!(headers.get("TRACE"), Some("a"));
+    }
+
+    #[test]
+    fn headers_of_other_writers_are_not_lost() {
+        let headers = Headers::from_json(r#"{"retries": 3, "user": "ann"}"#);
+        assert_eq!(headers.get("retries"), Some("3"));
+        assert_eq!(Headers::from_json("{}"), Headers::default());
+    }
+}

@@ -1,0 +1,113 @@
+//! What people ask the store: filters, pages and the overview.
+
+use serde::Serialize;
+
+use crate::{dead_letter::Origin, time::Timestamp};
+
+/// Most rows one page may have.
+pub const PAGE_MAX: usize = 500;
+
+/// Which rows to list. Every set field must match; newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The `status` column, or for dead letters `open` / `resolved`.
+    pub status: Option<String>,
+    pub event_type: Option<String>,
+    pub key: Option<String>,
+    pub destination: Option<String>,
+    /// Not older than this long before the database's now, in seconds.
+    pub since_seconds: Option<i64>,
+    /// Only rows with a smaller id than this: the next page. For dead letters: parked before the
+    /// entry with this id.
+    pub before: Option<String>,
+    /// At most [`PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// One number of rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Count {
+    pub name: String,
+    pub rows: u64,
+}
+
+/// What waits for one destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Backlog {
+    pub destination: String,
+    pub pending: u64,
+    /// Creation time of the oldest pending row.
+    pub oldest: Option<Timestamp>,
+}
+
+/// A live worker of a scope.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkerRow {
+    pub scope: String,
+    pub worker: String,
+    pub lanes: u64,
+    pub alive: bool,
+}
+
+/// A key held back behind a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ParkedKey {
+    pub origin: Origin,
+    pub destination: Option<String>,
+    pub msg_key: String,
+    pub parked_at: Timestamp,
+}
+
+/// The store at a glance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Overview {
+    /// The database's now.
+    pub now: Timestamp,
+    pub schema_version: i64,
+    /// Rows by `status`; every status appears.
+    pub inbox: Vec<Count>,
+    /// Reception time of the oldest open inbox row.
+    pub inbox_oldest: Option<Timestamp>,
+    pub outbox: Vec<Count>,
+    pub backlogs: Vec<Backlog>,
+    pub dead_letters_open: u64,
+    pub parked_keys: u64,
+    pub workers: Vec<WorkerRow>,
+}
+
+/// How long finished rows stay, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    pub processed_seconds: i64,
+    pub dispatched_seconds: i64,
+    pub handled_seconds: i64,
+    /// Resolved dead letters only; open ones stay.
+    pub resolved_seconds: i64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        const DAY: i64 = 86_400;
+        Self {
+            processed_seconds: 30 * DAY,
+            dispatched_seconds: 7 * DAY,
+            handled_seconds: 30 * DAY,
+            resolved_seconds: 90 * DAY,
+        }
+    }
+}
+
+/// What one bounded pass of cleanup removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cleaned {
+    pub inbox: u64,
+    pub outbox: u64,
+    pub handled: u64,
+    pub dead_letters: u64,
+}
+
+impl Cleaned {
+    pub fn total(self) -> u64 {
+        self.inbox + self.outbox + self.handled + self.dead_letters
+    }
+}

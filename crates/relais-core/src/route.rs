@@ -1,0 +1,242 @@
+//! The process manager without code: an event becomes outbox messages by rule.
+//!
+//! Pure: the same inbox row gives the same messages, ids included, so a repeated run after a crash
+//! writes the same thing.
+
+use uuid::Uuid;
+
+use crate::{
+    delivery::Problem,
+    inbox::InboxRow,
+    json,
+    message::{Category, NewMessage},
+    text,
+};
+
+/// Most messages one event may become.
+pub const FAN_OUT_MAX: usize = 10_000;
+
+/// One rule: `[[route]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The event type it is for.
+    pub on: String,
+    pub destination: String,
+    /// Pointer to an array: one message for each element. Absent: one for the event.
+    pub each: Option<String>,
+    /// Absent: the event's type.
+    pub event_type: Option<String>,
+    /// Absent: the source system.
+    pub aggregate_type: Option<String>,
+    /// Pointer to a version: messages older than the last seen for their aggregate are ignored.
+    pub version: Option<String>,
+    /// A JSON template in which `{{/pointer}}` stands for the value there and `{{each}}` for the
+    /// element.
+    pub payload: Option<String>,
+}
+
+impl Route {
+    /// The messages an event becomes, or why it cannot.
+    pub fn apply(&self, row: &InboxRow) -> Result<Vec<NewMessage>, Problem> {
+        let event = row.payload.as_deref().unwrap_or("null");
+        let version = self.version(event)?;
+        let Some(each) = &self.each else {
+            let aggregate_id = row.aggregate_id.clone().unwrap_or_else(|| row.msg_key.clone());
+            let payload = match &self.payload {
+                None => event.to_owned(),
+                Some(template) => fill(template, event, None)?,
+            };
+            return Ok(vec![self.message(row, 0, aggregate_id, payload, version)]);
+        };
+        let elements = json::pointer(event, each).and_then(json::items).ok_or_else(|| {
+            Problem::new("ROUTE_EACH", &format!("payload has no array at `{each}`"))
+        })?;
+        if elements.len() > FAN_OUT_MAX {
+            let found = elements.len();
+            return Err(Problem::new(
+                "ROUTE_FAN_OUT",
+                &format!("`{each}` has {found} elements, at most {FAN_OUT_MAX} are sent"),
+            ));
+        }
+        elements
+            .into_iter()
+            .enumerate()
+            .map(|(index, element)| {
+                let id = json::text(element).ok_or_else(|| {
+                    Problem::new("ROUTE_EACH", &format!("element {index} of `{each}` is null"))
+                })?;
+                let id = text::identity(&id, text::MESSAGE_ID_MAX);
+                let payload = match (&self.payload, version) {
+                    (Some(template), _) => fill(template, event, Some(element))?,
+                    (None, Some(version)) => format!("{{\"id\":{element},\"version\":{version}}}"),
+                    (None, None) => format!("{{\"id\":{element}}}"),
+                };
+                Ok(self.message(row, index, id, payload, version))
+            })
+            .collect()
+    }
+
+    fn version(&self, event: &str) -> Result<Option<i64>, Problem> {
+        let Some(pointer) = &self.version else { return Ok(None) };
+        let found = json::pointer(event, pointer).and_then(json::text);
+        match found.as_deref().map(str::parse::<i64>) {
+            Some(Ok(version)) => Ok(Some(version)),
+            _ => Err(Problem::new(
+                "ROUTE_VERSION",
+                &format!("payload has no whole number at `{pointer}`"),
+            )),
+        }
+    }
+
+    /// A stable id: the same event, route and element always give the same one.
+    fn message_id(&self, row: &InboxRow, index: usize) -> Uuid {
+        let Self { destination, event_type, aggregate_type, each, .. } = self;
+        let name = format!(
+            "{}\n{}\n{destination}\n{event_type:?}\n{aggregate_type:?}\n{each:?}\n{index}",
+            row.source_system, row.message_id
+        );
+        let digest = text::sha256_hex(name.as_bytes());
+        let bytes = u128::from_str_radix(&digest[..32], 16).expect("a hash is hexadecimal");
+        uuid::Builder::from_custom_bytes(bytes.to_be_bytes()).into_uuid()
+    }
+
+    fn message(
+        &self,
+        row: &InboxRow,
+        index: usize,
+        aggregate_id: String,
+        payload: String,
+        as_of_version: Option<i64>,
+    ) -> NewMessage {
+        NewMessage {
+            message_id: self.message_id(row, index),
+            category: Category::Event,
+            aggregate_type: self
+                .aggregate_type
+                .clone()
+                .unwrap_or_else(|| row.source_system.clone()),
+            msg_key: if self.each.is_some() { aggregate_id.clone() } else { row.msg_key.clone() },
+            aggregate_id,
+            event_type: self.event_type.clone().unwrap_or_else(|| self.on.clone()),
+            event_version: 1,
+            payload,
+            headers: trace_headers(row),
+            destination: self.destination.clone(),
+            delay: None,
+            causation_id: Some(row.message_id.clone()),
+            correlation_id: row.headers.get("correlation-id").map(str::to_owned),
+            as_of_version,
+        }
+    }
+}
+
+fn trace_headers(row: &InboxRow) -> crate::message::Headers {
+    let mut headers = crate::message::Headers::default();
+    for name in ["traceparent", "tracestate"] {
+        if let Some(value) = row.headers.get(name) {
+            headers.set(name, value);
+        }
+    }
+    headers
+}
+
+/// Replaces each `{{/pointer}}` and `{{each}}` by the JSON found there; the result must be JSON.
+fn fill(template: &str, event: &str, element: Option<&str>) -> Result<String, Problem> {
+    let mut out = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").ok_or_else(|| {
+            Problem::new("ROUTE_TEMPLATE", "`{{` without `}}` in the payload template")
+        })?;
+        out.push_str(before);
+        let value = match name.trim() {
+            "each" => element,
+            pointer => json::pointer(event, pointer),
+        };
+        out.push_str(value.unwrap_or("null"));
+        rest = after;
+    }
+    out.push_str(rest);
+    json::check(out.as_bytes())
+        .map_err(|e| Problem::new("ROUTE_TEMPLATE", &format!("filled template is {e}")))?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{inbox::InboxStatus, message::Headers, time::Timestamp};
+
+    fn row(payload: &str) -> InboxRow {
+        InboxRow {
+            id: 1,
+            message_id: "m-1".into(),
+            source_system: "ihub".into(),
+            topic: "t".into(),
+            partition_num: 0,
+            offset_num: 0,
+            key_str: None,
+            msg_key: "F-8842".into(),
+            lane: 0,
+            aggregate_id: Some("F-8842".into()),
+            event_type: Some("MembersCreated".into()),
+            payload: Some(payload.into()),
+            headers: Headers::default(),
+            raw_payload_base64: None,
+            event_ts: None,
+            received_at: Timestamp(0),
+            status: InboxStatus::Received,
+            attempts: 0,
+            next_attempt_at: None,
+            processed_at: None,
+            error_stage: None,
+            error_code: None,
+            error_message: None,
+        }
+    }
+
+    fn route() -> Route {
+        Route {
+            on: "MembersCreated".into(),
+            destination: "sf".into(),
+            each: None,
+            event_type: None,
+            aggregate_type: None,
+            version: None,
+            payload: None,
+        }
+    }
+
+    #[test]
+    fn an_event_passes_unchanged_and_always_under_the_same_id() {
+        let event = r#"{ "n": 9007199254740993 }"#;
+        let messages = route().apply(&row(event)).unwrap();
+        assert_eq!(messages[0].payload, event);
+        assert_eq!(messages[0].msg_key, "F-8842");
+        assert_eq!(messages, route().apply(&row(event)).unwrap());
+    }
+
+    #[test]
+    fn each_element_becomes_a_message_with_its_own_key_and_version() {
+        let route = Route {
+            each: Some("/memberIds".into()),
+            version: Some("/asOfVersion".into()),
+            ..route()
+        };
+        let messages = route.apply(&row(r#"{"memberIds":["M-1",2],"asOfVersion":7}"#)).unwrap();
+        assert_eq!(messages[0].payload, r#"{"id":"M-1","version":7}"#);
+        assert_eq!((messages[1].msg_key.as_str(), messages[1].as_of_version), ("2", Some(7)));
+        assert_ne!(messages[0].message_id, messages[1].message_id);
+        let missing = route.apply(&row(r#"{"asOfVersion":7}"#)).unwrap_err();
+        assert_eq!(missing.code, "ROUTE_EACH");
+    }
+
+    #[test]
+    fn a_template_is_filled_with_json_and_must_stay_json() {
+        let route = Route { payload: Some(r#"{"who":{{/a/name}},"no":{{/x}}}"#.into()), ..route() };
+        let messages = route.apply(&row(r#"{"a":{"name":"q\"x"}}"#)).unwrap();
+        assert_eq!(messages[0].payload, r#"{"who":"q\"x","no":null}"#);
+        let broken = Route { payload: Some("[{{/a}}".into()), ..route };
+        assert_eq!(broken.apply(&row("{}")).unwrap_err().code, "ROUTE_TEMPLATE");
+    }
+}

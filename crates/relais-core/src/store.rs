@@ -1,0 +1,148 @@
+//! The seam to the database.
+//!
+//! Every method is one transaction (or one bounded read); no transaction crosses the seam. The
+//! user's own transaction is served beside it, by each driver's `send` and `handler`.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{
+    BoxFuture,
+    dead_letter::{DeadLetter, Verdict},
+    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
+    message::NewMessage,
+    outbox::{OutboxRow, OutboxSettlement},
+    query::{Cleaned, Filter, Overview, ParkedKey, Retention},
+};
+
+/// What a store method gives back.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Why the store could not, by what the caller may do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database is away, busy or full. Nothing is known to have changed; try again later.
+    #[error("database unavailable: {0}")]
+    Unavailable(String),
+    /// The request itself cannot be stored; trying it again will not help.
+    #[error("{0}")]
+    Invalid(String),
+    /// The database must be set up otherwise; the message says how.
+    #[error("{0}")]
+    Setup(String),
+}
+
+/// The rows wanted, and in which lanes.
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    pub scope: Scope,
+    pub lanes: Vec<OwnedLane>,
+    pub limit: usize,
+}
+
+/// How many rows a settlement reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Settled {
+    pub settled: u64,
+    /// Refused by the fence, or no longer open: another worker or a person was faster.
+    pub refused: u64,
+}
+
+/// What migration did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Migrated {
+    pub from: i64,
+    pub to: i64,
+    /// Names of the scripts applied now.
+    pub applied: Vec<String>,
+}
+
+/// A database that keeps relais's rows.
+pub trait Store: Send + Sync {
+    /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
+    fn describe(&self) -> StoreFuture<'_, String>;
+
+    // ---- schema -------------------------------------------------------------------------------
+
+    /// Brings the schema up to date. Safe against other nodes and interruption.
+    fn migrate(&self) -> StoreFuture<'_, Migrated>;
+
+    /// Refuses, with what to do, wrong versions, unsafe durability, missing privileges and a schema
+    /// that does not fit this program. Changes nothing.
+    fn check(&self) -> StoreFuture<'_, ()>;
+
+    /// A number that differs from the last answer when rows may have come; cheap enough to ask a
+    /// hundred times a second. Rows may become visible a moment after it changed.
+    fn changes(&self) -> StoreFuture<'_, u64>;
+
+    // ---- lanes --------------------------------------------------------------------------------
+
+    /// One heartbeat: renews what the worker holds, takes free and expired lanes up to its fair
+    /// share, and says how many it should give back.
+    fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant>;
+
+    /// Gives lanes back at once. With `leaving`, the worker also leaves the scope.
+    fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()>;
+
+    // ---- inbox --------------------------------------------------------------------------------
+
+    /// Stores received messages and positions in one transaction. One answer for each, in order.
+    fn accept(
+        &self,
+        messages: Vec<NewInbox>,
+        positions: Vec<SourcePosition>,
+    ) -> StoreFuture<'_, Vec<Accepted>>;
+
+    /// The stored positions of a source, by partition.
+    fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>>;
+
+    /// Open, due rows of the lanes, by id; none whose key waits behind an earlier row that is not
+    /// due yet, or is parked.
+    fn fetch_inbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<InboxRow>>;
+
+    /// Settles rows whose lane epoch is still current, all in one transaction with the messages and
+    /// dead letters that follow from them.
+    fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreFuture<'_, Settled>;
+
+    /// `true` the first time for this message and handler. In a transaction of its own; inside the
+    /// user's transaction use the driver's `once`.
+    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool>;
+
+    // ---- outbox -------------------------------------------------------------------------------
+
+    /// Writes outbox rows in a transaction of their own; their ids, in order. A message id that is
+    /// there already is not written again: its row's id comes back.
+    fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>>;
+
+    /// Pending, due rows of the scope's destination in the lanes, by id; none whose key waits behind
+    /// an earlier row in backoff, or is parked.
+    fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>>;
+
+    /// Settles rows whose lane epoch is still current, all in one transaction.
+    fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled>;
+
+    /// Counts one attempt of each row before it is worked on (caution after an unclean take-over).
+    /// Refused like a settlement if the lane is lost.
+    fn count_attempt(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled>;
+
+    // ---- people -------------------------------------------------------------------------------
+
+    fn overview(&self) -> StoreFuture<'_, Overview>;
+    fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>>;
+    fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>>;
+    fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>>;
+    fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>>;
+
+    /// One row by id, or by message id.
+    fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>>;
+    fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>>;
+    fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>>;
+
+    /// Carries out a person's decision and records it; `false` if it was resolved before or is not
+    /// there. Frees the key unless another open dead letter holds it.
+    fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool>;
+
+    /// Removes at most `rows_max` finished rows of each table past their retention.
+    fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned>;
+}
