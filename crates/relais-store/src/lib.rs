@@ -1,1 +1,13 @@
-//! (empty)
+//! The databases that keep relais's rows, one feature each.
+//!
+//! Invariant: nothing here knows a broker, retries or emits metrics. SQL lives in `.sql` files with
+//! the same names in every driver.
+
+mod migration;
+
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use migration::{SCHEMA_VERSION, Script};
