@@ -65,6 +65,9 @@ pub struct Breaker {
     policy: BreakerPolicy,
     recent: VecDeque<bool>,
     state: BreakerState,
+    /// Opened because the target could not be reached, not because it failed too often: then any
+    /// answer at all shows that it is back.
+    unreachable: bool,
     open_until_ns: u64,
     /// Consecutive openings without a success between: each doubles a short first pause.
     openings: u32,
@@ -79,6 +82,7 @@ impl Breaker {
             policy,
             recent: VecDeque::new(),
             state: BreakerState::Closed,
+            unreachable: false,
             open_until_ns: 0,
             openings: 0,
         }
@@ -97,23 +101,31 @@ impl Breaker {
         Duration::from_nanos(self.open_until_ns.saturating_sub(now_ns))
     }
 
-    /// A call got through; whether the message was liked does not matter here.
+    /// A call got through; whether the message was liked does not matter here. While open, a late
+    /// answer of an earlier call changes nothing: the pause stands.
     pub fn succeeded(&mut self) {
+        if self.state == BreakerState::Open {
+            return;
+        }
         if self.state == BreakerState::HalfOpen {
             self.recent.clear();
+            self.state = BreakerState::Closed;
         }
-        self.state = BreakerState::Closed;
         self.openings = 0;
         self.record(true);
     }
 
     /// A call failed in a way that may be the target's fault.
     pub fn failed(&mut self, now_ns: u64) {
+        if self.state == BreakerState::HalfOpen && self.unreachable {
+            self.state = BreakerState::Closed;
+        }
         self.record(false);
         let failures = self.recent.iter().filter(|ok| !**ok).count();
         let full = self.recent.len() >= self.policy.window;
         let too_many = failures * 100 >= self.recent.len() * usize::from(self.policy.failure_rate);
         if self.state == BreakerState::HalfOpen || (full && too_many) {
+            self.unreachable = false;
             self.open(now_ns, self.policy.open_for);
         }
     }
@@ -125,6 +137,7 @@ impl Breaker {
         }
         let doubled = FIRST_PAUSE.saturating_mul(1 << self.openings.min(20));
         self.openings = self.openings.saturating_add(1);
+        self.unreachable = true;
         self.open(now_ns, doubled.min(self.policy.open_for).max(asked.unwrap_or_default()));
     }
 
@@ -193,9 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn after_an_outage_even_a_failed_message_shows_that_the_target_is_back() {
+        let mut breaker = Breaker::new(BreakerPolicy::default());
+        breaker.outage(0, None);
+        assert_eq!(breaker.state(SECOND), BreakerState::HalfOpen);
+        breaker.failed(SECOND);
+        assert_eq!(breaker.state(SECOND), BreakerState::Closed);
+    }
+
+    #[test]
     fn a_pause_the_target_asks_for_is_kept() {
         let mut breaker = Breaker::new(BreakerPolicy::default());
         breaker.outage(0, Some(Duration::from_secs(120)));
         assert_eq!(breaker.wait(0), Duration::from_secs(120));
+        breaker.succeeded();
+        assert_eq!(breaker.state(0), BreakerState::Open, "a late answer does not end the pause");
     }
 }

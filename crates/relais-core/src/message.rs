@@ -3,6 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+/// The id of a message.
+pub use uuid::Uuid as Id;
 use uuid::Uuid;
 
 /// A typed message of the user's. Usually derived:

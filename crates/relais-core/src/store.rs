@@ -38,6 +38,9 @@ pub enum StoreError {
 pub struct Fetch {
     pub scope: Scope,
     pub lanes: Vec<OwnedLane>,
+    /// Keys the worker has enough rows of (few): their rows are left out, so that one slow key with
+    /// a long backlog does not crowd out the others.
+    pub skip_keys: Vec<String>,
     pub limit: usize,
 }
 
@@ -145,21 +148,4 @@ pub trait Store: Send + Sync {
 
     /// Removes at most `rows_max` finished rows of each table past their retention.
     fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned>;
-}
-
-/// A connection inside the user's own transaction, in an asynchronous driver. What is written here
-/// exists if and only if that transaction commits.
-pub trait Transaction: Send {
-    /// Writes outbox rows; their ids, in order. A message id that is there already is not written
-    /// again: its row's id comes back.
-    fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>>;
-
-    /// `true` the first time for this message and handler.
-    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool>;
-}
-
-/// The same in a driver that blocks.
-pub trait BlockingTransaction {
-    fn enqueue(&self, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError>;
-    fn once(&self, message_id: &str, handler: &str) -> Result<bool, StoreError>;
 }

@@ -4,6 +4,7 @@
 //! the same names in every driver.
 
 mod migration;
+mod transaction;
 
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -11,3 +12,4 @@ pub mod postgres;
 pub mod sqlite;
 
 pub use migration::{SCHEMA_VERSION, Script};
+pub use transaction::{BlockingTransaction, Transaction};

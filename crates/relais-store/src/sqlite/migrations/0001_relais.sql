@@ -1,7 +1,9 @@
 -- Everything relais keeps, beside the user's own tables. Names and columns are public.
 -- Differs from postgres: times are text in UTC with milliseconds (2026-11-15T12:00:00.123Z), which
 -- sorts by time; ids are AUTOINCREMENT, so that none is used twice; the lane is arithmetic over the
--- key's characters, because SQLite has no hash function that every language could rely on.
+-- key's characters, because SQLite has no hash function that every language could rely on. What a
+-- column type refuses in postgres is refused by a CHECK here: a message id that is no UUID, a time
+-- that would not sort.
 
 -- Received messages: stored first, acknowledged after.
 CREATE TABLE relais_inbox (
@@ -31,7 +33,8 @@ CREATE TABLE relais_inbox (
                        CONSTRAINT relais_inbox_status
                        CHECK (status IN ('RECEIVED', 'RETRY', 'FAILED', 'PROCESSED', 'SERDE_ERROR')),
     attempts           INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    next_attempt_at    TEXT,
+    next_attempt_at    TEXT
+                       CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     processed_at       TEXT,
     error_stage        TEXT CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
     error_code         TEXT CHECK (length(error_code) <= 200),
@@ -41,7 +44,7 @@ CREATE TABLE relais_inbox (
 ) STRICT;
 -- Fresh work in order; leaves the index when settled, so history costs nothing.
 CREATE INDEX relais_inbox_fresh ON relais_inbox (id)
-    WHERE status = 'RECEIVED' AND next_attempt_at IS NULL;
+    WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NULL;
 -- Rows that wait for a time, and the keys they hold back: few.
 CREATE INDEX relais_inbox_due ON relais_inbox (next_attempt_at)
     WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL;
@@ -55,11 +58,16 @@ CREATE INDEX relais_inbox_trouble ON relais_inbox (status, id)
 -- aggregate_type, aggregate_id, event_type, destination, payload.
 CREATE TABLE relais_outbox (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
-    message_id      TEXT NOT NULL DEFAULT (lower(
+    -- One UUID is one message however its letters are written.
+    message_id      TEXT NOT NULL COLLATE NOCASE DEFAULT (lower(
                         hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
                         || substr(hex(randomblob(2)), 2) || '-'
                         || substr('89AB', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2)
-                        || '-' || hex(randomblob(6)))),
+                        || '-' || hex(randomblob(6))))
+                    CONSTRAINT relais_outbox_message_is_uuid
+                    CHECK (message_id GLOB '????????-????-????-????-????????????'
+                           AND replace(message_id, '-', '') NOT GLOB '*[^0-9a-fA-F]*'
+                           AND length(replace(message_id, '-', '')) = 32),
     category        TEXT NOT NULL DEFAULT 'event' CHECK (category IN ('event', 'command', 'reply')),
     aggregate_type  TEXT NOT NULL,
     aggregate_id    TEXT NOT NULL,
@@ -82,7 +90,8 @@ CREATE TABLE relais_outbox (
                     CONSTRAINT relais_outbox_status
                     CHECK (status IN ('PENDING', 'DISPATCHED', 'FAILED')),
     attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    next_attempt_at TEXT,
+    next_attempt_at TEXT
+                    CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     dispatched_at   TEXT,
     job_id          TEXT,
     causation_id    TEXT,
@@ -150,6 +159,7 @@ CREATE TABLE relais_dead_letter (
 CREATE INDEX relais_dead_letter_open ON relais_dead_letter (parked_at, id) WHERE resolved_at IS NULL;
 CREATE INDEX relais_dead_letter_age ON relais_dead_letter (parked_at, id);
 CREATE INDEX relais_dead_letter_origin ON relais_dead_letter (origin, origin_id);
+CREATE INDEX relais_dead_letter_key ON relais_dead_letter (msg_key) WHERE resolved_at IS NULL;
 
 -- Keys held back behind a dead letter. For the inbox, destination is ''.
 CREATE TABLE relais_parked_key (
@@ -160,6 +170,8 @@ CREATE TABLE relais_parked_key (
     parked_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     PRIMARY KEY (origin, destination, msg_key)
 ) STRICT, WITHOUT ROWID;
+-- From a dead letter to its key, when it is resolved or removed.
+CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id);
 
 -- Who owns which share of the keys. Scope is 'inbox' or 'outbox:<destination>'.
 CREATE TABLE relais_lane (

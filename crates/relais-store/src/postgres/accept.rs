@@ -1,0 +1,248 @@
+//! Received messages into the inbox, with how far their sources are read, in one transaction.
+
+use std::collections::{BTreeMap, HashSet};
+
+use base64::Engine;
+use deadpool_postgres::{Client, Transaction};
+use futures_util::future::try_join;
+use relais_core::{
+    inbox::{Accepted, Content, NewInbox, SourcePosition},
+    store::StoreError,
+    text,
+};
+use uuid::Uuid;
+
+use super::{error::Failure, row::Micros};
+
+/// Stores messages and positions; one answer for each message, in order.
+pub(super) async fn accept(
+    client: &mut Client,
+    messages: &[NewInbox],
+    positions: &[SourcePosition],
+) -> Result<Vec<Accepted>, Failure> {
+    let insert = client.prepare_cached(sql!("accept_inbox")).await?;
+    let position = client.prepare_cached(sql!("set_position")).await?;
+    let columns = Columns::of(messages);
+    let read = Positions::of(positions);
+    let transaction = client.transaction().await?;
+    let (stored, _) = try_join(
+        transaction.query(
+            &insert,
+            &[
+                &columns.message_ids,
+                &columns.source_systems,
+                &columns.topics,
+                &columns.partitions,
+                &columns.offsets,
+                &columns.key_strs,
+                &columns.msg_keys,
+                &columns.aggregate_ids,
+                &columns.event_types,
+                &columns.payloads,
+                &columns.headers,
+                &columns.raws,
+                &columns.event_times,
+                &columns.error_codes,
+                &columns.error_messages,
+            ],
+        ),
+        transaction.execute(&position, &[&read.sources, &read.partitions, &read.positions]),
+    )
+    .await?;
+    let mut accepted = vec![Accepted::Stored; messages.len()];
+    if stored.len() < messages.len() {
+        let mut new: HashSet<(&str, &str)> =
+            stored.iter().map(|row| (row.get(0), row.get(1))).collect();
+        // The first of a pair was stored; what comes after it in the batch was not.
+        let before: Vec<usize> = (0..messages.len())
+            .filter(|&at| !new.remove(&(columns.source_systems[at], columns.message_ids[at])))
+            .collect();
+        compare(&transaction, messages, &columns, &before, &mut accepted).await?;
+    }
+    transaction.commit().await?;
+    Ok(accepted)
+}
+
+/// Says of each message that was there before whether it is the same, and keeps it if it is not.
+async fn compare(
+    transaction: &Transaction<'_>,
+    messages: &[NewInbox],
+    columns: &Columns<'_>,
+    before: &[usize],
+    accepted: &mut [Accepted],
+) -> Result<(), Failure> {
+    let statement = transaction.prepare_cached(sql!("compare_inbox")).await?;
+    let pick = |column: &[&str]| -> Vec<String> {
+        before.iter().map(|&at| column[at].to_owned()).collect()
+    };
+    let payloads: Vec<_> = before.iter().map(|&at| columns.payloads[at]).collect();
+    let raws: Vec<_> = before.iter().map(|&at| columns.raws[at].as_deref()).collect();
+    let found = transaction
+        .query(
+            &statement,
+            &[&pick(&columns.source_systems), &pick(&columns.message_ids), &payloads, &raws],
+        )
+        .await?;
+    if found.len() < before.len() {
+        // Cleaned up between the two statements: now it can be stored.
+        return Err(Failure::Again(StoreError::Unavailable("a duplicate vanished".into())));
+    }
+    let mut conflicts = Conflicts::default();
+    for row in &found {
+        let place = usize::try_from(row.get::<_, i64>(0)).unwrap_or(0).saturating_sub(1);
+        let at = before[place];
+        accepted[at] = if row.get(2) { Accepted::Duplicate } else { Accepted::Conflict };
+        if accepted[at] == Accepted::Conflict {
+            conflicts.push(&messages[at], columns.raws[at].as_deref(), row.get(1));
+        }
+    }
+    if conflicts.ids.is_empty() {
+        return Ok(());
+    }
+    let keep = transaction.prepare_cached(sql!("keep_conflict")).await?;
+    transaction
+        .execute(
+            &keep,
+            &[
+                &conflicts.ids,
+                &conflicts.origin_ids,
+                &conflicts.message_ids,
+                &conflicts.source_systems,
+                &conflicts.event_types,
+                &conflicts.msg_keys,
+                &conflicts.payloads,
+                &conflicts.headers,
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+/// How far a source has been read.
+pub(super) async fn positions(
+    client: &Client,
+    source: &str,
+) -> Result<Vec<SourcePosition>, Failure> {
+    let statement = client.prepare_cached(sql!("positions")).await?;
+    let rows = client.query(&statement, &[&source]).await?;
+    let read = |row: &tokio_postgres::Row| SourcePosition {
+        source: source.to_owned(),
+        partition: row.get(0),
+        position: row.get(1),
+    };
+    Ok(rows.iter().map(read).collect())
+}
+
+/// Messages turned on their side.
+#[derive(Debug, Default)]
+struct Columns<'a> {
+    message_ids: Vec<&'a str>,
+    source_systems: Vec<&'a str>,
+    topics: Vec<&'a str>,
+    partitions: Vec<i32>,
+    offsets: Vec<i64>,
+    key_strs: Vec<Option<&'a str>>,
+    msg_keys: Vec<&'a str>,
+    aggregate_ids: Vec<Option<&'a str>>,
+    event_types: Vec<Option<&'a str>>,
+    payloads: Vec<Option<&'a str>>,
+    headers: Vec<String>,
+    raws: Vec<Option<String>>,
+    event_times: Vec<Option<Micros>>,
+    error_codes: Vec<Option<&'a str>>,
+    error_messages: Vec<Option<&'a str>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(messages: &'a [NewInbox]) -> Self {
+        let mut columns = Self::default();
+        for message in messages {
+            columns.message_ids.push(&message.message_id);
+            columns.source_systems.push(&message.source_system);
+            columns.topics.push(&message.topic);
+            columns.partitions.push(message.partition_num);
+            columns.offsets.push(message.offset_num);
+            columns.key_strs.push(message.key_str.as_deref());
+            columns.msg_keys.push(&message.msg_key);
+            columns.aggregate_ids.push(message.aggregate_id.as_deref());
+            columns.event_types.push(message.event_type.as_deref());
+            columns.headers.push(message.headers.to_json());
+            columns.event_times.push(message.event_ts.map(Micros));
+            let (payload, raw, problem) = match &message.content {
+                Content::Json(json) => (Some(json.as_str()), None, None),
+                Content::Undecodable { bytes, problem } => {
+                    let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
+                    (None, Some(base64), Some(problem))
+                }
+            };
+            columns.payloads.push(payload);
+            columns.raws.push(raw);
+            columns.error_codes.push(problem.map(|problem| problem.code.as_str()));
+            columns.error_messages.push(problem.map(|problem| problem.message.as_str()));
+        }
+        columns
+    }
+}
+
+/// Positions turned on their side, in one order everywhere so that two nodes cannot deadlock, and
+/// each partition once: the last one counts.
+#[derive(Debug, Default)]
+struct Positions<'a> {
+    sources: Vec<&'a str>,
+    partitions: Vec<&'a str>,
+    positions: Vec<i64>,
+}
+
+impl<'a> Positions<'a> {
+    fn of(positions: &'a [SourcePosition]) -> Self {
+        let last: BTreeMap<(&str, &str), i64> = positions
+            .iter()
+            .map(|p| ((p.source.as_str(), p.partition.as_str()), p.position))
+            .collect();
+        let mut columns = Self::default();
+        for ((source, partition), position) in last {
+            columns.sources.push(source);
+            columns.partitions.push(partition);
+            columns.positions.push(position);
+        }
+        columns
+    }
+}
+
+/// Messages whose ids came before with other content.
+#[derive(Debug, Default)]
+struct Conflicts<'a> {
+    ids: Vec<Uuid>,
+    origin_ids: Vec<i64>,
+    message_ids: Vec<&'a str>,
+    source_systems: Vec<&'a str>,
+    event_types: Vec<Option<&'a str>>,
+    msg_keys: Vec<&'a str>,
+    payloads: Vec<String>,
+    headers: Vec<String>,
+}
+
+impl<'a> Conflicts<'a> {
+    fn push(&mut self, message: &'a NewInbox, raw: Option<&str>, stored: i64) {
+        let payload = match &message.content {
+            Content::Json(json) => json.clone(),
+            // Base64 has nothing that JSON would have to escape.
+            Content::Undecodable { .. } => format!("\"{}\"", raw.unwrap_or_default()),
+        };
+        self.ids.push(conflict_id(message, &payload));
+        self.origin_ids.push(stored);
+        self.message_ids.push(&message.message_id);
+        self.source_systems.push(&message.source_system);
+        self.event_types.push(message.event_type.as_deref());
+        self.msg_keys.push(&message.msg_key);
+        self.payloads.push(payload);
+        self.headers.push(message.headers.to_json());
+    }
+}
+
+/// The same content under the same id is the same dead letter, on every node and every time.
+fn conflict_id(message: &NewInbox, payload: &str) -> Uuid {
+    let text = format!("{}\0{}\0{payload}", message.source_system, message.message_id);
+    let hash = text::sha256_hex(text.as_bytes());
+    Uuid::try_parse(&hash[..32]).expect("32 hexadecimal digits are a UUID")
+}

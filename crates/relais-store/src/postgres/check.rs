@@ -1,0 +1,223 @@
+//! What must be so before relais works here: the server, its settings, the schema, the privileges.
+//! Every refusal says what to do. Changes nothing.
+
+use deadpool_postgres::Client;
+use relais_core::store::StoreError;
+
+use super::error::Failure;
+use crate::SCHEMA_VERSION;
+
+/// The oldest server relais works with.
+const VERSION_MIN: i32 = 130_000;
+
+/// `postgresql 15.8`.
+pub(super) async fn describe(client: &Client) -> Result<String, Failure> {
+    let server = Server::read(client).await?;
+    let number = server.version_text.split_whitespace().next().unwrap_or_default();
+    Ok(format!("postgresql {number}"))
+}
+
+pub(super) async fn check(client: &Client, durability: Durability) -> Result<(), Failure> {
+    let server = Server::read(client).await?;
+    server.judge(durability)?;
+    judge_schema(schema_version(client).await?, &server)?;
+    let missing = client.query(sql!("missing_privileges"), &[]).await?;
+    if !missing.is_empty() {
+        let grant = |row: &tokio_postgres::Row| {
+            let (table, privileges): (&str, &str) = (row.get(0), row.get(1));
+            format!("GRANT {privileges} ON {table} TO {}", server.role)
+        };
+        let grants: Vec<String> = missing.iter().map(grant).collect();
+        return Err(StoreError::Setup(format!(
+            "role {} lacks privileges; as the owner of the tables run: {}",
+            server.role,
+            grants.join("; ")
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// The schema's version; `None` if there is no schema of ours.
+pub(super) async fn schema_version(client: &Client) -> Result<Option<i64>, Failure> {
+    let exists: bool = client.query_one(sql!("schema_exists"), &[]).await?.get(0);
+    if !exists {
+        return Ok(None);
+    }
+    Ok(Some(client.query_one(sql!("schema_version"), &[]).await?.get(0)))
+}
+
+/// A number that moves when rows may have come.
+pub(super) async fn changes(client: &Client) -> Result<u64, Failure> {
+    let statement = client.prepare_cached(sql!("changes")).await?;
+    let drawn: i64 = client.query_one(&statement, &[]).await?.get(0);
+    Ok(u64::try_from(drawn).unwrap_or(0))
+}
+
+/// Whether settings that may lose acknowledged messages are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    Required,
+    Waived,
+}
+
+/// What a session knows of its server.
+#[derive(Clone, Debug)]
+struct Server {
+    version: i32,
+    version_text: String,
+    encoding: String,
+    fsync: String,
+    full_page_writes: String,
+    synchronous_commit: String,
+    standby: bool,
+    read_only: String,
+    role: String,
+    schema: String,
+}
+
+impl Server {
+    async fn read(client: &Client) -> Result<Self, Failure> {
+        let row = client.query_one(sql!("server"), &[]).await?;
+        Ok(Self {
+            version: row.get(0),
+            version_text: row.get(1),
+            encoding: row.get(2),
+            fsync: row.get(3),
+            full_page_writes: row.get(4),
+            synchronous_commit: row.get(5),
+            standby: row.get(6),
+            read_only: row.get(7),
+            role: row.get(8),
+            schema: row.get(9),
+        })
+    }
+
+    fn judge(&self, durability: Durability) -> Result<(), StoreError> {
+        let refuse = |text: String| Err(StoreError::Setup(text));
+        if self.version < VERSION_MIN {
+            return refuse(format!("postgresql {} is too old; use 13 or newer", self.version_text));
+        }
+        if self.encoding != "UTF8" {
+            return refuse(format!(
+                "database encoding is {}; create the database with ENCODING 'UTF8'",
+                self.encoding
+            ));
+        }
+        if self.standby {
+            return refuse("this server is a standby; connect to the primary".into());
+        }
+        if self.read_only == "on" {
+            return refuse(
+                "this session is read-only; set default_transaction_read_only = off".into(),
+            );
+        }
+        if self.schema.is_empty() {
+            return refuse(
+                "search_path names no existing schema; create it, or set it in the URL: \
+                 options=-csearch_path%3Dname"
+                    .into(),
+            );
+        }
+        let settings = [
+            ("fsync", &self.fsync),
+            ("full_page_writes", &self.full_page_writes),
+            ("synchronous_commit", &self.synchronous_commit),
+        ];
+        match settings.iter().find(|(_, value)| *value == "off") {
+            Some((name, _)) if durability == Durability::Required => refuse(format!(
+                "{name} is off: a power cut would lose acknowledged messages; turn it on \
+                 (or set unsafe_durability if you accept that)"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn judge_schema(version: Option<i64>, server: &Server) -> Result<(), StoreError> {
+    let refuse = |text: String| Err(StoreError::Setup(text));
+    match version {
+        None => {
+            refuse(format!("schema {} has no relais tables; run `relais migrate`", server.schema))
+        }
+        Some(version) if version < SCHEMA_VERSION => refuse(format!(
+            "relais tables are version {version}, this program needs {SCHEMA_VERSION}; \
+             run `relais migrate`"
+        )),
+        Some(version) => newer(version),
+    }
+}
+
+/// Refuses tables of a later program.
+pub(super) fn newer(version: i64) -> Result<(), StoreError> {
+    if version > SCHEMA_VERSION {
+        return Err(StoreError::Setup(format!(
+            "relais tables are version {version}, newer than this program knows \
+             ({SCHEMA_VERSION}); use a newer relais"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        Server {
+            version: 150_018,
+            version_text: "15.18".into(),
+            encoding: "UTF8".into(),
+            fsync: "on".into(),
+            full_page_writes: "on".into(),
+            synchronous_commit: "on".into(),
+            standby: false,
+            read_only: "off".into(),
+            role: "relais".into(),
+            schema: "public".into(),
+        }
+    }
+
+    fn check(server: &Server, expected: &str) {
+        let error = server.judge(Durability::Required).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn a_sound_server_passes() {
+        server().judge(Durability::Required).unwrap();
+        let local = Server { synchronous_commit: "local".into(), ..server() };
+        local.judge(Durability::Required).unwrap();
+    }
+
+    #[test]
+    fn what_could_lose_messages_is_refused_unless_waived() {
+        let off = || "off".to_owned();
+        for unsafe_server in [
+            Server { fsync: off(), ..server() },
+            Server { full_page_writes: off(), ..server() },
+            Server { synchronous_commit: off(), ..server() },
+        ] {
+            check(&unsafe_server, "turn it on");
+            unsafe_server.judge(Durability::Waived).unwrap();
+        }
+    }
+
+    #[test]
+    fn wrong_servers_are_refused_with_what_to_do() {
+        check(&Server { version: 120_019, ..server() }, "use 13 or newer");
+        check(&Server { encoding: "SQL_ASCII".into(), ..server() }, "ENCODING 'UTF8'");
+        check(&Server { standby: true, ..server() }, "connect to the primary");
+        check(&Server { read_only: "on".into(), ..server() }, "read-only");
+        check(&Server { schema: String::new(), ..server() }, "search_path");
+    }
+
+    #[test]
+    fn schemas_of_other_programs_are_refused() {
+        let judge = |version| judge_schema(version, &server()).unwrap_err().to_string();
+        assert!(judge(None).contains("run `relais migrate`"));
+        assert!(judge(Some(0)).contains("run `relais migrate`"));
+        assert!(judge(Some(SCHEMA_VERSION + 1)).contains("use a newer relais"));
+        judge_schema(Some(SCHEMA_VERSION), &server()).unwrap();
+    }
+}

@@ -1,0 +1,75 @@
+//! Removes finished rows past their retention, a bounded number at a time.
+//!
+//! Old rows have low ids, but some low ids stay for ever (failed rows). So each table has a place
+//! from which the next pass looks on, and a pass looks at a bounded number of rows: neither history
+//! nor leftovers make it slow. No index is needed for it, and no producer pays for one.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use deadpool_postgres::Client;
+use relais_core::query::{Cleaned, Retention};
+
+use super::{error::Failure, row};
+
+/// Rows looked at for each row that may be removed.
+const LOOK_FACTOR: i64 = 4;
+/// Rows looked at in any case.
+const LOOK_MIN: i64 = 10_000;
+
+/// Where the next pass looks on. Kept in memory: after a restart it starts at the beginning.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    inbox: AtomicI64,
+    outbox: AtomicI64,
+}
+
+pub(super) async fn cleanup(
+    client: &Client,
+    places: &Places,
+    retention: &Retention,
+    rows_max: usize,
+) -> Result<Cleaned, Failure> {
+    let rows_max = row::count(rows_max);
+    let inbox =
+        walk(client, sql!("cleanup_inbox"), &places.inbox, retention.processed_seconds, rows_max);
+    let inbox = inbox.await?;
+    let outbox = walk(
+        client,
+        sql!("cleanup_outbox"),
+        &places.outbox,
+        retention.dispatched_seconds,
+        rows_max,
+    );
+    let outbox = outbox.await?;
+    let handled = client.prepare_cached(sql!("cleanup_handled")).await?;
+    let handled = client.execute(&handled, &[&retention.handled_seconds, &rows_max]).await?;
+    let dead = client.prepare_cached(sql!("cleanup_dead_letters")).await?;
+    let dead_letters = client.execute(&dead, &[&retention.resolved_seconds, &rows_max]).await?;
+    Ok(Cleaned { inbox, outbox, handled, dead_letters })
+}
+
+/// One bounded look at a table; at the end of what is old it starts over.
+async fn walk(
+    client: &Client,
+    statement: &str,
+    place: &AtomicI64,
+    seconds: i64,
+    rows_max: i64,
+) -> Result<u64, Failure> {
+    let look = rows_max.saturating_mul(LOOK_FACTOR).max(LOOK_MIN);
+    let from = place.load(Ordering::Relaxed);
+    let statement = client.prepare_cached(statement).await?;
+    let row = client.query_one(&statement, &[&from, &seconds, &rows_max, &look]).await?;
+    let (gone, young, seen): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    let last: Option<i64> = row.get(3);
+    let next = match last {
+        // More may be removable right here.
+        _ if gone >= rows_max => from,
+        // Only leftovers: the old rows come behind them.
+        Some(last) if seen >= look && young == 0 => last,
+        // Where finished rows are too young, all behind them are.
+        _ => 0,
+    };
+    place.store(next, Ordering::Relaxed);
+    Ok(row::amount(gone))
+}

@@ -1,0 +1,142 @@
+//! Connections: where, how safe, how many, and for how long one may wait.
+//!
+//! Invariant: a connection from the pool is never inside a transaction. All transactions are
+//! `tokio_postgres::Transaction`, which sends its ROLLBACK when dropped, before anything else can be
+//! sent on the connection; a dropped BEGIN or COMMIT does the same or has been sent already.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use relais_core::store::StoreError;
+use tokio_postgres::{Config, NoTls, config::SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::error::Failure;
+
+/// How the store uses its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// Work even where a power cut may lose what was acknowledged (`fsync`, `full_page_writes` or
+    /// `synchronous_commit` off). For tests.
+    pub unsafe_durability: bool,
+    /// Most connections open at a time.
+    pub connections_max: usize,
+    /// Longest wait for a connection, new or from the pool.
+    pub connect_timeout: Duration,
+    /// Longest time of one statement, kept by the server.
+    pub statement_timeout: Duration,
+    /// Longest wait for a lock, kept by the server.
+    pub lock_timeout: Duration,
+    /// Longest silence inside a transaction, kept by the server.
+    pub idle_in_transaction_timeout: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            unsafe_durability: false,
+            connections_max: 8,
+            connect_timeout: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(30),
+            lock_timeout: Duration::from_secs(10),
+            idle_in_transaction_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A pool whose first connection has been made.
+///
+/// `sslmode` in the URL: `disable` never encrypts; `require` encrypts and checks the certificate
+/// against the machine's roots (`SSL_CERT_FILE` names others); `prefer`, the default, encrypts when
+/// the server can prove who it is, and promises nothing.
+pub(super) async fn connect(url: &str, options: PostgresOptions) -> Result<Pool, StoreError> {
+    let config = parse(url, &options)?;
+    let mode = config.get_ssl_mode();
+    if mode == SslMode::Disable {
+        return open(plain(config), options).await;
+    }
+    let result = match encrypted(config.clone()) {
+        Ok(manager) => open(manager, options).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Err(StoreError::Unavailable(_)) if mode == SslMode::Prefer => {
+            open(plain(config), options).await
+        }
+        other => other,
+    }
+}
+
+fn parse(url: &str, options: &PostgresOptions) -> Result<Config, StoreError> {
+    // The parser's error names the wrong part, never a value.
+    let mut config: Config = url.parse().map_err(|error| {
+        StoreError::Setup(format!(
+            "database URL not understood: {error}; \
+             use postgres://user:password@host:5432/database?sslmode=disable|prefer|require"
+        ))
+    })?;
+    if config.get_application_name().is_none() {
+        config.application_name("relais");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(options.connect_timeout);
+    }
+    // A server that vanished without a word is noticed, and its connection given up.
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(options.statement_timeout.saturating_add(options.connect_timeout));
+    }
+    Ok(config)
+}
+
+fn plain(mut config: Config) -> Manager {
+    config.ssl_mode(SslMode::Disable);
+    Manager::from_config(config, NoTls, MANAGER)
+}
+
+fn encrypted(config: Config) -> Result<Manager, StoreError> {
+    // Two providers in one build make rustls panic unless one is chosen; a choice made earlier stays.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let (tls, _unreadable) = MakeRustlsConnect::with_native_certs().map_err(|_| {
+        StoreError::Unavailable(
+            "no root certificates on this machine; install them or set SSL_CERT_FILE".into(),
+        )
+    })?;
+    Ok(Manager::from_config(config, tls, MANAGER))
+}
+
+const MANAGER: ManagerConfig = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+
+async fn open(manager: Manager, options: PostgresOptions) -> Result<Pool, StoreError> {
+    let pool = Pool::builder(manager)
+        .max_size(options.connections_max.max(1))
+        .wait_timeout(Some(options.connect_timeout))
+        .create_timeout(Some(options.connect_timeout))
+        .recycle_timeout(Some(options.connect_timeout))
+        .runtime(Runtime::Tokio1)
+        .post_create(session_hook(options))
+        .build()
+        .map_err(|error| StoreError::Setup(error.to_string()))?;
+    // The first connection is made now: a wrong address or password shows at once.
+    match pool.get().await {
+        Ok(_) => Ok(pool),
+        Err(error) => Err(Failure::from(error).into_store()),
+    }
+}
+
+/// Sets the limits of each new session.
+fn session_hook(options: PostgresOptions) -> Hook {
+    let limits =
+        [options.statement_timeout, options.lock_timeout, options.idle_in_transaction_timeout]
+            .map(|limit| limit.as_millis().to_string());
+    Hook::async_fn(move |client, _| {
+        let limits = limits.clone();
+        Box::pin(async move {
+            let [statement, lock, idle] = &limits;
+            client
+                .query_one(sql!("session"), &[statement, lock, idle])
+                .await
+                .map(drop)
+                .map_err(HookError::Backend)
+        })
+    })
+}

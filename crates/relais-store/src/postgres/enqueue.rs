@@ -1,0 +1,113 @@
+//! One statement that writes a batch of outbox rows, in whatever transaction it is given.
+
+use std::collections::HashMap;
+
+use relais_core::{message::NewMessage, store::StoreError};
+use tokio_postgres::{GenericClient, types::Type};
+use uuid::Uuid;
+
+use super::{error::Failure, row};
+
+/// The statement behind `send`, for users of another driver: thirteen arrays, one a column.
+pub const ENQUEUE_SQL: &str = sql!("enqueue");
+/// Finds the rows of messages that were there before.
+pub(super) const ENQUEUED_SQL: &str = sql!("enqueued");
+/// Most rows of one statement; longer batches take several.
+pub(super) const ENQUEUE_MAX: usize = 1_000;
+
+/// Writes messages; their ids, in order. Two round trips only if some were there before.
+pub(super) async fn enqueue<C: GenericClient>(
+    client: &C,
+    messages: &[&NewMessage],
+) -> Result<Vec<i64>, Failure> {
+    let mut ids = HashMap::with_capacity(messages.len());
+    for batch in messages.chunks(ENQUEUE_MAX) {
+        let columns = Columns::of(batch);
+        let found = client
+            .query_typed(
+                ENQUEUE_SQL,
+                &[
+                    (&columns.message_ids, Type::UUID_ARRAY),
+                    (&columns.categories, Type::TEXT_ARRAY),
+                    (&columns.aggregate_types, Type::TEXT_ARRAY),
+                    (&columns.aggregate_ids, Type::TEXT_ARRAY),
+                    (&columns.event_types, Type::TEXT_ARRAY),
+                    (&columns.event_versions, Type::INT4_ARRAY),
+                    (&columns.payloads, Type::TEXT_ARRAY),
+                    (&columns.headers, Type::TEXT_ARRAY),
+                    (&columns.destinations, Type::TEXT_ARRAY),
+                    (&columns.msg_keys, Type::TEXT_ARRAY),
+                    (&columns.delays_ms, Type::INT8_ARRAY),
+                    (&columns.causation_ids, Type::TEXT_ARRAY),
+                    (&columns.correlation_ids, Type::TEXT_ARRAY),
+                ],
+            )
+            .await?;
+        ids.extend(found.iter().map(|row| (row.get::<_, Uuid>(1), row.get(0))));
+    }
+    let before = missing(messages, &ids);
+    for batch in before.chunks(ENQUEUE_MAX) {
+        let found = client.query_typed(ENQUEUED_SQL, &[(&batch, Type::UUID_ARRAY)]).await?;
+        ids.extend(found.iter().map(|row| (row.get::<_, Uuid>(1), row.get(0))));
+    }
+    in_order(messages, &ids)
+}
+
+/// The messages that have no id yet.
+pub(super) fn missing(messages: &[&NewMessage], ids: &HashMap<Uuid, i64>) -> Vec<Uuid> {
+    messages.iter().map(|m| m.message_id).filter(|id| !ids.contains_key(id)).collect()
+}
+
+/// One id for each message.
+pub(super) fn in_order(
+    messages: &[&NewMessage],
+    ids: &HashMap<Uuid, i64>,
+) -> Result<Vec<i64>, Failure> {
+    let find = |message: &&NewMessage| ids.get(&message.message_id).copied();
+    messages.iter().map(find).collect::<Option<_>>().ok_or_else(|| {
+        // Cleaned up between the two statements, or written by a transaction we cannot see.
+        Failure::Again(StoreError::Unavailable(
+            "a message with this id was there and is gone; try again".into(),
+        ))
+    })
+}
+
+/// Messages turned on their side.
+#[derive(Debug, Default)]
+pub(super) struct Columns<'a> {
+    pub(super) message_ids: Vec<Uuid>,
+    pub(super) categories: Vec<&'static str>,
+    pub(super) aggregate_types: Vec<&'a str>,
+    pub(super) aggregate_ids: Vec<&'a str>,
+    pub(super) event_types: Vec<&'a str>,
+    pub(super) event_versions: Vec<i32>,
+    pub(super) payloads: Vec<&'a str>,
+    pub(super) headers: Vec<String>,
+    pub(super) destinations: Vec<&'a str>,
+    pub(super) msg_keys: Vec<&'a str>,
+    pub(super) delays_ms: Vec<Option<i64>>,
+    pub(super) causation_ids: Vec<Option<&'a str>>,
+    pub(super) correlation_ids: Vec<Option<&'a str>>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(messages: &[&'a NewMessage]) -> Self {
+        let mut columns = Self::default();
+        for message in messages {
+            columns.message_ids.push(message.message_id);
+            columns.categories.push(message.category.as_str());
+            columns.aggregate_types.push(&message.aggregate_type);
+            columns.aggregate_ids.push(&message.aggregate_id);
+            columns.event_types.push(&message.event_type);
+            columns.event_versions.push(message.event_version);
+            columns.payloads.push(&message.payload);
+            columns.headers.push(message.headers.to_json());
+            columns.destinations.push(&message.destination);
+            columns.msg_keys.push(&message.msg_key);
+            columns.delays_ms.push(message.delay.map(row::millis));
+            columns.causation_ids.push(message.causation_id.as_deref());
+            columns.correlation_ids.push(message.correlation_id.as_deref());
+        }
+        columns
+    }
+}

@@ -1,0 +1,140 @@
+//! From what the client says to what the caller may do.
+//!
+//! Invariant: only the server's one-line message gets into an error, never its detail, which may
+//! quote a row.
+
+use deadpool_postgres::{HookError, PoolError};
+use relais_core::store::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Why a transaction did not happen.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Rolled back because of others (deadlock, serialisation): run the whole transaction again.
+    Again(StoreError),
+    Final(StoreError),
+}
+
+impl Failure {
+    pub(super) fn into_store(self) -> StoreError {
+        match self {
+            Self::Again(error) | Self::Final(error) => error,
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.as_db_error() {
+            Some(db) => by_code(db.code().code(), db.message()),
+            None => Self::Final(StoreError::Unavailable(with_sources(&error))),
+        }
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                error.into()
+            }
+            PoolError::Timeout(_) => Self::Final(StoreError::Unavailable(
+                "no free connection in time; raise connections_max or look for slow queries".into(),
+            )),
+            other => Self::Final(StoreError::Unavailable(other.to_string())),
+        }
+    }
+}
+
+#[cfg(feature = "sqlx-postgres")]
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        match error.as_database_error() {
+            Some(db) => by_code(&db.code().unwrap_or_default(), db.message()),
+            None => Self::Final(StoreError::Unavailable(error.to_string())),
+        }
+    }
+}
+
+/// The consequence of a server's error code.
+fn by_code(code: &str, message: &str) -> Failure {
+    let state = SqlState::from_code(code);
+    let text = format!("{message} (SQLSTATE {code})");
+    let again = [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        // A cached plan after a migration: the next try plans anew.
+        SqlState::FEATURE_NOT_SUPPORTED,
+    ];
+    if again.contains(&state) {
+        return Failure::Again(StoreError::Unavailable(text));
+    }
+    let missing = [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN];
+    Failure::Final(if missing.contains(&state) {
+        StoreError::Setup(format!("{text}; run `relais migrate`"))
+    } else if state == SqlState::INSUFFICIENT_PRIVILEGE {
+        StoreError::Setup(format!("{text}; grant it, or connect as another role"))
+    } else if matches!(code.get(..2), Some("28" | "3D" | "3F")) {
+        StoreError::Setup(format!("{text}; check user, password, database and schema in the URL"))
+    } else if state == SqlState::IN_FAILED_SQL_TRANSACTION
+        || matches!(code.get(..2), Some("22" | "23" | "54"))
+    {
+        StoreError::Invalid(text)
+    } else {
+        StoreError::Unavailable(text)
+    })
+}
+
+/// The error with what lies behind it: the outer text alone is often only "error connecting".
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: &str, expected: &str) {
+        let failure = by_code(code, "message");
+        let kind = match &failure {
+            Failure::Again(_) => "again",
+            Failure::Final(StoreError::Unavailable(_)) => "unavailable",
+            Failure::Final(StoreError::Invalid(_)) => "invalid",
+            Failure::Final(StoreError::Setup(_)) => "setup",
+        };
+        assert_eq!(kind, expected, "SQLSTATE {code}");
+    }
+
+    #[test]
+    fn a_code_becomes_what_the_caller_may_do() {
+        for code in ["40001", "40P01"] {
+            check(code, "again");
+        }
+        for code in ["57P01", "53300", "53100", "55P03", "57014", "08006", "25006", "XX000", "?"] {
+            check(code, "unavailable");
+        }
+        for code in ["22P02", "22021", "23505", "23514", "54000", "25P02"] {
+            check(code, "invalid");
+        }
+        for code in ["42P01", "42501", "28P01", "3D000"] {
+            check(code, "setup");
+        }
+        let text = by_code("42P01", "relation \"relais_outbox\" does not exist").into_store();
+        assert!(text.to_string().contains("run `relais migrate`"));
+    }
+}

@@ -1,0 +1,132 @@
+//! User code for one inbox message, in one transaction of the user's own driver.
+//!
+//! Invariant: the statement that marks the row is the last one before the commit; it proves that the
+//! lane is still ours and the transaction still the one the user's code worked in. Whatever else
+//! happens, the transaction is rolled back.
+
+use std::{future::Future, marker::PhantomData, panic::AssertUnwindSafe, sync::Arc};
+
+use deadpool_postgres::Pool;
+use futures_util::{FutureExt, future::join};
+use relais_core::{
+    BoxFuture,
+    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    store::StoreError,
+};
+use serde::de::DeserializeOwned;
+use tokio_postgres::Transaction;
+
+use super::error::Failure;
+
+/// A function of a transaction and a message: `async fn(&Transaction<'_>, Received<M>) -> Outcome`.
+pub trait HandlerFn<'a, M>: Send + Sync {
+    type Future: Future<Output = Self::Output> + Send + 'a;
+    type Output: IntoOutcome;
+
+    fn call(&self, transaction: &'a Transaction<'a>, message: Received<M>) -> Self::Future;
+}
+
+impl<'a, M, F, R> HandlerFn<'a, M> for F
+where
+    F: Fn(&'a Transaction<'a>, Received<M>) -> R + Send + Sync,
+    R: Future + Send + 'a,
+    R::Output: IntoOutcome,
+{
+    type Future = R;
+    type Output = R::Output;
+
+    fn call(&self, transaction: &'a Transaction<'a>, message: Received<M>) -> R {
+        self(transaction, message)
+    }
+}
+
+/// Runs `function` for each message, in a transaction of `pool`.
+pub fn handler<M, F>(pool: Pool, function: F) -> Arc<dyn Handler>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> HandlerFn<'a, M> + 'static,
+{
+    Arc::new(PoolHandler { pool, function, message: PhantomData::<fn(M)> })
+}
+
+struct PoolHandler<M, F> {
+    pool: Pool,
+    function: F,
+    message: PhantomData<fn(M)>,
+}
+
+impl<M, F> Handler for PoolHandler<M, F>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> HandlerFn<'a, M> + 'static,
+{
+    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
+        Box::pin(async move {
+            match Received::decode(&work.row) {
+                Ok(message) => self.run(&work, message).await.unwrap_or_else(not_committed),
+                Err(outcome) => Handled::RolledBack(outcome),
+            }
+        })
+    }
+}
+
+impl<M, F> PoolHandler<M, F>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> HandlerFn<'a, M> + 'static,
+{
+    /// Dropped half-way, the transaction rolls itself back; dropped inside the commit, the commit
+    /// has been sent and stands, or falls, as a whole.
+    async fn run(&self, work: &HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
+        let mut client = self.pool.get().await?;
+        let start = client.prepare_cached(sql!("transaction_start")).await?;
+        let mark = client.prepare_cached(sql!("mark_processed")).await?;
+        let transaction = deadpool_postgres::ClientWrapper::transaction(&mut client).await?;
+        // The user's first statement need not wait for the answer to ours.
+        let called = self.function.call(&transaction, message);
+        let (started, outcome) = join(transaction.query_one(&start, &[]), outcome(called)).await;
+        if outcome != Outcome::Done {
+            // Without a connection the user's code could not but fail: no attempt is used.
+            transaction.rollback().await?;
+            return Ok(Handled::RolledBack(outcome));
+        }
+        let started: i64 = started?.get(0);
+        let scope = work.fence.scope.to_string();
+        let (row, worker) = (&work.row, &work.fence.worker);
+        let marked = transaction
+            .execute(&mark, &[&scope, &row.lane, worker, &work.epoch, &row.id, &started])
+            .await?;
+        if marked == 0 {
+            let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
+            transaction.rollback().await?;
+            return if now == started { Ok(Handled::Refused) } else { Err(transaction_gone()) };
+        }
+        transaction.commit().await?;
+        Ok(Handled::Committed)
+    }
+}
+
+/// What the user's code says; a panic is one way to say "not now".
+pub(super) async fn outcome<R>(called: R) -> Outcome
+where
+    R: Future<Output: IntoOutcome>,
+{
+    match AssertUnwindSafe(called).catch_unwind().await {
+        Ok(said) => said.into_outcome(),
+        Err(_) => Outcome::retry("HANDLER_PANIC", "the handler panicked; see the program's log"),
+    }
+}
+
+pub(super) fn transaction_gone() -> Failure {
+    Failure::Final(StoreError::Unavailable(
+        "the handler ended its transaction itself; it must leave that to relais".into(),
+    ))
+}
+
+/// A commit that the database refused for its content is the handler's failure; any other is not.
+pub(super) fn not_committed(failure: Failure) -> Handled {
+    match failure.into_store() {
+        StoreError::Invalid(text) => Handled::RolledBack(Outcome::retry("COMMIT_REFUSED", &text)),
+        other => Handled::Unavailable(other),
+    }
+}

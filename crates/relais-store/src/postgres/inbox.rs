@@ -1,0 +1,192 @@
+//! The inbox: fetched in order, settled under the fence together with what follows from it.
+
+use std::collections::{BTreeMap, HashSet};
+
+use deadpool_postgres::{Client, Transaction};
+use futures_util::future::{try_join, try_join3};
+use relais_core::{
+    inbox::{InboxFate, InboxRow, InboxSettlement},
+    lane::{Fence, OwnedLane},
+    message::NewMessage,
+    store::{Fetch, Settled},
+    text,
+};
+
+use super::{
+    enqueue,
+    error::Failure,
+    fence::{Dead, Proof, Retry, Value, settled},
+    mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
+    row,
+};
+
+/// Rows that may be handled now.
+pub(super) async fn fetch(
+    client: &Client,
+    marks: &Marks,
+    fetch: &Fetch,
+) -> Result<Vec<InboxRow>, Failure> {
+    if fetch.lanes.is_empty() || fetch.limit == 0 {
+        return Ok(Vec::new());
+    }
+    let scope = fetch.scope.to_string();
+    for _ in 0..FETCHES_MAX {
+        let plan = marks.begin(&scope, &fetch.lanes);
+        let result = read(client, fetch, plan).await;
+        let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
+        if marks.end(&scope, plan, found) == Verdict::Sound {
+            return Ok(rows);
+        }
+    }
+    // People decide faster than we read; the next fetch will do.
+    Ok(Vec::new())
+}
+
+/// As for the outbox: one round trip; `lowest` after `writers`, `decisions` after the rows.
+async fn read(
+    client: &Client,
+    fetch: &Fetch,
+    plan: Plan,
+) -> Result<(Vec<InboxRow>, Found), Failure> {
+    let lanes: Vec<i16> = fetch.lanes.iter().map(|lane| lane.lane).collect();
+    let limit = row::count(fetch.limit);
+    let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
+    let decisions = client.prepare_cached(sql!("decisions")).await?;
+    let values: [Value<'_>; 4] = [&lanes, &plan.from, &limit, &fetch.skip_keys];
+    let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
+    let (answer, (rows, decisions)) = match plan.ask {
+        None => (None, rows.await?),
+        Some(upto) => {
+            let writers = client.prepare_cached(sql!("writers")).await?;
+            let lowest = client.prepare_cached(sql!("lowest_inbox")).await?;
+            let (writers, lowest, rows) = try_join3(
+                client.query(&writers, &[&"relais_inbox"]),
+                client.query_opt(&lowest, &[&lanes, &plan.from, &upto]),
+                rows,
+            )
+            .await?;
+            let writers = writers.iter().map(|row| row.get(0)).collect();
+            (Some(Answer { writers, lowest: lowest.map(|row| row.get(0)) }), rows)
+        }
+    };
+    let rows = rows.iter().map(row::inbox_row).collect::<Result<Vec<_>, _>>()?;
+    let seen = |row: &InboxRow| Seen { id: row.id, fresh: row.next_attempt_at.is_none() };
+    let found =
+        Found { rows: rows.iter().map(seen).collect(), decisions: decisions.get(0), answer };
+    Ok((rows, found))
+}
+
+/// Settles a batch, with the messages and dead letters that follow, in one transaction.
+pub(super) async fn settle(
+    client: &mut Client,
+    fence: &Fence,
+    settlements: &[InboxSettlement],
+) -> Result<Settled, Failure> {
+    let owner: [Value<'_>; 1] = [&fence.worker];
+    let (done, retries, dead) = by_fate(settlements);
+    let mark = client.prepare_cached(sql!("settle_processed")).await?;
+    let retry = client.prepare_cached(sql!("retry_inbox")).await?;
+    let bury = client.prepare_cached(sql!("bury_inbox")).await?;
+    let transaction = client.transaction().await?;
+    let (done, retries, dead) = (done.values(&owner), retries.values(&owner), dead.values(&owner));
+    let (processed, retried, buried) = try_join3(
+        transaction.query(&mark, &done),
+        transaction.execute(&retry, &retries),
+        transaction.query_one(&bury, &dead),
+    )
+    .await?;
+    let processed: HashSet<i64> = processed.iter().map(|row| row.get(0)).collect();
+    let messages: Vec<&NewMessage> = settlements
+        .iter()
+        .filter(|settlement| processed.contains(&settlement.id))
+        .flat_map(|settlement| match &settlement.fate {
+            InboxFate::Processed { messages } => messages.as_slice(),
+            _ => &[],
+        })
+        .collect();
+    let messages = current(&transaction, messages).await?;
+    enqueue::enqueue(&*transaction, &messages).await?;
+    transaction.commit().await?;
+    let reached = processed.len() as u64 + retried + row::amount(buried.get(0));
+    Ok(settled(settlements.len(), reached))
+}
+
+fn by_fate(settlements: &[InboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
+    let (mut done, mut retries, mut dead) = (Proof::default(), Retry::default(), Dead::default());
+    for settlement in settlements {
+        let proof = (settlement.id, settlement.lane, settlement.epoch);
+        match &settlement.fate {
+            InboxFate::Processed { .. } => done.push(proof),
+            InboxFate::Retry { attempts, pause, problem } => {
+                retries.push(proof, *attempts, *pause, problem);
+            }
+            InboxFate::Dead { attempts, problem, park } => {
+                dead.push(proof, *attempts, *park, problem);
+            }
+        }
+    }
+    (done, retries, dead)
+}
+
+/// Type and id.
+type Aggregate<'a> = (&'a str, String);
+
+/// The messages that are not older than what was seen of their aggregates, in order.
+///
+/// One statement takes at most one message of each aggregate, so an aggregate that comes several
+/// times takes as many rounds.
+async fn current<'a>(
+    transaction: &Transaction<'_>,
+    messages: Vec<&'a NewMessage>,
+) -> Result<Vec<&'a NewMessage>, Failure> {
+    let mut rounds: Vec<BTreeMap<Aggregate<'_>, (usize, i64)>> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        let Some(version) = message.as_of_version else { continue };
+        // A long id by its hash: an index entry is bounded.
+        let id = text::identity(&message.aggregate_id, text::MESSAGE_ID_MAX);
+        let aggregate = (message.aggregate_type.as_str(), id);
+        match rounds.iter_mut().find(|round| !round.contains_key(&aggregate)) {
+            Some(round) => round.insert(aggregate, (at, version)),
+            None => {
+                rounds.push(BTreeMap::from([(aggregate, (at, version))]));
+                None
+            }
+        };
+    }
+    let mut older = HashSet::new();
+    for mut round in rounds {
+        let statement = transaction.prepare_cached(sql!("see_version")).await?;
+        let types: Vec<_> = round.keys().map(|aggregate| aggregate.0).collect();
+        let ids: Vec<_> = round.keys().map(|aggregate| aggregate.1.as_str()).collect();
+        let versions: Vec<_> = round.values().map(|(_, version)| *version).collect();
+        let newest = transaction.query(&statement, &[&types, &ids, &versions]).await?;
+        for row in &newest {
+            round.remove(&(row.get(0), row.get(1)));
+        }
+        older.extend(round.into_values().map(|(at, _)| at));
+    }
+    let all = messages.into_iter().enumerate();
+    Ok(all.filter(|(at, _)| !older.contains(at)).map(|(_, message)| message).collect())
+}
+
+/// Counts an attempt of each row before it is worked on.
+pub(super) async fn count_attempt(
+    client: &Client,
+    fence: &Fence,
+    counted: &[(i64, OwnedLane)],
+) -> Result<Settled, Failure> {
+    let proof = Proof::of(counted);
+    let statement = client.prepare_cached(sql!("count_inbox_attempt")).await?;
+    let values = proof.values(&[&fence.worker]);
+    Ok(settled(proof.len(), client.execute(&statement, &values).await?))
+}
+
+/// `true` the first time for this message and handler.
+pub(super) async fn once(
+    client: &Client,
+    message_id: &str,
+    handler: &str,
+) -> Result<bool, Failure> {
+    let statement = client.prepare_cached(sql!("once")).await?;
+    Ok(client.execute(&statement, &[&message_id, &handler]).await? == 1)
+}

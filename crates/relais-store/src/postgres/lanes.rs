@@ -1,0 +1,76 @@
+//! Who owns which lanes: leased, renewed, given back. Only the database's clock decides.
+//!
+//! Invariant: whoever changes a lane's owner or lease has locked its row, in order of the lanes; a
+//! settlement holds a shared lock on it until it has committed.
+
+use deadpool_postgres::Client;
+use futures_util::future::{try_join, try_join5};
+use relais_core::lane::{Fence, LANES, LaneGrant, LaneRequest, OwnedLane, share};
+
+use super::{error::Failure, row};
+
+/// One heartbeat.
+pub(super) async fn lease(
+    client: &mut Client,
+    request: &LaneRequest,
+) -> Result<LaneGrant, Failure> {
+    let scope = request.fence.scope.to_string();
+    let worker = &request.fence.worker;
+    let lease_ms = row::millis(request.lease);
+    let heartbeat = client.prepare_cached(sql!("heartbeat")).await?;
+    let make = client.prepare_cached(sql!("make_lanes")).await?;
+    let forget = client.prepare_cached(sql!("forget_workers")).await?;
+    let live = client.prepare_cached(sql!("live_workers")).await?;
+    let renew = client.prepare_cached(sql!("renew_lanes")).await?;
+    let take = client.prepare_cached(sql!("take_lanes")).await?;
+
+    let transaction = client.transaction().await?;
+    let (_, _, _, live, renewed) = try_join5(
+        transaction.execute(&heartbeat, &[&scope, worker, &lease_ms]),
+        transaction.execute(&make, &[&scope]),
+        transaction.execute(&forget, &[&scope]),
+        transaction.query_one(&live, &[&scope]),
+        transaction.query(&renew, &[&scope, worker, &lease_ms]),
+    )
+    .await?;
+    let fair = share(usize::try_from(live.get::<_, i64>(0)).unwrap_or(1));
+    let mut lanes: Vec<OwnedLane> = renewed
+        .iter()
+        .map(|row| OwnedLane { lane: row.get(0), epoch: row.get(1), unclean: false })
+        .collect();
+    let surplus = lanes.len().saturating_sub(fair);
+    let wanted = row::count(fair.saturating_sub(lanes.len()).min(usize::from(LANES)));
+    if wanted > 0 {
+        let taken = transaction.query(&take, &[&scope, worker, &lease_ms, &wanted]).await?;
+        lanes.extend(taken.iter().map(|row| OwnedLane {
+            lane: row.get(0),
+            epoch: row.get(1),
+            unclean: row.get(2),
+        }));
+    }
+    transaction.commit().await?;
+    lanes.sort_unstable();
+    Ok(LaneGrant { lanes, surplus })
+}
+
+/// Gives lanes back.
+pub(super) async fn release(client: &Client, fence: &Fence, lanes: &[i16]) -> Result<(), Failure> {
+    let statement = client.prepare_cached(sql!("release_lanes")).await?;
+    client.execute(&statement, &[&fence.scope.to_string(), &fence.worker, &lanes]).await?;
+    Ok(())
+}
+
+/// Gives every lane back and leaves the scope.
+pub(super) async fn leave(client: &mut Client, fence: &Fence) -> Result<(), Failure> {
+    let scope = fence.scope.to_string();
+    let free = client.prepare_cached(sql!("free_lanes")).await?;
+    let leave = client.prepare_cached(sql!("leave_scope")).await?;
+    let transaction = client.transaction().await?;
+    try_join(
+        transaction.execute(&free, &[&scope, &fence.worker]),
+        transaction.execute(&leave, &[&scope, &fence.worker]),
+    )
+    .await?;
+    transaction.commit().await?;
+    Ok(())
+}

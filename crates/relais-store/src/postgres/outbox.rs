@@ -1,0 +1,160 @@
+//! The outbox: written, fetched in order, settled under the fence.
+
+use deadpool_postgres::Client;
+use futures_util::future::{try_join, try_join3};
+use relais_core::{
+    lane::{Fence, OwnedLane, Scope},
+    message::NewMessage,
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    store::{Fetch, Settled, StoreError},
+};
+
+use super::{
+    enqueue,
+    error::Failure,
+    fence::{Dead, Proof, Retry, Value, settled},
+    mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
+    row,
+};
+
+/// Writes messages in a transaction of their own.
+pub(super) async fn write(
+    client: &mut Client,
+    messages: &[NewMessage],
+) -> Result<Vec<i64>, Failure> {
+    let transaction = client.transaction().await?;
+    let messages: Vec<_> = messages.iter().collect();
+    let ids = enqueue::enqueue(&*transaction, &messages).await?;
+    transaction.commit().await?;
+    Ok(ids)
+}
+
+/// Rows that may go out now.
+pub(super) async fn fetch(
+    client: &Client,
+    marks: &Marks,
+    fetch: &Fetch,
+) -> Result<Vec<OutboxRow>, Failure> {
+    let destination = destination(&fetch.scope)?;
+    if fetch.lanes.is_empty() || fetch.limit == 0 {
+        return Ok(Vec::new());
+    }
+    let scope = fetch.scope.to_string();
+    for _ in 0..FETCHES_MAX {
+        let plan = marks.begin(&scope, &fetch.lanes);
+        let result = read(client, destination, fetch, plan).await;
+        let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
+        if marks.end(&scope, plan, found) == Verdict::Sound {
+            return Ok(rows);
+        }
+    }
+    // People decide faster than we read; the next fetch will do.
+    Ok(Vec::new())
+}
+
+/// All statements of a fetch in one round trip: they run one after the other in the order in which
+/// they are polled first, so `lowest` is later than `writers`, and `decisions` later than the rows.
+async fn read(
+    client: &Client,
+    destination: &str,
+    fetch: &Fetch,
+    plan: Plan,
+) -> Result<(Vec<OutboxRow>, Found), Failure> {
+    let lanes: Vec<i16> = fetch.lanes.iter().map(|lane| lane.lane).collect();
+    let limit = row::count(fetch.limit);
+    let statement = client.prepare_cached(sql!("fetch_outbox")).await?;
+    let decisions = client.prepare_cached(sql!("decisions")).await?;
+    let values: [Value<'_>; 5] = [&destination, &lanes, &plan.from, &limit, &fetch.skip_keys];
+    let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
+    let (answer, (rows, decisions)) = match plan.ask {
+        None => (None, rows.await?),
+        Some(upto) => {
+            let writers = client.prepare_cached(sql!("writers")).await?;
+            let lowest = client.prepare_cached(sql!("lowest_outbox")).await?;
+            let (writers, lowest, rows) = try_join3(
+                client.query(&writers, &[&"relais_outbox"]),
+                client.query_opt(&lowest, &[&destination, &lanes, &plan.from, &upto]),
+                rows,
+            )
+            .await?;
+            let writers = writers.iter().map(|row| row.get(0)).collect();
+            (Some(Answer { writers, lowest: lowest.map(|row| row.get(0)) }), rows)
+        }
+    };
+    let rows = rows.iter().map(row::outbox_row).collect::<Result<Vec<_>, _>>()?;
+    let seen = |row: &OutboxRow| Seen { id: row.id, fresh: row.next_attempt_at.is_none() };
+    let found =
+        Found { rows: rows.iter().map(seen).collect(), decisions: decisions.get(0), answer };
+    Ok((rows, found))
+}
+
+/// Settles a batch: one statement when all went well, else one transaction.
+pub(super) async fn settle(
+    client: &mut Client,
+    fence: &Fence,
+    settlements: &[OutboxSettlement],
+) -> Result<Settled, Failure> {
+    let destination = destination(&fence.scope)?;
+    let scope = fence.scope.to_string();
+    let owner: [Value<'_>; 3] = [&scope, &fence.worker, &destination];
+    let (done, retries, dead) = by_fate(settlements);
+    let asked = done.len() + retries.proof.len() + dead.proof.len();
+    if asked == 0 {
+        return Ok(Settled::default());
+    }
+    let mark = client.prepare_cached(sql!("mark_dispatched")).await?;
+    if done.len() == asked {
+        return Ok(settled(asked, client.execute(&mark, &done.values(&owner)).await?));
+    }
+    let retry = client.prepare_cached(sql!("retry_outbox")).await?;
+    let bury = client.prepare_cached(sql!("bury_outbox")).await?;
+    let transaction = client.transaction().await?;
+    let (done, retries, dead) = (done.values(&owner), retries.values(&owner), dead.values(&owner));
+    let (dispatched, retried, buried) = try_join3(
+        transaction.execute(&mark, &done),
+        transaction.execute(&retry, &retries),
+        transaction.query_one(&bury, &dead),
+    )
+    .await?;
+    transaction.commit().await?;
+    Ok(settled(asked, dispatched + retried + row::amount(buried.get(0))))
+}
+
+fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
+    let (mut done, mut retries, mut dead) = (Proof::default(), Retry::default(), Dead::default());
+    for row in settlements {
+        let proof = (row.id, row.lane, row.epoch);
+        match &row.fate {
+            OutboxFate::Dispatched => done.push(proof),
+            OutboxFate::Retry { attempts, pause, problem } => {
+                retries.push(proof, *attempts, *pause, problem);
+            }
+            OutboxFate::Dead { attempts, problem, park } => {
+                dead.push(proof, *attempts, *park, problem);
+            }
+            OutboxFate::Untouched => {}
+        }
+    }
+    (done, retries, dead)
+}
+
+/// Counts an attempt of each row before it is worked on.
+pub(super) async fn count_attempt(
+    client: &Client,
+    fence: &Fence,
+    counted: &[(i64, OwnedLane)],
+) -> Result<Settled, Failure> {
+    let destination = destination(&fence.scope)?;
+    let scope = fence.scope.to_string();
+    let proof = Proof::of(counted);
+    let statement = client.prepare_cached(sql!("count_outbox_attempt")).await?;
+    let values = proof.values(&[&scope, &fence.worker, &destination]);
+    Ok(settled(proof.len(), client.execute(&statement, &values).await?))
+}
+
+fn destination(scope: &Scope) -> Result<&str, StoreError> {
+    match scope {
+        Scope::Outbox(destination) => Ok(destination),
+        Scope::Inbox => Err(StoreError::Invalid("the inbox is no destination".into())),
+    }
+}

@@ -1,0 +1,205 @@
+//! Rows as they come and go: one reader for each table, times as microseconds.
+//!
+//! Invariant: a reader takes the columns in the order in which every statement lists them.
+
+use std::{error::Error, time::Duration};
+
+use relais_core::{
+    dead_letter::{DeadLetter, Origin},
+    inbox::{InboxRow, InboxStatus},
+    message::{Category, Headers},
+    outbox::{OutboxRow, OutboxStatus},
+    time::Timestamp,
+};
+use tokio_postgres::{
+    Row,
+    types::{FromSql, IsNull, ToSql, Type, accepts, private::BytesMut, to_sql_checked},
+};
+
+type Read<T> = Result<T, tokio_postgres::Error>;
+
+/// 2000-01-01 in microseconds since 1970: where PostgreSQL's times start.
+const EPOCH_2000: i64 = 946_684_800_000_000;
+/// The earliest time PostgreSQL keeps (4713 BC), in microseconds since 2000.
+const EARLIEST: i64 = -211_813_488_000_000_000;
+/// Longest pause or delay that is written: a hundred years, in milliseconds.
+const PAUSE_MAX_MS: i64 = 100 * 366 * 86_400_000;
+
+/// A `timestamptz`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Micros(pub(super) Timestamp);
+
+impl<'a> FromSql<'a> for Micros {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        let since_2000 = i64::from_be_bytes(raw.try_into()?);
+        Ok(Self(Timestamp(since_2000.saturating_add(EPOCH_2000))))
+    }
+
+    accepts!(TIMESTAMPTZ);
+}
+
+impl ToSql for Micros {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        let since_2000 = self.0.0.saturating_sub(EPOCH_2000).max(EARLIEST);
+        out.extend_from_slice(&since_2000.to_be_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(TIMESTAMPTZ);
+    to_sql_checked!();
+}
+
+/// A duration as the statements take it.
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).min(PAUSE_MAX_MS)
+}
+
+/// A count as the statements take it.
+pub(super) fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Attempts as their column holds them.
+pub(super) fn attempts(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// A count as it comes.
+pub(super) fn amount(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// Takes columns one after the other.
+struct Columns<'r> {
+    row: &'r Row,
+    next: usize,
+}
+
+impl<'r> Columns<'r> {
+    fn of(row: &'r Row) -> Self {
+        Self { row, next: 0 }
+    }
+
+    fn take<T: FromSql<'r>>(&mut self) -> Read<T> {
+        let value = self.row.try_get(self.next);
+        self.next += 1;
+        value
+    }
+
+    fn time(&mut self) -> Read<Timestamp> {
+        self.take::<Micros>().map(|at| at.0)
+    }
+
+    fn time_or_none(&mut self) -> Read<Option<Timestamp>> {
+        Ok(self.take::<Option<Micros>>()?.map(|at| at.0))
+    }
+
+    fn attempts(&mut self) -> Read<u32> {
+        Ok(u32::try_from(self.take::<i32>()?).unwrap_or(0))
+    }
+
+    fn headers(&mut self) -> Read<Headers> {
+        self.take().map(Headers::from_json)
+    }
+}
+
+pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
+    let mut columns = Columns::of(row);
+    Ok(OutboxRow {
+        id: columns.take()?,
+        message_id: columns.take()?,
+        category: Category::parse(columns.take()?).unwrap_or_default(),
+        aggregate_type: columns.take()?,
+        aggregate_id: columns.take()?,
+        event_type: columns.take()?,
+        event_version: columns.take()?,
+        payload: columns.take()?,
+        headers: columns.headers()?,
+        destination: columns.take()?,
+        msg_key: columns.take()?,
+        lane: columns.take()?,
+        created_at: columns.time()?,
+        status: OutboxStatus::parse(columns.take()?).expect("a CHECK allows no other status"),
+        attempts: columns.attempts()?,
+        next_attempt_at: columns.time_or_none()?,
+        dispatched_at: columns.time_or_none()?,
+        job_id: columns.take()?,
+        causation_id: columns.take()?,
+        correlation_id: columns.take()?,
+        error_code: columns.take()?,
+        error_message: columns.take()?,
+    })
+}
+
+pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
+    let mut columns = Columns::of(row);
+    Ok(InboxRow {
+        id: columns.take()?,
+        message_id: columns.take()?,
+        source_system: columns.take()?,
+        topic: columns.take()?,
+        partition_num: columns.take()?,
+        offset_num: columns.take()?,
+        key_str: columns.take()?,
+        msg_key: columns.take()?,
+        lane: columns.take()?,
+        aggregate_id: columns.take()?,
+        event_type: columns.take()?,
+        payload: columns.take()?,
+        headers: columns.headers()?,
+        raw_payload_base64: columns.take()?,
+        event_ts: columns.time_or_none()?,
+        received_at: columns.time()?,
+        status: InboxStatus::parse(columns.take()?).expect("a CHECK allows no other status"),
+        attempts: columns.attempts()?,
+        next_attempt_at: columns.time_or_none()?,
+        processed_at: columns.time_or_none()?,
+        error_stage: columns.take()?,
+        error_code: columns.take()?,
+        error_message: columns.take()?,
+    })
+}
+
+pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
+    let mut columns = Columns::of(row);
+    Ok(DeadLetter {
+        id: columns.take()?,
+        origin: Origin::parse(columns.take()?).expect("a CHECK allows no other origin"),
+        origin_id: columns.take()?,
+        message_id: columns.take()?,
+        source_system: columns.take()?,
+        destination: columns.take()?,
+        event_type: columns.take()?,
+        msg_key: columns.take()?,
+        payload: columns.take()?,
+        headers: columns.take()?,
+        failed_status: columns.take()?,
+        error_class: columns.take()?,
+        error_message: columns.take()?,
+        attempts: columns.attempts()?,
+        parked_by: columns.take()?,
+        parked_at: columns.time()?,
+        resolution: columns.take()?,
+        resolved_by: columns.take()?,
+        resolved_at: columns.time_or_none()?,
+        reason: columns.take()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_there_and_back_and_extremes_stay_in_range() {
+        for micros in [0, 1, -1, 1_763_208_000_123_456] {
+            let mut out = BytesMut::new();
+            let _ = Micros(Timestamp(micros)).to_sql(&Type::TIMESTAMPTZ, &mut out).unwrap();
+            assert_eq!(Micros::from_sql(&Type::TIMESTAMPTZ, &out).unwrap().0, Timestamp(micros));
+        }
+        let mut out = BytesMut::new();
+        let _ = Micros(Timestamp(i64::MIN)).to_sql(&Type::TIMESTAMPTZ, &mut out).unwrap();
+        assert_eq!(i64::from_be_bytes(out[..].try_into().unwrap()), EARLIEST);
+        assert_eq!(millis(Duration::MAX), PAUSE_MAX_MS);
+    }
+}

@@ -1,0 +1,1 @@
+INSERT INTO relais_audit (actor, action, target, reason) VALUES ($1, $2, $3, $4)

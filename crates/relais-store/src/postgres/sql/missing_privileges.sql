@@ -1,0 +1,20 @@
+-- What this role may not do although relais must. The audit is only ever added to.
+SELECT n.name, string_agg(p.privilege, ', ')
+FROM (VALUES ('relais_schema', 'SELECT'),
+             ('relais_inbox', 'SELECT INSERT UPDATE DELETE'),
+             ('relais_outbox', 'SELECT INSERT UPDATE DELETE'),
+             ('relais_handled', 'SELECT INSERT DELETE'),
+             ('relais_version', 'SELECT INSERT UPDATE'),
+             ('relais_dead_letter', 'SELECT INSERT UPDATE DELETE'),
+             ('relais_parked_key', 'SELECT INSERT UPDATE DELETE'),
+             ('relais_lane', 'SELECT INSERT UPDATE'),
+             ('relais_worker', 'SELECT INSERT UPDATE DELETE'),
+             ('relais_source_position', 'SELECT INSERT UPDATE'),
+             ('relais_audit', 'INSERT'),
+             ('relais_inbox_id_seq', 'SELECT'),
+             ('relais_outbox_id_seq', 'SELECT'),
+             ('relais_audit_id_seq', 'SELECT')) AS n (name, needed)
+CROSS JOIN LATERAL regexp_split_to_table(n.needed, ' ') AS p (privilege)
+WHERE NOT has_table_privilege(n.name::regclass, p.privilege)
+GROUP BY n.name
+ORDER BY n.name

@@ -1,0 +1,3 @@
+-- One row changed the first time, none after.
+INSERT INTO relais_handled (message_id, handler) VALUES ($1, $2)
+ON CONFLICT (message_id, handler) DO NOTHING

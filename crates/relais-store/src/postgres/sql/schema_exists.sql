@@ -1,0 +1,1 @@
+SELECT to_regclass('relais_schema') IS NOT NULL

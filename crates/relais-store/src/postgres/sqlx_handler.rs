@@ -1,0 +1,133 @@
+//! Handlers whose transaction is sqlx's.
+//!
+//! sqlx 0.9.0 leaves a transaction open in the pool when `begin` is dropped half-way, and the next
+//! user's writes are lost with it. So begin and commit run in tasks of their own: the caller may go
+//! away, they do not. Invariant otherwise as in [`super::handler`].
+
+use std::{future::Future, marker::PhantomData, sync::Arc};
+
+use relais_core::{
+    BoxFuture,
+    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    store::StoreError,
+};
+use serde::de::DeserializeOwned;
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+
+use super::{
+    error::Failure,
+    handler::{not_committed, outcome, transaction_gone},
+};
+
+/// A function of a connection and a message: `async fn(&mut PgConnection, Received<M>) -> Outcome`.
+pub trait SqlxHandlerFn<'a, M>: Send + Sync {
+    type Future: Future<Output = Self::Output> + Send + 'a;
+    type Output: IntoOutcome;
+
+    fn call(&self, transaction: &'a mut PgConnection, message: Received<M>) -> Self::Future;
+}
+
+impl<'a, M, F, R> SqlxHandlerFn<'a, M> for F
+where
+    F: Fn(&'a mut PgConnection, Received<M>) -> R + Send + Sync,
+    R: Future + Send + 'a,
+    R::Output: IntoOutcome,
+{
+    type Future = R;
+    type Output = R::Output;
+
+    fn call(&self, transaction: &'a mut PgConnection, message: Received<M>) -> R {
+        self(transaction, message)
+    }
+}
+
+/// Runs `function` for each message, in a transaction of `pool`.
+pub fn sqlx_handler<M, F>(pool: PgPool, function: F) -> Arc<dyn Handler>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+{
+    Arc::new(SqlxHandler { pool, function, message: PhantomData::<fn(M)> })
+}
+
+struct SqlxHandler<M, F> {
+    pool: PgPool,
+    function: F,
+    message: PhantomData<fn(M)>,
+}
+
+impl<M, F> Handler for SqlxHandler<M, F>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+{
+    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
+        Box::pin(async move {
+            match Received::decode(&work.row) {
+                Ok(message) => self.run(work, message).await.unwrap_or_else(not_committed),
+                Err(outcome) => Handled::RolledBack(outcome),
+            }
+        })
+    }
+}
+
+impl<M, F> SqlxHandler<M, F>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+{
+    async fn run(&self, work: HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
+        let (mut transaction, started) = in_task(begin(self.pool.clone())).await??;
+        let outcome = outcome(self.function.call(&mut transaction, message)).await;
+        in_task(finish(transaction, started, work, outcome)).await?
+    }
+}
+
+/// A transaction and its start.
+async fn begin(pool: PgPool) -> Result<(Transaction<'static, Postgres>, i64), Failure> {
+    let mut transaction = pool.begin().await?;
+    let started = start(&mut transaction).await?;
+    Ok((transaction, started))
+}
+
+async fn start(transaction: &mut PgConnection) -> Result<i64, Failure> {
+    Ok(sqlx::query_scalar(sql!("transaction_start")).fetch_one(transaction).await?)
+}
+
+/// Commits what is done and still ours, rolls back everything else.
+async fn finish(
+    mut transaction: Transaction<'static, Postgres>,
+    started: i64,
+    work: HandlerWork,
+    outcome: Outcome,
+) -> Result<Handled, Failure> {
+    if outcome != Outcome::Done {
+        // Without a connection the user's code could not but fail: no attempt is used.
+        transaction.rollback().await?;
+        return Ok(Handled::RolledBack(outcome));
+    }
+    let marked = sqlx::query(sql!("mark_processed"))
+        .bind(work.fence.scope.to_string())
+        .bind(work.row.lane)
+        .bind(&work.fence.worker)
+        .bind(work.epoch)
+        .bind(work.row.id)
+        .bind(started)
+        .execute(&mut *transaction)
+        .await?;
+    if marked.rows_affected() == 0 {
+        let now = start(&mut transaction).await?;
+        transaction.rollback().await?;
+        return if now == started { Ok(Handled::Refused) } else { Err(transaction_gone()) };
+    }
+    transaction.commit().await?;
+    Ok(Handled::Committed)
+}
+
+async fn in_task<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::spawn(work).await.map_err(|error| {
+        Failure::Final(StoreError::Unavailable(format!("database task ended early: {error}")))
+    })
+}

@@ -1,0 +1,141 @@
+//! The user's own transaction: what is written here exists if and only if it commits.
+
+use relais_core::{
+    message::NewMessage,
+    store::{StoreError, StoreFuture},
+};
+use tokio_postgres::{GenericClient, types::Type};
+
+use super::{enqueue, error::Failure};
+use crate::Transaction;
+
+impl Transaction for tokio_postgres::Transaction<'_> {
+    fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+        Box::pin(write(self, messages))
+    }
+
+    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(self, message_id, handler))
+    }
+}
+
+impl Transaction for &tokio_postgres::Transaction<'_> {
+    fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+        Box::pin(write(*self, messages))
+    }
+
+    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(*self, message_id, handler))
+    }
+}
+
+impl Transaction for deadpool_postgres::Transaction<'_> {
+    fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+        Box::pin(write(&**self, messages))
+    }
+
+    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(&**self, message_id, handler))
+    }
+}
+
+impl Transaction for &deadpool_postgres::Transaction<'_> {
+    fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+        Box::pin(write(&***self, messages))
+    }
+
+    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(&***self, message_id, handler))
+    }
+}
+
+async fn write<C: GenericClient>(
+    client: &C,
+    messages: &[NewMessage],
+) -> Result<Vec<i64>, StoreError> {
+    let messages: Vec<_> = messages.iter().collect();
+    enqueue::enqueue(client, &messages).await.map_err(Failure::into_store)
+}
+
+async fn first<C: GenericClient>(
+    client: &C,
+    message_id: &str,
+    handler: &str,
+) -> Result<bool, StoreError> {
+    let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+        [(&message_id, Type::TEXT), (&handler, Type::TEXT)];
+    let changed = client.execute_typed(sql!("once"), &values).await;
+    changed.map(|rows| rows == 1).map_err(|error| Failure::from(error).into_store())
+}
+
+#[cfg(feature = "sqlx-postgres")]
+mod sqlx_connection {
+    //! The same for sqlx, which has its own way to bind arrays.
+
+    use std::collections::HashMap;
+
+    use relais_core::{message::NewMessage, store::StoreFuture};
+    use sqlx::{PgConnection, Row, postgres::PgRow};
+    use uuid::Uuid;
+
+    use super::super::{
+        enqueue::{self, Columns, ENQUEUE_MAX, ENQUEUE_SQL, ENQUEUED_SQL},
+        error::Failure,
+    };
+    use crate::Transaction;
+
+    impl Transaction for PgConnection {
+        fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+            Box::pin(async move { write(self, messages).await.map_err(Failure::into_store) })
+        }
+
+        fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+            Box::pin(async move {
+                let query = sqlx::query(sql!("once")).bind(message_id).bind(handler);
+                let result = query.execute(&mut *self).await;
+                result
+                    .map(|result| result.rows_affected() == 1)
+                    .map_err(|error| Failure::from(error).into_store())
+            })
+        }
+    }
+
+    async fn write(
+        connection: &mut PgConnection,
+        messages: &[NewMessage],
+    ) -> Result<Vec<i64>, Failure> {
+        let messages: Vec<_> = messages.iter().collect();
+        let mut ids = HashMap::with_capacity(messages.len());
+        for batch in messages.chunks(ENQUEUE_MAX) {
+            let columns = Columns::of(batch);
+            let found = sqlx::query(ENQUEUE_SQL)
+                .bind(columns.message_ids)
+                .bind(columns.categories)
+                .bind(columns.aggregate_types)
+                .bind(columns.aggregate_ids)
+                .bind(columns.event_types)
+                .bind(columns.event_versions)
+                .bind(columns.payloads)
+                .bind(columns.headers)
+                .bind(columns.destinations)
+                .bind(columns.msg_keys)
+                .bind(columns.delays_ms)
+                .bind(columns.causation_ids)
+                .bind(columns.correlation_ids)
+                .fetch_all(&mut *connection)
+                .await?;
+            ids.extend(found.iter().map(pair));
+        }
+        let before = enqueue::missing(&messages, &ids);
+        for batch in before.chunks(ENQUEUE_MAX) {
+            let query = sqlx::query(ENQUEUED_SQL).bind(batch.to_vec());
+            let found = query.fetch_all(&mut *connection).await?;
+            ids.extend(found.iter().map(pair));
+        }
+        enqueue::in_order(&messages, &ids)
+    }
+
+    fn pair(row: &PgRow) -> (Uuid, i64) {
+        (row.get(1), row.get(0))
+    }
+}

@@ -1,0 +1,28 @@
+//! Removes finished rows past their retention, a bounded number at a time.
+//!
+//! Invariant: only `PROCESSED`, `DISPATCHED`, handled and resolved rows are ever removed.
+
+use relais_core::{
+    query::{Cleaned, Retention},
+    store::StoreError,
+};
+use rusqlite::Transaction;
+
+use super::row::{change, limit};
+
+pub(super) fn cleanup(
+    tx: &Transaction<'_>,
+    retention: &Retention,
+    rows_max: usize,
+) -> Result<Cleaned, StoreError> {
+    let remove = |sql, seconds: i64| change(tx, sql, (seconds.max(0), limit(rows_max)));
+    Ok(Cleaned {
+        inbox: remove(include_str!("sql/cleanup_inbox.sql"), retention.processed_seconds)?,
+        outbox: remove(include_str!("sql/cleanup_outbox.sql"), retention.dispatched_seconds)?,
+        handled: remove(include_str!("sql/cleanup_handled.sql"), retention.handled_seconds)?,
+        dead_letters: remove(
+            include_str!("sql/cleanup_dead_letters.sql"),
+            retention.resolved_seconds,
+        )?,
+    })
+}

@@ -1,0 +1,111 @@
+//! Opens connections to the file with the settings that the promises rest on.
+//!
+//! Invariant: a setting counts only when it was read back; SQLite ignores what it cannot do.
+
+use std::{path::Path, time::Duration};
+
+use relais_core::store::StoreError;
+use rusqlite::{Connection, OpenFlags};
+
+use super::{check, error};
+
+/// Prepared statements a connection keeps; more than there are files in `sql/`.
+const STATEMENTS_MAX: usize = 96;
+/// Pages in the write-ahead log before a commit moves them into the database.
+const CHECKPOINT_PAGES: i64 = 1_000;
+/// What the log file shrinks to after it has been moved.
+const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
+/// Page cache of one connection, in KiB.
+const CACHE_KIB: i64 = 16 * 1024;
+
+/// How the file is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct SqliteOptions {
+    /// Commits may be lost (not torn) in a power cut: `synchronous = NORMAL`. Faster, and no longer
+    /// what relais promises.
+    pub unsafe_durability: bool,
+    /// How long to wait for another writer of the file.
+    pub busy_timeout: Duration,
+    /// Most connections that read at the same time.
+    pub readers: usize,
+    /// Most pages the file may have; the database is full beyond it.
+    pub pages_max: Option<u32>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            unsafe_durability: false,
+            busy_timeout: Duration::from_secs(5),
+            readers: 4,
+            pages_max: None,
+        }
+    }
+}
+
+/// The one connection that writes. Makes the file if it is missing.
+pub(super) fn writer(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = open(path, flags, options).map_err(|e| error::opening(path, &e))?;
+    set_up_writer(&db, options).map_err(|e| error::opening(path, &e))?;
+    check::settings(&Settings::read(&db)?, options.unsafe_durability)?;
+    Ok(db)
+}
+
+/// A connection that only reads.
+pub(super) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
+    // Not SQLITE_OPEN_READ_ONLY: the first reader of a write-ahead log may have to recover it.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = open(path, flags, options).map_err(|e| error::opening(path, &e))?;
+    db.pragma_update(None, "query_only", true).map_err(|e| error::store(&e))?;
+    Ok(db)
+}
+
+fn open(path: &Path, flags: OpenFlags, options: &SqliteOptions) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(options.busy_timeout)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    db.pragma_update(None, "foreign_keys", true)?;
+    db.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(db)
+}
+
+fn set_up_writer(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    let synchronous = if options.unsafe_durability { "NORMAL" } else { "FULL" };
+    db.pragma_update(None, "synchronous", synchronous)?;
+    db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    db.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
+    if let Some(pages) = options.pages_max {
+        db.pragma_update(None, "max_page_count", pages)?;
+    }
+    Ok(())
+}
+
+/// What SQLite says it is set to, whatever it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) library: i32,
+    pub(super) journal_mode: String,
+    pub(super) synchronous: i64,
+    pub(super) foreign_keys: bool,
+    pub(super) read_only: bool,
+}
+
+impl Settings {
+    pub(super) fn read(db: &Connection) -> Result<Self, StoreError> {
+        Self::ask(db).map_err(|e| error::store(&e))
+    }
+
+    fn ask(db: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            library: rusqlite::version_number(),
+            journal_mode: db.pragma_query_value(None, "journal_mode", |row| row.get(0))?,
+            synchronous: db.pragma_query_value(None, "synchronous", |row| row.get(0))?,
+            foreign_keys: db.pragma_query_value(None, "foreign_keys", |row| row.get(0))?,
+            read_only: db.is_readonly("main")?,
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! Received messages: stored once, fetched in order, settled under the fence.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use relais_core::{
+    delivery::Problem,
+    inbox::{
+        Accepted, Content, InboxFate, InboxRow, InboxSettlement, InboxStatus, NewInbox,
+        STAGE_SERDE, SourcePosition,
+    },
+    lane::Fence,
+    message::NewMessage,
+    store::{Fetch, Settled, StoreError},
+};
+use rusqlite::{Connection, Transaction};
+use uuid::Uuid;
+
+use super::{
+    lanes::tally,
+    row::{all, change, first, json_array, lane_bits, limit, millis, time_text},
+    transaction,
+};
+
+/// Stores what is new, and keeps what contradicts a message stored before.
+pub(super) fn accept(
+    tx: &Transaction<'_>,
+    messages: &[NewInbox],
+    positions: &[SourcePosition],
+) -> Result<Vec<Accepted>, StoreError> {
+    let accepted = messages.iter().map(|message| accept_one(tx, message)).collect();
+    for SourcePosition { source, partition, position } in positions {
+        change(tx, include_str!("sql/set_position.sql"), (source, partition, position))?;
+    }
+    accepted
+}
+
+/// The columns that tell decoded from undecodable content.
+struct Stored<'a> {
+    status: InboxStatus,
+    payload: Option<&'a str>,
+    raw: Option<String>,
+    problem: Option<&'a Problem>,
+}
+
+impl<'a> Stored<'a> {
+    fn new(content: &'a Content) -> Self {
+        match content {
+            Content::Json(json) => Self {
+                status: InboxStatus::Received,
+                payload: Some(json),
+                raw: None,
+                problem: None,
+            },
+            Content::Undecodable { bytes, problem } => Self {
+                status: InboxStatus::SerdeError,
+                payload: None,
+                raw: Some(STANDARD.encode(bytes)),
+                problem: Some(problem),
+            },
+        }
+    }
+}
+
+fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<Accepted, StoreError> {
+    let stored = Stored::new(&message.content);
+    let params = rusqlite::params![
+        message.message_id,
+        message.source_system,
+        message.topic,
+        message.partition_num,
+        message.offset_num,
+        message.key_str,
+        message.msg_key,
+        message.aggregate_id,
+        message.event_type,
+        stored.payload,
+        message.headers.to_json(),
+        stored.raw,
+        message.event_ts.map(time_text),
+        stored.status.as_str(),
+        stored.problem.map(|_| STAGE_SERDE),
+        stored.problem.map(|problem| &problem.code),
+        stored.problem.map(|problem| &problem.message),
+    ];
+    if change(tx, include_str!("sql/accept_inbox.sql"), params)? == 1 {
+        return Ok(Accepted::Stored);
+    }
+    let compare = include_str!("sql/compare_inbox.sql");
+    let before = (&message.source_system, &message.message_id, stored.payload, &stored.raw);
+    match first(tx, compare, before, |c| (c.integer(0), c.flag(1)))? {
+        Some((_, true)) => Ok(Accepted::Duplicate),
+        Some((id, false)) => keep_conflict(tx, message, &stored, id),
+        None => {
+            Err(StoreError::Unavailable("a message was neither stored nor found; try again".into()))
+        }
+    }
+}
+
+fn keep_conflict(
+    tx: &Transaction<'_>,
+    message: &NewInbox,
+    stored: &Stored<'_>,
+    before: i64,
+) -> Result<Accepted, StoreError> {
+    let raw = stored.raw.as_ref().map(|raw| serde_json::json!(raw).to_string());
+    let params = rusqlite::params![
+        Uuid::new_v4().to_string(),
+        before,
+        message.message_id,
+        message.source_system,
+        message.event_type,
+        message.msg_key,
+        stored.payload.or(raw.as_deref()),
+        message.headers.to_json(),
+    ];
+    change(tx, include_str!("sql/keep_conflict.sql"), params)?;
+    Ok(Accepted::Conflict)
+}
+
+pub(super) fn positions(db: &Connection, source: &str) -> Result<Vec<SourcePosition>, StoreError> {
+    all(db, include_str!("sql/positions.sql"), [source], |c| SourcePosition {
+        source: c.string(0),
+        partition: c.string(1),
+        position: c.integer(2),
+    })
+}
+
+pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<InboxRow>, StoreError> {
+    let params = (lane_bits(&fetch.lanes), limit(fetch.limit), json_array(&fetch.skip_keys));
+    all(db, include_str!("sql/fetch_inbox.sql"), params, |c| c.inbox())
+}
+
+/// Settles the rows whose lane is still ours; what follows from a refused row is not written.
+pub(super) fn settle(
+    tx: &Transaction<'_>,
+    fence: &Fence,
+    rows: &[InboxSettlement],
+) -> Result<Settled, StoreError> {
+    let scope = fence.scope.to_string();
+    let mut settled = Settled::default();
+    for row in rows {
+        tally(&mut settled, settle_one(tx, &scope, &fence.worker, row)?);
+    }
+    Ok(settled)
+}
+
+fn settle_one(
+    tx: &Transaction<'_>,
+    scope: &str,
+    worker: &str,
+    row: &InboxSettlement,
+) -> Result<u64, StoreError> {
+    let InboxSettlement { id, epoch, fate, .. } = row;
+    match fate {
+        InboxFate::Processed { messages } => {
+            let marked = mark_processed(tx, *id, scope, worker, *epoch)?;
+            if marked == 1 {
+                send(tx, messages)?;
+            }
+            Ok(marked)
+        }
+        InboxFate::Retry { attempts, pause, problem } => change(
+            tx,
+            include_str!("sql/retry_inbox.sql"),
+            (id, scope, worker, epoch, attempts, millis(*pause), &problem.code, &problem.message),
+        ),
+        InboxFate::Dead { attempts, problem, park } => {
+            let failed = change(
+                tx,
+                include_str!("sql/fail_inbox.sql"),
+                (id, scope, worker, epoch, attempts, &problem.code, &problem.message),
+            )?;
+            if failed == 1 {
+                bury(tx, include_str!("sql/bury_inbox.sql"), *id, worker, *park)?;
+            }
+            Ok(failed)
+        }
+    }
+}
+
+/// The row becomes `PROCESSED` if it is open and the lane is ours: one row changed, or none.
+pub(super) fn mark_processed(
+    tx: &Transaction<'_>,
+    id: i64,
+    scope: &str,
+    worker: &str,
+    epoch: i64,
+) -> Result<u64, StoreError> {
+    change(tx, include_str!("sql/mark_processed.sql"), (id, scope, worker, epoch))
+}
+
+/// Writes the messages, but none that is older than what was seen of its aggregate.
+fn send(tx: &Transaction<'_>, messages: &[NewMessage]) -> Result<(), StoreError> {
+    let see = include_str!("sql/see_version.sql");
+    for message in messages {
+        let current = match message.as_of_version {
+            None => true,
+            Some(version) => {
+                change(tx, see, (&message.aggregate_type, &message.aggregate_id, version))? == 1
+            }
+        };
+        if current {
+            transaction::enqueue(tx, std::slice::from_ref(message))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the dead letter of a row that just failed, and holds its key back if asked to.
+pub(super) fn bury(
+    tx: &Transaction<'_>,
+    sql: &str,
+    id: i64,
+    worker: &str,
+    park: bool,
+) -> Result<(), StoreError> {
+    let dead_letter = Uuid::new_v4().to_string();
+    change(tx, sql, (&dead_letter, id, worker))?;
+    if park {
+        change(tx, include_str!("sql/park_key.sql"), [&dead_letter])?;
+    }
+    Ok(())
+}

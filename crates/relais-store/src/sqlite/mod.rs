@@ -1,0 +1,198 @@
+//! The SQLite store: one file beside the user's own tables, one writer thread, a few readers.
+//!
+//! Invariant: every change goes through the writer's `BEGIN IMMEDIATE ... COMMIT`; an answer leaves
+//! only after the commit. Readers see what was committed and never write.
+//!
+//! Read in this order: [`connect`] opens and [`check`] judges a file, [`migrate`] makes the tables,
+//! [`writer`] and [`reader`] run the work, [`row`] reads what comes back, and the rest is one file a
+//! topic, named like the part of the seam it serves.
+
+mod check;
+mod cleanup;
+mod connect;
+mod error;
+mod handler;
+mod inbox;
+mod lanes;
+mod migrate;
+mod outbox;
+mod people;
+mod reader;
+mod row;
+mod transaction;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use relais_core::{
+    dead_letter::{DeadLetter, Verdict},
+    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
+    message::NewMessage,
+    outbox::{OutboxRow, OutboxSettlement},
+    query::{Cleaned, Filter, Overview, ParkedKey, Retention},
+    store::{Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
+};
+use uuid::Uuid;
+
+#[cfg(feature = "sqlx-sqlite")]
+pub use self::handler::{SqlxHandlerFn, sqlx_handler};
+pub use self::{
+    connect::SqliteOptions, handler::handler, migrate::SCRIPTS, transaction::ENQUEUE_SQL,
+};
+use self::{reader::Readers, writer::Writer};
+
+/// relais's rows in a SQLite file. Cheap to clone; all clones share one writer.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    options: SqliteOptions,
+    writer: Writer,
+    readers: Readers,
+    /// Asked often, so it never waits behind a long list; see [`Store::changes`].
+    watcher: Readers,
+}
+
+impl SqliteStore {
+    /// Opens the file, makes it if it is missing, and sets it up for safe writing. Neither migrates
+    /// nor judges it: that is [`Store::migrate`] and [`Store::check`].
+    pub async fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
+        let path = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(path, options));
+        opened.await.map_err(|stopped| StoreError::Unavailable(stopped.to_string()))?
+    }
+
+    fn open_blocking(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
+        let writer = Writer::start(connect::writer(&path, &options)?)?;
+        let readers = Readers::new(&path, &options, options.readers);
+        let watcher = Readers::new(&path, &options, 1);
+        Ok(Self { inner: Arc::new(Inner { path, options, writer, readers, watcher }) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    fn writer(&self) -> &Writer {
+        &self.inner.writer
+    }
+
+    fn readers(&self) -> &Readers {
+        &self.inner.readers
+    }
+}
+
+impl Store for SqliteStore {
+    fn describe(&self) -> StoreFuture<'_, String> {
+        Box::pin(async { Ok(format!("sqlite {}", rusqlite::version())) })
+    }
+
+    fn migrate(&self) -> StoreFuture<'_, Migrated> {
+        Box::pin(migrate::migrate(self.writer()))
+    }
+
+    fn check(&self) -> StoreFuture<'_, ()> {
+        Box::pin(check::check(self.writer(), self.path().to_owned(), self.inner.options))
+    }
+
+    fn changes(&self) -> StoreFuture<'_, u64> {
+        Box::pin(self.inner.watcher.read(people::changes))
+    }
+
+    fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant> {
+        Box::pin(self.writer().run(move |tx| lanes::lease(tx, &request)))
+    }
+
+    fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()> {
+        Box::pin(self.writer().run(move |tx| lanes::release(tx, &fence, &lanes, leaving)))
+    }
+
+    fn accept(
+        &self,
+        messages: Vec<NewInbox>,
+        positions: Vec<SourcePosition>,
+    ) -> StoreFuture<'_, Vec<Accepted>> {
+        Box::pin(self.writer().run(move |tx| inbox::accept(tx, &messages, &positions)))
+    }
+
+    fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>> {
+        Box::pin(self.readers().read(move |db| inbox::positions(db, &source)))
+    }
+
+    fn fetch_inbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<InboxRow>> {
+        Box::pin(self.readers().read(move |db| inbox::fetch(db, &fetch)))
+    }
+
+    fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreFuture<'_, Settled> {
+        Box::pin(self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)))
+    }
+
+    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer().run(move |tx| transaction::once(tx, &message_id, &handler)))
+    }
+
+    fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>> {
+        Box::pin(self.writer().run(move |tx| transaction::enqueue(tx, &messages)))
+    }
+
+    fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(self.readers().read(move |db| outbox::fetch(db, &fetch)))
+    }
+
+    fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled> {
+        Box::pin(self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)))
+    }
+
+    fn count_attempt(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
+        Box::pin(self.writer().run(move |tx| lanes::count_attempt(tx, &fence, &rows)))
+    }
+
+    fn overview(&self) -> StoreFuture<'_, Overview> {
+        Box::pin(self.readers().read(people::overview))
+    }
+
+    fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>> {
+        Box::pin(self.readers().read(move |db| people::list_inbox(db, &filter)))
+    }
+
+    fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(self.readers().read(move |db| people::list_outbox(db, &filter)))
+    }
+
+    fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
+        Box::pin(self.readers().read(move |db| people::list_dead_letters(db, &filter)))
+    }
+
+    fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>> {
+        Box::pin(self.readers().read(move |db| people::parked_keys(db, limit)))
+    }
+
+    fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {
+        Box::pin(self.readers().read(move |db| people::find_inbox(db, &id)))
+    }
+
+    fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(self.readers().read(move |db| people::find_outbox(db, &id)))
+    }
+
+    fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>> {
+        Box::pin(self.readers().read(move |db| people::find_dead_letter(db, id)))
+    }
+
+    fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer().run(move |tx| people::resolve(tx, dead_letter, &verdict)))
+    }
+
+    fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned> {
+        Box::pin(self.writer().run(move |tx| cleanup::cleanup(tx, &retention, rows_max)))
+    }
+}

@@ -1,0 +1,96 @@
+//! Messages to send: fetched in order, settled under the fence.
+
+use relais_core::{
+    delivery::Problem,
+    lane::{Fence, Scope},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    store::{Fetch, Settled, StoreError},
+};
+use rusqlite::{Connection, Transaction};
+
+use super::{
+    inbox::bury,
+    lanes::tally,
+    row::{all, change, json_array, lane_bits, limit, millis},
+};
+
+pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<OutboxRow>, StoreError> {
+    let destination = destination(&fetch.scope)?;
+    let skip_keys = json_array(&fetch.skip_keys);
+    let params = (destination, lane_bits(&fetch.lanes), limit(fetch.limit), skip_keys);
+    all(db, include_str!("sql/fetch_outbox.sql"), params, |c| c.outbox())
+}
+
+/// Settles the rows whose lane is still ours. A row left untouched counts as neither.
+pub(super) fn settle(
+    tx: &Transaction<'_>,
+    fence: &Fence,
+    rows: &[OutboxSettlement],
+) -> Result<Settled, StoreError> {
+    let proof = Proof {
+        scope: &fence.scope.to_string(),
+        worker: &fence.worker,
+        destination: destination(&fence.scope)?,
+    };
+    let mut settled = Settled::default();
+    for row in rows {
+        if row.fate != OutboxFate::Untouched {
+            tally(&mut settled, settle_one(tx, &proof, row)?);
+        }
+    }
+    Ok(settled)
+}
+
+/// What every statement of a settlement proves.
+struct Proof<'a> {
+    scope: &'a str,
+    worker: &'a str,
+    destination: &'a str,
+}
+
+fn settle_one(
+    tx: &Transaction<'_>,
+    proof: &Proof<'_>,
+    row: &OutboxSettlement,
+) -> Result<u64, StoreError> {
+    let Proof { scope, worker, destination } = proof;
+    let OutboxSettlement { id, epoch, fate, .. } = row;
+    match fate {
+        OutboxFate::Untouched => Ok(0),
+        OutboxFate::Dispatched => change(
+            tx,
+            include_str!("sql/mark_dispatched.sql"),
+            (id, scope, worker, epoch, destination),
+        ),
+        OutboxFate::Retry { attempts, pause, problem } => {
+            let pause = millis(*pause);
+            let Problem { code, message } = problem;
+            change(
+                tx,
+                include_str!("sql/retry_outbox.sql"),
+                (id, scope, worker, epoch, destination, attempts, pause, code, message),
+            )
+        }
+        OutboxFate::Dead { attempts, problem, park } => {
+            let Problem { code, message } = problem;
+            let failed = change(
+                tx,
+                include_str!("sql/fail_outbox.sql"),
+                (id, scope, worker, epoch, destination, attempts, code, message),
+            )?;
+            if failed == 1 {
+                bury(tx, include_str!("sql/bury_outbox.sql"), *id, worker, *park)?;
+            }
+            Ok(failed)
+        }
+    }
+}
+
+fn destination(scope: &Scope) -> Result<&str, StoreError> {
+    match scope {
+        Scope::Outbox(destination) => Ok(destination),
+        Scope::Inbox => {
+            Err(StoreError::Invalid("the inbox has no outbox rows; name a destination".into()))
+        }
+    }
+}

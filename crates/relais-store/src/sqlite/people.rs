@@ -1,0 +1,186 @@
+//! What people see and decide: the overview, lists, single rows, and the end of a dead letter.
+
+use relais_core::{
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
+    inbox::{InboxRow, InboxStatus},
+    outbox::{OutboxRow, OutboxStatus},
+    query::{Backlog, Count, Filter, Overview, PAGE_MAX, ParkedKey, WorkerRow},
+    store::StoreError,
+    text::sha256_hex,
+};
+use rusqlite::{Connection, Transaction};
+use uuid::Uuid;
+
+use super::{
+    error,
+    row::{all, change, first, limit},
+};
+
+/// Everything at one moment.
+/// A number that moves when rows may have come.
+pub(super) fn changes(db: &Connection) -> Result<u64, StoreError> {
+    let drawn = first(db, include_str!("sql/changes.sql"), [], |c| c.integer(0))?;
+    Ok(u64::try_from(drawn.unwrap_or_default()).unwrap_or_default())
+}
+
+pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
+    let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
+    let mut overview = first(&snapshot, include_str!("sql/overview.sql"), [], |c| Overview {
+        now: c.some_time(0),
+        schema_version: c.integer(1),
+        dead_letters_open: c.count(2),
+        parked_keys: c.count(3),
+        inbox_oldest: c.time(4),
+        inbox: Vec::new(),
+        outbox: Vec::new(),
+        backlogs: Vec::new(),
+        workers: Vec::new(),
+    })?
+    .expect("a SELECT without FROM gives one row");
+    let inbox = counts(&snapshot, include_str!("sql/count_inbox.sql"))?;
+    overview.inbox = InboxStatus::ALL.map(|s| count_of(s.as_str(), &inbox)).to_vec();
+    let outbox = counts(&snapshot, include_str!("sql/count_outbox.sql"))?;
+    overview.outbox = OutboxStatus::ALL.map(|s| count_of(s.as_str(), &outbox)).to_vec();
+    overview.backlogs = all(&snapshot, include_str!("sql/backlogs.sql"), [], |c| Backlog {
+        destination: c.string(0),
+        pending: c.count(1),
+        oldest: c.time(2),
+    })?;
+    overview.workers = all(&snapshot, include_str!("sql/workers.sql"), [], |c| WorkerRow {
+        scope: c.string(0),
+        worker: c.string(1),
+        lanes: c.count(2),
+        alive: c.flag(3),
+    })?;
+    Ok(overview)
+}
+
+fn counts(db: &Connection, sql: &str) -> Result<Vec<Count>, StoreError> {
+    all(db, sql, [], |c| Count { name: c.string(0), rows: c.count(1) })
+}
+
+fn count_of(name: &str, found: &[Count]) -> Count {
+    let rows = found.iter().find(|count| count.name == name).map_or(0, |count| count.rows);
+    Count { name: name.to_owned(), rows }
+}
+
+pub(super) fn list_inbox(db: &Connection, filter: &Filter) -> Result<Vec<InboxRow>, StoreError> {
+    let Filter { status, event_type, key, since_seconds, .. } = filter;
+    let params = (status, event_type, key, since_seconds, before(filter)?, page(filter));
+    all(db, include_str!("sql/list_inbox.sql"), params, |c| c.inbox())
+}
+
+pub(super) fn list_outbox(db: &Connection, filter: &Filter) -> Result<Vec<OutboxRow>, StoreError> {
+    let Filter { status, event_type, key, destination, since_seconds, .. } = filter;
+    let params =
+        (status, event_type, key, destination, since_seconds, before(filter)?, page(filter));
+    all(db, include_str!("sql/list_outbox.sql"), params, |c| c.outbox())
+}
+
+pub(super) fn list_dead_letters(
+    db: &Connection,
+    filter: &Filter,
+) -> Result<Vec<DeadLetter>, StoreError> {
+    let Filter { status, event_type, key, destination, since_seconds, before, .. } = filter;
+    let before = before.as_deref().map(dead_letter_id).transpose()?;
+    let params = (status, event_type, key, destination, since_seconds, before, page(filter));
+    all(db, include_str!("sql/list_dead_letters.sql"), params, |c| c.dead_letter())
+}
+
+fn page(filter: &Filter) -> i64 {
+    limit(filter.limit.min(PAGE_MAX))
+}
+
+fn before(filter: &Filter) -> Result<Option<i64>, StoreError> {
+    let Some(before) = &filter.before else { return Ok(None) };
+    let invalid =
+        |_| StoreError::Invalid(format!("`before` must be the id of a row, not `{before}`"));
+    before.parse().map(Some).map_err(invalid)
+}
+
+fn dead_letter_id(text: &str) -> Result<String, StoreError> {
+    let invalid =
+        |_| StoreError::Invalid(format!("`before` must be the id of a dead letter, not `{text}`"));
+    Uuid::try_parse(text).map(|id| id.to_string()).map_err(invalid)
+}
+
+pub(super) fn parked_keys(db: &Connection, rows: usize) -> Result<Vec<ParkedKey>, StoreError> {
+    let rows = limit(rows.min(PAGE_MAX));
+    all(db, include_str!("sql/parked_keys.sql"), [rows], |c| ParkedKey {
+        origin: Origin::parse(&c.string(0)).unwrap_or(Origin::Process),
+        destination: c.text(1).filter(|name| !name.is_empty()),
+        msg_key: c.string(2),
+        parked_at: c.some_time(3),
+    })
+}
+
+pub(super) fn find_inbox(db: &Connection, id: &str) -> Result<Option<InboxRow>, StoreError> {
+    first(db, include_str!("sql/find_inbox.sql"), (id.parse::<i64>().ok(), id), |c| c.inbox())
+}
+
+pub(super) fn find_outbox(db: &Connection, id: &str) -> Result<Option<OutboxRow>, StoreError> {
+    let message_id = Uuid::try_parse(id).map_or_else(|_| id.to_owned(), |id| id.to_string());
+    let params = (id.parse::<i64>().ok(), message_id);
+    first(db, include_str!("sql/find_outbox.sql"), params, |c| c.outbox())
+}
+
+pub(super) fn find_dead_letter(
+    db: &Connection,
+    id: Uuid,
+) -> Result<Option<DeadLetter>, StoreError> {
+    first(db, include_str!("sql/find_dead_letter.sql"), [id.to_string()], |c| c.dead_letter())
+}
+
+/// What a verdict is about.
+struct Resolved {
+    origin: Option<Origin>,
+    origin_id: i64,
+    failed_status: String,
+    message_id: String,
+    payload: String,
+}
+
+/// Carries out a verdict, once.
+pub(super) fn resolve(
+    tx: &Transaction<'_>,
+    dead_letter: Uuid,
+    verdict: &Verdict,
+) -> Result<bool, StoreError> {
+    let id = dead_letter.to_string();
+    let Verdict { resolution, actor, reason } = verdict;
+    let sql = include_str!("sql/resolve_dead_letter.sql");
+    let resolved = first(tx, sql, (&id, resolution.as_str(), actor, reason), |c| Resolved {
+        origin: Origin::parse(&c.string(0)),
+        origin_id: c.integer(1),
+        failed_status: c.string(2),
+        message_id: c.string(3),
+        payload: c.string(4),
+    })?;
+    let Some(resolved) = resolved else { return Ok(false) };
+    if *resolution == Resolution::Retried {
+        retry(tx, &id, &resolved)?;
+    }
+    change(tx, include_str!("sql/hand_over_key.sql"), [&id])?;
+    change(tx, include_str!("sql/free_key.sql"), [&id])?;
+    let action = format!("dead-letter.{}", resolution.as_str());
+    change(tx, include_str!("sql/audit.sql"), (actor, action, &id, reason))?;
+    Ok(true)
+}
+
+fn retry(tx: &Transaction<'_>, id: &str, resolved: &Resolved) -> Result<(), StoreError> {
+    match resolved.origin {
+        Some(Origin::Inbox) if resolved.failed_status == STATUS_CONFLICT => {
+            let digest = sha256_hex(resolved.payload.as_bytes());
+            let message_id = format!("{}#{}", resolved.message_id, &digest[..8]);
+            change(tx, include_str!("sql/accept_conflict.sql"), (id, message_id))?;
+        }
+        Some(Origin::Inbox) => {
+            change(tx, include_str!("sql/reopen_inbox.sql"), [resolved.origin_id])?;
+        }
+        Some(Origin::Outbox) => {
+            change(tx, include_str!("sql/reopen_outbox.sql"), [resolved.origin_id])?;
+        }
+        Some(Origin::Process) | None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+-- Differs from postgres: times are text that sorts. Nothing is resolved before it was parked.
+DELETE FROM relais_dead_letter
+WHERE id IN (SELECT id FROM relais_dead_letter
+             WHERE resolved_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds')
+               AND parked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds')
+             ORDER BY parked_at
+             LIMIT ?2)

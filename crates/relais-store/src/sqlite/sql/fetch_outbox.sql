@@ -1,0 +1,47 @@
+-- Differs from postgres: the lanes come as the bits of one integer, because SQLite has no arrays.
+-- Fresh rows walk their partial index in order; rows whose time has come walk theirs. Both wait for
+-- an earlier row of their key in backoff: of several that are due, the first goes first and alone.
+-- The guards before the look-ups save these while there is no trouble.
+SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version,
+       o.payload, o.headers, o.destination, o.msg_key, o.lane, o.created_at, o.status, o.attempts,
+       o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id, o.correlation_id, o.error_code,
+       o.error_message
+FROM relais_outbox AS o
+WHERE o.id IN (
+    SELECT id FROM (
+        SELECT f.id FROM relais_outbox AS f INDEXED BY relais_outbox_fresh
+        WHERE f.destination = ?1 AND f.status = 'PENDING' AND f.next_attempt_at IS NULL
+          AND (?2 >> f.lane) & 1
+          AND (?4 = '[]' OR f.msg_key NOT IN (SELECT value FROM json_each(?4)))
+          AND (NOT EXISTS (SELECT 1 FROM relais_outbox AS h INDEXED BY relais_outbox_held
+                           WHERE h.destination = ?1 AND h.status = 'PENDING'
+                             AND h.next_attempt_at IS NOT NULL AND h.attempts > 0)
+               OR NOT EXISTS (SELECT 1 FROM relais_outbox AS h
+                              WHERE h.destination = ?1 AND h.msg_key = f.msg_key
+                                AND h.id < f.id AND h.status = 'PENDING'
+                                AND h.next_attempt_at IS NOT NULL AND h.attempts > 0))
+          AND (NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
+                           WHERE p.origin = 'outbox' AND p.destination = ?1)
+               OR NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
+                              WHERE p.origin = 'outbox' AND p.destination = ?1
+                                AND p.msg_key = f.msg_key))
+        ORDER BY f.id
+        LIMIT ?3)
+    UNION ALL
+    SELECT id FROM (
+        SELECT w.id FROM relais_outbox AS w INDEXED BY relais_outbox_due
+        WHERE w.destination = ?1 AND w.status = 'PENDING' AND w.next_attempt_at IS NOT NULL
+          AND w.next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+          AND (?2 >> w.lane) & 1
+          AND w.msg_key NOT IN (SELECT value FROM json_each(?4))
+          AND NOT EXISTS (SELECT 1 FROM relais_outbox AS h
+                          WHERE h.destination = w.destination AND h.msg_key = w.msg_key
+                            AND h.id < w.id AND h.status = 'PENDING'
+                            AND h.next_attempt_at IS NOT NULL AND h.attempts > 0)
+          AND NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
+                          WHERE p.origin = 'outbox' AND p.destination = w.destination
+                            AND p.msg_key = w.msg_key)
+        ORDER BY w.next_attempt_at, w.id
+        LIMIT ?3))
+ORDER BY o.id
+LIMIT ?3

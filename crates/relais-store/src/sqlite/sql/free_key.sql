@@ -1,0 +1,2 @@
+-- As in postgres.
+DELETE FROM relais_parked_key WHERE dead_letter_id = ?1

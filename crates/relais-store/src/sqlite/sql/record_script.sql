@@ -1,0 +1,2 @@
+-- As in postgres.
+INSERT INTO relais_schema (version, name) VALUES (?1, ?2)

@@ -1,0 +1,4 @@
+-- As in postgres: the row goes again, first in its key because it has the lowest id.
+UPDATE relais_outbox
+SET attempts = 0, status = 'PENDING', next_attempt_at = NULL, error_code = NULL, error_message = NULL
+WHERE id = ?1 AND status = 'FAILED'

@@ -1,0 +1,144 @@
+//! relais inside the user's own transaction: what is written here exists if and only if that
+//! transaction commits.
+
+use relais_core::{message::NewMessage, store::StoreError};
+use rusqlite::{Connection, Transaction};
+
+use super::{
+    error,
+    row::{change, first, millis},
+};
+use crate::BlockingTransaction;
+
+/// The statement behind `enqueue`, for users of another driver. Its parameters, in order:
+/// message id (UUID as text), category, aggregate type, aggregate id, event type, event version,
+/// payload (JSON), headers (JSON), destination, key, delay in milliseconds or NULL, causation id,
+/// correlation id. Gives back the row's id; none if the message id is there already.
+pub const ENQUEUE_SQL: &str = include_str!("sql/enqueue.sql");
+const ENQUEUED_SQL: &str = include_str!("sql/enqueued.sql");
+const ONCE_SQL: &str = include_str!("sql/once.sql");
+
+impl BlockingTransaction for Connection {
+    /// All of the messages or, on an error, none of them, even if the transaction goes on.
+    fn enqueue(&self, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError> {
+        let control = |sql| self.execute_batch(sql).map_err(|e| error::store(&e));
+        control("SAVEPOINT relais_enqueue")?;
+        let ids = enqueue(self, messages);
+        if ids.is_err() {
+            control("ROLLBACK TO relais_enqueue")?;
+        }
+        control("RELEASE relais_enqueue")?;
+        ids
+    }
+
+    fn once(&self, message_id: &str, handler: &str) -> Result<bool, StoreError> {
+        once(self, message_id, handler)
+    }
+}
+
+impl BlockingTransaction for Transaction<'_> {
+    fn enqueue(&self, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError> {
+        let connection: &Connection = self;
+        connection.enqueue(messages)
+    }
+
+    fn once(&self, message_id: &str, handler: &str) -> Result<bool, StoreError> {
+        once(self, message_id, handler)
+    }
+}
+
+/// Writes the messages that are not there yet; the ids of all, in order.
+pub(super) fn enqueue(db: &Connection, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError> {
+    messages.iter().map(|message| enqueue_one(db, message)).collect()
+}
+
+fn enqueue_one(db: &Connection, message: &NewMessage) -> Result<i64, StoreError> {
+    let message_id = message.message_id.to_string();
+    let params = rusqlite::params![
+        message_id,
+        message.category.as_str(),
+        message.aggregate_type,
+        message.aggregate_id,
+        message.event_type,
+        message.event_version,
+        message.payload,
+        message.headers.to_json(),
+        message.destination,
+        message.msg_key,
+        message.delay.map(millis),
+        message.causation_id,
+        message.correlation_id,
+    ];
+    if let Some(id) = first(db, ENQUEUE_SQL, params, |c| c.integer(0))? {
+        return Ok(id);
+    }
+    first(db, ENQUEUED_SQL, [message_id], |c| c.integer(0))?.ok_or_else(lost)
+}
+
+pub(super) fn once(db: &Connection, message_id: &str, handler: &str) -> Result<bool, StoreError> {
+    change(db, ONCE_SQL, (message_id, handler)).map(|rows| rows == 1)
+}
+
+fn lost() -> StoreError {
+    StoreError::Unavailable("a message was neither written nor found; try again".into())
+}
+
+#[cfg(feature = "sqlx-sqlite")]
+mod with_sqlx {
+    use relais_core::{
+        message::NewMessage,
+        store::{StoreError, StoreFuture},
+    };
+    use sqlx::{SqliteConnection, query, query_scalar};
+
+    use super::{ENQUEUE_SQL, ENQUEUED_SQL, ONCE_SQL, lost, millis};
+    use crate::{Transaction, sqlite::error};
+
+    impl Transaction for SqliteConnection {
+        fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+            Box::pin(async move {
+                let mut ids = Vec::with_capacity(messages.len());
+                for message in messages {
+                    ids.push(enqueue_one(self, message).await?);
+                }
+                Ok(ids)
+            })
+        }
+
+        fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+            Box::pin(async move {
+                let done = query(ONCE_SQL).bind(message_id).bind(handler).execute(&mut *self).await;
+                done.map(|done| done.rows_affected() == 1).map_err(|e| error::sqlx(&e))
+            })
+        }
+    }
+
+    async fn enqueue_one(
+        db: &mut SqliteConnection,
+        message: &NewMessage,
+    ) -> Result<i64, StoreError> {
+        let message_id = message.message_id.to_string();
+        let written: Option<i64> = query_scalar(ENQUEUE_SQL)
+            .bind(&message_id)
+            .bind(message.category.as_str())
+            .bind(&message.aggregate_type)
+            .bind(&message.aggregate_id)
+            .bind(&message.event_type)
+            .bind(message.event_version)
+            .bind(&message.payload)
+            .bind(message.headers.to_json())
+            .bind(&message.destination)
+            .bind(&message.msg_key)
+            .bind(message.delay.map(millis))
+            .bind(&message.causation_id)
+            .bind(&message.correlation_id)
+            .fetch_optional(&mut *db)
+            .await
+            .map_err(|e| error::sqlx(&e))?;
+        if let Some(id) = written {
+            return Ok(id);
+        }
+        let found = query_scalar(ENQUEUED_SQL).bind(&message_id).fetch_optional(db).await;
+        found.map_err(|e| error::sqlx(&e))?.ok_or_else(lost)
+    }
+}

@@ -1,0 +1,13 @@
+//! Every store keeps the whole contract of the seam.
+
+mod support;
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    relais_testkit::store_conformance!(crate::support::sqlite::open);
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    relais_testkit::store_conformance!(crate::support::postgres::open);
+}

@@ -1,0 +1,162 @@
+-- columns
+relais_audit.id: bigint NOT NULL IDENTITY
+relais_audit.at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_audit.actor: text NOT NULL
+relais_audit.action: text NOT NULL
+relais_audit.target: text NOT NULL
+relais_audit.reason: text NOT NULL
+relais_dead_letter.id: uuid NOT NULL DEFAULT gen_random_uuid()
+relais_dead_letter.origin: text NOT NULL
+relais_dead_letter.origin_id: bigint NOT NULL
+relais_dead_letter.message_id: text COLLATE "C" NOT NULL
+relais_dead_letter.source_system: text COLLATE "C"
+relais_dead_letter.destination: text COLLATE "C"
+relais_dead_letter.event_type: text
+relais_dead_letter.msg_key: text COLLATE "C" NOT NULL
+relais_dead_letter.payload: text
+relais_dead_letter.headers: text NOT NULL DEFAULT '{}'::text
+relais_dead_letter.failed_status: text NOT NULL
+relais_dead_letter.error_class: character varying(200)
+relais_dead_letter.error_message: character varying(2000)
+relais_dead_letter.attempts: integer NOT NULL DEFAULT 0
+relais_dead_letter.parked_by: text NOT NULL
+relais_dead_letter.parked_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_dead_letter.resolution: text
+relais_dead_letter.resolved_by: text
+relais_dead_letter.resolved_at: timestamp with time zone
+relais_dead_letter.reason: text
+relais_handled.message_id: text COLLATE "C" NOT NULL
+relais_handled.handler: text COLLATE "C" NOT NULL
+relais_handled.processed_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_inbox.id: bigint NOT NULL IDENTITY
+relais_inbox.message_id: text COLLATE "C" NOT NULL
+relais_inbox.source_system: text COLLATE "C" NOT NULL
+relais_inbox.topic: text NOT NULL
+relais_inbox.partition_num: integer NOT NULL
+relais_inbox.offset_num: bigint NOT NULL
+relais_inbox.key_str: text
+relais_inbox.msg_key: text COLLATE "C" NOT NULL
+relais_inbox.lane: smallint NOT NULL GENERATED ((hashtext(msg_key) & 63))::smallint
+relais_inbox.aggregate_id: text
+relais_inbox.event_type: text
+relais_inbox.payload: text
+relais_inbox.headers: text NOT NULL DEFAULT '{}'::text
+relais_inbox.raw_payload_base64: text
+relais_inbox.event_ts: timestamp with time zone
+relais_inbox.received_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_inbox.status: text NOT NULL DEFAULT 'RECEIVED'::text
+relais_inbox.attempts: integer NOT NULL DEFAULT 0
+relais_inbox.next_attempt_at: timestamp with time zone
+relais_inbox.processed_at: timestamp with time zone
+relais_inbox.error_stage: text
+relais_inbox.error_code: character varying(200)
+relais_inbox.error_message: character varying(2000)
+relais_lane.scope: text COLLATE "C" NOT NULL
+relais_lane.lane: smallint NOT NULL
+relais_lane.owner: text COLLATE "C"
+relais_lane.epoch: bigint NOT NULL DEFAULT 0
+relais_lane.lease_until: timestamp with time zone
+relais_outbox.id: bigint NOT NULL IDENTITY
+relais_outbox.message_id: uuid NOT NULL DEFAULT gen_random_uuid()
+relais_outbox.category: text NOT NULL DEFAULT 'event'::text
+relais_outbox.aggregate_type: text NOT NULL
+relais_outbox.aggregate_id: text NOT NULL
+relais_outbox.event_type: text NOT NULL
+relais_outbox.event_version: integer NOT NULL DEFAULT 1
+relais_outbox.payload: text NOT NULL
+relais_outbox.headers: text NOT NULL DEFAULT '{}'::text
+relais_outbox.destination: text COLLATE "C" NOT NULL
+relais_outbox.msg_key: text COLLATE "C" NOT NULL
+relais_outbox.lane: smallint NOT NULL GENERATED ((hashtext(msg_key) & 63))::smallint
+relais_outbox.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_outbox.status: text NOT NULL DEFAULT 'PENDING'::text
+relais_outbox.attempts: integer NOT NULL DEFAULT 0
+relais_outbox.next_attempt_at: timestamp with time zone
+relais_outbox.dispatched_at: timestamp with time zone
+relais_outbox.job_id: text
+relais_outbox.causation_id: text
+relais_outbox.correlation_id: text
+relais_outbox.error_code: character varying(200)
+relais_outbox.error_message: character varying(2000)
+relais_parked_key.origin: text NOT NULL
+relais_parked_key.destination: text COLLATE "C" NOT NULL DEFAULT ''::text
+relais_parked_key.msg_key: text COLLATE "C" NOT NULL
+relais_parked_key.key_hash: text COLLATE "C" NOT NULL GENERATED md5(msg_key)
+relais_parked_key.dead_letter_id: uuid NOT NULL
+relais_parked_key.parked_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_schema.version: bigint NOT NULL
+relais_schema.name: text NOT NULL
+relais_schema.applied_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_source_position.source: text COLLATE "C" NOT NULL
+relais_source_position.partition_key: text COLLATE "C" NOT NULL
+relais_source_position.position: bigint NOT NULL
+relais_source_position.updated_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_version.aggregate_type: text COLLATE "C" NOT NULL
+relais_version.aggregate_id: text COLLATE "C" NOT NULL
+relais_version.version: bigint NOT NULL
+relais_worker.scope: text COLLATE "C" NOT NULL
+relais_worker.worker: text COLLATE "C" NOT NULL
+relais_worker.seen_until: timestamp with time zone NOT NULL
+-- constraints
+relais_audit.relais_audit_pkey: PRIMARY KEY (id)
+relais_dead_letter.relais_dead_letter_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text, 'process'::text])))
+relais_dead_letter.relais_dead_letter_pkey: PRIMARY KEY (id)
+relais_dead_letter.relais_dead_letter_resolution_check: CHECK ((resolution = ANY (ARRAY['retried'::text, 'skipped'::text])))
+relais_handled.relais_handled_handler_check: CHECK ((handler <> ''::text))
+relais_handled.relais_handled_message_id_check: CHECK ((message_id <> ''::text))
+relais_handled.relais_handled_pkey: PRIMARY KEY (message_id, handler)
+relais_inbox.relais_inbox_attempts_check: CHECK ((attempts >= 0))
+relais_inbox.relais_inbox_dedupe: UNIQUE (source_system, message_id)
+relais_inbox.relais_inbox_error_stage_check: CHECK ((error_stage = ANY (ARRAY['CONSUMER_SERDE'::text, 'BUSINESS'::text])))
+relais_inbox.relais_inbox_message_id_check: CHECK ((message_id <> ''::text))
+relais_inbox.relais_inbox_payload_or_raw: CHECK (((payload IS NOT NULL) OR (raw_payload_base64 IS NOT NULL)))
+relais_inbox.relais_inbox_pkey: PRIMARY KEY (id)
+relais_inbox.relais_inbox_source_system_check: CHECK ((source_system <> ''::text))
+relais_inbox.relais_inbox_status: CHECK ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text, 'FAILED'::text, 'PROCESSED'::text, 'SERDE_ERROR'::text])))
+relais_lane.relais_lane_lane_check: CHECK (((lane >= 0) AND (lane <= 63)))
+relais_lane.relais_lane_pkey: PRIMARY KEY (scope, lane)
+relais_outbox.relais_outbox_attempts_check: CHECK ((attempts >= 0))
+relais_outbox.relais_outbox_category_check: CHECK ((category = ANY (ARRAY['event'::text, 'command'::text, 'reply'::text])))
+relais_outbox.relais_outbox_destination_check: CHECK ((destination <> ''::text))
+relais_outbox.relais_outbox_message: UNIQUE (message_id)
+relais_outbox.relais_outbox_pkey: PRIMARY KEY (id)
+relais_outbox.relais_outbox_status: CHECK ((status = ANY (ARRAY['PENDING'::text, 'DISPATCHED'::text, 'FAILED'::text])))
+relais_parked_key.relais_parked_key_dead_letter_id_fkey: FOREIGN KEY (dead_letter_id) REFERENCES relais_dead_letter(id)
+relais_parked_key.relais_parked_key_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
+relais_parked_key.relais_parked_key_pkey: PRIMARY KEY (origin, destination, key_hash)
+relais_schema.relais_schema_pkey: PRIMARY KEY (version)
+relais_source_position.relais_source_position_pkey: PRIMARY KEY (source, partition_key)
+relais_version.relais_version_pkey: PRIMARY KEY (aggregate_type, aggregate_id)
+relais_worker.relais_worker_pkey: PRIMARY KEY (scope, worker)
+-- indexes
+relais_audit.relais_audit_pkey: CREATE UNIQUE INDEX relais_audit_pkey ON relais_audit USING btree (id)
+relais_dead_letter.relais_dead_letter_age: CREATE INDEX relais_dead_letter_age ON relais_dead_letter USING btree (parked_at, id)
+relais_dead_letter.relais_dead_letter_key: CREATE INDEX relais_dead_letter_key ON relais_dead_letter USING btree (hashtextextended(msg_key, (0)::bigint)) WHERE (resolved_at IS NULL)
+relais_dead_letter.relais_dead_letter_open: CREATE INDEX relais_dead_letter_open ON relais_dead_letter USING btree (parked_at, id) WHERE (resolved_at IS NULL)
+relais_dead_letter.relais_dead_letter_origin: CREATE INDEX relais_dead_letter_origin ON relais_dead_letter USING btree (origin, origin_id)
+relais_dead_letter.relais_dead_letter_pkey: CREATE UNIQUE INDEX relais_dead_letter_pkey ON relais_dead_letter USING btree (id)
+relais_handled.relais_handled_age: CREATE INDEX relais_handled_age ON relais_handled USING btree (processed_at)
+relais_handled.relais_handled_pkey: CREATE UNIQUE INDEX relais_handled_pkey ON relais_handled USING btree (message_id, handler)
+relais_inbox.relais_inbox_dedupe: CREATE UNIQUE INDEX relais_inbox_dedupe ON relais_inbox USING btree (source_system, message_id)
+relais_inbox.relais_inbox_due: CREATE INDEX relais_inbox_due ON relais_inbox USING btree (next_attempt_at) WHERE ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text])) AND (next_attempt_at IS NOT NULL))
+relais_inbox.relais_inbox_fresh: CREATE INDEX relais_inbox_fresh ON relais_inbox USING btree (((id + 0))) WHERE ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text])) AND (next_attempt_at IS NULL))
+relais_inbox.relais_inbox_held: CREATE INDEX relais_inbox_held ON relais_inbox USING btree (hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text])) AND (next_attempt_at IS NOT NULL))
+relais_inbox.relais_inbox_pkey: CREATE UNIQUE INDEX relais_inbox_pkey ON relais_inbox USING btree (id)
+relais_inbox.relais_inbox_trouble: CREATE INDEX relais_inbox_trouble ON relais_inbox USING btree (status, id) WHERE (status = ANY (ARRAY['FAILED'::text, 'SERDE_ERROR'::text, 'RETRY'::text]))
+relais_lane.relais_lane_pkey: CREATE UNIQUE INDEX relais_lane_pkey ON relais_lane USING btree (scope, lane)
+relais_outbox.relais_outbox_due: CREATE INDEX relais_outbox_due ON relais_outbox USING btree (destination, next_attempt_at) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL))
+relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_outbox USING btree (id) WHERE (status = 'FAILED'::text)
+relais_outbox.relais_outbox_fresh: CREATE INDEX relais_outbox_fresh ON relais_outbox USING btree (destination, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NULL))
+relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND (attempts > 0))
+relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id)
+relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id)
+relais_parked_key.relais_parked_key_dead_letter: CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key USING btree (dead_letter_id)
+relais_parked_key.relais_parked_key_pkey: CREATE UNIQUE INDEX relais_parked_key_pkey ON relais_parked_key USING btree (origin, destination, key_hash)
+relais_schema.relais_schema_pkey: CREATE UNIQUE INDEX relais_schema_pkey ON relais_schema USING btree (version)
+relais_source_position.relais_source_position_pkey: CREATE UNIQUE INDEX relais_source_position_pkey ON relais_source_position USING btree (source, partition_key)
+relais_version.relais_version_pkey: CREATE UNIQUE INDEX relais_version_pkey ON relais_version USING btree (aggregate_type, aggregate_id)
+relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON relais_worker USING btree (scope, worker)
+-- triggers
+relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json BEFORE INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (((new.headers)::json IS NULL) <> (new.headers IS NULL)))) EXECUTE FUNCTION relais_refuse()
+relais_outbox.relais_outbox_json: CREATE TRIGGER relais_outbox_json BEFORE INSERT OR UPDATE OF payload, headers ON relais_outbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (((new.headers)::json IS NULL) <> (new.headers IS NULL)))) EXECUTE FUNCTION relais_refuse()
+relais_outbox.relais_outbox_key: CREATE TRIGGER relais_outbox_key BEFORE INSERT ON relais_outbox FOR EACH ROW WHEN ((new.msg_key IS NULL)) EXECUTE FUNCTION relais_default_key()

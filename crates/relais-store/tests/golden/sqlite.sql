@@ -1,0 +1,208 @@
+CREATE TABLE relais_audit (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    actor  TEXT NOT NULL,
+    action TEXT NOT NULL,
+    target TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE relais_dead_letter (
+    id            TEXT PRIMARY KEY NOT NULL,
+    origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox', 'process')),
+    origin_id     INTEGER NOT NULL,
+    message_id    TEXT NOT NULL,
+    source_system TEXT,
+    destination   TEXT,
+    event_type    TEXT,
+    msg_key       TEXT NOT NULL,
+    payload       TEXT,
+    headers       TEXT NOT NULL DEFAULT '{}',
+    failed_status TEXT NOT NULL,
+    error_class   TEXT CHECK (length(error_class) <= 200),
+    error_message TEXT CHECK (length(error_message) <= 2000),
+    attempts      INTEGER NOT NULL DEFAULT 0,
+    parked_by     TEXT NOT NULL,
+    parked_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    resolution    TEXT CHECK (resolution IN ('retried', 'skipped')),
+    resolved_by   TEXT,
+    resolved_at   TEXT,
+    reason        TEXT
+) STRICT;
+
+CREATE INDEX relais_dead_letter_age ON relais_dead_letter (parked_at, id);
+
+CREATE INDEX relais_dead_letter_key ON relais_dead_letter (msg_key) WHERE resolved_at IS NULL;
+
+CREATE INDEX relais_dead_letter_open ON relais_dead_letter (parked_at, id) WHERE resolved_at IS NULL;
+
+CREATE INDEX relais_dead_letter_origin ON relais_dead_letter (origin, origin_id);
+
+CREATE TABLE relais_handled (
+    message_id   TEXT NOT NULL CHECK (message_id <> ''),
+    handler      TEXT NOT NULL CHECK (handler <> ''),
+    processed_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    PRIMARY KEY (message_id, handler)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX relais_handled_age ON relais_handled (processed_at);
+
+CREATE TABLE relais_inbox (
+    id                 INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id         TEXT NOT NULL CHECK (message_id <> ''),
+    source_system      TEXT NOT NULL CHECK (source_system <> ''),
+    topic              TEXT NOT NULL,
+    partition_num      INTEGER NOT NULL,
+    offset_num         INTEGER NOT NULL,
+    key_str            TEXT,
+    msg_key            TEXT NOT NULL,
+    lane               INTEGER NOT NULL GENERATED ALWAYS AS ((
+                           coalesce(unicode(substr(msg_key, -1, 1)), 0)
+                           + 7 * coalesce(unicode(substr(msg_key, -2, 1)), 0)
+                           + 31 * coalesce(unicode(substr(msg_key, -3, 1)), 0)
+                           + 61 * coalesce(unicode(substr(msg_key, -4, 1)), 0)
+                           + 13 * coalesce(unicode(substr(msg_key, 1, 1)), 0)
+                           + 3 * length(msg_key)) % 64) STORED,
+    aggregate_id       TEXT,
+    event_type         TEXT,
+    payload            TEXT CHECK (json_valid(payload)),
+    headers            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers)),
+    raw_payload_base64 TEXT,
+    event_ts           TEXT,
+    received_at        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    status             TEXT NOT NULL DEFAULT 'RECEIVED'
+                       CONSTRAINT relais_inbox_status
+                       CHECK (status IN ('RECEIVED', 'RETRY', 'FAILED', 'PROCESSED', 'SERDE_ERROR')),
+    attempts           INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    next_attempt_at    TEXT
+                       CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
+    processed_at       TEXT,
+    error_stage        TEXT CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
+    error_code         TEXT CHECK (length(error_code) <= 200),
+    error_message      TEXT CHECK (length(error_message) <= 2000),
+    CONSTRAINT relais_inbox_dedupe UNIQUE (source_system, message_id),
+    CONSTRAINT relais_inbox_payload_or_raw CHECK (payload IS NOT NULL OR raw_payload_base64 IS NOT NULL)
+) STRICT;
+
+CREATE INDEX relais_inbox_due ON relais_inbox (next_attempt_at)
+    WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL;
+
+CREATE INDEX relais_inbox_fresh ON relais_inbox (id)
+    WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NULL;
+
+CREATE INDEX relais_inbox_held ON relais_inbox (msg_key, id)
+    WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL;
+
+CREATE INDEX relais_inbox_trouble ON relais_inbox (status, id)
+    WHERE status IN ('FAILED', 'SERDE_ERROR', 'RETRY');
+
+CREATE TABLE relais_lane (
+    scope       TEXT NOT NULL,
+    lane        INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 63),
+    owner       TEXT,
+    epoch       INTEGER NOT NULL DEFAULT 0,
+    lease_until TEXT,
+    PRIMARY KEY (scope, lane)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER relais_outbox_key AFTER INSERT ON relais_outbox
+    WHEN NEW.msg_key IS NULL
+BEGIN
+    UPDATE relais_outbox SET msg_key = NEW.aggregate_id WHERE id = NEW.id;
+END;
+
+CREATE TABLE relais_outbox (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- One UUID is one message however its letters are written.
+    message_id      TEXT NOT NULL COLLATE NOCASE DEFAULT (lower(
+                        hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+                        || substr(hex(randomblob(2)), 2) || '-'
+                        || substr('89AB', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2)
+                        || '-' || hex(randomblob(6))))
+                    CONSTRAINT relais_outbox_message_is_uuid
+                    CHECK (message_id GLOB '????????-????-????-????-????????????'
+                           AND replace(message_id, '-', '') NOT GLOB '*[^0-9a-fA-F]*'
+                           AND length(replace(message_id, '-', '')) = 32),
+    category        TEXT NOT NULL DEFAULT 'event' CHECK (category IN ('event', 'command', 'reply')),
+    aggregate_type  TEXT NOT NULL,
+    aggregate_id    TEXT NOT NULL,
+    event_type      TEXT NOT NULL,
+    event_version   INTEGER NOT NULL DEFAULT 1,
+    payload         TEXT NOT NULL CHECK (json_valid(payload)),
+    headers         TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers)),
+    destination     TEXT NOT NULL CHECK (destination <> ''),
+    -- Filled by the trigger below when a writer gives none; never NULL once the INSERT is over.
+    msg_key         TEXT,
+    lane            INTEGER GENERATED ALWAYS AS ((
+                        coalesce(unicode(substr(msg_key, -1, 1)), 0)
+                        + 7 * coalesce(unicode(substr(msg_key, -2, 1)), 0)
+                        + 31 * coalesce(unicode(substr(msg_key, -3, 1)), 0)
+                        + 61 * coalesce(unicode(substr(msg_key, -4, 1)), 0)
+                        + 13 * coalesce(unicode(substr(msg_key, 1, 1)), 0)
+                        + 3 * length(msg_key)) % 64) STORED,
+    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    status          TEXT NOT NULL DEFAULT 'PENDING'
+                    CONSTRAINT relais_outbox_status
+                    CHECK (status IN ('PENDING', 'DISPATCHED', 'FAILED')),
+    attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    next_attempt_at TEXT
+                    CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
+    dispatched_at   TEXT,
+    job_id          TEXT,
+    causation_id    TEXT,
+    correlation_id  TEXT,
+    error_code      TEXT CHECK (length(error_code) <= 200),
+    error_message   TEXT CHECK (length(error_message) <= 2000),
+    CONSTRAINT relais_outbox_message UNIQUE (message_id)
+) STRICT;
+
+CREATE INDEX relais_outbox_due ON relais_outbox (destination, next_attempt_at)
+    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL;
+
+CREATE INDEX relais_outbox_failed ON relais_outbox (id) WHERE status = 'FAILED';
+
+CREATE INDEX relais_outbox_fresh ON relais_outbox (destination, id)
+    WHERE status = 'PENDING' AND next_attempt_at IS NULL;
+
+CREATE INDEX relais_outbox_held ON relais_outbox (destination, msg_key, id)
+    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL AND attempts > 0;
+
+CREATE TABLE relais_parked_key (
+    origin         TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
+    destination    TEXT NOT NULL DEFAULT '',
+    msg_key        TEXT NOT NULL,
+    dead_letter_id TEXT NOT NULL REFERENCES relais_dead_letter (id),
+    parked_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    PRIMARY KEY (origin, destination, msg_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id);
+
+CREATE TABLE relais_schema (
+    version    INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) STRICT
+;
+
+CREATE TABLE relais_source_position (
+    source        TEXT NOT NULL,
+    partition_key TEXT NOT NULL,
+    position      INTEGER NOT NULL,
+    updated_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    PRIMARY KEY (source, partition_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE relais_version (
+    aggregate_type TEXT NOT NULL,
+    aggregate_id   TEXT NOT NULL,
+    version        INTEGER NOT NULL,
+    PRIMARY KEY (aggregate_type, aggregate_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE relais_worker (
+    scope      TEXT NOT NULL,
+    worker     TEXT NOT NULL,
+    seen_until TEXT NOT NULL,
+    PRIMARY KEY (scope, worker)
+) STRICT, WITHOUT ROWID;

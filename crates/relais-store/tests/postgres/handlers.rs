@@ -1,0 +1,233 @@
+//! User code and the row's end in one commit, in both drivers.
+
+use std::sync::Arc;
+
+use relais_core::{
+    handler::{Handled, Handler, Outcome, Received},
+    lane::Scope,
+    store::Store,
+};
+use relais_store::{
+    Transaction,
+    postgres::{PostgresOptions, PostgresStore, handler},
+};
+use serde::Deserialize;
+
+use crate::bed::{Bed, fence, message, poll_once};
+
+#[derive(Deserialize)]
+struct Order {
+    id: String,
+    /// What the handler should do after it wrote the order.
+    then: String,
+}
+
+const DONE: &str = r#"{"id":"o-1","then":"done"}"#;
+
+fn then(what: &str) -> Option<String> {
+    Some(format!(r#"{{"id":"o-1","then":"{what}"}}"#))
+}
+
+fn outcome(then: &str) -> Outcome {
+    match then {
+        "retry" => Outcome::retry("LATER", "not now"),
+        "fail" => Outcome::fail("NEVER", "no"),
+        "panic" => panic!("a bug in user code"),
+        _ => Outcome::Done,
+    }
+}
+
+async fn on_order(
+    tx: &tokio_postgres::Transaction<'_>,
+    order: Received<Order>,
+) -> Result<Outcome, tokio_postgres::Error> {
+    tx.execute("INSERT INTO orders VALUES ($1)", &[&order.payload.id]).await?;
+    (&mut &*tx).enqueue(&[message("o-1")]).await.expect("enqueue");
+    match order.payload.then.as_str() {
+        "end" => tx.batch_execute("ROLLBACK").await?,
+        "swallow" => drop(tx.batch_execute("SELECT 1 / 0").await),
+        "deferred" => tx.batch_execute("INSERT INTO lines VALUES ('no such order')").await?,
+        _ => {}
+    }
+    Ok(outcome(&order.payload.then))
+}
+
+/// Nothing of the handler's is there, and the row is as it was.
+async fn assert_undone(bed: &Bed) {
+    assert_eq!((bed.count("orders").await, bed.count("relais_outbox").await), (0, 0));
+    assert_eq!(bed.count("relais_inbox WHERE status = 'RECEIVED' AND attempts = 0").await, 1);
+}
+
+async fn assert_done(bed: &Bed) {
+    assert_eq!((bed.count("orders").await, bed.count("relais_outbox").await), (1, 1));
+    assert_eq!(bed.count("relais_inbox WHERE status = 'PROCESSED' AND attempts = 1").await, 1);
+}
+
+async fn bed() -> Option<Bed> {
+    let bed = Bed::new().await?;
+    let lines = "CREATE TABLE lines (order_id text NOT NULL
+                 REFERENCES orders (id) DEFERRABLE INITIALLY DEFERRED)";
+    bed.raw.batch_execute(lines).await.unwrap();
+    Some(bed)
+}
+
+/// Every end a handler can have.
+async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let Some(bed) = bed().await else { return };
+    let work = bed.work(DONE).await;
+    let handler = make(&bed).await;
+    for (what, code) in [
+        ("retry", "LATER"),
+        ("fail", "NEVER"),
+        ("panic", "HANDLER_PANIC"),
+        ("swallow", "COMMIT_REFUSED"),
+        ("deferred", "COMMIT_REFUSED"),
+    ] {
+        let mut other = work.clone();
+        other.row.payload = then(what);
+        let handled = handler.handle(other).await;
+        let Handled::RolledBack(Outcome::Retry { problem, .. } | Outcome::Fail { problem }) =
+            handled
+        else {
+            panic!("{what}: {handled:?}")
+        };
+        assert_eq!(problem.code, code, "{what}");
+        assert_undone(&bed).await;
+    }
+    let mut ended = work.clone();
+    ended.row.payload = then("end");
+    let handled = handler.handle(ended).await;
+    assert!(matches!(handled, Handled::Unavailable(_)), "{handled:?}");
+    assert_undone(&bed).await;
+
+    assert!(matches!(handler.handle(work.clone()).await, Handled::Committed), "life goes on");
+    assert_done(&bed).await;
+    bed.raw.batch_execute("DELETE FROM orders").await.unwrap();
+    assert!(matches!(handler.handle(work).await, Handled::Refused), "it is done already");
+    assert_eq!((bed.count("orders").await, bed.count("relais_outbox").await), (0, 1));
+}
+
+async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let Some(bed) = bed().await else { return };
+    let work = bed.work(DONE).await;
+    let handler = make(&bed).await;
+    bed.store.release_lanes(fence(Scope::Inbox, "w1"), Vec::new(), true).await.unwrap();
+    bed.lease(Scope::Inbox, "w2").await;
+    assert!(matches!(handler.handle(work.clone()).await, Handled::Refused), "taken over");
+    assert_undone(&bed).await;
+    let mut odd = work;
+    odd.row.payload = Some("[]".into());
+    let handled = handler.handle(odd).await;
+    assert!(matches!(handled, Handled::RolledBack(Outcome::Fail { .. })), "{handled:?}");
+}
+
+/// Dropped after any number of steps, a handler leaves the pool without an open transaction.
+async fn check_drops(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let Some(bed) = bed().await else { return };
+    let mut work = bed.work(DONE).await;
+    work.row.payload = then("retry");
+    let handler = make(&bed).await;
+    for steps in 0..60 {
+        let mut going = handler.handle(work.clone());
+        for _ in 0..steps % 12 {
+            if poll_once(&mut going).await.is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(going);
+        let handled = handler.handle(work.clone()).await;
+        assert!(matches!(handled, Handled::RolledBack(Outcome::Retry { .. })), "{handled:?}");
+    }
+    assert_undone(&bed).await;
+    work.row.payload = Some(DONE.into());
+    assert!(matches!(handler.handle(work).await, Handled::Committed));
+    assert_done(&bed).await;
+}
+
+async fn pooled(bed: &Bed) -> Arc<dyn Handler> {
+    let options = PostgresOptions { connections_max: 1, ..PostgresOptions::default() };
+    let store = PostgresStore::connect(&bed.schema.url(), options).await.unwrap();
+    handler(store.pool(), on_order)
+}
+
+#[tokio::test]
+async fn a_handler_commits_with_its_row_or_not_at_all() {
+    check_ends(pooled).await;
+}
+
+#[tokio::test]
+async fn a_handler_is_refused_after_a_take_over() {
+    check_refusals(pooled).await;
+}
+
+#[tokio::test]
+async fn a_dropped_handler_does_not_poison_the_pool() {
+    check_drops(pooled).await;
+}
+
+#[tokio::test]
+async fn a_handler_whose_session_dies_uses_no_attempt() {
+    async fn killed(
+        tx: &tokio_postgres::Transaction<'_>,
+        _: Received<Order>,
+    ) -> Result<(), tokio_postgres::Error> {
+        tx.batch_execute("SELECT pg_terminate_backend(pg_backend_pid())").await
+    }
+    let Some(bed) = bed().await else { return };
+    let work = bed.work(DONE).await;
+    let handled = handler(bed.store.pool(), killed).handle(work).await;
+    assert!(matches!(handled, Handled::Unavailable(_)), "{handled:?}");
+    assert_undone(&bed).await;
+}
+
+#[cfg(feature = "sqlx-postgres")]
+mod with_sqlx {
+    use std::sync::Arc;
+
+    use relais_core::handler::{Handler, Outcome, Received};
+    use relais_store::{Transaction, postgres::sqlx_handler};
+    use sqlx::{PgConnection, postgres::PgPoolOptions};
+
+    use super::{Bed, Order, check_drops, check_ends, check_refusals, message, outcome};
+
+    async fn on_order(
+        tx: &mut PgConnection,
+        order: Received<Order>,
+    ) -> Result<Outcome, sqlx::Error> {
+        let insert = sqlx::query("INSERT INTO orders VALUES ($1)").bind(&order.payload.id);
+        insert.execute(&mut *tx).await?;
+        (&mut *tx).enqueue(&[message("o-1")]).await.expect("enqueue");
+        match order.payload.then.as_str() {
+            "end" => drop(sqlx::query("ROLLBACK").execute(&mut *tx).await?),
+            "swallow" => drop(sqlx::query("SELECT 1 / 0").execute(&mut *tx).await),
+            "deferred" => {
+                let lines = "INSERT INTO lines VALUES ('no such order')";
+                sqlx::query(lines).execute(&mut *tx).await?;
+            }
+            _ => {}
+        }
+        Ok(outcome(&order.payload.then))
+    }
+
+    async fn pooled(bed: &Bed) -> Arc<dyn Handler> {
+        let options = PgPoolOptions::new().max_connections(1);
+        let pool = options.connect(&bed.schema.url()).await.unwrap();
+        sqlx_handler(pool, on_order)
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_commits_with_its_row_or_not_at_all() {
+        check_ends(pooled).await;
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_is_refused_after_a_take_over() {
+        check_refusals(pooled).await;
+    }
+
+    #[tokio::test]
+    async fn a_dropped_sqlx_handler_does_not_poison_the_pool() {
+        check_drops(pooled).await;
+    }
+}

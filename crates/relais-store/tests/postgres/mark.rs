@@ -1,0 +1,209 @@
+//! The mark hides nothing: late commits, rows put back, take-overs, held snapshots.
+
+use std::time::{Duration, Instant};
+
+use relais_core::{
+    dead_letter::{Resolution, Verdict},
+    delivery::Problem,
+    lane::{OwnedLane, Scope},
+    outbox::OutboxFate,
+    query::Filter,
+    store::Store,
+};
+
+use crate::bed::{Bed, fence, message, outbox, poll_once};
+
+/// Longer than the pace at which the mark may move.
+const PACE: Duration = Duration::from_millis(250);
+
+/// Fetches again and again until the mark has had time to move.
+async fn fetch_for_a_while(bed: &Bed, lanes: &[OwnedLane]) -> Vec<i64> {
+    let since = Instant::now();
+    loop {
+        let ids = bed.ids(lanes).await;
+        if since.elapsed() > PACE {
+            return ids;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Sends and dispatches rows until the mark has moved over them.
+async fn move_the_mark(bed: &Bed, lanes: &[OwnedLane]) {
+    for n in 0..3 {
+        bed.send(&format!("mover-{n}")).await;
+        let rows = bed.fetch(lanes).await;
+        bed.settle(&rows, lanes, &OutboxFate::Dispatched).await;
+        assert!(fetch_for_a_while(bed, lanes).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_lower_id_that_commits_later_is_found_and_keeps_the_order_of_its_key() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    let mut late = bed.schema.client().await;
+    let open = late.transaction().await.unwrap();
+    let insert = "INSERT INTO relais_outbox
+        (aggregate_type, aggregate_id, event_type, destination, payload)
+        VALUES ('Order', 'late', 'E', 'orders', '{}') RETURNING id";
+    let low: i64 = open.query_one(insert, &[]).await.unwrap().get(0);
+    move_the_mark(&bed, &lanes).await;
+    let other = bed.send("late").await;
+    assert!(low < other);
+    assert_eq!(fetch_for_a_while(&bed, &lanes).await, [other], "the low id is not committed");
+    open.commit().await.unwrap();
+    assert_eq!(bed.ids(&lanes).await, [low, other]);
+}
+
+#[tokio::test]
+async fn a_row_that_a_person_puts_back_is_found_below_the_mark_before_its_followers() {
+    let Some(bed) = Bed::new().await else { return };
+    // Another process decides.
+    let console = bed.schema.store().await;
+    let lanes = bed.lanes().await;
+    let low = bed.send("k").await;
+    let rows = bed.fetch(&lanes).await;
+    let problem = Problem::new("HTTP_400", "no");
+    let dead = OutboxFate::Dead { attempts: 1, problem, park: true };
+    assert_eq!(bed.settle(&rows, &lanes, &dead).await.settled, 1);
+    move_the_mark(&bed, &lanes).await;
+    let follower = bed.send("k").await;
+    assert!(fetch_for_a_while(&bed, &lanes).await.is_empty(), "parked");
+    let filter = Filter { limit: 10, ..Filter::default() };
+    let letter = console.list_dead_letters(filter).await.unwrap().remove(0);
+    let verdict =
+        Verdict { resolution: Resolution::Retried, actor: "ann".into(), reason: "fixed".into() };
+    assert!(console.resolve(letter.id, verdict).await.unwrap());
+    assert_eq!(bed.ids(&lanes).await, [low, follower]);
+}
+
+#[tokio::test]
+async fn a_row_put_back_by_hand_is_found_after_the_lanes_change() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    let low = bed.send("k").await;
+    let rows = bed.fetch(&lanes).await;
+    bed.settle(&rows, &lanes, &OutboxFate::Dispatched).await;
+    move_the_mark(&bed, &lanes).await;
+    let by_hand = "UPDATE relais_outbox SET status = 'PENDING' WHERE msg_key = 'k'";
+    bed.raw.batch_execute(by_hand).await.unwrap();
+    let (some, _) = lanes.split_at(63);
+    let mut found = bed.ids(some).await;
+    found.extend(bed.ids(&lanes).await);
+    assert!(found.contains(&low));
+}
+
+#[tokio::test]
+async fn rows_in_backoff_and_delayed_rows_come_when_due_whatever_the_mark() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    let low = bed.send("k").await;
+    let rows = bed.fetch(&lanes).await;
+    let problem = Problem::new("HTTP_500", "later");
+    let retry = OutboxFate::Retry { attempts: 1, pause: Duration::from_secs(3_600), problem };
+    bed.settle(&rows, &lanes, &retry).await;
+    move_the_mark(&bed, &lanes).await;
+    let held = bed.send("k").await;
+    assert!(fetch_for_a_while(&bed, &lanes).await.is_empty(), "held");
+    let due = "UPDATE relais_outbox SET next_attempt_at = now() WHERE attempts = 1
+               AND status = 'PENDING'";
+    bed.raw.batch_execute(due).await.unwrap();
+    assert_eq!(bed.ids(&lanes).await, [low]);
+    let rows = bed.fetch(&lanes).await;
+    bed.settle(&rows, &lanes, &OutboxFate::Dispatched).await;
+    assert_eq!(bed.ids(&lanes).await, [held]);
+}
+
+#[tokio::test]
+async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    let (first, second) = (bed.send("k").await, bed.send("k").await);
+    let due = format!(
+        "UPDATE relais_outbox SET attempts = 1,
+         next_attempt_at = now() - CASE id WHEN {first} THEN interval '1 s' ELSE interval '9 s' END"
+    );
+    bed.raw.batch_execute(&due).await.unwrap();
+    let fetch = relais_core::store::Fetch {
+        scope: outbox(),
+        lanes: lanes.clone(),
+        skip_keys: Vec::new(),
+        limit: 1,
+    };
+    assert_eq!(bed.store.fetch_outbox(fetch).await.unwrap()[0].id, first);
+    assert_eq!(bed.ids(&lanes).await, [first, second]);
+}
+
+/// The walk along the index must not grow with what was settled under a held snapshot.
+#[tokio::test]
+async fn a_held_snapshot_does_not_make_the_walk_longer() {
+    let Some(bed) = Bed::single().await else { return };
+    let lanes = bed.lanes().await;
+    let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM relais_outbox";
+    bed.raw.batch_execute(hold).await.unwrap();
+    for _ in 0..20 {
+        let batch = (0..100).map(|n| message(&format!("k-{n}"))).collect();
+        bed.store.enqueue(batch).await.unwrap();
+        let rows = bed.fetch(&lanes).await;
+        assert_eq!(rows.len(), 100);
+        assert_eq!(bed.settle(&rows, &lanes, &OutboxFate::Dispatched).await.settled, 100);
+    }
+    move_the_mark(&bed, &lanes).await;
+    let Some(before) = entries_read(&bed).await else { return };
+    for _ in 0..10 {
+        assert!(bed.ids(&lanes).await.is_empty());
+    }
+    let read = entries_read(&bed).await.unwrap() - before;
+    assert!(read < 500, "ten fetches read {read} entries of the index; from zero it is 20,000");
+    bed.raw.batch_execute("COMMIT").await.unwrap();
+}
+
+/// Entries of the index of fresh rows that the store's session has read; `None` before 15, which
+/// cannot tell at once.
+async fn entries_read(bed: &Bed) -> Option<i64> {
+    let session = bed.store.pool().get().await.unwrap();
+    session.query_one("SELECT pg_stat_force_next_flush()", &[]).await.ok()?;
+    drop(session);
+    let client = bed.schema.client().await;
+    let sql = "SELECT idx_tup_read FROM pg_stat_user_indexes
+               WHERE indexrelid = 'relais_outbox_fresh'::regclass";
+    Some(client.query_one(sql, &[]).await.unwrap().get(0))
+}
+
+#[tokio::test]
+async fn a_settlement_and_a_take_over_never_overlap() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    bed.send("k").await;
+    let rows = bed.fetch(&lanes).await;
+    // The taker has the lane's row and has not committed.
+    let mut taker = bed.schema.client().await;
+    let taking = taker.transaction().await.unwrap();
+    let take = "UPDATE relais_lane SET owner = 'w2', epoch = epoch + 1";
+    taking.batch_execute(take).await.unwrap();
+    let settling = bed.settle(&rows, &lanes, &OutboxFate::Dispatched);
+    tokio::pin!(settling);
+    let blocked = "pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity
+                   WHERE query LIKE '%fence AS MATERIALIZED%')";
+    while bed.count(blocked).await == 0 {
+        assert!(poll_once(&mut settling).await.is_none(), "it waits for the taker");
+        tokio::task::yield_now().await;
+    }
+    taking.commit().await.unwrap();
+    let settled = settling.await;
+    assert_eq!((settled.settled, settled.refused), (0, 1));
+    assert_eq!(bed.count("relais_outbox WHERE status = 'PENDING'").await, 1);
+}
+
+#[tokio::test]
+async fn lanes_of_a_worker_that_left_are_fetched_from_zero() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    move_the_mark(&bed, &lanes).await;
+    bed.store.release_lanes(fence(outbox(), "w1"), Vec::new(), true).await.unwrap();
+    let taken = bed.lease(Scope::Outbox("orders".into()), "w2").await;
+    assert!(taken.iter().all(|lane| lane.epoch == 2 && !lane.unclean));
+    let id = bed.send("k").await;
+    assert_eq!(bed.ids(&taken).await, [id]);
+}

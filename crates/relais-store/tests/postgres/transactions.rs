@@ -1,0 +1,92 @@
+//! The outbox in the user's own transaction, in every driver: there if and only if it commits.
+
+use relais_core::store::Store;
+use relais_store::Transaction;
+
+use crate::bed::{Bed, DESTINATION, message};
+
+const PLAIN: &str = "INSERT INTO relais_outbox
+    (aggregate_type, aggregate_id, event_type, destination, payload)
+    VALUES ('Order', 'o-1', 'OrderCreated', 'orders', '{\"total\": 12}')";
+
+#[tokio::test]
+async fn a_plain_insert_of_any_language_is_enough() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    bed.raw.batch_execute(PLAIN).await.unwrap();
+    let rows = bed.fetch(&lanes).await;
+    let row = &rows[0];
+    assert_eq!((row.msg_key.as_str(), row.destination.as_str()), ("o-1", DESTINATION));
+    assert_eq!((row.payload.as_str(), row.attempts), ("{\"total\": 12}", 0));
+    assert_ne!(row.message_id, uuid::Uuid::nil());
+}
+
+/// What every adapter does inside one transaction.
+async fn use_it<T: Transaction>(tx: &mut T) {
+    let (first, second) = (message("k"), message("k"));
+    let ids = tx.enqueue(&[first.clone(), second.clone()]).await.unwrap();
+    assert!(ids[0] < ids[1]);
+    let again = tx.enqueue(&[second, message("l"), first]).await.unwrap();
+    assert_eq!((again[0], again[2]), (ids[1], ids[0]), "not written again");
+    assert!(tx.once("m-1", "billing").await.unwrap());
+    assert!(!tx.once("m-1", "billing").await.unwrap());
+    assert!(tx.once("m-1", "shipping").await.unwrap());
+}
+
+async fn assert_there(bed: &Bed, rows: i64) {
+    assert_eq!(bed.count("relais_outbox").await, rows);
+    assert_eq!(bed.count("relais_handled").await, rows * 2 / 3);
+}
+
+#[tokio::test]
+async fn tokio_postgres_writes_with_its_transaction() {
+    let Some(bed) = Bed::new().await else { return };
+    let mut client = bed.schema.client().await;
+    let transaction = client.transaction().await.unwrap();
+    use_it(&mut &transaction).await;
+    assert_there(&bed, 0).await;
+    transaction.rollback().await.unwrap();
+    assert_there(&bed, 0).await;
+    let transaction = client.transaction().await.unwrap();
+    use_it(&mut &transaction).await;
+    transaction.commit().await.unwrap();
+    assert_there(&bed, 3).await;
+}
+
+#[tokio::test]
+async fn deadpool_writes_with_its_transaction() {
+    let Some(bed) = Bed::new().await else { return };
+    let mut client = bed.store.pool().get().await.unwrap();
+    let transaction = client.transaction().await.unwrap();
+    use_it(&mut &transaction).await;
+    drop(transaction);
+    assert_there(&bed, 0).await;
+    let transaction = client.transaction().await.unwrap();
+    use_it(&mut &transaction).await;
+    transaction.commit().await.unwrap();
+    assert_there(&bed, 3).await;
+}
+
+#[cfg(feature = "sqlx-postgres")]
+#[tokio::test]
+async fn sqlx_writes_with_its_transaction() {
+    let Some(bed) = Bed::new().await else { return };
+    let pool = sqlx::PgPool::connect(&bed.schema.url()).await.unwrap();
+    let mut transaction = pool.begin().await.unwrap();
+    use_it(&mut *transaction).await;
+    transaction.rollback().await.unwrap();
+    assert_there(&bed, 0).await;
+    let mut transaction = pool.begin().await.unwrap();
+    use_it(&mut *transaction).await;
+    transaction.commit().await.unwrap();
+    assert_there(&bed, 3).await;
+}
+
+#[tokio::test]
+async fn a_batch_longer_than_one_statement_keeps_its_order() {
+    let Some(bed) = Bed::new().await else { return };
+    let messages: Vec<_> = (0..2_345).map(|n| message(&n.to_string())).collect();
+    let ids = bed.store.enqueue(messages.clone()).await.unwrap();
+    assert!(ids.is_sorted() && ids.len() == messages.len());
+    assert_eq!(bed.store.enqueue(messages).await.unwrap(), ids, "once only");
+}

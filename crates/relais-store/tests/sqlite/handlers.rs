@@ -1,0 +1,195 @@
+//! User code and the row's end in one commit.
+
+use std::sync::Arc;
+
+use relais_core::{
+    handler::{Handled, Handler, Outcome, Received},
+    lane::{Fence, Scope},
+    store::Store,
+};
+use relais_store::{BlockingTransaction, sqlite::handler};
+use rusqlite::Transaction;
+use serde::Deserialize;
+
+use crate::bed::{Bed, message};
+
+#[derive(Deserialize)]
+pub(crate) struct Order {
+    pub(crate) id: String,
+    /// What the handler should do after it wrote the order.
+    pub(crate) then: String,
+}
+
+const DONE: &str = r#"{"id":"o-1","then":"done"}"#;
+
+fn on_order(tx: &Transaction<'_>, order: Received<Order>) -> Result<Outcome, rusqlite::Error> {
+    tx.execute("INSERT INTO orders VALUES (?1)", [&order.payload.id])?;
+    tx.enqueue(&[message("o-1")]).expect("enqueue");
+    Ok(match order.payload.then.as_str() {
+        "retry" => Outcome::retry("LATER", "not now"),
+        "fail" => Outcome::fail("NEVER", "no"),
+        "panic" => panic!("a bug in user code"),
+        "end" => {
+            tx.execute_batch("ROLLBACK")?;
+            Outcome::Done
+        }
+        "deferred" => {
+            tx.execute_batch("INSERT INTO lines VALUES ('no such order')")?;
+            Outcome::Done
+        }
+        _ => Outcome::Done,
+    })
+}
+
+/// Nothing of the handler's is there, and the row is as it was.
+fn assert_undone(bed: &Bed) {
+    assert_eq!((bed.count("orders"), bed.count("relais_outbox")), (0, 0));
+    assert_eq!(bed.count("relais_inbox WHERE status = 'RECEIVED' AND attempts = 0"), 1);
+}
+
+fn assert_done(bed: &Bed) {
+    assert_eq!((bed.count("orders"), bed.count("relais_outbox")), (1, 1));
+    assert_eq!(bed.count("relais_inbox WHERE status = 'PROCESSED' AND attempts = 1"), 1);
+}
+
+/// Every end a handler can have, the same in both drivers.
+async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let bed = Bed::new().await;
+    let work = bed.work(DONE).await;
+    let handler = make(&bed).await;
+    assert!(matches!(handler.handle(work.clone()).await, Handled::Committed));
+    assert_done(&bed);
+    bed.raw().execute_batch("DELETE FROM orders").unwrap();
+    assert!(matches!(handler.handle(work).await, Handled::Refused), "it is done already");
+    assert_eq!((bed.count("orders"), bed.count("relais_outbox")), (0, 1));
+
+    for (then, code) in [("retry", "LATER"), ("fail", "NEVER"), ("panic", "HANDLER_PANIC")] {
+        let bed = Bed::new().await;
+        let mut work = bed.work(DONE).await;
+        let handler = make(&bed).await;
+        work.row.payload = Some(format!(r#"{{"id":"o-1","then":"{then}"}}"#));
+        let handled = handler.handle(work.clone()).await;
+        let Handled::RolledBack(Outcome::Retry { problem, .. } | Outcome::Fail { problem }) =
+            handled
+        else {
+            panic!("{then}: {handled:?}")
+        };
+        assert_eq!(problem.code, code);
+        assert_undone(&bed);
+        work.row.payload = Some(DONE.into());
+        assert!(matches!(handler.handle(work).await, Handled::Committed), "life goes on");
+        assert_done(&bed);
+    }
+}
+
+async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let bed = Bed::new().await;
+    let work = bed.work(DONE).await;
+    let handler = make(&bed).await;
+    let fence = Fence { scope: Scope::Inbox, worker: "w1".into() };
+    bed.store.release_lanes(fence, Vec::new(), true).await.unwrap();
+    bed.lease(Scope::Inbox, "w2").await;
+    assert!(matches!(handler.handle(work.clone()).await, Handled::Refused), "taken over");
+    assert_undone(&bed);
+
+    let mut odd = work.clone();
+    odd.row.payload = Some("[]".into());
+    let handled = handler.handle(odd).await;
+    assert!(matches!(handled, Handled::RolledBack(Outcome::Fail { .. })), "{handled:?}");
+
+    let mut ended = work;
+    ended.row.payload = Some(r#"{"id":"o-1","then":"end"}"#.into());
+    ended.fence.worker = "w2".into();
+    ended.epoch += 1;
+    let handled = handler.handle(ended).await;
+    assert!(matches!(handled, Handled::Unavailable(_)), "{handled:?}");
+    assert_undone(&bed);
+}
+
+#[tokio::test]
+async fn a_rusqlite_handler_commits_with_its_row_or_not_at_all() {
+    check_ends(async |bed: &Bed| handler(&bed.store, on_order)).await;
+}
+
+#[tokio::test]
+async fn a_rusqlite_handler_is_refused_after_a_take_over() {
+    check_refusals(async |bed: &Bed| handler(&bed.store, on_order)).await;
+}
+
+#[tokio::test]
+async fn a_commit_refused_for_one_handler_is_that_handlers_failure_alone() {
+    let bed = Bed::new().await;
+    let table = "CREATE TABLE lines (order_id TEXT NOT NULL \
+                 REFERENCES orders (id) DEFERRABLE INITIALLY DEFERRED)";
+    bed.raw().execute_batch(table).unwrap();
+    let mut bad = bed.work(DONE).await;
+    bad.row.payload = Some(r#"{"id":"o-1","then":"deferred"}"#.into());
+    let handler = handler(&bed.store, on_order);
+    // Together with others nobody knows whose fault it is; alone it shows.
+    let mut failures = 0;
+    for round in 0..3 {
+        let others = (0..10).map(|n| bed.store.once(format!("{round}-{n}"), "h".into()));
+        let others = futures_util::future::join_all(others);
+        let (handled, _) = tokio::join!(handler.handle(bad.clone()), others);
+        match handled {
+            Handled::RolledBack(Outcome::Retry { problem, .. }) => {
+                assert_eq!(problem.code, "COMMIT_REFUSED");
+                failures += 1;
+            }
+            Handled::Unavailable(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(failures >= 2);
+    assert_undone(&bed);
+    assert!(bed.store.once("after".into(), "h".into()).await.unwrap());
+}
+
+#[cfg(feature = "sqlx-sqlite")]
+pub(crate) use with_sqlx::pool;
+
+#[cfg(feature = "sqlx-sqlite")]
+mod with_sqlx {
+    use relais_core::handler::{Outcome, Received};
+    use relais_store::{Transaction, sqlite::sqlx_handler};
+    use sqlx::{
+        SqliteConnection, SqlitePool,
+        sqlite::{SqliteConnectOptions, SqlitePoolOptions},
+    };
+
+    use super::{Bed, Order, check_ends, check_refusals, message};
+
+    pub(crate) async fn pool(bed: &Bed) -> SqlitePool {
+        let options = SqliteConnectOptions::new().filename(bed.path());
+        SqlitePoolOptions::new().max_connections(2).connect_with(options).await.unwrap()
+    }
+
+    async fn on_order(
+        tx: &mut SqliteConnection,
+        order: Received<Order>,
+    ) -> Result<Outcome, sqlx::Error> {
+        let insert = sqlx::query("INSERT INTO orders VALUES (?1)").bind(&order.payload.id);
+        insert.execute(&mut *tx).await?;
+        (&mut *tx).enqueue(&[message("o-1")]).await.expect("enqueue");
+        Ok(match order.payload.then.as_str() {
+            "retry" => Outcome::retry("LATER", "not now"),
+            "fail" => Outcome::fail("NEVER", "no"),
+            "panic" => panic!("a bug in user code"),
+            "end" => {
+                sqlx::query("ROLLBACK").execute(&mut *tx).await?;
+                Outcome::Done
+            }
+            _ => Outcome::Done,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_commits_with_its_row_or_not_at_all() {
+        check_ends(async |bed: &Bed| sqlx_handler(pool(bed).await, on_order)).await;
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_is_refused_after_a_take_over() {
+        check_refusals(async |bed: &Bed| sqlx_handler(pool(bed).await, on_order)).await;
+    }
+}

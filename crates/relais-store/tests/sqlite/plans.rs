@@ -1,0 +1,86 @@
+//! The hot statements walk their indexes: their cost must not grow with history or backlog.
+
+use crate::bed::Bed;
+
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!("../../src/sqlite/sql/", $name, ".sql"))
+    };
+}
+
+/// The plan of a statement, one step a line.
+fn plan(bed: &Bed, sql: &str) -> String {
+    let db = bed.raw();
+    let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let mut rows = statement.raw_query();
+    let mut steps = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        steps.push(row.get::<_, String>(3).unwrap());
+    }
+    steps.join("\n")
+}
+
+/// No step reads a whole table of messages, nor sorts what it read.
+fn assert_bounded(plan: &str) {
+    for step in plan.lines() {
+        assert!(!step.contains("TEMP B-TREE FOR ORDER BY"), "sorts: {plan}");
+        let scans = step.starts_with("SCAN ") && !step.contains("VIRTUAL TABLE");
+        let harmless = ["SCAN (subquery", "SCAN CONSTANT ROW", "SCAN source"];
+        // A partial index in its order, up to the first row that serves.
+        let in_order = ["INDEX relais_inbox_fresh", "INDEX relais_inbox_held"];
+        let harmless = harmless.iter().any(|part| step.starts_with(part))
+            || in_order.iter().any(|part| step.ends_with(part));
+        assert!(!scans || harmless, "reads a whole table in `{step}`: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn fetching_walks_the_partial_indexes_in_order() {
+    let bed = Bed::new().await;
+    for (sql, table) in [(sql!("fetch_outbox"), "outbox"), (sql!("fetch_inbox"), "inbox")] {
+        let plan = plan(&bed, sql);
+        assert_bounded(&plan);
+        for index in ["fresh", "due", "held"] {
+            assert!(plan.contains(&format!("relais_{table}_{index}")), "{index} unused: {plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn settling_goes_straight_to_the_row() {
+    let bed = Bed::new().await;
+    for sql in [
+        sql!("mark_processed"),
+        sql!("retry_inbox"),
+        sql!("fail_inbox"),
+        sql!("bury_inbox"),
+        sql!("mark_dispatched"),
+        sql!("retry_outbox"),
+        sql!("fail_outbox"),
+        sql!("bury_outbox"),
+        sql!("count_inbox_attempt"),
+        sql!("count_outbox_attempt"),
+        sql!("compare_inbox"),
+        sql!("keep_conflict"),
+        sql!("enqueued"),
+        sql!("find_inbox"),
+        sql!("reopen_inbox"),
+        sql!("reopen_outbox"),
+    ] {
+        assert_bounded_find(&plan(&bed, sql));
+    }
+}
+
+/// As [`assert_bounded`]; the one row found may be put in order.
+fn assert_bounded_find(plan: &str) {
+    assert_bounded(&plan.replace("USE TEMP B-TREE FOR ORDER BY", "ORDER ONE ROW"));
+}
+
+#[tokio::test]
+async fn people_find_trouble_by_its_index() {
+    let bed = Bed::new().await;
+    assert!(plan(&bed, sql!("list_inbox")).contains("relais_inbox_trouble"));
+    assert!(plan(&bed, sql!("list_outbox")).contains("relais_outbox_failed"));
+    assert!(plan(&bed, sql!("count_inbox")).contains("relais_inbox_fresh"));
+    assert!(plan(&bed, sql!("backlogs")).contains("relais_outbox_fresh"));
+}

@@ -1,0 +1,184 @@
+//! Cleaning up: finished rows past their retention, a bounded number at a time, and nothing else.
+
+use relais_core::{
+    dead_letter::Resolution,
+    outbox::OutboxFate,
+    query::{Cleaned, Retention},
+};
+
+use super::{
+    Start, open_dead_letters, resolve,
+    worker::{MANY, Worker, all, dead_and_parked},
+};
+use crate::{
+    build::{arrival, message, messages, undecodable},
+    fixture::Fixture,
+};
+
+pub const START: Start = Start::Migrated;
+
+const DAY: u32 = 86_400;
+const YEAR: u32 = 365 * DAY;
+
+async fn cleanup(f: &dyn Fixture, rows_max: usize) -> Cleaned {
+    f.store().cleanup(Retention::default(), rows_max).await.expect("cleanup")
+}
+
+/// Writes and dispatches so many messages.
+async fn dispatched(f: &dyn Fixture, count: usize) {
+    f.store().enqueue(messages("orders", count)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(MANY).await;
+    let fates = rows.iter().map(|row| worker.outbox_fate(row, OutboxFate::Dispatched)).collect();
+    assert_eq!(worker.settle_all(fates).await, all(count as u64));
+}
+
+/// Makes every time of every row this old, where there is one.
+async fn age(f: &dyn Fixture, seconds: u32) {
+    let at = f.dialect().ago(seconds);
+    let columns = [
+        ("relais_outbox", &["created_at", "dispatched_at", "next_attempt_at"][..]),
+        ("relais_inbox", &["received_at", "processed_at", "next_attempt_at"][..]),
+        ("relais_dead_letter", &["parked_at", "resolved_at"][..]),
+        ("relais_handled", &["processed_at"][..]),
+    ];
+    for (table, columns) in columns {
+        for column in columns {
+            f.run(&format!("UPDATE {table} SET {column} = {at} WHERE {column} IS NOT NULL")).await;
+        }
+    }
+}
+
+pub async fn finished_rows_past_their_retention_go(f: &dyn Fixture) {
+    dispatched(f, 3).await;
+    f.store().accept(vec![arrival("1"), arrival("2")], Vec::new()).await.expect("accept");
+    let handler = Worker::inbox(f, "w").await;
+    for row in handler.received(10).await {
+        handler.settle_inbox(&row, super::worker::processed()).await;
+    }
+    f.store().once("m".to_owned(), "h".to_owned()).await.expect("once");
+    age(f, YEAR).await;
+    let cleaned = cleanup(f, 100).await;
+    assert_eq!(cleaned, Cleaned { inbox: 2, outbox: 3, handled: 1, dead_letters: 0 });
+    assert_eq!(cleanup(f, 100).await, Cleaned::default(), "nothing is left to remove");
+}
+
+pub async fn finished_rows_within_their_retention_stay(f: &dyn Fixture) {
+    dispatched(f, 3).await;
+    f.store().accept(vec![arrival("1")], Vec::new()).await.expect("accept");
+    let handler = Worker::inbox(f, "w").await;
+    let rows = handler.received(10).await;
+    handler.settle_inbox(&rows[0], super::worker::processed()).await;
+    f.store().once("m".to_owned(), "h".to_owned()).await.expect("once");
+    age(f, 6 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    age(f, 8 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned { outbox: 3, ..Cleaned::default() });
+    age(f, 31 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned { inbox: 1, handled: 1, ..Cleaned::default() });
+}
+
+pub async fn the_time_of_the_end_counts_not_that_of_the_start(f: &dyn Fixture) {
+    f.store().enqueue(vec![message("orders", "k")]).await.expect("enqueue");
+    age(f, YEAR).await;
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(1).await;
+    assert_eq!(worker.settle(&rows[0], OutboxFate::Dispatched).await, all(1));
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+}
+
+pub async fn unfinished_rows_stay_however_old(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", 3)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    worker.settle(&rows[0], dead_and_parked()).await;
+    worker.settle(&rows[1], super::worker::retry_later()).await;
+    let batch = vec![arrival("1"), arrival("2"), arrival("3"), undecodable("4", b"\xff")];
+    f.store().accept(batch, Vec::new()).await.expect("accept");
+    let handler = Worker::inbox(f, "w").await;
+    let rows = handler.received(10).await;
+    handler.settle_inbox(&rows[0], super::worker::handle_later()).await;
+    handler.settle_inbox(&rows[1], super::worker::dead_message()).await;
+    age(f, YEAR).await;
+    // Even where a time of an end stands beside a state that has none.
+    let old = f.dialect().ago(YEAR);
+    f.run(&format!("UPDATE relais_outbox SET dispatched_at = {old}")).await;
+    f.run(&format!("UPDATE relais_inbox SET processed_at = {old}")).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(f.number("SELECT count(*) FROM relais_outbox").await, 3);
+    assert_eq!(f.number("SELECT count(*) FROM relais_inbox").await, 4);
+    assert_eq!(open_dead_letters(f).await.len(), 2);
+}
+
+pub async fn a_pass_removes_no_more_than_it_may(f: &dyn Fixture) {
+    dispatched(f, 25).await;
+    for n in 0..12 {
+        f.store().once(n.to_string(), "h".to_owned()).await.expect("once");
+    }
+    age(f, YEAR).await;
+    let mut passes = Vec::new();
+    for _ in 0..4 {
+        let cleaned = cleanup(f, 10).await;
+        passes.push((cleaned.outbox, cleaned.handled));
+    }
+    assert_eq!(passes, [(10, 10), (10, 2), (5, 0), (0, 0)]);
+}
+
+pub async fn resolved_dead_letters_go_and_open_ones_stay(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", 3)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    for row in worker.pending(10).await {
+        worker.settle(&row, dead_and_parked()).await;
+    }
+    let dead = open_dead_letters(f).await;
+    assert!(resolve(f, dead[0].id, Resolution::Skipped).await);
+    assert!(resolve(f, dead[1].id, Resolution::Retried).await);
+    age(f, 89 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    age(f, 91 * DAY).await;
+    assert_eq!(cleanup(f, 1).await.dead_letters, 1);
+    assert_eq!(cleanup(f, 100).await.dead_letters, 1);
+    let left = open_dead_letters(f).await;
+    assert!(left.len() == 1 && left[0].id == dead[2].id);
+    let audit = f.number("SELECT count(*) FROM relais_audit").await;
+    assert_eq!(audit, 2, "what people did stays on record");
+}
+
+pub async fn a_resolved_dead_letter_goes_though_its_key_is_still_parked(f: &dyn Fixture) {
+    let batch = vec![message("orders", "k"), message("orders", "k")];
+    f.store().enqueue(batch).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    let fates = rows.iter().map(|row| worker.outbox_fate(row, dead_and_parked())).collect();
+    assert_eq!(worker.settle_all(fates).await, all(2));
+    let dead = open_dead_letters(f).await;
+    assert!(resolve(f, dead[0].id, Resolution::Skipped).await);
+    assert!(resolve(f, dead[1].id, Resolution::Retried).await);
+    worker.settle(&worker.pending(1).await[0], dead_and_parked()).await;
+    age(f, YEAR).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned { dead_letters: 2, ..Cleaned::default() });
+    assert_eq!(f.store().parked_keys(10).await.expect("parked keys").len(), 1);
+}
+
+pub async fn cleaning_up_beside_others_never_fails(f: &dyn Fixture) {
+    dispatched(f, 200).await;
+    age(f, YEAR).await;
+    let nodes = (0..4).map(|n| {
+        let store = if n % 2 == 0 { f.store() } else { f.second() };
+        tokio::spawn(async move {
+            let mut removed = 0;
+            for _ in 0..20 {
+                let cleaned = store.cleanup(Retention::default(), 10).await.expect("cleanup");
+                removed += cleaned.outbox;
+                store.enqueue(messages("orders", 1)).await.expect("enqueue beside it");
+            }
+            removed
+        })
+    });
+    let mut removed = 0;
+    for node in nodes.collect::<Vec<_>>() {
+        removed += node.await.expect("node");
+    }
+    assert_eq!(removed, 200, "each row once");
+    assert_eq!(f.number("SELECT count(*) FROM relais_outbox").await, 80);
+}

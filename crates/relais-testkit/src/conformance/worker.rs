@@ -1,0 +1,185 @@
+//! A worker as the store sees it: a name, a scope, and the lanes it believes to hold.
+
+use std::{sync::Arc, time::Duration};
+
+use relais_core::{
+    inbox::{InboxFate, InboxRow, InboxSettlement},
+    lane::{Fence, LaneRequest, OwnedLane, Scope},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    store::{Fetch, Settled, Store},
+};
+
+use crate::{build::problem, fixture::Fixture};
+
+/// Long enough that no lease runs out by itself in a test.
+pub(super) const LEASE: Duration = Duration::from_secs(600);
+/// More rows than any of the small checks has.
+pub(super) const MANY: usize = 5_000;
+
+/// What a worker holds, as it last heard.
+#[derive(Clone)]
+pub(super) struct Worker {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) fence: Fence,
+    pub(super) lanes: Vec<OwnedLane>,
+    pub(super) surplus: usize,
+}
+
+impl Worker {
+    /// A worker of the first node for one destination, after its first heartbeat.
+    pub(super) async fn outbox(f: &dyn Fixture, destination: &str, name: &str) -> Self {
+        Self::start(f.store(), Scope::Outbox(destination.to_owned()), name).await
+    }
+
+    /// A worker of the first node for the inbox, after its first heartbeat.
+    pub(super) async fn inbox(f: &dyn Fixture, name: &str) -> Self {
+        Self::start(f.store(), Scope::Inbox, name).await
+    }
+
+    pub(super) async fn start(store: Arc<dyn Store>, scope: Scope, name: &str) -> Self {
+        let fence = Fence { scope, worker: name.to_owned() };
+        let mut worker = Self { store, fence, lanes: Vec::new(), surplus: 0 };
+        worker.heartbeat().await;
+        worker
+    }
+
+    pub(super) async fn heartbeat(&mut self) {
+        let request = LaneRequest { fence: self.fence.clone(), lease: LEASE };
+        let grant = self.store.lease_lanes(request).await.expect("lease lanes");
+        self.lanes = grant.lanes;
+        self.surplus = grant.surplus;
+    }
+
+    /// Gives back so many of its lanes, the last ones.
+    pub(super) async fn release(&mut self, count: usize) {
+        let kept = self.lanes.len().saturating_sub(count);
+        let lanes = self.lanes.split_off(kept).into_iter().map(|l| l.lane).collect();
+        self.store.release_lanes(self.fence.clone(), lanes, false).await.expect("release");
+    }
+
+    /// Gives everything back and leaves the scope.
+    pub(super) async fn leave(&mut self) {
+        let lanes = self.lanes.drain(..).map(|l| l.lane).collect();
+        self.store.release_lanes(self.fence.clone(), lanes, true).await.expect("leave");
+    }
+
+    pub(super) fn fetch(&self, limit: usize) -> Fetch {
+        Fetch {
+            scope: self.fence.scope.clone(),
+            lanes: self.lanes.clone(),
+            skip_keys: Vec::new(),
+            limit,
+        }
+    }
+
+    /// Outbox rows this worker may work on now.
+    pub(super) async fn pending(&self, limit: usize) -> Vec<OutboxRow> {
+        self.store.fetch_outbox(self.fetch(limit)).await.expect("fetch outbox")
+    }
+
+    /// Inbox rows this worker may work on now.
+    pub(super) async fn received(&self, limit: usize) -> Vec<InboxRow> {
+        self.store.fetch_inbox(self.fetch(limit)).await.expect("fetch inbox")
+    }
+
+    /// The same without the rows of these keys.
+    pub(super) async fn pending_without(&self, keys: &[&str]) -> Vec<OutboxRow> {
+        let skip_keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let fetch = Fetch { skip_keys, ..self.fetch(MANY) };
+        self.store.fetch_outbox(fetch).await.expect("fetch outbox")
+    }
+
+    pub(super) async fn received_without(&self, keys: &[&str]) -> Vec<InboxRow> {
+        let skip_keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let fetch = Fetch { skip_keys, ..self.fetch(MANY) };
+        self.store.fetch_inbox(fetch).await.expect("fetch inbox")
+    }
+
+    pub(super) async fn pending_ids(&self) -> Vec<i64> {
+        self.pending(MANY).await.into_iter().map(|row| row.id).collect()
+    }
+
+    pub(super) async fn received_ids(&self) -> Vec<String> {
+        self.received(MANY).await.into_iter().map(|row| row.message_id).collect()
+    }
+
+    /// The epoch this worker believes the lane has.
+    pub(super) fn epoch(&self, lane: i16) -> i64 {
+        self.lanes.iter().find(|l| l.lane == lane).map_or(0, |l| l.epoch)
+    }
+
+    pub(super) fn outbox_fate(&self, row: &OutboxRow, fate: OutboxFate) -> OutboxSettlement {
+        OutboxSettlement { id: row.id, lane: row.lane, epoch: self.epoch(row.lane), fate }
+    }
+
+    pub(super) fn inbox_fate(&self, row: &InboxRow, fate: InboxFate) -> InboxSettlement {
+        InboxSettlement { id: row.id, lane: row.lane, epoch: self.epoch(row.lane), fate }
+    }
+
+    pub(super) async fn settle(&self, row: &OutboxRow, fate: OutboxFate) -> Settled {
+        self.settle_all(vec![self.outbox_fate(row, fate)]).await
+    }
+
+    pub(super) async fn settle_all(&self, rows: Vec<OutboxSettlement>) -> Settled {
+        self.store.settle_outbox(self.fence.clone(), rows).await.expect("settle outbox")
+    }
+
+    pub(super) async fn settle_inbox(&self, row: &InboxRow, fate: InboxFate) -> Settled {
+        self.settle_inbox_all(vec![self.inbox_fate(row, fate)]).await
+    }
+
+    pub(super) async fn settle_inbox_all(&self, rows: Vec<InboxSettlement>) -> Settled {
+        self.store.settle_inbox(self.fence.clone(), rows).await.expect("settle inbox")
+    }
+
+    /// The lane of a row, as this worker holds it.
+    pub(super) fn holding(&self, lane: i16) -> OwnedLane {
+        OwnedLane { lane, epoch: self.epoch(lane), unclean: false }
+    }
+}
+
+/// All of it went through.
+pub(super) fn all(rows: u64) -> Settled {
+    Settled { settled: rows, refused: 0 }
+}
+
+/// Nothing of it went through.
+pub(super) fn none(rows: u64) -> Settled {
+    Settled { settled: 0, refused: rows }
+}
+
+pub(super) fn retry_later() -> OutboxFate {
+    OutboxFate::Retry { attempts: 1, pause: Duration::from_secs(3_600), problem: problem() }
+}
+
+pub(super) fn dead_and_parked() -> OutboxFate {
+    OutboxFate::Dead { attempts: 5, problem: problem(), park: true }
+}
+
+pub(super) fn processed() -> InboxFate {
+    InboxFate::Processed { messages: Vec::new() }
+}
+
+pub(super) fn handle_later() -> InboxFate {
+    InboxFate::Retry { attempts: 1, pause: Duration::from_secs(3_600), problem: problem() }
+}
+
+pub(super) fn dead_message() -> InboxFate {
+    InboxFate::Dead { attempts: 5, problem: problem(), park: true }
+}
+
+/// Makes every waiting row of a table due.
+pub(super) async fn make_due(f: &dyn Fixture, table: &str) {
+    let past = f.past();
+    f.run(&format!(
+        "UPDATE {table} SET next_attempt_at = {past} WHERE next_attempt_at IS NOT NULL"
+    ))
+    .await;
+}
+
+/// Lets every lease and heartbeat run out, as if all workers had died.
+pub(super) async fn expire_all(f: &dyn Fixture) {
+    let past = f.past();
+    f.run(&format!("UPDATE relais_lane SET lease_until = {past} WHERE owner IS NOT NULL")).await;
+    f.run(&format!("UPDATE relais_worker SET seen_until = {past}")).await;
+}

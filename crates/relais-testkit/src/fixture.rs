@@ -1,0 +1,183 @@
+//! A real database under test, reached in two ways: through the seam, and with plain SQL as a
+//! program in another language would.
+//!
+//! Invariant: a fixture is one database of its own; dropping it leaves nothing behind.
+
+use std::{fmt, sync::Arc};
+
+use relais_core::{BoxFuture, store::Store, time::Timestamp};
+
+/// Rows as text, the way any client could show them.
+pub type TextRows = Vec<Vec<Option<String>>>;
+
+/// One empty database; the checks migrate it through its store.
+pub trait Fixture: Send + Sync {
+    /// A node's store.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Another node's store on the same database.
+    fn second(&self) -> Arc<dyn Store>;
+
+    fn dialect(&self) -> Dialect;
+
+    /// Runs one statement outside relais; how many rows it touched.
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>>;
+
+    /// Reads outside relais.
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>>;
+
+    /// A transaction of another program, on a connection of its own.
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn RawTransaction>, String>>;
+}
+
+/// A transaction outside relais that stays open until it is ended.
+pub trait RawTransaction: Send {
+    fn execute<'a>(&'a mut self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>>;
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
+}
+
+/// How the database spells what is not portable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Postgres,
+    Sqlite,
+}
+
+impl Dialect {
+    /// The database's now, as text that [`Timestamp::parse`] reads.
+    pub fn now(self) -> &'static str {
+        match self {
+            Self::Postgres => {
+                "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+            }
+            Self::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+        }
+    }
+
+    /// A time this many seconds before the database's now, for a time column.
+    pub fn ago(self, seconds: u32) -> String {
+        self.shifted('-', seconds)
+    }
+
+    /// A time this many seconds after the database's now, for a time column.
+    pub fn ahead(self, seconds: u32) -> String {
+        self.shifted('+', seconds)
+    }
+
+    fn shifted(self, sign: char, seconds: u32) -> String {
+        match self {
+            Self::Postgres => {
+                format!("(clock_timestamp() {sign} interval '{seconds} seconds')")
+            }
+            Self::Sqlite => {
+                format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '{sign}{seconds} seconds')")
+            }
+        }
+    }
+
+    /// Whether another transaction may write while one is open.
+    pub fn writes_in_parallel(self) -> bool {
+        matches!(self, Self::Postgres)
+    }
+
+    /// Gives the session a name that [`Self::waiting_behind`] finds; `None` with one writer only.
+    pub fn name_session(self, name: &str) -> Option<String> {
+        matches!(self, Self::Postgres).then(|| format!("SET application_name = {}", quote(name)))
+    }
+
+    /// How many sessions wait for a lock of the one with this name.
+    pub fn waiting_behind(self, name: &str) -> Option<String> {
+        matches!(self, Self::Postgres).then(|| {
+            format!(
+                "SELECT count(*) FROM pg_stat_activity AS w JOIN pg_stat_activity AS h \
+                 ON h.pid = ANY (pg_blocking_pids(w.pid)) WHERE h.application_name = {}",
+                quote(name)
+            )
+        })
+    }
+}
+
+/// Text as an SQL literal.
+pub fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+impl dyn Fixture + '_ {
+    /// An hour ago: expired, due.
+    pub fn past(&self) -> String {
+        self.dialect().ago(3_600)
+    }
+
+    /// In an hour: not due.
+    pub fn future(&self) -> String {
+        self.dialect().ahead(3_600)
+    }
+
+    /// Runs a statement that must succeed.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub async fn run(&self, sql: &str) -> u64 {
+        self.execute(sql).await.unwrap_or_else(|e| panic!("{e}\n in: {}", head(sql)))
+    }
+
+    /// Runs a statement that the schema must refuse.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub async fn refuses(&self, sql: &str) {
+        if let Ok(rows) = self.execute(sql).await {
+            panic!("accepted ({rows} rows) what the schema must refuse: {}", head(sql));
+        }
+    }
+
+    /// Reads rows.
+    ///
+    /// # Panics
+    /// If the query fails.
+    pub async fn rows(&self, sql: &str) -> TextRows {
+        self.query(sql).await.unwrap_or_else(|e| panic!("{e}\n in: {}", head(sql)))
+    }
+
+    /// The first column of the first row.
+    ///
+    /// # Panics
+    /// If there is no row.
+    pub async fn value(&self, sql: &str) -> Option<String> {
+        let rows = self.rows(sql).await;
+        let first = rows.into_iter().next().and_then(|row| row.into_iter().next());
+        first.unwrap_or_else(|| panic!("no row from: {}", head(sql)))
+    }
+
+    /// A whole number, such as a count.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let value = self.value(sql).await;
+        let number = value.as_deref().and_then(|text| text.parse().ok());
+        number.unwrap_or_else(|| panic!("not a number: {value:?} from: {}", head(sql)))
+    }
+
+    /// The database's now.
+    ///
+    /// # Panics
+    /// If the database does not tell it.
+    pub async fn now(&self) -> Timestamp {
+        let text = self.value(&format!("SELECT {}", self.dialect().now())).await;
+        text.as_deref().and_then(Timestamp::parse).expect("the database tells its time")
+    }
+}
+
+impl fmt::Debug for dyn Fixture + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fixture({:?})", self.dialect())
+    }
+}
+
+/// Enough of a statement to recognise it in a failure.
+fn head(sql: &str) -> String {
+    const SHOWN_MAX: usize = 300;
+    sql.chars().take(SHOWN_MAX).collect()
+}

@@ -1,0 +1,227 @@
+//! Receiving and handling: a source that repeats itself, a receiver, and workers whose handlers
+//! commit their effect and the row's `PROCESSED` together.
+//!
+//! Invariant: the correct machine loses no message and has each effect once; each [`Bug`] breaks the
+//! property that names its harm. Messages are numbered by their position in the source; the source
+//! gives again whatever is not acknowledged, and a few that are.
+
+mod property;
+mod step;
+
+pub use property::{FENCE, NO_LOSS, ONE_EFFECT, ORDER, PROGRESS, TERMINAL};
+pub use step::Action;
+
+use relais_core::inbox::InboxStatus;
+use stateright::{Model, Property};
+
+use super::{Report, Until, explore};
+
+/// Most messages of a model.
+pub const MESSAGES_MAX: usize = 3;
+/// Workers of a model.
+pub const WORKERS: usize = 2;
+
+/// A planted mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The source is told "done" before the row is stored.
+    AckBeforeCommit,
+    /// The position is stored in a transaction of its own, before the rows.
+    PositionApart,
+    /// The handler's effect and the row's mark are two commits.
+    EffectApartFromMark,
+    /// The mark looks neither at the lane nor at the row.
+    BlindMark,
+    /// The mark looks at the row but not at the lane.
+    NoFence,
+    /// A finished row is removed while its source may still repeat it.
+    PurgedEarly,
+    /// A repeated message is stored again.
+    NoDedupe,
+    /// A message's handler starts although an earlier one of its key is open.
+    NoKeyGuard,
+}
+
+/// How many faults one run may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Crashes and leases that run out under a live worker, together.
+    pub moves: u8,
+    /// Outcomes other than `Done`.
+    pub outcomes: u8,
+    /// Repetitions of acknowledged messages.
+    pub repeats: u8,
+    /// Decisions of a person about dead letters.
+    pub decisions: u8,
+}
+
+/// The bounds of one model.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The key of each message, in order of position.
+    pub keys: &'static [u8],
+    pub attempts_max: u8,
+    pub budget: Budget,
+    pub bug: Option<Bug>,
+}
+
+impl Config {
+    pub fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    pub fn messages(&self) -> std::ops::Range<usize> {
+        0..self.keys.len()
+    }
+
+    /// Earlier messages of the same key.
+    pub fn before(&self, message: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..message).filter(move |other| self.keys[*other] == self.keys[message])
+    }
+}
+
+/// A message as the database and the proof know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// `None`: no row, not yet or not any more.
+    pub status: Option<InboxStatus>,
+    pub purged: bool,
+    pub attempts: u8,
+    pub parks: bool,
+    pub skipped: bool,
+    /// The source will not give it again by itself.
+    pub acknowledged: bool,
+    /// Its key went on without it (proof).
+    pub passed: bool,
+    /// Committed effects (proof).
+    pub effects: u8,
+}
+
+impl Message {
+    pub fn is_open(&self) -> bool {
+        self.status.is_some_and(InboxStatus::is_open)
+    }
+}
+
+/// Where the receiver is with the message in its hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hand {
+    Empty,
+    Got(u8),
+    /// One of the two writes of a planted bug is done.
+    Half(u8),
+    Stored(u8),
+}
+
+/// A handler's run in a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Run {
+    pub epoch: u8,
+    pub attempts: u8,
+    /// The effect is committed, the mark is not ([`Bug::EffectApartFromMark`] only).
+    pub half: bool,
+}
+
+/// The memory of one run of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Worker {
+    /// The epoch it believes to hold the lane with; 0: none.
+    pub held: u8,
+    pub runs: [Option<Run>; MESSAGES_MAX],
+}
+
+/// One state of everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub messages: [Message; MESSAGES_MAX],
+    /// How far the source has been read, in the database.
+    pub position: u8,
+    /// How far the receiver has read, in its memory.
+    pub reading: u8,
+    pub hand: Hand,
+    /// The lane's owner: a live worker, or `None` for nobody alive.
+    pub owner: Option<u8>,
+    pub epoch: u8,
+    pub workers: [Worker; WORKERS],
+    pub left: Budget,
+    pub stale_write: bool,
+    pub reopened: bool,
+}
+
+impl State {
+    pub fn owns(&self, worker: usize, epoch: u8) -> bool {
+        self.epoch == epoch && self.owner.is_some_and(|owner| usize::from(owner) == worker)
+    }
+
+    pub fn is_parked(&self, config: &Config, message: usize) -> bool {
+        config
+            .messages()
+            .any(|other| config.keys[other] == config.keys[message] && self.messages[other].parks)
+    }
+
+    fn sort_workers(&mut self) {
+        if self.workers[0] < self.workers[1] {
+            self.workers.swap(0, 1);
+            self.owner = self.owner.map(|owner| 1 - owner);
+        }
+    }
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Receiver(pub Config);
+
+impl Model for Receiver {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let message = Message {
+            status: None,
+            purged: false,
+            attempts: 0,
+            parks: false,
+            skipped: false,
+            acknowledged: false,
+            passed: false,
+            effects: 0,
+        };
+        vec![State {
+            messages: [message; MESSAGES_MAX],
+            position: 0,
+            reading: 0,
+            hand: Hand::Empty,
+            owner: None,
+            epoch: 0,
+            workers: [Worker::default(); WORKERS],
+            left: self.0.budget,
+            stale_write: false,
+            reopened: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        step::enabled(&self.0, state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        step::apply(&self.0, &mut next, action);
+        next.sort_workers();
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        property::all()
+    }
+}
+
+/// Visits every state of the machine.
+pub fn exhaust(name: &str, config: Config) -> Report {
+    explore(name, Receiver(config), Until::Exhausted)
+}
+
+/// Runs a machine with a planted bug until `property` breaks.
+pub fn hunt(config: Config, property: &'static str) -> Report {
+    explore(&format!("inbox {:?}", config.bug), Receiver(config), Until::Broken(property))
+}

@@ -1,0 +1,87 @@
+//! What must always hold, and what must be reachable.
+
+use relais_core::inbox::InboxStatus;
+use stateright::Property;
+
+use super::{Hand, Receiver, State, step};
+
+/// What was acknowledged, or passed by the stored position, is in the database.
+pub const NO_LOSS: &str = "no loss";
+/// A handler's changes are committed at most once a message.
+pub const ONE_EFFECT: &str = "one effect";
+/// Only the lane's owner of the current epoch changes a row.
+pub const FENCE: &str = "fence";
+/// `PROCESSED` and `FAILED` change only by a person.
+pub const TERMINAL: &str = "terminal";
+/// Effects of a key come in order, except past messages that failed and let their key go on.
+pub const ORDER: &str = "order";
+/// Where nothing can happen any more, everything is finished or stands behind its dead letter.
+pub const PROGRESS: &str = "progress";
+
+pub(super) fn all() -> Vec<Property<Receiver>> {
+    vec![
+        Property::always(NO_LOSS, no_loss),
+        Property::always(ONE_EFFECT, |model: &Receiver, state: &State| {
+            model.0.messages().all(|message| state.messages[message].effects <= 1)
+        }),
+        Property::always(FENCE, |_, state: &State| !state.stale_write),
+        Property::always(TERMINAL, |_, state: &State| !state.reopened),
+        Property::always(ORDER, order),
+        Property::always(PROGRESS, progress),
+        Property::sometimes("everything has its effect", |model: &Receiver, state: &State| {
+            model.0.messages().all(|message| state.messages[message].effects == 1)
+        }),
+        Property::sometimes("a repeated message of a finished row", |_, state: &State| {
+            matches!(state.hand, Hand::Got(message)
+                if state.messages[usize::from(message)].status == Some(InboxStatus::Processed))
+        }),
+        Property::sometimes("a handler that comes too late", |model: &Receiver, state: &State| {
+            model.0.messages().any(|message| {
+                !state.messages[message].is_open()
+                    && state.workers.iter().any(|worker| worker.runs[message].is_some())
+            })
+        }),
+        Property::sometimes(
+            "a dead letter that holds its key",
+            |model: &Receiver, state: &State| {
+                model.0.messages().any(|message| {
+                    state.messages[message].is_open() && state.is_parked(&model.0, message)
+                })
+            },
+        ),
+        Property::sometimes("a removed row", |model: &Receiver, state: &State| {
+            model.0.messages().any(|message| state.messages[message].purged)
+        }),
+    ]
+}
+
+fn no_loss(model: &Receiver, state: &State) -> bool {
+    model.0.messages().all(|number| {
+        let message = &state.messages[number];
+        let will_come = !message.acknowledged && usize::from(state.position) <= number;
+        message.status.is_some() || message.purged || will_come
+    })
+}
+
+fn order(model: &Receiver, state: &State) -> bool {
+    model.0.messages().filter(|message| state.messages[*message].effects > 0).all(|message| {
+        model.0.before(message).all(|earlier| {
+            let earlier = &state.messages[earlier];
+            earlier.effects > 0 || earlier.passed
+        })
+    })
+}
+
+fn progress(model: &Receiver, state: &State) -> bool {
+    let waits = |message: &usize| {
+        let it = &state.messages[*message];
+        (it.status.is_none() && !it.purged)
+            || (it.is_open() && !state.is_parked(&model.0, *message))
+    };
+    if !model.0.messages().any(|message| waits(&message)) {
+        return true;
+    }
+    let mut actions = Vec::new();
+    step::enabled(&model.0, state, &mut actions);
+    !actions.is_empty()
+}

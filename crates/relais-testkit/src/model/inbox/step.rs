@@ -1,0 +1,290 @@
+//! The steps: what may happen in a state, and what it does.
+
+use relais_core::{
+    handler::Outcome,
+    inbox::{InboxFate, InboxStatus, decide},
+    retry::RetryPolicy,
+};
+
+use super::{Bug, Config, Hand, Run, State, WORKERS};
+
+/// What a handler says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    Retry,
+    Fail,
+    Park,
+}
+
+/// One step. Workers and messages are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The source gives a message: the next, one not acknowledged, or a needless repetition.
+    Receive {
+        message: usize,
+        needless: bool,
+    },
+    /// The receiver's next transaction.
+    Store,
+    Acknowledge,
+    ReceiverCrashes,
+    Take(usize),
+    WorkerCrashes(usize),
+    /// The handler of a message starts; its changes are not visible yet.
+    Begin(usize, usize),
+    /// The handler is done: its changes and the row's mark commit, or roll back.
+    Commit(usize, usize),
+    /// The handler rolled back; the worker settles the row.
+    Settle(usize, usize, Says),
+    Purge(usize),
+    Retry(usize),
+    Skip(usize),
+}
+
+pub(super) fn enabled(config: &Config, state: &State, actions: &mut Vec<Action>) {
+    of_receiver(config, state, actions);
+    for worker in 0..WORKERS {
+        of_worker(config, state, worker, actions);
+    }
+    for message in config.messages() {
+        let it = &state.messages[message];
+        if it.status == Some(InboxStatus::Processed) && may_purge(config, state, message) {
+            actions.push(Action::Purge(message));
+        }
+        let open = it.status == Some(InboxStatus::Failed) && !it.skipped;
+        if open && state.left.decisions > 0 {
+            actions.extend([Action::Retry(message), Action::Skip(message)]);
+        }
+    }
+}
+
+fn of_receiver(config: &Config, state: &State, actions: &mut Vec<Action>) {
+    match state.hand {
+        Hand::Empty => {
+            for message in config.messages() {
+                let acknowledged = state.messages[message].acknowledged;
+                let read = message < usize::from(state.reading);
+                if (message == usize::from(state.reading) || read) && !acknowledged {
+                    actions.push(Action::Receive { message, needless: false });
+                } else if read && state.left.repeats > 0 {
+                    actions.push(Action::Receive { message, needless: true });
+                }
+            }
+        }
+        Hand::Got(_) | Hand::Half(_) => actions.push(Action::Store),
+        Hand::Stored(_) => actions.push(Action::Acknowledge),
+    }
+    if state.left.moves > 0 && state.hand != Hand::Empty {
+        actions.push(Action::ReceiverCrashes);
+    }
+}
+
+fn of_worker(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+    let me = &state.workers[worker];
+    let is_owner = state.owns(worker, state.epoch);
+    if state.owner.is_none() || (!is_owner && state.left.moves > 0) {
+        actions.push(Action::Take(worker));
+    }
+    let busy = me.runs.iter().any(Option::is_some);
+    if state.left.moves > 0 && (is_owner || busy) {
+        actions.push(Action::WorkerCrashes(worker));
+    }
+    for message in config.messages() {
+        match me.runs[message] {
+            None if me.held > 0 && may_begin(config, state, worker, message) => {
+                actions.push(Action::Begin(worker, message));
+            }
+            None => {}
+            Some(_) => {
+                actions.push(Action::Commit(worker, message));
+                if state.left.outcomes > 0 {
+                    for says in [Says::Retry, Says::Fail, Says::Park] {
+                        actions.push(Action::Settle(worker, message, says));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The first open message of a key that is not parked and not in the worker's hands.
+fn may_begin(config: &Config, state: &State, worker: usize, message: usize) -> bool {
+    let alike = |other: &usize| config.keys[*other] == config.keys[message];
+    let runs = &state.workers[worker].runs;
+    let guarded = config.before(message).any(|earlier| state.messages[earlier].is_open())
+        || config.messages().filter(alike).any(|other| runs[other].is_some());
+    state.messages[message].is_open()
+        && !state.is_parked(config, message)
+        && (!guarded || config.has(Bug::NoKeyGuard))
+}
+
+/// Retention is longer than a source can repeat a message: it goes when none can come.
+fn may_purge(config: &Config, state: &State, message: usize) -> bool {
+    let in_hand = match state.hand {
+        Hand::Empty => false,
+        Hand::Got(hand) | Hand::Half(hand) | Hand::Stored(hand) => usize::from(hand) == message,
+    };
+    let over = state.messages[message].acknowledged
+        && state.left.repeats == 0
+        && usize::from(state.reading) > message
+        && usize::from(state.position) > message
+        && !in_hand;
+    over || config.has(Bug::PurgedEarly)
+}
+
+pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
+    match action {
+        Action::Receive { message, needless } => {
+            state.left.repeats -= u8::from(needless);
+            state.hand = Hand::Got(small(message));
+            state.reading = state.reading.max(small(message + 1));
+        }
+        Action::Store => store(config, state),
+        Action::Acknowledge => acknowledge(state),
+        Action::ReceiverCrashes => {
+            state.left.moves -= 1;
+            (state.hand, state.reading) = (Hand::Empty, state.position);
+        }
+        Action::Take(worker) => {
+            state.left.moves -= u8::from(state.owner.is_some());
+            state.epoch += 1;
+            state.owner = Some(small(worker));
+            state.workers[worker].held = state.epoch;
+        }
+        Action::WorkerCrashes(worker) => {
+            state.left.moves -= 1;
+            state.workers[worker] = super::Worker::default();
+            if state.owns(worker, state.epoch) {
+                state.owner = None;
+            }
+        }
+        Action::Begin(worker, message) => {
+            let me = &mut state.workers[worker];
+            let attempts = state.messages[message].attempts;
+            me.runs[message] = Some(Run { epoch: me.held, attempts, half: false });
+        }
+        Action::Commit(worker, message) => commit(config, state, worker, message),
+        Action::Settle(worker, message, says) => settle(config, state, worker, message, says),
+        Action::Purge(message) => {
+            let it = &mut state.messages[message];
+            (it.status, it.purged) = (None, true);
+        }
+        Action::Retry(message) => {
+            state.left.decisions -= 1;
+            let it = &mut state.messages[message];
+            (it.status, it.attempts, it.parks) = (Some(InboxStatus::Received), 0, false);
+        }
+        Action::Skip(message) => {
+            state.left.decisions -= 1;
+            let it = &mut state.messages[message];
+            (it.parks, it.skipped, it.passed) = (false, true, true);
+        }
+    }
+}
+
+/// Row and position in one transaction; two of the planted bugs make two steps of it.
+fn store(config: &Config, state: &mut State) {
+    let (Hand::Got(hand) | Hand::Half(hand)) = state.hand else { return };
+    if let Hand::Got(_) = state.hand {
+        match config.bug {
+            Some(Bug::AckBeforeCommit) => {
+                state.messages[usize::from(hand)].acknowledged = true;
+                state.hand = Hand::Half(hand);
+                return;
+            }
+            Some(Bug::PositionApart) => {
+                state.position = state.position.max(hand + 1);
+                state.hand = Hand::Half(hand);
+                return;
+            }
+            _ => {}
+        }
+    }
+    let it = &mut state.messages[usize::from(hand)];
+    if it.status.is_none() || config.has(Bug::NoDedupe) {
+        (it.status, it.attempts, it.purged) = (Some(InboxStatus::Received), 0, false);
+    }
+    state.position = state.position.max(hand + 1);
+    state.hand = Hand::Stored(hand);
+}
+
+fn acknowledge(state: &mut State) {
+    if let Hand::Stored(hand) = state.hand {
+        state.messages[usize::from(hand)].acknowledged = true;
+        state.hand = Hand::Empty;
+    }
+}
+
+/// Effect and mark in one commit, with the fence; nothing of it without.
+fn commit(config: &Config, state: &mut State, worker: usize, message: usize) {
+    let Some(run) = state.workers[worker].runs[message] else { return };
+    let holds = state.owns(worker, run.epoch);
+    let open = state.messages[message].is_open();
+    let passes = match config.bug {
+        Some(Bug::BlindMark) => true,
+        Some(Bug::NoFence) => open,
+        _ => holds && open,
+    };
+    if config.has(Bug::EffectApartFromMark) && !run.half {
+        state.messages[message].effects += 1;
+        state.workers[worker].runs[message] = Some(Run { half: true, ..run });
+        return;
+    }
+    if passes {
+        state.stale_write |= !holds;
+        let it = &mut state.messages[message];
+        it.effects += u8::from(!run.half);
+        (it.status, it.attempts) = (Some(InboxStatus::Processed), 0);
+    }
+    forget(state, worker, message);
+}
+
+fn settle(config: &Config, state: &mut State, worker: usize, message: usize, says: Says) {
+    state.left.outcomes -= 1;
+    let Some(run) = state.workers[worker].runs[message] else { return };
+    let holds = state.owns(worker, run.epoch);
+    let passes = (holds || config.has(Bug::NoFence)) && state.messages[message].is_open();
+    if passes {
+        state.stale_write |= !holds;
+        let policy = RetryPolicy {
+            attempts_max: config.attempts_max.into(),
+            jitter: false,
+            ..RetryPolicy::default()
+        };
+        let outcome = match says {
+            Says::Retry => Outcome::retry("FAILED", ""),
+            Says::Fail => Outcome::fail("FAILED", ""),
+            Says::Park => Outcome::park("FAILED", ""),
+        };
+        let it = &mut state.messages[message];
+        match decide(&policy, run.attempts.into(), outcome, 0.0) {
+            Some(InboxFate::Retry { attempts, .. }) => {
+                it.status = Some(InboxStatus::Retry);
+                it.attempts = u8::try_from(attempts).expect("few attempts");
+            }
+            Some(InboxFate::Dead { attempts, park, .. }) => {
+                it.status = Some(InboxStatus::Failed);
+                it.attempts = u8::try_from(attempts).expect("few attempts");
+                (it.parks, it.passed) = (park, it.passed || !park);
+            }
+            Some(InboxFate::Processed { .. }) | None => {
+                state.reopened = true;
+            }
+        }
+    }
+    forget(state, worker, message);
+}
+
+/// A worker that was refused asks who owns the lane before it does anything else.
+fn forget(state: &mut State, worker: usize, message: usize) {
+    let owns = state.owns(worker, state.workers[worker].held);
+    let me = &mut state.workers[worker];
+    me.runs[message] = None;
+    if !owns {
+        me.held = 0;
+    }
+}
+
+fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("few of everything")
+}

@@ -1,0 +1,96 @@
+//! The protocol as two small machines that a model checker runs through every interleaving.
+//!
+//! [`outbox`] is the relay: one lane with two keys, leases, epochs, the fence, retries, dead letters,
+//! caution after a crash, and a person. [`inbox`] is receiving and handling: positions,
+//! acknowledgement, duplicates, the handler's one commit, cleanup. Row states and decisions are the
+//! real ones (`relais_core::{outbox::settle, inbox::decide}`); the rest of the real code is tied to
+//! the same rules by `relais-store/tests/state_machine.rs`.
+//!
+//! Invariant: a model proves nothing unless it can fail. Every known bug is a variant (`Bug`) that
+//! must give a counterexample of a named property, and the correct run must reach duplicates, late
+//! duplicates, take-overs and dead letters.
+//!
+//! # Bounds
+//!
+//! Time has no numbers: a lease may run out and a pause may end at *any* moment, which covers pauses
+//! of a process and clocks that differ. What is bounded are the rows, the workers and how many
+//! faults may happen in one run (the `Budget`s); within these every order of steps is visited.
+//! Faults never happen where the budget is used up, recovery always may, and no step leads back to
+//! an earlier state (a test shows it), so "no row is stuck in a state without steps" means that
+//! everything drains.
+//!
+//! Workers are alike, so states that differ only in their numbering are one state; in a printed path
+//! worker 0 may therefore become worker 1 from one step to the next.
+//!
+//! # Not modelled
+//!
+//! Several lanes and fair shares, delayed sends, rows that commit after a higher id, cleanup of the
+//! outbox, a database that loses commits, and the batching of settlements (each row settles alone,
+//! which allows more orders, not fewer).
+
+pub mod inbox;
+pub mod outbox;
+
+use std::{collections::BTreeMap, fmt, hash::Hash, time::Instant};
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
+
+/// What a run found.
+#[derive(Debug)]
+pub struct Report {
+    pub unique_states: usize,
+    pub depth: usize,
+    pub seconds: f64,
+    /// Broken `always` properties, each with the path that breaks it.
+    pub broken: BTreeMap<&'static str, String>,
+    /// `sometimes` properties that were reached.
+    pub reached: Vec<&'static str>,
+    /// `sometimes` properties that were not.
+    pub unreached: Vec<&'static str>,
+}
+
+/// Where to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    Exhausted,
+    Broken(&'static str),
+}
+
+/// Runs the checker and prints one line with its figures.
+pub(crate) fn explore<M>(name: &str, model: M, until: Until) -> Report
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Send + Sync + fmt::Debug + Hash + PartialEq + 'static,
+    M::Action: Clone + Send + Sync + fmt::Debug + PartialEq,
+{
+    const THREADS: usize = 2;
+    let start = Instant::now();
+    let finish = match until {
+        Until::Exhausted => HasDiscoveries::AnyFailures,
+        Until::Broken(property) => HasDiscoveries::AnyOf([property].into()),
+    };
+    let checker = model.checker().threads(THREADS).finish_when(finish).spawn_bfs().join();
+    let discoveries = checker.discoveries();
+    let mut report = Report {
+        unique_states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        seconds: start.elapsed().as_secs_f64(),
+        broken: BTreeMap::new(),
+        reached: Vec::new(),
+        unreached: Vec::new(),
+    };
+    for property in checker.model().properties() {
+        match (property.expectation, discoveries.get(property.name)) {
+            (Expectation::Sometimes, Some(_)) => report.reached.push(property.name),
+            (Expectation::Sometimes, None) => report.unreached.push(property.name),
+            (_, Some(path)) => {
+                let steps = path.clone().into_actions();
+                report.broken.insert(property.name, format!("{steps:?}"));
+            }
+            (_, None) => {}
+        }
+    }
+    let Report { unique_states, depth, seconds, .. } = &report;
+    println!("{name}: {unique_states} unique states, depth {depth}, {seconds:.2} s");
+    report
+}

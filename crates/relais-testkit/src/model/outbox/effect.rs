@@ -1,0 +1,254 @@
+//! What each step does to the state.
+
+use relais_core::outbox::{OutboxFate, OutboxStatus};
+
+use super::{
+    state::{Answer, Bug, Config, Item, Owner, Stage, State, Sweep},
+    step::{Action, fetched},
+};
+
+pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
+    match action {
+        Action::Take(worker) => take(config, state, worker),
+        Action::Release(worker) => {
+            state.left.moves -= 1;
+            state.lane.owner = Owner::Free;
+            let me = &mut state.workers[worker];
+            me.drop_queue();
+            (me.held, me.caution) = (0, false);
+        }
+        Action::Fetch { worker, due } => fetch(config, state, worker, due),
+        Action::FetchArrives(worker) => {
+            let rows = std::mem::take(&mut state.workers[worker].asked);
+            enter(config, state, worker, rows);
+        }
+        Action::Count(worker, row) => count(config, state, worker, row),
+        Action::Publish(worker, row) => publish(config, state, worker, row),
+        Action::Answered(worker, row, answer) => answered(config, state, worker, row, answer),
+        Action::TimesOut(worker, row) => {
+            state.limbo[row] += 1;
+            answered(config, state, worker, row, Answer::Failed);
+        }
+        Action::Settle(worker, row) => {
+            settle(config, state, worker, row);
+            forget(state, worker, row);
+        }
+        Action::SettleLost { worker, row, applied } => {
+            settle_lost(config, state, worker, row, applied);
+        }
+        Action::Crash(worker) => crash(config, state, worker),
+        Action::Land(row) => {
+            state.limbo[row] -= 1;
+            state.rows[row].delivered = true;
+        }
+        Action::Retry(row) => retry(state, row),
+        Action::Skip(row) => {
+            state.left.decisions -= 1;
+            (state.rows[row].parks, state.rows[row].skipped) = (false, true);
+        }
+        Action::SweepReads => {
+            let pending = |row: &usize| state.rows[*row].status == OutboxStatus::Pending;
+            state.sweep =
+                Sweep::Read(config.rows().filter(pending).fold(0, |bits, row| bits | 1 << row));
+        }
+        Action::SweepWrites => sweep(config, state),
+    }
+}
+
+fn take(config: &Config, state: &mut State, worker: usize) {
+    let unclean = state.lane.owner != Owner::Free;
+    if matches!(state.lane.owner, Owner::Run(_)) {
+        state.left.moves -= 1;
+    }
+    let before = 1_u8 << state.lane.epoch;
+    state.lane.epoch += 1;
+    state.lane.owner = Owner::Run(u8::try_from(worker).expect("few workers"));
+    // A clean hand-over is no reason to publish a row again.
+    for row in &mut state.rows {
+        if !unclean && row.started & before != 0 {
+            row.started |= before << 1;
+        }
+    }
+    let me = &mut state.workers[worker];
+    me.drop_queue();
+    me.held = state.lane.epoch;
+    me.caution = unclean && !config.has(Bug::NoCaution);
+}
+
+fn fetch(config: &Config, state: &mut State, worker: usize, due: u8) {
+    let rows = fetched(config, state, worker, due);
+    if config.has(Bug::StaleFetch) {
+        state.workers[worker].asked = rows;
+    } else {
+        enter(config, state, worker, rows);
+    }
+}
+
+fn enter(config: &Config, state: &mut State, worker: usize, rows: u8) {
+    let me = &mut state.workers[worker];
+    let free =
+        |row: &usize| rows & (1 << row) != 0 && !me.has_key_in_hand(config, *row) && me.held != 0;
+    let rows: Vec<usize> = config.rows().filter(free).collect();
+    let cautious = std::mem::take(&mut me.caution);
+    for row in rows {
+        let attempts = state.rows[row].attempts;
+        me.items[row] =
+            Item { stage: Stage::Queued, epoch: me.held, attempts, cautious, settled: false };
+    }
+}
+
+fn count(config: &Config, state: &mut State, worker: usize, row: usize) {
+    let item = state.workers[worker].items[row];
+    if config.policy().exhausted(item.attempts.into()) {
+        state.workers[worker].items[row].stage = Stage::Answered(Answer::Exhausted);
+        drop_key(config, state, worker, row);
+    } else if writes(config, state, worker, row) {
+        state.rows[row].attempts += 1;
+        state.rows[row].blame += 1;
+        state.workers[worker].items[row].stage = Stage::Counted;
+    } else {
+        forget(state, worker, row);
+    }
+}
+
+fn publish(config: &Config, state: &mut State, worker: usize, row: usize) {
+    if config.has(Bug::MarkBeforePublish) && writes(config, state, worker, row) {
+        state.rows[row].status = OutboxStatus::Dispatched;
+    }
+    let item = &mut state.workers[worker].items[row];
+    item.stage = Stage::Publishing;
+    let bit = 1_u8 << item.epoch;
+    state.uncaused |= state.rows[row].started & bit != 0;
+    state.rows[row].started |= bit;
+}
+
+fn answered(config: &Config, state: &mut State, worker: usize, row: usize, answer: Answer) {
+    state.workers[worker].items[row].stage = Stage::Answered(answer);
+    if answer.is_bad() {
+        state.left.answers -= 1;
+        state.rows[row].started &= !(1 << state.workers[worker].items[row].epoch);
+        drop_key(config, state, worker, row);
+    } else {
+        state.rows[row].delivered = true;
+    }
+}
+
+/// Behind a failed row the rest of the key leaves the worker's queue.
+fn drop_key(config: &Config, state: &mut State, worker: usize, row: usize) {
+    if config.has(Bug::BatchGoesOn) {
+        return;
+    }
+    for other in config.same_key(row) {
+        let item = &mut state.workers[worker].items[other];
+        if item.stage == Stage::Queued {
+            *item = Item::default();
+        }
+    }
+}
+
+/// The fence and the row's own state: whether a settlement takes effect.
+fn writes(config: &Config, state: &mut State, worker: usize, row: usize) -> bool {
+    let holds = state.owns(worker, state.workers[worker].items[row].epoch);
+    let passes = match config.bug {
+        Some(Bug::NoFence) => true,
+        Some(Bug::FenceByName) => state.lane.owner != Owner::Free,
+        Some(Bug::FenceAcceptsNull) => holds || state.lane.owner == Owner::Free,
+        _ => holds,
+    };
+    let takes_effect = passes && state.rows[row].status == OutboxStatus::Pending;
+    state.stale_write |= takes_effect && !holds;
+    takes_effect
+}
+
+fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
+    let item = state.workers[worker].items[row];
+    let Stage::Answered(answer) = item.stage else { return };
+    if !writes(config, state, worker, row) {
+        return;
+    }
+    let it = &mut state.rows[row];
+    match (answer, item.cautious) {
+        // Settled before, without an answer: nothing new has failed since.
+        _ if item.settled => {}
+        (Answer::Failed, false) => it.blame += 1,
+        (Answer::Rejected, _) => it.blame = config.attempts_max,
+        (Answer::Outage, true) => it.blame = item.attempts,
+        _ => {}
+    }
+    let small = |attempts: u32| u8::try_from(attempts).expect("few attempts");
+    match config.fate(item, answer) {
+        // How many attempts a finished row had changes nothing any more: fewer states.
+        OutboxFate::Dispatched => {
+            (it.status, it.waiting, it.attempts, it.blame) =
+                (OutboxStatus::Dispatched, false, 0, 0);
+        }
+        OutboxFate::Retry { attempts, pause, .. } => {
+            (it.attempts, it.waiting) = (small(attempts), !pause.is_zero());
+        }
+        OutboxFate::Dead { attempts, park, .. } => {
+            (it.status, it.attempts) = (OutboxStatus::Failed, small(attempts));
+            (it.waiting, it.parks) = (false, park);
+        }
+        OutboxFate::Untouched => {}
+    }
+}
+
+/// A settlement without an answer is repeated, which changes nothing the second time. Not so a dead
+/// letter: a person may have acted in between. It is dropped, and fetched again if it is still open.
+fn settle_lost(config: &Config, state: &mut State, worker: usize, row: usize, applied: bool) {
+    state.left.lost -= 1;
+    let item = state.workers[worker].items[row];
+    if applied {
+        settle(config, state, worker, row);
+        state.workers[worker].items[row].settled = true;
+    }
+    let Stage::Answered(answer) = item.stage else { return };
+    let is_dead = matches!(config.fate(item, answer), OutboxFate::Dead { .. });
+    if is_dead && !config.has(Bug::DeadLetterRepeated) {
+        forget(state, worker, row);
+    }
+}
+
+/// The row leaves the worker's memory. A worker that was refused asks who owns the lane before it
+/// does anything else; if it does not, its queue is void.
+fn forget(state: &mut State, worker: usize, row: usize) {
+    let owns = state.owns(worker, state.workers[worker].held);
+    let me = &mut state.workers[worker];
+    me.items[row] = Item::default();
+    if !owns {
+        me.drop_queue();
+        (me.held, me.caution) = (0, false);
+    }
+}
+
+fn crash(config: &Config, state: &mut State, worker: usize) {
+    state.left.moves -= 1;
+    let me = std::mem::take(&mut state.workers[worker]);
+    for row in config.rows() {
+        if me.items[row].stage == Stage::Publishing {
+            state.limbo[row] += 1;
+            state.rows[row].kills += u8::from(config.counts_kills());
+        }
+    }
+    if state.is_owner(worker) {
+        state.lane.owner = Owner::Gone;
+    }
+}
+
+fn retry(state: &mut State, row: usize) {
+    state.left.decisions -= 1;
+    let it = &mut state.rows[row];
+    it.status = OutboxStatus::Pending;
+    (it.attempts, it.blame, it.kills, it.started) = (0, 0, 0, 0);
+    it.parks = false;
+}
+
+fn sweep(config: &Config, state: &mut State) {
+    let Sweep::Read(rows) = state.sweep else { return };
+    for row in config.rows().filter(|row| rows & (1 << row) != 0) {
+        state.reopened |= state.rows[row].status.is_terminal();
+        state.rows[row].status = OutboxStatus::Pending;
+        state.rows[row].parks = false;
+    }
+    state.sweep = Sweep::Done;
+}

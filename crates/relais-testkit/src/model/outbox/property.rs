@@ -1,0 +1,137 @@
+//! What must always hold, and what must be reachable.
+
+use relais_core::outbox::OutboxStatus;
+use stateright::Property;
+
+use super::{
+    Relay,
+    state::{Stage, State},
+    step,
+};
+
+/// `DISPATCHED` only if the target has it.
+pub const NO_LOSS: &str = "no loss";
+/// Only the lane's owner of the current epoch changes a row.
+pub const FENCE: &str = "fence";
+/// `DISPATCHED` and `FAILED` change only by a person.
+pub const TERMINAL: &str = "terminal";
+/// First deliveries of a key come in order of id, except past rows a person skipped.
+pub const ORDER: &str = "order";
+/// One row of a key at a time in the hands of one owner.
+pub const ONE_IN_FLIGHT: &str = "one in flight";
+/// A row is published again only after a failure, an unclean take-over or a person's retry.
+pub const CAUSE: &str = "every copy has a cause";
+/// A dead letter was rejected or used up its attempts; an outage is neither.
+pub const BLAME: &str = "dead letters failed themselves";
+/// A message that kills its worker does so at most once more than it has attempts.
+pub const KILLER: &str = "a killer ends";
+/// Where nothing can happen any more, each open row stands behind a dead letter of its key.
+pub const PROGRESS: &str = "progress";
+
+pub(super) fn all() -> Vec<Property<Relay>> {
+    vec![
+        Property::always(NO_LOSS, no_loss),
+        Property::always(FENCE, |_, state: &State| !state.stale_write),
+        Property::always(TERMINAL, |_, state: &State| !state.reopened),
+        Property::always(ORDER, order),
+        Property::always(ONE_IN_FLIGHT, one_in_flight),
+        Property::always(CAUSE, |_, state: &State| !state.uncaused),
+        Property::always(BLAME, blame),
+        Property::always(KILLER, killer),
+        Property::always(PROGRESS, progress),
+        Property::sometimes("everything is dispatched", drained),
+        Property::sometimes("a duplicate", |model: &Relay, state: &State| {
+            model.0.rows().any(|row| state.rows[row].delivered && may_land(state, row))
+        }),
+        Property::sometimes("a late duplicate", late_duplicate),
+        Property::sometimes("an unclean take-over", |_, state: &State| {
+            state.workers.iter().any(|worker| worker.caution)
+        }),
+        Property::sometimes("a dead letter", |model: &Relay, state: &State| {
+            model.0.rows().any(|row| state.rows[row].status == OutboxStatus::Failed)
+        }),
+        Property::sometimes(
+            "a key waits behind its dead letter",
+            |model: &Relay, state: &State| {
+                model.0.rows().any(|row| waits_parked(model, state, row))
+            },
+        ),
+        Property::sometimes("two keys in flight together", |model: &Relay, state: &State| {
+            state.workers.iter().any(|worker| {
+                model.0.rows().filter(|row| worker.items[*row].stage == Stage::Publishing).count()
+                    > 1
+            })
+        }),
+    ]
+}
+
+fn no_loss(model: &Relay, state: &State) -> bool {
+    model.0.rows().all(|row| {
+        let row = &state.rows[row];
+        row.status != OutboxStatus::Dispatched || row.delivered
+    })
+}
+
+/// Delivered rows of a key are a prefix of it: a hole means that a later row came first.
+fn order(model: &Relay, state: &State) -> bool {
+    model.0.rows().filter(|row| state.rows[*row].delivered).all(|row| {
+        model.0.same_key(row).take_while(|earlier| *earlier < row).all(|earlier| {
+            let earlier = &state.rows[earlier];
+            earlier.delivered || earlier.skipped
+        })
+    })
+}
+
+fn one_in_flight(model: &Relay, state: &State) -> bool {
+    state.workers.iter().all(|worker| {
+        let flying = |row: &usize| worker.items[*row].stage == Stage::Publishing;
+        model.0.rows().filter(flying).all(|row| {
+            let alike = |other: &usize| worker.items[*other].epoch == worker.items[row].epoch;
+            model.0.same_key(row).filter(flying).filter(alike).count() == 1
+        })
+    })
+}
+
+fn blame(model: &Relay, state: &State) -> bool {
+    model.0.rows().all(|row| {
+        let row = &state.rows[row];
+        row.status != OutboxStatus::Failed || row.blame >= model.0.attempts_max
+    })
+}
+
+fn killer(model: &Relay, state: &State) -> bool {
+    state.rows.iter().all(|row| row.kills <= model.0.attempts_max + 1)
+}
+
+fn progress(model: &Relay, state: &State) -> bool {
+    let open = |row: &usize| {
+        state.rows[*row].status == OutboxStatus::Pending && !state.is_parked(&model.0, *row)
+    };
+    if !model.0.rows().any(|row| open(&row)) {
+        return true;
+    }
+    let mut actions = Vec::new();
+    step::enabled(&model.0, state, &mut actions);
+    !actions.is_empty()
+}
+
+fn drained(model: &Relay, state: &State) -> bool {
+    model.0.rows().all(|row| state.rows[row].status == OutboxStatus::Dispatched)
+}
+
+fn late_duplicate(model: &Relay, state: &State) -> bool {
+    model.0.rows().any(|row| {
+        state.rows[row].delivered
+            && may_land(state, row)
+            && model.0.same_key(row).any(|later| later > row && state.rows[later].delivered)
+    })
+}
+
+fn may_land(state: &State, row: usize) -> bool {
+    state.limbo[row] > 0
+        || state.workers.iter().any(|worker| worker.items[row].stage == Stage::Publishing)
+}
+
+fn waits_parked(model: &Relay, state: &State, row: usize) -> bool {
+    state.rows[row].status == OutboxStatus::Pending && state.is_parked(&model.0, row)
+}

@@ -1,0 +1,322 @@
+//! What the database, the workers, the network and the proof's own marks hold.
+
+use std::time::Duration;
+
+use relais_core::{
+    delivery::Delivery,
+    outbox::{OnDeadLetter, OutboxFate, OutboxStatus, settle},
+    retry::RetryPolicy,
+};
+
+/// Most rows of a model.
+pub const ROWS_MAX: usize = 5;
+/// Most workers of a model.
+pub const WORKERS_MAX: usize = 3;
+
+/// A planted mistake. Each must break a named property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A settlement does not look at the lane.
+    NoFence,
+    /// The fence compares the owner's name alone, and all workers share it (a host name).
+    FenceByName,
+    /// The fence also lets through when the lane has no owner.
+    FenceAcceptsNull,
+    /// A sweeper sets rows back to pending by an old snapshot.
+    StaleSweeper,
+    /// `DISPATCHED` is written before the message is published.
+    MarkBeforePublish,
+    /// The key goes on behind a dead letter.
+    DeadLetterSkipsKey,
+    /// Two rows of one key may be in flight together.
+    NoKeyGuard,
+    /// A worker goes on with its batch's next row of a key after one failed.
+    BatchGoesOn,
+    /// An outage is counted as the message's failure.
+    OutageCounts,
+    /// The attempt counted out of caution is kept although the target was down.
+    CautionKeptOnOutage,
+    /// A worker gives its lane back while it still publishes.
+    ReleaseInFlight,
+    /// A worker gives back a lane it took over uncleanly before it has worked its caution off.
+    ReleaseBeforeCaution,
+    /// Fetch gives rows behind a row in backoff.
+    FetchPastBackoff,
+    /// Fetch gives rows of parked keys.
+    FetchPastParked,
+    /// Fetched rows come from before the worker settled what it had in hand.
+    StaleFetch,
+    /// No attempt is counted after an unclean take-over.
+    NoCaution,
+    /// A settlement without an answer is repeated, even when it makes a dead letter.
+    DeadLetterRepeated,
+    /// A lane whose owner is gone is never taken over.
+    NoTakeOver,
+}
+
+/// How many faults one run may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Crashes, leases that run out under a live worker, and releases, together.
+    pub moves: u8,
+    /// Answers other than `Accepted`: failed, rejected, outage, unknown, together.
+    pub answers: u8,
+    /// Settlements whose answer from the database is lost.
+    pub lost: u8,
+    /// Decisions of a person about dead letters.
+    pub decisions: u8,
+}
+
+/// The bounds of one model.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub workers: usize,
+    /// The key of each row, in order of id.
+    pub keys: &'static [u8],
+    pub attempts_max: u8,
+    /// Most rows of one fetch.
+    pub batch: usize,
+    pub budget: Budget,
+    pub bug: Option<Bug>,
+}
+
+impl Config {
+    pub fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    pub fn rows(&self) -> std::ops::Range<usize> {
+        0..self.keys.len()
+    }
+
+    /// All rows of the key of `row`.
+    pub fn same_key(&self, row: usize) -> impl Iterator<Item = usize> + '_ {
+        self.rows().filter(move |other| self.keys[*other] == self.keys[row])
+    }
+
+    /// More crashes than a killer message may cause.
+    pub fn counts_kills(&self) -> bool {
+        self.budget.moves > self.attempts_max + 1
+    }
+
+    pub fn policy(&self) -> RetryPolicy {
+        RetryPolicy {
+            attempts_max: u32::from(self.attempts_max),
+            jitter: false,
+            ..RetryPolicy::default()
+        }
+    }
+
+    /// The real decision for an item, and what the relay makes of it after caution.
+    pub fn fate(&self, item: Item, answer: Answer) -> OutboxFate {
+        let failed = || Delivery::retry("FAILED", "");
+        let (attempts, delivery) = match answer {
+            Answer::Accepted => (item.attempts, Delivery::Accepted),
+            Answer::Failed => (item.attempts, failed()),
+            Answer::Rejected => (item.attempts, Delivery::reject("REJECTED", "")),
+            Answer::Outage if self.has(Bug::OutageCounts) => (item.attempts, failed()),
+            Answer::Outage => (item.attempts, Delivery::outage("OUTAGE", "")),
+            // The attempts already counted were the last ones: nothing was published now.
+            Answer::Exhausted => (item.attempts.saturating_sub(1), failed()),
+        };
+        let on_dead = match self.bug {
+            Some(Bug::DeadLetterSkipsKey) => OnDeadLetter::Skip,
+            _ => OnDeadLetter::Park,
+        };
+        let fate = settle(&self.policy(), on_dead, attempts.into(), delivery, 0.0);
+        match fate {
+            // An outage uses no attempt: what caution counted before is given back.
+            OutboxFate::Untouched if item.cautious && !self.has(Bug::CautionKeptOnOutage) => {
+                let problem = relais_core::delivery::Problem::new("OUTAGE", "");
+                OutboxFate::Retry { attempts: attempts.into(), pause: Duration::ZERO, problem }
+            }
+            fate => fate,
+        }
+    }
+}
+
+/// One row of the outbox, and what the proof remembers of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Row {
+    pub status: OutboxStatus,
+    pub attempts: u8,
+    /// In backoff; it may be due at any moment.
+    pub waiting: bool,
+    /// It is a dead letter that holds its key.
+    pub parks: bool,
+    /// A person let the key go on without it.
+    pub skipped: bool,
+    /// The target has it (proof).
+    pub delivered: bool,
+    /// Epochs under which it was published without a failure since (proof; one bit each).
+    pub started: u8,
+    /// Failures of its own (proof).
+    pub blame: u8,
+    /// Crashes while it was in flight (proof).
+    pub kills: u8,
+}
+
+/// What the database says about the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    Free,
+    Run(u8),
+    /// A run of a worker that has crashed.
+    Gone,
+}
+
+/// The one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lane {
+    pub owner: Owner,
+    pub epoch: u8,
+}
+
+/// What a worker knows about a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Answer {
+    Accepted,
+    /// Failed for now, or no answer in time.
+    Failed,
+    Rejected,
+    Outage,
+    /// Not published: caution found no attempt left.
+    Exhausted,
+}
+
+impl Answer {
+    pub fn is_bad(self) -> bool {
+        self != Self::Accepted
+    }
+}
+
+/// How far a worker is with a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    #[default]
+    Idle,
+    Queued,
+    /// Counted out of caution, not yet published.
+    Counted,
+    Publishing,
+    Answered(Answer),
+}
+
+/// A row in a worker's memory, as it was when fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Item {
+    pub stage: Stage,
+    pub epoch: u8,
+    pub attempts: u8,
+    pub cautious: bool,
+    /// It was settled, but the worker does not know (proof).
+    pub settled: bool,
+}
+
+/// The memory of one run of a worker; a crash makes it empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Worker {
+    /// The epoch it believes to hold the lane with; 0: it knows it does not.
+    pub held: u8,
+    /// The lane came from an unclean take-over and nothing was fetched since.
+    pub caution: bool,
+    pub items: [Item; ROWS_MAX],
+    /// Rows of a fetch that is still on its way ([`Bug::StaleFetch`] only; one bit each).
+    pub asked: u8,
+}
+
+impl Worker {
+    pub fn has_key_in_hand(&self, config: &Config, row: usize) -> bool {
+        config.same_key(row).any(|other| self.items[other].stage != Stage::Idle)
+    }
+
+    pub fn drop_queue(&mut self) {
+        for item in &mut self.items {
+            if item.stage == Stage::Queued {
+                *item = Item::default();
+            }
+        }
+    }
+}
+
+/// The sweeper of [`Bug::StaleSweeper`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sweep {
+    NotYet,
+    /// Rows it saw pending, one bit each.
+    Read(u8),
+    Done,
+}
+
+/// One state of everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub rows: [Row; ROWS_MAX],
+    pub lane: Lane,
+    pub workers: [Worker; WORKERS_MAX],
+    /// Copies of each row that may still arrive.
+    pub limbo: [u8; ROWS_MAX],
+    pub left: Budget,
+    pub sweep: Sweep,
+    /// A settlement took effect that the fence should have refused (proof).
+    pub stale_write: bool,
+    /// A finished row was changed by somebody else than a person (proof).
+    pub reopened: bool,
+    /// A row was published again without a reason (proof).
+    pub uncaused: bool,
+}
+
+impl State {
+    pub fn start(config: &Config) -> Self {
+        let row = Row {
+            status: OutboxStatus::Pending,
+            attempts: 0,
+            waiting: false,
+            parks: false,
+            skipped: false,
+            delivered: false,
+            started: 0,
+            blame: 0,
+            kills: 0,
+        };
+        Self {
+            rows: [row; ROWS_MAX],
+            lane: Lane { owner: Owner::Free, epoch: 0 },
+            workers: [Worker::default(); WORKERS_MAX],
+            limbo: [0; ROWS_MAX],
+            left: config.budget,
+            sweep: Sweep::NotYet,
+            stale_write: false,
+            reopened: false,
+            uncaused: false,
+        }
+    }
+
+    pub fn owns(&self, worker: usize, epoch: u8) -> bool {
+        usize::from(self.lane.epoch) == usize::from(epoch) && self.is_owner(worker)
+    }
+
+    pub fn is_owner(&self, worker: usize) -> bool {
+        matches!(self.lane.owner, Owner::Run(owner) if usize::from(owner) == worker)
+    }
+
+    pub fn is_parked(&self, config: &Config, row: usize) -> bool {
+        config.same_key(row).any(|other| self.rows[other].parks)
+    }
+
+    /// Workers are alike: one numbering stands for all.
+    pub fn sort_workers(&mut self) {
+        for end in (1..WORKERS_MAX).rev() {
+            for left in 0..end {
+                if self.workers[left] < self.workers[left + 1] {
+                    self.workers.swap(left, left + 1);
+                    self.lane.owner = match self.lane.owner {
+                        Owner::Run(w) if usize::from(w) == left => Owner::Run(w + 1),
+                        Owner::Run(w) if usize::from(w) == left + 1 => Owner::Run(w - 1),
+                        other => other,
+                    };
+                }
+            }
+        }
+    }
+}

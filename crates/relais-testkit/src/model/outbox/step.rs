@@ -1,0 +1,196 @@
+//! The steps that may happen in a state.
+
+use relais_core::outbox::OutboxStatus;
+
+use super::state::{Answer, Bug, Config, Item, Owner, Stage, State, Sweep, Worker};
+
+/// One step. Workers and rows are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The worker gets the lane: free, of a crashed run, or because a live owner's lease ran out.
+    Take(usize),
+    Release(usize),
+    /// The worker reads rows; `due` says which rows in backoff are due (one bit each).
+    Fetch {
+        worker: usize,
+        due: u8,
+    },
+    /// An earlier fetch comes back ([`Bug::StaleFetch`] only).
+    FetchArrives(usize),
+    /// Counts an attempt before a cautious delivery.
+    Count(usize, usize),
+    Publish(usize, usize),
+    Answered(usize, usize, Answer),
+    /// The publisher's time limit passes; the copy may arrive later.
+    TimesOut(usize, usize),
+    Settle(usize, usize),
+    /// The database does not answer; it may have carried the settlement out.
+    SettleLost {
+        worker: usize,
+        row: usize,
+        applied: bool,
+    },
+    /// The worker's process ends; it starts again with an empty memory and a new name.
+    Crash(usize),
+    /// A copy sent long ago arrives.
+    Land(usize),
+    Retry(usize),
+    Skip(usize),
+    SweepReads,
+    SweepWrites,
+}
+
+pub(super) fn enabled(config: &Config, state: &State, actions: &mut Vec<Action>) {
+    for worker in 0..config.workers {
+        of_lane(config, state, worker, actions);
+        of_fetch(config, state, worker, actions);
+        for row in config.rows() {
+            of_item(config, state, worker, row, actions);
+        }
+    }
+    for row in config.rows() {
+        if state.limbo[row] > 0 {
+            actions.push(Action::Land(row));
+        }
+        let open = state.rows[row].status == OutboxStatus::Failed && !state.rows[row].skipped;
+        if open && state.left.decisions > 0 {
+            actions.extend([Action::Retry(row), Action::Skip(row)]);
+        }
+    }
+    if config.has(Bug::StaleSweeper) {
+        match state.sweep {
+            Sweep::NotYet => actions.push(Action::SweepReads),
+            Sweep::Read(_) => actions.push(Action::SweepWrites),
+            Sweep::Done => {}
+        }
+    }
+}
+
+fn of_lane(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+    let me = &state.workers[worker];
+    let may_take = match state.lane.owner {
+        Owner::Free => true,
+        Owner::Gone => !config.has(Bug::NoTakeOver),
+        Owner::Run(owner) => usize::from(owner) != worker && state.left.moves > 0,
+    };
+    if may_take {
+        actions.push(Action::Take(worker));
+    }
+    if state.left.moves == 0 {
+        return;
+    }
+    let at_rest = |item: &Item| matches!(item.stage, Stage::Idle | Stage::Queued);
+    let done = me.items.iter().all(at_rest) || config.has(Bug::ReleaseInFlight);
+    // The next owner would not know: caution is worked off, or the lease must run out.
+    let careful = me.caution || me.items.iter().any(|item| item.cautious);
+    let calm = !careful || config.has(Bug::ReleaseBeforeCaution);
+    if state.is_owner(worker) && done && calm {
+        actions.push(Action::Release(worker));
+    }
+    if state.is_owner(worker) || me.items.iter().any(|item| item.stage != Stage::Idle) {
+        actions.push(Action::Crash(worker));
+    }
+}
+
+fn of_fetch(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+    let me = &state.workers[worker];
+    if me.asked != 0 {
+        actions.push(Action::FetchArrives(worker));
+        return;
+    }
+    if me.held == 0 || me.items.iter().any(|item| item.cautious) {
+        return;
+    }
+    let waiting = config
+        .rows()
+        .filter(|row| state.rows[*row].waiting)
+        .fold(0_u8, |bits, row| bits | 1 << row);
+    // Every subset of the rows in backoff may be the due one.
+    let mut due = waiting;
+    loop {
+        if fetched(config, state, worker, due) != 0 {
+            actions.push(Action::Fetch { worker, due });
+        }
+        if due == 0 {
+            break;
+        }
+        due = (due - 1) & waiting;
+    }
+}
+
+/// The rows a fetch gives, one bit each: by id, none behind a row in backoff, none of a parked key,
+/// none of a key the worker has in hand.
+pub(super) fn fetched(config: &Config, state: &State, worker: usize, due: u8) -> u8 {
+    let is_due = |row: usize| due & (1 << row) != 0;
+    let comes = |row: &usize| {
+        let it = &state.rows[*row];
+        let ready = it.status == OutboxStatus::Pending && (!it.waiting || is_due(*row));
+        let free = !state.workers[worker].has_key_in_hand(config, *row);
+        let holds = |earlier: usize| {
+            let due_too = it.waiting && is_due(earlier);
+            state.rows[earlier].waiting && !due_too
+        };
+        let held = config.same_key(*row).take_while(|earlier| earlier < row).any(holds);
+        ready
+            && (free || config.has(Bug::StaleFetch))
+            && (!state.is_parked(config, *row) || config.has(Bug::FetchPastParked))
+            && (!held || config.has(Bug::FetchPastBackoff))
+    };
+    config.rows().filter(comes).take(config.batch).fold(0, |bits, row| bits | 1 << row)
+}
+
+fn of_item(config: &Config, state: &State, worker: usize, row: usize, actions: &mut Vec<Action>) {
+    let me = &state.workers[worker];
+    let item = me.items[row];
+    match item.stage {
+        Stage::Idle => {}
+        Stage::Queued if item.cautious => {
+            if alone(me, row) && first_of_key(config, me, row) {
+                actions.push(Action::Count(worker, row));
+            }
+        }
+        Stage::Queued | Stage::Counted => {
+            if first_of_key(config, me, row) {
+                actions.push(Action::Publish(worker, row));
+            }
+        }
+        Stage::Publishing => {
+            actions.push(Action::Answered(worker, row, Answer::Accepted));
+            if state.left.answers > 0 {
+                for bad in [Answer::Failed, Answer::Rejected, Answer::Outage] {
+                    actions.push(Action::Answered(worker, row, bad));
+                }
+                actions.push(Action::TimesOut(worker, row));
+            }
+        }
+        Stage::Answered(_) => {
+            actions.push(Action::Settle(worker, row));
+            if state.left.lost > 0 && state.owns(worker, item.epoch) {
+                for applied in [false, true] {
+                    actions.push(Action::SettleLost { worker, row, applied });
+                }
+            }
+        }
+    }
+}
+
+/// With caution, one row at a time.
+fn alone(me: &Worker, row: usize) -> bool {
+    let busy = |(other, item): (usize, &Item)| {
+        other != row && item.cautious && item.stage != Stage::Queued
+    };
+    !me.items.iter().enumerate().any(busy)
+}
+
+/// The key guard: nothing of the key before this row, in flight or failed.
+fn first_of_key(config: &Config, me: &Worker, row: usize) -> bool {
+    if config.has(Bug::NoKeyGuard) {
+        return true;
+    }
+    config.same_key(row).filter(|other| *other != row).all(|other| match me.items[other].stage {
+        Stage::Idle | Stage::Answered(Answer::Accepted) => true,
+        Stage::Queued | Stage::Counted => other > row,
+        Stage::Answered(_) => config.has(Bug::BatchGoesOn),
+        Stage::Publishing => false,
+    })
+}

@@ -1,0 +1,292 @@
+//! The protocol holds in every state of the models, and every planted bug is found.
+//!
+//! The wide bounds take long without optimisation:
+//! `cargo test --release -p relais-testkit --test model -- --include-ignored`.
+
+use std::collections::HashMap;
+
+use relais_testkit::model::{Report, inbox, outbox};
+use stateright::Model;
+
+/// Two rows of one key.
+const ONE_KEY: &[u8] = &[0, 0];
+/// Two keys in one lane, with two rows of the first.
+const TWO_KEYS: &[u8] = &[0, 1, 0];
+
+fn relay(keys: &'static [u8], budget: [u8; 4]) -> outbox::Config {
+    let [moves, answers, lost, decisions] = budget;
+    outbox::Config {
+        workers: 2,
+        keys,
+        attempts_max: 2,
+        batch: keys.len(),
+        budget: outbox::Budget { moves, answers, lost, decisions },
+        bug: None,
+    }
+}
+
+fn receiver() -> inbox::Config {
+    inbox::Config {
+        keys: TWO_KEYS,
+        attempts_max: 2,
+        budget: inbox::Budget { moves: 2, outcomes: 1, repeats: 1, decisions: 1 },
+        bug: None,
+    }
+}
+
+mod correct {
+    use super::*;
+
+    fn assert_holds(report: &Report, states_min: usize, unreachable: &[&str]) {
+        assert!(report.broken.is_empty(), "broken: {:#?}", report.broken);
+        assert_eq!(report.unreached, unreachable, "the model is easier than it should be");
+        assert!(report.unique_states >= states_min, "only {} states", report.unique_states);
+    }
+
+    #[test]
+    fn the_relay_holds_with_every_kind_of_fault_once() {
+        let report = outbox::exhaust("every fault once", relay(TWO_KEYS, [1, 1, 1, 1]));
+        assert_holds(&report, 180_000, &[]);
+    }
+
+    #[test]
+    fn the_relay_holds_with_two_moves_and_two_bad_answers() {
+        let report = outbox::exhaust("two moves, two answers", relay(ONE_KEY, [2, 2, 0, 1]));
+        assert_holds(&report, 330_000, &["two keys in flight together"]);
+    }
+
+    #[test]
+    fn a_message_that_kills_its_worker_ends_as_a_dead_letter() {
+        let config = outbox::Config { attempts_max: 1, ..relay(ONE_KEY, [4, 0, 0, 0]) };
+        let report = outbox::exhaust("killer", config);
+        assert_holds(&report, 80_000, &["two keys in flight together"]);
+    }
+
+    #[test]
+    #[ignore = "wide bounds: run with --release"]
+    fn the_relay_holds_with_two_moves_and_two_keys() {
+        let report = outbox::exhaust("two moves, two keys", relay(TWO_KEYS, [2, 1, 0, 1]));
+        assert_holds(&report, 1_900_000, &[]);
+    }
+
+    #[test]
+    #[ignore = "wide bounds: run with --release"]
+    fn the_relay_holds_with_two_bad_answers_and_two_keys() {
+        let report = outbox::exhaust("two answers, two keys", relay(TWO_KEYS, [1, 2, 0, 1]));
+        assert_holds(&report, 700_000, &[]);
+    }
+
+    #[test]
+    #[ignore = "wide bounds: run with --release"]
+    fn the_relay_holds_with_three_workers() {
+        let config = outbox::Config { workers: 3, ..relay(ONE_KEY, [2, 2, 0, 1]) };
+        let report = outbox::exhaust("three workers", config);
+        assert_holds(&report, 800_000, &["two keys in flight together"]);
+    }
+
+    #[test]
+    #[ignore = "wide bounds: run with --release"]
+    fn the_relay_holds_with_three_rows_of_a_key() {
+        let report = outbox::exhaust("three rows", relay(&[0, 0, 0], [2, 1, 1, 1]));
+        assert_holds(&report, 500_000, &["two keys in flight together"]);
+    }
+
+    #[test]
+    fn the_receiver_holds() {
+        assert_holds(&inbox::exhaust("inbox", receiver()), 100_000, &[]);
+    }
+
+    #[test]
+    fn no_step_leads_back_so_what_is_never_stuck_drains() {
+        assert_acyclic(&outbox::Relay(relay(ONE_KEY, [1, 1, 1, 1])));
+        let budget = inbox::Budget { moves: 1, outcomes: 1, repeats: 1, decisions: 1 };
+        assert_acyclic(&inbox::Receiver(inbox::Config { keys: ONE_KEY, budget, ..receiver() }));
+    }
+
+    fn assert_acyclic<M: Model>(model: &M)
+    where
+        M::State: Clone + Eq + std::hash::Hash,
+    {
+        let mut on_path = HashMap::new();
+        for state in model.init_states() {
+            walk(model, &state, &mut on_path);
+        }
+        assert!(on_path.len() > 1_000, "only {} states", on_path.len());
+    }
+
+    /// Depth first; the value says whether the state is on the current path.
+    fn walk<M: Model>(model: &M, state: &M::State, on_path: &mut HashMap<M::State, bool>)
+    where
+        M::State: Clone + Eq + std::hash::Hash,
+    {
+        on_path.insert(state.clone(), true);
+        for next in model.next_states(state) {
+            match on_path.get(&next) {
+                Some(true) => panic!("a step leads back to an earlier state"),
+                Some(false) => {}
+                None => walk(model, &next, on_path),
+            }
+        }
+        on_path.insert(state.clone(), false);
+    }
+}
+
+mod relay_bugs {
+    use outbox::Bug;
+
+    use super::*;
+
+    fn assert_found(config: outbox::Config, bug: Bug, property: &'static str) {
+        let sound = outbox::exhaust(&format!("without {bug:?}"), config);
+        assert!(sound.broken.is_empty(), "the bounds alone break it: {:#?}", sound.broken);
+        let report = outbox::hunt(outbox::Config { bug: Some(bug), ..config }, property);
+        let path = report.broken.get(property);
+        println!("{bug:?} breaks `{property}`: {}", path.expect("the planted bug must be found"));
+    }
+
+    #[test]
+    fn no_fence() {
+        assert_found(relay(ONE_KEY, [1, 0, 0, 0]), Bug::NoFence, outbox::FENCE);
+    }
+
+    #[test]
+    fn fence_by_a_shared_name() {
+        assert_found(relay(ONE_KEY, [1, 0, 0, 0]), Bug::FenceByName, outbox::FENCE);
+    }
+
+    #[test]
+    fn fence_accepts_null() {
+        assert_found(relay(ONE_KEY, [2, 1, 0, 0]), Bug::FenceAcceptsNull, outbox::FENCE);
+    }
+
+    #[test]
+    fn stale_sweeper() {
+        assert_found(relay(ONE_KEY, [0, 0, 0, 0]), Bug::StaleSweeper, outbox::TERMINAL);
+    }
+
+    #[test]
+    fn mark_before_publish() {
+        assert_found(relay(ONE_KEY, [1, 0, 0, 0]), Bug::MarkBeforePublish, outbox::NO_LOSS);
+    }
+
+    #[test]
+    fn dead_letter_skips_its_key() {
+        assert_found(relay(ONE_KEY, [0, 1, 0, 0]), Bug::DeadLetterSkipsKey, outbox::ORDER);
+    }
+
+    #[test]
+    fn no_key_guard() {
+        assert_found(relay(ONE_KEY, [0, 0, 0, 0]), Bug::NoKeyGuard, outbox::ORDER);
+        assert_found(relay(ONE_KEY, [0, 0, 0, 0]), Bug::NoKeyGuard, outbox::ONE_IN_FLIGHT);
+    }
+
+    #[test]
+    fn batch_goes_on_after_a_failure() {
+        assert_found(relay(ONE_KEY, [0, 1, 0, 0]), Bug::BatchGoesOn, outbox::ORDER);
+    }
+
+    #[test]
+    fn outage_counts_as_an_attempt() {
+        assert_found(relay(ONE_KEY, [0, 2, 0, 0]), Bug::OutageCounts, outbox::BLAME);
+    }
+
+    #[test]
+    fn caution_is_kept_on_an_outage() {
+        let config = outbox::Config { attempts_max: 1, ..relay(ONE_KEY, [2, 1, 0, 0]) };
+        assert_found(config, Bug::CautionKeptOnOutage, outbox::BLAME);
+    }
+
+    #[test]
+    fn release_while_in_flight() {
+        assert_found(relay(ONE_KEY, [1, 0, 0, 0]), Bug::ReleaseInFlight, outbox::CAUSE);
+    }
+
+    #[test]
+    fn release_before_caution_is_worked_off() {
+        let config = outbox::Config { attempts_max: 1, ..relay(&[0], [4, 0, 0, 0]) };
+        assert_found(config, Bug::ReleaseBeforeCaution, outbox::KILLER);
+    }
+
+    #[test]
+    fn no_caution_after_an_unclean_take_over() {
+        let config = outbox::Config { attempts_max: 1, ..relay(&[0], [4, 0, 0, 0]) };
+        assert_found(config, Bug::NoCaution, outbox::KILLER);
+    }
+
+    #[test]
+    fn fetch_past_a_row_in_backoff() {
+        assert_found(relay(ONE_KEY, [0, 1, 0, 0]), Bug::FetchPastBackoff, outbox::ORDER);
+    }
+
+    #[test]
+    fn fetch_past_a_parked_key() {
+        assert_found(relay(ONE_KEY, [0, 1, 0, 0]), Bug::FetchPastParked, outbox::ORDER);
+    }
+
+    #[test]
+    fn fetched_rows_older_than_the_own_settlement() {
+        assert_found(relay(ONE_KEY, [0, 0, 0, 0]), Bug::StaleFetch, outbox::CAUSE);
+    }
+
+    #[test]
+    fn dead_letter_settled_twice() {
+        assert_found(relay(ONE_KEY, [0, 1, 1, 1]), Bug::DeadLetterRepeated, outbox::BLAME);
+    }
+
+    #[test]
+    fn no_take_over_of_a_crashed_owner() {
+        assert_found(relay(ONE_KEY, [1, 0, 0, 0]), Bug::NoTakeOver, outbox::PROGRESS);
+    }
+}
+
+mod receiver_bugs {
+    use inbox::Bug;
+
+    use super::*;
+
+    fn assert_found(bug: Bug, property: &'static str) {
+        let report = inbox::hunt(inbox::Config { bug: Some(bug), ..receiver() }, property);
+        let path = report.broken.get(property);
+        println!("{bug:?} breaks `{property}`: {}", path.expect("the planted bug must be found"));
+    }
+
+    #[test]
+    fn acknowledged_before_the_commit() {
+        assert_found(Bug::AckBeforeCommit, inbox::NO_LOSS);
+    }
+
+    #[test]
+    fn position_stored_apart_from_its_rows() {
+        assert_found(Bug::PositionApart, inbox::NO_LOSS);
+    }
+
+    #[test]
+    fn effect_and_mark_in_two_commits() {
+        assert_found(Bug::EffectApartFromMark, inbox::ONE_EFFECT);
+    }
+
+    #[test]
+    fn mark_that_looks_at_nothing() {
+        assert_found(Bug::BlindMark, inbox::ONE_EFFECT);
+    }
+
+    #[test]
+    fn no_fence() {
+        assert_found(Bug::NoFence, inbox::FENCE);
+    }
+
+    #[test]
+    fn dedupe_row_purged_early() {
+        assert_found(Bug::PurgedEarly, inbox::ONE_EFFECT);
+    }
+
+    #[test]
+    fn no_dedupe() {
+        assert_found(Bug::NoDedupe, inbox::ONE_EFFECT);
+    }
+
+    #[test]
+    fn no_key_guard() {
+        assert_found(Bug::NoKeyGuard, inbox::ORDER);
+    }
+}
