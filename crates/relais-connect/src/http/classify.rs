@@ -1,0 +1,183 @@
+//! What an answer, or its absence, means for the message.
+//!
+//! Pure and driven by a table: a status is looked up, a failure is sorted by when it happened. An
+//! *outage* is when the target cannot take anything now; a *retry* is when this message may have
+//! been the reason, or when it may already have arrived.
+
+use std::{
+    error::Error,
+    ops::RangeInclusive,
+    time::{Duration, SystemTime},
+};
+
+use relais_core::delivery::{Delivery, Problem};
+
+use super::guard::{ADDRESS_REFUSED, Refused};
+
+/// The longest pause a target can ask for.
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The kinds of [`Delivery`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Accepted,
+    Retry,
+    Reject,
+    Outage,
+}
+
+/// The first line that fits decides.
+const BY_STATUS: &[(RangeInclusive<u16>, Verdict)] = &[
+    (200..=299, Verdict::Accepted),
+    (300..=399, Verdict::Reject), // redirects are not followed: they lead around the address check
+    (408..=408, Verdict::Retry),
+    (425..=425, Verdict::Retry),
+    (429..=429, Verdict::Outage),
+    (400..=499, Verdict::Reject),
+    (502..=504, Verdict::Outage),
+    (500..=599, Verdict::Retry),
+];
+
+pub(super) fn by_status(status: u16) -> Verdict {
+    let line = BY_STATUS.iter().find(|(range, _)| range.contains(&status));
+    // What is no known status is no refusal of the message either.
+    line.map_or(Verdict::Retry, |(_, verdict)| *verdict)
+}
+
+/// The delivery of an answer that is not success.
+pub(super) fn answered(status: u16, after: Option<Duration>, message: &str) -> Delivery {
+    let problem = Problem::new(&format!("HTTP_{status}"), message);
+    match by_status(status) {
+        Verdict::Accepted => Delivery::Accepted,
+        Verdict::Retry => Delivery::Retry { problem, after },
+        Verdict::Reject => Delivery::Reject { problem },
+        Verdict::Outage => Delivery::Outage { problem, after },
+    }
+}
+
+/// The pause a `Retry-After` asks for: seconds or a date, cut at [`RETRY_AFTER_MAX`].
+pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    let asked = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
+        // More digits than fit are a long time too.
+        value.parse().map_or(RETRY_AFTER_MAX, Duration::from_secs)
+    } else {
+        // A date that is over asks for no pause.
+        httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default()
+    };
+    Some(asked.min(RETRY_AFTER_MAX))
+}
+
+/// The delivery of a request that got no answer. `call` names it, e.g. `POST https://example.org`.
+pub(super) fn failed(error: &reqwest::Error, call: &str) -> Delivery {
+    if let Some(refused) = chain(error).find_map(|e| e.downcast_ref::<Refused>()) {
+        return Delivery::reject(ADDRESS_REFUSED, &refused.to_string());
+    }
+    let why = reasons(error);
+    let tell = |what: &str| format!("{call}: {what}: {why}");
+    if error.is_builder() {
+        Delivery::reject("REQUEST_INVALID", &tell("the request cannot be made"))
+    } else if error.is_dns() {
+        Delivery::outage("DNS_FAILED", &tell("the name cannot be resolved"))
+    } else if error.is_connect() && error.is_timeout() {
+        Delivery::outage("CONNECT_TIMEOUT", &tell("no connection in time"))
+    } else if error.is_connect() {
+        Delivery::outage("CONNECT_FAILED", &tell("no connection"))
+    } else if error.is_timeout() {
+        Delivery::retry("TIMEOUT", &tell("no answer in time, it may have arrived"))
+    } else {
+        Delivery::retry("CONNECTION_CUT", &tell("cut before the answer, it may have arrived"))
+    }
+}
+
+fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |e| (*e).source())
+}
+
+/// The causes below the error itself, whose own text would show the whole URL.
+fn reasons(error: &reqwest::Error) -> String {
+    let mut reasons: Vec<String> = chain(error).map(ToString::to_string).collect();
+    reasons.dedup();
+    harmless(&reasons.join(": "))
+}
+
+/// Text of strangers, made fit to be shown: no control characters, nothing that turns the direction
+/// of writing.
+pub(super) fn harmless(text: &str) -> String {
+    let one = |c: char| match c {
+        '\n' | '\r' | '\t' => ' ',
+        c if c.is_control() => '\u{FFFD}',
+        '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => '\u{FFFD}',
+        c => c,
+    };
+    text.chars().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_verdict() {
+        use Verdict::{Accepted, Outage, Reject, Retry};
+        let table = [
+            (Accepted, &[200, 201, 202, 204, 206, 226, 299][..]),
+            (Reject, &[300, 301, 302, 303, 304, 307, 308, 399]),
+            (Reject, &[400, 401, 403, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415]),
+            (Reject, &[417, 418, 421, 422, 423, 424, 426, 428, 431, 451, 499]),
+            (Retry, &[408, 425, 500, 501, 505, 506, 507, 508, 510, 511, 520, 524, 599]),
+            (Outage, &[429, 502, 503, 504]),
+            (Retry, &[100, 101, 199, 600, 999]),
+        ];
+        for (verdict, statuses) in table {
+            for status in statuses {
+                assert_eq!(by_status(*status), verdict, "{status}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_keeps_its_code_and_the_pause_it_asks_for() {
+        let after = Some(Duration::from_secs(3));
+        let Delivery::Outage { problem, after: asked } = answered(503, after, "no") else {
+            panic!("503 is an outage")
+        };
+        assert_eq!((problem.code.as_str(), problem.message.as_str()), ("HTTP_503", "no"));
+        assert_eq!(asked, after);
+        assert!(matches!(answered(500, after, ""), Delivery::Retry { after: Some(_), .. }));
+        assert!(matches!(answered(404, after, ""), Delivery::Reject { .. }));
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let seconds = |value| retry_after(value, now).map(|pause| pause.as_secs());
+        let table = [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            (" 7 ", Some(7)),
+            ("3600", Some(3_600)),
+            ("3601", Some(3_600)),
+            ("99999999999999999999999999", Some(3_600)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
+            ("Sun Nov  6 08:50:37 1994", Some(60)),
+            ("Mon, 07 Nov 1994 08:49:37 GMT", Some(3_600)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("", None),
+            ("-1", None),
+            ("1.5", None),
+            ("soon", None),
+            ("1994-11-06T08:50:37Z", None),
+            ("Sun, 32 Nov 1994 08:50:37 GMT", None),
+        ];
+        for (value, expected) in table {
+            assert_eq!(seconds(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn text_of_strangers_is_made_harmless() {
+        assert_eq!(harmless("a\r\nb\tc\0\x1b[31m\u{202E}é"), "a  b c\u{FFFD}\u{FFFD}[31m\u{FFFD}é");
+    }
+}

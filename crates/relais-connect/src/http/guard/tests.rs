@@ -1,0 +1,243 @@
+//! Every form of a private address that is known to have fooled somebody, and a name server that
+//! lies.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use relais_core::{delivery::Delivery, publisher::Publisher};
+
+use super::*;
+use crate::{
+    http::{HttpPublisher, HttpPublisherSettings, Method},
+    testing::row,
+};
+
+const PRIVATE: &[&str] = &[
+    // plain
+    "127.0.0.1",
+    "127.255.255.254",
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "10.255.255.255",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.0.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "100.100.100.200",
+    "100.127.255.255",
+    "168.63.129.16",
+    "192.0.0.192",
+    "192.0.2.1",
+    "192.88.99.1",
+    "198.18.0.1",
+    "198.19.255.255",
+    "198.51.100.7",
+    "203.0.113.7",
+    "224.0.0.1",
+    "239.255.255.250",
+    "240.0.0.1",
+    "255.255.255.255",
+    // the same, written otherwise
+    "127.1",
+    "127.0.1",
+    "2130706433",
+    "0x7f000001",
+    "0x7f.0.0.1",
+    "0177.0.0.1",
+    "017700000001",
+    "0xA9FEA9FE",
+    "2852039166",
+    "0",
+    "127.0.0.1.",
+    "%31%32%37.0.0.1",
+    "①②⑦.⓪.⓪.①",
+    "１２７。０。０。１",
+    // IPv6
+    "[::]",
+    "[::1]",
+    "[0:0:0:0:0:0:0:1]",
+    "[fc00::1]",
+    "[fd00:ec2::254]",
+    "[fe80::1]",
+    "[febf::1]",
+    "[fec0::1]",
+    "[ff02::1]",
+    "[100::1]",
+    "[2001:db8::1]",
+    "[3fff::1]",
+    "[2001::1]",
+    "[2001:2::1]",
+    "[2001:10::1]",
+    "[4000::1]",
+    "[5f00::1]",
+    // IPv4 inside IPv6
+    "[::ffff:127.0.0.1]",
+    "[::ffff:169.254.169.254]",
+    "[::ffff:a9fe:a9fe]",
+    "[::ffff:0:10.0.0.1]",
+    "[::127.0.0.1]",
+    "[::10.0.0.1]",
+    "[64:ff9b::127.0.0.1]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[64:ff9b:1::8.8.8.8]",
+    "[2002:7f00:1::]",
+    "[2002:c0a8:101::1]",
+    "[2002:a9fe:a9fe::1]",
+    "[2a00:1450::5efe:127.0.0.1]",
+    "[2a00:1450::200:5efe:10.0.0.1]",
+];
+
+#[test]
+fn private_addresses_are_refused_in_whatever_form() {
+    for host in PRIVATE {
+        for url in [format!("http://{host}/"), format!("https://{host}:8443/a?b#c")] {
+            let error = check_url(&url, false).expect_err(&url);
+            assert!(error.contains("allow_private = true"), "{url}: {error}");
+            assert!(check_url(&url, true).is_ok(), "{url}");
+        }
+    }
+}
+
+#[test]
+fn public_addresses_and_names_are_not_refused() {
+    for host in [
+        "example.org",
+        "localhost.example.org",
+        "8.8.8.8",
+        "1.1.1.1",
+        "9.255.255.255",
+        "11.0.0.1",
+        "100.63.255.255",
+        "100.128.0.1",
+        "126.255.255.255",
+        "128.0.0.1",
+        "169.253.255.255",
+        "172.15.255.255",
+        "172.32.0.1",
+        "192.167.255.255",
+        "192.169.0.1",
+        "198.17.255.255",
+        "198.20.0.1",
+        "223.255.255.255",
+        "[2606:4700:4700::1111]",
+        "[2a00:1450:4001:800::200e]",
+        "[2003::1]",
+        "[::ffff:8.8.8.8]",
+        "[64:ff9b::8.8.8.8]",
+        "[2002:808:808::1]",
+    ] {
+        assert!(check_url(&format!("https://{host}/"), false).is_ok(), "{host}");
+    }
+}
+
+#[test]
+fn only_plain_http_urls_are_taken_and_none_is_repeated() {
+    for url in [
+        "ftp://example.org/k3y",
+        "file:///etc/passwd?k3y",
+        "gopher://example.org/k3y",
+        "unix:/run/docker.sock?k3y",
+        "javascript:k3y",
+        "data:text/plain,k3y",
+        "//example.org/k3y",
+        "example.org/k3y",
+        "http://",
+        "http:///?k3y",
+        "https://user@example.org/k3y",
+        "https://user:k3y@example.org/",
+        "https://:k3y@example.org/",
+        "http://127.0.0.1:80\\@example.org/k3y",
+        "http://[::1%25eth0]/k3y",
+        "http://exa mple.org/k3y",
+        "http://example.org:99999/k3y",
+        "",
+    ] {
+        let error = check_url(url, false).expect_err(url);
+        assert!(!error.contains("k3y"), "{error}");
+    }
+}
+
+/// Gives one answer after the other, then the last one again and again.
+struct Script {
+    answers: Mutex<Vec<Vec<IpAddr>>>,
+    asked: AtomicUsize,
+}
+
+impl Script {
+    fn new(answers: &[&[&str]]) -> Arc<Self> {
+        let parse = |answer: &&[&str]| answer.iter().map(|a| a.parse().unwrap()).collect();
+        let answers = Mutex::new(answers.iter().map(parse).collect());
+        Arc::new(Self { answers, asked: AtomicUsize::new(0) })
+    }
+}
+
+impl Lookup for Script {
+    fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+        Box::pin(async move { Ok(answer) })
+    }
+}
+
+async fn resolve(script: &Arc<Script>) -> Result<Vec<SocketAddr>, String> {
+    let guard = Guard(Arc::clone(script) as Arc<dyn Lookup>);
+    let name = "rebind.example".parse().map_err(|_| "no name")?;
+    guard.resolve(name).await.map(Iterator::collect).map_err(|e| e.to_string())
+}
+
+#[tokio::test]
+async fn one_private_address_among_public_ones_refuses_the_name() {
+    let public = Script::new(&[&["8.8.8.8", "2606:4700:4700::1111"]]);
+    assert_eq!(resolve(&public).await.unwrap().len(), 2);
+    for second in ["127.0.0.1", "::1", "::ffff:10.0.0.1", "169.254.169.254"] {
+        let error = resolve(&Script::new(&[&["8.8.8.8", second]])).await.unwrap_err();
+        assert!(error.contains(second.trim_start_matches("::ffff:")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_changes_is_checked_each_time() {
+    let script = Script::new(&[&["8.8.8.8"], &["127.0.0.1"]]);
+    assert_eq!(resolve(&script).await.unwrap(), ["8.8.8.8:0".parse().unwrap()]);
+    assert!(resolve(&script).await.is_err());
+    assert_eq!(script.asked.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_name_at_a_private_address_is_rejected_and_nobody_is_called() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://rebind.example:{}/", listener.local_addr().unwrap().port());
+    for method in [Method::Post, Method::Put, Method::Patch] {
+        let script = Script::new(&[&["127.0.0.1"]]);
+        let settings = HttpPublisherSettings { method, ..HttpPublisherSettings::new(&url) };
+        let publisher = HttpPublisher::with_lookup(settings, script.clone()).unwrap();
+        let deliveries = publisher.publish(&[row("{}")]).await;
+        let Delivery::Reject { problem } = &deliveries[0] else { panic!("{deliveries:?}") };
+        assert_eq!(problem.code, ADDRESS_REFUSED);
+        assert!(problem.message.contains("allow_private = true"), "{}", problem.message);
+        assert_eq!(script.asked.load(Ordering::SeqCst), 1);
+    }
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn a_literal_private_address_is_refused_before_anything_is_sent() {
+    let error = HttpPublisher::new(HttpPublisherSettings::new("http://[::ffff:7f00:1]/")).err();
+    assert!(error.unwrap().contains("loopback"));
+}
+
+#[tokio::test]
+async fn localhost_by_name_is_rejected() {
+    let publisher = HttpPublisher::new(HttpPublisherSettings::new("http://localhost:9/")).unwrap();
+    let deliveries = publisher.publish(&[row("{}")]).await;
+    assert!(
+        matches!(&deliveries[0], Delivery::Reject { problem } if problem.code == ADDRESS_REFUSED),
+        "{deliveries:?}"
+    );
+}

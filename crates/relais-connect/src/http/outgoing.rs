@@ -1,0 +1,231 @@
+//! The headers of an outgoing request: everything of the message but its payload.
+//!
+//! Invariant: whatever stands in a row, the request has exactly the headers meant here: no value
+//! ends its line, no header of a row replaces one of ours. How values travel:
+//! - Our own fields are percent-encoded where HTTP could not carry them (control characters, what is
+//!   not ASCII, white space at the ends) and where they already look percent-encoded: decoding always
+//!   gives the value back.
+//! - A row's own headers go as they are if HTTP can carry them, else percent-encoded likewise.
+//! - `ce-` headers are encoded as CloudEvents asks.
+//! - A header *name* that HTTP does not know cannot be sent at all: the message is rejected.
+
+use relais_core::{
+    message::{HeaderValue as RowValue, HeaderValues},
+    outbox::OutboxRow,
+};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    Secret,
+    signature::{self, Signed, WebhookSecret},
+};
+
+/// The code of a message whose headers cannot be sent.
+pub(super) const HEADER_INVALID: &str = "HEADER_INVALID";
+
+/// Most header values one message may have of its own.
+const ROW_VALUES_MAX: usize = 256;
+
+/// Names relais sets itself, in lower case.
+const OURS: &[&str] = &[
+    "idempotency-key",
+    "message-id",
+    "event-type",
+    "event-version",
+    "aggregate-type",
+    "aggregate-id",
+    "message-key",
+    "correlation-id",
+    "causation-id",
+    signature::ID,
+    signature::TIMESTAMP,
+    signature::SIGNATURE,
+];
+
+/// Names that belong to the connection, in lower case: nobody may set them.
+const OF_THE_CONNECTION: &[&str] = &[
+    "connection",
+    "content-encoding",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Names that only the settings may set, in lower case: they are about who we are, or about the body.
+const OF_THE_SETTINGS: &[&str] = &["authorization", "content-type", "cookie", "user-agent"];
+
+/// The headers of the settings, checked once.
+pub(super) fn fixed(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut own = HeaderMap::new();
+    for (name, value) in headers {
+        let known = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("`{}` is no header name", name.escape_debug()))?;
+        if OURS.contains(&known.as_str()) || OF_THE_CONNECTION.contains(&known.as_str()) {
+            return Err(format!("the header `{known}` is set by relais; leave it out"));
+        }
+        let mut value = HeaderValue::from_str(value.reveal()).map_err(|_| {
+            format!("the value of the header `{known}` has a character that HTTP cannot carry")
+        })?;
+        value.set_sensitive(true);
+        own.append(known, value);
+    }
+    for name in own.keys() {
+        map.remove(name);
+    }
+    map.extend(own);
+    Ok(map)
+}
+
+/// What dresses a message.
+pub(super) struct Dress<'a> {
+    pub(super) fixed: &'a HeaderMap,
+    pub(super) secrets: &'a [WebhookSecret],
+    pub(super) cloudevents: bool,
+    pub(super) now_seconds: i64,
+}
+
+impl Dress<'_> {
+    /// All headers of the request that carries `row`; the error says why it cannot be sent.
+    pub(super) fn headers(&self, row: &OutboxRow) -> Result<HeaderMap, String> {
+        let mut map = self.of_the_row(row)?;
+        for name in self.fixed.keys() {
+            map.remove(name);
+        }
+        map.extend(self.fixed.clone());
+        let message_id = row.message_id.to_string();
+        let version = row.event_version.to_string();
+        let mut set = |name: &'static str, value: String| {
+            map.insert(HeaderName::from_static(name), printable(&value));
+        };
+        set("idempotency-key", message_id.clone());
+        set("message-id", message_id.clone());
+        set("event-type", exact(row.event_type.as_bytes()));
+        set("event-version", version);
+        set("aggregate-type", exact(row.aggregate_type.as_bytes()));
+        set("aggregate-id", exact(row.aggregate_id.as_bytes()));
+        set("message-key", exact(row.msg_key.as_bytes()));
+        for (name, id) in
+            [("correlation-id", &row.correlation_id), ("causation-id", &row.causation_id)]
+        {
+            if let Some(id) = id {
+                set(name, exact(id.as_bytes()));
+            }
+        }
+        if self.cloudevents {
+            set("ce-specversion", "1.0".to_owned());
+            set("ce-id", message_id.clone());
+            set("ce-source", format!("/relais/{}", cloudevent(&row.aggregate_type)));
+            set("ce-type", cloudevent(&row.event_type));
+            set("ce-subject", cloudevent(&row.aggregate_id));
+            set("ce-time", row.created_at.to_string());
+            set("ce-partitionkey", cloudevent(&row.msg_key));
+        }
+        if !self.secrets.is_empty() {
+            let timestamp = self.now_seconds.to_string();
+            let body = row.payload.as_bytes();
+            let signed = Signed { id: &message_id, timestamp: &timestamp, body };
+            set(signature::SIGNATURE, signature::sign(self.secrets, &signed));
+            set(signature::ID, message_id.clone());
+            set(signature::TIMESTAMP, timestamp);
+        }
+        Ok(map)
+    }
+
+    fn of_the_row(&self, row: &OutboxRow) -> Result<HeaderMap, String> {
+        let mut map = HeaderMap::new();
+        for (name, values) in &row.headers.0 {
+            let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+                let name: String = name.chars().take(100).collect();
+                format!("`{}` is no header name of HTTP; rename it", name.escape_debug())
+            })?;
+            if self.is_reserved(known.as_str()) {
+                continue;
+            }
+            let values = match values {
+                HeaderValues::One(value) => std::slice::from_ref(value),
+                HeaderValues::Many(values) => values,
+            };
+            if map.len() + values.len() > ROW_VALUES_MAX {
+                return Err(format!("the message has more than {ROW_VALUES_MAX} header values"));
+            }
+            for value in values {
+                map.append(&known, row_value(value));
+            }
+        }
+        Ok(map)
+    }
+
+    /// Names a row cannot set; such headers stay behind.
+    fn is_reserved(&self, name: &str) -> bool {
+        OURS.contains(&name)
+            || OF_THE_CONNECTION.contains(&name)
+            || OF_THE_SETTINGS.contains(&name)
+            || (self.cloudevents && name.starts_with("ce-"))
+    }
+}
+
+fn row_value(value: &RowValue) -> HeaderValue {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let as_it_is = |bytes: &[u8]| {
+        let carried = (0..bytes.len()).all(|at| carries(bytes, at));
+        let text = carried.then(|| String::from_utf8_lossy(bytes).into_owned());
+        printable(&text.unwrap_or_else(|| exact(bytes)))
+    };
+    match value {
+        RowValue::Text(text) => as_it_is(text.as_bytes()),
+        RowValue::Bytes { base64 } => match STANDARD.decode(base64) {
+            Ok(bytes) => as_it_is(&bytes),
+            Err(_) => as_it_is(base64.as_bytes()),
+        },
+        RowValue::Null => HeaderValue::from_static(""),
+    }
+}
+
+/// Whether HTTP brings the byte over unchanged. White space at the ends is taken off on the way.
+fn carries(bytes: &[u8], at: usize) -> bool {
+    match bytes[at] {
+        b' ' => at != 0 && at != bytes.len() - 1,
+        byte => byte.is_ascii_graphic(),
+    }
+}
+
+/// Percent-encoded so that decoding gives the bytes back, and not more than needed.
+fn exact(bytes: &[u8]) -> String {
+    encode(bytes, |at| {
+        let looks_encoded = bytes[at] == b'%'
+            && bytes.get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+        carries(bytes, at) && !looks_encoded
+    })
+}
+
+/// As the HTTP binding of CloudEvents asks.
+fn cloudevent(text: &str) -> String {
+    let bytes = text.as_bytes();
+    encode(bytes, |at| bytes[at].is_ascii_graphic() && !matches!(bytes[at], b'"' | b'%'))
+}
+
+fn encode(bytes: &[u8], keep: impl Fn(usize) -> bool) -> String {
+    let one = |(at, byte): (usize, &u8)| match keep(at) {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    bytes.iter().enumerate().map(one).collect()
+}
+
+fn printable(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("encoded text is printable ASCII")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Messages as lines of JSON, on standard output or at the end of a file: to look at them, or as the
+//! simplest destination there is.
+//!
+//! Invariant: a message is accepted only after its line is written, and in a file also on the disk.
+//! Lines are whole: what a crash left unfinished at the end of a file gets its line break first, so
+//! it spoils no later line.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use relais_core::{
+    BoxFuture,
+    delivery::Delivery,
+    message::{Category, Headers},
+    outbox::{OutboxRow, OutboxStatus},
+    publisher::{Batching, Publisher},
+    time::Timestamp,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+/// Most messages in one write.
+const BATCH_MAX: usize = 500;
+
+/// Writes each message as one line of JSON.
+///
+/// ```
+/// use relais_connect::log::LogPublisher;
+///
+/// let to_screen = LogPublisher::stdout();
+/// let to_file = LogPublisher::file("/var/log/relais/orders.jsonl");
+/// ```
+///
+/// A line has all fields of the outbox row. The payload stands in it as JSON, as it is; only line
+/// breaks between its parts become spaces. The file is opened for each batch, so it can be moved away
+/// at any time. It is made readable for its owner alone.
+#[derive(Clone, Debug)]
+pub struct LogPublisher {
+    target: Target,
+    /// One batch is written at a time.
+    turn: Arc<Mutex<()>>,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    Stdout,
+    File(PathBuf),
+}
+
+impl LogPublisher {
+    /// Writes to standard output.
+    pub fn stdout() -> Self {
+        Self::new(Target::Stdout)
+    }
+
+    /// Writes to the end of a file, which is made if it is absent. Whether that works shows when the
+    /// first message is sent: a file that cannot be written is an outage.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self::new(Target::File(path.into()))
+    }
+
+    fn new(target: Target) -> Self {
+        Self { target, turn: Arc::default() }
+    }
+
+    async fn write(&self, lines: Vec<u8>) -> Result<(), String> {
+        let Self { target, turn } = self.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            let _turn = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match &target {
+                Target::Stdout => write_stdout(&lines).map_err(|e| format!("standard output: {e}")),
+                Target::File(path) => {
+                    append(path, &lines).map_err(|e| format!("{}: {e}", path.display()))
+                }
+            }
+        });
+        written.await.unwrap_or_else(|_| Err("the runtime is shutting down".to_owned()))
+    }
+}
+
+impl Publisher for LogPublisher {
+    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+        Box::pin(async move {
+            let delivery = match self.write(lines(messages)).await {
+                Ok(()) => Delivery::Accepted,
+                Err(why) => Delivery::outage("WRITE_FAILED", &why),
+            };
+            vec![delivery; messages.len()]
+        })
+    }
+
+    fn batching(&self) -> Batching {
+        Batching::InOrder { max: BATCH_MAX }
+    }
+}
+
+/// One line; the fields of an outbox row under their names.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: i64,
+    message_id: Uuid,
+    category: Category,
+    aggregate_type: &'a str,
+    aggregate_id: &'a str,
+    event_type: &'a str,
+    event_version: i32,
+    payload: Payload<'a>,
+    headers: &'a Headers,
+    destination: &'a str,
+    msg_key: &'a str,
+    lane: i16,
+    created_at: Timestamp,
+    status: OutboxStatus,
+    attempts: u32,
+    next_attempt_at: Option<Timestamp>,
+    dispatched_at: Option<Timestamp>,
+    job_id: Option<&'a str>,
+    causation_id: Option<&'a str>,
+    correlation_id: Option<&'a str>,
+    error_code: Option<&'a str>,
+    error_message: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Payload<'a> {
+    Json(Box<RawValue>),
+    /// Another writer put something else there: it is shown as text rather than lost.
+    Text(&'a str),
+}
+
+fn lines(messages: &[OutboxRow]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for row in messages {
+        serde_json::to_writer(&mut lines, &line(row)).expect("a line is plain JSON");
+        lines.push(b'\n');
+    }
+    lines
+}
+
+fn line(row: &OutboxRow) -> Line<'_> {
+    // In JSON a bare line break can only stand between two parts: a space means the same.
+    let payload = RawValue::from_string(row.payload.replace(['\n', '\r'], " "));
+    Line {
+        id: row.id,
+        message_id: row.message_id,
+        category: row.category,
+        aggregate_type: &row.aggregate_type,
+        aggregate_id: &row.aggregate_id,
+        event_type: &row.event_type,
+        event_version: row.event_version,
+        payload: payload.map_or(Payload::Text(&row.payload), Payload::Json),
+        headers: &row.headers,
+        destination: &row.destination,
+        msg_key: &row.msg_key,
+        lane: row.lane,
+        created_at: row.created_at,
+        status: row.status,
+        attempts: row.attempts,
+        next_attempt_at: row.next_attempt_at,
+        dispatched_at: row.dispatched_at,
+        job_id: row.job_id.as_deref(),
+        causation_id: row.causation_id.as_deref(),
+        correlation_id: row.correlation_id.as_deref(),
+        error_code: row.error_code.as_deref(),
+        error_message: row.error_message.as_deref(),
+    }
+}
+
+fn write_stdout(lines: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(lines)?;
+    stdout.flush()
+}
+
+fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
+    let mut file = open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        // A pipe or a device has no end to look at, and nothing to sync.
+        return file.write_all(lines);
+    }
+    let is_new = about.len() == 0;
+    if !is_new && last_byte(path)? != b'\n' {
+        file.write_all(b"\n")?;
+    }
+    file.write_all(lines)?;
+    file.sync_data()?;
+    if is_new { sync_folder(path) } else { Ok(()) }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn last_byte(path: &Path) -> io::Result<u8> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last[0])
+}
+
+/// A new file survives a crash only with the entry in its folder.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
