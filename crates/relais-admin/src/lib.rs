@@ -1,1 +1,122 @@
-//! (empty)
+//! The HTTP side of a running relais: `/healthz`, `/readyz` and `/metrics`.
+//!
+//! Invariant: nothing here changes a row. On an address other than loopback a token is required.
+
+mod metrics;
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use relais::observe::Observer;
+use relais_core::{query::Overview, store::Store};
+use serde_json::json;
+use subtle::ConstantTimeEq;
+use tokio::{net::TcpListener, sync::Mutex};
+
+/// The store is counted at most this often, however often it is scraped.
+const OVERVIEW_EVERY: Duration = Duration::from_secs(5);
+
+/// What the pages show.
+#[derive(Clone)]
+pub struct Admin {
+    store: Arc<dyn Store>,
+    observer: Arc<Observer>,
+    token: Option<String>,
+    overview: Arc<Mutex<Option<(Instant, Overview)>>>,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("token", &self.token.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    pub fn new(store: Arc<dyn Store>, observer: Arc<Observer>, token: Option<String>) -> Self {
+        Self { store, observer, token, overview: Arc::default() }
+    }
+
+    /// Binds the address; the returned future serves until it is dropped.
+    pub async fn bind(
+        self,
+        listen: SocketAddr,
+    ) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
+        if !listen.ip().is_loopback() && self.token.is_none() {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "an admin address other than loopback needs `admin.token`",
+            ));
+        }
+        let listener = TcpListener::bind(listen).await?;
+        let address = listener.local_addr()?;
+        let router = self.router();
+        Ok((address, async move { axum::serve(listener, router).await }))
+    }
+
+    /// The routes, as a table.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(health))
+            .route("/readyz", get(ready))
+            .route("/metrics", get(show_metrics))
+            .with_state(self)
+    }
+
+    async fn overview(&self) -> Result<Overview, relais_core::store::StoreError> {
+        let mut cached = self.overview.lock().await;
+        if let Some((at, overview)) = &*cached
+            && at.elapsed() < OVERVIEW_EVERY
+        {
+            return Ok(overview.clone());
+        }
+        let overview = self.store.overview().await?;
+        *cached = Some((Instant::now(), overview.clone()));
+        Ok(overview)
+    }
+
+    fn allows(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        given.as_bytes().ct_eq(token.as_bytes()).into()
+    }
+}
+
+/// The process is alive.
+async fn health() -> Json<serde_json::Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+/// The store answers and fits this program, or why not.
+async fn ready(State(admin): State<Admin>) -> Response {
+    match admin.store.check().await {
+        Ok(()) => Json(json!({ "ready": true })).into_response(),
+        Err(error) => {
+            let body = json!({ "ready": false, "reason": error.to_string() });
+            (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+        }
+    }
+}
+
+async fn show_metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    if !admin.allows(&headers) {
+        let body =
+            json!({ "error": "unauthorized", "message": "send `Authorization: Bearer <token>`" });
+        return (StatusCode::UNAUTHORIZED, Json(body)).into_response();
+    }
+    // Without the store the counters of this process are still worth showing.
+    let overview = admin.overview().await.ok();
+    let text = metrics::render(overview.as_ref(), &admin.observer.snapshot());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}

@@ -1,1 +1,67 @@
-//! (empty)
+//! relais moves messages between a database and the world so that nothing is lost, nothing happens
+//! twice, and order holds, whatever crashes.
+//!
+//! Write messages in your own transaction with [`Outbox`]; run sources, handlers, routes and
+//! destinations with [`App`].
+//!
+//! Invariant: the engine names no database and no broker; it knows the seams of `relais-core` only.
+//! The modules in the order a message meets them:
+//!
+//! - [`outbox`]: the sender's side, inside the user's transaction
+//! - `worker`: the one loop all workers share; `pulse`: what wakes them
+//! - `ingest`: source → inbox → acknowledge
+//! - `lanes`: leases and their heartbeat; `intake`: rows of owned lanes, in order per key
+//! - [`inbox`]: rows → handlers and routes
+//! - `relay`: rows → publisher, through `guard`
+//! - `cleanup`: old finished rows
+//! - [`observe`]: what all of them count
+
+pub mod inbox;
+pub mod observe;
+pub mod outbox;
+
+mod app;
+mod cleanup;
+mod flight;
+mod guard;
+mod ingest;
+mod intake;
+mod lanes;
+mod pulse;
+mod relay;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use app::{App, DestinationSettings, Running};
+pub use outbox::{Outbox, SendError};
+pub use relais_core::{
+    dead_letter::{DeadLetter, Resolution, Verdict},
+    delivery::{Delivery, Problem},
+    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    inbox::{InboxRow, InboxStatus},
+    limits::BreakerPolicy,
+    message::{Category, Headers, Message, NewMessage},
+    outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
+    publisher::{Batching, Publisher},
+    query::{Filter, Overview, Retention},
+    retry::RetryPolicy,
+    route::Route,
+    source::{Source, SourceBatch, SourceError},
+    store::{Store, StoreError},
+};
+pub use relais_derive::Message;
+pub use relais_store::{BlockingTransaction, Transaction};
+
+#[cfg(feature = "http")]
+pub use relais_connect::http;
+#[cfg(feature = "log")]
+pub use relais_connect::log;
+#[cfg(feature = "postgres")]
+pub use relais_store::postgres;
+#[cfg(feature = "sqlite")]
+pub use relais_store::sqlite;
+
+/// The seams and types in full, for those who write a store or a connector.
+pub use relais_core as core;

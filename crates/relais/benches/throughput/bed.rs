@@ -1,0 +1,97 @@
+//! What a database must offer to be measured.
+//!
+//! A bed is one set of fresh tables: relais's own, and beside them the plain tables of the raw limit.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Result;
+use relais::Store;
+use uuid::Uuid;
+
+/// Rows the raw loop reads and marks in one transaction; as many as relais has in hand at most.
+pub(crate) const RAW_BATCH: i64 = 1_000;
+
+pub(crate) trait Database {
+    const NAME: &'static str;
+    /// How many clients send at once, one figure each.
+    const CLIENTS: &'static [usize];
+    /// How many share the load of the latency measurement.
+    const LOAD_SENDERS: usize;
+    /// What p50 from another process should be, in milliseconds.
+    const ELSEWHERE_TARGET_MS: Option<f64>;
+    /// What may stay open while relais works.
+    const HOLDS: &'static [Hold];
+    type Bed: Bed;
+
+    async fn describe(&self) -> Result<String>;
+    async fn bed(&self, name: &str) -> Result<Self::Bed>;
+}
+
+/// A transaction that stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// A snapshot of the database.
+    Snapshot,
+    /// Wrote into a table of the user's.
+    Writer,
+    /// Wrote into the outbox.
+    Sender,
+}
+
+/// How a sender writes, each message in a transaction of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// A bare INSERT into a plain table: the raw limit.
+    Plain,
+    /// `Outbox::send`.
+    Outbox,
+    /// A bare INSERT into relais's table, as a program without relais does it.
+    Elsewhere,
+}
+
+/// What rows are put in for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    Pending,
+    Finished,
+}
+
+pub(crate) trait Bed {
+    type Sender: Sender + 'static;
+    /// Kept while a transaction stays open.
+    type Held;
+
+    fn store(&self) -> Arc<dyn Store>;
+    async fn sender(&self, write: Write) -> Result<Self::Sender>;
+
+    /// Empties relais's outbox.
+    async fn clear(&self) -> Result<()>;
+    /// Puts rows into relais's outbox.
+    async fn add(&self, rows: u64, what: Rows) -> Result<()>;
+    /// Lets the database finish what loading left behind, so that nobody pays for it in a round.
+    async fn calm(&self) -> Result<()>;
+    /// Whether none of these rows is pending.
+    async fn settled(&self, ids: &[i64]) -> Result<bool>;
+
+    /// Empties and fills the plain table of the raw relay.
+    async fn fill_plain(&self, rows: u64) -> Result<()>;
+    /// The bare loop over it: read a batch, mark it, commit, until nothing is pending.
+    async fn relay_plain(&self) -> Result<Duration>;
+
+    async fn hold(&self, what: Hold) -> Result<Self::Held>;
+    async fn let_go(&self, held: Self::Held) -> Result<()>;
+
+    /// Processes of the database that serve relais, if it has any.
+    async fn backends(&self) -> Result<Vec<u32>>;
+    /// Drops the tables.
+    async fn remove(self) -> Result<()>;
+}
+
+/// One connection that sends.
+pub(crate) trait Sender: Send {
+    /// Whether `send` blocks its thread.
+    const BLOCKS: bool;
+
+    /// Sends and commits one message; its id.
+    fn send(&mut self, key: u64) -> impl Future<Output = Result<Uuid>> + Send;
+}

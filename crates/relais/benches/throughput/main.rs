@@ -1,0 +1,116 @@
+//! What relais costs beside the bare database, measured in one run on one machine.
+//!
+//! Invariant: a figure is a ratio to something measured in the same run, in turns, with the same
+//! driver, durability and row width. No time is ever asserted; a missed target is shown.
+//!
+//! See docs/benchmarks.md. Read in this order: [`options`], [`bed`] (what a database must offer),
+//! [`send`], [`relay`], [`latency`], [`idle`] (the figures), [`report`].
+
+mod bed;
+mod idle;
+mod latency;
+mod machine;
+mod options;
+mod postgres;
+mod relay;
+mod report;
+mod send;
+mod sqlite;
+mod workload;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use self::{
+    bed::Database,
+    options::{Figure, Options, StoreName},
+    report::Report,
+};
+
+/// Where the PostgreSQL to measure is; `cargo xtask bench` starts one and sets it.
+const POSTGRES_VARIABLE: &str = "RELAIS_TEST_POSTGRES";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --all-targets` runs this program too, without the word that `cargo bench` adds.
+    if !args.iter().any(|arg| arg == "--bench") {
+        println!("not measured: use `cargo xtask bench`");
+        return ExitCode::SUCCESS;
+    }
+    let options = match Options::parse(&args) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{problem:#}\n{}", options::HELP);
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("benchmark: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let report = runtime.block_on(measure_all(options));
+    println!("{}", report.table());
+    report.write(&options.json)?;
+    println!("figures: {}", options.json.display());
+    Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn measure_all(options: &Options) -> Report {
+    let mut report = Report::new(options);
+    if options.wants_store(StoreName::Sqlite) {
+        match sqlite::Sqlite::new() {
+            Ok(database) => measure(&database, options, &mut report).await,
+            Err(error) => report.failed("sqlite", &error),
+        }
+    }
+    if options.wants_store(StoreName::Postgres) {
+        match std::env::var(POSTGRES_VARIABLE) {
+            Ok(url) => match postgres::Postgres::connect(&url).await {
+                Ok(database) => {
+                    measure(&database, options, &mut report).await;
+                    if let Err(error) = database.clean_up().await {
+                        report.failed("postgres, removing the schemas", &error);
+                    }
+                }
+                Err(error) => report.failed("postgres", &error),
+            },
+            Err(_) => report.left_out(&format!("postgres: set {POSTGRES_VARIABLE} to a URL")),
+        }
+    }
+    report
+}
+
+async fn measure<D: Database>(database: &D, options: &Options, report: &mut Report) {
+    match database.describe().await.context("no answer") {
+        Ok(version) => report.store(D::NAME, &version),
+        Err(error) => return report.failed(D::NAME, &error),
+    }
+    let mut sends_per_second = None;
+    if options.wants(Figure::Send) {
+        match send::measure(database, options, report).await {
+            Ok(rate) => sends_per_second = Some(rate),
+            Err(error) => report.failed(&format!("{} send", D::NAME), &error),
+        }
+    }
+    if let Err(error) = relay::measure(database, options, report).await {
+        report.failed(&format!("{} relay", D::NAME), &error);
+    }
+    if options.wants(Figure::Latency)
+        && let Err(error) = latency::measure(database, options, sends_per_second, report).await
+    {
+        report.failed(&format!("{} latency", D::NAME), &error);
+    }
+    if options.wants(Figure::Idle)
+        && let Err(error) = idle::measure(database, options, report).await
+    {
+        report.failed(&format!("{} idle", D::NAME), &error);
+    }
+}

@@ -1,0 +1,163 @@
+//! What is asked for: which figures, of which stores, in which size.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) const HELP: &str = "\
+usage: cargo xtask bench [options]
+  --quick                  small: a tenth of the rows, fewer samples
+  --store sqlite|postgres|all
+  --only NAME[,NAME]       send relay backlog finished snapshot writer sender latency idle memory
+  --json PATH              where the figures go; default target/bench.json";
+
+/// Where the figures go, unless `--json` says otherwise; set by `cargo xtask bench`.
+const JSON_VARIABLE: &str = "RELAIS_BENCH_JSON";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreName {
+    Sqlite,
+    Postgres,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    Send,
+    /// A backlog that fits: the base of the next five.
+    Relay,
+    /// A far longer backlog.
+    Backlog,
+    /// Finished rows in the table.
+    Finished,
+    /// A transaction that only reads stays open.
+    Snapshot,
+    /// A transaction that wrote elsewhere stays open.
+    Writer,
+    /// A transaction that sent a message stays open.
+    Sender,
+    Latency,
+    Idle,
+    Memory,
+}
+
+impl Figure {
+    const ALL: [(&'static str, Self); 10] = [
+        ("send", Self::Send),
+        ("relay", Self::Relay),
+        ("backlog", Self::Backlog),
+        ("finished", Self::Finished),
+        ("snapshot", Self::Snapshot),
+        ("writer", Self::Writer),
+        ("sender", Self::Sender),
+        ("latency", Self::Latency),
+        ("idle", Self::Idle),
+        ("memory", Self::Memory),
+    ];
+
+    fn parse(name: &str) -> Result<Self> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, figure)| *figure).with_context(|| format!("no figure is called `{name}`"))
+    }
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Rows of one relay round.
+    pub(crate) rows: u64,
+    /// Rows of a long backlog, or of history.
+    pub(crate) rows_many: u64,
+    /// How often raw and relais take turns.
+    pub(crate) send_rounds: usize,
+    pub(crate) relay_rounds: usize,
+    /// How long one round of sending takes.
+    pub(crate) send_time: Duration,
+    /// Messages of one latency measurement: one at a time, and many.
+    pub(crate) calm_messages: usize,
+    pub(crate) loaded_messages: usize,
+    pub(crate) idle_time: Duration,
+}
+
+const FULL: Size = Size {
+    rows: 200_000,
+    rows_many: 1_000_000,
+    send_rounds: 5,
+    relay_rounds: 3,
+    send_time: Duration::from_secs(3),
+    calm_messages: 200,
+    loaded_messages: 3_000,
+    idle_time: Duration::from_secs(5),
+};
+
+const QUICK: Size = Size {
+    rows: 20_000,
+    rows_many: 100_000,
+    send_rounds: 3,
+    relay_rounds: 3,
+    send_time: Duration::from_millis(700),
+    calm_messages: 60,
+    loaded_messages: 500,
+    idle_time: Duration::from_secs(3),
+};
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) quick: bool,
+    pub(crate) size: Size,
+    pub(crate) json: PathBuf,
+    store: Option<StoreName>,
+    only: Vec<Figure>,
+}
+
+impl Options {
+    pub(crate) fn parse(args: &[String]) -> Result<Self> {
+        let mut options = Self {
+            quick: false,
+            size: FULL,
+            json: std::env::var_os(JSON_VARIABLE).map_or_else(default_json, PathBuf::from),
+            store: None,
+            only: Vec::new(),
+        };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().with_context(|| format!("`{arg}` needs a value"));
+            match arg.as_str() {
+                "--bench" => {}
+                "--quick" => (options.quick, options.size) = (true, QUICK),
+                "--store" => options.store = parse_store(value()?)?,
+                "--only" => {
+                    options.only = value()?.split(',').map(Figure::parse).collect::<Result<_>>()?;
+                }
+                "--json" => options.json = PathBuf::from(value()?),
+                other => bail!("unknown argument `{other}`"),
+            }
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn wants_store(&self, store: StoreName) -> bool {
+        self.store.is_none_or(|only| only == store)
+    }
+
+    pub(crate) fn wants(&self, figure: Figure) -> bool {
+        self.only.is_empty() || self.only.contains(&figure)
+    }
+}
+
+fn parse_store(name: &str) -> Result<Option<StoreName>> {
+    Ok(match name {
+        "all" => None,
+        "sqlite" => Some(StoreName::Sqlite),
+        "postgres" => Some(StoreName::Postgres),
+        other => bail!("no store is called `{other}`"),
+    })
+}
+
+/// In the target directory, beside the folder cargo gives to benchmarks.
+fn default_json() -> PathBuf {
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    scratch.parent().unwrap_or(scratch).join("bench.json")
+}

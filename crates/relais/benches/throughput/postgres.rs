@@ -1,0 +1,273 @@
+//! PostgreSQL: a schema for each bed, in the database that `RELAIS_TEST_POSTGRES` names.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use relais::{
+    Outbox, Store,
+    postgres::{PostgresOptions, PostgresStore},
+};
+use tokio_postgres::{Client, NoTls, Row, Statement};
+use uuid::Uuid;
+
+use crate::{
+    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Write},
+    workload::{DESTINATION, KEYS, OrderChanged, order_id, payload},
+};
+
+/// Rows put in by one statement.
+const FILL_MAX: u64 = 100_000;
+
+pub(crate) struct Postgres {
+    url: String,
+    client: Client,
+}
+
+impl Postgres {
+    pub(crate) async fn connect(url: &str) -> Result<Self> {
+        Ok(Self { url: url.to_owned(), client: connect(url).await? })
+    }
+
+    /// Drops what this run left behind.
+    pub(crate) async fn clean_up(&self) -> Result<()> {
+        let left =
+            self.client.query(include_str!("sql/postgres/schemas.sql"), &[&prefix()]).await?;
+        for schema in left {
+            self.drop_schema(schema.get(0)).await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_schema(&self, schema: &str) -> Result<()> {
+        Ok(self.client.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await?)
+    }
+}
+
+impl Database for Postgres {
+    const NAME: &'static str = "postgres";
+    const CLIENTS: &'static [usize] = &[1, 16];
+    const LOAD_SENDERS: usize = 4;
+    const ELSEWHERE_TARGET_MS: Option<f64> = Some(10.0);
+    const HOLDS: &'static [Hold] = &[Hold::Snapshot, Hold::Writer, Hold::Sender];
+    type Bed = PostgresBed;
+
+    async fn describe(&self) -> Result<String> {
+        let row = self.client.query_one("SELECT version()", &[]).await?;
+        Ok(row.get(0))
+    }
+
+    async fn bed(&self, name: &str) -> Result<PostgresBed> {
+        let schema = format!("{}{name}", prefix());
+        self.drop_schema(&schema).await?;
+        self.client.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
+        let mark = if self.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{mark}options=-c%20search_path%3D{schema}", self.url);
+        let store_url = format!("{url}&application_name={schema}");
+        let store = PostgresStore::connect(&store_url, PostgresOptions::default()).await?;
+        store.migrate().await?;
+        store.check().await?;
+        let client = connect(&url).await?;
+        client.batch_execute(include_str!("sql/postgres/plain.sql")).await?;
+        Ok(PostgresBed { schema, url, store, client })
+    }
+}
+
+/// What the schemas of this run begin with.
+fn prefix() -> String {
+    format!("relais_bench_{}_", std::process::id())
+}
+
+async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    // Ends when the client is dropped; an error shows in the next statement.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+pub(crate) struct PostgresBed {
+    schema: String,
+    url: String,
+    store: PostgresStore,
+    client: Client,
+}
+
+impl Bed for PostgresBed {
+    type Sender = PostgresSender;
+    type Held = Client;
+
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn sender(&self, write: Write) -> Result<PostgresSender> {
+        let client = connect(&self.url).await?;
+        let statement = match write {
+            Write::Plain => Some(include_str!("sql/postgres/send_plain.sql")),
+            Write::Elsewhere => Some(include_str!("sql/postgres/send_elsewhere.sql")),
+            Write::Outbox => None,
+        };
+        let insert = match statement {
+            Some(statement) => Some(client.prepare(statement).await?),
+            None => None,
+        };
+        Ok(PostgresSender { client, insert, outbox: Outbox::to(DESTINATION), payload: payload() })
+    }
+
+    async fn clear(&self) -> Result<()> {
+        Ok(self.client.batch_execute("TRUNCATE relais_outbox, plain_send, plain_relay").await?)
+    }
+
+    async fn add(&self, rows: u64, what: Rows) -> Result<()> {
+        let (status, attempts) = match what {
+            Rows::Pending => ("PENDING", 0_i32),
+            Rows::Finished => ("DISPATCHED", 1),
+        };
+        let fill = self.client.prepare(include_str!("sql/postgres/fill.sql")).await?;
+        let (keys, payload) = (KEYS.cast_signed(), payload());
+        for (from, to) in chunks(rows) {
+            self.client
+                .execute(&fill, &[&from, &to, &keys, &DESTINATION, &payload, &status, &attempts])
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn calm(&self) -> Result<()> {
+        for statement in
+            ["VACUUM (ANALYZE) relais_outbox", "VACUUM (ANALYZE) plain_relay", "CHECKPOINT"]
+        {
+            self.client.batch_execute(statement).await?;
+        }
+        Ok(())
+    }
+
+    async fn settled(&self, ids: &[i64]) -> Result<bool> {
+        let settled =
+            self.client.query_one(include_str!("sql/postgres/settled.sql"), &[&ids]).await?;
+        Ok(settled.get(0))
+    }
+
+    async fn fill_plain(&self, rows: u64) -> Result<()> {
+        self.client.batch_execute("TRUNCATE plain_relay").await?;
+        let fill = self.client.prepare(include_str!("sql/postgres/fill_plain.sql")).await?;
+        let (keys, payload) = (KEYS.cast_signed(), payload());
+        for (from, to) in chunks(rows) {
+            self.client.execute(&fill, &[&from, &to, &keys, &DESTINATION, &payload]).await?;
+        }
+        Ok(())
+    }
+
+    async fn relay_plain(&self) -> Result<Duration> {
+        let mut client = connect(&self.url).await?;
+        let read = client.prepare(include_str!("sql/postgres/read_plain.sql")).await?;
+        let mark = client.prepare(include_str!("sql/postgres/mark_plain.sql")).await?;
+        let started = Instant::now();
+        while relay_batch(&mut client, &read, &mark).await? > 0 {}
+        Ok(started.elapsed())
+    }
+
+    async fn hold(&self, what: Hold) -> Result<Client> {
+        let client = connect(&self.url).await?;
+        client
+            .batch_execute(match what {
+                Hold::Snapshot => include_str!("sql/postgres/hold_snapshot.sql"),
+                Hold::Writer => include_str!("sql/postgres/hold_writer.sql"),
+                Hold::Sender => include_str!("sql/postgres/hold_sender.sql"),
+            })
+            .await?;
+        Ok(client)
+    }
+
+    async fn let_go(&self, held: Client) -> Result<()> {
+        Ok(held.batch_execute("ROLLBACK").await?)
+    }
+
+    async fn backends(&self) -> Result<Vec<u32>> {
+        let found =
+            self.client.query(include_str!("sql/postgres/backends.sql"), &[&self.schema]).await?;
+        found.iter().map(|row| Ok(row.get::<_, i32>(0).try_into()?)).collect()
+    }
+
+    async fn remove(self) -> Result<()> {
+        drop(self.store);
+        let drop_schema = format!("DROP SCHEMA {} CASCADE", self.schema);
+        self.client.batch_execute(&drop_schema).await.context(self.schema)
+    }
+}
+
+/// Numbers from 1 to `rows` in pieces: first and last of each.
+fn chunks(rows: u64) -> impl Iterator<Item = (i64, i64)> {
+    (0..rows)
+        .step_by(usize::try_from(FILL_MAX).unwrap_or(usize::MAX))
+        .map(move |from| ((from + 1).cast_signed(), (from + FILL_MAX).min(rows).cast_signed()))
+}
+
+/// One batch of the bare loop; how many rows.
+async fn relay_batch(client: &mut Client, read: &Statement, mark: &Statement) -> Result<usize> {
+    let tx = client.transaction().await?;
+    let rows = tx.query(read, &[&RAW_BATCH]).await?;
+    let published: Vec<_> = rows.iter().map(publish_plain).collect();
+    let ids: Vec<i64> = published.iter().map(|(id, ..)| *id).collect();
+    tx.execute(mark, &[&ids]).await?;
+    tx.commit().await?;
+    Ok(ids.len())
+}
+
+/// Takes the columns out of a row, as any publisher has to.
+fn publish_plain(row: &Row) -> (i64, Uuid, [String; 6]) {
+    (row.get(0), row.get(1), [2, 3, 4, 5, 6, 7].map(|n| row.get(n)))
+}
+
+pub(crate) struct PostgresSender {
+    client: Client,
+    /// None: through relais.
+    insert: Option<Statement>,
+    outbox: Outbox,
+    payload: String,
+}
+
+impl PostgresSender {
+    async fn send_now(&mut self, key: u64) -> Result<Uuid> {
+        let tx = self.client.transaction().await?;
+        let id = match &self.insert {
+            None => self.outbox.send(&mut &tx, &OrderChanged::new(key)).await?,
+            Some(insert) => {
+                let (id, order) = (Uuid::now_v7(), order_id(key));
+                let nothing = None::<&str>;
+                tx.execute(
+                    insert,
+                    &[
+                        &id,
+                        &"event",
+                        &"Order",
+                        &order,
+                        &"OrderChanged",
+                        &1_i32,
+                        &self.payload,
+                        &"{}",
+                        &DESTINATION,
+                        &order,
+                        &nothing,
+                        &nothing,
+                        &nothing,
+                    ],
+                )
+                .await?;
+                id
+            }
+        };
+        tx.commit().await?;
+        Ok(id)
+    }
+}
+
+impl Sender for PostgresSender {
+    const BLOCKS: bool = false;
+
+    fn send(&mut self, key: u64) -> impl Future<Output = Result<Uuid>> + Send {
+        self.send_now(key)
+    }
+}

@@ -1,0 +1,211 @@
+//! Figures: a backlog relayed to a publisher that does nothing, beside the bare loop; and the same
+//! relay where the table or the database makes it harder, beside itself.
+//!
+//! All of them take turns, round by round.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use relais::App;
+
+use crate::{
+    bed::{Bed, Database, Hold, Rows},
+    machine,
+    options::{Figure, Options, Size},
+    report::{Entry, Report, Target, Unit},
+    workload::{Counter, DESTINATION},
+};
+
+const RELAY_TARGET: f64 = 0.8;
+const LONG_TARGET: f64 = 0.9;
+const HOLD_TARGET: f64 = 0.8;
+const MEMORY_TARGET_MB: f64 = 150.0;
+/// How often we look whether the last rows are settled.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+/// How often at most.
+const LOOKS_MAX: usize = 100_000;
+
+/// One harder case and what came of it.
+struct Case<B> {
+    figure: Figure,
+    name: String,
+    target: f64,
+    hold: Option<Hold>,
+    bed: B,
+    rates: Vec<f64>,
+    /// Resident memory in MB, at most, of each round.
+    memory: Vec<f64>,
+}
+
+pub(crate) async fn measure<D: Database>(
+    database: &D,
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
+    let mut cases = cases(database, options).await?;
+    if cases.is_empty() && !options.wants(Figure::Relay) {
+        return Ok(());
+    }
+    let plain = database.bed("relay").await?;
+    let (mut raw, mut relais) = (Vec::new(), Vec::new());
+    for round in 1..=options.size.relay_rounds {
+        eprintln!("{} relay, round {round}: raw, relais", D::NAME);
+        raw.push(raw_rate(&plain, options.size.rows).await?);
+        plain.clear().await?;
+        plain.add(options.size.rows, Rows::Pending).await?;
+        plain.calm().await?;
+        relais.push(relay(&plain, options.size.rows).await?.rate);
+        for case in &mut cases {
+            eprintln!("{} relay, round {round}: {}", D::NAME, case.name);
+            case.round(&options.size).await.with_context(|| case.name.clone())?;
+        }
+    }
+    plain.remove().await?;
+    report.add(Entry {
+        store: D::NAME,
+        name: format!("relay, {} rows", options.size.rows),
+        unit: Unit::PerSecond,
+        raw,
+        relais: relais.clone(),
+        target: Target::RatioAtLeast(RELAY_TARGET),
+        note: String::new(),
+    });
+    for case in cases {
+        let bed = case.report(D::NAME, options, &relais, report);
+        bed.remove().await?;
+    }
+    Ok(())
+}
+
+async fn cases<D: Database>(database: &D, options: &Options) -> Result<Vec<Case<D::Bed>>> {
+    let many = options.size.rows_many;
+    let mut asked = Vec::new();
+    if options.wants(Figure::Backlog) || options.wants(Figure::Memory) {
+        asked.push((Figure::Backlog, format!("relay, {many} rows pending"), LONG_TARGET, None));
+    }
+    if options.wants(Figure::Finished) {
+        asked.push((Figure::Finished, format!("relay, {many} rows finished"), LONG_TARGET, None));
+    }
+    for hold in D::HOLDS {
+        let (figure, name) = match hold {
+            Hold::Snapshot => (Figure::Snapshot, "relay, a snapshot held"),
+            Hold::Writer => (Figure::Writer, "relay, a writing transaction open"),
+            Hold::Sender => (Figure::Sender, "relay, a sending transaction open"),
+        };
+        if options.wants(figure) {
+            asked.push((figure, name.into(), HOLD_TARGET, Some(*hold)));
+        }
+    }
+    let mut cases = Vec::new();
+    for (figure, name, target, hold) in asked {
+        let bed = database.bed(&format!("{figure:?}").to_lowercase()).await?;
+        let (rates, memory) = (Vec::new(), Vec::new());
+        cases.push(Case { figure, name, target, hold, bed, rates, memory });
+    }
+    Ok(cases)
+}
+
+impl<B: Bed> Case<B> {
+    async fn round(&mut self, size: &Size) -> Result<()> {
+        let first = self.rates.is_empty();
+        match self.figure {
+            Figure::Backlog if first => self.bed.add(size.rows_many, Rows::Pending).await?,
+            Figure::Finished if first => {
+                self.bed.add(size.rows_many, Rows::Finished).await?;
+                self.bed.add(size.rows, Rows::Pending).await?;
+            }
+            Figure::Backlog | Figure::Finished => self.bed.add(size.rows, Rows::Pending).await?,
+            _ => {
+                self.bed.clear().await?;
+                self.bed.add(size.rows, Rows::Pending).await?;
+            }
+        }
+        self.bed.calm().await?;
+        let held = match self.hold {
+            Some(hold) => Some(self.bed.hold(hold).await?),
+            None => None,
+        };
+        machine::forget_peak_memory();
+        let relayed = relay(&self.bed, size.rows).await;
+        if let Some(held) = held {
+            self.bed.let_go(held).await?;
+        }
+        let relayed = relayed?;
+        self.rates.push(relayed.rate);
+        self.memory.push(relayed.memory_mb);
+        Ok(())
+    }
+
+    fn report(
+        self,
+        store: &'static str,
+        options: &Options,
+        relay: &[f64],
+        report: &mut Report,
+    ) -> B {
+        if options.wants(self.figure) {
+            report.add(Entry {
+                store,
+                name: self.name,
+                unit: Unit::PerSecond,
+                raw: relay.to_vec(),
+                relais: self.rates,
+                target: Target::RatioAtLeast(self.target),
+                note: "beside the relay above".into(),
+            });
+        }
+        if self.figure == Figure::Backlog && options.wants(Figure::Memory) {
+            report.add(Entry {
+                store,
+                name: format!("memory, {} rows pending", options.size.rows_many),
+                unit: Unit::Megabytes,
+                raw: Vec::new(),
+                relais: self.memory,
+                target: Target::AtMost(MEMORY_TARGET_MB),
+                note: "resident, at most, of this whole program".into(),
+            });
+        }
+        self.bed
+    }
+}
+
+async fn raw_rate<B: Bed>(bed: &B, rows: u64) -> Result<f64> {
+    bed.fill_plain(rows).await?;
+    bed.calm().await?;
+    Ok(rows as f64 / bed.relay_plain().await?.as_secs_f64())
+}
+
+struct Relayed {
+    rate: f64,
+    memory_mb: f64,
+}
+
+/// From the start of the workers until at least so many rows are settled.
+async fn relay<B: Bed>(bed: &B, rows: u64) -> Result<Relayed> {
+    let publisher = Arc::new(Counter::new(rows));
+    let started = Instant::now();
+    let running = App::new(bed.store()).destination(DESTINATION, publisher.clone()).start();
+    let relayed = async {
+        let last = publisher.reached().await?;
+        let count = publisher.count();
+        wait_until_settled(bed, &last).await?;
+        let rate = count as f64 / started.elapsed().as_secs_f64();
+        Ok(Relayed { rate, memory_mb: machine::memory_mb()?.1 })
+    };
+    let relayed = relayed.await;
+    running.stop().await;
+    relayed
+}
+
+async fn wait_until_settled<B: Bed>(bed: &B, ids: &[i64]) -> Result<()> {
+    for _ in 0..LOOKS_MAX {
+        if bed.settled(ids).await? {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    anyhow::bail!("published rows were not settled")
+}

@@ -1,0 +1,2 @@
+BEGIN;
+INSERT INTO bystander VALUES (1);

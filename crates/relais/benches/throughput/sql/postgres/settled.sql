@@ -1,0 +1,1 @@
+SELECT NOT EXISTS (SELECT FROM relais_outbox WHERE id = ANY ($1) AND status = 'PENDING')

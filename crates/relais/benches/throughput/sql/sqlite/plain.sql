@@ -1,0 +1,43 @@
+-- The tables of the raw limit: the columns of an outbox row, a primary key, and nothing else. The one
+-- that is relayed has the usual partial index on what is pending.
+CREATE TABLE plain_send (
+    id              INTEGER PRIMARY KEY,
+    message_id      TEXT,
+    category        TEXT,
+    aggregate_type  TEXT,
+    aggregate_id    TEXT,
+    event_type      TEXT,
+    event_version   INTEGER,
+    payload         TEXT,
+    headers         TEXT,
+    destination     TEXT,
+    msg_key         TEXT,
+    created_at      TEXT DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    status          TEXT DEFAULT 'PENDING',
+    attempts        INTEGER DEFAULT 0,
+    next_attempt_at TEXT,
+    dispatched_at   TEXT,
+    causation_id    TEXT,
+    correlation_id  TEXT
+);
+CREATE TABLE plain_relay (
+    id              INTEGER PRIMARY KEY,
+    message_id      TEXT,
+    category        TEXT,
+    aggregate_type  TEXT,
+    aggregate_id    TEXT,
+    event_type      TEXT,
+    event_version   INTEGER,
+    payload         TEXT,
+    headers         TEXT,
+    destination     TEXT,
+    msg_key         TEXT,
+    created_at      TEXT DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    status          TEXT DEFAULT 'PENDING',
+    attempts        INTEGER DEFAULT 0,
+    next_attempt_at TEXT,
+    dispatched_at   TEXT,
+    causation_id    TEXT,
+    correlation_id  TEXT
+);
+CREATE INDEX plain_relay_pending ON plain_relay (id) WHERE status = 'PENDING';

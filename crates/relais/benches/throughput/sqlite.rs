@@ -1,0 +1,265 @@
+//! SQLite: a file in cargo's scratch folder for each bed, one writer, every commit synced.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use relais::{
+    Outbox, Store,
+    sqlite::{SqliteOptions, SqliteStore},
+};
+use rusqlite::{Connection, TransactionBehavior, params};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::{
+    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Write},
+    workload::{DESTINATION, KEYS, OrderChanged, order_id, payload},
+};
+
+/// How long a connection waits for another that writes.
+const BUSY: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    folder: TempDir,
+}
+
+impl Sqlite {
+    pub(crate) fn new() -> Result<Self> {
+        let scratch = env!("CARGO_TARGET_TMPDIR");
+        std::fs::create_dir_all(scratch)?;
+        Ok(Self { folder: tempfile::tempdir_in(scratch).context(scratch)? })
+    }
+}
+
+impl Database for Sqlite {
+    const NAME: &'static str = "sqlite";
+    const CLIENTS: &'static [usize] = &[1];
+    const LOAD_SENDERS: usize = 1;
+    const ELSEWHERE_TARGET_MS: Option<f64> = None;
+    const HOLDS: &'static [Hold] = &[];
+    type Bed = SqliteBed;
+
+    async fn describe(&self) -> Result<String> {
+        Ok(format!("sqlite {}", rusqlite::version()))
+    }
+
+    async fn bed(&self, name: &str) -> Result<SqliteBed> {
+        let folder = self.folder.path().join(name);
+        std::fs::create_dir(&folder)?;
+        let path = folder.join("relais.db");
+        let store = SqliteStore::open(&path, SqliteOptions::default()).await?;
+        store.migrate().await?;
+        store.check().await?;
+        connect(&path)?.execute_batch(include_str!("sql/sqlite/plain.sql"))?;
+        Ok(SqliteBed { folder, path, store })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct SqliteBed {
+    folder: PathBuf,
+    path: PathBuf,
+    store: SqliteStore,
+}
+
+impl SqliteBed {
+    /// Runs work on a thread that may block, with a connection of its own.
+    async fn on_connection<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let path = self.path.clone();
+        tokio::task::spawn_blocking(move || work(&mut connect(&path)?)).await?
+    }
+}
+
+impl Bed for SqliteBed {
+    type Sender = SqliteSender;
+    type Held = ();
+
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn sender(&self, write: Write) -> Result<SqliteSender> {
+        Ok(SqliteSender {
+            db: connect(&self.path)?,
+            write,
+            outbox: Outbox::to(DESTINATION),
+            payload: payload(),
+        })
+    }
+
+    async fn clear(&self) -> Result<()> {
+        self.on_connection(|db| {
+            Ok(db.execute_batch("DELETE FROM relais_outbox; DELETE FROM plain_send;")?)
+        })
+        .await
+    }
+
+    async fn add(&self, rows: u64, what: Rows) -> Result<()> {
+        let (status, attempts) = match what {
+            Rows::Pending => ("PENDING", 0),
+            Rows::Finished => ("DISPATCHED", 1),
+        };
+        self.on_connection(move |db| {
+            let values = params![
+                rows.cast_signed(),
+                KEYS.cast_signed(),
+                DESTINATION,
+                payload(),
+                status,
+                attempts
+            ];
+            db.execute(include_str!("sql/sqlite/fill.sql"), values)?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn calm(&self) -> Result<()> {
+        self.on_connection(|db| {
+            db.execute_batch("ANALYZE")?;
+            db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn settled(&self, ids: &[i64]) -> Result<bool> {
+        let ids = ids.to_vec();
+        self.on_connection(move |db| {
+            let mut status = db.prepare("SELECT status FROM relais_outbox WHERE id = ?1")?;
+            for id in &ids {
+                let found: String = status.query_row([id], |row| row.get(0))?;
+                if found == "PENDING" {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn fill_plain(&self, rows: u64) -> Result<()> {
+        self.on_connection(move |db| {
+            db.execute("DELETE FROM plain_relay", [])?;
+            let values = params![rows.cast_signed(), KEYS.cast_signed(), DESTINATION, payload()];
+            db.execute(include_str!("sql/sqlite/fill_plain.sql"), values)?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn relay_plain(&self) -> Result<Duration> {
+        self.on_connection(|db| {
+            let started = Instant::now();
+            while relay_batch(db)? > 0 {}
+            Ok(started.elapsed())
+        })
+        .await
+    }
+
+    async fn hold(&self, _what: Hold) -> Result<()> {
+        anyhow::bail!("not measured with sqlite")
+    }
+
+    async fn let_go(&self, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    async fn backends(&self) -> Result<Vec<u32>> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(self) -> Result<()> {
+        drop(self.store);
+        Ok(std::fs::remove_dir_all(&self.folder)?)
+    }
+}
+
+/// One batch of the bare loop; how many rows.
+fn relay_batch(db: &mut Connection) -> Result<usize> {
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut published = Vec::new();
+    {
+        let mut read = tx.prepare_cached(include_str!("sql/sqlite/read_plain.sql"))?;
+        let mut rows = read.query([RAW_BATCH])?;
+        while let Some(row) = rows.next()? {
+            let columns: Vec<String> = (1..8).map(|n| row.get(n)).collect::<Result<_, _>>()?;
+            published.push((row.get::<_, i64>(0)?, columns));
+        }
+        let mut mark = tx.prepare_cached(include_str!("sql/sqlite/mark_plain.sql"))?;
+        for (id, _) in &published {
+            mark.execute([id])?;
+        }
+    }
+    tx.commit()?;
+    Ok(published.len())
+}
+
+/// With the settings relais uses itself.
+fn connect(path: &Path) -> Result<Connection> {
+    let db = Connection::open(path)?;
+    db.busy_timeout(BUSY)?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "cache_size", -16 * 1024)?;
+    Ok(db)
+}
+
+#[derive(Debug)]
+pub(crate) struct SqliteSender {
+    db: Connection,
+    write: Write,
+    outbox: Outbox,
+    payload: String,
+}
+
+impl SqliteSender {
+    fn send_now(&mut self, key: u64) -> Result<Uuid> {
+        let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let id = match self.write {
+            Write::Outbox => self.outbox.send_blocking(&tx, &OrderChanged::new(key))?,
+            Write::Plain | Write::Elsewhere => {
+                let id = Uuid::now_v7();
+                let sql = match self.write {
+                    Write::Plain => include_str!("sql/sqlite/send_plain.sql"),
+                    _ => include_str!("sql/sqlite/send_elsewhere.sql"),
+                };
+                let order = order_id(key);
+                tx.prepare_cached(sql)?.execute(params![
+                    id.to_string(),
+                    "event",
+                    "Order",
+                    order,
+                    "OrderChanged",
+                    1,
+                    self.payload,
+                    "{}",
+                    DESTINATION,
+                    order,
+                    None::<String>,
+                    None::<String>,
+                    None::<String>,
+                ])?;
+                id
+            }
+        };
+        tx.commit()?;
+        Ok(id)
+    }
+}
+
+impl Sender for SqliteSender {
+    const BLOCKS: bool = true;
+
+    fn send(&mut self, key: u64) -> impl Future<Output = Result<Uuid>> + Send {
+        std::future::ready(self.send_now(key))
+    }
+}

@@ -1,0 +1,133 @@
+//! What is sent and who receives it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use relais::{Batching, Delivery, Message, OutboxRow, Publisher, core::BoxFuture};
+use serde::Serialize;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+pub(crate) const DESTINATION: &str = "bench";
+/// Different ordering keys.
+pub(crate) const KEYS: u64 = 10_000;
+/// What makes a payload about 400 bytes long.
+const NOTE_BYTES: usize = 350;
+/// Messages of one call.
+const BATCH_MAX: usize = 1_000;
+/// How long anything may take before the measurement is given up.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+#[derive(Debug, Serialize, Message)]
+#[message(name = "OrderChanged", aggregate = "Order", key = "order_id")]
+pub(crate) struct OrderChanged {
+    order_id: String,
+    note: String,
+}
+
+impl OrderChanged {
+    pub(crate) fn new(key: u64) -> Self {
+        Self { order_id: order_id(key), note: "n".repeat(NOTE_BYTES) }
+    }
+}
+
+pub(crate) fn order_id(key: u64) -> String {
+    format!("order-{:05}", key % KEYS)
+}
+
+/// The payload of one message, as the raw statements write it.
+pub(crate) fn payload() -> String {
+    serde_json::to_string(&OrderChanged::new(1)).expect("plain fields become JSON")
+}
+
+/// Accepts everything and says when enough has come.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    enough: u64,
+    count: AtomicU64,
+    reached: watch::Sender<Option<Vec<i64>>>,
+}
+
+impl Counter {
+    pub(crate) fn new(enough: u64) -> Self {
+        Self { enough, count: AtomicU64::new(0), reached: watch::Sender::new(None) }
+    }
+
+    /// How many have come.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Waits until enough have come; the rows of the call that made it enough.
+    pub(crate) async fn reached(&self) -> Result<Vec<i64>> {
+        let mut reached = self.reached.subscribe();
+        let found = tokio::time::timeout(PATIENCE, reached.wait_for(Option::is_some)).await;
+        let found = found.with_context(|| {
+            format!("{} of {} rows after {PATIENCE:?}", self.count(), self.enough)
+        })?;
+        Ok(found?.clone().unwrap_or_default())
+    }
+}
+
+impl Publisher for Counter {
+    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+        let before = self.count.fetch_add(messages.len() as u64, Ordering::Relaxed);
+        if before < self.enough && before + messages.len() as u64 >= self.enough {
+            let ids = messages.iter().map(|row| row.id).collect();
+            self.reached.send_replace(Some(ids));
+        }
+        Box::pin(std::future::ready(vec![Delivery::Accepted; messages.len()]))
+    }
+
+    fn batching(&self) -> Batching {
+        Batching::InOrder { max: BATCH_MAX }
+    }
+}
+
+/// Accepts everything and remembers when each message came.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    came: Mutex<HashMap<Uuid, Instant>>,
+    count: watch::Sender<usize>,
+}
+
+impl Recorder {
+    /// Waits until so many have come.
+    pub(crate) async fn wait_for(&self, count: usize) -> Result<()> {
+        let mut counts = self.count.subscribe();
+        let found = tokio::time::timeout(PATIENCE, counts.wait_for(|now| *now >= count)).await;
+        found.with_context(|| format!("{count} messages did not come within {PATIENCE:?}"))??;
+        Ok(())
+    }
+
+    /// When a message came first.
+    pub(crate) fn came(&self, id: &Uuid) -> Option<Instant> {
+        self.came.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied()
+    }
+}
+
+impl Publisher for Recorder {
+    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+        let now = Instant::now();
+        let count = {
+            let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+            for row in messages {
+                came.entry(row.message_id).or_insert(now);
+            }
+            came.len()
+        };
+        self.count.send_replace(count);
+        Box::pin(std::future::ready(vec![Delivery::Accepted; messages.len()]))
+    }
+
+    fn batching(&self) -> Batching {
+        Batching::InOrder { max: BATCH_MAX }
+    }
+}

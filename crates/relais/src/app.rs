@@ -1,0 +1,298 @@
+//! Puts sources, handlers, routes and destinations together and runs the workers.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use relais_core::{
+    handler::Handler,
+    lane::{Fence, Scope},
+    limits::BreakerPolicy,
+    outbox::OnDeadLetter,
+    publisher::Publisher,
+    query::Retention,
+    retry::RetryPolicy,
+    route::Route,
+    source::Source,
+    store::{Store, StoreError},
+};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cleanup::Cleanup,
+    guard::Guard,
+    inbox::{Action, InboxWorker},
+    ingest::Ingest,
+    lanes::LaneKeeper,
+    observe::Observer,
+    pulse,
+    relay::Relay,
+    worker::{self, Worker},
+};
+
+/// How long a lane stays ours without a heartbeat, unless set otherwise.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// How messages to one destination are treated.
+#[derive(Clone, Debug)]
+pub struct DestinationSettings {
+    pub retry: RetryPolicy,
+    pub on_dead_letter: OnDeadLetter,
+    /// At most this many messages in this time.
+    pub rate: Option<(u32, Duration)>,
+    /// Calls under way at once.
+    pub concurrency: usize,
+    /// The longest one call may take.
+    pub timeout: Duration,
+    pub breaker: BreakerPolicy,
+}
+
+impl Default for DestinationSettings {
+    fn default() -> Self {
+        Self {
+            retry: RetryPolicy::default(),
+            on_dead_letter: OnDeadLetter::Park,
+            rate: None,
+            concurrency: 10,
+            timeout: Duration::from_secs(30),
+            breaker: BreakerPolicy::default(),
+        }
+    }
+}
+
+/// What a process does: built up, then started.
+pub struct App {
+    store: Arc<dyn Store>,
+    sources: Vec<(String, Box<dyn Source>)>,
+    actions: HashMap<String, Action>,
+    destinations: BTreeMap<String, (Arc<dyn Publisher>, DestinationSettings)>,
+    inbox_retry: RetryPolicy,
+    retention: Retention,
+    lease: Duration,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App")
+            .field("sources", &self.sources.iter().map(|s| &s.0).collect::<Vec<_>>())
+            .field("event_types", &self.actions.keys().collect::<Vec<_>>())
+            .field("destinations", &self.destinations.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl App {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            sources: Vec::new(),
+            actions: HashMap::new(),
+            destinations: BTreeMap::new(),
+            inbox_retry: RetryPolicy::default(),
+            retention: Retention::default(),
+            lease: LEASE,
+        }
+    }
+
+    /// Receives from a source.
+    #[must_use]
+    pub fn source(mut self, name: &str, source: Box<dyn Source>) -> Self {
+        self.sources.push((name.to_owned(), source));
+        self
+    }
+
+    /// Handles an event type with user code; see each store's `handler`.
+    ///
+    /// # Panics
+    /// If the event type has a handler or a route already: two of them could not share one commit.
+    #[must_use]
+    pub fn handle(mut self, event_type: &str, handler: Arc<dyn Handler>) -> Self {
+        let before = self.actions.insert(event_type.to_owned(), Action::Handler(handler));
+        assert!(before.is_none(), "event type `{event_type}` has a handler or route already");
+        self
+    }
+
+    /// Turns an event type into outbox messages by rule; several routes may name one event type.
+    ///
+    /// # Panics
+    /// If the event type has a handler.
+    #[must_use]
+    pub fn route(mut self, route: Route) -> Self {
+        let action =
+            self.actions.entry(route.on.clone()).or_insert_with(|| Action::Routes(Vec::new()));
+        match action {
+            Action::Routes(routes) => routes.push(route),
+            Action::Handler(_) => panic!("event type `{}` has a handler already", route.on),
+        }
+        self
+    }
+
+    /// Delivers messages that name this destination, with default settings.
+    #[must_use]
+    pub fn destination(self, name: &str, publisher: Arc<dyn Publisher>) -> Self {
+        self.destination_with(name, publisher, DestinationSettings::default())
+    }
+
+    /// Delivers messages that name this destination.
+    #[must_use]
+    pub fn destination_with(
+        mut self,
+        name: &str,
+        publisher: Arc<dyn Publisher>,
+        settings: DestinationSettings,
+    ) -> Self {
+        self.destinations.insert(name.to_owned(), (publisher, settings));
+        self
+    }
+
+    /// How often a handler is tried.
+    #[must_use]
+    pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
+        self.inbox_retry = policy;
+        self
+    }
+
+    /// How long finished rows stay.
+    #[must_use]
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// How long a crashed worker's lanes wait for the next owner.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Starts every worker on this runtime.
+    pub fn start(self) -> Running {
+        let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
+        let mut running = Running {
+            stop: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            wake: watch::Sender::new(0),
+            observer: Arc::default(),
+        };
+        let keeper = |scope| {
+            let fence = Fence { scope, worker: worker.clone() };
+            LaneKeeper::new(Arc::clone(&self.store), fence, self.lease)
+        };
+        for (name, (publisher, settings)) in self.destinations {
+            let guard = Guard::new(publisher, &settings);
+            let counters = running.observer.destination(&name);
+            let keeper = keeper(Scope::Outbox(name.clone()));
+            let mut relay = Relay::new(Arc::clone(&self.store), keeper, guard, settings, counters);
+            relay.intake().start_heartbeat();
+            running.spawn(format!("relay {name}"), Box::new(relay));
+        }
+        let inbox = Arc::clone(&running.observer.inbox);
+        if !self.actions.is_empty() || !self.sources.is_empty() {
+            let keeper = keeper(Scope::Inbox);
+            let store = Arc::clone(&self.store);
+            let mut worker =
+                InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox));
+            worker.intake().start_heartbeat();
+            running.spawn("inbox".into(), Box::new(worker));
+        }
+        for (name, source) in self.sources {
+            let wake = running.wake.clone();
+            let ingest = Ingest {
+                store: Arc::clone(&self.store),
+                source,
+                counters: Arc::clone(&inbox),
+                stop: running.stop.clone(),
+                stored: Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1))),
+            };
+            running.spawn(format!("source {name}"), Box::new(ingest));
+        }
+        let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
+        running.spawn("cleanup".into(), Box::new(cleanup));
+        let (wake, stop) = (running.wake.clone(), running.stop.clone());
+        running.tasks.spawn(pulse::run(self.store, wake, stop));
+        running
+    }
+
+    /// Runs until Ctrl-C or SIGTERM, then finishes what is under way and hands its lanes over.
+    pub async fn run(self) -> Result<(), StoreError> {
+        let mut running = self.start();
+        tokio::select! {
+            () = terminated() => running.stop().await,
+            failed = running.failed() => {
+                running.stop().await;
+                return Err(StoreError::Unavailable(failed));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Resolves at Ctrl-C or SIGTERM.
+async fn terminated() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = interrupt => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    let _ = interrupt.await;
+}
+
+/// The workers at work. Dropping it aborts them, as a crash would: use [`Running::stop`].
+pub struct Running {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    wake: watch::Sender<u64>,
+    observer: Arc<Observer>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// What the workers count.
+    pub fn observer(&self) -> Arc<Observer> {
+        Arc::clone(&self.observer)
+    }
+
+    /// Makes every worker look for work at once, as after a commit made outside [`Outbox`](crate::Outbox).
+    pub fn wake(&self) {
+        self.wake.send_modify(|n| *n = n.wrapping_add(1));
+    }
+
+    /// Resolves when a worker ended by a panic, with its message: the process should end too, so
+    /// that it cannot linger half dead.
+    pub async fn failed(&mut self) -> String {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return format!("a worker panicked: {error}"),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Finishes what is under way, settles it, and hands the lanes over.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    fn spawn(&mut self, name: String, worker: Box<dyn Worker>) {
+        let (wake, stop) = (self.wake.subscribe(), self.stop.clone());
+        self.tasks.spawn(worker::run(name, worker, wake, stop));
+    }
+}

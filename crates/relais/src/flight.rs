@@ -1,0 +1,238 @@
+//! Rows in this worker's hands: queued by key, one key at a time under way.
+//!
+//! Invariant: of one key, a row starts only when every earlier row of that key in these hands was
+//! accepted. Pure bookkeeping; nothing here waits.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use relais_core::{inbox::InboxRow, lane::OwnedLane, outbox::OutboxRow, publisher::Batching};
+
+/// What the bookkeeping needs to know of a row.
+pub(crate) trait Row: Send + 'static {
+    fn id(&self) -> i64;
+    fn lane(&self) -> i16;
+    fn key(&self) -> &str;
+    fn attempts(&self) -> u32;
+    fn bytes(&self) -> usize;
+}
+
+impl Row for OutboxRow {
+    fn id(&self) -> i64 {
+        self.id
+    }
+    fn lane(&self) -> i16 {
+        self.lane
+    }
+    fn key(&self) -> &str {
+        &self.msg_key
+    }
+    fn attempts(&self) -> u32 {
+        self.attempts
+    }
+    fn bytes(&self) -> usize {
+        self.payload.len()
+    }
+}
+
+impl Row for InboxRow {
+    fn id(&self) -> i64 {
+        self.id
+    }
+    fn lane(&self) -> i16 {
+        self.lane
+    }
+    fn key(&self) -> &str {
+        &self.msg_key
+    }
+    fn attempts(&self) -> u32 {
+        self.attempts
+    }
+    fn bytes(&self) -> usize {
+        self.payload.as_deref().map_or(0, str::len)
+    }
+}
+
+/// A row with the lane it was read under.
+#[derive(Clone, Debug)]
+pub(crate) struct Job<R> {
+    pub(crate) row: R,
+    pub(crate) lane: OwnedLane,
+    /// May have brought its worker down before: goes alone, its attempt counted first.
+    pub(crate) suspect: bool,
+}
+
+/// Most rows of one key kept in memory: more would crowd out other keys.
+pub(crate) const PER_KEY_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Flight<R> {
+    queues: HashMap<String, VecDeque<Job<R>>>,
+    /// Keys with queued rows and none under way, in the order they became so.
+    ready: VecDeque<String>,
+    /// Keys with a row under way.
+    busy: HashSet<String>,
+    /// Every row in these hands: queued, under way, or landed and not yet settled.
+    held: HashMap<i64, i16>,
+    queued: usize,
+    suspect_under_way: bool,
+}
+
+impl<R: Row> Flight<R> {
+    pub(crate) fn new() -> Self {
+        Self {
+            queues: HashMap::new(),
+            ready: VecDeque::new(),
+            busy: HashSet::new(),
+            held: HashMap::new(),
+            queued: 0,
+            suspect_under_way: false,
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn holds(&self, id: i64) -> bool {
+        self.held.contains_key(&id)
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether any row of the lane is in these hands.
+    pub(crate) fn uses(&self, lane: i16) -> bool {
+        self.held.values().any(|l| *l == lane)
+    }
+
+    /// Keys that have enough rows here for now.
+    pub(crate) fn full_keys(&self) -> Vec<String> {
+        let full = self.queues.iter().filter(|(_, queue)| queue.len() >= PER_KEY_MAX);
+        full.map(|(key, _)| key.clone()).collect()
+    }
+
+    pub(crate) fn is_full(&self, key: &str) -> bool {
+        self.queues.get(key).is_some_and(|queue| queue.len() >= PER_KEY_MAX)
+    }
+
+    /// Takes a row into these hands, behind the rows of its key; rows must come in id order.
+    pub(crate) fn offer(&mut self, job: Job<R>) {
+        let (id, lane, key) = (job.row.id(), job.row.lane(), job.row.key().to_owned());
+        if self.held.insert(id, lane).is_some() {
+            return;
+        }
+        self.queued += 1;
+        let queue = self.queues.entry(key.clone()).or_default();
+        queue.push_back(job);
+        if queue.len() == 1 && !self.busy.contains(&key) {
+            self.ready.push_back(key);
+        }
+    }
+
+    /// The next rows to start, their keys marked busy; empty when none may start.
+    pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {
+        let mut batch: Vec<Job<R>> = Vec::new();
+        for _ in 0..self.ready.len() {
+            if batch.len() >= batching.max() {
+                break;
+            }
+            let Some(key) = self.ready.pop_front() else { break };
+            let room = match batching {
+                Batching::InOrder { .. } => batching.max() - batch.len(),
+                Batching::Single | Batching::Distinct { .. } => 1,
+            };
+            let suspect =
+                self.queues.get(&key).and_then(VecDeque::front).is_some_and(|j| j.suspect);
+            if suspect && (self.suspect_under_way || !batch.is_empty()) {
+                self.ready.push_back(key);
+                continue;
+            }
+            batch.extend(self.start(key, if suspect { 1 } else { room }));
+            if suspect {
+                self.suspect_under_way = true;
+                break;
+            }
+        }
+        batch
+    }
+
+    fn start(&mut self, key: String, room: usize) -> Vec<Job<R>> {
+        let Some(queue) = self.queues.get_mut(&key) else { return Vec::new() };
+        let plain = queue.iter().position(|job| job.suspect).unwrap_or(queue.len()).max(1);
+        let started: Vec<_> = queue.drain(..room.min(plain).min(queue.len())).collect();
+        if queue.is_empty() {
+            self.queues.remove(&key);
+        }
+        self.queued -= started.len();
+        self.busy.insert(key);
+        started
+    }
+
+    /// A batch came back: `forget` says which of its keys must not go on (their first row was not
+    /// accepted); their queued rows leave these hands and will be read again in their time.
+    pub(crate) fn land(&mut self, jobs: &[Job<R>], forget: &HashSet<String>) {
+        for job in jobs {
+            if job.suspect {
+                self.suspect_under_way = false;
+            }
+            let key = job.row.key();
+            if !self.busy.remove(key) {
+                continue;
+            }
+            if forget.contains(key) {
+                for dropped in self.queues.remove(key).unwrap_or_default() {
+                    self.held.remove(&dropped.row.id());
+                    self.queued -= 1;
+                }
+            } else if self.queues.contains_key(key) {
+                self.ready.push_back(key.to_owned());
+            }
+        }
+    }
+
+    /// Rows settled (or given up): they leave these hands.
+    pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = i64>) {
+        for id in ids {
+            self.held.remove(&id);
+        }
+    }
+
+    /// Drops every queued row; what is under way stays.
+    pub(crate) fn drop_queued(&mut self) {
+        for (_, queue) in self.queues.drain() {
+            for job in queue {
+                self.held.remove(&job.row.id());
+            }
+        }
+        self.ready.clear();
+        self.queued = 0;
+    }
+
+    /// Drops queued rows read under a lane (and epoch) that is no longer ours.
+    pub(crate) fn keep_only(&mut self, lanes: &HashMap<i16, i64>) {
+        let stale = |job: &Job<R>| lanes.get(&job.lane.lane) != Some(&job.lane.epoch);
+        let Self { queues, held, queued, .. } = self;
+        queues.retain(|_, queue| {
+            queue.retain(|job| {
+                let drop = stale(job);
+                if drop {
+                    held.remove(&job.row.id());
+                    *queued -= 1;
+                }
+                !drop
+            });
+            !queue.is_empty()
+        });
+        let Self { queues, ready, .. } = self;
+        ready.retain(|key| queues.contains_key(key));
+    }
+}
+
+#[cfg(test)]
+#[path = "flight_tests.rs"]
+mod tests;

@@ -1,0 +1,96 @@
+//! Source → inbox → acknowledge: stored first, acknowledged after.
+
+use std::sync::Arc;
+
+use relais_core::{
+    BoxFuture,
+    delivery::Problem,
+    inbox::{Accepted, Content, NewInbox},
+    source::{Source, SourceBatch, SourceError},
+    store::{Store, StoreError},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    observe::InboxCounters,
+    worker::{Progress, Worker},
+};
+
+/// Most messages stored in one transaction.
+const BATCH_MAX: usize = 500;
+
+pub(crate) struct Ingest {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) counters: Arc<InboxCounters>,
+    pub(crate) stop: CancellationToken,
+    /// Called after rows were stored, so that the inbox worker looks at once.
+    pub(crate) stored: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Ingest {
+    async fn pass(&mut self) -> Result<Progress, StoreError> {
+        let batch = tokio::select! {
+            () = self.stop.cancelled() => return Ok(Progress::Finished),
+            batch = self.source.next(BATCH_MAX) => match batch {
+                Ok(batch) => batch,
+                Err(SourceError::Closed) => return Ok(Progress::Finished),
+                Err(error @ SourceError::Unavailable(_)) => {
+                    return Err(StoreError::Unavailable(error.to_string()));
+                }
+            },
+        };
+        match accept(self.store.as_ref(), batch).await {
+            Ok(accepted) => {
+                self.counters.accepted(&accepted);
+                (self.stored)();
+                if let Err(error) = self.source.acknowledge(accepted).await {
+                    // Durable but not acknowledged: it comes again and is recognised.
+                    tracing::warn!(%error, "not acknowledged");
+                }
+                Ok(Progress::Worked)
+            }
+            Err(error) => {
+                self.source.refuse(error.to_string()).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// One transaction for the batch. If the database refuses a message as such, each goes alone and
+/// the refused one is kept as undecodable, with the reason: one bad message stops nobody.
+async fn accept(store: &dyn Store, batch: SourceBatch) -> Result<Vec<Accepted>, StoreError> {
+    let SourceBatch { messages, positions } = batch;
+    match store.accept(messages.clone(), positions.clone()).await {
+        Err(StoreError::Invalid(_)) => {}
+        other => return other,
+    }
+    let mut accepted = Vec::with_capacity(messages.len());
+    for message in messages {
+        let answer = match store.accept(vec![message.clone()], Vec::new()).await {
+            Err(StoreError::Invalid(reason)) => {
+                store.accept(vec![as_undecodable(message, &reason)], Vec::new()).await?
+            }
+            other => other?,
+        };
+        accepted.extend(answer);
+    }
+    store.accept(Vec::new(), positions).await?;
+    Ok(accepted)
+}
+
+/// The same message with its content kept as bytes, and headers dropped if they are the trouble.
+fn as_undecodable(mut message: NewInbox, reason: &str) -> NewInbox {
+    if let Content::Json(json) = message.content {
+        let problem = Problem::new("STORE_REFUSED", reason);
+        message.content = Content::Undecodable { bytes: json.into_bytes(), problem };
+    }
+    message
+}
+
+impl Worker for Ingest {
+    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
+        Box::pin(self.pass())
+    }
+}

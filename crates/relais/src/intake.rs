@@ -1,0 +1,195 @@
+//! Reads rows of owned lanes into a worker's hands: bounded, in order per key, with caution after an
+//! unclean take-over.
+//!
+//! Caution: rows that may have been under way when their last owner died are counted as tried before
+//! they are worked on. A row that has been through that twice is a suspect: it goes alone, so that a
+//! message that kills its worker ends as a dead letter and takes no neighbour along.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    lane::OwnedLane,
+    publisher::Batching,
+    store::{Fetch, Store, StoreError, StoreFuture},
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    flight::{Flight, Job, Row},
+    lanes::{LaneKeeper, epochs},
+};
+
+/// Most rows in one worker's hands.
+pub(crate) const ROWS_MAX: usize = 1_000;
+/// Most payload bytes in one worker's hands, by the average of the last read.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Rows of the first read, before sizes are known.
+const ROWS_FIRST: usize = 100;
+/// While rows are queued here, the store is not read more often than this: each read brings the rows
+/// in our hands again.
+const READ_EVERY: Duration = Duration::from_millis(20);
+/// From this many attempts on, a row found after an unclean take-over goes alone.
+const SUSPECT_FROM: u32 = 2;
+
+/// Reads due rows of a scope: `Store::fetch_inbox` or `Store::fetch_outbox`.
+pub(crate) type FetchRows<R> = for<'a> fn(&'a dyn Store, Fetch) -> StoreFuture<'a, Vec<R>>;
+
+pub(crate) struct Intake<R> {
+    store: Arc<dyn Store>,
+    keeper: Arc<LaneKeeper>,
+    fetch: FetchRows<R>,
+    pub(crate) flight: Flight<R>,
+    rows_wanted: usize,
+    /// There may be rows we have not read: somebody said so, or the last read was cut by its limit.
+    look: bool,
+    read_at: Option<Instant>,
+    heartbeat: Option<(JoinHandle<()>, CancellationToken)>,
+}
+
+impl<R: Row> Intake<R> {
+    pub(crate) fn new(store: Arc<dyn Store>, keeper: LaneKeeper, fetch: FetchRows<R>) -> Self {
+        Self {
+            store,
+            keeper: Arc::new(keeper),
+            fetch,
+            flight: Flight::new(),
+            rows_wanted: ROWS_FIRST,
+            look: true,
+            read_at: None,
+            heartbeat: None,
+        }
+    }
+
+    pub(crate) fn keeper(&self) -> &LaneKeeper {
+        &self.keeper
+    }
+
+    /// Starts the heartbeat; without it, beats are the caller's.
+    pub(crate) fn start_heartbeat(&mut self) {
+        let stop = CancellationToken::new();
+        self.heartbeat = Some((self.keeper.spawn(stop.clone()), stop));
+    }
+
+    /// Reads more rows if there is room; how many are new.
+    pub(crate) async fn top_up(&mut self) -> Result<usize, StoreError> {
+        let lanes = self.keeper.usable();
+        self.flight.keep_only(&epochs(&lanes));
+        self.keeper.report_empty(|lane| !self.flight.uses(lane));
+        let room = self.rows_wanted.saturating_sub(self.flight.queued());
+        if !self.look || lanes.is_empty() || room == 0 || room * 2 < self.rows_wanted {
+            return Ok(0);
+        }
+        if self.flight.queued() > 0 && self.read_at.is_some_and(|at| at.elapsed() < READ_EVERY) {
+            return Ok(0);
+        }
+        self.read_at = Some(Instant::now());
+        let fetch = Fetch {
+            scope: self.keeper.fence().scope.clone(),
+            lanes: lanes.clone(),
+            skip_keys: self.flight.full_keys(),
+            // Rows in our hands are still open in the store and come again: ask past them.
+            limit: self.flight.held() + room,
+        };
+        let (limit, skipped) = (fetch.limit, !fetch.skip_keys.is_empty());
+        let rows = (self.fetch)(self.store.as_ref(), fetch).await?;
+        self.look = skipped || rows.len() >= limit;
+        self.learn_sizes(&rows);
+        let mut jobs = self.jobs(rows, &lanes);
+        self.be_cautious(&mut jobs).await?;
+        let mut new = 0;
+        for job in jobs {
+            if self.flight.is_full(job.row.key()) {
+                // It stays in the store, behind what we have of its key.
+                self.look = true;
+            } else {
+                self.flight.offer(job);
+                new += 1;
+            }
+        }
+        Ok(new)
+    }
+
+    /// The next [`Intake::top_up`] should read.
+    pub(crate) fn look(&mut self) {
+        self.look = true;
+    }
+
+    /// The longest rest before the next pass: short while a wanted read was put off.
+    pub(crate) fn rest(&self, rest: Duration) -> Duration {
+        if self.look && self.flight.queued() > 0 { rest.min(READ_EVERY) } else { rest }
+    }
+
+    /// The next rows to start, but only while their lanes are surely ours.
+    pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {
+        self.flight.keep_only(&epochs(&self.keeper.usable()));
+        self.flight.take(batching)
+    }
+
+    /// Counts a suspect's attempt before it is worked on; `false` if its lane is lost.
+    pub(crate) async fn count_suspect(&self, job: &Job<R>) -> Result<bool, StoreError> {
+        let rows = vec![(job.row.id(), job.lane)];
+        let counted = self.store.count_attempt(self.keeper.fence().clone(), rows).await?;
+        Ok(counted.refused == 0)
+    }
+
+    /// Ends the heartbeat and gives lanes back, except those with rows under way.
+    pub(crate) async fn leave(&mut self) {
+        self.flight.drop_queued();
+        if let Some((task, stop)) = self.heartbeat.take() {
+            stop.cancel();
+            // The task ends after its current beat; a panic in it has been reported already.
+            let _ = task.await;
+        }
+        self.keeper.leave(|lane| self.flight.uses(lane)).await;
+    }
+
+    fn learn_sizes(&mut self, rows: &[R]) {
+        let bytes: usize = rows.iter().map(Row::bytes).sum();
+        if let Some(average) = bytes.checked_div(rows.len()) {
+            self.rows_wanted = (BYTES_MAX / average.max(1)).clamp(1, ROWS_MAX);
+        }
+    }
+
+    fn jobs(&self, rows: Vec<R>, lanes: &[OwnedLane]) -> Vec<Job<R>> {
+        let known = |lane: i16| lanes.iter().find(|l| l.lane == lane).copied();
+        let new = rows.into_iter().filter(|row| !self.flight.holds(row.id()));
+        new.filter_map(|row| Some(Job { lane: known(row.lane())?, row, suspect: false })).collect()
+    }
+
+    async fn be_cautious(&self, jobs: &mut Vec<Job<R>>) -> Result<(), StoreError> {
+        let unclean: BTreeSet<i16> = self.keeper.take_unclean();
+        if unclean.is_empty() {
+            return Ok(());
+        }
+        let mut counted = Vec::new();
+        for job in jobs.iter_mut().filter(|job| unclean.contains(&job.lane.lane)) {
+            job.suspect = job.row.attempts() >= SUSPECT_FROM;
+            if !job.suspect {
+                counted.push((job.row.id(), job.lane));
+            }
+        }
+        if counted.is_empty() {
+            return Ok(());
+        }
+        let settled = self.store.count_attempt(self.keeper.fence().clone(), counted).await?;
+        if settled.refused > 0 {
+            // Somebody else owns one of the lanes by now; what we read is not ours to work on.
+            jobs.retain(|job| !unclean.contains(&job.lane.lane));
+        }
+        Ok(())
+    }
+}
+
+/// A worker that is dropped without [`Intake::leave`] is as good as dead: no more heartbeats.
+impl<R> Drop for Intake<R> {
+    fn drop(&mut self) {
+        if let Some((_, stop)) = &self.heartbeat {
+            stop.cancel();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which lanes this worker may touch now: a heartbeat that renews, takes and gives back leases.
+//!
+//! Invariant: a lane counts as ours only until the moment its lease could have run out, measured
+//! from *before* the call that renewed it; the fence in the store has the last word.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    lane::{Fence, LaneRequest, OwnedLane},
+    store::{Store, StoreError},
+};
+use tokio::{sync::Notify, task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+/// A heartbeat comes this many times within one lease.
+const BEATS_PER_LEASE: u32 = 3;
+/// The pause after a heartbeat that failed.
+const BEAT_RETRY: Duration = Duration::from_millis(200);
+
+pub(crate) struct LaneKeeper {
+    store: Arc<dyn Store>,
+    fence: Fence,
+    lease: Duration,
+    state: Mutex<State>,
+    /// Told when the next beat should not wait: a draining lane is empty, or a lane may be lost.
+    hurry: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    owned: BTreeMap<i16, OwnedLane>,
+    valid_until: Option<Instant>,
+    /// To be given back as soon as nothing of theirs is under way.
+    draining: BTreeSet<i16>,
+    /// Draining, and nothing under way any more.
+    empty: BTreeSet<i16>,
+    /// Taken over from a worker that did not give them back, not read yet.
+    unclean: BTreeSet<i16>,
+}
+
+impl LaneKeeper {
+    pub(crate) fn new(store: Arc<dyn Store>, fence: Fence, lease: Duration) -> Self {
+        Self { store, fence, lease, state: Mutex::default(), hurry: Notify::new() }
+    }
+
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    /// Lanes to read from now.
+    pub(crate) fn usable(&self) -> Vec<OwnedLane> {
+        let state = self.lock();
+        if state.valid_until.is_none_or(|until| Instant::now() >= until) {
+            return Vec::new();
+        }
+        let open = state.owned.values().filter(|lane| !state.draining.contains(&lane.lane));
+        open.copied().collect()
+    }
+
+    /// The fence refused something: what we believe to own may have another owner. Nothing is read or
+    /// started until the next beat, which comes at once.
+    pub(crate) fn distrust(&self) {
+        self.lock().valid_until = None;
+        self.hurry.notify_one();
+    }
+
+    /// Lanes taken over uncleanly since the last call.
+    pub(crate) fn take_unclean(&self) -> BTreeSet<i16> {
+        std::mem::take(&mut self.lock().unclean)
+    }
+
+    /// Says which draining lanes have nothing under way; they are given back at the next beat.
+    pub(crate) fn report_empty(&self, is_empty: impl Fn(i16) -> bool) {
+        let mut state = self.lock();
+        let empty: Vec<_> = state.draining.iter().copied().filter(|lane| is_empty(*lane)).collect();
+        if !empty.is_empty() {
+            state.empty.extend(empty);
+            self.hurry.notify_one();
+        }
+    }
+
+    pub(crate) fn owned(&self) -> usize {
+        self.lock().owned.len()
+    }
+
+    /// One heartbeat.
+    pub(crate) async fn beat(&self) -> Result<(), StoreError> {
+        let empty: Vec<i16> = {
+            let mut state = self.lock();
+            let empty = std::mem::take(&mut state.empty);
+            for lane in &empty {
+                state.draining.remove(lane);
+                state.owned.remove(lane);
+            }
+            empty.into_iter().collect()
+        };
+        if !empty.is_empty() {
+            self.store.release_lanes(self.fence.clone(), empty, false).await?;
+        }
+        let asked_at = Instant::now();
+        let request = LaneRequest { fence: self.fence.clone(), lease: self.lease };
+        let grant = self.store.lease_lanes(request).await?;
+        let mut state = self.lock();
+        state.unclean.extend(grant.lanes.iter().filter(|l| l.unclean).map(|l| l.lane));
+        state.owned = grant.lanes.into_iter().map(|lane| (lane.lane, lane)).collect();
+        state.valid_until = Some(asked_at + self.lease);
+        let State { owned, draining, .. } = &mut *state;
+        draining.retain(|lane| owned.contains_key(lane));
+        while draining.len() > grant.surplus {
+            draining.pop_last();
+        }
+        let surplus: Vec<i16> = owned.keys().rev().copied().take(grant.surplus).collect();
+        draining.extend(surplus.into_iter().take(grant.surplus - draining.len()));
+        Ok(())
+    }
+
+    /// Beats until `stop`, on a task of its own, so that slow work cannot delay it.
+    pub(crate) fn spawn(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
+        let keeper = Arc::clone(self);
+        tokio::spawn(async move {
+            while !stop.is_cancelled() {
+                let pause = match keeper.beat().await {
+                    Ok(()) => keeper.lease / BEATS_PER_LEASE,
+                    Err(error) => {
+                        tracing::warn!(scope = %keeper.fence.scope, %error, "no heartbeat");
+                        BEAT_RETRY.min(keeper.lease / BEATS_PER_LEASE)
+                    }
+                };
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    _ = timeout(pause, keeper.hurry.notified()) => {}
+                }
+            }
+        })
+    }
+
+    /// Gives back every lane that nothing is under way in; leaves the scope if that is all of them.
+    pub(crate) async fn leave(&self, in_use: impl Fn(i16) -> bool) {
+        let lanes: Vec<i16> = {
+            let mut state = self.lock();
+            state.valid_until = None;
+            state.owned.keys().copied().filter(|lane| !in_use(*lane)).collect()
+        };
+        let leaving = lanes.len() == self.owned();
+        if let Err(error) = self.store.release_lanes(self.fence.clone(), lanes, leaving).await {
+            tracing::warn!(scope = %self.fence.scope, %error, "lanes not given back; they expire");
+        }
+    }
+
+    /// No lock is held across an await; a poisoned one still has sound contents.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lanes and their epochs, for quick comparison.
+pub(crate) fn epochs(lanes: &[OwnedLane]) -> HashMap<i16, i64> {
+    lanes.iter().map(|lane| (lane.lane, lane.epoch)).collect()
+}

@@ -1,0 +1,159 @@
+//! The sender's side: messages written in the user's own transaction.
+
+use std::time::Duration;
+
+use relais_core::{
+    json,
+    message::{Headers, Message, NewMessage},
+    store::StoreError,
+    text,
+};
+use relais_store::{BlockingTransaction, Transaction};
+use uuid::Uuid;
+
+use crate::pulse;
+
+/// Writes messages for one destination. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example(tx: &mut dyn relais::Transaction) -> Result<(), relais::SendError> {
+/// use relais::{Message, Outbox};
+///
+/// #[derive(Message, serde::Serialize)]
+/// #[message(name = "OrderCreated", aggregate = "Order", key = "order_id")]
+/// struct OrderCreated { order_id: String, total_cents: i64 }
+///
+/// let orders = Outbox::to("orders");
+/// // `tx` is the transaction that also changes the business tables.
+/// orders.send(tx, &OrderCreated { order_id: "o-1".into(), total_cents: 1999 }).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    destination: String,
+    headers: Headers,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+}
+
+/// Why a message was not written. The transaction is the caller's to roll back.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    #[error("the message cannot be written as JSON: {0}")]
+    Unserialisable(#[from] serde_json::Error),
+    #[error("the message is {0}")]
+    NotJson(#[from] json::JsonError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Outbox {
+    /// For messages to this destination (unless a message type names its own).
+    pub fn to(destination: &str) -> Self {
+        Self {
+            destination: destination.to_owned(),
+            headers: Headers::default(),
+            correlation_id: None,
+            causation_id: None,
+        }
+    }
+
+    /// The same, with a header on every message.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.set(name, value);
+        self
+    }
+
+    /// The same, as part of a conversation: what it belongs to and what caused it.
+    #[must_use]
+    pub fn because_of(mut self, correlation_id: &str, causation_id: &str) -> Self {
+        self.correlation_id = Some(correlation_id.to_owned());
+        self.causation_id = Some(causation_id.to_owned());
+        self
+    }
+
+    /// Writes one message; its id, which travels with every copy of it.
+    pub async fn send<T, M>(&self, tx: &mut T, message: &M) -> Result<Uuid, SendError>
+    where
+        T: Transaction + ?Sized,
+        M: Message,
+    {
+        self.write(tx, &[self.message(message)?]).await.map(|ids| ids[0])
+    }
+
+    /// Writes many messages in one statement.
+    pub async fn send_all<T, M>(&self, tx: &mut T, messages: &[M]) -> Result<Vec<Uuid>, SendError>
+    where
+        T: Transaction + ?Sized,
+        M: Message,
+    {
+        let rows: Result<Vec<_>, _> = messages.iter().map(|m| self.message(m)).collect();
+        self.write(tx, &rows?).await
+    }
+
+    /// Writes one message that is delivered no earlier than `delay` after the database's now.
+    pub async fn send_after<T, M>(
+        &self,
+        tx: &mut T,
+        delay: Duration,
+        message: &M,
+    ) -> Result<Uuid, SendError>
+    where
+        T: Transaction + ?Sized,
+        M: Message,
+    {
+        let row = NewMessage { delay: Some(delay), ..self.message(message)? };
+        self.write(tx, &[row]).await.map(|ids| ids[0])
+    }
+
+    /// [`Outbox::send`] for a driver that blocks, such as rusqlite.
+    pub fn send_blocking<T, M>(&self, tx: &T, message: &M) -> Result<Uuid, SendError>
+    where
+        T: BlockingTransaction + ?Sized,
+        M: Message,
+    {
+        self.send_all_blocking(tx, std::slice::from_ref(&message)).map(|ids| ids[0])
+    }
+
+    /// [`Outbox::send_all`] for a driver that blocks.
+    pub fn send_all_blocking<T, M>(&self, tx: &T, messages: &[&M]) -> Result<Vec<Uuid>, SendError>
+    where
+        T: BlockingTransaction + ?Sized,
+        M: Message,
+    {
+        let rows: Result<Vec<_>, _> = messages.iter().map(|m| self.message(*m)).collect();
+        let rows = rows?;
+        tx.enqueue(&rows)?;
+        pulse::sent();
+        Ok(rows.into_iter().map(|row| row.message_id).collect())
+    }
+
+    /// The row a message becomes, for users of another driver: bind its fields to the store's
+    /// public `ENQUEUE_SQL`.
+    pub fn message<M: Message>(&self, message: &M) -> Result<NewMessage, SendError> {
+        let payload = serde_json::to_string(message)?;
+        json::check(payload.as_bytes())?;
+        let aggregate_id = text::identity(&message.aggregate_id(), text::MESSAGE_ID_MAX);
+        let id = message.message_id().unwrap_or_else(Uuid::now_v7);
+        let destination = M::DESTINATION.unwrap_or(&self.destination);
+        Ok(NewMessage {
+            category: M::CATEGORY,
+            event_version: M::VERSION,
+            headers: self.headers.clone(),
+            msg_key: text::identity(&message.key(), text::KEY_MAX),
+            correlation_id: self.correlation_id.clone(),
+            causation_id: self.causation_id.clone(),
+            ..NewMessage::new(id, (M::AGGREGATE, &aggregate_id), M::NAME, destination, payload)
+        })
+    }
+
+    async fn write<T>(&self, tx: &mut T, rows: &[NewMessage]) -> Result<Vec<Uuid>, SendError>
+    where
+        T: Transaction + ?Sized,
+    {
+        tx.enqueue(rows).await?;
+        pulse::sent();
+        Ok(rows.iter().map(|row| row.message_id).collect())
+    }
+}

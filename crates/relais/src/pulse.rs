@@ -1,0 +1,49 @@
+//! What wakes the workers: messages sent in this process at once, rows of other processes by a cheap
+//! question asked often.
+//!
+//! Never by NOTIFY inside a user's transaction: that would serialise all commits of the cluster.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use relais_core::store::Store;
+use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+/// How often the store is asked whether rows may have come.
+const ASK_EVERY: Duration = Duration::from_millis(12);
+/// How often after it did not answer.
+const ASK_AFTER_TROUBLE: Duration = Duration::from_millis(500);
+
+/// Raised by every send in this process. The rows become visible when the sender commits, a moment
+/// later; workers look often for a while after a wake-up.
+static SENT: LazyLock<watch::Sender<u64>> = LazyLock::new(|| watch::Sender::new(0));
+
+/// Tells every worker in this process that a message is on its way into the outbox.
+pub(crate) fn sent() {
+    SENT.send_modify(|n| *n = n.wrapping_add(1));
+}
+
+/// Passes sends of this process and changes in the store on to `wake`, until `stop`.
+pub(crate) async fn run(store: Arc<dyn Store>, wake: watch::Sender<u64>, stop: CancellationToken) {
+    let mut sends = SENT.subscribe();
+    let mut last = None;
+    loop {
+        let pause = match store.changes().await {
+            Ok(now) => {
+                if last.replace(now) != Some(now) {
+                    wake.send_modify(|n| *n = n.wrapping_add(1));
+                }
+                ASK_EVERY
+            }
+            Err(_) => ASK_AFTER_TROUBLE,
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = sends.changed() => wake.send_modify(|n| *n = n.wrapping_add(1)),
+            () = sleep(pause) => {}
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Outbox rows of one destination → its publisher → settled.
+//!
+//! Delivery is at least once: a crash between publish and settle repeats the publish, with the same
+//! message id. Rows are read, worked on and settled in batches; what came back while the last batch
+//! was being settled makes up the next one.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    BoxFuture,
+    delivery::{Delivery, Problem},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement, settle},
+    store::{Store, StoreError},
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    app::DestinationSettings,
+    flight::Job,
+    guard::{Guard, Permit},
+    intake::Intake,
+    lanes::LaneKeeper,
+    observe::DestinationCounters,
+    worker::{Progress, Worker},
+};
+
+/// The longest rest between two looks at the outbox.
+const REST_MAX: Duration = Duration::from_secs(1);
+/// How long a stopping relay waits for calls under way, beyond their own time limit.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+type Landed = (Vec<Job<OutboxRow>>, Vec<Delivery>);
+
+pub(crate) struct Relay {
+    store: Arc<dyn Store>,
+    intake: Intake<OutboxRow>,
+    guard: Guard,
+    settings: DestinationSettings,
+    counters: Arc<DestinationCounters>,
+    calls: JoinSet<Landed>,
+    /// Came back, not yet settled: kept until the store took it.
+    landed: Vec<Landed>,
+    settlements: Vec<OutboxSettlement>,
+    /// When the next of our own retries is due.
+    retry_at: Option<Instant>,
+}
+
+impl Relay {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        keeper: LaneKeeper,
+        guard: Guard,
+        settings: DestinationSettings,
+        counters: Arc<DestinationCounters>,
+    ) -> Self {
+        let intake = Intake::new(Arc::clone(&store), keeper, |s, fetch| s.fetch_outbox(fetch));
+        Self {
+            store,
+            intake,
+            guard,
+            settings,
+            counters,
+            calls: JoinSet::new(),
+            landed: Vec::new(),
+            settlements: Vec::new(),
+            retry_at: None,
+        }
+    }
+
+    pub(crate) fn intake(&mut self) -> &mut Intake<OutboxRow> {
+        &mut self.intake
+    }
+
+    async fn pass(&mut self) -> Result<Progress, StoreError> {
+        self.collect();
+        let settled = self.settle().await?;
+        let read = if self.guard.is_open() { 0 } else { self.intake.top_up().await? };
+        let (started, wait) = self.launch().await?;
+        self.counters.set_state(self.guard.state(), self.intake.keeper().owned());
+        Ok(if settled + read + started > 0 {
+            Progress::Worked
+        } else {
+            let rest = wait.min(self.until_retry());
+            Progress::Idle { at_most: self.intake.rest(rest) }
+        })
+    }
+
+    /// Takes what has come back, without waiting.
+    fn collect(&mut self) {
+        while let Some(done) = self.calls.try_join_next() {
+            self.take_in(done);
+        }
+        for (jobs, deliveries) in std::mem::take(&mut self.landed) {
+            self.guard.landed(&deliveries);
+            let mut forget = HashSet::new();
+            for (job, delivery) in jobs.iter().zip(deliveries) {
+                self.judge(job, delivery, &mut forget);
+            }
+            if !forget.is_empty() {
+                self.intake.look();
+            }
+            self.intake.flight.land(&jobs, &forget);
+        }
+        if self.guard.is_open() {
+            self.intake.flight.drop_queued();
+            self.intake.look();
+        }
+    }
+
+    fn take_in(&mut self, done: Result<Landed, tokio::task::JoinError>) {
+        match done {
+            Ok(landed) => self.landed.push(landed),
+            // The guard catches panics; a task ends otherwise only when the runtime goes down.
+            Err(error) => tracing::error!(%error, "a publish task vanished; its lease runs out"),
+        }
+    }
+
+    fn judge(&mut self, job: &Job<OutboxRow>, delivery: Delivery, forget: &mut HashSet<String>) {
+        let row = &job.row;
+        if let Delivery::Outage { problem, .. } = &delivery {
+            self.counters.outage(problem);
+        }
+        let fate = settle(
+            &self.settings.retry,
+            self.settings.on_dead_letter,
+            row.attempts,
+            delivery,
+            random(),
+        );
+        match &fate {
+            OutboxFate::Dispatched => self.counters.dispatched(),
+            OutboxFate::Retry { pause, problem, .. } => {
+                self.counters.retried(problem);
+                let due = Instant::now() + *pause;
+                self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+            }
+            OutboxFate::Dead { problem, attempts, .. } => {
+                self.counters.failed(problem);
+                tracing::warn!(
+                    destination = row.destination, id = row.id, message_id = %row.message_id,
+                    attempts, code = problem.code, "dead letter: {}", problem.message
+                );
+            }
+            OutboxFate::Untouched => self.intake.flight.release([row.id]),
+        }
+        if fate != OutboxFate::Dispatched {
+            forget.insert(row.msg_key.clone());
+        }
+        if fate != OutboxFate::Untouched {
+            let (lane, epoch) = (job.lane.lane, job.lane.epoch);
+            self.settlements.push(OutboxSettlement { id: row.id, lane, epoch, fate });
+        }
+    }
+
+    /// Settles what came back. If the store is away the settlements stay here for the next pass.
+    async fn settle(&mut self) -> Result<usize, StoreError> {
+        if self.settlements.is_empty() {
+            return Ok(0);
+        }
+        let fence = self.intake.keeper().fence().clone();
+        let settled = self.store.settle_outbox(fence, self.settlements.clone()).await?;
+        if settled.refused > 0 {
+            self.counters.refused(settled.refused);
+            self.intake.keeper().distrust();
+        }
+        let done = self.settlements.len();
+        self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
+        Ok(done)
+    }
+
+    /// Starts as many calls as the guards allow; how many, and how long to rest if none.
+    async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
+        let mut started = 0;
+        while self.intake.flight.has_ready() {
+            match self.guard.permit() {
+                Permit::Go => {}
+                Permit::Wait(wait) => return Ok((started, wait.min(REST_MAX))),
+                Permit::Full => break,
+            }
+            let jobs = self.intake.take(self.guard.batching());
+            let Some(first) = jobs.first() else { break };
+            if first.suspect && !self.admit_suspect(&jobs).await? {
+                continue;
+            }
+            started += jobs.len();
+            self.start(jobs);
+        }
+        Ok((started, REST_MAX))
+    }
+
+    /// Counts a suspect before it is tried; gives it up if it has no attempt left.
+    async fn admit_suspect(&mut self, jobs: &[Job<OutboxRow>]) -> Result<bool, StoreError> {
+        let Some(job) = jobs.first() else { return Ok(false) };
+        if self.settings.retry.exhausted(job.row.attempts) {
+            let problem = Problem::new(
+                "WORKER_LOST",
+                "its worker died each time it was delivered; look at the payload before a retry",
+            );
+            self.landed.push((jobs.to_vec(), vec![Delivery::Reject { problem }]));
+            return Ok(false);
+        }
+        let counted = self.intake.count_suspect(job).await;
+        if !matches!(counted, Ok(true)) {
+            self.intake.flight.land(jobs, &HashSet::from([job.row.msg_key.clone()]));
+            self.intake.flight.release([job.row.id]);
+        }
+        counted
+    }
+
+    fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {
+        let (lanes, rows): (Vec<_>, Vec<_>) =
+            jobs.into_iter().map(|job| ((job.lane, job.suspect), job.row)).unzip();
+        let call = self.guard.call(rows);
+        self.calls.spawn(async move {
+            let (rows, deliveries) = call.await;
+            let jobs = rows.into_iter().zip(lanes);
+            let jobs = jobs.map(|(row, (lane, suspect))| Job { row, lane, suspect }).collect();
+            (jobs, deliveries)
+        });
+    }
+
+    fn until_retry(&mut self) -> Duration {
+        let Some(at) = self.retry_at else { return REST_MAX };
+        let wait = at.saturating_duration_since(Instant::now());
+        if wait.is_zero() {
+            // Due by our clock; the database's decides, so keep looking at the usual pace.
+            self.retry_at = None;
+            return Duration::from_millis(5);
+        }
+        wait
+    }
+}
+
+impl Worker for Relay {
+    fn look(&mut self) {
+        self.intake.look();
+    }
+
+    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
+        Box::pin(self.pass())
+    }
+
+    fn landed(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            match self.calls.join_next().await {
+                Some(done) => self.take_in(done),
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    #[cfg(test)]
+    fn under_way(&self) -> usize {
+        self.calls.len() + self.landed.len()
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.intake.flight.drop_queued();
+            let patience = self.settings.timeout + STOP_GRACE;
+            let all = async {
+                while let Some(done) = self.calls.join_next().await {
+                    self.take_in(done);
+                }
+            };
+            if tokio::time::timeout(patience, all).await.is_err() {
+                tracing::warn!("calls still under way at stop; their lanes expire by themselves");
+            }
+            self.collect();
+            if let Err(error) = self.settle().await {
+                tracing::warn!(%error, "not settled at stop; these messages are delivered again");
+            }
+            self.guard.close().await;
+            self.intake.leave().await;
+        })
+    }
+}
+
+/// A number in `0.0..1.0` for jitter; its quality does not matter, its spread does.
+pub(crate) fn random() -> f64 {
+    let bits = uuid::Uuid::new_v4().as_u128() & 0xFFFF_FFFF;
+    bits as f64 / 4_294_967_296.0
+}

@@ -1,0 +1,173 @@
+//! Inbox → handlers and routes.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use relais_core::{
+    handler::{Handler, Outcome, Received},
+    lane::Scope,
+    retry::RetryPolicy,
+    route::Route,
+};
+use relais_store::sqlite;
+
+use super::{ingest::received, support::Bench};
+use crate::{
+    inbox::{Action, InboxWorker},
+    worker::run_until_idle,
+};
+
+fn route(on: &str) -> Action {
+    Action::Routes(vec![Route {
+        on: on.into(),
+        destination: "d".into(),
+        each: None,
+        event_type: None,
+        aggregate_type: None,
+        version: None,
+        payload: None,
+    }])
+}
+
+async fn worker(bench: &Bench, name: &str, actions: Vec<(&str, Action)>) -> InboxWorker {
+    let keeper = bench.keeper(Scope::Inbox, name);
+    keeper.beat().await.unwrap();
+    let actions: HashMap<_, _> = actions.into_iter().map(|(n, a)| (n.to_owned(), a)).collect();
+    let retry =
+        RetryPolicy { jitter: false, first: Duration::from_secs(60), ..RetryPolicy::default() };
+    InboxWorker::new(
+        Arc::clone(&bench.store),
+        keeper,
+        actions,
+        retry,
+        Arc::clone(&bench.observer.inbox),
+    )
+}
+
+async fn accept(bench: &Bench, messages: &[(&str, &str)]) {
+    let rows = messages.iter().map(|(id, body)| received(id, body)).collect();
+    bench.store.accept(rows, Vec::new()).await.unwrap();
+}
+
+fn statuses(bench: &Bench) -> Vec<String> {
+    bench.texts(
+        "SELECT message_id || ' ' || status || ' ' || attempts FROM relais_inbox ORDER BY id",
+    )
+}
+
+/// A handler that writes its message to the user's table, and answers by a function.
+fn noting(
+    bench: &Bench,
+    answer: impl Fn(&Received<serde_json::Value>) -> Outcome + Send + Sync + 'static,
+) -> Arc<dyn Handler> {
+    bench.sql("CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, text TEXT)");
+    sqlite::handler(
+        &bench.sqlite,
+        move |tx: &rusqlite::Transaction<'_>, message: Received<serde_json::Value>| {
+            tx.execute("INSERT INTO note (text) VALUES (?1)", [&message.message_id]).unwrap();
+            answer(&message)
+        },
+    )
+}
+
+#[tokio::test]
+async fn a_route_turns_each_event_into_a_message_once() {
+    let bench = Bench::new().await;
+    accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#), ("2", r#"{"type":"T","of":"x"}"#)]).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
+    assert_eq!(statuses(&bench), ["1 PROCESSED 1", "2 PROCESSED 1"]);
+    let sent = bench.texts("SELECT msg_key || ' ' || causation_id FROM relais_outbox ORDER BY id");
+    assert_eq!(sent, ["x 1", "x 2"]);
+}
+
+#[tokio::test]
+async fn an_unknown_event_type_fails_with_its_reason_and_lets_its_key_go_on() {
+    let bench = Bench::new().await;
+    accept(
+        &bench,
+        &[("1", r#"{"type":"Huh","of":"x"}"#), ("2", r#"{"type":"T","of":"x"}"#), ("3", "{}")],
+    )
+    .await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
+    assert_eq!(statuses(&bench), ["1 FAILED 1", "2 PROCESSED 1", "3 FAILED 1"]);
+    let reasons = bench.texts("SELECT error_message FROM relais_inbox WHERE status = 'FAILED'");
+    assert!(reasons[0].contains("`Huh`"), "{reasons:?}");
+    assert_eq!(bench.texts("SELECT count(*) FROM relais_dead_letter"), ["2"]);
+}
+
+#[tokio::test]
+async fn a_handlers_changes_and_its_mark_share_one_commit() {
+    let bench = Bench::new().await;
+    accept(&bench, &[("1", r#"{"type":"T"}"#), ("2", r#"{"type":"T"}"#)]).await;
+    let handler = noting(&bench, |message| match message.message_id.as_str() {
+        "1" => Outcome::Done,
+        _ => Outcome::fail("INVALID", "no such customer"),
+    });
+    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    assert_eq!(statuses(&bench), ["1 PROCESSED 1", "2 FAILED 1"]);
+    assert_eq!(bench.texts("SELECT text FROM note"), ["1"]);
+}
+
+#[tokio::test]
+async fn a_retry_holds_later_messages_of_its_key() {
+    let bench = Bench::new().await;
+    let body = r#"{"type":"T","of":"x"}"#;
+    accept(&bench, &[("1", body), ("2", body), ("3", r#"{"type":"T","of":"y"}"#)]).await;
+    let failures = AtomicUsize::new(1);
+    let handler = noting(&bench, move |message| {
+        let failing = message.message_id == "1"
+            && failures.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
+        if failing { Outcome::retry("LOCKED", "later") } else { Outcome::Done }
+    });
+    let mut worker = worker(&bench, "w", vec![("T", Action::Handler(handler))]).await;
+    run_until_idle(&mut worker).await;
+    assert_eq!(statuses(&bench), ["1 RETRY 1", "2 RECEIVED 0", "3 PROCESSED 1"]);
+    bench.make_due();
+    run_until_idle(&mut worker).await;
+    assert_eq!(bench.texts("SELECT text FROM note ORDER BY id"), ["3", "1", "2"]);
+}
+
+#[tokio::test]
+async fn a_panicking_handler_is_a_failed_attempt() {
+    let bench = Bench::new().await;
+    accept(&bench, &[("1", r#"{"type":"T"}"#)]).await;
+    let handler = noting(&bench, |_| panic!("a bug in user code"));
+    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    assert_eq!(statuses(&bench), ["1 RETRY 1"]);
+}
+
+#[tokio::test]
+async fn a_handler_whose_lane_is_lost_changes_nothing() {
+    let bench = Bench::new().await;
+    accept(&bench, &[("1", r#"{"type":"T"}"#)]).await;
+    let handler = noting(&bench, |_| Outcome::Done);
+    let mut zombie = worker(&bench, "old", vec![("T", Action::Handler(handler))]).await;
+    zombie.intake().top_up().await.unwrap();
+    bench.expire_leases();
+    bench.keeper(Scope::Inbox, "new").beat().await.unwrap();
+    run_until_idle(&mut zombie).await;
+    assert_eq!(statuses(&bench), ["1 RECEIVED 0"]);
+    assert!(bench.texts("SELECT text FROM note").is_empty());
+    assert!(bench.observer.snapshot().inbox.refused >= 1);
+}
+
+#[tokio::test]
+async fn a_payload_of_another_shape_fails_clearly() {
+    let bench = Bench::new().await;
+    accept(&bench, &[("1", r#"{"type":"T"}"#)]).await;
+    #[derive(serde::Deserialize)]
+    struct Wanted {
+        #[expect(dead_code, reason = "only its absence matters")]
+        name: String,
+    }
+    let handler =
+        sqlite::handler(&bench.sqlite, |_: &rusqlite::Transaction<'_>, _: Received<Wanted>| ());
+    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    assert_eq!(bench.texts("SELECT error_code FROM relais_inbox"), ["PAYLOAD_SHAPE"]);
+}

@@ -1,0 +1,108 @@
+//! Source → inbox.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use relais_core::{
+    BoxFuture,
+    extract::{Incoming, Mapping},
+    inbox::{Accepted, Content, NewInbox},
+    source::{Source, SourceBatch, SourceError},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::support::Bench;
+use crate::{
+    ingest::Ingest,
+    worker::{Progress, Worker},
+};
+
+/// Gives prepared batches; remembers what was acknowledged and refused.
+#[derive(Clone, Default)]
+struct Prepared {
+    batches: Arc<Mutex<VecDeque<Vec<NewInbox>>>>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Source for Prepared {
+    fn next(&mut self, _max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
+        let next = self.batches.lock().unwrap().pop_front();
+        Box::pin(async move {
+            let messages = next.ok_or(SourceError::Closed)?;
+            Ok(SourceBatch { messages, positions: Vec::new() })
+        })
+    }
+
+    fn acknowledge(&mut self, accepted: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
+        self.log.lock().unwrap().push(format!("{accepted:?}"));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()> {
+        self.log.lock().unwrap().push(format!("refused: {reason}"));
+        Box::pin(async {})
+    }
+}
+
+pub(super) fn received(id: &str, body: &str) -> NewInbox {
+    let mapping = Mapping {
+        source_system: "crm".into(),
+        message_id: "header:message-id".parse().unwrap(),
+        event_type: Some("payload:/type".parse().unwrap()),
+        aggregate_id: Some("payload:/of".parse().unwrap()),
+    };
+    let mut incoming = Incoming { topic: "hook".into(), body: body.into(), ..Incoming::default() };
+    incoming.headers.set("message-id", id);
+    mapping.read(incoming).unwrap()
+}
+
+fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
+    let source = Prepared { batches: Arc::new(Mutex::new(batches.into())), ..Prepared::default() };
+    let ingest = Ingest {
+        store: Arc::clone(&bench.store),
+        source: Box::new(source.clone()),
+        counters: Arc::clone(&bench.observer.inbox),
+        stop: CancellationToken::new(),
+        stored: Box::new(|| {}),
+    };
+    (ingest, source)
+}
+
+#[tokio::test]
+async fn a_batch_is_stored_then_acknowledged_message_by_message() {
+    let bench = Bench::new().await;
+    let batch =
+        vec![received("1", "{}"), received("1", "{}"), received("1", "[]"), received("2", "{")];
+    let (mut ingest, source) = ingest(&bench, vec![batch]);
+    assert_eq!(ingest.run_once().await.unwrap(), Progress::Worked);
+    assert_eq!(*source.log.lock().unwrap(), ["[Stored, Duplicate, Conflict, Stored]"]);
+    let rows = bench.texts("SELECT message_id || ' ' || status FROM relais_inbox ORDER BY id");
+    assert_eq!(rows, ["1 RECEIVED", "2 SERDE_ERROR"]);
+    assert_eq!(bench.texts("SELECT failed_status FROM relais_dead_letter"), ["CONFLICT"]);
+    assert_eq!(ingest.run_once().await.unwrap(), Progress::Finished);
+}
+
+#[tokio::test]
+async fn without_a_database_nothing_is_acknowledged() {
+    let bench = Bench::new().await;
+    bench.sql("ALTER TABLE relais_inbox RENAME TO gone");
+    let (mut ingest, source) = ingest(&bench, vec![vec![received("1", "{}")]]);
+    assert!(ingest.run_once().await.is_err());
+    assert!(source.log.lock().unwrap()[0].starts_with("refused: "));
+}
+
+#[tokio::test]
+async fn one_message_the_database_refuses_stops_nobody() {
+    let bench = Bench::new().await;
+    let mut odd = received("odd", "{}");
+    // JSON for nobody but this test: the database's own check refuses it.
+    odd.content = Content::Json("{not json".into());
+    let (mut ingest, source) =
+        ingest(&bench, vec![vec![received("1", "{}"), odd, received("2", "{}")]]);
+    assert_eq!(ingest.run_once().await.unwrap(), Progress::Worked);
+    assert_eq!(*source.log.lock().unwrap(), ["[Stored, Stored, Stored]"]);
+    let rows = bench.texts("SELECT message_id || ' ' || status FROM relais_inbox ORDER BY id");
+    assert_eq!(rows, ["1 RECEIVED", "odd SERDE_ERROR", "2 RECEIVED"]);
+}

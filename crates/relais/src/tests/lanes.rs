@@ -1,0 +1,48 @@
+//! Leases and their heartbeat.
+
+use relais_core::lane::Scope;
+
+use super::support::Bench;
+
+#[tokio::test]
+async fn a_second_worker_gets_its_share_once_the_first_has_drained() {
+    let bench = Bench::new().await;
+    let (one, two) = (bench.keeper(Scope::Inbox, "one"), bench.keeper(Scope::Inbox, "two"));
+    one.beat().await.unwrap();
+    assert_eq!(one.usable().len(), 64);
+    two.beat().await.unwrap();
+    assert_eq!(two.usable().len(), 0, "nothing is free yet");
+    one.beat().await.unwrap();
+    assert_eq!(one.usable().len(), 32, "no new rows are read from lanes to be given back");
+    one.report_empty(|lane| lane != 63);
+    one.beat().await.unwrap();
+    two.beat().await.unwrap();
+    assert_eq!((one.owned(), two.owned()), (33, 31), "a lane in use stays until it is empty");
+    one.report_empty(|_| true);
+    one.beat().await.unwrap();
+    two.beat().await.unwrap();
+    assert_eq!((one.owned(), two.owned()), (32, 32));
+    assert!(two.take_unclean().is_empty());
+}
+
+#[tokio::test]
+async fn lanes_of_a_dead_worker_are_taken_over_as_unclean() {
+    let bench = Bench::new().await;
+    bench.keeper(Scope::Inbox, "dead").beat().await.unwrap();
+    bench.expire_leases();
+    let heir = bench.keeper(Scope::Inbox, "heir");
+    heir.beat().await.unwrap();
+    assert_eq!(heir.owned(), 64);
+    assert_eq!(heir.take_unclean().len(), 64);
+    heir.beat().await.unwrap();
+    assert!(heir.take_unclean().is_empty(), "caution is for the first rows only");
+}
+
+#[tokio::test]
+async fn scopes_are_leased_apart() {
+    let bench = Bench::new().await;
+    bench.keeper(Scope::Outbox("a".into()), "one").beat().await.unwrap();
+    let other = bench.keeper(Scope::Outbox("b".into()), "two");
+    other.beat().await.unwrap();
+    assert_eq!(other.usable().len(), 64);
+}

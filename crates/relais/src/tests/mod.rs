@@ -1,0 +1,7 @@
+//! Worker tests on a real SQLite store: each pass is driven by hand, nothing sleeps for effect.
+
+mod inbox;
+mod ingest;
+mod lanes;
+mod relay;
+mod support;

@@ -1,0 +1,258 @@
+//! Outbox → publisher.
+
+use std::time::Duration;
+
+use relais_core::{
+    dead_letter::{Resolution, Verdict},
+    delivery::Delivery,
+    lane::Scope,
+    outbox::OnDeadLetter,
+    publisher::Batching,
+    query::Filter,
+};
+
+use super::support::{Bench, Script, drain};
+use crate::{DestinationSettings, worker::Worker};
+
+fn verdict(resolution: Resolution) -> Verdict {
+    Verdict { resolution, actor: "ann".into(), reason: "fixed the target".into() }
+}
+
+async fn first_dead_letter(bench: &Bench) -> uuid::Uuid {
+    let filter = Filter { status: Some("open".into()), limit: 10, ..Filter::default() };
+    bench.store.list_dead_letters(filter).await.unwrap()[0].id
+}
+
+#[tokio::test]
+async fn a_backlog_goes_out_in_order_per_key() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[]);
+    bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2"), ("b", "b2"), ("a", "a3")]).await;
+    drain(&mut bench.relay("w", &publisher).await).await;
+    let of =
+        |key: &str| publisher.seen().into_iter().filter(|n| n.starts_with(key)).collect::<Vec<_>>();
+    assert_eq!(of("a"), ["a1", "a2", "a3"]);
+    assert_eq!(of("b"), ["b1", "b2"]);
+    assert_eq!(bench.statuses(), ["DISPATCHED 1"; 5]);
+}
+
+#[tokio::test]
+async fn a_retry_holds_its_own_key_and_no_other() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[("a1", vec![Delivery::retry("500", "oops")])]);
+    bench.enqueue(&[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    drain(&mut relay).await;
+    assert_eq!(bench.statuses(), ["PENDING 1", "PENDING 0", "DISPATCHED 1"]);
+    bench.make_due();
+    drain(&mut relay).await;
+    assert_eq!(bench.statuses(), ["DISPATCHED 2", "DISPATCHED 1", "DISPATCHED 1"]);
+    let seen = publisher.seen();
+    assert_eq!(seen.iter().filter(|n| n.starts_with('a')).collect::<Vec<_>>(), ["a1", "a1", "a2"]);
+}
+
+#[tokio::test]
+async fn a_dead_letter_parks_its_key_until_a_person_retries_it() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[("a1", vec![Delivery::reject("400", "bad")])]);
+    bench.enqueue(&[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    drain(&mut relay).await;
+    assert_eq!(bench.statuses(), ["FAILED 1", "PENDING 0", "DISPATCHED 1"]);
+    let id = first_dead_letter(&bench).await;
+    assert!(bench.store.resolve(id, verdict(Resolution::Retried)).await.unwrap());
+    drain(&mut relay).await;
+    assert_eq!(publisher.seen(), ["a1", "b1", "a1", "a2"]);
+}
+
+#[tokio::test]
+async fn skipping_a_dead_letter_lets_the_key_go_on() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[("a1", vec![Delivery::reject("400", "bad")])]);
+    bench.enqueue(&[("a", "a1"), ("a", "a2")]).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    drain(&mut relay).await;
+    let id = first_dead_letter(&bench).await;
+    assert!(bench.store.resolve(id, verdict(Resolution::Skipped)).await.unwrap());
+    assert!(!bench.store.resolve(id, verdict(Resolution::Skipped)).await.unwrap());
+    drain(&mut relay).await;
+    assert_eq!(bench.statuses(), ["FAILED 1", "DISPATCHED 1"]);
+}
+
+#[tokio::test]
+async fn a_destination_may_choose_to_skip_dead_letters() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[("a1", vec![Delivery::reject("400", "bad")])]);
+    let settings = DestinationSettings {
+        on_dead_letter: OnDeadLetter::Skip,
+        ..DestinationSettings::default()
+    };
+    bench.enqueue(&[("a", "a1"), ("a", "a2")]).await;
+    drain(&mut bench.relay_with("w", &publisher, settings).await).await;
+    assert_eq!(bench.statuses(), ["FAILED 1", "DISPATCHED 1"]);
+}
+
+#[tokio::test]
+async fn the_fifth_failure_is_a_dead_letter() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[("a1", vec![Delivery::retry("500", "oops"); 5])]);
+    bench.enqueue(&[("a", "a1")]).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    for _ in 0..5 {
+        bench.make_due();
+        drain(&mut relay).await;
+    }
+    assert_eq!(bench.statuses(), ["FAILED 5"]);
+    assert_eq!(publisher.seen().len(), 5);
+}
+
+#[tokio::test]
+async fn an_outage_uses_no_attempt_and_drains_afterwards() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[("a1", vec![Delivery::outage("DOWN", "refused"); 3])]);
+    bench.enqueue(&[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    let open = |bench: &Bench| bench.texts("SELECT id FROM relais_outbox WHERE status = 'PENDING'");
+    while !open(&bench).is_empty() {
+        drain(&mut relay).await;
+    }
+    let attempts = bench.texts("SELECT attempts FROM relais_outbox ORDER BY id");
+    assert_eq!(attempts, ["1", "1", "1"]);
+    assert!(bench.observer.snapshot().destinations["d"].outages >= 1);
+}
+
+#[tokio::test]
+async fn a_row_for_a_destination_nobody_serves_waits() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[]);
+    let mut stranger = super::support::message("a", "x");
+    stranger.destination = "unknown".into();
+    bench.store.enqueue(vec![stranger]).await.unwrap();
+    drain(&mut bench.relay("w", &publisher).await).await;
+    assert_eq!(bench.statuses(), ["PENDING 0"]);
+    let overview = bench.store.overview().await.unwrap();
+    assert_eq!(
+        (overview.backlogs[0].destination.as_str(), overview.backlogs[0].pending),
+        ("unknown", 1)
+    );
+}
+
+#[tokio::test]
+async fn a_worker_that_lost_its_lanes_changes_nothing() {
+    let bench = Bench::new().await;
+    let (old, new) = (Script::new(&[]), Script::new(&[]));
+    bench.enqueue(&[("a", "a1")]).await;
+    let mut zombie = bench.relay("old", &old).await;
+    zombie.intake().top_up().await.unwrap();
+    bench.expire_leases();
+    let mut owner = bench.relay("new", &new).await;
+    drain(&mut owner).await;
+    bench.sql("UPDATE relais_outbox SET dispatched_at = '2000-01-01T00:00:00.000Z'");
+    drain(&mut zombie).await;
+    bench.sql("UPDATE relais_outbox SET status = 'PENDING'");
+    drain(&mut zombie).await;
+    assert_eq!(old.seen(), ["a1"], "a late duplicate cannot be prevented, only made harmless");
+    assert_eq!(
+        bench.texts("SELECT dispatched_at FROM relais_outbox"),
+        ["2000-01-01T00:00:00.000Z"]
+    );
+    assert_eq!(bench.observer.snapshot().destinations["d"].refused, 1);
+}
+
+#[tokio::test]
+async fn a_message_that_kills_its_worker_ends_as_a_dead_letter_and_takes_no_neighbour_along() {
+    let bench = Bench::new().await;
+    bench.enqueue(&[("a", "killer"), ("b", "b1"), ("c", "c1")]).await;
+    for life in 0..12 {
+        let publisher = Script::new(&[]);
+        publisher.stick("killer");
+        let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
+        // One life: read, start, and die before anything is settled.
+        relay.run_once().await.unwrap();
+        if bench.statuses()[0].starts_with("FAILED") {
+            drain(&mut relay).await;
+            break;
+        }
+        if life > 4 {
+            drain(&mut relay).await;
+        }
+        drop(relay);
+        bench.expire_leases();
+    }
+    let statuses = bench.statuses();
+    assert!(statuses[0].starts_with("FAILED"), "{statuses:?}");
+    assert!(statuses[1..].iter().all(|s| s.starts_with("DISPATCHED")), "{statuses:?}");
+    assert_eq!(bench.texts("SELECT error_code FROM relais_outbox WHERE id = 1"), ["WORKER_LOST"]);
+}
+
+#[tokio::test]
+async fn stopping_hands_lanes_over_at_once_and_cleanly() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[]);
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    relay.run_once().await.unwrap();
+    relay.stop().await;
+    assert_eq!(bench.statuses(), ["DISPATCHED 1", "DISPATCHED 1"], "what was under way is settled");
+    let next = bench.keeper(Scope::Outbox("d".into()), "next");
+    next.beat().await.unwrap();
+    assert_eq!(next.usable().len(), 64);
+    assert!(next.take_unclean().is_empty());
+}
+
+#[tokio::test]
+async fn a_slow_key_with_a_long_backlog_does_not_hold_up_other_keys() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[]);
+    publisher.stick("slow0");
+    let names: Vec<String> = (0..300).map(|n| format!("slow{n}")).collect();
+    let mut messages: Vec<(&str, &str)> = names.iter().map(|n| ("slow", n.as_str())).collect();
+    messages.push(("quick", "quick"));
+    bench.enqueue(&messages).await;
+    drain(&mut bench.relay("w", &publisher).await).await;
+    assert_eq!(publisher.seen(), ["slow0", "quick"]);
+}
+
+#[tokio::test]
+async fn batches_of_distinct_keys_settle_row_by_row() {
+    let bench = Bench::new().await;
+    let answers = [("b1", vec![Delivery::reject("400", "bad")])];
+    let publisher = Script::batching(Batching::Distinct { max: 10 }, &answers);
+    bench.enqueue(&[("a", "a1"), ("b", "b1"), ("c", "c1"), ("a", "a2")]).await;
+    drain(&mut bench.relay("w", &publisher).await).await;
+    assert_eq!(bench.statuses(), ["DISPATCHED 1", "FAILED 1", "DISPATCHED 1", "DISPATCHED 1"]);
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_is_a_failed_attempt() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[]);
+    publisher.stick("a1");
+    bench.enqueue(&[("a", "a1")]).await;
+    let settings = DestinationSettings {
+        timeout: Duration::from_millis(10),
+        ..DestinationSettings::default()
+    };
+    let mut relay = bench.relay_with("w", &publisher, settings).await;
+    relay.run_once().await.unwrap();
+    relay.landed().await;
+    relay.run_once().await.unwrap();
+    assert_eq!(bench.statuses(), ["PENDING 1"]);
+    assert_eq!(bench.texts("SELECT error_code FROM relais_outbox"), ["TIMEOUT"]);
+}
+
+#[tokio::test]
+async fn a_delayed_message_waits_without_holding_its_key() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[]);
+    let mut later = super::support::message("a", "later");
+    later.delay = Some(Duration::from_secs(3_600));
+    bench.store.enqueue(vec![later]).await.unwrap();
+    bench.enqueue(&[("a", "now")]).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    drain(&mut relay).await;
+    assert_eq!(publisher.seen(), ["now"]);
+    bench.make_due();
+    drain(&mut relay).await;
+    assert_eq!(publisher.seen(), ["now", "later"]);
+}

@@ -1,0 +1,202 @@
+//! A store in a temporary directory, a publisher that follows a script, and raw SQL.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use relais_core::{
+    BoxFuture,
+    delivery::Delivery,
+    lane::{Fence, Scope},
+    message::NewMessage,
+    outbox::OutboxRow,
+    publisher::{Batching, Publisher},
+    retry::RetryPolicy,
+    store::Store,
+};
+use relais_store::sqlite::{SqliteOptions, SqliteStore};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::{
+    DestinationSettings, guard::Guard, lanes::LaneKeeper, observe::Observer, relay::Relay,
+    worker::run_until_idle,
+};
+
+pub(super) struct Bench {
+    dir: TempDir,
+    pub(super) sqlite: SqliteStore,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) observer: Observer,
+}
+
+impl Bench {
+    pub(super) async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("relais.db");
+        let sqlite = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
+        sqlite.migrate().await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(sqlite.clone());
+        Self { dir, sqlite, store, observer: Observer::default() }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.path().join("relais.db")
+    }
+
+    /// Runs SQL as another program would.
+    pub(super) fn sql(&self, sql: &str) {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        connection.busy_timeout(Duration::from_secs(5)).unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+
+    /// One column of text from SQL.
+    pub(super) fn texts(&self, sql: &str) -> Vec<String> {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| {
+            row.get::<_, rusqlite::types::Value>(0).map(|value| match value {
+                rusqlite::types::Value::Text(text) => text,
+                rusqlite::types::Value::Integer(number) => number.to_string(),
+                rusqlite::types::Value::Null => "NULL".to_owned(),
+                other => format!("{other:?}"),
+            })
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Lets every lease run out, as if its holder had died.
+    pub(super) fn expire_leases(&self) {
+        self.sql(
+            "UPDATE relais_lane SET lease_until = '2000-01-01T00:00:00.000Z' WHERE owner IS NOT NULL;
+             UPDATE relais_worker SET seen_until = '2000-01-01T00:00:00.000Z';",
+        );
+    }
+
+    /// Makes every waiting row due.
+    pub(super) fn make_due(&self) {
+        for table in ["relais_outbox", "relais_inbox"] {
+            self.sql(&format!(
+                "UPDATE {table} SET next_attempt_at = '2000-01-01T00:00:00.000Z'
+                 WHERE next_attempt_at IS NOT NULL;"
+            ));
+        }
+    }
+
+    /// Messages `key:payload` to the destination `d`, in order.
+    pub(super) async fn enqueue(&self, messages: &[(&str, &str)]) -> Vec<i64> {
+        let rows = messages.iter().map(|(key, name)| message(key, name)).collect();
+        self.store.enqueue(rows).await.unwrap()
+    }
+
+    pub(super) fn keeper(&self, scope: Scope, worker: &str) -> LaneKeeper {
+        let fence = Fence { scope, worker: worker.to_owned() };
+        LaneKeeper::new(Arc::clone(&self.store), fence, Duration::from_secs(60))
+    }
+
+    /// A relay of the destination `d` that holds its lanes.
+    pub(super) async fn relay(&self, worker: &str, publisher: &Arc<Script>) -> Relay {
+        let settings = DestinationSettings {
+            retry: RetryPolicy {
+                jitter: false,
+                first: Duration::from_secs(60),
+                ..RetryPolicy::default()
+            },
+            ..DestinationSettings::default()
+        };
+        self.relay_with(worker, publisher, settings).await
+    }
+
+    pub(super) async fn relay_with(
+        &self,
+        worker: &str,
+        publisher: &Arc<Script>,
+        settings: DestinationSettings,
+    ) -> Relay {
+        let keeper = self.keeper(Scope::Outbox("d".into()), worker);
+        let guard = Guard::new(Arc::clone(publisher) as Arc<dyn Publisher>, &settings);
+        let counters = self.observer.destination("d");
+        let mut relay = Relay::new(Arc::clone(&self.store), keeper, guard, settings, counters);
+        relay.intake().keeper().beat().await.unwrap();
+        relay
+    }
+
+    pub(super) fn statuses(&self) -> Vec<String> {
+        self.texts("SELECT status || ' ' || attempts FROM relais_outbox ORDER BY id")
+    }
+}
+
+pub(super) fn message(key: &str, name: &str) -> NewMessage {
+    NewMessage::new(Uuid::now_v7(), ("Thing", key), "Happened", "d", format!("\"{name}\""))
+}
+
+pub(super) async fn drain(relay: &mut Relay) {
+    run_until_idle(relay).await;
+}
+
+/// Answers by payload name; what has no answer left is accepted.
+pub(super) struct Script {
+    answers: Mutex<HashMap<String, Vec<Delivery>>>,
+    seen: Mutex<Vec<String>>,
+    batching: Batching,
+    /// Payloads that never come back.
+    stuck: Mutex<Vec<String>>,
+}
+
+impl Script {
+    pub(super) fn new(answers: &[(&str, Vec<Delivery>)]) -> Arc<Self> {
+        Self::batching(Batching::Single, answers)
+    }
+
+    pub(super) fn batching(batching: Batching, answers: &[(&str, Vec<Delivery>)]) -> Arc<Self> {
+        let answers = answers.iter().map(|(name, list)| ((*name).to_owned(), list.clone()));
+        Arc::new(Self {
+            answers: Mutex::new(answers.collect()),
+            seen: Mutex::default(),
+            batching,
+            stuck: Mutex::default(),
+        })
+    }
+
+    pub(super) fn stick(&self, name: &str) {
+        self.stuck.lock().unwrap().push(name.to_owned());
+    }
+
+    /// Payload names in the order they were published.
+    pub(super) fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    fn answer(&self, row: &OutboxRow) -> Delivery {
+        let name = row.payload.trim_matches('"').to_owned();
+        self.seen.lock().unwrap().push(name.clone());
+        let mut answers = self.answers.lock().unwrap();
+        match answers.get_mut(&name) {
+            Some(list) if !list.is_empty() => list.remove(0),
+            _ => Delivery::Accepted,
+        }
+    }
+}
+
+impl Publisher for Script {
+    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+        Box::pin(async move {
+            let answers = messages.iter().map(|row| self.answer(row)).collect();
+            let is_stuck = |row: &OutboxRow| {
+                self.stuck.lock().unwrap().contains(&row.payload.trim_matches('"').to_owned())
+            };
+            if messages.iter().any(is_stuck) {
+                std::future::pending::<()>().await;
+            }
+            answers
+        })
+    }
+
+    fn batching(&self) -> Batching {
+        self.batching
+    }
+}

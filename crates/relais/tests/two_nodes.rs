@@ -1,0 +1,176 @@
+//! Two nodes share one store while one of them is killed again and again: nothing is lost, order per
+//! key holds, and everything drains afterwards.
+
+#![cfg(all(feature = "sqlite", feature = "postgres"))]
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use relais::{
+    App, Delivery, DestinationSettings, OutboxRow, Publisher, RetryPolicy, Route, Running, Store,
+    core::{
+        BoxFuture,
+        inbox::{Content, NewInbox},
+        message::Headers,
+    },
+    postgres::{PostgresOptions, PostgresStore},
+    sqlite::{SqliteOptions, SqliteStore},
+};
+
+const KEYS: usize = 12;
+const STEPS: usize = 40;
+const KILLS: usize = 4;
+
+/// Remembers what it was given; fails every seventh call, is down every thirty-first.
+#[derive(Default)]
+struct Ledger(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    calls: usize,
+    /// Steps of each key in the order they first came.
+    firsts: HashMap<String, Vec<usize>>,
+    ids: HashSet<uuid::Uuid>,
+}
+
+impl Ledger {
+    fn take(&self, row: &OutboxRow) -> Delivery {
+        let mut entries = self.0.lock().unwrap();
+        entries.calls += 1;
+        if entries.calls.is_multiple_of(31) {
+            return Delivery::outage("DOWN", "on purpose");
+        }
+        let fails = entries.calls.is_multiple_of(7);
+        if entries.ids.insert(row.message_id) {
+            let step =
+                row.payload.rsplit(':').next().unwrap().trim_end_matches('}').parse().unwrap();
+            entries.firsts.entry(row.msg_key.clone()).or_default().push(step);
+        }
+        // The work was done, the answer says otherwise: a lost reply.
+        if fails { Delivery::retry("LOST", "on purpose") } else { Delivery::Accepted }
+    }
+}
+
+impl Publisher for Ledger {
+    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            messages.iter().map(|row| self.take(row)).collect()
+        })
+    }
+}
+
+fn start(store: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> Running {
+    let settings = DestinationSettings {
+        retry: RetryPolicy {
+            attempts_max: 50,
+            first: Duration::from_millis(5),
+            ..RetryPolicy::default()
+        },
+        ..DestinationSettings::default()
+    };
+    let route = Route {
+        on: "Stepped".into(),
+        destination: "ledger".into(),
+        each: None,
+        event_type: None,
+        aggregate_type: Some("Thing".into()),
+        version: None,
+        payload: None,
+    };
+    App::new(Arc::clone(store))
+        .route(route)
+        .destination_with("ledger", Arc::clone(ledger) as Arc<dyn Publisher>, settings)
+        .lease(Duration::from_millis(400))
+        .start()
+}
+
+fn received(key: usize, step: usize) -> NewInbox {
+    NewInbox {
+        source_system: "test".into(),
+        message_id: format!("{key}-{step}"),
+        topic: "t".into(),
+        partition_num: 0,
+        offset_num: 0,
+        key_str: None,
+        msg_key: format!("key-{key}"),
+        aggregate_id: Some(format!("key-{key}")),
+        event_type: Some("Stepped".into()),
+        content: Content::Json(format!(r#"{{"step":{step}}}"#)),
+        headers: Headers::default(),
+        event_ts: None,
+    }
+}
+
+async fn check(store: Arc<dyn Store>) {
+    store.migrate().await.unwrap();
+    store.check().await.unwrap();
+    let ledger = Arc::<Ledger>::default();
+    let steady = start(&store, &ledger);
+    let mut victim = Some(start(&store, &ledger));
+    for step in 0..STEPS {
+        let batch: Vec<_> = (0..KEYS).map(|key| received(key, step)).collect();
+        store.accept(batch.clone(), Vec::new()).await.unwrap();
+        store.accept(batch, Vec::new()).await.unwrap();
+        if step % (STEPS / KILLS) == 5 {
+            drop(victim.take());
+            victim = Some(start(&store, &ledger));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drained(&store).await;
+    steady.stop().await;
+    victim.take().unwrap().stop().await;
+    let entries = ledger.0.lock().unwrap();
+    assert_eq!(entries.firsts.len(), KEYS);
+    for (key, steps) in &entries.firsts {
+        assert_eq!(*steps, (0..STEPS).collect::<Vec<_>>(), "order of {key}");
+    }
+}
+
+/// Waits until nothing is open; gives up only after a time no slow machine needs.
+async fn drained(store: &Arc<dyn Store>) {
+    const LOOKS_MAX: usize = 1_200;
+    for _ in 0..LOOKS_MAX {
+        let overview = store.overview().await.unwrap();
+        let counts = overview.inbox.iter().chain(&overview.outbox);
+        let open = ["RECEIVED", "RETRY", "PENDING"];
+        if counts.filter(|c| open.contains(&c.name.as_str())).all(|c| c.rows == 0) {
+            assert_eq!(overview.dead_letters_open, 0);
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not drained: {:#?}", store.overview().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relais.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
+    check(Arc::new(store)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_on_postgres() {
+    let Ok(url) = std::env::var("RELAIS_TEST_POSTGRES") else {
+        assert!(std::env::var_os("CI").is_none(), "RELAIS_TEST_POSTGRES must be set in CI");
+        eprintln!("NOT TESTED: two nodes on PostgreSQL; set RELAIS_TEST_POSTGRES");
+        return;
+    };
+    let schema = format!("two_nodes_{}", uuid::Uuid::new_v4().simple());
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
+    let joint = if url.contains('?') { '&' } else { '?' };
+    let own = format!("{url}{joint}options=-c%20search_path%3D{schema}");
+    let store = PostgresStore::connect(&own, PostgresOptions::default()).await.unwrap();
+    check(Arc::new(store)).await;
+    client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+    drop(client);
+    let _ = connection.await;
+}
