@@ -1,0 +1,117 @@
+//! The target: an HTTP service that fails at times, and keeps a ledger of what it did.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+
+use super::plan::mix;
+
+/// Calls in a hundred that fail and do nothing.
+const FAILS: u64 = 5;
+/// Calls in a hundred that do the work and then answer with an error: the reply is as good as lost.
+const LOSES_REPLY: u64 = 4;
+
+pub(super) struct Target {
+    seed: u64,
+    ledger: Mutex<Ledger>,
+}
+
+/// What the target did.
+#[derive(Default)]
+pub(super) struct Ledger {
+    calls: u64,
+    /// Copies of each message id that arrived.
+    copies: HashMap<String, u64>,
+    /// The last step applied to each order.
+    steps: HashMap<String, u64>,
+    down_until: Option<Instant>,
+    /// Cents added up, each message once: a receiver that uses the message id has one effect.
+    pub(super) cents: u64,
+    pub(super) failures: u64,
+    /// Steps that came before their predecessor.
+    pub(super) out_of_order: u64,
+}
+
+impl Ledger {
+    pub(super) fn distinct(&self) -> u64 {
+        self.copies.len() as u64
+    }
+
+    pub(super) fn extra_copies(&self) -> u64 {
+        self.copies.values().map(|n| n - 1).sum()
+    }
+
+    /// Applies a message that was not seen before.
+    fn apply(&mut self, id: &str, body: &[u8]) -> Option<()> {
+        let copies = self.copies.entry(id.to_owned()).or_default();
+        *copies += 1;
+        if *copies > 1 {
+            return Some(());
+        }
+        let event: serde_json::Value = serde_json::from_slice(body).ok()?;
+        let last = self.steps.entry(event["order"].as_str()?.to_owned()).or_default();
+        let step = event["step"].as_u64()?;
+        self.out_of_order += u64::from(step != *last + 1);
+        *last = step;
+        self.cents += event["cents"].as_u64()?;
+        Some(())
+    }
+}
+
+impl Target {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, ledger: Mutex::default() }
+    }
+
+    pub(super) async fn listen(self: Arc<Self>) -> io::Result<SocketAddr> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let router = Router::new().route("/", post(receive)).with_state(self);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(address)
+    }
+
+    /// Answers 503 for a while.
+    pub(super) fn go_down(&self, pause: Duration) {
+        self.ledger().down_until = Some(Instant::now() + pause);
+    }
+
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn receive(State(target): State<Arc<Target>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let id = headers.get("idempotency-key").and_then(|value| value.to_str().ok());
+    let Some(id) = id else { return StatusCode::BAD_REQUEST };
+    let mut ledger = target.ledger();
+    if ledger.down_until.is_some_and(|until| Instant::now() < until) {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    ledger.calls += 1;
+    let dice = mix(target.seed, ledger.calls, 3) % 100;
+    if dice < FAILS {
+        ledger.failures += 1;
+        return StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    if ledger.apply(id, &body).is_none() {
+        return StatusCode::BAD_REQUEST;
+    }
+    if dice < FAILS + LOSES_REPLY {
+        ledger.failures += 1;
+        return StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    StatusCode::OK
+}

@@ -1,0 +1,76 @@
+//! `relais init`: a file to start from.
+
+use std::{
+    fs::OpenOptions,
+    io::{ErrorKind, Write},
+};
+
+use serde_json::json;
+
+use super::Context;
+use crate::{
+    args::InitArgs,
+    failure::{Done, Failure},
+};
+
+const TEMPLATE: &str = include_str!("relais.toml");
+
+/// Writes the file; never over another one unless told to.
+pub(crate) fn init(context: &Context, args: &InitArgs) -> Done {
+    let path = &context.config;
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if args.force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let mut file = options.open(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Failure::failed(format!("{} is there already; --force overwrites it", path.display()))
+        }
+        _ => Failure::failed(format!("cannot write {}: {error}", path.display())),
+    })?;
+    file.write_all(TEMPLATE.as_bytes())?;
+    if context.output.json {
+        return context.output.print_json(&json!({ "written": path }));
+    }
+    context.output.print(&format!(
+        "wrote {}\nnext: `relais check` says what it means, `relais run` starts it",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::settings;
+
+    #[test]
+    fn the_file_to_start_from_is_good() {
+        let (settings, warnings) =
+            settings::read(Path::new("relais.toml"), TEMPLATE, &|_| None).unwrap();
+        assert_eq!(warnings, []);
+        assert!(settings.defines("orders"));
+    }
+
+    #[test]
+    fn every_line_that_is_commented_out_would_be_good_too() {
+        let mut text = String::new();
+        for line in TEMPLATE.lines() {
+            // Example settings start at the margin with `# word = …` or `# [[section]]`.
+            let example = line.strip_prefix("# ").filter(|rest| {
+                rest.starts_with('[')
+                    || rest.split_once(" = ").is_some_and(|(k, _)| !k.contains(' '))
+            });
+            text.push_str(example.unwrap_or(line));
+            text.push('\n');
+        }
+        let read = settings::read(Path::new("relais.toml"), &text, &|_| Some("x".to_owned()));
+        let (settings, warnings) = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(warnings, []);
+        assert_eq!(settings.destinations.len(), 2);
+    }
+}

@@ -1,0 +1,77 @@
+//! `relais migrate`: applies the scripts, or prints them for somebody who may.
+
+use std::fmt::Write;
+
+use relais::{postgres, sqlite};
+
+use super::Context;
+use crate::{
+    args::{Database, MigrateArgs},
+    failure::{Done, Failure},
+    settings::StoreUrl,
+    wire,
+};
+
+/// Brings the schema up to date, or prints how.
+pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
+    if args.print {
+        let database = match args.database {
+            Some(database) => database,
+            None => database_of_settings(context)?,
+        };
+        return context.output.print(&script(database));
+    }
+    let (settings, _) = context.settings()?;
+    let migrated = wire::store(&settings).await?.migrate().await?;
+    if context.output.json {
+        return context.output.print_json(&migrated);
+    }
+    let mut out = String::new();
+    for name in &migrated.applied {
+        let _ = writeln!(out, "applied {name}");
+    }
+    let _ = match migrated.applied.len() {
+        0 => write!(out, "nothing to do: the tables are at version {}", migrated.to),
+        _ => write!(out, "the tables went from version {} to {}", migrated.from, migrated.to),
+    };
+    context.output.print(&out)
+}
+
+fn database_of_settings(context: &Context) -> Result<Database, Failure> {
+    if !context.config.exists() {
+        return Err(Failure::Usage(format!(
+            "{}, or say --database sqlite or --database postgres",
+            context.no_settings()
+        )));
+    }
+    Ok(match context.settings()?.0.store.url {
+        StoreUrl::Sqlite(_) => Database::Sqlite,
+        StoreUrl::Postgres { .. } => Database::Postgres,
+    })
+}
+
+/// All scripts with the notes that they were applied, as one transaction.
+fn script(database: Database) -> String {
+    let (scripts, versions, record) = match database {
+        Database::Sqlite => (
+            sqlite::SCRIPTS.to_vec(),
+            include_str!("sql/sqlite/create_schema.sql"),
+            include_str!("sql/sqlite/record_script.sql"),
+        ),
+        Database::Postgres => (
+            postgres::SCRIPTS.to_vec(),
+            include_str!("sql/postgres/create_schema.sql"),
+            include_str!("sql/postgres/record_script.sql"),
+        ),
+    };
+    let mut out = format!("BEGIN;\n\n{versions}\n");
+    for script in scripts {
+        let sql = script.sql.trim_end();
+        let end = if sql.ends_with(';') { "" } else { ";" };
+        let number = script.number.to_string();
+        let record = record.replace(":version", &number).replace(":name", script.name);
+        let _ = writeln!(out, "-- {number}: {}\n{sql}{end}\n\n{record}", script.name);
+    }
+    out.push_str("COMMIT;\n");
+    out
+}

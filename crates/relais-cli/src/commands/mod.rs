@@ -1,0 +1,82 @@
+//! One file a command. Each reads its arguments, asks the store, prints.
+
+mod check;
+mod dead_letter;
+mod demo;
+mod init;
+mod migrate;
+mod rows;
+mod run;
+mod status;
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::CommandFactory;
+use relais_core::store::Store;
+
+use crate::{
+    args::{Cli, Command},
+    failure::{Done, Failure},
+    output::Output,
+    settings::{self, Finding, Settings, StoreUrl},
+    wire,
+};
+
+/// What every command needs.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) config: PathBuf,
+    pub(crate) output: Output,
+}
+
+/// Carries out the command line.
+pub(crate) async fn dispatch(cli: Cli) -> Done {
+    let output = Output::new(cli.json, cli.color);
+    let context = Context { config: cli.config, output };
+    match cli.command {
+        Command::Run(args) => run::run(&context, &args, cli.color).await,
+        Command::Demo(args) => demo::run(args).await,
+        Command::Init(args) => init::init(&context, &args),
+        Command::Check(args) => check::check(&context, &args).await,
+        Command::Migrate(args) => migrate::migrate(&context, &args).await,
+        Command::Status => status::status(&context).await,
+        Command::Inbox(command) => rows::inbox(&context, command).await,
+        Command::Outbox(command) => rows::outbox(&context, command).await,
+        Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "relais", &mut script);
+            output.print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+impl Context {
+    /// The settings and their warnings.
+    pub(crate) fn settings(&self) -> Result<(Settings, Vec<Finding>), Failure> {
+        if !self.config.exists() {
+            return Err(Failure::Usage(self.no_settings()));
+        }
+        Ok(settings::load(&self.config)?)
+    }
+
+    pub(crate) fn no_settings(&self) -> String {
+        let file = self.config.display();
+        format!("no {file} here; run `relais init` or pass --config FILE")
+    }
+
+    /// The store, for commands that look at what is there already.
+    pub(crate) async fn store(&self) -> Result<(Settings, Arc<dyn Store>), Failure> {
+        let (settings, _) = self.settings()?;
+        if let StoreUrl::Sqlite(path) = &settings.store.url
+            && !path.exists()
+        {
+            let path = path.display();
+            let message =
+                format!("no database at {path}; `relais migrate` or `relais run` makes it");
+            return Err(Failure::failed(message));
+        }
+        let store = wire::store(&settings).await?;
+        Ok((settings, store))
+    }
+}

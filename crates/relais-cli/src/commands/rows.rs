@@ -1,0 +1,253 @@
+//! `relais inbox …` and `relais outbox …`.
+
+use std::time::Duration;
+
+use relais_core::{
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_FAILED},
+    inbox::InboxRow,
+    outbox::OutboxRow,
+    query::{Filter, PAGE_MAX},
+    store::Store,
+    time::Timestamp,
+};
+
+use super::{Context, dead_letter};
+use crate::{
+    args::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
+    failure::{Done, Failure},
+    output::{Column, Tone, age, fields, table},
+};
+
+/// Most dead letters of one key that are looked through for a row's own.
+const SEARCHED_MAX: usize = 100 * PAGE_MAX;
+
+pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
+    let (_, store) = context.store().await?;
+    match command {
+        InboxCommand::List(list) => {
+            let filter = filter(upper(list.status), None, &list.matching, Some(&list.page));
+            let rows = store.list_inbox(filter).await?;
+            if context.output.json {
+                return context.output.print_json(&rows);
+            }
+            let now = store.overview().await?.now;
+            let lines = rows.iter().map(|row| inbox_line(row, now));
+            let shown = table(&context.output, &INBOX_COLUMNS, lines);
+            print_list(context, &shown, rows.len(), list.page.limit, rows.last().map(|r| r.id))
+        }
+        InboxCommand::Show(wanted) => {
+            let row = store.find_inbox(wanted.id.clone()).await?;
+            show(context, "inbox", &wanted.id, row)
+        }
+        InboxCommand::Retry(args) => {
+            let row = store.find_inbox(args.id.clone()).await?;
+            let row = row.ok_or_else(|| not_found("inbox", &args.id))?;
+            let status = row.status.as_str();
+            let wanted = Wanted { origin: Origin::Inbox, id: row.id, key: row.msg_key, status };
+            retry(context, store.as_ref(), wanted, &args).await
+        }
+    }
+}
+
+pub(crate) async fn outbox(context: &Context, command: OutboxCommand) -> Done {
+    let (settings, store) = context.store().await?;
+    match command {
+        OutboxCommand::List(list) => {
+            let filter =
+                filter(upper(list.status), list.destination, &list.matching, Some(&list.page));
+            let rows = store.list_outbox(filter).await?;
+            if context.output.json {
+                return context.output.print_json(&rows);
+            }
+            let now = store.overview().await?.now;
+            let lines = rows.iter().map(|row| {
+                let waits = !row.status.is_terminal() && !settings.defines(&row.destination);
+                outbox_line(row, now, waits.then_some("waits: no [[destination]] names it"))
+            });
+            let shown = table(&context.output, &OUTBOX_COLUMNS, lines);
+            print_list(context, &shown, rows.len(), list.page.limit, rows.last().map(|r| r.id))
+        }
+        OutboxCommand::Show(wanted) => {
+            let row = store.find_outbox(wanted.id.clone()).await?;
+            show(context, "outbox", &wanted.id, row)
+        }
+        OutboxCommand::Retry(args) => {
+            let row = store.find_outbox(args.id.clone()).await?;
+            let row = row.ok_or_else(|| not_found("outbox", &args.id))?;
+            let status = row.status.as_str();
+            let wanted = Wanted { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
+            retry(context, store.as_ref(), wanted, &args).await
+        }
+    }
+}
+
+/// States are written in capitals; people need not.
+fn upper(status: Option<String>) -> Option<String> {
+    status.map(|status| status.to_uppercase())
+}
+
+/// The store's filter from what the command line says.
+pub(super) fn filter(
+    status: Option<String>,
+    destination: Option<String>,
+    matching: &Matching,
+    page: Option<&Page>,
+) -> Filter {
+    let seconds = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    Filter {
+        status,
+        event_type: matching.event_type.clone(),
+        key: matching.key.clone(),
+        destination,
+        since_seconds: matching.since.map(seconds),
+        before: page.and_then(|page| page.before.clone()),
+        limit: page.map_or(PAGE_MAX, |page| page.limit),
+    }
+}
+
+const INBOX_COLUMNS: [Column; 8] = [
+    Column::Id("ID"),
+    Column::Text("STATUS"),
+    Column::Text("TYPE"),
+    Column::Text("KEY"),
+    Column::Text("MESSAGE"),
+    Column::Number("ATTEMPTS"),
+    Column::Number("AGE"),
+    Column::Text("PROBLEM"),
+];
+
+fn inbox_line(row: &InboxRow, now: Timestamp) -> Vec<(String, Tone)> {
+    let status = row.status.as_str();
+    vec![
+        plain(row.id),
+        (status.to_owned(), Tone::of_status(status)),
+        plain(row.event_type.as_deref().unwrap_or("-")),
+        plain(&row.msg_key),
+        plain(&row.message_id),
+        plain(row.attempts),
+        plain(age(row.received_at, now)),
+        plain(problem(row.error_code.as_deref(), row.error_message.as_deref())),
+    ]
+}
+
+const OUTBOX_COLUMNS: [Column; 8] = [
+    Column::Id("ID"),
+    Column::Text("STATUS"),
+    Column::Text("TYPE"),
+    Column::Text("KEY"),
+    Column::Text("DESTINATION"),
+    Column::Number("ATTEMPTS"),
+    Column::Number("AGE"),
+    Column::Text("PROBLEM"),
+];
+
+fn outbox_line(row: &OutboxRow, now: Timestamp, note: Option<&str>) -> Vec<(String, Tone)> {
+    let status = row.status.as_str();
+    let problem = problem(row.error_code.as_deref(), row.error_message.as_deref());
+    vec![
+        plain(row.id),
+        (status.to_owned(), Tone::of_status(status)),
+        plain(&row.event_type),
+        plain(&row.msg_key),
+        plain(&row.destination),
+        plain(row.attempts),
+        plain(age(row.created_at, now)),
+        note.map_or_else(|| plain(problem), |note| (note.to_owned(), Tone::Waiting)),
+    ]
+}
+
+pub(super) fn plain(text: impl ToString) -> (String, Tone) {
+    (text.to_string(), Tone::Plain)
+}
+
+pub(super) fn problem(code: Option<&str>, message: Option<&str>) -> String {
+    match (code, message) {
+        (None, None) => String::new(),
+        (Some(code), None) => code.to_owned(),
+        (None, Some(message)) => message.to_owned(),
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+    }
+}
+
+/// The table, and how to get the next page if there may be one.
+pub(super) fn print_list(
+    context: &Context,
+    shown: &str,
+    rows: usize,
+    limit: usize,
+    last: Option<impl ToString>,
+) -> Done {
+    match last {
+        None => context.output.print("none"),
+        Some(last) if rows >= limit => context.output.print(&format!(
+            "{shown}\nperhaps more: --before {} shows the next page",
+            last.to_string()
+        )),
+        Some(_) => context.output.print(shown),
+    }
+}
+
+/// One row in full.
+pub(super) fn show(
+    context: &Context,
+    what: &str,
+    id: &str,
+    row: Option<impl serde::Serialize>,
+) -> Done {
+    let row = row.ok_or_else(|| not_found(what, id))?;
+    if context.output.json {
+        return context.output.print_json(&row);
+    }
+    context.output.print(&fields(&context.output, &row).map_err(Failure::failed)?)
+}
+
+fn not_found(what: &str, id: &str) -> Failure {
+    Failure::failed(format!("no {what} entry has the id {id}"))
+}
+
+/// A row whose dead letter is looked for.
+struct Wanted {
+    origin: Origin,
+    id: i64,
+    key: String,
+    status: &'static str,
+}
+
+async fn retry(context: &Context, store: &dyn Store, wanted: Wanted, args: &RetryRow) -> Done {
+    let Some(letter) = open_dead_letter(store, &wanted).await? else {
+        let Wanted { origin, id, status, .. } = wanted;
+        return Err(Failure::failed(format!(
+            "{} row {id} is {status} and has no open dead letter; only a failed row can be retried",
+            origin.as_str()
+        )));
+    };
+    let decided = dead_letter::Decided { resolution: Resolution::Retried, all: false };
+    dead_letter::resolve(context, store, vec![letter], decided, &args.decision).await
+}
+
+/// The open dead letter of a row. A conflict is about another message with the row's id.
+async fn open_dead_letter(
+    store: &dyn Store,
+    wanted: &Wanted,
+) -> Result<Option<DeadLetter>, Failure> {
+    let mut filter = Filter {
+        status: Some("open".to_owned()),
+        key: Some(wanted.key.clone()),
+        limit: PAGE_MAX,
+        ..Filter::default()
+    };
+    for _ in 0..SEARCHED_MAX / PAGE_MAX {
+        let page = store.list_dead_letters(filter.clone()).await?;
+        let full = page.len() == PAGE_MAX;
+        filter.before = page.last().map(|letter| letter.id.to_string());
+        let own = page.into_iter().find(|letter| {
+            letter.origin == wanted.origin
+                && letter.origin_id == wanted.id
+                && letter.failed_status == STATUS_FAILED
+        });
+        if own.is_some() || !full {
+            return Ok(own);
+        }
+    }
+    Ok(None)
+}

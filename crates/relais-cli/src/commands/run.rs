@@ -1,0 +1,161 @@
+//! `relais run`: everything the settings name, until told to stop.
+
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+};
+
+use relais::{Running, observe::Snapshot};
+use relais_core::store::Store;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
+
+use super::Context;
+use crate::{
+    args::{ColorChoice, LogFormat, RunArgs},
+    failure::{Done, Failure},
+    output::use_color,
+    settings::Settings,
+    wire::{self, Wired},
+};
+
+/// Starts, waits for a signal, hands everything over.
+pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -> Done {
+    let (settings, warnings) = context.settings()?;
+    start_log(if context.output.json { LogFormat::Json } else { args.log }, color);
+    for warning in &warnings {
+        warn!("{warning}");
+    }
+    // Before anything listens, so that no early signal is lost.
+    let mut signals = Signals::new()?;
+    let store = wire::store(&settings).await?;
+    prepare(&settings, store.as_ref()).await?;
+    let Wired { app, listening } =
+        wire::app(&settings, store.clone()).await.map_err(Failure::failed)?;
+    let running = app.start();
+    for (name, address) in &listening {
+        info!(source = name, "POST http://{address}/{name}");
+    }
+    for destination in &settings.destinations {
+        info!(destination = destination.name, kind = destination.target.kind(), "delivers");
+    }
+    work(&settings, running, store, &mut signals).await
+}
+
+/// Serves the HTTP side until a signal, or until something breaks; then stops everything.
+async fn work(
+    settings: &Settings,
+    mut running: Running,
+    store: Arc<dyn Store>,
+    signals: &mut Signals,
+) -> Done {
+    let broken = match wire::admin(settings, store.clone(), running.observer()).await {
+        Err(error) => Some(error.to_string()),
+        Ok(admin) => {
+            let serve = admin.map(|(address, serve)| {
+                info!("admin http://{address}");
+                serve
+            });
+            info!(version = env!("CARGO_PKG_VERSION"), "running");
+            tokio::select! {
+                name = signals.next() => {
+                    info!("{name}: finishing what is under way; once more to stop at once");
+                    None
+                }
+                reason = running.failed() => Some(reason),
+                ended = serve.unwrap_or_else(|| Box::pin(std::future::pending())) => {
+                    Some(format!("admin: {}", ended.err().map_or("ended".into(), |e| e.to_string())))
+                }
+            }
+        }
+    };
+    stop(running, signals, store.as_ref()).await?;
+    broken.map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
+}
+
+/// Log lines go to stderr: stdout may be a destination.
+fn start_log(format: LogFormat, color: ColorChoice) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(use_color(color, io::stderr().is_terminal()));
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+}
+
+/// Makes the tables if that is allowed, and refuses a database that cannot keep the promises.
+async fn prepare(settings: &Settings, store: &dyn Store) -> Done {
+    let database = store.describe().await?;
+    if settings.store.migrate {
+        for name in store.migrate().await?.applied {
+            info!("applied migration {name}");
+        }
+    }
+    store.check().await?;
+    info!("store {} ({database})", settings.store.url);
+    Ok(())
+}
+
+/// Stops in order; a second signal ends the wait.
+async fn stop(running: Running, signals: &mut Signals, store: &dyn Store) -> Done {
+    let observer = running.observer();
+    tokio::select! {
+        () = running.stop() => {}
+        name = signals.next() => {
+            return Err(Failure::failed(format!(
+                "{name} again: stopped at once; what was in flight is delivered again later"
+            )));
+        }
+    }
+    handed_over(&observer.snapshot());
+    match store.overview().await {
+        Ok(overview) => {
+            let pending: u64 = overview.backlogs.iter().map(|backlog| backlog.pending).sum();
+            info!(pending, dead_letters = overview.dead_letters_open, "stopped; lanes handed over");
+        }
+        Err(error) => warn!("stopped; {error}"),
+    }
+    Ok(())
+}
+
+fn handed_over(snapshot: &Snapshot) {
+    let inbox = &snapshot.inbox;
+    info!(
+        stored = inbox.stored,
+        duplicates = inbox.duplicates,
+        processed = inbox.processed,
+        failed = inbox.failed,
+        "inbox"
+    );
+    for (destination, counts) in &snapshot.destinations {
+        let (dispatched, failed) = (counts.dispatched, counts.failed);
+        info!(destination, dispatched, failed, "outbox");
+    }
+}
+
+/// Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}

@@ -1,0 +1,1 @@
+INSERT INTO relais_schema (version, name) VALUES (:version, ':name');

@@ -1,0 +1,139 @@
+//! `relais status`: the store at a glance.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use relais_core::{
+    query::{Backlog, Count, Overview, ParkedKey},
+    time::Timestamp,
+};
+use serde::Serialize;
+
+use super::{Context, rows::plain};
+use crate::{
+    failure::Done,
+    output::{Column, Lines, Output, Tone, age, escape, table},
+    settings::Settings,
+};
+
+/// Parked keys shown by name.
+const PARKED_SHOWN: usize = 10;
+
+/// What a program reads: the overview and what the settings say about it.
+#[derive(Debug, Serialize)]
+struct Status {
+    store: String,
+    database: String,
+    #[serde(flatten)]
+    overview: Overview,
+    destinations: Vec<DestinationStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct DestinationStatus {
+    #[serde(flatten)]
+    backlog: Backlog,
+    /// Whether a `[[destination]]` names it; if not, its rows wait.
+    defined: bool,
+}
+
+/// Counts, backlogs, dead letters, parked keys and workers.
+pub(crate) async fn status(context: &Context) -> Done {
+    let (settings, store) = context.store().await?;
+    let database = store.describe().await?;
+    let overview = store.overview().await?;
+    let parked = store.parked_keys(PARKED_SHOWN).await?;
+    let destinations = destinations(&settings, &overview.backlogs);
+    let status = Status { store: settings.store.url.to_string(), database, overview, destinations };
+    if context.output.json {
+        return context.output.print_json(&status);
+    }
+    context.output.print(&show(&context.output, &status, &parked))
+}
+
+/// Every destination that is defined or has rows waiting.
+fn destinations(settings: &Settings, backlogs: &[Backlog]) -> Vec<DestinationStatus> {
+    let nothing = |name: &String| Backlog { destination: name.clone(), pending: 0, oldest: None };
+    let mut all: BTreeMap<&str, Backlog> =
+        settings.destinations.iter().map(|d| (d.name.as_str(), nothing(&d.name))).collect();
+    for backlog in backlogs {
+        all.insert(&backlog.destination, backlog.clone());
+    }
+    all.into_values()
+        .map(|backlog| DestinationStatus {
+            defined: settings.defines(&backlog.destination),
+            backlog,
+        })
+        .collect()
+}
+
+fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
+    let Overview { now, schema_version, inbox, inbox_oldest, outbox, .. } = &status.overview;
+    let mut out = format!(
+        "store         {} ({}, tables at version {schema_version})\n",
+        status.store, status.database
+    );
+    let oldest = inbox_oldest.map(|at| format!(", oldest open {}", age(at, *now)));
+    let _ = writeln!(out, "inbox         {}{}", counts(inbox), oldest.unwrap_or_default());
+    let _ = writeln!(out, "outbox        {}", counts(outbox));
+    let open = status.overview.dead_letters_open;
+    let hint = if open > 0 { " (relais dead-letter list)" } else { "" };
+    let _ = writeln!(out, "dead letters  {open} open{hint}");
+    let _ = writeln!(out, "parked keys   {}", status.overview.parked_keys);
+    for key in parked {
+        let ParkedKey { origin, destination, msg_key, parked_at } = key;
+        let place = destination.as_deref().unwrap_or(origin.as_str());
+        let line = format!("{place}: {msg_key}, for {}", age(*parked_at, *now));
+        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+    }
+    if !status.destinations.is_empty() {
+        let _ = write!(out, "\n{}\n", destinations_table(output, &status.destinations, *now));
+    }
+    let _ = write!(out, "\n{}", workers(output, &status.overview));
+    out
+}
+
+fn counts(counts: &[Count]) -> String {
+    let parts: Vec<String> = counts.iter().map(|c| format!("{} {}", c.rows, c.name)).collect();
+    parts.join(", ")
+}
+
+fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp) -> String {
+    const COLUMNS: [Column; 4] = [
+        Column::Text("DESTINATION"),
+        Column::Number("PENDING"),
+        Column::Number("OLDEST"),
+        Column::Text(""),
+    ];
+    let lines = all.iter().map(|DestinationStatus { backlog, defined }| {
+        let note = if *defined { "" } else { "waits: no [[destination]] names it" };
+        vec![
+            plain(&backlog.destination),
+            plain(backlog.pending),
+            plain(backlog.oldest.map_or_else(|| "-".to_owned(), |at| age(at, now))),
+            (note.to_owned(), Tone::Waiting),
+        ]
+    });
+    table(output, &COLUMNS, lines)
+}
+
+fn workers(output: &Output, overview: &Overview) -> String {
+    const COLUMNS: [Column; 4] = [
+        Column::Text("SCOPE"),
+        Column::Text("WORKER"),
+        Column::Number("LANES"),
+        Column::Text("ALIVE"),
+    ];
+    if overview.workers.is_empty() {
+        return "no worker has been seen lately; `relais run` starts one".to_owned();
+    }
+    let lines = overview.workers.iter().map(|worker| {
+        let (alive, tone) = if worker.alive { ("yes", Tone::Good) } else { ("no", Tone::Bad) };
+        vec![
+            plain(&worker.scope),
+            plain(&worker.worker),
+            plain(worker.lanes),
+            (alive.to_owned(), tone),
+        ]
+    });
+    table(output, &COLUMNS, lines)
+}

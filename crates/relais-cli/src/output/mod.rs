@@ -1,0 +1,62 @@
+//! How results reach a person or a program.
+//!
+//! Invariant: text from messages never reaches a terminal unescaped, so it cannot move the cursor or
+//! change what was printed before.
+
+mod table;
+mod text;
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+pub(crate) use table::{Column, Tone, fields, table};
+pub(crate) use text::{Lines, age, escape};
+
+use crate::{args::ColorChoice, failure::Failure};
+
+/// Where and how to print.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) color: bool,
+    /// Whether stdout is a terminal.
+    pub(crate) terminal: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, color: ColorChoice) -> Self {
+        let terminal = io::stdout().is_terminal();
+        Self { json, color: use_color(color, terminal), terminal }
+    }
+
+    /// Prints a text and a line end.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let printed = out.write_all(text.trim_end_matches('\n').as_bytes());
+        match printed.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+            // Whoever reads has seen enough, e.g. `head`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Prints a value as JSON, indented for a terminal.
+    pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = if self.terminal {
+            serde_json::to_string_pretty(value)
+        } else {
+            serde_json::to_string(value)
+        };
+        self.print(&text.map_err(Failure::failed)?)
+    }
+}
+
+/// Whether colours are wanted on a stream that is a terminal or not.
+pub(crate) fn use_color(choice: ColorChoice, terminal: bool) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+    }
+}

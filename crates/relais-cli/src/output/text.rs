@@ -1,0 +1,72 @@
+//! Small texts: ages, cuts, escapes.
+
+use relais_core::time::Timestamp;
+
+/// How long ago, in its largest unit: `12s`, `3m`, `5h`, `8d`.
+pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
+    let seconds = then.seconds_until(now);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// At most `chars_max` characters, on one line, with `…` for what is missing.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    let line = escape(text, Lines::Escape);
+    if line.chars().count() <= chars_max {
+        return line;
+    }
+    let mut kept: String = line.chars().take(chars_max.saturating_sub(1)).collect();
+    kept.push('…');
+    kept
+}
+
+/// What to do with line ends and tabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    Keep,
+    Escape,
+}
+
+/// The text with control characters, and those that change the writing direction, written out.
+pub(crate) fn escape(text: &str, lines: Lines) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let keep = lines == Lines::Keep && matches!(c, '\n' | '\t');
+        let turns = matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+        if (c.is_control() && !keep) || turns {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_one_unit() {
+        let now = Timestamp(10 * 86_400 * 1_000_000);
+        let ago = |seconds: i64| age(Timestamp(now.0 - seconds * 1_000_000), now);
+        assert_eq!([ago(5), ago(185), ago(7_300), ago(180_000)], ["5s", "3m", "2h", "2d"]);
+        assert_eq!(age(Timestamp(now.0 + 5_000_000), now), "0s");
+    }
+
+    #[test]
+    fn a_message_cannot_write_to_the_terminal() {
+        assert_eq!(escape("a\u{1b}[2Jb\nc\u{202e}", Lines::Keep), "a\\u{1b}[2Jb\nc\\u{202e}");
+        assert_eq!(cut("a\nb\u{7}", 20), "a\\nb\\u{7}");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(cut("ééééé", 3), "éé…");
+        assert_eq!(cut("ééé", 3), "ééé");
+    }
+}

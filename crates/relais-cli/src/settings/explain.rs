@@ -1,0 +1,191 @@
+//! The settings in plain words, defaults included, secrets left out.
+
+use std::{fmt::Write, time::Duration};
+
+use relais_core::{
+    extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
+    retry::RetryPolicy, route::Route,
+};
+use secrecy::SecretString;
+use serde::Serialize;
+
+use super::{
+    quantity::{show_duration, show_rate, show_size},
+    types::{
+        AdminSettings, Destination, HttpTarget, Invalid, Limits, Settings, SourceSettings, Target,
+    },
+};
+
+/// One section and what it means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Explained {
+    pub(crate) section: &'static str,
+    pub(crate) name: Option<String>,
+    pub(crate) lines: Vec<String>,
+}
+
+/// Every section, in reading order.
+pub(crate) fn explain(settings: &Settings) -> Vec<Explained> {
+    let one = |section, lines| Explained { section, name: None, lines };
+    let named = |section, name: &str, lines| Explained { section, name: Some(name.into()), lines };
+    let mut all = vec![one("store", store(settings)), one("admin", admin(settings.admin.as_ref()))];
+    all.extend(settings.sources.iter().map(|s| named("source", &s.name, source(s))));
+    all.extend(settings.routes.iter().map(|r| named("route", &r.route.on, route(&r.route))));
+    all.extend(settings.destinations.iter().map(|d| named("destination", &d.name, destination(d))));
+    all.push(one("inbox", vec![retry(&settings.inbox_retry)]));
+    all.push(one("retention", vec![retention(&settings.retention)]));
+    all.push(one("lanes", vec![format!("lease {}", show_duration(settings.lease))]));
+    all
+}
+
+fn store(settings: &Settings) -> Vec<String> {
+    let store = &settings.store;
+    let mut lines = vec![store.url.to_string()];
+    if !store.migrate {
+        lines.push("`relais run` does not migrate; `relais migrate` does".to_owned());
+    }
+    if store.unsafe_durability {
+        lines.push("unsafe durability is allowed".to_owned());
+    }
+    lines
+}
+
+fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
+    match admin {
+        None => vec!["off; add [admin] for health, readiness and metrics".to_owned()],
+        Some(admin) => {
+            let token = if admin.token.is_some() { "with a token" } else { "no token (loopback)" };
+            vec![format!("http://{}, {token}", admin.listen)]
+        }
+    }
+}
+
+fn source(source: &SourceSettings) -> Vec<String> {
+    let mut reads = format!("message id {}", show_pick(&source.message_id));
+    for (what, pick) in [("event type", &source.event_type), ("aggregate", &source.aggregate_id)] {
+        if let Some(pick) = pick {
+            let _ = write!(reads, ", {what} {}", show_pick(pick));
+        }
+    }
+    let invalid = match source.invalid {
+        Invalid::Store => "stored as SERDE_ERROR",
+        Invalid::Reject => "answered with 400",
+    };
+    let access = match (&source.token, source.secrets.len()) {
+        (None, 0) => "anybody may post".to_owned(),
+        (Some(_), 0) => "with a token".to_owned(),
+        (token, n) => format!(
+            "signed ({n} secret{}){}",
+            s(n),
+            token.as_ref().map_or("", |_| ", with a token")
+        ),
+    };
+    vec![
+        format!("http, POST http://{}/{}, {access}", source.listen, source.name),
+        format!("source system `{}`, {reads}", source.source_system),
+        format!("bodies up to {}; what is not JSON is {invalid}", show_size(source.body_max)),
+    ]
+}
+
+fn show_pick(pick: &Pick) -> String {
+    match pick {
+        Pick::Header(name) => format!("header:{name}"),
+        Pick::Payload(pointer) => format!("payload:{pointer}"),
+        Pick::Key => "key".to_owned(),
+        Pick::Position => "position".to_owned(),
+    }
+}
+
+fn route(route: &Route) -> Vec<String> {
+    let event = route.event_type.as_ref().unwrap_or(&route.on);
+    let count = match &route.each {
+        None => "one message".to_owned(),
+        Some(pointer) => format!("one message for each element of payload:{pointer}"),
+    };
+    let mut line = format!("{count}: `{event}` to `{}`", route.destination);
+    if let Some(version) = &route.version {
+        let _ = write!(line, ", ignored if payload:{version} is older than the last seen");
+    }
+    if route.payload.is_some() {
+        line.push_str(", payload by template");
+    }
+    vec![line]
+}
+
+fn destination(destination: &Destination) -> Vec<String> {
+    let dead = match destination.on_dead_letter {
+        OnDeadLetter::Park => "a dead letter parks its key",
+        OnDeadLetter::Skip => "later messages go on past a dead letter",
+    };
+    vec![
+        target(&destination.target),
+        format!("{}; {dead}", retry(&destination.retry)),
+        format!("{}; {}", limits(destination.limits), breaker(&destination.breaker)),
+    ]
+}
+
+fn target(target: &Target) -> String {
+    match target {
+        Target::Log { path: None } => "log, JSON lines to stdout".to_owned(),
+        Target::Log { path: Some(path) } => format!("log, JSON lines to {}", path.display()),
+        Target::Http(http) => http_target(http),
+    }
+}
+
+fn http_target(http: &HttpTarget) -> String {
+    let mut line = format!("http, {} {}", http.method, http.shown());
+    if !http.headers.is_empty() {
+        let names: Vec<&str> = http.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let _ = write!(line, ", headers {}", names.join(", "));
+    }
+    let secrets: &[SecretString] = &http.secrets;
+    if !secrets.is_empty() {
+        line.push_str(", signed");
+    }
+    if http.cloudevents {
+        line.push_str(", CloudEvents");
+    }
+    if http.allow_private {
+        line.push_str(", private addresses allowed");
+    }
+    line
+}
+
+fn retry(policy: &RetryPolicy) -> String {
+    let RetryPolicy { attempts_max, first, factor, max, jitter } = *policy;
+    if attempts_max == 1 {
+        return "one attempt".to_owned();
+    }
+    format!(
+        "{attempts_max} attempts, pauses from {} times {factor} up to {}{}",
+        show_duration(first),
+        show_duration(max),
+        if jitter { "" } else { ", no jitter" },
+    )
+}
+
+fn limits(limits: Limits) -> String {
+    let rate = limits.rate.map_or_else(|| "no rate limit".to_owned(), show_rate);
+    let (n, timeout) = (limits.concurrency, show_duration(limits.timeout));
+    format!("{rate}, {n} at a time, {timeout} each")
+}
+
+fn breaker(breaker: &BreakerPolicy) -> String {
+    let BreakerPolicy { window, failure_rate, open_for } = *breaker;
+    format!("breaker at {failure_rate}% of {window}, open for {}", show_duration(open_for))
+}
+
+fn retention(retention: &Retention) -> String {
+    let show = |seconds| show_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+    format!(
+        "processed {}, dispatched {}, handled {}, resolved dead letters {}",
+        show(retention.processed_seconds),
+        show(retention.dispatched_seconds),
+        show(retention.handled_seconds),
+        show(retention.resolved_seconds),
+    )
+}
+
+fn s(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

@@ -1,0 +1,173 @@
+//! From TOML text to [`Settings`]: the sections that come once.
+
+use std::{net::SocketAddr, ops::RangeInclusive, path::Path, time::Duration};
+
+use relais_core::{query::Retention, retry::RetryPolicy};
+use toml::de::DeTable;
+
+use super::{
+    checks,
+    findings::{Finding, Place, Severity},
+    parse_destination, parse_source,
+    quantity::{duration, show_duration},
+    reader::{Reader, Section},
+    store_url::store_url,
+    types::{AdminSettings, Settings, StoreSettings},
+};
+
+/// What was read, and everything there is to say about it.
+pub(super) fn parse(
+    path: &Path,
+    text: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> (Settings, Vec<Finding>) {
+    let file = path.display().to_string();
+    let reader = Reader { file: &file, text, environment, findings: Vec::new().into() };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        // Only the message: the library's own report quotes the line, which may hold a secret.
+        let place = error.span().map_or_else(Place::default, |s| Place::of(text, s.start));
+        reader.note(Severity::Error, place, "", error.message());
+    }
+    let settings = {
+        let root = reader.root(table.get_ref());
+        let settings = read(&root, path);
+        // After a syntax error keys may sit in the wrong table; only the syntax is worth reporting.
+        if errors.is_empty() {
+            root.finish(|_| None);
+            checks::check(&reader, &settings);
+        }
+        settings
+    };
+    let mut findings = reader.findings.into_inner();
+    if !errors.is_empty() {
+        findings.truncate(errors.len());
+    }
+    findings.sort_by_key(|finding| finding.place);
+    (settings, findings)
+}
+
+fn read(root: &Section<'_>, path: &Path) -> Settings {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let inbox = root.child("inbox");
+    let inbox_retry = retry(inbox.child("retry"));
+    inbox.finish(|_| None);
+    let destinations = parse_destination::destinations(root.children("destination"), folder);
+    let horizons = Horizons {
+        inbox: inbox_retry.horizon(),
+        outbox: destinations.iter().map(|d| d.retry.horizon()).max().unwrap_or_default(),
+    };
+    Settings {
+        store: store(root.child("store"), folder),
+        admin: admin(root.child("admin")),
+        sources: parse_source::sources(root.children("source")),
+        routes: parse_source::routes(root.children("route")),
+        destinations,
+        inbox_retry,
+        retention: retention(root.child("retention"), horizons),
+        lease: lease(root.child("lanes")),
+    }
+}
+
+fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
+    let url = section.text("url").and_then(|text| {
+        // Unlike other keys, the text itself is not repeated: it may hold a password.
+        store_url(&text.value, folder).map_err(|error| section.error("url", error)).ok()
+    });
+    let settings = StoreSettings {
+        url: url.unwrap_or_else(|| {
+            store_url("sqlite:relais.db", folder).expect("the default store is a store")
+        }),
+        unsafe_durability: section.flag("unsafe_durability", false),
+        migrate: section.flag("migrate", true),
+    };
+    if settings.unsafe_durability {
+        section.warn("unsafe_durability", "a power failure may lose acknowledged messages");
+    }
+    section.finish(|_| None);
+    settings
+}
+
+fn admin(section: Section<'_>) -> Option<AdminSettings> {
+    let present = section.is_present();
+    let listen = section.parsed("listen", listen_address);
+    let token = section.secret("token");
+    let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7070)));
+    if !listen.ip().is_loopback() && !section.has("token") {
+        section.error("listen", "is not a loopback address; set `admin.token` or use 127.0.0.1");
+    }
+    section.finish(|_| None);
+    present.then_some(AdminSettings { listen, token })
+}
+
+/// `IP:PORT` or `localhost:PORT`.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    numeric
+        .as_deref()
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| "is not an address; write for example \"127.0.0.1:7071\"".to_owned())
+}
+
+/// `[….retry]`: the same keys for the inbox and every destination.
+pub(super) fn retry(section: Section<'_>) -> RetryPolicy {
+    const ATTEMPTS: RangeInclusive<u32> = 1..=1_000;
+    const FACTOR: RangeInclusive<f64> = 1.0..=100.0;
+    let attempts_max = section.whole("attempts", ATTEMPTS).unwrap_or(5);
+    let first = section.parsed("first", duration).unwrap_or(Duration::from_millis(100));
+    let factor = section.number("factor", FACTOR).unwrap_or(2.0);
+    let max = section.parsed("max", duration).unwrap_or(Duration::from_secs(300));
+    if max < first {
+        let (max, first) = (show_duration(max), show_duration(first));
+        section.error("max", format_args!("{max} is shorter than `first` ({first})"));
+    }
+    let policy =
+        RetryPolicy { attempts_max, first, factor, max, jitter: section.flag("jitter", true) };
+    section.finish(|_| None);
+    policy
+}
+
+/// The longest time between the first and the last attempt at a row.
+struct Horizons {
+    inbox: Duration,
+    outbox: Duration,
+}
+
+fn retention(section: Section<'_>, horizons: Horizons) -> Retention {
+    let default = Retention::default();
+    let keep = |key: &'static str, default: i64, horizon: Duration| {
+        let Some(kept) = section.parsed(key, duration) else { return default };
+        if kept <= horizon {
+            let (kept, horizon) = (show_duration(kept), show_duration(horizon));
+            section.error(
+                key,
+                format_args!("{kept} is not longer than the retries may take ({horizon})"),
+            );
+        }
+        i64::try_from(kept.as_secs()).unwrap_or(default)
+    };
+    let retention = Retention {
+        processed_seconds: keep("processed", default.processed_seconds, horizons.inbox),
+        dispatched_seconds: keep("dispatched", default.dispatched_seconds, horizons.outbox),
+        handled_seconds: keep("handled", default.handled_seconds, horizons.inbox),
+        resolved_seconds: keep("resolved", default.resolved_seconds, Duration::ZERO),
+    };
+    section.finish(|_| None);
+    retention
+}
+
+/// `[lanes]`
+fn lease(section: Section<'_>) -> Duration {
+    const DEFAULT: Duration = Duration::from_secs(10);
+    const MIN: Duration = Duration::from_secs(2);
+    const MAX: Duration = Duration::from_secs(3_600);
+    let lease = section.parsed("lease", duration).unwrap_or(DEFAULT);
+    if lease < MIN {
+        section.error("lease", "shorter than 2s: a busy moment would cost a worker its lanes");
+    } else if lease > MAX {
+        section.error("lease", "longer than 1h: the lanes of a crashed worker would stand still");
+    }
+    section.finish(|_| None);
+    lease
+}

@@ -1,0 +1,314 @@
+//! Whole files: what they give, and the exact words when they do not fit.
+
+use std::{path::Path, time::Duration};
+
+use relais_core::{extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention};
+
+use super::{explain::explain, *};
+
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "TOKEN" => Some("CANARY-token".into()),
+        "KEY" => Some("CANARY-key".into()),
+        _ => None,
+    }
+}
+
+fn good(text: &str) -> (Settings, Vec<Finding>) {
+    read(Path::new("relais.toml"), text, &environment).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn bad(text: &str) -> String {
+    match read(Path::new("relais.toml"), text, &environment) {
+        Ok(_) => panic!("accepted:\n{text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn check(text: &str, expected: &[&str]) {
+    assert_eq!(bad(text).lines().collect::<Vec<_>>(), expected, "{text}");
+}
+
+#[test]
+fn an_empty_file_has_every_default() {
+    let (settings, warnings) = good("");
+    assert_eq!(settings.store.url.to_string(), "sqlite:relais.db");
+    assert!(settings.store.migrate && !settings.store.unsafe_durability);
+    assert!(settings.admin.is_none());
+    assert_eq!(settings.retention, Retention::default());
+    assert_eq!(settings.lease, Duration::from_secs(10));
+    assert_eq!(settings.inbox_retry.max, Duration::from_secs(300));
+    assert!(warnings.is_empty());
+}
+
+const FULL: &str = r#"
+[store]
+url = "sqlite:relais.db"
+[admin]
+listen = "0.0.0.0:7070"
+token = "${TOKEN}"
+[[source]]
+name = "hook"
+kind = "http"
+listen = "localhost:7071"
+source_system = "crm-gateway"
+message_id = "header:message-id"
+event_type = "payload:/type"
+aggregate_id = "payload:/familyId"
+invalid = "reject"
+body_max = "1MiB"
+secrets = ["${KEY}", "CANARY-old"]
+[[route]]
+on = "MembersCreated"
+each = "payload:/memberIds"
+aggregate_type = "Member"
+event_type = "MembersUpsertRequested"
+version = "payload:/asOfVersion"
+destination = "orders"
+[[destination]]
+name = "orders"
+kind = "http"
+url = "https://example.com/orders?code=CANARY-query"
+method = "PUT"
+headers = { Authorization = "Bearer ${TOKEN}" }
+secret = "CANARY-secret"
+cloudevents = true
+on_dead_letter = "skip"
+[destination.retry]
+attempts = 7
+first = "1s"
+factor = 1.5
+max = "1h"
+jitter = false
+[destination.limits]
+rate = "50/s"
+concurrency = 3
+timeout = "5s"
+[destination.breaker]
+window = 10
+failure_rate = 20
+open_for = "1m"
+[[destination]]
+name = "file"
+kind = "log"
+path = "out.jsonl"
+[inbox.retry]
+attempts = 3
+[retention]
+processed = "60d"
+[lanes]
+lease = "20s"
+"#;
+
+#[test]
+fn every_key_arrives() {
+    let (settings, warnings) = good(FULL);
+    assert_eq!(warnings, []);
+    let source = &settings.sources[0];
+    assert_eq!(source.listen.to_string(), "127.0.0.1:7071");
+    assert_eq!(source.message_id, Pick::Header("message-id".into()));
+    assert_eq!(
+        (source.invalid, source.body_max, source.secrets.len()),
+        (Invalid::Reject, 1 << 20, 2)
+    );
+    let route = &settings.routes[0].route;
+    assert_eq!(route.each.as_deref(), Some("/memberIds"));
+    assert_eq!(route.version.as_deref(), Some("/asOfVersion"));
+    let orders = &settings.destinations[0];
+    assert_eq!((orders.retry.attempts_max, orders.retry.factor), (7, 1.5));
+    assert_eq!(orders.on_dead_letter, OnDeadLetter::Skip);
+    assert_eq!((orders.limits.concurrency, orders.limits.timeout), (3, Duration::from_secs(5)));
+    let minute = Duration::from_secs(60);
+    assert_eq!(orders.breaker, BreakerPolicy { window: 10, failure_rate: 20, open_for: minute });
+    assert_eq!(settings.inbox_retry.attempts_max, 3);
+    assert_eq!(settings.retention.processed_seconds, 60 * 86_400);
+    assert_eq!(settings.lease, Duration::from_secs(20));
+}
+
+#[test]
+fn no_secret_shows_in_debug_or_explanation() {
+    let (settings, _) = good(FULL);
+    let explained = serde_json::to_string(&explain(&settings)).unwrap();
+    let shown = format!("{settings:?} {settings:#?} {explained}");
+    assert!(!shown.contains("CANARY"), "{shown}");
+    assert!(explained.contains("http, PUT https://example.com/…"), "{explained}");
+}
+
+#[test]
+fn no_secret_shows_in_an_error() {
+    let text = FULL
+        .replace("token =", "tokne =")
+        .replace("secret =", "secrte =")
+        .replace("https://example.com", "ftp://CANARY@example.com")
+        .replace("sqlite:relais.db", "mysql://root:CANARY@db/x")
+        .replace("\"1MiB\"", "\"${KEY}\"");
+    let errors = bad(&text);
+    assert_eq!(errors.lines().count(), 6, "{errors}");
+    assert!(!errors.contains("CANARY"), "{errors}");
+    let syntax = bad("[admin]\ntoken = \"CANARY\nlisten = 5");
+    assert!(!syntax.contains("CANARY"), "{syntax}");
+}
+
+#[test]
+fn unknown_keys_name_their_line_and_the_nearest_key() {
+    check(
+        "[stroe]\nurl = \"sqlite:x\"\n\n[store]\nurll = \"sqlite:x\"\n",
+        &[
+            "relais.toml:1:2: stroe: unknown key; did you mean `store`?",
+            "relais.toml:5:1: store.urll: unknown key; did you mean `url`?",
+        ],
+    );
+    check(
+        "[[destination]]\nname = \"orders\"\nkind = \"log\"\ntimeout = \"5s\"\nurl = \"x\"\n\
+         [destination.retry]\natempts = 3\n  colour = 1\n",
+        &[
+            "relais.toml:4:1: destination[orders].timeout: unknown key; it belongs under \
+             `[destination.limits]`",
+            "relais.toml:5:1: destination[orders].url: unknown key; it is for kind `http`",
+            "relais.toml:7:1: destination[orders].retry.atempts: unknown key; did you mean \
+             `attempts`?",
+            "relais.toml:8:3: destination[orders].retry.colour: unknown key; known keys: \
+             `attempts`, `first`, `factor`, `max`, `jitter`",
+        ],
+    );
+}
+
+#[test]
+fn unknown_words_name_the_nearest_word() {
+    check(
+        "[[source]]\nname = \"hook\"\nkind = \"htpp\"\n[[destination]]\nname = \"a\"\n\
+         kind = \"log\"\non_dead_letter = \"parc\"\n",
+        &[
+            "relais.toml:3:8: source[hook].kind: `htpp` is not known here; did you mean `http`?",
+            "relais.toml:7:18: destination[a].on_dead_letter: `parc` is not known here; did you \
+             mean `park`?",
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_in_this_build_says_so() {
+    check(
+        "[store]\nurl = \"oracle://db\"\n[[source]]\nname = \"m\"\nkind = \"kafka\"\n\
+         brokers = \"x\"\n[[destination]]\nname = \"sf\"\nkind = \"salesforce\"\nobject = \"C\"\n",
+        &[
+            "relais.toml:2:7: store.url: oracle is not in this build yet; this version has: \
+             sqlite, postgres",
+            "relais.toml:5:8: source[m].kind: kafka is not in this build yet; this version has: \
+             http",
+            "relais.toml:9:8: destination[sf].kind: salesforce is not in this build yet; this \
+             version has: http, log",
+        ],
+    );
+}
+
+#[test]
+fn values_of_the_wrong_kind_are_all_reported() {
+    check(
+        "[store]\nmigrate = \"yes\"\nurl = 5\n[lanes]\nlease = 10\n[retention]\n\
+         processed = \"soon\"\n[inbox.retry]\nattempts = 0\nfirst = \"1h\"\n[source]\n[[admin]]\n",
+        &[
+            "relais.toml:2:11: store.migrate: expected true or false, found string",
+            "relais.toml:3:7: store.url: expected a string, found integer",
+            "relais.toml:5:9: lanes.lease: expected a string, found integer",
+            "relais.toml:7:13: retention.processed: `soon` is not a duration; write for example \
+             \"100ms\", \"30s\", \"5m\" or \"30d\"",
+            "relais.toml:8:1: inbox.retry.max: 5m is shorter than `first` (1h)",
+            "relais.toml:9:12: inbox.retry.attempts: must be a whole number from 1 to 1000",
+            "relais.toml:11:1: source: may come several times; write `[[source]]`",
+            "relais.toml:12:1: admin: is one table; write `[admin]`, not `[[admin]]`",
+        ],
+    );
+}
+
+#[test]
+fn a_missing_variable_is_named_with_its_line() {
+    check(
+        "[admin]\ntoken = \"${NOPE}\"\n",
+        &["relais.toml:2:9: admin.token: environment variable `NOPE` is not set; set it, or \
+           write `$${` for a plain `${`"],
+    );
+}
+
+#[test]
+fn sections_that_do_not_fit_together_are_refused() {
+    check(
+        "[admin]\nlisten = \"0.0.0.0:7070\"\n",
+        &["relais.toml:2:10: admin.listen: is not a loopback address; set `admin.token` or use \
+           127.0.0.1"],
+    );
+    check(
+        "[[destination]]\nname = \"a\"\nkind = \"log\"\n[[destination]]\nname = \"a\"\n\
+         kind = \"log\"\n",
+        &["relais.toml:5:8: destination[a].name: another destination is named `a`; names are \
+           unique"],
+    );
+    check(
+        "[[source]]\nname = \"a\"\nkind = \"http\"\n[[source]]\nname = \"b\"\nkind = \"http\"\n\
+",
+        &["relais.toml:4:1: source[b].listen: 127.0.0.1:7071 is taken by source `a`; give each \
+           its own address"],
+    );
+    check(
+        "[lanes]\nlease = \"500ms\"\n[retention]\ndispatched = \"1h\"\n[[destination]]\n\
+         name = \"a\"\nkind = \"log\"\n[destination.retry]\nfirst = \"1h\"\nmax = \"2h\"\n\
+         jitter = false\n",
+        &[
+            "relais.toml:2:9: lanes.lease: shorter than 2s: a busy moment would cost a worker its \
+             lanes",
+            "relais.toml:4:14: retention.dispatched: 1h is not longer than the retries may take \
+             (7h)",
+        ],
+    );
+    check(
+        "[[source]]\nname = \"a/b\"\nkind = \"http\"\nmessage_id = \"position\"\n",
+        &[
+            "relais.toml:2:8: source[a/b].name: is a path of the url too; use letters, digits, \
+             `-`, `_` and `.`",
+            "relais.toml:4:14: source[a/b].message_id: an http message has no position; use \
+             `header:NAME` or `payload:/JSON/POINTER`",
+        ],
+    );
+}
+
+#[test]
+fn targets_must_be_public_unless_allowed() {
+    for host in ["127.0.0.1", "localhost", "10.0.0.1", "[::1]", "169.254.169.254"] {
+        let text = format!(
+            "[[destination]]\nname = \"a\"\nkind = \"http\"\nurl = \"http://{host}:1/x\"\n"
+        );
+        assert!(bad(&text).contains("allow_private = true"), "{host}");
+        good(&format!("{text}allow_private = true\n"));
+    }
+}
+
+#[test]
+fn a_route_to_nowhere_is_a_warning_only() {
+    let (_, warnings) = good("[[route]]\non = \"A\"\ndestination = \"nowhere\"\n");
+    assert_eq!(
+        warnings[0].to_string(),
+        "relais.toml:1:1: warning: route[#1].destination: no [[destination]] is named `nowhere`; its \
+         rows wait until one is"
+    );
+}
+
+#[test]
+fn routes_are_checked_for_pointers_templates_and_twins() {
+    check(
+        "[[route]]\non = \"A\"\ndestination = \"x\"\neach = \"/ids\"\npayload = \"{{/a\"\n",
+        &[
+            "relais.toml:4:8: route[#1].each: `/ids` is not a place in the payload; write \
+             `payload:/JSON/POINTER`",
+            "relais.toml:5:11: route[#1].payload: has `{{` without `}}`",
+        ],
+    );
+    let twins = "[[route]]\non = \"A\"\ndestination = \"x\"\n".repeat(2);
+    assert!(bad(&twins).contains("relais.toml:4:1: route[#2]: an earlier route makes the same"));
+}
+
+#[test]
+fn syntax_errors_have_a_place_and_nothing_else_is_guessed() {
+    let errors = bad("[store\nurl = \"sqlite:x\"\nother = 1\n");
+    assert!(errors.starts_with("relais.toml:1:"), "{errors}");
+    assert!(!errors.contains("unknown key"), "{errors}");
+}

@@ -1,0 +1,173 @@
+//! The settings after reading: complete, checked, with defaults filled in.
+//!
+//! Invariant: `Debug` of any of these shows no secret.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+
+use relais_core::{
+    extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
+    retry::RetryPolicy, route::Route,
+};
+use reqwest::Url;
+use secrecy::SecretString;
+
+use super::{findings::Place, quantity::Rate};
+
+/// One `relais.toml`.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) store: StoreSettings,
+    /// Absent: no HTTP side at all.
+    pub(crate) admin: Option<AdminSettings>,
+    pub(crate) sources: Vec<SourceSettings>,
+    pub(crate) routes: Vec<RouteSettings>,
+    pub(crate) destinations: Vec<Destination>,
+    pub(crate) inbox_retry: RetryPolicy,
+    pub(crate) retention: Retention,
+    pub(crate) lease: Duration,
+}
+
+impl Settings {
+    pub(crate) fn defines(&self, destination: &str) -> bool {
+        self.destinations.iter().any(|d| d.name == destination)
+    }
+}
+
+/// `[store]`
+#[derive(Debug)]
+pub(crate) struct StoreSettings {
+    pub(crate) url: StoreUrl,
+    pub(crate) unsafe_durability: bool,
+    /// Whether `relais run` brings the schema up to date by itself.
+    pub(crate) migrate: bool,
+}
+
+/// Where the rows are kept.
+#[derive(Clone)]
+pub(crate) enum StoreUrl {
+    Sqlite(PathBuf),
+    Postgres { url: SecretString, shown: String },
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres { shown, .. } => f.write_str(shown),
+        }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+/// `[admin]`
+#[derive(Debug)]
+pub(crate) struct AdminSettings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) token: Option<SecretString>,
+}
+
+/// `[[source]]` of kind `http`, the only kind in this build.
+#[derive(Debug)]
+pub(crate) struct SourceSettings {
+    pub(crate) place: Place,
+    pub(crate) name: String,
+    pub(crate) listen: SocketAddr,
+    pub(crate) source_system: String,
+    pub(crate) message_id: Pick,
+    pub(crate) event_type: Option<Pick>,
+    pub(crate) aggregate_id: Option<Pick>,
+    pub(crate) invalid: Invalid,
+    pub(crate) body_max: usize,
+    pub(crate) token: Option<SecretString>,
+    pub(crate) secrets: Vec<SecretString>,
+}
+
+/// What an HTTP source does with a body that is not JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalid {
+    /// Keeps it as `SERDE_ERROR` and acknowledges.
+    Store,
+    /// Answers 400 and keeps nothing.
+    Reject,
+}
+
+/// `[[route]]`
+#[derive(Debug)]
+pub(crate) struct RouteSettings {
+    pub(crate) place: Place,
+    pub(crate) route: Route,
+}
+
+/// `[[destination]]`
+#[derive(Debug)]
+pub(crate) struct Destination {
+    pub(crate) name: String,
+    pub(crate) target: Target,
+    pub(crate) on_dead_letter: OnDeadLetter,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) limits: Limits,
+    pub(crate) breaker: BreakerPolicy,
+}
+
+/// `[destination.limits]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) rate: Option<Rate>,
+    pub(crate) concurrency: u32,
+    pub(crate) timeout: Duration,
+}
+
+/// What a destination is.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Http(Box<HttpTarget>),
+    /// JSON lines; to stdout without a path.
+    Log {
+        path: Option<PathBuf>,
+    },
+}
+
+impl Target {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Log { .. } => "log",
+        }
+    }
+}
+
+/// A destination of kind `http`.
+pub(crate) struct HttpTarget {
+    pub(crate) url: Url,
+    pub(crate) method: &'static str,
+    pub(crate) headers: Vec<(String, SecretString)>,
+    pub(crate) secrets: Vec<SecretString>,
+    pub(crate) cloudevents: bool,
+    pub(crate) allow_private: bool,
+}
+
+impl HttpTarget {
+    /// Only the origin of the URL: its path or query may be a secret.
+    pub(crate) fn shown(&self) -> String {
+        let rest = if self.url.path() == "/" && self.url.query().is_none() { "" } else { "/…" };
+        format!("{}{rest}", self.url.origin().ascii_serialization())
+    }
+}
+
+impl fmt::Debug for HttpTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpTarget")
+            .field("url", &self.shown())
+            .field("method", &self.method)
+            .field("headers", &self.headers)
+            .field("secrets", &self.secrets)
+            .field("cloudevents", &self.cloudevents)
+            .field("allow_private", &self.allow_private)
+            .finish()
+    }
+}

@@ -1,0 +1,266 @@
+//! Drives the real program in a folder of its own, and plays the target it delivers to.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, ChildStderr, Command, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with settings, and the program in it.
+pub(crate) struct Site {
+    folder: TempDir,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn with(settings: &str) -> Self {
+        let site = Self::new();
+        site.write("relais.toml", settings);
+        site
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relais"));
+        command.current_dir(self.folder.path()).args(args).stdin(Stdio::null());
+        for name in ["RELAIS_CONFIG", "RUST_LOG", "NO_COLOR"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    pub(crate) fn relais(&self, args: &[&str]) -> Said {
+        Said::from(self.command(args).output().unwrap())
+    }
+
+    /// The JSON a command prints; it must succeed.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let mut args = args.to_vec();
+        args.push("--json");
+        let said = self.relais(&args);
+        assert_eq!(said.code, 0, "{args:?}: {said:?}");
+        serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"))
+    }
+
+    /// Starts `relais run` and waits until it says so.
+    pub(crate) fn run(&self) -> Running {
+        let mut child = self
+            .command(&["run", "--log", "json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut running = Running {
+            log: BufReader::new(child.stderr.take().unwrap()),
+            child,
+            lines: Vec::new(),
+            ended: false,
+        };
+        running.wait_for("\"message\":\"running\"");
+        running
+    }
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// `relais run` at work.
+pub(crate) struct Running {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    pub(crate) lines: Vec<String>,
+    ended: bool,
+}
+
+impl Running {
+    fn wait_for(&mut self, text: &str) {
+        loop {
+            let mut line = String::new();
+            if self.log.read_line(&mut line).unwrap() == 0 {
+                panic!("ended before `{text}`: {:#?}", self.lines);
+            }
+            let found = line.contains(text);
+            self.lines.push(line);
+            if found {
+                return;
+            }
+        }
+    }
+
+    /// Where a source listens.
+    pub(crate) fn address(&self, source: &str) -> SocketAddr {
+        let wanted = format!("\"source\":\"{source}\"");
+        let line = self.lines.iter().find(|line| line.contains(&wanted)).expect("it is logged");
+        address_after(line, "POST http://")
+    }
+
+    /// The address behind some words in the log.
+    pub(crate) fn logged(&self, words: &str) -> SocketAddr {
+        let line = self.lines.iter().find(|line| line.contains(words)).expect("it is logged");
+        address_after(line, words)
+    }
+
+    /// Asks it to end, waits, and gives what it wrote to stdout.
+    pub(crate) fn stop(mut self) -> Said {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let (mut out, mut err) = (String::new(), self.lines.concat());
+        self.log.read_to_string(&mut err).unwrap();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        self.ended = true;
+        Said { code, out, err }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn address_after(line: &str, words: &str) -> SocketAddr {
+    let start = line.find(words).unwrap() + words.len();
+    let end = line[start..].find(['/', '"']).unwrap();
+    line[start..start + end].parse().unwrap()
+}
+
+/// Posts a body; the status and the body of the answer.
+pub(crate) fn post(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
+    let mut head = format!("POST {path} HTTP/1.1\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    exchange(address, &head, body)
+}
+
+/// Gets a page; the status and the body of the answer.
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    exchange(address, &format!("GET {path} HTTP/1.1\r\n"), "")
+}
+
+fn exchange(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("{head}host: test\r\nconnection: close\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// A request as a target saw it.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+/// Something to deliver to; answers each request with its status.
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    status: Arc<AtomicU16>,
+    seen: Receiver<Seen>,
+}
+
+impl Target {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let status = Arc::new(AtomicU16::new(200));
+        let (sender, seen) = channel();
+        let answers = Arc::clone(&status);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if answer(stream, &answers, &sender).is_none() {
+                    break;
+                }
+            }
+        });
+        Self { address, status, seen }
+    }
+
+    pub(crate) fn answers(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    /// The next request; waits for it.
+    pub(crate) fn next(&self) -> Seen {
+        self.seen.recv_timeout(PATIENCE).expect("the target gets a request")
+    }
+
+    /// Requests nobody looked at yet.
+    pub(crate) fn unseen(&self) -> usize {
+        self.seen.try_iter().count()
+    }
+}
+
+fn answer(mut stream: TcpStream, status: &AtomicU16, seen: &Sender<Seen>) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let status = status.load(Ordering::SeqCst);
+    let reply = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let _ = stream.write_all(reply.as_bytes());
+    seen.send(Seen { head, body: String::from_utf8(body).ok()? }).ok()
+}
