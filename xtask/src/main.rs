@@ -1,1 +1,63 @@
-fn main() {}
+//! The automation of relais: `cargo xtask test | tidy | bench | server`.
+//!
+//! Invariant: only std, anyhow and serde_json, so that it builds in seconds on a cold machine; and
+//! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
+
+mod bench;
+mod command;
+mod postgres;
+mod scratch;
+mod tally;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask <command>
+
+  test    lint, build and test everything against a private PostgreSQL of its own
+            --filter NAME   only the tests whose name contains NAME, nothing else
+            --no-lint       without format, tidy, clippy and cargo-deny
+            --keep          leave the private PostgreSQL running and say how to stop it
+  tidy    the rules of this repository that no compiler checks
+  bench   cargo bench against a private PostgreSQL; the figures go to target/bench.json
+            further arguments go to the benchmark
+  server  start a private PostgreSQL, print its address, stop it at Ctrl-C";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
+    match args.split_first() {
+        Some((command, rest)) => match command.as_str() {
+            "test" => match test::Options::parse(rest) {
+                Ok(options) => test::run(&options),
+                Err(problem) => Ok(usage(&problem)),
+            },
+            "tidy" if rest.is_empty() => tidy::run(),
+            "bench" => bench::run(rest),
+            "server" if rest.is_empty() => postgres::serve(),
+            "help" | "--help" | "-h" => {
+                println!("{HELP}");
+                Ok(ExitCode::SUCCESS)
+            }
+            _ => Ok(usage(&format!("unknown command or argument: {}", args.join(" ")))),
+        },
+        None => Ok(usage("a command is missing")),
+    }
+}
+
+fn usage(problem: &str) -> ExitCode {
+    eprintln!("xtask: {problem}\n\n{HELP}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,53 @@
+//! The sum of what all test programs reported.
+
+use std::fmt;
+
+/// Tests that passed and failed, over every `test result:` line seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+impl Tally {
+    /// Adds the figures of the line if it reports the end of a test program.
+    pub(crate) fn count(&mut self, line: &str) {
+        let Some(result) = line.trim_start().strip_prefix("test result: ") else { return };
+        for part in result.split([';', '.']) {
+            let mut words = part.split_whitespace();
+            let (Some(number), Some(word)) = (words.next(), words.next()) else { continue };
+            let number = number.parse().unwrap_or(0);
+            match word {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_several_programs_are_summed_and_other_lines_ignored() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test it_works ... ok",
+            "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out; finished in 0.02s",
+            "test result: FAILED. 7 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.50s",
+            "5 passed; 5 failed",
+        ] {
+            tally.count(line);
+        }
+        assert_eq!(tally.to_string(), "10 passed, 2 failed");
+    }
+}

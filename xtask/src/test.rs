@@ -1,0 +1,257 @@
+//! `cargo xtask test`: everything that must hold before a change lands, in one command.
+//!
+//! A failing step does not hide the later ones: all run, and the end names those that failed with
+//! the command that repeats each. One profile and one feature set for build, tests, examples and
+//! demo, so that dependencies are compiled once.
+
+use std::{
+    process::{Command, ExitCode},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+
+use crate::{
+    command::{self, cargo},
+    postgres::{ADDRESS_VARIABLE, Server},
+    scratch::Scratch,
+    tally::Tally,
+    tidy,
+    workspace::{Package, Workspace},
+};
+
+/// Examples and the demo end by themselves, in less than this.
+const PROGRAM_TIME_MAX: Duration = Duration::from_secs(120);
+/// The packages whose features must each compile alone.
+const SYSTEM_PACKAGES: [&str; 2] = ["relais-store", "relais-connect"];
+
+/// What the caller asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    filter: Option<String>,
+    no_lint: bool,
+    keep: bool,
+}
+
+impl Options {
+    pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--no-lint" => options.no_lint = true,
+                "--keep" => options.keep = true,
+                "--filter" => {
+                    let name = args.next().ok_or("--filter needs a part of a test's name")?;
+                    options.filter = Some(name.clone());
+                }
+                other => return Err(format!("unknown argument: {other}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let started = Instant::now();
+    let workspace = Workspace::load()?;
+    let server = server()?;
+    let mut run = Run { server, tally: Tally::default(), failed: Vec::new() };
+
+    if let Some(name) = &options.filter {
+        run.tests(&["--", name])?;
+    } else {
+        if !options.no_lint {
+            run.lint()?;
+        }
+        if run.cargo("build", &["build", "--workspace", "--all-features", "--bins", "--tests"])? {
+            run.tests(&[])?;
+            run.programs(&workspace)?;
+        }
+        run.features_alone(&workspace)?;
+    }
+    run.report(&workspace, started.elapsed(), options)
+}
+
+/// Continuous integration must not pass without what it is there to test.
+fn server() -> Result<Option<Server>> {
+    let server = Server::start()?;
+    match &server {
+        Some(server) => {
+            println!("PostgreSQL {}: private, {ADDRESS_VARIABLE}={}", server.version, server.url());
+        }
+        None if std::env::var_os("CI").is_some() => {
+            bail!("CI is set and there is no PostgreSQL; install the package `postgresql`");
+        }
+        None => println!("NOT TESTED: PostgreSQL; no server programs found (initdb, pg_ctl)"),
+    }
+    Ok(server)
+}
+
+/// The steps so far.
+#[derive(Debug)]
+struct Run {
+    server: Option<Server>,
+    tally: Tally,
+    /// Name of the step, and what repeats it.
+    failed: Vec<(String, String)>,
+}
+
+impl Run {
+    fn lint(&mut self) -> Result<()> {
+        self.cargo("format", &["fmt", "--all", "--check"])?;
+        self.step("tidy", "cargo xtask tidy", |_| tidy::is_clean())?;
+        self.cargo(
+            "clippy",
+            &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
+        )?;
+        if command::output(&mut cargo(["deny", "--version"])).is_ok() {
+            self.cargo("deny", &["deny", "check"])?;
+        } else {
+            println!("\nNOT RUN: cargo deny is not installed (advisories); tidy checks licences");
+        }
+        Ok(())
+    }
+
+    /// Unit, integration and documentation tests, to the end even if some fail.
+    fn tests(&mut self, last: &[&str]) -> Result<()> {
+        let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+        tests.args(last).env_remove(ADDRESS_VARIABLE);
+        let mut repeat = command::line(&tests);
+        if let Some(server) = &self.server {
+            tests.env(ADDRESS_VARIABLE, server.url());
+            repeat = format!("{ADDRESS_VARIABLE}=<from `cargo xtask server`> {repeat}");
+        }
+        self.step("tests", &repeat, |tally| command::succeeds_counting(&mut tests, tally))?;
+        Ok(())
+    }
+
+    /// What users start: every example, and the demo. Each in an empty directory of its own.
+    fn programs(&mut self, workspace: &Workspace) -> Result<()> {
+        let built = workspace.target.join("debug");
+        for Package { name, .. } in workspace.ours_in("examples") {
+            let mut example = Command::new(built.join(name));
+            let repeat = format!("cargo run -p {name}");
+            self.step(&format!("example {name}"), &repeat, |_| ends_well(&mut example))?;
+        }
+        let mut demo = Command::new(built.join("relais"));
+        demo.args(["demo", "--once"]);
+        self.step("demo", "cargo run -- demo --once", |_| ends_well(&mut demo))?;
+        Ok(())
+    }
+
+    /// Each feature compiles without the others.
+    fn features_alone(&mut self, workspace: &Workspace) -> Result<()> {
+        let systems = workspace.ours_in("crates").into_iter();
+        for package in systems.filter(|package| SYSTEM_PACKAGES.contains(&package.name.as_str())) {
+            for feature in package.features.iter().filter(|feature| *feature != "default") {
+                let name = format!("{} with only {feature}", package.name);
+                let args = ["check", "--quiet", "-p", &package.name, "--no-default-features"];
+                self.cargo(&name, &[&args[..], &["--features", feature]].concat())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cargo(&mut self, name: &str, args: &[&str]) -> Result<bool> {
+        let mut command = cargo([]);
+        command.args(args);
+        self.step(name, &command::line(&command), |_| command::succeeds(&mut command))
+    }
+
+    /// Announces the step, runs it, says how it went and how long it took.
+    fn step(
+        &mut self,
+        name: &str,
+        repeat: &str,
+        work: impl FnOnce(&mut Tally) -> Result<bool>,
+    ) -> Result<bool> {
+        println!("\n==> {name}: {repeat}");
+        let started = Instant::now();
+        let good = work(&mut self.tally).unwrap_or_else(|error| {
+            println!("{error:#}");
+            false
+        });
+        let verdict = if good { "ok" } else { "FAILED" };
+        println!("<== {name}: {verdict} in {}", time(started.elapsed()));
+        if !good {
+            self.failed.push((name.to_owned(), repeat.to_owned()));
+        }
+        Ok(good)
+    }
+
+    fn report(self, workspace: &Workspace, took: Duration, options: &Options) -> Result<ExitCode> {
+        println!();
+        for (name, repeat) in &self.failed {
+            println!("failed: {name}; to repeat: {repeat}");
+        }
+        let sqlite = workspace.sqlite_version()?;
+        let postgres = match &self.server {
+            Some(server) => format!("{} (private, port {})", server.version, server.port),
+            None => "NOT TESTED".to_owned(),
+        };
+        let code = if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        if let (Some(server), true) = (self.server, options.keep) {
+            server.keep();
+        }
+        println!("{}", self.tally);
+        println!(
+            "tested against: SQLite {sqlite} (embedded), PostgreSQL {postgres}; {}; {}",
+            self.tally,
+            time(took)
+        );
+        Ok(code)
+    }
+}
+
+fn ends_well(program: &mut Command) -> Result<bool> {
+    let scratch = Scratch::new()?;
+    command::succeeds_within(program.current_dir(scratch.path()), PROGRAM_TIME_MAX)
+}
+
+/// A duration as people say it.
+fn time(duration: Duration) -> String {
+    match duration.as_secs() {
+        0 => format!("{} ms", duration.as_millis()),
+        seconds @ 1..60 => format!("{seconds}s"),
+        seconds => format!("{}m{:02}s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options, String> {
+        Options::parse(&args.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_read_and_unknown_ones_refused() {
+        let filter = Some("lease".to_owned());
+        let expected = Options { filter, no_lint: true, keep: true };
+        assert_eq!(parse(&["--filter", "lease", "--no-lint", "--keep"]), Ok(expected));
+        assert!(parse(&["--filter"]).unwrap_err().contains("needs"));
+        assert!(parse(&["--fast"]).unwrap_err().contains("--fast"));
+    }
+
+    #[test]
+    fn a_failing_step_is_remembered_and_the_next_one_still_runs() {
+        let mut run = Run { server: None, tally: Tally::default(), failed: Vec::new() };
+        run.step("first", "do first", |_| bail!("broken")).unwrap();
+        run.step("second", "do second", |tally| {
+            tally.passed += 1;
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(run.failed, [("first".to_owned(), "do first".to_owned())]);
+        assert_eq!(run.tally.passed, 1);
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(time(Duration::from_millis(20)), "20 ms");
+        assert_eq!(time(Duration::from_secs(59)), "59s");
+        assert_eq!(time(Duration::from_secs(432)), "7m12s");
+    }
+}

@@ -1,0 +1,82 @@
+//! `cargo xtask tidy`: the rules of this repository that no compiler checks.
+//!
+//! Each check is a function from what is there to what is wrong with it, so that a test can show it
+//! a bad sample. All findings are printed, with what to do.
+
+mod conformance;
+mod dependencies;
+mod docs;
+mod licences;
+mod literals;
+mod rust;
+mod sql;
+mod tree;
+
+use std::{fmt, process::ExitCode};
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+use tree::Tree;
+
+/// Something to mend.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    file: String,
+    /// Counted from 1; 0 means the file as a whole.
+    line: usize,
+    text: String,
+}
+
+impl Finding {
+    fn new(file: &str, line: usize, text: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, text: text.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.text),
+            line => write!(f, "{}:{line}: {}", self.file, self.text),
+        }
+    }
+}
+
+/// Checks that need only the files of the repository.
+const CHECKS: [fn(&Tree) -> Vec<Finding>; 15] = [
+    rust::sizes,
+    rust::module_docs,
+    rust::unfinished,
+    rust::no_sql,
+    sql::same_names,
+    sql::same_migrations,
+    sql::first_words,
+    docs::architecture_paths,
+    docs::readme_commands,
+    docs::named_tests,
+    docs::links,
+    docs::machine_paths,
+    dependencies::single_versions,
+    dependencies::sqlite_is_sound,
+    conformance::every_check_is_listed,
+];
+
+pub(crate) fn run() -> Result<ExitCode> {
+    Ok(if is_clean()? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints all findings; true if there is none.
+pub(crate) fn is_clean() -> Result<bool> {
+    let tree = Tree::load(&crate::command::root())?;
+    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
+    let workspace = Workspace::load()?;
+    findings.extend(licences::allowed(&tree, &workspace)?);
+    findings.extend(dependencies::boundaries()?);
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} files, {} findings", tree.files.len(), findings.len());
+    Ok(findings.is_empty())
+}

@@ -1,0 +1,230 @@
+//! Rules for prose: what it points to is there, and nothing of one machine is in it.
+
+use super::{
+    Finding,
+    tree::{File, Tree},
+};
+
+/// Commands the README must name: how to see it work, and how to test it.
+const README_COMMANDS: [&str; 2] = ["cargo xtask test", "-- demo"];
+
+/// What is proven, by which test.
+const TEST_PAGE: &str = "docs/how-relais-is-tested.md";
+
+/// Endings that make a word in backticks a path even without a folder.
+const OWN_ENDINGS: [&str; 2] = [".rs", ".sql"];
+
+/// Where people's own files live, put together here so that this file names none.
+const MACHINE_FOLDERS: [&str; 4] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+/// The map must not lie: each path it names in backticks exists.
+pub(super) fn architecture_paths(tree: &Tree) -> Vec<Finding> {
+    let Some(file) = tree.get("ARCHITECTURE.md") else {
+        return vec![Finding::new("ARCHITECTURE.md", 0, "is missing: draw the map")];
+    };
+    let mut findings = Vec::new();
+    for (number, line) in prose(file) {
+        let words = line.split('`').skip(1).step_by(2);
+        for path in words.filter(|word| is_path(tree, word)).flat_map(expand) {
+            if !exists_somewhere(tree, &path) {
+                let text = format!("`{path}` does not exist: correct the map");
+                findings.push(Finding::new(&file.path, number, text));
+            }
+        }
+    }
+    findings
+}
+
+pub(super) fn readme_commands(tree: &Tree) -> Vec<Finding> {
+    let Some(file) = tree.get("README.md") else {
+        return vec![Finding::new("README.md", 0, "is missing: say what this is")];
+    };
+    let silent = README_COMMANDS.iter().filter(|command| !file.text.contains(**command));
+    silent
+        .map(|command| Finding::new("README.md", 0, format!("does not name `{command}`")))
+        .collect()
+}
+
+/// The page on testing names no test that is gone.
+pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
+    let Some(page) = tree.get(TEST_PAGE) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (number, line) in prose(page) {
+        for name in line.split('`').skip(1).step_by(2).filter(|word| is_test_name(word)) {
+            let function = format!("fn {name}(");
+            if !tree.under("", ".rs").any(|file| file.text.contains(&function)) {
+                let text = format!("there is no test `{name}`: name the one that shows it now");
+                findings.push(Finding::new(TEST_PAGE, number, text));
+            }
+        }
+    }
+    findings
+}
+
+/// Relative links in Markdown lead somewhere.
+pub(super) fn links(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.under("", ".md") {
+        for (number, line) in prose(file) {
+            for target in targets(line).filter(|target| !tree.has(&resolve(&file.path, target))) {
+                let text = format!("the link to `{target}` leads nowhere");
+                findings.push(Finding::new(&file.path, number, text));
+            }
+        }
+    }
+    findings
+}
+
+/// No path that exists on one person's machine only.
+pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &tree.files {
+        for (number, line) in file.lines() {
+            if let Some(folder) = MACHINE_FOLDERS.iter().find(|folder| starts_path(line, folder)) {
+                let text = format!("a path of one machine (`{folder}`): make it relative");
+                findings.push(Finding::new(&file.path, number, text));
+            }
+        }
+    }
+    findings
+}
+
+/// Lines with their number, without fenced blocks.
+fn prose(file: &File) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    file.lines().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+/// Whether a word in backticks is a sentence, as the names of tests are.
+fn is_test_name(word: &str) -> bool {
+    word.matches('_').count() > 2 && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+/// Whether a word in backticks names a file or folder of ours, rather than a type or a URL.
+fn is_path(tree: &Tree, word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/{},".contains(c);
+    if !word.chars().all(plain) || word.starts_with('/') || word.starts_with("target/") {
+        return false;
+    }
+    match word.split_once('/') {
+        Some((first, _)) => {
+            let ending = word.rsplit('/').next().is_some_and(|name| name.contains('.'));
+            ending || tree.has(first) || tree.has(&format!("crates/{first}"))
+        }
+        None => OWN_ENDINGS.iter().any(|ending| word.ends_with(ending) && word != *ending),
+    }
+}
+
+/// `a/{b,c}/d` as `a/b/d` and `a/c/d`; one pair of braces.
+fn expand(word: &str) -> Vec<String> {
+    let parts = word.split_once('{').and_then(|(before, rest)| {
+        let (names, after) = rest.split_once('}')?;
+        Some((before, names, after))
+    });
+    let Some((before, names, after)) = parts else { return vec![word.to_owned()] };
+    names.split(',').map(|name| format!("{before}{name}{after}")).collect()
+}
+
+/// Paths may be given from the root, from `crates/`, or by their last parts.
+fn exists_somewhere(tree: &Tree, path: &str) -> bool {
+    let inside = format!("/{}", path.trim_end_matches('/'));
+    let folder = format!("{inside}/");
+    tree.has(path)
+        || tree.files.iter().any(|file| file.path.ends_with(&inside) || file.path.contains(&folder))
+}
+
+/// The relative targets of `[text](target)` in a line.
+fn targets(line: &str) -> impl Iterator<Item = &str> {
+    let after = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    let relative = after.filter(|target| !target.contains(':') && !target.starts_with('#'));
+    relative.map(|target| target.split('#').next().unwrap_or(target))
+}
+
+/// A link's target as a path from the root.
+fn resolve(from: &str, target: &str) -> String {
+    let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Whether the folder starts a path there, rather than stands inside a longer one or a URL.
+fn starts_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "._-~/}>*".contains(c))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(findings: &[Finding]) -> Vec<String> {
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_path_on_the_map_that_is_not_there_is_found() {
+        let map = "`crates/a/src/lib.rs` `a/src/{lib,gone}.rs` `lib.rs` `.rs` `Type` `application/json`\n\
+                   `/healthz` `docs/` `docs/gone.md` `target/bench.json`\n\
+                   ```\n`crates/a/src/fenced.rs`\n```\n";
+        let tree = Tree::of(&[
+            ("ARCHITECTURE.md", map),
+            ("crates/a/src/lib.rs", ""),
+            ("docs/there.md", ""),
+        ]);
+        let expected = [
+            "ARCHITECTURE.md:1: `a/src/gone.rs` does not exist: correct the map",
+            "ARCHITECTURE.md:2: `docs/gone.md` does not exist: correct the map",
+        ];
+        assert_eq!(texts(&architecture_paths(&tree)), expected);
+    }
+
+    #[test]
+    fn a_missing_or_silent_readme_is_found() {
+        assert_eq!(readme_commands(&Tree::default()).len(), 1);
+        assert_eq!(architecture_paths(&Tree::default()).len(), 1);
+        let tree = Tree::of(&[("README.md", "run `cargo xtask test`")]);
+        assert_eq!(texts(&readme_commands(&tree)), ["README.md: does not name `-- demo`"]);
+    }
+
+    #[test]
+    fn a_test_that_is_gone_is_found() {
+        let page = "`a_row_that_is_late` `a_row_that_is_gone` `lease_ms`\n";
+        let test = "async fn a_row_that_is_late(f: &dyn Fixture) {}";
+        let tree = Tree::of(&[(TEST_PAGE, page), ("a.rs", test)]);
+        let expected = "there is no test `a_row_that_is_gone`: name the one that shows it now";
+        assert_eq!(texts(&named_tests(&tree)), [format!("{TEST_PAGE}:1: {expected}")]);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found() {
+        let page = "[a](../README.md) [b](gone.md#part) [c](https://example.org/x) [d](#here)\n\
+                    [e](.) [f](other.md \"title\")\n";
+        let tree = Tree::of(&[("README.md", ""), ("docs/page.md", page), ("docs/other.md", "")]);
+        assert_eq!(texts(&links(&tree)), ["docs/page.md:1: the link to `gone.md` leads nowhere"]);
+    }
+
+    #[test]
+    fn a_path_of_one_machine_is_found() {
+        let folder = MACHINE_FOLDERS[2];
+        let bad = format!("see {folder}me/x\n");
+        let good = format!("https://example.org{folder}page and a{folder}b\n");
+        let tree = Tree::of(&[("a.toml", bad.as_str()), ("b.md", good.as_str())]);
+        let findings = machine_paths(&tree);
+        assert_eq!(findings.len(), 1);
+        assert_eq!((findings[0].file.as_str(), findings[0].line), ("a.toml", 1));
+    }
+}

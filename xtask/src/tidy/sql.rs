@@ -1,0 +1,155 @@
+//! Rules for `.sql` files: every driver has the same ones, and each says at once what it is.
+
+use std::collections::BTreeSet;
+
+use super::{Finding, tree::Tree};
+
+/// The folders of the drivers.
+const DRIVERS: [&str; 2] = ["sqlite", "postgres"];
+
+/// A statement that only one database needs.
+struct OneSided {
+    driver: &'static str,
+    name: &'static str,
+    reason: &'static str,
+}
+
+/// All of them. An entry that is not true any more is a finding too.
+const ONE_SIDED: &[OneSided] = &[
+    only("postgres", "decisions.sql", "low-water mark: SQLite keeps no old row versions"),
+    only("postgres", "lock_key.sql", "SQLite has one writer, so nothing needs locking"),
+    only("postgres", "lock_schema.sql", "SQLite has one writer, so nothing needs locking"),
+    only("postgres", "writers.sql", "low-water mark: SQLite keeps no old row versions"),
+    only("postgres", "lowest_inbox.sql", "low-water mark: SQLite keeps no old row versions"),
+    only("postgres", "lowest_outbox.sql", "low-water mark: SQLite keeps no old row versions"),
+    only("postgres", "server.sql", "settings of a server; SQLite has pragmas"),
+    only("postgres", "session.sql", "settings of a server; SQLite has pragmas"),
+    only("postgres", "transaction_start.sql", "SQLite's driver knows whether one is open"),
+    only("postgres", "missing_privileges.sql", "SQLite has no roles"),
+    only("postgres", "schema_exists.sql", "a failed statement would end the transaction"),
+    only("postgres", "settle_processed.sql", "SQLite settles row by row, with mark_processed.sql"),
+    only("sqlite", "fail_inbox.sql", "SQLite has no statement of several writes as bury_inbox.sql"),
+    only(
+        "sqlite",
+        "fail_outbox.sql",
+        "SQLite has no statement of several writes as bury_outbox.sql",
+    ),
+    only("sqlite", "park_key.sql", "SQLite has no statement of several writes as bury_outbox.sql"),
+];
+
+const fn only(driver: &'static str, name: &'static str, reason: &'static str) -> OneSided {
+    OneSided { driver, name, reason }
+}
+
+/// The same statement has the same file name in each driver: who knows one driver knows all.
+pub(super) fn same_names(tree: &Tree) -> Vec<Finding> {
+    compare(tree, "sql", ONE_SIDED)
+}
+
+/// The same number of a migration means the same on each database.
+pub(super) fn same_migrations(tree: &Tree) -> Vec<Finding> {
+    compare(tree, "migrations", &[])
+}
+
+pub(super) fn first_words(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.under("", ".sql") {
+        let first = file.text.split([' ', '\n', ';']).next().unwrap_or_default();
+        let keyword = first.len() > 1 && first.chars().all(|c| c.is_ascii_uppercase());
+        if !keyword && !first.starts_with("--") {
+            let text = "starts with neither a comment nor an upper-case keyword";
+            findings.push(Finding::new(&file.path, 1, text));
+        }
+    }
+    findings
+}
+
+/// What one driver has in a folder and another has not.
+fn compare(tree: &Tree, folder: &str, exceptions: &[OneSided]) -> Vec<Finding> {
+    let path = |driver: &str| format!("crates/relais-store/src/{driver}/{folder}/");
+    let owners = |name: &str| -> Vec<&str> {
+        let owns = |driver: &&str| tree.get(&format!("{}{name}", path(driver))).is_some();
+        DRIVERS.into_iter().filter(owns).collect()
+    };
+    let excepted = |name: &str| exceptions.iter().find(|exception| exception.name == name);
+    let files = DRIVERS.into_iter().flat_map(|driver| {
+        tree.under(&path(driver), ".sql").map(|file| file.name().to_owned()).collect::<Vec<_>>()
+    });
+    let names: BTreeSet<String> =
+        files.chain(exceptions.iter().map(|exception| exception.name.to_owned())).collect();
+
+    let mut findings = Vec::new();
+    for name in &names {
+        let owners = owners(name);
+        let text = match excepted(name) {
+            Some(exception) if owners == [exception.driver] => continue,
+            Some(OneSided { driver, reason, .. }) => {
+                format!("is not only in {driver} ({reason}): take it out of ONE_SIDED")
+            }
+            None if owners.len() == DRIVERS.len() => continue,
+            None => {
+                format!("is only in {owners:?}: write it for all, or give the reason in ONE_SIDED")
+            }
+        };
+        findings.push(Finding::new(&format!("{}{name}", path("*")), 0, text));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: [(&str, &str); 3] = [
+        ("crates/relais-store/src/sqlite/sql/accept.sql", "INSERT"),
+        ("crates/relais-store/src/postgres/sql/accept.sql", "INSERT"),
+        ("crates/relais-store/src/postgres/sql/lock.sql", "SELECT"),
+    ];
+
+    fn exception(name: &'static str) -> OneSided {
+        only("postgres", name, "SQLite has one writer")
+    }
+
+    #[test]
+    fn a_statement_that_one_driver_lacks_is_found() {
+        let findings = compare(&Tree::of(&SAMPLE), "sql", &[]);
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].file, "crates/relais-store/src/*/sql/lock.sql");
+        assert!(findings[0].text.starts_with("is only in [\"postgres\"]"));
+    }
+
+    #[test]
+    fn an_exception_holds_only_while_it_is_true() {
+        assert_eq!(compare(&Tree::of(&SAMPLE), "sql", &[exception("lock.sql")]), []);
+        let stale = [exception("lock.sql"), exception("accept.sql"), exception("gone.sql")];
+        assert_eq!(compare(&Tree::of(&SAMPLE), "sql", &stale).len(), 2);
+    }
+
+    #[test]
+    fn migrations_with_other_numbers_are_found() {
+        let tree = Tree::of(&[
+            ("crates/relais-store/src/sqlite/migrations/0001_relais.sql", "CREATE"),
+            ("crates/relais-store/src/postgres/migrations/0002_relais.sql", "CREATE"),
+        ]);
+        assert_eq!(same_migrations(&tree).len(), 2);
+    }
+
+    #[test]
+    fn lower_case_statements_are_found() {
+        let tree = Tree::of(&[
+            ("a.sql", "select 1"),
+            ("b.sql", "-- Why.\nselect 1"),
+            ("c.sql", "BEGIN;\nSELECT 1"),
+            ("d.sql", ""),
+        ]);
+        let found: Vec<_> = first_words(&tree).into_iter().map(|finding| finding.file).collect();
+        assert_eq!(found, ["a.sql", "d.sql"]);
+    }
+
+    #[test]
+    fn every_exception_has_a_reason() {
+        for OneSided { driver, name, reason } in ONE_SIDED {
+            assert!(DRIVERS.contains(driver) && name.ends_with(".sql") && reason.len() > 10);
+        }
+    }
+}
