@@ -16,7 +16,7 @@ use relais_core::{
     BoxFuture,
     delivery::Delivery,
     message::{Category, Headers},
-    outbox::{OutboxRow, OutboxStatus},
+    outbox::OutboxRow,
     publisher::{Batching, Publisher},
     time::Timestamp,
 };
@@ -99,7 +99,8 @@ impl Publisher for LogPublisher {
     }
 }
 
-/// One line; the fields of an outbox row under their names.
+/// One line: what belongs to the message, under the names of its columns. Where the row stands in its
+/// life is not the reader's business.
 #[derive(Serialize)]
 struct Line<'a> {
     id: i64,
@@ -113,17 +114,9 @@ struct Line<'a> {
     headers: &'a Headers,
     destination: &'a str,
     msg_key: &'a str,
-    lane: i16,
     created_at: Timestamp,
-    status: OutboxStatus,
-    attempts: u32,
-    next_attempt_at: Option<Timestamp>,
-    dispatched_at: Option<Timestamp>,
-    job_id: Option<&'a str>,
     causation_id: Option<&'a str>,
     correlation_id: Option<&'a str>,
-    error_code: Option<&'a str>,
-    error_message: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -158,17 +151,9 @@ fn line(row: &OutboxRow) -> Line<'_> {
         headers: &row.headers,
         destination: &row.destination,
         msg_key: &row.msg_key,
-        lane: row.lane,
         created_at: row.created_at,
-        status: row.status,
-        attempts: row.attempts,
-        next_attempt_at: row.next_attempt_at,
-        dispatched_at: row.dispatched_at,
-        job_id: row.job_id.as_deref(),
         causation_id: row.causation_id.as_deref(),
         correlation_id: row.correlation_id.as_deref(),
-        error_code: row.error_code.as_deref(),
-        error_message: row.error_message.as_deref(),
     }
 }
 

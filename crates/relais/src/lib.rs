@@ -65,3 +65,8 @@ pub use relais_store::sqlite;
 
 /// The seams and types in full, for those who write a store or a connector.
 pub use relais_core as core;
+
+/// The code in the tutorial compiles.
+#[cfg(all(doctest, feature = "sqlx-sqlite", feature = "sqlx-postgres", feature = "http", feature = "log"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct Library;

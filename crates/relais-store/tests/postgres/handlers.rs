@@ -197,9 +197,11 @@ mod with_sqlx {
     ) -> Result<Outcome, sqlx::Error> {
         let insert = sqlx::query("INSERT INTO orders VALUES ($1)").bind(&order.payload.id);
         insert.execute(&mut *tx).await?;
-        (&mut *tx).enqueue(&[message("o-1")]).await.expect("enqueue");
+        tx.enqueue(&[message("o-1")]).await.expect("enqueue");
         match order.payload.then.as_str() {
-            "end" => drop(sqlx::query("ROLLBACK").execute(&mut *tx).await?),
+            "end" => {
+                sqlx::query("ROLLBACK").execute(&mut *tx).await?;
+            }
             "swallow" => drop(sqlx::query("SELECT 1 / 0").execute(&mut *tx).await),
             "deferred" => {
                 let lines = "INSERT INTO lines VALUES ('no such order')";

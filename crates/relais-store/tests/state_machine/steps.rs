@@ -32,6 +32,8 @@ enum Rows {
     Fetched,
     /// Of all, whatever their state.
     Any,
+    /// Of those behind a dead letter.
+    Parked,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,13 +78,18 @@ impl<B: Backend> ReferenceStateMachine for Reference<B> {
         let orphan = (0..SCOPES).find(|scope| {
             model.lanes[*scope].iter().all(|lane| lane.owner.is_none() || lane.expired)
         });
-        match orphan {
-            Some(scope) => prop_oneof![
-                1 => (0..WORKERS.len()).prop_map(move |worker| Step::Lease { scope, worker }),
-                1 => any_step(),
-            ]
-            .boxed(),
-            None => any_step().boxed(),
+        match (&model.call, orphan) {
+            // Who has just lost its lanes tries to settle all the same.
+            (Call::Release { scope, worker, .. } | Call::Expire { scope, worker, .. }, _) => {
+                let (scope, worker) = (*scope, *worker);
+                prop_oneof![settle_as(scope, worker), any_step()].boxed()
+            }
+            (_, Some(scope)) => {
+                let lease =
+                    (0..WORKERS.len()).prop_map(move |worker| Step::Lease { scope, worker });
+                prop_oneof![lease, any_step()].boxed()
+            }
+            (_, None) => any_step().boxed(),
         }
     }
 
@@ -117,8 +124,15 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn settle_as(scope: usize, worker: usize) -> impl Strategy<Value = Step> {
+    (choice(), prop::collection::vec(fate(), 4)).prop_map(move |(choice, fates)| {
+        let (rows, name) = (Rows::Fetched, Name::Worker);
+        Step::Settle(Choice { scope, worker, rows, name, ..choice }, fates)
+    })
+}
+
 fn choice() -> impl Strategy<Value = Choice> {
-    let rows = prop_oneof![Just(Rows::Fetched), Just(Rows::Any)];
+    let rows = prop_oneof![3 => Just(Rows::Fetched), 3 => Just(Rows::Any), 1 => Just(Rows::Parked)];
     let name =
         prop_oneof![5 => Just(Name::Owner), 2 => Just(Name::Worker), 1 => Just(Name::Before)];
     let picks = prop::collection::vec(any::<usize>(), 1..4);
@@ -227,15 +241,15 @@ fn expire(model: &mut Model, scope: usize, worker: usize, heartbeat: bool) -> Ca
 
 /// The rows of a choice, each once, with the epoch to prove; and the worker.
 fn chosen(model: &Model, choice: &Choice) -> Option<(usize, Vec<(usize, i64)>)> {
+    let of_scope = |row: &usize| {
+        let it = &model.rows[*row];
+        let parked = it.is_open() && model.parked.contains(&(it.scope, it.key));
+        let wanted = parked || !matches!(choice.rows, Rows::Parked);
+        it.scope == choice.scope && it.state != State::Gone && wanted
+    };
     let candidates = match choice.rows {
         Rows::Fetched => model.fetch(choice.scope, None),
-        Rows::Any => {
-            let any = |row: &usize| {
-                let it = &model.rows[*row];
-                it.scope == choice.scope && it.state != State::Gone
-            };
-            (0..model.rows.len()).filter(any).collect()
-        }
+        Rows::Any | Rows::Parked => (0..model.rows.len()).filter(of_scope).collect(),
     };
     if candidates.is_empty() {
         return None;
@@ -311,7 +325,13 @@ fn resolve(model: &mut Model, pick: usize, resolution: Resolution) -> Call {
     if model.dead.is_empty() {
         return Call::Nothing;
     }
-    let dead = pick % model.dead.len();
+    // Mostly one that is still open.
+    let open: Vec<usize> = (0..model.dead.len()).filter(|n| !model.dead[*n].resolved).collect();
+    let dead = match open.len() {
+        0 => pick % model.dead.len(),
+        _ if pick.is_multiple_of(4) => pick % model.dead.len(),
+        some => open[pick % some],
+    };
     let answer = !model.dead[dead].resolved;
     let lets_in = if answer { model.resolve(dead, resolution) } else { None };
     Call::Resolve { dead, resolution, answer, lets_in }
