@@ -3,7 +3,7 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::time::Timestamp;
+use crate::{message::Headers, time::Timestamp};
 
 /// Where the failed row lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -51,7 +51,7 @@ pub struct DeadLetter {
     /// The key: what the spec calls the business key.
     pub msg_key: String,
     pub payload: Option<String>,
-    pub headers: String,
+    pub headers: Headers,
     pub failed_status: String,
     pub error_class: Option<String>,
     pub error_message: Option<String>,

@@ -67,6 +67,12 @@ pub use relais_store::sqlite;
 pub use relais_core as core;
 
 /// The code in the tutorial compiles.
-#[cfg(all(doctest, feature = "sqlx-sqlite", feature = "sqlx-postgres", feature = "http", feature = "log"))]
+#[cfg(all(
+    doctest,
+    feature = "sqlx-sqlite",
+    feature = "sqlx-postgres",
+    feature = "http",
+    feature = "log"
+))]
 #[doc = include_str!("../../../docs/library.md")]
 struct Library;

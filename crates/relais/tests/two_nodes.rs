@@ -2,6 +2,7 @@
 //! key holds, and everything drains afterwards.
 
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
+#![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use std::{
     collections::{HashMap, HashSet},

@@ -19,7 +19,10 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
             Some(database) => database,
             None => database_of_settings(context)?,
         };
-        return context.output.print(&script(database));
+        return context.output.print(&match database {
+            Database::Sqlite => sqlite::schema_sql(),
+            Database::Postgres => postgres::schema_sql(),
+        });
     }
     let (settings, _) = context.settings()?;
     let migrated = wire::store(&settings).await?.migrate().await?;
@@ -48,30 +51,4 @@ fn database_of_settings(context: &Context) -> Result<Database, Failure> {
         StoreUrl::Sqlite(_) => Database::Sqlite,
         StoreUrl::Postgres { .. } => Database::Postgres,
     })
-}
-
-/// All scripts with the notes that they were applied, as one transaction.
-fn script(database: Database) -> String {
-    let (scripts, versions, record) = match database {
-        Database::Sqlite => (
-            sqlite::SCRIPTS.to_vec(),
-            include_str!("sql/sqlite/create_schema.sql"),
-            include_str!("sql/sqlite/record_script.sql"),
-        ),
-        Database::Postgres => (
-            postgres::SCRIPTS.to_vec(),
-            include_str!("sql/postgres/create_schema.sql"),
-            include_str!("sql/postgres/record_script.sql"),
-        ),
-    };
-    let mut out = format!("BEGIN;\n\n{versions}\n");
-    for script in scripts {
-        let sql = script.sql.trim_end();
-        let end = if sql.ends_with(';') { "" } else { ";" };
-        let number = script.number.to_string();
-        let record = record.replace(":version", &number).replace(":name", script.name);
-        let _ = writeln!(out, "-- {number}: {}\n{sql}{end}\n\n{record}", script.name);
-    }
-    out.push_str("COMMIT;\n");
-    out
 }

@@ -7,11 +7,19 @@ use deadpool_postgres::{Client, Transaction};
 use relais_core::store::Migrated;
 
 use super::{check, error::Failure};
-use crate::{SCHEMA_VERSION, Script};
+use crate::{
+    SCHEMA_VERSION,
+    migration::{self, Script},
+};
 
 /// All scripts, in order.
-pub const SCRIPTS: [Script; 1] =
-    [Script { number: 1, name: "0001_relais", sql: include_str!("migrations/0001_relais.sql") }];
+pub const SCRIPTS: &[Script] =
+    &[Script { number: 1, name: "relais", sql: include_str!("migrations/0001_relais.sql") }];
+
+/// The scripts as one text, for somebody who applies them by hand.
+pub fn schema_sql() -> String {
+    migration::as_one_transaction(sql!("create_schema"), sql!("record_script"), SCRIPTS)
+}
 
 /// How long one node waits for another one's migration, or for readers of a table.
 const LOCK_TIMEOUT: &str = "60s";

@@ -56,7 +56,7 @@ pub use self::{
     connect::PostgresOptions,
     enqueue::ENQUEUE_SQL,
     handler::{HandlerFn, handler},
-    migrate::SCRIPTS,
+    migrate::{SCRIPTS, schema_sql},
 };
 
 /// How often a transaction is run when others make it fail.

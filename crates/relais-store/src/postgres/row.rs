@@ -172,7 +172,7 @@ pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
         event_type: columns.take()?,
         msg_key: columns.take()?,
         payload: columns.take()?,
-        headers: columns.take()?,
+        headers: columns.headers()?,
         failed_status: columns.take()?,
         error_class: columns.take()?,
         error_message: columns.take()?,

@@ -8,7 +8,10 @@ use relais_core::store::{Migrated, StoreError};
 use rusqlite::{Connection, Transaction};
 
 use super::{check, error, writer::Writer};
-use crate::{SCHEMA_VERSION, Script};
+use crate::{
+    SCHEMA_VERSION,
+    migration::{self, Script},
+};
 
 /// The scripts of this driver, in order.
 pub const SCRIPTS: &[Script] =
@@ -17,6 +20,11 @@ pub const SCRIPTS: &[Script] =
 const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");
 const VERSION: &str = include_str!("sql/schema_version.sql");
 const RECORD: &str = include_str!("sql/record_script.sql");
+
+/// The scripts as one text, for somebody who applies them by hand.
+pub fn schema_sql() -> String {
+    migration::as_one_transaction(CREATE_SCHEMA, RECORD, SCRIPTS)
+}
 
 /// Applies what is missing.
 pub(super) async fn migrate(writer: &Writer) -> Result<Migrated, StoreError> {

@@ -41,7 +41,10 @@ use uuid::Uuid;
 #[cfg(feature = "sqlx-sqlite")]
 pub use self::handler::{SqlxHandlerFn, sqlx_handler};
 pub use self::{
-    connect::SqliteOptions, handler::handler, migrate::SCRIPTS, transaction::ENQUEUE_SQL,
+    connect::SqliteOptions,
+    handler::handler,
+    migrate::{SCRIPTS, schema_sql},
+    transaction::ENQUEUE_SQL,
 };
 use self::{reader::Readers, writer::Writer};
 

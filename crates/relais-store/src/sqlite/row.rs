@@ -187,7 +187,7 @@ impl Cells<'_, '_> {
             event_type: self.text(6),
             msg_key: self.string(7),
             payload: self.text(8),
-            headers: self.string(9),
+            headers: self.parsed(9, |json| Some(Headers::from_json(json))).unwrap_or_default(),
             failed_status: self.string(10),
             error_class: self.text(11),
             error_message: self.text(12),

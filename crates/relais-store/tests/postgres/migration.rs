@@ -18,7 +18,7 @@ async fn nodes_that_migrate_at_once_apply_each_script_once() {
     for node in running {
         applied.extend(node.await.unwrap().unwrap().applied);
     }
-    assert_eq!(applied, ["0001_relais"]);
+    assert_eq!(applied, ["relais"]);
     bed.store.check().await.unwrap();
 }
 

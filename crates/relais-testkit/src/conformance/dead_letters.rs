@@ -4,7 +4,7 @@ use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_FAILED},
     delivery::Problem,
     inbox::{InboxFate, InboxStatus, NewInbox},
-    message::NewMessage,
+    message::{Headers, NewMessage},
     outbox::{OutboxFate, OutboxStatus},
     text::{ERROR_MESSAGE_MAX, sha256_hex},
 };
@@ -54,7 +54,7 @@ pub async fn a_dead_outbox_row_is_copied_with_everything(f: &dyn Fixture) {
     assert_eq!(dead.message_id, sent.message_id.to_string());
     assert_eq!((dead.source_system, dead.destination.as_deref()), (None, Some("orders")));
     assert_eq!((dead.event_type.as_deref(), dead.msg_key.as_str()), (Some("OrderCreated"), "k"));
-    assert_eq!((dead.payload, dead.headers), (Some(sent.payload), sent.headers.to_json()));
+    assert_eq!((dead.payload, dead.headers), (Some(sent.payload), sent.headers));
     assert_eq!(dead.failed_status, STATUS_FAILED);
     assert_eq!(dead.error_class.as_deref(), Some("HTTP_500"));
     assert_eq!(dead.error_message.as_deref(), Some("the target answered 500"));
@@ -75,7 +75,7 @@ pub async fn a_dead_inbox_row_is_copied_with_everything(f: &dyn Fixture) {
     assert_eq!((dead.destination, dead.msg_key.as_str()), (None, "f7"));
     assert_eq!(dead.event_type.as_deref(), Some("MembersCreated"));
     assert_eq!(dead.payload.as_deref(), Some("{\"familyId\": 7}"));
-    assert_eq!(dead.headers, received.headers.to_json());
+    assert_eq!(dead.headers, received.headers);
     assert_eq!((dead.failed_status.as_str(), dead.attempts), (STATUS_FAILED, 5));
     assert_eq!(dead.parked_by, "worker-7");
     assert_eq!(dead.error_class.as_deref(), Some("HTTP_500"));
@@ -86,7 +86,7 @@ pub async fn what_the_row_lacks_is_null_in_its_dead_letter(f: &dyn Fixture) {
     (received.event_type, received.aggregate_id, received.key_str) = (None, None, None);
     let (_, dead) = dead_inbox(f, received).await;
     assert_eq!((dead.event_type, dead.destination), (None, None));
-    assert_eq!(dead.headers, "{}");
+    assert_eq!(dead.headers, Headers::default());
 }
 
 pub async fn long_error_texts_are_cut_between_characters(f: &dyn Fixture) {

@@ -58,9 +58,12 @@ pub(crate) async fn measure<D: Database>(
         plain.add(options.size.rows, Rows::Pending).await?;
         plain.calm().await?;
         relais.push(relay(&plain, options.size.rows).await?.rate);
+        progress(&raw);
+        progress(&relais);
         for case in &mut cases {
             eprintln!("{} relay, round {round}: {}", D::NAME, case.name);
             case.round(&options.size).await.with_context(|| case.name.clone())?;
+            progress(&case.rates);
         }
     }
     plain.remove().await?;
@@ -78,6 +81,10 @@ pub(crate) async fn measure<D: Database>(
         bed.remove().await?;
     }
     Ok(())
+}
+
+fn progress(rates: &[f64]) {
+    eprintln!("    {:.0} /s", rates.last().copied().unwrap_or_default());
 }
 
 async fn cases<D: Database>(database: &D, options: &Options) -> Result<Vec<Case<D::Bed>>> {

@@ -1,1 +1,0 @@
-INSERT INTO relais_schema (version, name) VALUES (:version, ':name');

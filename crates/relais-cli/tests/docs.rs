@@ -1,0 +1,214 @@
+//! The documentation against the program: examples are accepted, keys and defaults are the real ones.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+/// A key that is near to no other, so that the program lists all it knows.
+const PROBE: &str = "zzzzzzzzzzzz";
+/// The value of every variable an example names.
+const ANY_VALUE: &str = "s3cret-value";
+
+#[test]
+fn every_example_is_accepted() {
+    let mut examples = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for block in toml_blocks(&text).filter(|block| block.contains("[store]")) {
+            let report = check(block);
+            assert_eq!(report["ok"], true, "{}: {report:#}\n{block}", page.display());
+            assert_eq!(report["warnings"], Value::Array(vec![]), "{}\n{block}", page.display());
+            examples += 1;
+        }
+    }
+    assert!(examples >= 3, "only {examples} examples found: has their form changed?");
+}
+
+#[test]
+fn the_page_on_configuration_names_every_key_and_no_other() {
+    let known = known_keys();
+    let documented = documented();
+    for (section, keys) in &known {
+        let rows = documented.get(section).map(Vec::as_slice).unwrap_or_default();
+        let mut here: BTreeSet<_> = rows.iter().map(|row| row.key.clone()).collect();
+        // A key that is a table has a heading, or its own tables have, instead of a line.
+        let is_table = |key: &&String| {
+            let (path, inside) = (join(section, key), join(section, key) + ".");
+            documented.keys().any(|name| *name == path || name.starts_with(&inside))
+        };
+        here.extend(keys.iter().filter(is_table).cloned());
+        assert_eq!(&here, keys, "keys of `{section}`: documented, and known to the program");
+    }
+    for section in documented.keys() {
+        assert!(known.contains_key(section), "`{section}` has a heading, but is no section");
+    }
+}
+
+#[test]
+fn documented_defaults_are_the_real_ones() {
+    let documented = documented();
+    let written = |section: &str| -> String {
+        let lines = documented[section].iter().filter_map(|row| {
+            let literal = row.default.strip_prefix('`')?.strip_suffix('`')?;
+            Some(format!("{} = {literal}\n", row.key))
+        });
+        lines.collect()
+    };
+    let bare = file(&|_| String::new());
+    let full = file(&written);
+    assert!(full.lines().count() > bare.lines().count() + 25, "{full}");
+    let (bare, full) = (check(&bare), check(&full));
+    assert_eq!(full["ok"], true, "{full:#}");
+    assert_eq!(bare["sections"], full["sections"]);
+}
+
+#[test]
+fn the_page_on_the_outbox_names_every_column() {
+    let page = fs::read_to_string(docs().join("outbox-from-any-language.md")).unwrap();
+    for database in ["postgres", "sqlite"] {
+        let output = relais(Path::new("."), &["migrate", "--print", "--database", database]);
+        let table = output.split("TABLE relais_outbox (").nth(1).expect("the table is made");
+        let columns: Vec<&str> = table
+            .lines()
+            .take_while(|line| !line.starts_with(')'))
+            .filter(|line| line.starts_with("    ") && !line.starts_with("     "))
+            .filter_map(|line| line.split_whitespace().next())
+            .filter(|word| *word != "--" && *word != "CONSTRAINT")
+            .collect();
+        assert!(columns.len() >= 20, "{columns:?}");
+        for column in columns {
+            assert!(page.contains(&format!("| `{column}` |")), "{database}: {column}");
+        }
+    }
+}
+
+// ---- the program ------------------------------------------------------------------------------
+
+/// What `relais check --offline --json` says of a file.
+fn check(settings: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("relais.toml"), settings).unwrap();
+    let output = relais(folder.path(), &["check", "--offline", "--json"]);
+    serde_json::from_str(&output).unwrap_or_else(|error| panic!("{error}: {output}\n{settings}"))
+}
+
+/// What a command prints. Every variable that its settings name has a value.
+fn relais(folder: &Path, args: &[&str]) -> String {
+    let settings = fs::read_to_string(folder.join("relais.toml")).unwrap_or_default();
+    let variables = settings.split("${").skip(1).filter_map(|rest| rest.split('}').next());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relais"));
+    command.current_dir(folder).args(args).stdin(Stdio::null()).env_remove("RELAIS_CONFIG");
+    command.envs(variables.map(|name| (name, ANY_VALUE)));
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+/// The keys of each section, as the program lists them when it is given one it does not know.
+fn known_keys() -> BTreeMap<String, BTreeSet<String>> {
+    let probe = |_: &str| format!("{PROBE} = 1\n");
+    let settings = format!("{PROBE} = 1\n[inbox]\n{PROBE} = 1\n{}", file(&probe));
+    let report = check(&settings);
+    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for error in report["errors"].as_array().unwrap() {
+        let error = error.as_str().unwrap();
+        let Some((place, keys)) = error.split_once(": unknown key; known keys: ") else {
+            panic!("not what a probe gives: {error}");
+        };
+        let path = place.rsplit(": ").next().unwrap().trim_end_matches(PROBE);
+        let section = known.entry(without_names(path.trim_end_matches('.'))).or_default();
+        section.extend(keys.split('`').skip(1).step_by(2).map(str::to_owned));
+    }
+    for section in known[""].clone() {
+        assert!(known.contains_key(&section), "`{section}` is new: add it to `file`");
+    }
+    known
+}
+
+/// A file with every section, each with what is needed and what `more` adds.
+fn file(more: &dyn Fn(&str) -> String) -> String {
+    let section = |head: &str, needed: &str| {
+        let name = head.trim_matches(['[', ']']);
+        format!("{head}\n{needed}{}", more(name))
+    };
+    [
+        section("[store]", ""),
+        section("[admin]", ""),
+        section("[[source]]", "name = \"a\"\nkind = \"http\"\n"),
+        section("[[route]]", "on = \"A\"\ndestination = \"a\"\n"),
+        section("[[destination]]", "name = \"b\"\nkind = \"http\"\nurl = \"https://b.example\"\n"),
+        section("[destination.retry]", ""),
+        section("[destination.limits]", ""),
+        section("[destination.breaker]", ""),
+        // Another kind has other keys; what it has in common is not repeated.
+        "[[destination]]\nname = \"a\"\nkind = \"log\"\n".to_owned(),
+        if more("destination").contains(PROBE) { more("destination") } else { String::new() },
+        section("[inbox.retry]", ""),
+        section("[retention]", ""),
+        section("[lanes]", ""),
+    ]
+    .concat()
+}
+
+/// `destination[a].retry` → `destination.retry`.
+fn without_names(path: &str) -> String {
+    path.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect()
+}
+
+fn join(section: &str, key: &str) -> String {
+    if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
+}
+
+// ---- the pages --------------------------------------------------------------------------------
+
+/// One line of a table of keys.
+struct Row {
+    key: String,
+    default: String,
+}
+
+/// The lines under each heading such as ``## `[destination.retry]` ``.
+fn documented() -> BTreeMap<String, Vec<Row>> {
+    let page = fs::read_to_string(docs().join("configuration.md")).unwrap();
+    let mut sections = BTreeMap::new();
+    for part in page.split("\n## ").skip(1) {
+        let (heading, body) = part.split_once('\n').unwrap();
+        let Some(name) = heading.strip_prefix("`[").and_then(|rest| rest.strip_suffix("]`")) else {
+            continue;
+        };
+        let name = name.trim_matches(['[', ']']).to_owned();
+        sections.insert(name, body.lines().filter_map(row).collect());
+    }
+    sections
+}
+
+fn row(line: &str) -> Option<Row> {
+    let key = line.strip_prefix("| `")?.split('`').next()?.to_owned();
+    let default = line.split(" | ").nth(2)?.trim().to_owned();
+    Some(Row { key, default })
+}
+
+/// README and every page of `docs`.
+fn pages() -> Vec<PathBuf> {
+    let pages = fs::read_dir(docs()).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> =
+        pages.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect();
+    pages.push(docs().with_file_name("README.md"));
+    pages
+}
+
+fn docs() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    workspace.join("docs")
+}
+
+/// The inside of each block that is marked as TOML.
+fn toml_blocks(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```toml\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or(rest))
+}
