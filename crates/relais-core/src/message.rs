@@ -212,7 +212,8 @@ impl Headers {
             let fields: BTreeMap<String, serde_json::Value> =
                 serde_json::from_str(json).unwrap_or_default();
             for (name, value) in fields {
-                headers.set(&name, &value.to_string());
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                headers.set(&name, &text);
             }
             headers
         })
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn headers_of_other_writers_are_not_lost() {
         let headers = Headers::from_json(r#"{"retries": 3, "user": "ann"}"#);
-        assert_eq!(headers.get("retries"), Some("3"));
+        assert_eq!((headers.get("retries"), headers.get("user")), (Some("3"), Some("ann")));
         assert_eq!(Headers::from_json("{}"), Headers::default());
     }
 }

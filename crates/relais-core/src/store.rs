@@ -41,6 +41,8 @@ pub struct Fetch {
     /// Keys the worker has enough rows of (few): their rows are left out, so that one slow key with
     /// a long backlog does not crowd out the others.
     pub skip_keys: Vec<String>,
+    /// Rows the worker has in its hands already: left out.
+    pub skip_ids: Vec<i64>,
     pub limit: usize,
 }
 

@@ -1,7 +1,4 @@
 //! The protocol holds in every state of the models, and every planted bug is found.
-//!
-//! The wide bounds take long without optimisation:
-//! `cargo test --release -p relais-testkit --test model -- --include-ignored`.
 
 use std::collections::HashMap;
 
@@ -63,21 +60,18 @@ mod correct {
     }
 
     #[test]
-    #[ignore = "wide bounds: run with --release"]
     fn the_relay_holds_with_two_moves_and_two_keys() {
         let report = outbox::exhaust("two moves, two keys", relay(TWO_KEYS, [2, 1, 0, 1]));
         assert_holds(&report, 1_900_000, &[]);
     }
 
     #[test]
-    #[ignore = "wide bounds: run with --release"]
     fn the_relay_holds_with_two_bad_answers_and_two_keys() {
         let report = outbox::exhaust("two answers, two keys", relay(TWO_KEYS, [1, 2, 0, 1]));
         assert_holds(&report, 700_000, &[]);
     }
 
     #[test]
-    #[ignore = "wide bounds: run with --release"]
     fn the_relay_holds_with_three_workers() {
         let config = outbox::Config { workers: 3, ..relay(ONE_KEY, [2, 2, 0, 1]) };
         let report = outbox::exhaust("three workers", config);
@@ -85,7 +79,6 @@ mod correct {
     }
 
     #[test]
-    #[ignore = "wide bounds: run with --release"]
     fn the_relay_holds_with_three_rows_of_a_key() {
         let report = outbox::exhaust("three rows", relay(&[0, 0, 0], [2, 1, 1, 1]));
         assert_holds(&report, 500_000, &["two keys in flight together"]);

@@ -59,6 +59,8 @@ pub(crate) struct Job<R> {
     pub(crate) lane: OwnedLane,
     /// May have brought its worker down before: goes alone, its attempt counted first.
     pub(crate) suspect: bool,
+    /// This attempt is counted in the store already.
+    pub(crate) counted: bool,
 }
 
 /// Most rows of one key kept in memory: more would crowd out other keys.
@@ -89,12 +91,13 @@ impl<R: Row> Flight<R> {
         }
     }
 
-    pub(crate) fn held(&self) -> usize {
-        self.held.len()
-    }
-
     pub(crate) fn holds(&self, id: i64) -> bool {
         self.held.contains_key(&id)
+    }
+
+    /// Every row in these hands.
+    pub(crate) fn ids(&self) -> Vec<i64> {
+        self.held.keys().copied().collect()
     }
 
     pub(crate) fn queued(&self) -> usize {

@@ -193,12 +193,21 @@ impl InboxWorker {
         self.settlements.push(InboxSettlement { id: job.row.id, lane, epoch, fate });
     }
 
+    /// As in the relay: without an answer everything but dead letters is settled again.
     async fn settle(&mut self) -> Result<usize, StoreError> {
         if self.settlements.is_empty() {
             return Ok(0);
         }
         let fence = self.intake.keeper().fence().clone();
-        let settled = self.store.settle_inbox(fence, self.settlements.clone()).await?;
+        let settled = match self.store.settle_inbox(fence, self.settlements.clone()).await {
+            Ok(settled) => settled,
+            Err(error) => {
+                let dead = |s: &mut InboxSettlement| matches!(s.fate, InboxFate::Dead { .. });
+                let dropped = self.settlements.extract_if(.., dead).map(|s| s.id);
+                self.intake.flight.release(dropped);
+                return Err(error);
+            }
+        };
         if settled.refused > 0 {
             self.counters.refused(settled.refused);
             self.intake.keeper().distrust();

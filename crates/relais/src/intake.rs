@@ -6,7 +6,7 @@
 //! message that kills its worker ends as a dead letter and takes no neighbour along.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -48,6 +48,9 @@ pub(crate) struct Intake<R> {
     /// There may be rows we have not read: somebody said so, or the last read was cut by its limit.
     look: bool,
     read_at: Option<Instant>,
+    /// Lanes whose rows are still read with caution, and for how many rows more.
+    cautious: BTreeSet<i16>,
+    caution_left: usize,
     heartbeat: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
@@ -61,6 +64,8 @@ impl<R: Row> Intake<R> {
             rows_wanted: ROWS_FIRST,
             look: true,
             read_at: None,
+            cautious: BTreeSet::new(),
+            caution_left: 0,
             heartbeat: None,
         }
     }
@@ -77,34 +82,54 @@ impl<R: Row> Intake<R> {
 
     /// Reads more rows if there is room; how many are new.
     pub(crate) async fn top_up(&mut self) -> Result<usize, StoreError> {
+        let Some(fetch) = self.plan() else { return Ok(0) };
+        let rows = (self.fetch)(self.store.as_ref(), fetch.clone()).await;
+        self.receive(&fetch, rows, &HashSet::new()).await
+    }
+
+    /// What to read now, if anything.
+    pub(crate) fn plan(&mut self) -> Option<Fetch> {
         let lanes = self.keeper.usable();
         self.flight.keep_only(&epochs(&lanes));
-        self.keeper.report_empty(|lane| !self.flight.uses(lane));
+        let Self { flight, cautious, .. } = self;
+        self.keeper.report_empty(|lane| !flight.uses(lane) && !cautious.contains(&lane));
         let room = self.rows_wanted.saturating_sub(self.flight.queued());
         if !self.look || lanes.is_empty() || room == 0 || room * 2 < self.rows_wanted {
-            return Ok(0);
+            return None;
         }
         if self.flight.queued() > 0 && self.read_at.is_some_and(|at| at.elapsed() < READ_EVERY) {
-            return Ok(0);
+            return None;
         }
         self.read_at = Some(Instant::now());
-        let fetch = Fetch {
+        Some(Fetch {
             scope: self.keeper.fence().scope.clone(),
-            lanes: lanes.clone(),
+            lanes,
             skip_keys: self.flight.full_keys(),
-            // Rows in our hands are still open in the store and come again: ask past them.
-            limit: self.flight.held() + room,
-        };
-        let (limit, skipped) = (fetch.limit, !fetch.skip_keys.is_empty());
-        let rows = (self.fetch)(self.store.as_ref(), fetch).await?;
-        self.look = skipped || rows.len() >= limit;
+            skip_ids: self.flight.ids(),
+            limit: room,
+        })
+    }
+
+    /// Takes the rows of a [`Intake::plan`] into our hands; how many. Rows of `forgotten` keys stay in
+    /// the store: an earlier row of theirs was being settled as not delivered during the read.
+    pub(crate) async fn receive(
+        &mut self,
+        fetch: &Fetch,
+        rows: Result<Vec<R>, StoreError>,
+        forgotten: &HashSet<String>,
+    ) -> Result<usize, StoreError> {
+        // Until the end is reached there may be more.
+        self.look = true;
+        let rows = rows?;
+        let cut = rows.len() >= fetch.limit;
         self.learn_sizes(&rows);
-        let mut jobs = self.jobs(rows, &lanes);
-        self.be_cautious(&mut jobs).await?;
+        let mut jobs = self.jobs(rows, &fetch.lanes);
+        self.be_cautious(&mut jobs, &fetch.lanes, cut).await?;
+        self.look = cut || !fetch.skip_keys.is_empty();
         let mut new = 0;
         for job in jobs {
-            if self.flight.is_full(job.row.key()) {
-                // It stays in the store, behind what we have of its key.
+            if forgotten.contains(job.row.key()) || self.flight.is_full(job.row.key()) {
+                // It stays in the store, behind what comes before it in its key.
                 self.look = true;
             } else {
                 self.flight.offer(job);
@@ -145,7 +170,7 @@ impl<R: Row> Intake<R> {
             // The task ends after its current beat; a panic in it has been reported already.
             let _ = task.await;
         }
-        self.keeper.leave(|lane| self.flight.uses(lane)).await;
+        self.keeper.leave(|lane| self.flight.uses(lane) || self.cautious.contains(&lane)).await;
     }
 
     fn learn_sizes(&mut self, rows: &[R]) {
@@ -158,28 +183,47 @@ impl<R: Row> Intake<R> {
     fn jobs(&self, rows: Vec<R>, lanes: &[OwnedLane]) -> Vec<Job<R>> {
         let known = |lane: i16| lanes.iter().find(|l| l.lane == lane).copied();
         let new = rows.into_iter().filter(|row| !self.flight.holds(row.id()));
-        new.filter_map(|row| Some(Job { lane: known(row.lane())?, row, suspect: false })).collect()
+        new.filter_map(|row| {
+            Some(Job { lane: known(row.lane())?, row, suspect: false, counted: false })
+        })
+        .collect()
     }
 
-    async fn be_cautious(&self, jobs: &mut Vec<Job<R>>) -> Result<(), StoreError> {
-        let unclean: BTreeSet<i16> = self.keeper.take_unclean();
-        if unclean.is_empty() {
+    async fn be_cautious(
+        &mut self,
+        jobs: &mut Vec<Job<R>>,
+        lanes: &[OwnedLane],
+        cut: bool,
+    ) -> Result<(), StoreError> {
+        let taken = self.keeper.take_unclean(lanes);
+        if !taken.is_empty() {
+            self.cautious.extend(taken);
+            self.caution_left = ROWS_MAX;
+        }
+        if self.cautious.is_empty() {
             return Ok(());
         }
         let mut counted = Vec::new();
-        for job in jobs.iter_mut().filter(|job| unclean.contains(&job.lane.lane)) {
+        for job in jobs.iter_mut().filter(|job| self.cautious.contains(&job.lane.lane)) {
             job.suspect = job.row.attempts() >= SUSPECT_FROM;
+            job.counted = true;
             if !job.suspect {
                 counted.push((job.row.id(), job.lane));
             }
         }
-        if counted.is_empty() {
-            return Ok(());
+        if !counted.is_empty() {
+            let fence = self.keeper.fence().clone();
+            let settled = self.store.count_attempt(fence, counted).await?;
+            if settled.refused > 0 {
+                // Somebody else owns one of the lanes by now; what we read is not ours to work on.
+                jobs.retain(|job| !self.cautious.contains(&job.lane.lane));
+                self.keeper.distrust();
+                return Ok(());
+            }
         }
-        let settled = self.store.count_attempt(self.keeper.fence().clone(), counted).await?;
-        if settled.refused > 0 {
-            // Somebody else owns one of the lanes by now; what we read is not ours to work on.
-            jobs.retain(|job| !unclean.contains(&job.lane.lane));
+        self.caution_left = self.caution_left.saturating_sub(jobs.len());
+        if !cut || self.caution_left == 0 {
+            self.cautious.clear();
         }
         Ok(())
     }

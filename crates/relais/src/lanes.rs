@@ -68,15 +68,20 @@ impl LaneKeeper {
         self.hurry.notify_one();
     }
 
-    /// Lanes taken over uncleanly since the last call.
-    pub(crate) fn take_unclean(&self) -> BTreeSet<i16> {
-        std::mem::take(&mut self.lock().unclean)
+    /// Those of these lanes that were taken over uncleanly and not asked for yet.
+    pub(crate) fn take_unclean(&self, lanes: &[OwnedLane]) -> BTreeSet<i16> {
+        let mut state = self.lock();
+        let taken: BTreeSet<i16> =
+            lanes.iter().map(|lane| lane.lane).filter(|lane| state.unclean.remove(lane)).collect();
+        taken
     }
 
     /// Says which draining lanes have nothing under way; they are given back at the next beat.
     pub(crate) fn report_empty(&self, is_empty: impl Fn(i16) -> bool) {
         let mut state = self.lock();
-        let empty: Vec<_> = state.draining.iter().copied().filter(|lane| is_empty(*lane)).collect();
+        // A lane nobody has been cautious about yet must not look clean to its next owner.
+        let clean = state.draining.difference(&state.unclean).copied();
+        let empty: Vec<_> = clean.filter(|lane| is_empty(*lane)).collect();
         if !empty.is_empty() {
             state.empty.extend(empty);
             self.hurry.notify_one();
@@ -143,7 +148,8 @@ impl LaneKeeper {
         let lanes: Vec<i16> = {
             let mut state = self.lock();
             state.valid_until = None;
-            state.owned.keys().copied().filter(|lane| !in_use(*lane)).collect()
+            let may_go = |lane: &i16| !in_use(*lane) && !state.unclean.contains(lane);
+            state.owned.keys().copied().filter(may_go).collect()
         };
         let leaving = lanes.len() == self.owned();
         if let Err(error) = self.store.release_lanes(self.fence.clone(), lanes, leaving).await {

@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 /// How often the store is asked whether rows may have come.
-const ASK_EVERY: Duration = Duration::from_millis(12);
+const ASK_EVERY: Duration = Duration::from_millis(14);
 /// How often after it did not answer.
 const ASK_AFTER_TROUBLE: Duration = Duration::from_millis(500);
 

@@ -45,6 +45,8 @@ pub(crate) struct Relay {
     /// Came back, not yet settled: kept until the store took it.
     landed: Vec<Landed>,
     settlements: Vec<OutboxSettlement>,
+    /// Keys with a settlement that is not `Dispatched`: not read until the store knows.
+    forgotten: HashSet<String>,
     /// When the next of our own retries is due.
     retry_at: Option<Instant>,
 }
@@ -67,6 +69,7 @@ impl Relay {
             calls: JoinSet::new(),
             landed: Vec::new(),
             settlements: Vec::new(),
+            forgotten: HashSet::new(),
             retry_at: None,
         }
     }
@@ -77,8 +80,7 @@ impl Relay {
 
     async fn pass(&mut self) -> Result<Progress, StoreError> {
         self.collect();
-        let settled = self.settle().await?;
-        let read = if self.guard.is_open() { 0 } else { self.intake.top_up().await? };
+        let (settled, read) = self.settle_and_read().await?;
         let (started, wait) = self.launch().await?;
         self.counters.set_state(self.guard.state(), self.intake.keeper().owned());
         Ok(if settled + read + started > 0 {
@@ -121,20 +123,25 @@ impl Relay {
 
     fn judge(&mut self, job: &Job<OutboxRow>, delivery: Delivery, forget: &mut HashSet<String>) {
         let row = &job.row;
-        if let Delivery::Outage { problem, .. } = &delivery {
-            self.counters.outage(problem);
-        }
-        let fate = settle(
-            &self.settings.retry,
-            self.settings.on_dead_letter,
-            row.attempts,
-            delivery,
-            random(),
-        );
+        let DestinationSettings { retry, on_dead_letter, .. } = &self.settings;
+        let fate = match delivery {
+            Delivery::Outage { problem, .. } => {
+                self.counters.outage(&problem);
+                if job.counted {
+                    // The attempt counted by caution was none: take it back.
+                    OutboxFate::Retry { attempts: row.attempts, pause: Duration::ZERO, problem }
+                } else {
+                    OutboxFate::Untouched
+                }
+            }
+            delivery => settle(retry, *on_dead_letter, row.attempts, delivery, random()),
+        };
         match &fate {
             OutboxFate::Dispatched => self.counters.dispatched(),
             OutboxFate::Retry { pause, problem, .. } => {
-                self.counters.retried(problem);
+                if !pause.is_zero() {
+                    self.counters.retried(problem);
+                }
                 let due = Instant::now() + *pause;
                 self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
             }
@@ -151,25 +158,53 @@ impl Relay {
             forget.insert(row.msg_key.clone());
         }
         if fate != OutboxFate::Untouched {
+            if fate != OutboxFate::Dispatched {
+                self.forgotten.insert(row.msg_key.clone());
+            }
             let (lane, epoch) = (job.lane.lane, job.lane.epoch);
             self.settlements.push(OutboxSettlement { id: row.id, lane, epoch, fate });
         }
     }
 
-    /// Settles what came back. If the store is away the settlements stay here for the next pass.
+    /// Settles what came back while the next rows are read: two statements side by side.
+    async fn settle_and_read(&mut self) -> Result<(usize, usize), StoreError> {
+        let fetch = if self.guard.is_open() { None } else { self.intake.plan() };
+        let Some(fetch) = fetch else { return Ok((self.settle().await?, 0)) };
+        let forgotten = self.forgotten.clone();
+        let store = Arc::clone(&self.store);
+        let (settled, rows) = tokio::join!(self.settle(), store.fetch_outbox(fetch.clone()));
+        let read = self.intake.receive(&fetch, rows, &forgotten).await;
+        Ok((settled?, read?))
+    }
+
+    /// Settles what came back. If the store is away the settlements stay here for the next pass, but
+    /// for dead letters: should this one have arrived, a person may have decided it by then.
     async fn settle(&mut self) -> Result<usize, StoreError> {
         if self.settlements.is_empty() {
             return Ok(0);
         }
         let fence = self.intake.keeper().fence().clone();
-        let settled = self.store.settle_outbox(fence, self.settlements.clone()).await?;
-        if settled.refused > 0 {
-            self.counters.refused(settled.refused);
-            self.intake.keeper().distrust();
+        match self.store.settle_outbox(fence, self.settlements.clone()).await {
+            Err(error) => {
+                let dead = |s: &mut OutboxSettlement| matches!(s.fate, OutboxFate::Dead { .. });
+                let dropped = self.settlements.extract_if(.., dead).map(|s| s.id);
+                self.intake.flight.release(dropped);
+                if self.settlements.is_empty() {
+                    self.forgotten.clear();
+                }
+                Err(error)
+            }
+            Ok(settled) => {
+                if settled.refused > 0 {
+                    self.counters.refused(settled.refused);
+                    self.intake.keeper().distrust();
+                }
+                let done = self.settlements.len();
+                self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
+                self.forgotten.clear();
+                Ok(done)
+            }
         }
-        let done = self.settlements.len();
-        self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
-        Ok(done)
     }
 
     /// Starts as many calls as the guards allow; how many, and how long to rest if none.
@@ -213,13 +248,14 @@ impl Relay {
 
     fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {
         let (lanes, rows): (Vec<_>, Vec<_>) =
-            jobs.into_iter().map(|job| ((job.lane, job.suspect), job.row)).unzip();
+            jobs.into_iter().map(|job| ((job.lane, job.suspect, job.counted), job.row)).unzip();
         let call = self.guard.call(rows);
         self.calls.spawn(async move {
             let (rows, deliveries) = call.await;
             let jobs = rows.into_iter().zip(lanes);
-            let jobs = jobs.map(|(row, (lane, suspect))| Job { row, lane, suspect }).collect();
-            (jobs, deliveries)
+            let jobs =
+                jobs.map(|(row, (lane, suspect, counted))| Job { row, lane, suspect, counted });
+            (jobs.collect(), deliveries)
         });
     }
 

@@ -46,7 +46,7 @@ const HOT_POLL: Duration = Duration::from_millis(1);
 /// … this many times, before the pauses grow.
 const HOT_POLLS: u32 = 12;
 /// The longest pause between two looks while nobody wakes us.
-const IDLE_POLL_MAX: Duration = Duration::from_millis(250);
+const IDLE_POLL_MAX: Duration = Duration::from_millis(800);
 /// The pause after the database did not answer; doubles up to the maximum.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
 const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(5);

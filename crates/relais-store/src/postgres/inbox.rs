@@ -52,7 +52,8 @@ async fn read(
     let limit = row::count(fetch.limit);
     let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
-    let values: [Value<'_>; 4] = [&lanes, &plan.from, &limit, &fetch.skip_keys];
+    let Fetch { skip_keys, skip_ids, .. } = fetch;
+    let values: [Value<'_>; 5] = [&lanes, &plan.from, &limit, skip_keys, skip_ids];
     let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),

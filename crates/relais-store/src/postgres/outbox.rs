@@ -64,7 +64,8 @@ async fn read(
     let limit = row::count(fetch.limit);
     let statement = client.prepare_cached(sql!("fetch_outbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
-    let values: [Value<'_>; 5] = [&destination, &lanes, &plan.from, &limit, &fetch.skip_keys];
+    let Fetch { skip_keys, skip_ids, .. } = fetch;
+    let values: [Value<'_>; 6] = [&destination, &lanes, &plan.from, &limit, skip_keys, skip_ids];
     let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),

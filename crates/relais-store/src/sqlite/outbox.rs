@@ -16,8 +16,8 @@ use super::{
 
 pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<OutboxRow>, StoreError> {
     let destination = destination(&fetch.scope)?;
-    let skip_keys = json_array(&fetch.skip_keys);
-    let params = (destination, lane_bits(&fetch.lanes), limit(fetch.limit), skip_keys);
+    let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
+    let params = (destination, lane_bits(&fetch.lanes), limit(fetch.limit), skip_keys, skip_ids);
     all(db, include_str!("sql/fetch_outbox.sql"), params, |c| c.outbox())
 }
 

@@ -69,8 +69,13 @@ impl Bed {
     }
 
     pub(crate) async fn fetch(&self, lanes: &[OwnedLane]) -> Vec<OutboxRow> {
-        let fetch =
-            Fetch { scope: outbox(), lanes: lanes.to_vec(), skip_keys: Vec::new(), limit: 100 };
+        let fetch = Fetch {
+            scope: outbox(),
+            lanes: lanes.to_vec(),
+            skip_keys: Vec::new(),
+            skip_ids: Vec::new(),
+            limit: 100,
+        };
         self.store.fetch_outbox(fetch).await.unwrap()
     }
 

@@ -129,6 +129,7 @@ async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
         scope: outbox(),
         lanes: lanes.clone(),
         skip_keys: Vec::new(),
+        skip_ids: Vec::new(),
         limit: 1,
     };
     assert_eq!(bed.store.fetch_outbox(fetch).await.unwrap()[0].id, first);

@@ -305,7 +305,13 @@ impl System {
         let mut full = model.fetch(number, None);
         full.retain(|row| rows[*row].key != left_out);
         let skip_keys = vec![KEYS[left_out].to_owned()];
-        let fetch = Fetch { scope: scope(number), lanes: all_lanes(), skip_keys, limit: LIMIT };
+        let fetch = Fetch {
+            scope: scope(number),
+            lanes: all_lanes(),
+            skip_keys,
+            skip_ids: Vec::new(),
+            limit: LIMIT,
+        };
         let some = Self::fetch(&self.second, fetch).await;
         assert_eq!(some.len(), full.len().min(LIMIT), "a limit is used up");
         assert!(some.is_sorted());
@@ -320,7 +326,13 @@ impl System {
     }
 
     async fn fetch_all(store: &Arc<dyn Store>, number: usize, lanes: Vec<OwnedLane>) -> Vec<i64> {
-        let fetch = Fetch { scope: scope(number), lanes, skip_keys: Vec::new(), limit: PAGE_MAX };
+        let fetch = Fetch {
+            scope: scope(number),
+            lanes,
+            skip_keys: Vec::new(),
+            skip_ids: Vec::new(),
+            limit: PAGE_MAX,
+        };
         Self::fetch(store, fetch).await
     }
 

@@ -68,11 +68,10 @@ impl Drop for PostgresSchema {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
-                if let Ok(client) = connect(&server).await {
-                    let sql = format!("SET lock_timeout = '10s'; DROP SCHEMA {name} CASCADE");
-                    if let Err(error) = client.batch_execute(&sql).await {
-                        eprintln!("schema {name} is left behind: {error}");
-                    }
+                let sql = format!("SET lock_timeout = '10s'; DROP SCHEMA {name} CASCADE");
+                let dropped = async { connect(&server).await?.batch_execute(&sql).await };
+                if let Err(error) = dropped.await {
+                    eprintln!("schema {name} is left behind: {}", text(error));
                 }
             });
         });

@@ -208,6 +208,7 @@ macro_rules! store_conformance {
                 waiting_inbox_keys_in_front_do_not_fill_the_batch
                 rows_of_skipped_keys_are_left_out
                 a_skipped_key_with_a_long_backlog_does_not_fill_the_batch
+                rows_in_hand_are_left_out_and_do_not_fill_the_batch
             }
             dead_letters {
                 a_dead_outbox_row_is_copied_with_everything

@@ -356,3 +356,20 @@ pub async fn a_skipped_key_with_a_long_backlog_does_not_fill_the_batch(f: &dyn F
     let rows = f.store().fetch_outbox(fetch).await.expect("fetch");
     assert_eq!(rows.into_iter().map(|row| row.id).collect::<Vec<_>>(), healthy);
 }
+
+pub async fn rows_in_hand_are_left_out_and_do_not_fill_the_batch(f: &dyn Fixture) {
+    let ids = enqueue(f, &["a", "b", "a", "c"]).await;
+    let worker = Worker::outbox(f, "orders", "w").await;
+    settle(&worker, ids[3], retry_later()).await;
+    make_due(f, "relais_outbox").await;
+    let mut fetch = worker.fetch(2);
+    fetch.skip_ids = vec![ids[0], ids[3], 1_000_000];
+    let rows = f.store().fetch_outbox(fetch).await.expect("fetch");
+    assert_eq!(rows.into_iter().map(|row| row.id).collect::<Vec<_>>(), [ids[1], ids[2]]);
+    let worker = accept(f, &["a1", "b1", "a2"]).await;
+    let first = worker.received(1).await[0].id;
+    let mut fetch = worker.fetch(1);
+    fetch.skip_ids = vec![first];
+    let rows = f.store().fetch_inbox(fetch).await.expect("fetch");
+    assert_eq!(rows.into_iter().map(|row| row.message_id).collect::<Vec<_>>(), ["b1"]);
+}

@@ -68,6 +68,7 @@ impl Worker {
             scope: self.fence.scope.clone(),
             lanes: self.lanes.clone(),
             skip_keys: Vec::new(),
+            skip_ids: Vec::new(),
             limit,
         }
     }

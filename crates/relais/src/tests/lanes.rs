@@ -22,7 +22,7 @@ async fn a_second_worker_gets_its_share_once_the_first_has_drained() {
     one.beat().await.unwrap();
     two.beat().await.unwrap();
     assert_eq!((one.owned(), two.owned()), (32, 32));
-    assert!(two.take_unclean().is_empty());
+    assert!(two.take_unclean(&two.usable()).is_empty());
 }
 
 #[tokio::test]
@@ -33,9 +33,9 @@ async fn lanes_of_a_dead_worker_are_taken_over_as_unclean() {
     let heir = bench.keeper(Scope::Inbox, "heir");
     heir.beat().await.unwrap();
     assert_eq!(heir.owned(), 64);
-    assert_eq!(heir.take_unclean().len(), 64);
+    assert_eq!(heir.take_unclean(&heir.usable()).len(), 64);
     heir.beat().await.unwrap();
-    assert!(heir.take_unclean().is_empty(), "caution is for the first rows only");
+    assert!(heir.take_unclean(&heir.usable()).is_empty(), "caution is for the first rows only");
 }
 
 #[tokio::test]
@@ -45,4 +45,20 @@ async fn scopes_are_leased_apart() {
     let other = bench.keeper(Scope::Outbox("b".into()), "two");
     other.beat().await.unwrap();
     assert_eq!(other.usable().len(), 64);
+}
+
+#[tokio::test]
+async fn a_lane_nobody_was_cautious_about_is_not_handed_over_as_clean() {
+    let bench = Bench::new().await;
+    bench.keeper(Scope::Inbox, "dead").beat().await.unwrap();
+    bench.expire_leases();
+    let heir = bench.keeper(Scope::Inbox, "heir");
+    heir.beat().await.unwrap();
+    heir.leave(|_| false).await;
+    let next = bench.keeper(Scope::Inbox, "next");
+    next.beat().await.unwrap();
+    assert_eq!(next.owned(), 0, "they wait for their lease to run out");
+    bench.expire_leases();
+    next.beat().await.unwrap();
+    assert_eq!(next.take_unclean(&next.usable()).len(), 64);
 }

@@ -197,7 +197,7 @@ async fn stopping_hands_lanes_over_at_once_and_cleanly() {
     let next = bench.keeper(Scope::Outbox("d".into()), "next");
     next.beat().await.unwrap();
     assert_eq!(next.usable().len(), 64);
-    assert!(next.take_unclean().is_empty());
+    assert!(next.take_unclean(&next.usable()).is_empty());
 }
 
 #[tokio::test]

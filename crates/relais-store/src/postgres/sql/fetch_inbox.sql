@@ -14,6 +14,7 @@ WITH due AS MATERIALIZED (
     WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at <= now()
       AND i.lane = ANY ($1::smallint[])
       AND i.msg_key NOT IN (SELECT unnest($4::text[]) COLLATE "C")
+      AND i.id NOT IN (SELECT unnest($5::bigint[]))
       AND (SELECT e.id
            FROM relais_inbox AS e
            WHERE hashtextextended(e.msg_key, 0) = hashtextextended(i.msg_key, 0)
@@ -48,6 +49,7 @@ chosen AS (
  WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NULL AND i.id + 0 > $2
    AND i.lane = ANY ($1::smallint[])
    AND i.msg_key NOT IN (SELECT unnest($4::text[]) COLLATE "C")
+   AND i.id NOT IN (SELECT unnest($5::bigint[]))
    AND (NOT EXISTS (
             SELECT FROM relais_inbox AS e
             WHERE e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at IS NOT NULL)
@@ -72,6 +74,7 @@ UNION ALL
         i.event_ts, i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at,
         i.error_stage, i.error_code, i.error_message
  FROM chosen
- JOIN relais_inbox AS i ON i.id = chosen.id)
+ JOIN relais_inbox AS i ON i.id = chosen.id
+ WHERE i.id NOT IN (SELECT unnest($5::bigint[])))
 ORDER BY id
 LIMIT $3

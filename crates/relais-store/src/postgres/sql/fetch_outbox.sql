@@ -14,6 +14,7 @@ WITH due AS MATERIALIZED (
     WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at <= now()
       AND o.lane = ANY ($2::smallint[])
       AND o.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
+      AND o.id NOT IN (SELECT unnest($6::bigint[]))
       AND (SELECT e.id
            FROM relais_outbox AS e
            WHERE e.destination = $1
@@ -50,6 +51,7 @@ chosen AS (
  WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at IS NULL AND o.id + 0 > $3
    AND o.lane = ANY ($2::smallint[])
    AND o.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
+   AND o.id NOT IN (SELECT unnest($6::bigint[]))
    AND (NOT EXISTS (
             SELECT FROM relais_outbox AS e
             WHERE e.destination = $1
@@ -76,6 +78,7 @@ UNION ALL
         o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
         o.correlation_id, o.error_code, o.error_message
  FROM chosen
- JOIN relais_outbox AS o ON o.id = chosen.id)
+ JOIN relais_outbox AS o ON o.id = chosen.id
+ WHERE o.id NOT IN (SELECT unnest($6::bigint[])))
 ORDER BY id
 LIMIT $4

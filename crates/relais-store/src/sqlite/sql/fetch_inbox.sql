@@ -13,6 +13,7 @@ WHERE i.id IN (
         WHERE f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL
           AND (?1 >> f.lane) & 1
           AND (?3 = '[]' OR f.msg_key NOT IN (SELECT value FROM json_each(?3)))
+          AND (?4 = '[]' OR f.id NOT IN (SELECT value FROM json_each(?4)))
           AND (NOT EXISTS (SELECT 1 FROM relais_inbox AS h INDEXED BY relais_inbox_held
                            WHERE h.status IN ('RECEIVED', 'RETRY')
                              AND h.next_attempt_at IS NOT NULL AND h.attempts > 0)
@@ -34,6 +35,7 @@ WHERE i.id IN (
           AND w.next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
           AND (?1 >> w.lane) & 1
           AND w.msg_key NOT IN (SELECT value FROM json_each(?3))
+          AND w.id NOT IN (SELECT value FROM json_each(?4))
           AND NOT EXISTS (SELECT 1 FROM relais_inbox AS h
                           WHERE h.msg_key = w.msg_key AND h.id < w.id
                             AND h.status IN ('RECEIVED', 'RETRY') AND h.next_attempt_at IS NOT NULL

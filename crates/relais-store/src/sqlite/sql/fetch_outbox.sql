@@ -13,6 +13,7 @@ WHERE o.id IN (
         WHERE f.destination = ?1 AND f.status = 'PENDING' AND f.next_attempt_at IS NULL
           AND (?2 >> f.lane) & 1
           AND (?4 = '[]' OR f.msg_key NOT IN (SELECT value FROM json_each(?4)))
+          AND (?5 = '[]' OR f.id NOT IN (SELECT value FROM json_each(?5)))
           AND (NOT EXISTS (SELECT 1 FROM relais_outbox AS h INDEXED BY relais_outbox_held
                            WHERE h.destination = ?1 AND h.status = 'PENDING'
                              AND h.next_attempt_at IS NOT NULL AND h.attempts > 0)
@@ -34,6 +35,7 @@ WHERE o.id IN (
           AND w.next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
           AND (?2 >> w.lane) & 1
           AND w.msg_key NOT IN (SELECT value FROM json_each(?4))
+          AND w.id NOT IN (SELECT value FROM json_each(?5))
           AND NOT EXISTS (SELECT 1 FROM relais_outbox AS h
                           WHERE h.destination = w.destination AND h.msg_key = w.msg_key
                             AND h.id < w.id AND h.status = 'PENDING'
