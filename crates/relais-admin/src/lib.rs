@@ -19,13 +19,18 @@ use axum::{
     routing::get,
 };
 use relais::observe::Observer;
-use relais_core::{query::Overview, store::Store};
+use relais_core::{
+    query::Overview,
+    store::{Store, StoreError},
+};
 use serde_json::json;
 use subtle::ConstantTimeEq;
 use tokio::{net::TcpListener, sync::Mutex};
 
 /// The store is counted at most this often, however often it is scraped.
 const OVERVIEW_EVERY: Duration = Duration::from_secs(5);
+/// A store that does not answer within this is as good as away: probes and scrapes have short limits.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// What the pages show.
 #[derive(Clone)]
@@ -73,14 +78,15 @@ impl Admin {
             .with_state(self)
     }
 
-    async fn overview(&self) -> Result<Overview, relais_core::store::StoreError> {
+    async fn overview(&self) -> Result<Overview, StoreError> {
         let mut cached = self.overview.lock().await;
         if let Some((at, overview)) = &*cached
             && at.elapsed() < OVERVIEW_EVERY
         {
             return Ok(overview.clone());
         }
-        let overview = self.store.overview().await?;
+        let store = Arc::clone(&self.store);
+        let overview = soon(async move { store.overview().await }).await?;
         *cached = Some((Instant::now(), overview.clone()));
         Ok(overview)
     }
@@ -100,12 +106,24 @@ async fn health() -> Json<serde_json::Value> {
 
 /// The store answers and fits this program, or why not.
 async fn ready(State(admin): State<Admin>) -> Response {
-    match admin.store.check().await {
+    match soon(async move { admin.store.check().await }).await {
         Ok(()) => Json(json!({ "ready": true })).into_response(),
         Err(error) => {
             let body = json!({ "ready": false, "reason": error.to_string() });
             (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
         }
+    }
+}
+
+/// The store's answer, if it comes soon. The work goes on in a task of its own: nobody cancels it.
+async fn soon<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let late = || format!("no answer from the database within {ANSWER_MAX:?}");
+    match tokio::time::timeout(ANSWER_MAX, tokio::spawn(work)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(ended)) => Err(StoreError::Unavailable(ended.to_string())),
+        Err(_) => Err(StoreError::Unavailable(late())),
     }
 }
 
@@ -119,4 +137,15 @@ async fn show_metrics(State(admin): State<Admin>, headers: HeaderMap) -> Respons
     let overview = admin.overview().await.ok();
     let text = metrics::render(overview.as_ref(), &admin.observer.snapshot());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_that_hangs_is_reported_instead_of_waited_for() {
+        let error = soon(std::future::pending::<Result<(), StoreError>>()).await.unwrap_err();
+        assert!(error.to_string().contains("no answer from the database within 3s"), "{error}");
+    }
 }

@@ -36,7 +36,7 @@ const BATCH_MAX: usize = 500;
 /// let to_file = LogPublisher::file("/var/log/relais/orders.jsonl");
 /// ```
 ///
-/// A line has all fields of the outbox row. The payload stands in it as JSON, as it is; only line
+/// A line has what belongs to the message, under the names of its columns. The payload stands in it as JSON, as it is; only line
 /// breaks between its parts become spaces. The file is opened for each batch, so it can be moved away
 /// at any time. It is made readable for its owner alone.
 #[derive(Clone, Debug)]

@@ -242,7 +242,7 @@ impl<'a> Section<'a> {
         Some(value.into())
     }
 
-    /// `secret = "…"` or `secrets = ["…", "…"]`: the first signs, all of them verify.
+    /// `secret = "…"` or `secrets = ["…", "…"]`: all of them sign and verify, for rotation.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         const SECRETS_MAX: usize = 8;
         let one = self.secret("secret");

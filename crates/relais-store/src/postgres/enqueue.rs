@@ -3,13 +3,21 @@
 use std::collections::HashMap;
 
 use relais_core::{message::NewMessage, store::StoreError};
-use tokio_postgres::{GenericClient, types::Type};
+use tokio_postgres::{
+    GenericClient,
+    types::{ToSql, Type},
+};
 use uuid::Uuid;
 
 use super::{error::Failure, row};
 
-/// The statement behind `send`, for users of another driver: thirteen arrays, one a column.
+/// The statement behind `send`, for users of another driver. Its parameters, in order: message id
+/// (UUID), category, aggregate type, aggregate id, event type, event version, payload (JSON), headers
+/// (JSON), destination, key, delay in milliseconds or NULL, causation id, correlation id. Gives back
+/// the row's id and message id; none if the message id is there already.
 pub const ENQUEUE_SQL: &str = sql!("enqueue");
+/// The same for many messages: one array for each parameter.
+pub(super) const ENQUEUE_ALL_SQL: &str = sql!("enqueue_all");
 /// Finds the rows of messages that were there before.
 pub(super) const ENQUEUED_SQL: &str = sql!("enqueued");
 /// Most rows of one statement; longer batches take several.
@@ -21,11 +29,15 @@ pub(super) async fn enqueue<C: GenericClient>(
     messages: &[&NewMessage],
 ) -> Result<Vec<i64>, Failure> {
     let mut ids = HashMap::with_capacity(messages.len());
-    for batch in messages.chunks(ENQUEUE_MAX) {
+    if let [message] = messages {
+        ids.extend(enqueue_one(client, message).await?);
+    }
+    let batches = if messages.len() == 1 { &[] } else { messages };
+    for batch in batches.chunks(ENQUEUE_MAX) {
         let columns = Columns::of(batch);
         let found = client
             .query_typed(
-                ENQUEUE_SQL,
+                ENQUEUE_ALL_SQL,
                 &[
                     (&columns.message_ids, Type::UUID_ARRAY),
                     (&columns.categories, Type::TEXT_ARRAY),
@@ -51,6 +63,31 @@ pub(super) async fn enqueue<C: GenericClient>(
         ids.extend(found.iter().map(|row| (row.get::<_, Uuid>(1), row.get(0))));
     }
     in_order(messages, &ids)
+}
+
+/// One message: cheaper to plan than a batch, and most sends are one.
+async fn enqueue_one<C: GenericClient>(
+    client: &C,
+    message: &NewMessage,
+) -> Result<Option<(Uuid, i64)>, Failure> {
+    let (headers, delay_ms) = (message.headers.to_json(), message.delay.map(row::millis));
+    let values: [(&(dyn ToSql + Sync), Type); 13] = [
+        (&message.message_id, Type::UUID),
+        (&message.category.as_str(), Type::TEXT),
+        (&message.aggregate_type, Type::TEXT),
+        (&message.aggregate_id, Type::TEXT),
+        (&message.event_type, Type::TEXT),
+        (&message.event_version, Type::INT4),
+        (&message.payload, Type::TEXT),
+        (&headers, Type::TEXT),
+        (&message.destination, Type::TEXT),
+        (&message.msg_key, Type::TEXT),
+        (&delay_ms, Type::INT8),
+        (&message.causation_id, Type::TEXT),
+        (&message.correlation_id, Type::TEXT),
+    ];
+    let found = client.query_typed(ENQUEUE_SQL, &values).await?;
+    Ok(found.first().map(|row| (row.get(1), row.get(0))))
 }
 
 /// The messages that have no id yet.

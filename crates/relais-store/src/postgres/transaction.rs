@@ -79,8 +79,9 @@ mod sqlx_connection {
     use uuid::Uuid;
 
     use super::super::{
-        enqueue::{self, Columns, ENQUEUE_MAX, ENQUEUE_SQL, ENQUEUED_SQL},
+        enqueue::{self, Columns, ENQUEUE_ALL_SQL, ENQUEUE_MAX, ENQUEUE_SQL, ENQUEUED_SQL},
         error::Failure,
+        row,
     };
     use crate::Transaction;
 
@@ -106,9 +107,13 @@ mod sqlx_connection {
     ) -> Result<Vec<i64>, Failure> {
         let messages: Vec<_> = messages.iter().collect();
         let mut ids = HashMap::with_capacity(messages.len());
-        for batch in messages.chunks(ENQUEUE_MAX) {
+        if let [message] = messages[..] {
+            ids.extend(write_one(connection, message).await?);
+        }
+        let batches = if messages.len() == 1 { &[] } else { &messages[..] };
+        for batch in batches.chunks(ENQUEUE_MAX) {
             let columns = Columns::of(batch);
-            let found = sqlx::query(ENQUEUE_SQL)
+            let found = sqlx::query(ENQUEUE_ALL_SQL)
                 .bind(columns.message_ids)
                 .bind(columns.categories)
                 .bind(columns.aggregate_types)
@@ -133,6 +138,29 @@ mod sqlx_connection {
             ids.extend(found.iter().map(pair));
         }
         enqueue::in_order(&messages, &ids)
+    }
+
+    async fn write_one(
+        connection: &mut PgConnection,
+        message: &NewMessage,
+    ) -> Result<Option<(Uuid, i64)>, Failure> {
+        let found = sqlx::query(ENQUEUE_SQL)
+            .bind(message.message_id)
+            .bind(message.category.as_str())
+            .bind(&message.aggregate_type)
+            .bind(&message.aggregate_id)
+            .bind(&message.event_type)
+            .bind(message.event_version)
+            .bind(&message.payload)
+            .bind(message.headers.to_json())
+            .bind(&message.destination)
+            .bind(&message.msg_key)
+            .bind(message.delay.map(row::millis))
+            .bind(&message.causation_id)
+            .bind(&message.correlation_id)
+            .fetch_optional(connection)
+            .await?;
+        Ok(found.as_ref().map(pair))
     }
 
     fn pair(row: &PgRow) -> (Uuid, i64) {
