@@ -112,7 +112,10 @@ impl Mapping {
     fn pick(&self, pick: &Pick, incoming: &Incoming, json: Option<&str>) -> Option<String> {
         let found = match pick {
             Pick::Header(name) => incoming.headers.get(name).map(str::to_owned),
-            Pick::Payload(pointer) => json::pointer(json?, pointer).and_then(json::text),
+            // An object or a list is nobody's name.
+            Pick::Payload(pointer) => json::pointer(json?, pointer)
+                .filter(|found| !found.starts_with(['{', '[']))
+                .and_then(json::text),
             Pick::Key => incoming.key.clone(),
             Pick::Position => Some(format!(
                 "{}/{}/{}",
@@ -174,7 +177,10 @@ mod tests {
     fn a_decodable_message_without_its_id_is_refused() {
         let error = mapping("header:message-id").read(incoming(b"{}")).unwrap_err();
         assert_eq!(error.to_string(), "no message id: header `message-id` is absent or empty");
-        assert!(mapping("payload:/id").read(incoming(br#"{"id":null}"#)).is_err());
+        for id in ["null", "\"\"", "{\"a\":1}", "[1]"] {
+            let body = format!("{{\"id\":{id}}}");
+            assert!(mapping("payload:/id").read(incoming(body.as_bytes())).is_err(), "{id}");
+        }
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl Breaker {
         self.state
     }
 
+    /// Whether the next answer decides if a target that failed too often has recovered.
+    pub fn is_probing(&self) -> bool {
+        self.state == BreakerState::HalfOpen && !self.unreachable
+    }
+
     /// How long it stays open from `now`.
     pub fn wait(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.open_until_ns.saturating_sub(now_ns))

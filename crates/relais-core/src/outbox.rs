@@ -76,7 +76,8 @@ pub struct OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxFate {
     Dispatched,
-    /// Stays `PENDING`; the store adds `pause` to its own now. Holds later rows of its key back.
+    /// Stays `PENDING`; the store adds `pause` to its own now. Holds later rows of its key back. With
+    /// no pause the row stays as fresh as it was, only its attempts and its reason change.
     Retry {
         attempts: u32,
         pause: Duration,

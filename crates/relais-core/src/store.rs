@@ -46,6 +46,15 @@ pub struct Fetch {
     pub limit: usize,
 }
 
+/// What [`Store::changes`] answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Moves with every new row and every decision of a person.
+    pub rows: u64,
+    /// Moves when a worker comes or leaves.
+    pub workers: u64,
+}
+
 /// How many rows a settlement reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Settled {
@@ -77,9 +86,9 @@ pub trait Store: Send + Sync {
     /// that does not fit this program. Changes nothing.
     fn check(&self) -> StoreFuture<'_, ()>;
 
-    /// A number that differs from the last answer when rows may have come; cheap enough to ask a
-    /// hundred times a second. Rows may become visible a moment after it changed.
-    fn changes(&self) -> StoreFuture<'_, u64>;
+    /// Numbers that differ from the last answer when rows may have come, or workers came or left;
+    /// cheap enough to ask a hundred times a second. Rows may become visible a moment later.
+    fn changes(&self) -> StoreFuture<'_, Changes>;
 
     // ---- lanes --------------------------------------------------------------------------------
 

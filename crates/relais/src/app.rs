@@ -176,6 +176,7 @@ impl App {
             stop: CancellationToken::new(),
             tasks: JoinSet::new(),
             wake: watch::Sender::new(0),
+            crowd: watch::Sender::new(0),
             observer: Arc::default(),
         };
         let keeper = |scope| {
@@ -187,7 +188,7 @@ impl App {
             let counters = running.observer.destination(&name);
             let keeper = keeper(Scope::Outbox(name.clone()));
             let mut relay = Relay::new(Arc::clone(&self.store), keeper, guard, settings, counters);
-            relay.intake().start_heartbeat();
+            relay.intake().start_heartbeat(running.crowd.subscribe());
             running.spawn(format!("relay {name}"), Box::new(relay));
         }
         let inbox = Arc::clone(&running.observer.inbox);
@@ -196,7 +197,7 @@ impl App {
             let store = Arc::clone(&self.store);
             let mut worker =
                 InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox));
-            worker.intake().start_heartbeat();
+            worker.intake().start_heartbeat(running.crowd.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
         for (name, source) in self.sources {
@@ -212,8 +213,8 @@ impl App {
         }
         let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
-        let (wake, stop) = (running.wake.clone(), running.stop.clone());
-        running.tasks.spawn(pulse::run(self.store, wake, stop));
+        let (wake, crowd) = (running.wake.clone(), running.crowd.clone());
+        running.tasks.spawn(pulse::run(self.store, wake, crowd, running.stop.clone()));
         running
     }
 
@@ -253,6 +254,8 @@ pub struct Running {
     stop: CancellationToken,
     tasks: JoinSet<()>,
     wake: watch::Sender<u64>,
+    /// Raised when workers came or left: time to share the lanes anew.
+    crowd: watch::Sender<u64>,
     observer: Arc<Observer>,
 }
 

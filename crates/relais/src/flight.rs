@@ -137,6 +137,15 @@ impl<R: Row> Flight<R> {
         }
     }
 
+    /// Puts a ready key that is not among `tried` first; `false` if there is none.
+    pub(crate) fn prefer_other_than(&mut self, tried: &HashSet<String>) -> bool {
+        let other = self.ready.iter().position(|key| !tried.contains(key));
+        if let Some(key) = other.and_then(|at| self.ready.remove(at)) {
+            self.ready.push_front(key);
+        }
+        other.is_some()
+    }
+
     /// The next rows to start, their keys marked busy; empty when none may start.
     pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {
         let mut batch: Vec<Job<R>> = Vec::new();

@@ -79,6 +79,11 @@ impl Guard {
         self.breaker.state(now_ns) == BreakerState::Open
     }
 
+    /// Whether the call under way is a probe of a target that failed too often.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.breaker.is_probing()
+    }
+
     pub(crate) fn state(&mut self) -> BreakerState {
         let now_ns = self.now_ns();
         self.breaker.state(now_ns)

@@ -16,7 +16,7 @@ use relais_core::{
     publisher::Batching,
     store::{Fetch, Store, StoreError, StoreFuture},
 };
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -75,9 +75,9 @@ impl<R: Row> Intake<R> {
     }
 
     /// Starts the heartbeat; without it, beats are the caller's.
-    pub(crate) fn start_heartbeat(&mut self) {
+    pub(crate) fn start_heartbeat(&mut self, crowd: watch::Receiver<u64>) {
         let stop = CancellationToken::new();
-        self.heartbeat = Some((self.keeper.spawn(stop.clone()), stop));
+        self.heartbeat = Some((self.keeper.spawn(crowd, stop.clone()), stop));
     }
 
     /// Reads more rows if there is room; how many are new.

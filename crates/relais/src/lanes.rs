@@ -13,7 +13,11 @@ use relais_core::{
     lane::{Fence, LaneRequest, OwnedLane},
     store::{Store, StoreError},
 };
-use tokio::{sync::Notify, task::JoinHandle, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 /// A heartbeat comes this many times within one lease.
@@ -123,24 +127,42 @@ impl LaneKeeper {
         Ok(())
     }
 
-    /// Beats until `stop`, on a task of its own, so that slow work cannot delay it.
-    pub(crate) fn spawn(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
+    /// Beats until `stop`, on a task of its own, so that slow work cannot delay it; also when `crowd`
+    /// says that a worker came or left.
+    pub(crate) fn spawn(
+        self: &Arc<Self>,
+        mut crowd: watch::Receiver<u64>,
+        stop: CancellationToken,
+    ) -> JoinHandle<()> {
         let keeper = Arc::clone(self);
         tokio::spawn(async move {
+            let mut troubled = false;
             while !stop.is_cancelled() {
                 let pause = match keeper.beat().await {
-                    Ok(()) => keeper.lease / BEATS_PER_LEASE,
+                    // The answer took longer than the lease it brought: ask again at once.
+                    Ok(()) if keeper.is_stale() => continue,
+                    Ok(()) => {
+                        troubled = false;
+                        keeper.lease / BEATS_PER_LEASE
+                    }
                     Err(error) => {
-                        tracing::warn!(scope = %keeper.fence.scope, %error, "no heartbeat");
+                        if !std::mem::replace(&mut troubled, true) {
+                            tracing::warn!(scope = %keeper.fence.scope, %error, "no heartbeat");
+                        }
                         BEAT_RETRY.min(keeper.lease / BEATS_PER_LEASE)
                     }
                 };
                 tokio::select! {
                     () = stop.cancelled() => return,
+                    Ok(()) = crowd.changed() => {}
                     _ = timeout(pause, keeper.hurry.notified()) => {}
                 }
             }
         })
+    }
+
+    fn is_stale(&self) -> bool {
+        self.lock().valid_until.is_none_or(|until| Instant::now() >= until)
     }
 
     /// Gives back every lane that nothing is under way in; leaves the scope if that is all of them.

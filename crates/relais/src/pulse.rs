@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use relais_core::store::Store;
+use relais_core::store::{Changes, Store};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -26,15 +26,25 @@ pub(crate) fn sent() {
     SENT.send_modify(|n| *n = n.wrapping_add(1));
 }
 
-/// Passes sends of this process and changes in the store on to `wake`, until `stop`.
-pub(crate) async fn run(store: Arc<dyn Store>, wake: watch::Sender<u64>, stop: CancellationToken) {
+/// Passes sends of this process and changes in the store on to `wake`, and the coming and leaving of
+/// workers to `crowd`, until `stop`.
+pub(crate) async fn run(
+    store: Arc<dyn Store>,
+    wake: watch::Sender<u64>,
+    crowd: watch::Sender<u64>,
+    stop: CancellationToken,
+) {
     let mut sends = SENT.subscribe();
-    let mut last = None;
+    let mut last: Option<Changes> = None;
     loop {
         let pause = match store.changes().await {
             Ok(now) => {
-                if last.replace(now) != Some(now) {
+                let before = last.replace(now);
+                if before.map(|changes| changes.rows) != Some(now.rows) {
                     wake.send_modify(|n| *n = n.wrapping_add(1));
+                }
+                if before.is_some_and(|changes| changes.workers != now.workers) {
+                    crowd.send_modify(|n| *n = n.wrapping_add(1));
                 }
                 ASK_EVERY
             }

@@ -13,6 +13,7 @@ use std::{
 use relais_core::{
     BoxFuture,
     delivery::{Delivery, Problem},
+    limits::BreakerState,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, settle},
     store::{Store, StoreError},
 };
@@ -49,6 +50,11 @@ pub(crate) struct Relay {
     forgotten: HashSet<String>,
     /// When the next of our own retries is due.
     retry_at: Option<Instant>,
+    /// Keys that were probed in vain since the breaker opened: others go first.
+    probed: HashSet<String>,
+    /// The breaker as it was last told in the log, and the last reason it had.
+    told: BreakerState,
+    last_problem: Option<Problem>,
 }
 
 impl Relay {
@@ -71,6 +77,9 @@ impl Relay {
             settlements: Vec::new(),
             forgotten: HashSet::new(),
             retry_at: None,
+            probed: HashSet::new(),
+            told: BreakerState::Closed,
+            last_problem: None,
         }
     }
 
@@ -82,7 +91,7 @@ impl Relay {
         self.collect();
         let (settled, read) = self.settle_and_read().await?;
         let (started, wait) = self.launch().await?;
-        self.counters.set_state(self.guard.state(), self.intake.keeper().owned());
+        self.tell();
         Ok(if settled + read + started > 0 {
             Progress::Worked
         } else {
@@ -91,13 +100,37 @@ impl Relay {
         })
     }
 
+    /// Counts the state, and tells a person when the target goes away and when it is back.
+    fn tell(&mut self) {
+        let state = self.guard.state();
+        self.counters.set_state(state, self.intake.keeper().owned());
+        if state == BreakerState::Closed && !self.probed.is_empty() {
+            self.probed.clear();
+        }
+        let scope = &self.intake.keeper().fence().scope;
+        match (self.told, state) {
+            (BreakerState::Closed, BreakerState::Open) => {
+                let Problem { code, message } =
+                    self.last_problem.take().unwrap_or_else(|| Problem::new("", ""));
+                tracing::warn!(%scope, code, "target is away, its messages wait: {message}");
+            }
+            (BreakerState::Open, BreakerState::Closed) => tracing::info!(%scope, "target is back"),
+            _ => return,
+        }
+        self.told = state;
+    }
+
     /// Takes what has come back, without waiting.
     fn collect(&mut self) {
         while let Some(done) = self.calls.try_join_next() {
             self.take_in(done);
         }
-        for (jobs, deliveries) in std::mem::take(&mut self.landed) {
+        for (jobs, mut deliveries) in std::mem::take(&mut self.landed) {
+            let probing = self.guard.is_probing();
             self.guard.landed(&deliveries);
+            if probing {
+                self.excuse(&jobs, &mut deliveries);
+            }
             let mut forget = HashSet::new();
             for (job, delivery) in jobs.iter().zip(deliveries) {
                 self.judge(job, delivery, &mut forget);
@@ -121,12 +154,24 @@ impl Relay {
         }
     }
 
+    /// A probe of a target that fails anyway is not its message's fault: no attempt is used, and the
+    /// next probe takes another key.
+    fn excuse(&mut self, jobs: &[Job<OutboxRow>], deliveries: &mut [Delivery]) {
+        for (job, delivery) in jobs.iter().zip(deliveries) {
+            if let Delivery::Retry { problem, after } = delivery {
+                *delivery = Delivery::Outage { problem: problem.clone(), after: *after };
+                self.probed.insert(job.row.msg_key.clone());
+            }
+        }
+    }
+
     fn judge(&mut self, job: &Job<OutboxRow>, delivery: Delivery, forget: &mut HashSet<String>) {
         let row = &job.row;
         let DestinationSettings { retry, on_dead_letter, .. } = &self.settings;
         let fate = match delivery {
             Delivery::Outage { problem, .. } => {
                 self.counters.outage(&problem);
+                self.last_problem = Some(problem.clone());
                 if job.counted {
                     // The attempt counted by caution was none: take it back.
                     OutboxFate::Retry { attempts: row.attempts, pause: Duration::ZERO, problem }
@@ -138,10 +183,10 @@ impl Relay {
         };
         match &fate {
             OutboxFate::Dispatched => self.counters.dispatched(),
+            OutboxFate::Retry { pause, .. } if pause.is_zero() => {}
             OutboxFate::Retry { pause, problem, .. } => {
-                if !pause.is_zero() {
-                    self.counters.retried(problem);
-                }
+                self.counters.retried(problem);
+                self.last_problem = Some(problem.clone());
                 let due = Instant::now() + *pause;
                 self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
             }
@@ -215,6 +260,9 @@ impl Relay {
                 Permit::Go => {}
                 Permit::Wait(wait) => return Ok((started, wait.min(REST_MAX))),
                 Permit::Full => break,
+            }
+            if !self.probed.is_empty() && !self.intake.flight.prefer_other_than(&self.probed) {
+                self.probed.clear();
             }
             let jobs = self.intake.take(self.guard.batching());
             let Some(first) = jobs.first() else { break };

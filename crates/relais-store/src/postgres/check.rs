@@ -2,7 +2,7 @@
 //! Every refusal says what to do. Changes nothing.
 
 use deadpool_postgres::Client;
-use relais_core::store::StoreError;
+use relais_core::store::{Changes, StoreError};
 
 use super::error::Failure;
 use crate::SCHEMA_VERSION;
@@ -47,11 +47,12 @@ pub(super) async fn schema_version(client: &Client) -> Result<Option<i64>, Failu
     Ok(Some(client.query_one(sql!("schema_version"), &[]).await?.get(0)))
 }
 
-/// A number that moves when rows may have come.
-pub(super) async fn changes(client: &Client) -> Result<u64, Failure> {
+/// Numbers that move when rows may have come, or workers came or left.
+pub(super) async fn changes(client: &Client) -> Result<Changes, Failure> {
     let statement = client.prepare_cached(sql!("changes")).await?;
-    let drawn: i64 = client.query_one(&statement, &[]).await?.get(0);
-    Ok(u64::try_from(drawn).unwrap_or(0))
+    let row = client.query_one(&statement, &[]).await?;
+    let number = |at| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
+    Ok(Changes { rows: number(0), workers: number(1) })
 }
 
 /// Whether settings that may lose acknowledged messages are refused.

@@ -45,7 +45,7 @@ use relais_core::{
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
     query::{Cleaned, Filter, Overview, ParkedKey, Retention},
-    store::{Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
+    store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
 };
 use uuid::Uuid;
 
@@ -144,7 +144,7 @@ impl Store for PostgresStore {
         self.run((), |client, shared, ()| Box::pin(check::check(client, shared.durability)))
     }
 
-    fn changes(&self) -> StoreFuture<'_, u64> {
+    fn changes(&self) -> StoreFuture<'_, Changes> {
         self.run((), |client, _, ()| Box::pin(check::changes(client)))
     }
 

@@ -34,7 +34,7 @@ use relais_core::{
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
     query::{Cleaned, Filter, Overview, ParkedKey, Retention},
-    store::{Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
+    store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
 };
 use uuid::Uuid;
 
@@ -107,7 +107,7 @@ impl Store for SqliteStore {
         Box::pin(check::check(self.writer(), self.path().to_owned(), self.inner.options))
     }
 
-    fn changes(&self) -> StoreFuture<'_, u64> {
+    fn changes(&self) -> StoreFuture<'_, Changes> {
         Box::pin(self.inner.watcher.read(people::changes))
     }
 

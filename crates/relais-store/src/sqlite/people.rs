@@ -5,7 +5,7 @@ use relais_core::{
     inbox::{InboxRow, InboxStatus},
     outbox::{OutboxRow, OutboxStatus},
     query::{Backlog, Count, Filter, Overview, PAGE_MAX, ParkedKey, WorkerRow},
-    store::StoreError,
+    store::{Changes, StoreError},
     text::sha256_hex,
 };
 use rusqlite::{Connection, Transaction};
@@ -17,10 +17,13 @@ use super::{
 };
 
 /// Everything at one moment.
-/// A number that moves when rows may have come.
-pub(super) fn changes(db: &Connection) -> Result<u64, StoreError> {
-    let drawn = first(db, include_str!("sql/changes.sql"), [], |c| c.integer(0))?;
-    Ok(u64::try_from(drawn.unwrap_or_default()).unwrap_or_default())
+/// Numbers that move when rows may have come, or workers came or left.
+pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
+    let changes = first(db, include_str!("sql/changes.sql"), [], |c| Changes {
+        rows: u64::try_from(c.integer(0)).unwrap_or_default(),
+        workers: u64::try_from(c.integer(1)).unwrap_or_default(),
+    })?;
+    Ok(changes.unwrap_or_default())
 }
 
 pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {

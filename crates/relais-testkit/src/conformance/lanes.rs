@@ -270,3 +270,16 @@ pub async fn nodes_that_work_together_dispatch_each_row_once(f: &dyn Fixture) {
     assert_eq!(done, 400);
     assert_eq!(f.number("SELECT count(*) FROM relais_outbox WHERE attempts <> 1").await, 0);
 }
+
+pub async fn others_notice_when_a_worker_comes_or_leaves(f: &dyn Fixture) {
+    let store = f.store();
+    let workers = async || store.changes().await.expect("changes").workers;
+    let alone = workers().await;
+    let mut worker = Worker::inbox(f, "a").await;
+    let with_it = workers().await;
+    assert_ne!(with_it, alone);
+    worker.heartbeat().await;
+    assert_eq!(workers().await, with_it, "a heartbeat is no news");
+    worker.leave().await;
+    assert_ne!(workers().await, with_it);
+}

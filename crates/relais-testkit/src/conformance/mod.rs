@@ -148,6 +148,7 @@ macro_rules! store_conformance {
             }
             lanes {
                 a_worker_alone_holds_every_lane
+                others_notice_when_a_worker_comes_or_leaves
                 a_newcomer_takes_nothing_that_is_held
                 two_workers_share_evenly
                 three_workers_share_evenly

@@ -6,6 +6,7 @@ use relais_core::{
     dead_letter::{Resolution, Verdict},
     delivery::Delivery,
     lane::Scope,
+    limits::BreakerPolicy,
     outbox::OnDeadLetter,
     publisher::Batching,
     query::Filter,
@@ -255,4 +256,43 @@ async fn a_delayed_message_waits_without_holding_its_key() {
     bench.make_due();
     drain(&mut relay).await;
     assert_eq!(publisher.seen(), ["now", "later"]);
+}
+
+#[tokio::test]
+async fn a_target_that_fails_for_everybody_uses_up_nobody_once_its_breaker_is_open() {
+    let bench = Bench::new().await;
+    let always = || vec![Delivery::retry("500", "oops"); 1_000];
+    let answers: Vec<_> = ["a", "b", "c", "d"].into_iter().map(|name| (name, always())).collect();
+    let publisher = Script::new(&answers);
+    bench.enqueue(&[("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]).await;
+    let settings = DestinationSettings {
+        breaker: BreakerPolicy { window: 4, failure_rate: 50, open_for: Duration::from_millis(1) },
+        ..DestinationSettings::default()
+    };
+    let mut relay = bench.relay_with("w", &publisher, settings).await;
+    while publisher.seen().len() < 40 {
+        bench.make_due();
+        drain(&mut relay).await;
+    }
+    let attempts = bench.texts("SELECT max(attempts) FROM relais_outbox");
+    assert_eq!(attempts, ["1"], "only the failures that opened the breaker count");
+    let probes: std::collections::HashSet<_> = publisher.seen()[4..].iter().cloned().collect();
+    assert_eq!(probes.len(), 4, "probes take turns, so that one bad message cannot block the rest");
+}
+
+#[tokio::test]
+async fn crashes_during_an_outage_use_up_nobody() {
+    let bench = Bench::new().await;
+    bench.enqueue(&[("a", "a1"), ("a", "a2")]).await;
+    for life in 0..8 {
+        let publisher = Script::new(&[("a1", vec![Delivery::outage("DOWN", "refused"); 9])]);
+        let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
+        drain(&mut relay).await;
+        assert_eq!(bench.statuses()[0], "PENDING 0", "life {life}");
+        drop(relay);
+        bench.expire_leases();
+    }
+    let publisher = Script::new(&[]);
+    drain(&mut bench.relay("last", &publisher).await).await;
+    assert_eq!(publisher.seen(), ["a1", "a2"]);
 }

@@ -1,5 +1,6 @@
 -- Ids drawn so far: moves with every new row and, through the audit, with every decision of a
--- person. Reads three one-row relations.
+-- person. And the workers there are: few rows.
 SELECT (SELECT last_value + is_called::integer FROM relais_inbox_id_seq)
        + (SELECT last_value + is_called::integer FROM relais_outbox_id_seq)
-       + (SELECT last_value + is_called::integer FROM relais_audit_id_seq)
+       + (SELECT last_value + is_called::integer FROM relais_audit_id_seq),
+       (SELECT count(*) FROM relais_worker)

@@ -1,5 +1,6 @@
 -- Ids drawn so far: moves with every new row and, through the audit, with every decision of a
--- person, but not with a heartbeat or a settlement.
+-- person, but not with a heartbeat or a settlement. And the workers there are: few rows.
 -- Differs from postgres: the sequences are rows of one small table.
-SELECT coalesce(sum(seq), 0) FROM sqlite_sequence
-WHERE name IN ('relais_inbox', 'relais_outbox', 'relais_audit')
+SELECT (SELECT coalesce(sum(seq), 0) FROM sqlite_sequence
+        WHERE name IN ('relais_inbox', 'relais_outbox', 'relais_audit')),
+       (SELECT count(*) FROM relais_worker)
