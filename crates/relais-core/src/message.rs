@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 /// A typed message of the user's. Usually derived:
 ///
-/// ```ignore
+/// ```text
 /// #[derive(Message, Serialize)]
 /// #[message(name = "OrderCreated", aggregate = "Order", version = 1, key = "order_id")]
 /// struct OrderCreated { order_id: Uuid, total_cents: i64 }

@@ -76,8 +76,7 @@ pub struct OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxFate {
     Dispatched,
-    /// Stays `PENDING`; the store adds `pause` to its own now. Holds later rows of its key back. With
-    /// no pause the row stays as fresh as it was, only its attempts and its reason change.
+    /// Stays `PENDING`; the store adds `pause` to its own now. Holds later rows of its key back.
     Retry {
         attempts: u32,
         pause: Duration,
@@ -88,6 +87,11 @@ pub enum OutboxFate {
         attempts: u32,
         problem: Problem,
         park: bool,
+    },
+    /// Stays `PENDING` and as fresh as it was; the attempt that caution counted was none.
+    Uncounted {
+        attempts: u32,
+        problem: Problem,
     },
     /// Nothing is written: the destination is down, the row waits as it was.
     Untouched,

@@ -174,7 +174,7 @@ impl Relay {
                 self.last_problem = Some(problem.clone());
                 if job.counted {
                     // The attempt counted by caution was none: take it back.
-                    OutboxFate::Retry { attempts: row.attempts, pause: Duration::ZERO, problem }
+                    OutboxFate::Uncounted { attempts: row.attempts, problem }
                 } else {
                     OutboxFate::Untouched
                 }
@@ -183,7 +183,7 @@ impl Relay {
         };
         match &fate {
             OutboxFate::Dispatched => self.counters.dispatched(),
-            OutboxFate::Retry { pause, .. } if pause.is_zero() => {}
+            OutboxFate::Uncounted { .. } => {}
             OutboxFate::Retry { pause, problem, .. } => {
                 self.counters.retried(problem);
                 self.last_problem = Some(problem.clone());

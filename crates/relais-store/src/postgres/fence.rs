@@ -55,7 +55,8 @@ pub(super) fn settled(asked: usize, settled: u64) -> Settled {
 pub(super) struct Retry<'a> {
     pub(super) proof: Proof,
     pub(super) attempts: Vec<i32>,
-    pub(super) pauses_ms: Vec<i64>,
+    /// None: without a time, as a fresh row.
+    pub(super) pauses_ms: Vec<Option<i64>>,
     pub(super) codes: Vec<&'a str>,
     pub(super) messages: Vec<&'a str>,
 }
@@ -65,12 +66,12 @@ impl<'a> Retry<'a> {
         &mut self,
         proof: (i64, i16, i64),
         attempts: u32,
-        pause: Duration,
+        pause: Option<Duration>,
         problem: &'a Problem,
     ) {
         self.proof.push(proof);
         self.attempts.push(row::attempts(attempts));
-        self.pauses_ms.push(row::millis(pause));
+        self.pauses_ms.push(pause.map(row::millis));
         self.codes.push(&problem.code);
         self.messages.push(&problem.message);
     }

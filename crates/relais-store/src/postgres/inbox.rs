@@ -122,7 +122,7 @@ fn by_fate(settlements: &[InboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
         match &settlement.fate {
             InboxFate::Processed { .. } => done.push(proof),
             InboxFate::Retry { attempts, pause, problem } => {
-                retries.push(proof, *attempts, *pause, problem);
+                retries.push(proof, *attempts, Some(*pause), problem);
             }
             InboxFate::Dead { attempts, problem, park } => {
                 dead.push(proof, *attempts, *park, problem);

@@ -128,7 +128,10 @@ fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
         match &row.fate {
             OutboxFate::Dispatched => done.push(proof),
             OutboxFate::Retry { attempts, pause, problem } => {
-                retries.push(proof, *attempts, *pause, problem);
+                retries.push(proof, *attempts, Some(*pause), problem);
+            }
+            OutboxFate::Uncounted { attempts, problem } => {
+                retries.push(proof, *attempts, None, problem);
             }
             OutboxFate::Dead { attempts, problem, park } => {
                 dead.push(proof, *attempts, *park, problem);

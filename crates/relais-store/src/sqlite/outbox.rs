@@ -62,8 +62,12 @@ fn settle_one(
             include_str!("sql/mark_dispatched.sql"),
             (id, scope, worker, epoch, destination),
         ),
-        OutboxFate::Retry { attempts, pause, problem } => {
-            let pause = millis(*pause);
+        OutboxFate::Retry { attempts, problem, .. }
+        | OutboxFate::Uncounted { attempts, problem } => {
+            let pause = match fate {
+                OutboxFate::Retry { pause, .. } => Some(millis(*pause)),
+                _ => None,
+            };
             let Problem { code, message } = problem;
             change(
                 tx,

@@ -170,7 +170,7 @@ mod with_sqlx {
     ) -> Result<Outcome, sqlx::Error> {
         let insert = sqlx::query("INSERT INTO orders VALUES (?1)").bind(&order.payload.id);
         insert.execute(&mut *tx).await?;
-        (&mut *tx).enqueue(&[message("o-1")]).await.expect("enqueue");
+        tx.enqueue(&[message("o-1")]).await.expect("enqueue");
         Ok(match order.payload.then.as_str() {
             "retry" => Outcome::retry("LATER", "not now"),
             "fail" => Outcome::fail("NEVER", "no"),

@@ -103,13 +103,13 @@ mod with_sqlx {
         let bed = Bed::new().await;
         let pool = pool(&bed).await;
         let mut tx = pool.begin().await.unwrap();
-        let ids = (&mut *tx).enqueue(&[message("o-1"), message("o-2")]).await.unwrap();
+        let ids = tx.enqueue(&[message("o-1"), message("o-2")]).await.unwrap();
         tx.rollback().await.unwrap();
         assert_eq!((ids.len(), bed.count("relais_outbox")), (2, 0));
 
         let mut tx = pool.begin().await.unwrap();
         let twice = message("o-1");
-        let ids = (&mut *tx).enqueue(&[twice.clone(), twice]).await.unwrap();
+        let ids = tx.enqueue(&[twice.clone(), twice]).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!((ids[0], bed.count("relais_outbox")), (ids[1], 1));
     }
@@ -119,11 +119,11 @@ mod with_sqlx {
         let bed = Bed::new().await;
         let pool = pool(&bed).await;
         let mut tx = pool.begin().await.unwrap();
-        assert!((&mut *tx).once("m-1", "billing").await.unwrap());
-        assert!(!(&mut *tx).once("m-1", "billing").await.unwrap());
+        assert!(tx.once("m-1", "billing").await.unwrap());
+        assert!(!tx.once("m-1", "billing").await.unwrap());
         tx.rollback().await.unwrap();
         let mut tx = pool.begin().await.unwrap();
-        assert!((&mut *tx).once("m-1", "billing").await.unwrap());
+        assert!(tx.once("m-1", "billing").await.unwrap());
     }
 
     #[tokio::test]
@@ -132,7 +132,7 @@ mod with_sqlx {
         let mut tx = pool(&bed).await.begin().await.unwrap();
         let mut bad = message("o-2");
         bad.payload = "{oops".into();
-        let refused = (&mut *tx).enqueue(&[bad]).await.unwrap_err();
+        let refused = tx.enqueue(&[bad]).await.unwrap_err();
         assert!(matches!(refused, StoreError::Invalid(why) if why.contains("not valid JSON")));
     }
 }

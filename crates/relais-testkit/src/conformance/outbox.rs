@@ -383,6 +383,16 @@ pub async fn headers_of_other_writers_can_be_read(f: &dyn Fixture) {
     assert_eq!(rows[0].headers.get("retries"), Some("3"));
 }
 
+pub async fn an_attempt_that_was_none_is_taken_back_and_the_row_stays_fresh(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", 1)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let row = worker.pending(1).await.remove(0);
+    worker.settle(&row, OutboxFate::Uncounted { attempts: 0, problem: problem() }).await;
+    let again = worker.pending(1).await.remove(0);
+    assert_eq!((again.id, again.attempts, again.next_attempt_at), (row.id, 0, None));
+    assert!(again.error_code.is_some(), "the reason is there for whoever looks");
+}
+
 /// `at` lies this long after some moment between `before` and `after`.
 pub(super) fn assert_between(
     at: Option<Timestamp>,

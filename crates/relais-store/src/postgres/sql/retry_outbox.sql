@@ -6,7 +6,7 @@ WITH fence AS MATERIALIZED (
     FOR SHARE)
 UPDATE relais_outbox AS o
 SET attempts = s.attempts,
-    next_attempt_at = clock_timestamp() + nullif(s.pause_ms, 0) * INTERVAL '1 millisecond',
+    next_attempt_at = clock_timestamp() + s.pause_ms * INTERVAL '1 millisecond',
     error_code = s.error_code, error_message = s.error_message
 FROM unnest($4::bigint[], $5::smallint[], $6::bigint[], $7::integer[], $8::bigint[], $9::text[],
             $10::text[]) AS s (id, lane, epoch, attempts, pause_ms, error_code, error_message)

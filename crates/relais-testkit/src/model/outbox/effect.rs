@@ -189,7 +189,7 @@ fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
             (it.status, it.attempts) = (OutboxStatus::Failed, small(attempts));
             (it.waiting, it.parks) = (false, park);
         }
-        OutboxFate::Untouched => {}
+        OutboxFate::Untouched | OutboxFate::Uncounted { .. } => {}
     }
 }
 
