@@ -123,10 +123,22 @@ impl Outbox {
         M: Message,
     {
         let rows: Result<Vec<_>, _> = messages.iter().map(|m| self.message(*m)).collect();
-        let rows = rows?;
-        tx.enqueue(&rows)?;
-        pulse::sent();
-        Ok(rows.into_iter().map(|row| row.message_id).collect())
+        Self::write_blocking(tx, &rows?)
+    }
+
+    /// [`Outbox::send_after`] for a driver that blocks.
+    pub fn send_after_blocking<T, M>(
+        &self,
+        tx: &T,
+        delay: Duration,
+        message: &M,
+    ) -> Result<Uuid, SendError>
+    where
+        T: BlockingTransaction + ?Sized,
+        M: Message,
+    {
+        let row = NewMessage { delay: Some(delay), ..self.message(message)? };
+        Self::write_blocking(tx, &[row]).map(|ids| ids[0])
     }
 
     /// The row a message becomes, for users of another driver: bind its fields to the store's
@@ -146,6 +158,15 @@ impl Outbox {
             causation_id: self.causation_id.clone(),
             ..NewMessage::new(id, (M::AGGREGATE, &aggregate_id), M::NAME, destination, payload)
         })
+    }
+
+    fn write_blocking<T>(tx: &T, rows: &[NewMessage]) -> Result<Vec<Uuid>, SendError>
+    where
+        T: BlockingTransaction + ?Sized,
+    {
+        tx.enqueue(rows)?;
+        pulse::sent();
+        Ok(rows.iter().map(|row| row.message_id).collect())
     }
 
     async fn write<T>(&self, tx: &mut T, rows: &[NewMessage]) -> Result<Vec<Uuid>, SendError>

@@ -5,15 +5,18 @@
 
 use std::{
     sync::{Arc, LazyLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use relais_core::store::{Changes, Store};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How often the store is asked whether rows may have come.
+/// How often the store is asked whether rows may have come, …
 const ASK_EVERY: Duration = Duration::from_millis(14);
+/// … and how often when none came for a while: each question costs both sides a round trip.
+const ASK_WHEN_QUIET: Duration = Duration::from_millis(40);
+const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// How often after it did not answer.
 const ASK_AFTER_TROUBLE: Duration = Duration::from_millis(500);
 
@@ -36,17 +39,19 @@ pub(crate) async fn run(
 ) {
     let mut sends = SENT.subscribe();
     let mut last: Option<Changes> = None;
+    let mut moved = Instant::now();
     loop {
         let pause = match store.changes().await {
             Ok(now) => {
                 let before = last.replace(now);
                 if before.map(|changes| changes.rows) != Some(now.rows) {
+                    moved = Instant::now();
                     wake.send_modify(|n| *n = n.wrapping_add(1));
                 }
                 if before.is_some_and(|changes| changes.workers != now.workers) {
                     crowd.send_modify(|n| *n = n.wrapping_add(1));
                 }
-                ASK_EVERY
+                if moved.elapsed() < QUIET_AFTER { ASK_EVERY } else { ASK_WHEN_QUIET }
             }
             Err(_) => ASK_AFTER_TROUBLE,
         };

@@ -148,6 +148,38 @@ async fn drained(store: &Arc<dyn Store>) {
     panic!("not drained: {:#?}", store.overview().await.unwrap());
 }
 
+/// With a lease nobody waits for in a test: only being told can hand the lanes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_leaves_hands_its_work_over_without_waiting_for_the_lease() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relais.db");
+    let sqlite = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(sqlite);
+    store.migrate().await.unwrap();
+    let ledger = Arc::<Ledger>::default();
+    let publisher = || Arc::clone(&ledger) as Arc<dyn Publisher>;
+    let app = || App::new(Arc::clone(&store)).lease(Duration::from_secs(3_600));
+    let first = app().destination("ledger", publisher()).start();
+    lanes_held(&store, 64).await;
+    let second = app().destination("ledger", publisher()).start();
+    first.stop().await;
+    lanes_held(&store, 64).await;
+    second.stop().await;
+}
+
+/// Waits until the live workers hold this many lanes.
+async fn lanes_held(store: &Arc<dyn Store>, lanes: u64) {
+    const LOOKS_MAX: usize = 1_200;
+    for _ in 0..LOOKS_MAX {
+        let workers = store.overview().await.unwrap().workers;
+        if workers.iter().filter(|w| w.alive).map(|w| w.lanes).sum::<u64>() == lanes {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("lanes are not held: {:#?}", store.overview().await.unwrap().workers);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
