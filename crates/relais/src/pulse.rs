@@ -48,7 +48,8 @@ pub(crate) async fn run(
                     moved = Instant::now();
                     wake.send_modify(|n| *n = n.wrapping_add(1));
                 }
-                if before.is_some_and(|changes| changes.workers != now.workers) {
+                // The first answer counts as news: who left before it is missed otherwise.
+                if before.map(|changes| changes.workers) != Some(now.workers) {
                     crowd.send_modify(|n| *n = n.wrapping_add(1));
                 }
                 if moved.elapsed() < QUIET_AFTER { ASK_EVERY } else { ASK_WHEN_QUIET }

@@ -15,7 +15,7 @@ use relais_core::{
     delivery::{Delivery, Problem},
     limits::BreakerState,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, settle},
-    store::{Settled, Store, StoreError},
+    store::{Store, StoreError},
 };
 use tokio::task::JoinSet;
 
@@ -33,9 +33,6 @@ use crate::{
 const REST_MAX: Duration = Duration::from_secs(1);
 /// How long a stopping relay waits for calls under way, beyond their own time limit.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-
-/// Settlements from which on two statements share them.
-const SPLIT_FROM: usize = 200;
 
 type Landed = (Vec<Job<OutboxRow>>, Vec<Delivery>);
 
@@ -219,56 +216,41 @@ impl Relay {
     async fn settle_and_read(&mut self) -> Result<(usize, usize), StoreError> {
         let fetch = if self.guard.is_open() { None } else { self.intake.plan() };
         let Some(fetch) = fetch else { return Ok((self.settle().await?, 0)) };
-        let forgotten = std::mem::take(&mut self.forgotten);
+        let forgotten = self.forgotten.clone();
         let store = Arc::clone(&self.store);
         let (settled, rows) = tokio::join!(self.settle(), store.fetch_outbox(fetch.clone()));
         let read = self.intake.receive(&fetch, rows, &forgotten).await;
-        if settled.is_err() {
-            self.forgotten.extend(forgotten);
-        }
         Ok((settled?, read?))
     }
 
-    /// Settles what came back.
+    /// Settles what came back. If the store is away the settlements stay here for the next pass, but
+    /// for dead letters: should this one have arrived, a person may have decided it by then.
     async fn settle(&mut self) -> Result<usize, StoreError> {
         if self.settlements.is_empty() {
             return Ok(0);
         }
         let fence = self.intake.keeper().fence().clone();
-        // Settlements of one lane stay together; a large batch goes in two statements side by side.
-        let all = std::mem::take(&mut self.settlements);
-        let split = all.len() >= SPLIT_FROM;
-        let (one, two): (Vec<_>, Vec<_>) = all.into_iter().partition(|s| !split || s.lane % 2 == 0);
-        let settle = async |half: Vec<OutboxSettlement>| {
-            if half.is_empty() {
-                return (half, Ok(Settled::default()));
+        match self.store.settle_outbox(fence, self.settlements.clone()).await {
+            Err(error) => {
+                let dead = |s: &mut OutboxSettlement| matches!(s.fate, OutboxFate::Dead { .. });
+                let dropped = self.settlements.extract_if(.., dead).map(|s| s.id);
+                self.intake.flight.release(dropped);
+                if self.settlements.is_empty() {
+                    self.forgotten.clear();
+                }
+                Err(error)
             }
-            let settled = self.store.settle_outbox(fence.clone(), half.clone()).await;
-            (half, settled)
-        };
-        let (one, two) = tokio::join!(settle(one), settle(two));
-        let (one, two) = (self.take_settled(one), self.take_settled(two));
-        Ok(one? + two?)
-    }
-
-    /// What came of one statement. Without an answer the settlements stay here for the next pass, but
-    /// for dead letters: should one have arrived, a person may have decided it by then.
-    fn take_settled(
-        &mut self,
-        (half, settled): (Vec<OutboxSettlement>, Result<Settled, StoreError>),
-    ) -> Result<usize, StoreError> {
-        let settled = settled.inspect_err(|_| {
-            let is_dead = |s: &OutboxSettlement| matches!(s.fate, OutboxFate::Dead { .. });
-            let (dead, again): (Vec<_>, Vec<_>) = half.iter().cloned().partition(is_dead);
-            self.intake.flight.release(dead.into_iter().map(|s| s.id));
-            self.settlements.extend(again);
-        })?;
-        if settled.refused > 0 {
-            self.counters.refused(settled.refused);
-            self.intake.keeper().distrust();
+            Ok(settled) => {
+                if settled.refused > 0 {
+                    self.counters.refused(settled.refused);
+                    self.intake.keeper().distrust();
+                }
+                let done = self.settlements.len();
+                self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
+                self.forgotten.clear();
+                Ok(done)
+            }
         }
-        self.intake.flight.release(half.iter().map(|s| s.id));
-        Ok(half.len())
     }
 
     /// Starts as many calls as the guards allow; how many, and how long to rest if none.

@@ -57,7 +57,7 @@ relais_lane.owner: text COLLATE "C"
 relais_lane.epoch: bigint NOT NULL DEFAULT 0
 relais_lane.lease_until: timestamp with time zone
 relais_outbox.id: bigint NOT NULL IDENTITY
-relais_outbox.message_id: uuid NOT NULL DEFAULT gen_random_uuid()
+relais_outbox.message_id: uuid NOT NULL DEFAULT (encode(set_bit(set_bit(OVERLAY(uuid_send(gen_random_uuid()) PLACING SUBSTRING(int8send(((EXTRACT(epoch FROM clock_timestamp()) * (1000)::numeric))::bigint) FROM 3) FROM 1 FOR 6), (52)::bigint, 1), (53)::bigint, 1), 'hex'::text))::uuid
 relais_outbox.category: text NOT NULL DEFAULT 'event'::text
 relais_outbox.aggregate_type: text NOT NULL
 relais_outbox.aggregate_id: text NOT NULL
