@@ -159,6 +159,9 @@ impl<R: Row> Intake<R> {
     pub(crate) async fn count_suspect(&self, job: &Job<R>) -> Result<bool, StoreError> {
         let rows = vec![(job.row.id(), job.lane)];
         let counted = self.store.count_attempt(self.keeper.fence().clone(), rows).await?;
+        if counted.refused > 0 {
+            self.keeper.distrust();
+        }
         Ok(counted.refused == 0)
     }
 

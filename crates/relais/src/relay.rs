@@ -267,11 +267,11 @@ impl Relay {
             }
             let jobs = self.intake.take(self.guard.batching());
             let Some(first) = jobs.first() else { break };
-            if first.suspect && !self.admit_suspect(&jobs).await? {
-                continue;
-            }
+            let admitted = !first.suspect || self.admit_suspect(&jobs).await?;
             started += jobs.len();
-            self.start(jobs);
+            if admitted {
+                self.start(jobs);
+            }
         }
         Ok((started, REST_MAX))
     }
@@ -284,7 +284,10 @@ impl Relay {
                 "WORKER_LOST",
                 "its worker died each time it was delivered; look at the payload before a retry",
             );
-            self.landed.push((jobs.to_vec(), vec![Delivery::Reject { problem }]));
+            // Settled without a call: the guards have nothing to learn from it.
+            let mut forget = HashSet::new();
+            self.judge(job, Delivery::Reject { problem }, &mut forget);
+            self.intake.flight.land(jobs, &forget);
             return Ok(false);
         }
         let counted = self.intake.count_suspect(job).await;
