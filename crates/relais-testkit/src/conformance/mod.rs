@@ -87,7 +87,6 @@ macro_rules! store_conformance {
                 a_row_named_twice_in_a_batch_settles_once
                 a_retry_stays_pending_and_the_last_error_stands
                 a_pause_is_added_to_the_databases_now
-                an_attempt_that_was_none_is_taken_back_and_the_row_stays_fresh
                 an_absurd_pause_waits_long_and_breaks_nothing
                 success_clears_what_the_failures_left
                 a_dead_row_keeps_its_reason
