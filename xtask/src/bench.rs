@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the benchmark program against a private PostgreSQL.
+//! `cargo xtask bench`: the benchmark program against private servers.
 
 use std::{fs, process::ExitCode};
 
@@ -6,7 +6,8 @@ use anyhow::{Result, ensure};
 
 use crate::{
     command::{self, cargo},
-    postgres::{ADDRESS_VARIABLE, Server},
+    compiler,
+    servers::Servers,
     workspace::Workspace,
 };
 
@@ -14,21 +15,18 @@ use crate::{
 const FIGURES_VARIABLE: &str = "RELAIS_BENCH_JSON";
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
-    let figures = Workspace::load()?.target.join("bench.json");
+    compiler::ensure()?;
+    let workspace = Workspace::load()?;
+    let figures = workspace.target.join("bench.json");
     if figures.exists() {
         fs::remove_file(&figures)?;
     }
-    let server = Server::start()?;
+    let servers = Servers::starting(&workspace)?.ready()?;
+    servers.announce()?;
     let mut bench = cargo(["bench", "-p", "relais", "--bench", "throughput"]);
-    bench.args(["--features", "sqlite,postgres", "--"]).args(args);
+    bench.args(["--features", "sqlite,postgres,kafka", "--"]).args(args);
     bench.env(FIGURES_VARIABLE, &figures);
-    match &server {
-        Some(server) => {
-            println!("PostgreSQL {} (private, port {})", server.version, server.port);
-            bench.env(ADDRESS_VARIABLE, server.url());
-        }
-        None => println!("NOT MEASURED: PostgreSQL; no server programs found on this machine"),
-    }
+    servers.tell(&mut bench);
     ensure!(command::succeeds(&mut bench)?, "`{}` failed", command::line(&bench));
     if figures.exists() {
         println!("figures: {}", figures.display());

@@ -28,6 +28,12 @@ pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
+/// Where a program of the search path is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|place| place.is_file())
+}
+
 /// The command as one would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());
@@ -83,7 +89,9 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> Result<
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run `{}`", line(command)))?;
     if !output.status.success() {
-        let complaint = String::from_utf8_lossy(&output.stderr);
+        // Some programs complain where others answer.
+        let complaint = [output.stderr, output.stdout].concat();
+        let complaint = String::from_utf8_lossy(&complaint).into_owned();
         bail!("`{}` failed: {}", line(command), complaint.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -3,10 +3,15 @@
 //! Invariant: only std, anyhow and serde_json, so that it builds in seconds on a cold machine; and
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
 
+mod apt;
 mod bench;
 mod command;
+mod compiler;
+mod kafka;
+mod ports;
 mod postgres;
 mod scratch;
+mod servers;
 mod tally;
 mod test;
 mod tidy;
@@ -17,14 +22,14 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <command>
 
-  test    lint, build and test everything against a private PostgreSQL of its own
+  test    lint, build and test everything against a PostgreSQL and an Apache Kafka of its own
             --filter NAME   only the tests whose name contains NAME, nothing else
             --no-lint       without format, tidy, clippy and cargo-deny
-            --keep          leave the private PostgreSQL running and say how to stop it
+            --keep          leave the private servers running and say how to stop them
   tidy    the rules of this repository that no compiler checks
-  bench   cargo bench against a private PostgreSQL; the figures go to target/bench.json
+  bench   cargo bench against the private servers; the figures go to target/bench.json
             further arguments go to the benchmark
-  server  start a private PostgreSQL, print its address, stop it at Ctrl-C";
+  server  start the private servers, print where they are, stop them at Ctrl-C";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -46,7 +51,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
             },
             "tidy" if rest.is_empty() => tidy::run(),
             "bench" => bench::run(rest),
-            "server" if rest.is_empty() => postgres::serve(),
+            "server" if rest.is_empty() => servers::serve(),
             "help" | "--help" | "-h" => {
                 println!("{HELP}");
                 Ok(ExitCode::SUCCESS)

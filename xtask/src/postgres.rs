@@ -8,26 +8,30 @@ mod install;
 
 use std::{
     fs,
-    net::TcpListener,
     os::unix::{
         fs::{MetadataExt, chown},
         process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::Command,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::{command, scratch::Scratch};
+use crate::{
+    command, ports,
+    scratch::{Scratch, Stop},
+    servers::{Outcome, Server},
+};
 
+pub(crate) use install::install_if_missing;
+
+pub(crate) const NAME: &str = "PostgreSQL";
 /// The variable that tells the tests where the server is.
 pub(crate) const ADDRESS_VARIABLE: &str = "RELAIS_TEST_POSTGRES";
 
-/// Ports to look at: below the range from which systems give ports to outgoing connections.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
-/// How many ports are tried before giving up; another program may be faster.
-const STARTS_MAX: usize = 5;
+/// QUIT is PostgreSQL's immediate shutdown.
+const STOP: Stop = Stop { pid_file: "data/postmaster.pid", signal: "QUIT" };
 /// How long a start may take, in seconds.
 const START_SECONDS_MAX: &str = "60";
 
@@ -41,54 +45,18 @@ synchronous_commit = on
 full_page_writes = on
 ";
 
-/// A running private server.
-#[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) version: String,
-    pub(crate) port: u16,
-    scratch: Scratch,
-}
-
-impl Server {
-    /// Starts one, installing PostgreSQL first where that is possible. `None`: there is none here.
-    pub(crate) fn start() -> Result<Option<Self>> {
-        let programs = match newest_programs() {
-            Some(programs) => programs,
-            None if install::possible() => {
-                install::install()?;
-                newest_programs().context("the installed PostgreSQL was not found")?
-            }
-            None => return Ok(None),
-        };
-        let scratch = Scratch::new()?;
-        let account = Account::for_server(scratch.path())?;
-        let data = scratch.path().join("data");
-        programs.create_cluster(&data, account)?;
-        let port = programs.start(scratch.path(), account)?;
-        Ok(Some(Self { version: programs.version, port, scratch }))
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
-    }
-
-    /// Leaves it running and says how to get rid of it.
-    pub(crate) fn keep(self) {
-        let path = self.scratch.path().display().to_string();
-        println!("kept: {ADDRESS_VARIABLE}={}", self.url());
-        println!("to remove it: kill $(head -n 1 {path}/data/postmaster.pid); rm -r {path}");
-        self.scratch.keep();
-    }
-}
-
-/// `cargo xtask server`: until Ctrl-C, which ends us; the keeper then stops the server.
-pub(crate) fn serve() -> Result<ExitCode> {
-    let Some(server) = Server::start()? else { bail!(install::HINT) };
-    println!("PostgreSQL {} is ready; Ctrl-C stops and removes it", server.version);
-    println!("export {ADDRESS_VARIABLE}={}", server.url());
-    loop {
-        std::thread::park();
-    }
+pub(crate) fn start() -> Result<Outcome> {
+    let Some(programs) = newest_programs() else {
+        return Ok(Outcome::Missing { name: NAME, why: install::HINT.to_owned() });
+    };
+    let scratch = Scratch::of_server(STOP)?;
+    let account = Account::for_server(scratch.path())?;
+    programs.create_cluster(&scratch.path().join("data"), account)?;
+    let port = ports::first_that_works(|port| programs.start(scratch.path(), account, port))
+        .context("PostgreSQL does not start")?;
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let variables = vec![(ADDRESS_VARIABLE, url)];
+    Ok(Outcome::Running(Server { name: NAME, version: programs.version, port, variables, scratch }))
 }
 
 /// The folder of one installation's programs.
@@ -126,25 +94,16 @@ impl Programs {
         fs::write(&settings, text).context("cannot write the server's settings")
     }
 
-    /// Starts on the first port that works and waits until connections are answered.
-    fn start(&self, scratch: &Path, account: Option<Account>) -> Result<u16> {
+    /// Starts it and waits until connections are answered.
+    fn start(&self, scratch: &Path, account: Option<Account>, port: u16) -> Result<()> {
         let log = scratch.join("log");
-        let mut problem = String::new();
-        let mut first = PORTS.start + (std::process::id() % 10_000) as u16;
-        for _ in 0..STARTS_MAX {
-            let port = free_port(first).context("no free port for PostgreSQL")?;
-            let mut start = self.command("pg_ctl", account);
-            start.arg("start").arg("--pgdata").arg(scratch.join("data")).arg("--log").arg(&log);
-            start.args(["--wait", "--timeout", START_SECONDS_MAX, "--options"]);
-            start.arg(format!("-p {port}"));
-            match command::output(&mut start) {
-                Ok(_) => return Ok(port),
-                Err(error) => problem = format!("{error:#}"),
-            }
-            first = port + 1;
-        }
-        let log = fs::read_to_string(&log).unwrap_or_default();
-        bail!("PostgreSQL does not start: {problem}\n{log}")
+        let mut start = self.command("pg_ctl", account);
+        start.arg("start").arg("--pgdata").arg(scratch.join("data")).arg("--log").arg(&log);
+        start.args(["--wait", "--timeout", START_SECONDS_MAX, "--options"]);
+        start.arg(format!("-p {port}"));
+        command::output(&mut start)
+            .with_context(|| fs::read_to_string(&log).unwrap_or_default())
+            .map(drop)
     }
 }
 
@@ -216,10 +175,6 @@ fn number(version: &str) -> Vec<u32> {
     version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
-fn free_port(first: u16) -> Option<u16> {
-    (first..PORTS.end).chain(PORTS).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,14 +194,5 @@ mod tests {
         let users = "root:x:0:0:root:/:/bin/sh\npostgres2:x:9:9::/:\npostgres:x:101:104::/:\n";
         assert_eq!(Account::in_list(users, "postgres"), Some(Account { user: 101, group: 104 }));
         assert_eq!(Account::in_list(users, "nobody"), None);
-    }
-
-    #[test]
-    fn a_taken_port_is_passed_over() {
-        let first = free_port(PORTS.start).unwrap();
-        let _taken = TcpListener::bind(("127.0.0.1", first)).unwrap();
-        let next = free_port(first).unwrap();
-        assert_ne!(next, first);
-        assert!(PORTS.contains(&next));
     }
 }

@@ -1,7 +1,7 @@
 //! A temporary directory that is gone afterwards, together with the server in it.
 //!
 //! A keeper process waits on a pipe that only we hold. However we end (done, failed, Ctrl-C, killed),
-//! the pipe closes; then the keeper stops the PostgreSQL of the directory, if any, and removes it.
+//! the pipe closes; then the keeper stops the server of the directory, if any, and removes it.
 //! So no signal handler is needed, and nothing outlives us.
 
 use std::{
@@ -15,33 +15,57 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Reads one line: `keep` leaves everything as it is. Signal QUIT is PostgreSQL's immediate shutdown;
-/// nothing in a directory about to be removed is worth a checkpoint.
+/// Arguments: the directory, then the file in it whose first line is the server's process, and the
+/// signal that stops it. Reads one line: `keep` leaves everything as it is. A server that is just
+/// being started finds the mark `closing`, or we find its process. A process that is dead and not
+/// collected by its parent is gone all the same.
 const KEEPER: &str = r#"
 trap '' INT TERM HUP
 word=
 read -r word
 [ "$word" = keep ] && exit 0
-pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
+touch "$1/closing"
+pid=
+[ -n "$2" ] && pid=$(head -n 1 "$1/$2" 2>/dev/null)
 if [ -n "$pid" ]; then
-  kill -QUIT "$pid" 2>/dev/null
+  kill "-$3" "$pid" 2>/dev/null
   tries=0
-  while kill -0 "$pid" 2>/dev/null && [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+  while kill -0 "$pid" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null &&
+    [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
   kill -KILL "$pid" 2>/dev/null
 fi
 rm -rf "$1"
 "#;
 
+/// How the server in a directory is stopped; nothing in it is worth a clean shutdown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop {
+    /// A file in the directory; its first line is the number of the server's process.
+    pub(crate) pid_file: &'static str,
+    /// Without `SIG`.
+    pub(crate) signal: &'static str,
+}
+
 /// The directory and its keeper.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
+    stop: Option<Stop>,
     keeper: Child,
     line: Option<ChildStdin>,
 }
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
+        Self::keeping(None)
+    }
+
+    /// A directory with a server in it, once there is one.
+    pub(crate) fn of_server(stop: Stop) -> Result<Self> {
+        Self::keeping(Some(stop))
+    }
+
+    fn keeping(stop: Option<Stop>) -> Result<Self> {
         let moment = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
         let name = format!("relais-{}-{moment}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -52,6 +76,7 @@ impl Scratch {
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "keeper"])
             .arg(&path)
+            .args(stop.iter().flat_map(|stop| [stop.pid_file, stop.signal]))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -59,19 +84,24 @@ impl Scratch {
             .spawn()
             .context("cannot run `sh`")?;
         let line = keeper.stdin.take();
-        Ok(Self { path, keeper, line })
+        Ok(Self { path, stop, keeper, line })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves the directory and the server in it for a person to look at.
-    pub(crate) fn keep(mut self) {
+    /// Leaves the directory and the server in it for a person to look at; gives the command that
+    /// gets rid of both.
+    pub(crate) fn keep(mut self) -> String {
         if let Some(mut line) = self.line.take() {
             // A keeper that is gone keeps everything too.
             let _ = line.write_all(b"keep\n");
         }
+        let path = self.path.display();
+        let kill =
+            |stop: Stop| format!("kill -{} $(head -n 1 {path}/{}); ", stop.signal, stop.pid_file);
+        format!("{}rm -r {path}", self.stop.map(kill).unwrap_or_default())
     }
 }
 
@@ -97,10 +127,24 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_directory_stays() {
-        let scratch = Scratch::new().unwrap();
+    fn the_server_goes_with_the_directory() {
+        let scratch = Scratch::of_server(Stop { pid_file: "pid", signal: "KILL" }).unwrap();
         let path = scratch.path().to_path_buf();
-        scratch.keep();
+        let mut server = Command::new("sleep").arg("600").spawn().unwrap();
+        std::fs::write(path.join("pid"), format!("{}\nmore\n", server.id())).unwrap();
+        drop(scratch);
+        assert!(!path.exists());
+        assert!(!server.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_kept_directory_stays() {
+        let stop = Stop { pid_file: "pid", signal: "QUIT" };
+        let scratch = Scratch::of_server(stop).unwrap();
+        let path = scratch.path().to_path_buf();
+        let name = path.display();
+        let remove = format!("kill -QUIT $(head -n 1 {name}/pid); rm -r {name}");
+        assert_eq!(scratch.keep(), remove);
         assert!(path.exists());
         std::fs::remove_dir_all(path).unwrap();
     }

@@ -9,12 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::{
     command::{self, cargo},
-    postgres::{ADDRESS_VARIABLE, Server},
+    compiler,
     scratch::Scratch,
+    servers::Servers,
     tally::Tally,
     tidy,
     workspace::{Package, Workspace},
@@ -55,43 +56,35 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::load()?;
-    let server = server()?;
-    let mut run = Run { server, tally: Tally::default(), failed: Vec::new() };
+    compiler::ensure()?;
+    let starting = Servers::starting(&workspace)?;
+    let mut run = Run::default();
 
-    if let Some(name) = &options.filter {
-        run.tests(&["--", name])?;
-    } else {
-        if !options.no_lint {
-            run.lint()?;
-        }
-        if run.cargo("build", &["build", "--workspace", "--all-features", "--bins", "--tests"])? {
-            run.tests(&[])?;
-            run.programs(&workspace)?;
-        }
-        run.features_alone(&workspace)?;
+    if options.filter.is_none() && !options.no_lint {
+        run.lint()?;
     }
-    run.report(&workspace, started.elapsed(), options)
-}
-
-/// Continuous integration must not pass without what it is there to test.
-fn server() -> Result<Option<Server>> {
-    let server = Server::start()?;
-    match &server {
-        Some(server) => {
-            println!("PostgreSQL {}: private, {ADDRESS_VARIABLE}={}", server.version, server.url());
+    let built =
+        run.cargo("build", &["build", "--workspace", "--all-features", "--bins", "--tests"])?;
+    let servers = starting.ready()?;
+    println!();
+    servers.announce()?;
+    match &options.filter {
+        Some(name) if built => run.tests(&servers, &["--", name])?,
+        Some(_) => {}
+        None => {
+            if built {
+                run.tests(&servers, &[])?;
+                run.programs(&servers, &workspace)?;
+            }
+            run.features_alone(&workspace)?;
         }
-        None if std::env::var_os("CI").is_some() => {
-            bail!("CI is set and there is no PostgreSQL; install the package `postgresql`");
-        }
-        None => println!("NOT TESTED: PostgreSQL; no server programs found (initdb, pg_ctl)"),
     }
-    Ok(server)
+    run.report(servers, &workspace, started.elapsed(), options)
 }
 
 /// The steps so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Run {
-    server: Option<Server>,
     tally: Tally,
     /// Name of the step, and what repeats it.
     failed: Vec<(String, String)>,
@@ -114,23 +107,20 @@ impl Run {
     }
 
     /// Unit, integration and documentation tests, to the end even if some fail.
-    fn tests(&mut self, last: &[&str]) -> Result<()> {
+    fn tests(&mut self, servers: &Servers, last: &[&str]) -> Result<()> {
         let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-        tests.args(last).env_remove(ADDRESS_VARIABLE);
-        let mut repeat = command::line(&tests);
-        if let Some(server) = &self.server {
-            tests.env(ADDRESS_VARIABLE, server.url());
-            repeat = format!("{ADDRESS_VARIABLE}=<from `cargo xtask server`> {repeat}");
-        }
+        servers.tell(tests.args(last));
+        let repeat = format!("{} (with what `cargo xtask server` prints)", command::line(&tests));
         self.step("tests", &repeat, |tally| command::succeeds_counting(&mut tests, tally))?;
         Ok(())
     }
 
     /// What users start: every example, and the demo. Each in an empty directory of its own.
-    fn programs(&mut self, workspace: &Workspace) -> Result<()> {
+    fn programs(&mut self, servers: &Servers, workspace: &Workspace) -> Result<()> {
         let built = workspace.target.join("debug");
         for Package { name, .. } in workspace.ours_in("examples") {
             let mut example = Command::new(built.join(name));
+            servers.tell(&mut example);
             let repeat = format!("cargo run -p {name}");
             self.step(&format!("example {name}"), &repeat, |_| ends_well(&mut example))?;
         }
@@ -180,23 +170,26 @@ impl Run {
         Ok(good)
     }
 
-    fn report(self, workspace: &Workspace, took: Duration, options: &Options) -> Result<ExitCode> {
+    fn report(
+        self,
+        servers: Servers,
+        workspace: &Workspace,
+        took: Duration,
+        options: &Options,
+    ) -> Result<ExitCode> {
         println!();
         for (name, repeat) in &self.failed {
             println!("failed: {name}; to repeat: {repeat}");
         }
         let sqlite = workspace.sqlite_version()?;
-        let postgres = match &self.server {
-            Some(server) => format!("{} (private, port {})", server.version, server.port),
-            None => "NOT TESTED".to_owned(),
-        };
+        let tested = servers.summary();
         let code = if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        if let (Some(server), true) = (self.server, options.keep) {
-            server.keep();
+        if options.keep {
+            servers.keep();
         }
         println!("{}", self.tally);
         println!(
-            "tested against: SQLite {sqlite} (embedded), PostgreSQL {postgres}; {}; {}",
+            "tested against: SQLite {sqlite} (embedded), {tested}; {}; {}",
             self.tally,
             time(took)
         );
@@ -237,8 +230,8 @@ mod tests {
 
     #[test]
     fn a_failing_step_is_remembered_and_the_next_one_still_runs() {
-        let mut run = Run { server: None, tally: Tally::default(), failed: Vec::new() };
-        run.step("first", "do first", |_| bail!("broken")).unwrap();
+        let mut run = Run::default();
+        run.step("first", "do first", |_| anyhow::bail!("broken")).unwrap();
         run.step("second", "do second", |tally| {
             tally.passed += 1;
             Ok(true)

@@ -73,6 +73,7 @@ pub(crate) fn is_clean() -> Result<bool> {
     let workspace = Workspace::load()?;
     findings.extend(licences::allowed(&tree, &workspace)?);
     findings.extend(dependencies::boundaries()?);
+    findings.extend(dependencies::openssl_is_for_kafka()?);
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -1,4 +1,5 @@
-//! Rules for dependencies: one SQLite, a sound one, and who may not pull in whom.
+//! Rules for dependencies: one SQLite, a sound one, who may not pull in whom, and OpenSSL for Kafka
+//! alone.
 
 use std::collections::BTreeSet;
 
@@ -20,16 +21,24 @@ struct Boundary {
     why: &'static str,
 }
 
+/// The one package that may use OpenSSL: librdkafka speaks TLS through nothing else.
+const OPENSSL_USER: &str = "rdkafka-sys";
+
 /// The promises about dependencies that features and packages make.
 const BOUNDARIES: &[Boundary] = &[
     Boundary {
         args: &["--workspace", "--all-features", "--target", "all"],
-        absent: &["ring", "openssl-sys", "native-tls"],
+        absent: &["ring", "native-tls"],
         why: "one cryptography provider: rustls with aws-lc-rs",
     },
     Boundary {
+        args: &["-p", "relais-cli", "--edges", "normal"],
+        absent: &["rdkafka", "openssl-sys"],
+        why: "the default build needs nothing but a C compiler; Kafka and its OpenSSL are a feature",
+    },
+    Boundary {
         args: &["-p", "relais-core", "--edges", "normal"],
-        absent: &["tokio", "rusqlite", "tokio-postgres", "reqwest", "axum"],
+        absent: &["tokio", "rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka"],
         why: "the core does no I/O",
     },
     Boundary {
@@ -48,8 +57,13 @@ const BOUNDARIES: &[Boundary] = &[
         why: "connectors know no store",
     },
     Boundary {
+        args: &["-p", "relais-connect", "--features", "http,log", "--edges", "normal"],
+        absent: &["rdkafka", "openssl-sys"],
+        why: "a user of HTTP compiles no broker",
+    },
+    Boundary {
         args: &["-p", "relais", "--edges", "normal"],
-        absent: &["rusqlite", "tokio-postgres", "reqwest", "axum"],
+        absent: &["rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka"],
         why: "the engine names no database and no broker",
     },
     Boundary {
@@ -92,6 +106,21 @@ pub(super) fn boundaries() -> Result<Vec<Finding>> {
         findings.extend(crossed(boundary, &names));
     }
     Ok(findings)
+}
+
+/// OpenSSL comes with Kafka and with nothing else; our own TLS is rustls.
+pub(super) fn openssl_is_for_kafka() -> Result<Vec<Finding>> {
+    let everything = ["--workspace", "--all-features", "--target", "all"];
+    let users = ["--invert", "openssl-sys", "--depth", "1"];
+    let names = compiled(&[everything, users].concat())?;
+    Ok(other_users(names.iter().map(|(name, _)| name.as_str())))
+}
+
+fn other_users<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Finding> {
+    let others = names.filter(|name| !["openssl-sys", OPENSSL_USER].contains(name));
+    let text =
+        |name| format!("{name} uses OpenSSL; only {OPENSSL_USER} may: take its rustls feature");
+    others.map(|name| Finding::new("Cargo.toml", 0, text(name))).collect()
 }
 
 fn crossed(boundary: &Boundary, names: &BTreeSet<String>) -> Vec<Finding> {
@@ -141,8 +170,16 @@ mod tests {
     #[test]
     fn a_crossed_boundary_is_found() {
         let names = ["tokio", "serde"].map(str::to_owned).into();
-        let findings = crossed(&BOUNDARIES[1], &names);
+        let findings = crossed(&BOUNDARIES[2], &names);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].text.contains("has tokio: the core does no I/O"));
+    }
+
+    #[test]
+    fn a_second_user_of_openssl_is_found() {
+        assert_eq!(other_users(["openssl-sys", "rdkafka-sys"].into_iter()), []);
+        let findings = other_users(["openssl-sys", "rdkafka-sys", "native-tls"].into_iter());
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].text.starts_with("native-tls uses OpenSSL"));
     }
 }

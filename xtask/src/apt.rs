@@ -1,0 +1,31 @@
+//! Installing packages on a machine that lets us: root with apt, as continuous integration has.
+
+use std::{fs, os::unix::fs::MetadataExt, process::Command};
+
+use anyhow::{Result, ensure};
+
+use crate::{command, scratch::Scratch};
+
+pub(crate) fn possible() -> bool {
+    command::find("apt-get").is_some() && is_root()
+}
+
+/// Installs the packages; the list of what there is must be fresh for that.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    let names = packages.join(" ");
+    println!("installing with apt-get: {names}");
+    let arguments = ["install", "-q", "-y", "--no-install-recommends"];
+    let installed = run(&["update", "-q"])? && run(&[&arguments[..], packages].concat())?;
+    ensure!(installed, "apt-get failed; install it yourself: {names}");
+    Ok(())
+}
+
+fn run(arguments: &[&str]) -> Result<bool> {
+    let mut apt = Command::new("apt-get");
+    command::succeeds(apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments))
+}
+
+fn is_root() -> bool {
+    // What we make belongs to us; std does not tell the user's number otherwise.
+    Scratch::new().and_then(|scratch| Ok(fs::metadata(scratch.path())?.uid() == 0)).unwrap_or(false)
+}

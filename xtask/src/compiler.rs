@@ -1,0 +1,36 @@
+//! What the feature `kafka` needs to be compiled: librdkafka is C, built by its own makefile, and
+//! links the OpenSSL of the system. Everything else needs only a C compiler.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::{apt, command};
+
+/// A program, and the package of Debian that brings it.
+const PROGRAMS: [(&str, &str); 4] =
+    [("cc", "gcc"), ("c++", "g++"), ("make", "make"), ("pkg-config", "pkg-config")];
+/// The headers of OpenSSL.
+const OPENSSL: &str = "libssl-dev";
+
+/// Makes sure that `--all-features` can be compiled, by installing where that is possible.
+pub(crate) fn ensure() -> Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if apt::possible() {
+        return apt::install(&missing);
+    }
+    let packages = missing.join(" ");
+    bail!("the feature `kafka` cannot be compiled; install the packages: {packages}")
+}
+
+fn missing() -> Vec<&'static str> {
+    let absent = PROGRAMS.into_iter().filter(|(program, _)| command::find(program).is_none());
+    let mut packages: Vec<_> = absent.map(|(_, package)| package).collect();
+    if command::output(Command::new("pkg-config").args(["--exists", "openssl"])).is_err() {
+        packages.push(OPENSSL);
+    }
+    packages
+}

@@ -1,0 +1,157 @@
+//! An Apache Kafka of our own: one process, broker and controller, from Maven Central, on free
+//! loopback ports, stopped with its [`Scratch`] directory.
+//!
+//! Invariant: the process is started and killed only by the script `broker` of the directory, which
+//! the tests may call too; the keeper of the directory ends it whoever started it.
+
+mod install;
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    command, ports,
+    scratch::{Scratch, Stop},
+    servers::{Outcome, Server},
+};
+
+pub(crate) use install::install_if_missing;
+
+pub(crate) const NAME: &str = "Apache Kafka";
+/// The variable that tells the tests where the broker is.
+pub(crate) const ADDRESS_VARIABLE: &str = "RELAIS_TEST_KAFKA";
+/// The variable that names the program with which tests kill and start the broker.
+pub(crate) const RESTART_VARIABLE: &str = "RELAIS_TEST_KAFKA_RESTART";
+
+const STOP: Stop = Stop { pid_file: "pid", signal: "KILL" };
+const SETTINGS: &str = include_str!("../kafka/server.properties");
+const LOGGING: &str = include_str!("../kafka/log4j2.properties");
+const BROKER: &str = include_str!("../kafka/broker");
+
+pub(crate) fn start(target: &Path) -> Result<Outcome> {
+    let Some(java) = install::java() else {
+        return Ok(Outcome::Missing { name: NAME, why: install::HINT.to_owned() });
+    };
+    let jars = match install::jars(target, &java) {
+        Ok(jars) => jars,
+        Err(error) => return Ok(Outcome::Missing { name: NAME, why: format!("{error:#}") }),
+    };
+    let scratch = Scratch::of_server(STOP)?;
+    let directory = scratch.path();
+    fill(directory, &java, &jars)?;
+    let port = ports::first_that_works(|port| {
+        listen(directory, port, ports::free()?)?;
+        format_once(directory)?;
+        command::output(broker(directory).arg("start")).map(drop)
+    })
+    .context("Apache Kafka does not start")?;
+    let script = directory.join("broker").display().to_string();
+    let variables =
+        vec![(ADDRESS_VARIABLE, format!("127.0.0.1:{port}")), (RESTART_VARIABLE, script)];
+    let version = install::version().to_owned();
+    Ok(Outcome::Running(Server { name: NAME, version, port, variables, scratch }))
+}
+
+/// All the script `broker` needs, by names that are the same everywhere.
+fn fill(directory: &Path, java: &Path, jars: &Path) -> Result<()> {
+    symlink(java, directory.join("java"))?;
+    symlink(jars, directory.join("jars"))?;
+    fs::write(directory.join("log4j2.properties"), LOGGING)?;
+    let program =
+        OpenOptions::new().write(true).create_new(true).mode(0o700).open(directory.join("broker"));
+    program?.write_all(BROKER.as_bytes()).context("cannot write the broker's script")
+}
+
+fn listen(directory: &Path, broker: u16, controller: u16) -> Result<()> {
+    let listeners = format!(
+        "\nlisteners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}\n\
+         controller.quorum.voters=1@127.0.0.1:{controller}\n"
+    );
+    fs::write(directory.join("server.properties"), SETTINGS.to_owned() + &listeners)
+        .context("cannot write the broker's settings")
+}
+
+/// Makes the data directory. Its name is the cluster's: no two clusters have the same.
+fn format_once(directory: &Path) -> Result<()> {
+    if directory.join("data").exists() {
+        return Ok(());
+    }
+    let cluster = directory.file_name().context("a scratch directory has a name")?;
+    let mut format = Command::new(directory.join("java"));
+    format.current_dir(directory).stdin(Stdio::null());
+    format.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", "jars/*"]);
+    format.args(["kafka.tools.StorageTool", "format", "--config", "server.properties"]);
+    command::output(format.arg("--cluster-id").arg(cluster)).map(drop)
+}
+
+/// The script, read by a shell: a file just written may not be executed while a process that was
+/// started meanwhile still has it open.
+fn broker(directory: &Path) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg(directory.join("broker"));
+    shell
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory whose `java` is a shell script, written by another process (see [`broker`]).
+    fn directory(java: &str) -> Scratch {
+        let scratch = Scratch::of_server(STOP).unwrap();
+        let path = scratch.path();
+        fill(path, &path.join("fake"), path).unwrap();
+        let mut write = Command::new("sh");
+        write.current_dir(path).args(["-c", "echo \"$1\" >fake && chmod +x fake", "write"]);
+        command::output(write.arg(format!("#!/bin/sh\n{java}"))).unwrap();
+        scratch
+    }
+
+    fn call(scratch: &Scratch, argument: Option<&str>) -> Result<String> {
+        command::output(broker(scratch.path()).args(argument))
+    }
+
+    fn pid(scratch: &Scratch) -> Option<String> {
+        fs::read_to_string(scratch.path().join("pid")).ok()
+    }
+
+    const SERVES: &str = "echo 'Kafka Server started'; exec sleep 600";
+
+    #[test]
+    fn the_broker_is_killed_and_started_by_its_script() {
+        let scratch = directory(SERVES);
+        call(&scratch, Some("start")).unwrap();
+        let first = pid(&scratch).unwrap();
+        call(&scratch, Some("start")).unwrap();
+        assert_eq!(pid(&scratch).as_ref(), Some(&first), "it runs already");
+        call(&scratch, None).unwrap();
+        assert_ne!(pid(&scratch).unwrap(), first);
+        call(&scratch, Some("stop")).unwrap();
+        call(&scratch, Some("stop")).unwrap();
+        assert_eq!(pid(&scratch), None);
+        assert!(call(&scratch, Some("else")).unwrap_err().to_string().contains("broker stop"));
+    }
+
+    #[test]
+    fn a_broker_that_ends_is_an_error_with_what_it_said() {
+        let scratch = directory("echo 'port is taken'");
+        let error = call(&scratch, Some("start")).unwrap_err().to_string();
+        assert!(error.contains("does not start") && error.contains("port is taken"), "{error}");
+        assert_eq!(pid(&scratch), None);
+    }
+
+    #[test]
+    fn nothing_is_started_in_a_directory_about_to_go() {
+        let scratch = directory(SERVES);
+        fs::write(scratch.path().join("closing"), "").unwrap();
+        call(&scratch, Some("start")).unwrap_err();
+        assert_eq!(pid(&scratch), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! The private servers of a run: installed where that is possible, started side by side, and gone
+//! with this process.
+
+use std::{
+    path::Path,
+    process::{Command, ExitCode},
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{kafka, postgres, scratch::Scratch, workspace::Workspace};
+
+/// Everything the tests may be told about servers.
+const VARIABLES: [&str; 3] =
+    [postgres::ADDRESS_VARIABLE, kafka::ADDRESS_VARIABLE, kafka::RESTART_VARIABLE];
+
+/// A running private server; it ends with its directory.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
+    pub(crate) version: String,
+    pub(crate) port: u16,
+    /// What the tests need to know.
+    pub(crate) variables: Vec<(&'static str, String)>,
+    pub(crate) scratch: Scratch,
+}
+
+/// What became of one kind of server.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Running(Server),
+    /// It cannot be had here; `why` says what to install.
+    Missing {
+        name: &'static str,
+        why: String,
+    },
+}
+
+/// One of each kind.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    all: Vec<Outcome>,
+}
+
+impl Servers {
+    /// Installs what is missing now and starts in the background: a JVM takes its time.
+    pub(crate) fn starting(workspace: &Workspace) -> Result<Starting> {
+        postgres::install_if_missing()?;
+        kafka::install_if_missing(&workspace.target)?;
+        let target = workspace.target.clone();
+        Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
+    }
+
+    fn start(target: &Path) -> Result<Self> {
+        thread::scope(|scope| {
+            let kafka = scope.spawn(|| kafka::start(target));
+            let postgres = postgres::start()?;
+            Ok(Self { all: vec![postgres, joined(kafka.join())?] })
+        })
+    }
+
+    /// Says what is there and what is not. Continuous integration must not pass without what it is
+    /// there to test.
+    pub(crate) fn announce(&self) -> Result<()> {
+        for outcome in &self.all {
+            match outcome {
+                Outcome::Running(server) => {
+                    println!("{} {} is ready (private)", server.name, server.version);
+                    for (variable, value) in &server.variables {
+                        println!("export {variable}={value}");
+                    }
+                }
+                Outcome::Missing { name, why } => {
+                    ensure!(
+                        std::env::var_os("CI").is_none(),
+                        "CI is set and {name} is not to be had; {why}"
+                    );
+                    println!("NOT TESTED: {name}; {why}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells a program where the servers are, and of no others.
+    pub(crate) fn tell(&self, program: &mut Command) {
+        for variable in VARIABLES {
+            program.env_remove(variable);
+        }
+        for server in self.running() {
+            program.envs(server.variables.iter().map(|(variable, value)| (variable, value)));
+        }
+    }
+
+    /// Names and versions, for the last line of a run.
+    pub(crate) fn summary(&self) -> String {
+        let words = self.all.iter().map(|outcome| match outcome {
+            Outcome::Running(Server { name, version, port, .. }) => {
+                format!("{name} {version} (private, port {port})")
+            }
+            Outcome::Missing { name, .. } => format!("{name} NOT TESTED"),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Leaves them running and says how to get rid of them.
+    pub(crate) fn keep(self) {
+        for outcome in self.all {
+            if let Outcome::Running(server) = outcome {
+                for (variable, value) in &server.variables {
+                    println!("kept: {variable}={value}");
+                }
+                println!("to remove {}: {}", server.name, server.scratch.keep());
+            }
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Server> {
+        self.all.iter().filter_map(|outcome| match outcome {
+            Outcome::Running(server) => Some(server),
+            Outcome::Missing { .. } => None,
+        })
+    }
+}
+
+/// Servers on their way.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    thread: JoinHandle<Result<Servers>>,
+}
+
+impl Starting {
+    /// Waits until they serve.
+    pub(crate) fn ready(self) -> Result<Servers> {
+        joined(self.thread.join())
+    }
+}
+
+/// `cargo xtask server`: until Ctrl-C, which ends us; the keepers then stop the servers.
+pub(crate) fn serve() -> Result<ExitCode> {
+    let servers = Servers::starting(&Workspace::load()?)?.ready()?;
+    servers.announce()?;
+    ensure!(servers.running().next().is_some(), "no server to wait for");
+    println!("Ctrl-C stops and removes all of it");
+    loop {
+        thread::park();
+    }
+}
+
+fn joined<T>(result: thread::Result<Result<T>>) -> Result<T> {
+    // The panic has printed itself.
+    result.ok().context("starting the servers failed")?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers() -> Servers {
+        let running = Server {
+            name: "One",
+            version: "1.2".to_owned(),
+            port: 20_000,
+            variables: vec![(VARIABLES[0], "here".to_owned())],
+            scratch: Scratch::new().unwrap(),
+        };
+        let missing = Outcome::Missing { name: "Two", why: "install it".to_owned() };
+        Servers { all: vec![Outcome::Running(running), missing] }
+    }
+
+    #[test]
+    fn the_summary_names_what_was_not_tested() {
+        assert_eq!(servers().summary(), "One 1.2 (private, port 20000), Two NOT TESTED");
+    }
+
+    #[test]
+    fn a_program_is_told_of_running_servers_only() {
+        let mut program = Command::new("true");
+        program.env(VARIABLES[1], "a server of the machine");
+        servers().tell(&mut program);
+        let told: Vec<_> =
+            program.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
+        assert_eq!(told, [(VARIABLES[0].as_ref(), "here".as_ref())]);
+    }
+}
