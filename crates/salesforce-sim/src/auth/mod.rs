@@ -1,0 +1,127 @@
+//! Logging in: tokens, who has them, and when they end.
+//!
+//! A token is valid only if this simulator gave it out. Unless credentials are configured, everyone
+//! gets one.
+
+mod jwt;
+mod soap;
+mod token;
+
+use std::collections::{HashMap, HashSet};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use crate::{http::call::Call, id::Id, reply::Reply, sim::Sim};
+
+/// Tokens that are valid at once; the one unused for longest goes first.
+const SESSIONS_MAX: usize = 10_000;
+const TOKEN_BYTES: usize = 48;
+
+pub(crate) fn org_id() -> Id {
+    Id::new("00D", 1)
+}
+
+/// All tokens, and the users they stand for.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    tokens: HashMap<String, Session>,
+    /// One user for each client or user name.
+    users: HashMap<String, Id>,
+    /// Refresh tokens that were given out by rotation.
+    refresh: HashSet<String>,
+    /// Refresh tokens that were used up.
+    spent: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Session {
+    user: Id,
+    used: Timestamp,
+}
+
+impl Sessions {
+    /// A new token for whoever is known by this name.
+    pub(crate) fn start(&mut self, name: &str, now: Timestamp) -> (String, Id) {
+        let next = self.users.len() as u64 + 1;
+        let user = *self.users.entry(name.to_owned()).or_insert_with(|| Id::new("005", next));
+        if self.tokens.len() >= SESSIONS_MAX {
+            let oldest = self.tokens.iter().min_by_key(|(_, session)| session.used);
+            if let Some(token) = oldest.map(|(token, _)| token.clone()) {
+                self.tokens.remove(&token);
+            }
+        }
+        let token = format!("{}!{}", &org_id().as_str()[..15], random());
+        self.tokens.insert(token.clone(), Session { user, used: now });
+        (token, user)
+    }
+
+    /// The user of a token that is still valid; its time starts again.
+    pub(crate) fn user(&mut self, token: &str, now: Timestamp, seconds: u64) -> Option<Id> {
+        let session = self.tokens.get_mut(token)?;
+        let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+        if now.duration_since(session.used) > limit {
+            self.tokens.remove(token);
+            return None;
+        }
+        session.used = now;
+        Some(session.user)
+    }
+
+    pub(crate) fn end(&mut self, token: &str) {
+        self.tokens.remove(token);
+    }
+
+    pub(crate) fn end_all(&mut self) {
+        self.tokens.clear();
+    }
+}
+
+/// All paths outside the data API.
+pub(crate) fn route(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
+    let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["services", "oauth2", "token"] => token::token(sim, call, body),
+        ["services", "oauth2", "revoke"] => token::revoke(sim, call, body),
+        ["services", "oauth2", "userinfo"] | ["id", _, _] => identity(sim, call),
+        ["services", "Soap", "u" | "c", ..] => soap::login(sim, call, body),
+        _ => Reply::not_found(),
+    }
+}
+
+pub(crate) fn expired() -> Reply {
+    Reply::error(401, "INVALID_SESSION_ID", "Session expired or invalid")
+}
+
+/// What the token endpoint says no with.
+pub(crate) fn refused(status: u16, error: &str, description: &str) -> Reply {
+    Reply::json(status, json!({"error": error, "error_description": description}))
+}
+
+fn identity(sim: &Sim, call: &Call) -> Reply {
+    let mut org = sim.org();
+    let now = org.now();
+    let user =
+        call.token().and_then(|token| org.sessions.user(token, now, sim.auth.session_seconds));
+    let Some(user) = user else {
+        return Reply::text(403, "text/html; charset=UTF-8", "Bad_OAuth_Token");
+    };
+    Reply::json(
+        200,
+        json!({
+            "id": format!("{}/id/{}/{user}", call.base, org_id()),
+            "user_id": user,
+            "organization_id": org_id(),
+            "username": "integration@example.org",
+            "display_name": "Integration",
+            "urls": {"rest": format!("{}/services/data/v{{version}}/", call.base)},
+        }),
+    )
+}
+
+fn random() -> String {
+    let mut bytes = [0; TOKEN_BYTES];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
+    URL_SAFE_NO_PAD.encode(bytes)
+}

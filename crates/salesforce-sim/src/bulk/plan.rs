@@ -1,0 +1,149 @@
+//! What the columns of an upload mean.
+
+use crate::{
+    faults::IdOnUpsert,
+    schema::{ID, Object, Schema},
+    store::{
+        Operation,
+        change::{Change, Target},
+    },
+    value::Value,
+};
+
+use super::csv::{COLUMNS_MAX, CsvFile, HEADER_MAX, ROW_MAX};
+
+/// The columns, in the order of the file.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) columns: Vec<Column>,
+    /// The column that names the record: the external id or the id.
+    pub(super) key: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Column {
+    target: Target,
+    /// Spelled other than in the org: its values are lost in the failed results.
+    pub(super) misspelled: bool,
+}
+
+impl Plan {
+    /// Understands the header, or says why the job fails.
+    pub(super) fn new(
+        schema: &Schema,
+        object: &Object,
+        operation: Operation,
+        file: &CsvFile,
+    ) -> Result<Self, String> {
+        let header = file.header().map_err(|why| format!("ClientInputError : {why}"))?;
+        if file.raw_header().chars().count() > HEADER_MAX || header.len() > COLUMNS_MAX {
+            return Err("InvalidBatch : The header row is too long".to_owned());
+        }
+        let mut columns: Vec<Column> = Vec::new();
+        for name in &header {
+            let column = column(schema, object, name)?;
+            if columns.iter().any(|other| other.target == column.target) {
+                return Err(format!("InvalidBatch : Duplicate field name found : {name}"));
+            }
+            columns.push(column);
+        }
+        let wanted = match operation {
+            Operation::Upsert(field) => Some(field),
+            Operation::Update | Operation::Delete => Some(ID),
+            Operation::Insert => None,
+        };
+        let place = |field| columns.iter().position(|it| it.target == Target::Field(field));
+        if let Some(field) = wanted
+            && place(field).is_none()
+        {
+            let name = &object.fields[field].name;
+            return Err(format!("InvalidBatch : Field name not found : {name}"));
+        }
+        if operation == Operation::Delete && columns.len() > 1 {
+            return Err("InvalidBatch : A delete has the column Id and no other".to_owned());
+        }
+        let key = wanted.or_else(|| object.key_field()).and_then(place);
+        Ok(Self { columns, key })
+    }
+
+    /// Reads a row. Every problem of the row is kept in the change.
+    pub(super) fn change(
+        &self,
+        object: &Object,
+        operation: Operation,
+        id_on_upsert: IdOnUpsert,
+        file: &CsvFile,
+        row: usize,
+    ) -> Change {
+        let mut change = Change::default();
+        let malformed = |why: &str| crate::row_error::RowError::new("CLIENTINPUTERROR", why);
+        let cells = match file.row(row) {
+            Ok(cells) => cells,
+            Err(why) => {
+                change.refuse(malformed(why));
+                return change;
+            }
+        };
+        if cells.len() != self.columns.len() {
+            let (found, wanted) = (cells.len(), self.columns.len());
+            let why = format!("The row has {found} columns, the header has {wanted}");
+            change.refuse(malformed(&why));
+            return change;
+        }
+        if file.raw_row(row).chars().count() > ROW_MAX {
+            change.refuse(malformed("The row has more than 400000 characters"));
+        }
+        let by_key = matches!(operation, Operation::Upsert(field) if field != ID);
+        for (column, cell) in self.columns.iter().zip(&cells) {
+            match (column.target, cell.as_ref()) {
+                (_, "") => {}
+                (Target::Field(ID), _) if by_key && id_on_upsert == IdOnUpsert::Ignore => {}
+                (target, "#N/A") => change.set_null(target),
+                (target, text) => change.set_text(object, target, text),
+            }
+        }
+        change
+    }
+
+    /// What the row is known by; empty if it has no such column.
+    pub(super) fn key_of(&self, file: &CsvFile, row: usize) -> String {
+        let cells = file.row(row).unwrap_or_default();
+        self.key.and_then(|key| cells.get(key)).map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// A cell of a successful row, as its type is written.
+    pub(super) fn rendered(&self, object: &Object, column: usize, cell: &str) -> String {
+        match self.columns[column].target {
+            Target::Field(field) if !cell.is_empty() && cell != "#N/A" => {
+                let value = Value::from_text(&object.fields[field], cell);
+                let is_number =
+                    matches!(value, Ok(Value::Double(_) | Value::Int(_) | Value::Bool(_)));
+                value.ok().filter(|_| is_number).map_or_else(|| cell.to_owned(), |it| it.to_cell())
+            }
+            _ => cell.to_owned(),
+        }
+    }
+}
+
+fn column(schema: &Schema, object: &Object, name: &str) -> Result<Column, String> {
+    let unknown = || format!("InvalidBatch : Field name not found : {name}");
+    if let Some(field) = object.field(name) {
+        let misspelled = object.fields[field].name != name;
+        return Ok(Column { target: Target::Field(field), misspelled });
+    }
+    let (path, parent_field) = name.split_once('.').ok_or_else(unknown)?;
+    if let Some((_, relationship)) = path.split_once(':') {
+        return Err(format!(
+            "InvalidBatch : type is not needed for non polymorphic foreign key references: \
+             {relationship}"
+        ));
+    }
+    let (lookup, definition) = object
+        .relationship(path)
+        .ok_or_else(|| format!("InvalidBatch : Unable to find relationship: {path}"))?;
+    let parent = &schema.objects[definition.to];
+    let field = parent.field(parent_field).filter(|field| parent.fields[*field].is_key());
+    let field = field.ok_or_else(unknown)?;
+    let exact = format!("{}.{}", definition.relationship, parent.fields[field].name);
+    Ok(Column { target: Target::Parent { lookup, field }, misspelled: exact != name })
+}

@@ -1,0 +1,195 @@
+//! The three results of a job, made row by row while they are sent.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{
+    csv::push_quoted,
+    job::{Job, State},
+    run::{Outcome, Run},
+};
+use crate::{
+    data::version::Version,
+    faults::{EarlyResults, EmptyResults, FaultState},
+    reply::{CSV, Reply},
+    schema::Object,
+};
+
+/// Results go out in pieces of about this size.
+const PIECE_BYTES: usize = 64 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Successful,
+    Failed,
+    Unprocessed,
+}
+
+impl Kind {
+    /// The last part of the address, whatever its case.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "successfulresults" => Some(Self::Successful),
+            "failedresults" => Some(Self::Failed),
+            "unprocessedrecords" => Some(Self::Unprocessed),
+            _ => None,
+        }
+    }
+
+    fn takes(self, outcome: &Outcome) -> bool {
+        match self {
+            Self::Successful => matches!(outcome, Outcome::Done { .. }),
+            Self::Failed => matches!(outcome, Outcome::Failed { .. }),
+            Self::Unprocessed => matches!(outcome, Outcome::Pending),
+        }
+    }
+}
+
+pub(super) fn results(job: &Job, kind: Kind, faults: &mut FaultState) -> Reply {
+    let settings = faults.faults().results.clone();
+    if !job.state.is_terminal() && settings.early == EarlyResults::Error {
+        let message = format!("The job is {}: it has no results yet", job.state.name());
+        return Reply::error(400, "INVALIDJOBSTATE", &message);
+    }
+    let (run, is_ended) = match &job.run {
+        Some(run) if job.state.is_terminal() => (Arc::clone(run), true),
+        // Nothing was processed: all that was uploaded is left.
+        _ => (Arc::new(nothing(job)), job.state == State::Aborted),
+    };
+    let mut rows: Vec<u32> = Vec::new();
+    for (row, outcome) in run.outcomes.iter().enumerate() {
+        if is_ended && kind.takes(outcome) {
+            let twice = settings.repeat.as_ref().is_some_and(|pattern| {
+                let key = run.plan.as_ref().map(|plan| plan.key_of(&run.file, row));
+                key.is_some_and(|key| pattern.fits(&key))
+            });
+            let row = row as u32;
+            rows.extend(std::iter::repeat_n(row, if twice { 2 } else { 1 }));
+        }
+    }
+    let unread = kind == Kind::Unprocessed && run.outcomes.is_empty() && is_ended;
+    if rows.is_empty() && !(unread && !run.file.bytes().is_empty()) {
+        match settings.empty {
+            EmptyResults::Header => {}
+            EmptyResults::NoContent => return Reply::empty(204),
+            EmptyResults::Body => return Reply::text(200, CSV, ""),
+        }
+    }
+    if unread {
+        // The file could not be cut into rows: it comes back as it is.
+        let whole = run.file.bytes().clone();
+        return Reply::stream(CSV, Box::new(std::iter::once(whole)));
+    }
+    if settings.shuffle_rows {
+        faults.shuffle(&mut rows);
+    }
+    let mut order: Vec<usize> = (0..run.file.raw_header_cells().len()).collect();
+    if settings.shuffle_columns && kind != Kind::Unprocessed {
+        faults.shuffle(&mut order);
+    }
+    let object = Arc::clone(&job.spec.object);
+    let table = Table { run, object, kind, order, version: job.version };
+    Reply::stream(CSV, table.pieces(rows))
+}
+
+/// The run of a job that was never started.
+fn nothing(job: &Job) -> Run {
+    let (bytes, format) = (job.upload.clone().unwrap_or_default(), job.spec.format);
+    let file = super::csv::CsvFile::scan(Bytes::clone(&bytes), format);
+    Run::refused(file.unwrap_or_else(|_| super::csv::CsvFile::unread(bytes, format)))
+}
+
+/// What is needed to write any row of a result.
+struct Table {
+    run: Arc<Run>,
+    object: Arc<Object>,
+    kind: Kind,
+    order: Vec<usize>,
+    version: Version,
+}
+
+impl Table {
+    fn pieces(self, rows: Vec<u32>) -> crate::reply::Pieces {
+        let mut rows = rows.into_iter().map(|row| row as usize);
+        let mut piece = self.header();
+        let mut ended = false;
+        Box::new(std::iter::from_fn(move || {
+            while piece.len() < PIECE_BYTES {
+                let Some(row) = rows.next() else {
+                    let is_last = !ended && !piece.is_empty();
+                    ended = true;
+                    return is_last.then(|| std::mem::take(&mut piece).into());
+                };
+                self.push_row(&mut piece, row);
+            }
+            Some(std::mem::take(&mut piece).into())
+        }))
+    }
+
+    fn delimiter(&self) -> char {
+        char::from(self.run.file.format().delimiter)
+    }
+
+    fn has_id(&self) -> bool {
+        self.kind == Kind::Successful || self.version >= Version::FAILED_RESULTS_HAVE_ID
+    }
+
+    fn header(&self) -> String {
+        let raw = self.run.file.raw_header();
+        let mut line = String::new();
+        if raw.is_empty() {
+            return line;
+        }
+        if self.kind == Kind::Unprocessed {
+            return format!("{raw}\n");
+        }
+        if self.has_id() {
+            line.push_str("\"sf__Id\"");
+            line.push(self.delimiter());
+        }
+        let second = if self.kind == Kind::Successful { "sf__Created" } else { "sf__Error" };
+        push_quoted(&mut line, second);
+        let cells = self.run.file.raw_header_cells();
+        for column in &self.order {
+            line.push(self.delimiter());
+            line.push_str(cells[*column]);
+        }
+        line.push('\n');
+        line
+    }
+
+    fn push_row(&self, line: &mut String, row: usize) {
+        if self.kind == Kind::Unprocessed {
+            line.push_str(self.run.file.raw_row(row));
+            line.push('\n');
+            return;
+        }
+        let (id, second) = match &self.run.outcomes[row] {
+            Outcome::Done { id, created } => (Some(*id), created.to_string()),
+            Outcome::Failed { id, error } => (*id, error.to_string()),
+            Outcome::Pending | Outcome::Missing => (None, String::new()),
+        };
+        if self.has_id() {
+            push_quoted(line, id.as_ref().map_or("", |id| id.as_str()));
+            line.push(self.delimiter());
+        }
+        push_quoted(line, &second);
+        let cells = self.run.file.row(row).unwrap_or_default();
+        for column in &self.order {
+            line.push(self.delimiter());
+            let cell = cells.get(*column).map_or("", |cell| cell.as_ref());
+            push_quoted(line, &self.cell(*column, cell));
+        }
+        line.push('\n');
+    }
+
+    fn cell(&self, column: usize, cell: &str) -> String {
+        let Some(plan) = &self.run.plan else { return cell.to_owned() };
+        match self.kind {
+            Kind::Successful => plan.rendered(&self.object, column, cell),
+            _ if plan.columns[column].misspelled => String::new(),
+            _ => cell.to_owned(),
+        }
+    }
+}

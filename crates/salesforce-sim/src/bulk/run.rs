@@ -1,0 +1,258 @@
+//! The processing of one job: its rows in batches, its batches in chunks, an outcome for each row.
+//!
+//! Batches run side by side, one chunk of each in a round, so that rows of different batches are
+//! written in an order of their own. There is no serial mode.
+
+use std::{collections::HashMap, ops::Range, sync::Arc};
+
+use super::{csv::CsvFile, job::Job, plan::Plan};
+use crate::{
+    faults::{BulkSettings, FaultState},
+    id::Id,
+    ledger::Ledger,
+    row_error::RowError,
+    store::{Done, Refused, Tables, change::Change, repeated::repeated, transaction::Transaction},
+};
+
+/// What became of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Not tried yet, or never: an unprocessed record.
+    Pending,
+    Done {
+        id: Id,
+        created: bool,
+    },
+    Failed {
+        id: Option<Id>,
+        error: Box<str>,
+    },
+    /// In none of the results.
+    Missing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(super) file: CsvFile,
+    /// None where the header was not understood.
+    pub(super) plan: Option<Plan>,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) processed: u64,
+    pub(crate) failed: u64,
+    pub(super) batches: Vec<Batch>,
+    /// How the job ends once all batches are done, if not well.
+    pub(super) last_word: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Batch {
+    rows: Range<usize>,
+    next: usize,
+    lock_failures: u32,
+    lock_retries: u32,
+    timeouts_left: u32,
+    timeouts: u32,
+}
+
+/// Who holds which record in this round.
+pub(super) type Locks = HashMap<String, (Id, usize)>;
+
+/// What a job writes into.
+pub(super) struct World<'a> {
+    pub(super) tables: &'a mut Tables,
+    pub(super) faults: &'a mut FaultState,
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) now: jiff::Timestamp,
+}
+
+/// How a round of a job ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    More,
+    Complete,
+    Failed(String),
+}
+
+impl Run {
+    /// A job whose file cannot be processed.
+    pub(super) fn refused(file: CsvFile) -> Self {
+        let outcomes = vec![Outcome::Pending; file.len()];
+        let batches = Vec::new();
+        Self { file, plan: None, outcomes, processed: 0, failed: 0, batches, last_word: None }
+    }
+
+    /// Cuts the file into batches. Those past the quota are not processed, nor recorded anywhere.
+    pub(super) fn new(
+        file: CsvFile,
+        plan: Plan,
+        settings: &BulkSettings,
+        timeouts: u32,
+        batches_max: u64,
+    ) -> Self {
+        let mut run = Self::refused(file);
+        run.plan = Some(plan);
+        let size = settings.batch_rows.max(1);
+        let total = run.file.len();
+        for (number, start) in (0..total).step_by(size).enumerate() {
+            let rows = start..total.min(start + size);
+            if number as u64 >= batches_max {
+                run.outcomes[rows].fill(Outcome::Missing);
+                run.last_word = Some("ExceededQuota : the daily limit of batches".to_owned());
+                continue;
+            }
+            let next = start;
+            let (lock_failures, lock_retries, timeouts_left) = (0, 0, timeouts);
+            let batch =
+                Batch { rows, next, lock_failures, lock_retries, timeouts_left, timeouts: 0 };
+            run.batches.push(batch);
+        }
+        run
+    }
+
+    fn settle(&mut self, row: usize, outcome: Outcome) {
+        self.processed += u64::from(outcome != Outcome::Missing);
+        self.failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
+        self.outcomes[row] = outcome;
+    }
+}
+
+/// One chunk of each batch.
+pub(super) fn round(job: &mut Job, world: &mut World<'_>, locks: &mut Locks) -> Progress {
+    let settings = world.faults.faults().bulk.clone();
+    let shared = job.run.take().expect("a job in progress has its run");
+    let mut run = Arc::into_inner(shared).expect("only ended runs are shared");
+    let mut progress = Progress::More;
+    // A job that is to fail half-way does one batch after the other, so that the half is known.
+    let at_once = if job.fault.fail_after_rows.is_some() { 1 } else { usize::MAX };
+    let running: Vec<usize> = (0..run.batches.len())
+        .filter(|index| run.batches[*index].next < run.batches[*index].rows.end)
+        .take(at_once)
+        .collect();
+    for index in &running {
+        if let Err(why) = step(job, &mut run, *index, world, locks, &settings) {
+            progress = Progress::Failed(why);
+            break;
+        }
+    }
+    let is_done = run.batches.iter().all(|batch| batch.next >= batch.rows.end);
+    if progress == Progress::More && is_done {
+        progress = run.last_word.clone().map_or(Progress::Complete, Progress::Failed);
+    }
+    job.run = Some(Arc::new(run));
+    progress
+}
+
+/// The next chunk of one batch; an error ends the job.
+fn step(
+    job: &mut Job,
+    run: &mut Run,
+    index: usize,
+    world: &mut World<'_>,
+    locks: &mut Locks,
+    settings: &BulkSettings,
+) -> Result<(), String> {
+    let batch = &mut run.batches[index];
+    if batch.timeouts_left > 0 {
+        batch.timeouts_left -= 1;
+        batch.timeouts += 1;
+        job.retries += 1;
+        if batch.timeouts > settings.timeout_retries_max {
+            return Err("Timeout : The batch took too long too often".to_owned());
+        }
+        return Ok(());
+    }
+    let mut rows = batch.next..batch.rows.end.min(batch.next + settings.chunk_rows.max(1));
+    if let Some(limit) = job.fault.fail_after_rows {
+        let left = limit.saturating_sub(run.processed);
+        rows.end = rows.end.min(rows.start + usize::try_from(left).unwrap_or(usize::MAX));
+    }
+    batch.next = rows.end;
+    let locked = chunk(job, run, rows, index, world, locks, settings);
+    if job.fault.fail_after_rows.is_some_and(|limit| run.processed >= limit) {
+        let why = "InternalServerError : The job failed, as was asked for".to_owned();
+        return Err(job.fault.message.clone().unwrap_or(why));
+    }
+    let batch = &mut run.batches[index];
+    batch.lock_failures += locked;
+    if batch.lock_failures > settings.lock_failures_max && batch.next < batch.rows.end {
+        batch.lock_failures = 0;
+        batch.lock_retries += 1;
+        job.retries += 1;
+        if batch.lock_retries > settings.lock_retries_max {
+            return Err("TooManyLockFailure : Too many rows of the batch were locked".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Writes the rows of a chunk in one transaction; tells how many were locked.
+fn chunk(
+    job: &Job,
+    run: &mut Run,
+    rows: Range<usize>,
+    index: usize,
+    world: &mut World<'_>,
+    locks: &mut Locks,
+    settings: &BulkSettings,
+) -> u32 {
+    let (object, operation) = (Arc::clone(&job.spec.object), job.spec.operation);
+    let plan = run.plan.take().expect("a job with batches has a plan");
+    let read = |row| plan.change(&object, operation, settings.id_on_upsert, &run.file, row);
+    let changes: Vec<Change> = rows.clone().map(read).collect();
+    let twice = repeated(changes.iter().map(|change| Some((&*object, operation, change))));
+    let missing = job.fault.missing.as_ref();
+    let mut transaction = Transaction::begin(world.tables, world.faults, world.now);
+    let mut locked = 0;
+    for ((row, change), twice) in rows.zip(changes).zip(twice) {
+        let is_missing = missing.is_some_and(|pattern| pattern.fits(&plan.key_of(&run.file, row)));
+        if is_missing && !job.fault.missing_applied {
+            run.settle(row, Outcome::Missing);
+            continue;
+        }
+        let held = settings.contention.then(|| held(&plan, run, row, &change, job, index, locks));
+        let result = match (twice, held.flatten()) {
+            (Some(error), _) | (None, Some(error)) => Err(Refused::from(error)),
+            (None, None) => transaction.write(&object, operation, change),
+        };
+        let is_locked = |refused: &Refused| refused.error.code == "UNABLE_TO_LOCK_ROW";
+        locked += u32::from(result.as_ref().is_err_and(is_locked));
+        run.settle(row, if is_missing { Outcome::Missing } else { outcome(result) });
+    }
+    transaction.commit(world.ledger);
+    run.plan = Some(plan);
+    locked
+}
+
+fn outcome(result: Result<Done, Refused>) -> Outcome {
+    match result {
+        Ok(Done { id, created }) => Outcome::Done { id, created },
+        Err(Refused { id, error }) => Outcome::Failed { id, error: error.in_bulk().into() },
+    }
+}
+
+/// Takes the locks of a row for its batch, or tells that another batch has one of them.
+fn held(
+    plan: &Plan,
+    run: &Run,
+    row: usize,
+    change: &Change,
+    job: &Job,
+    batch: usize,
+    locks: &mut Locks,
+) -> Option<RowError> {
+    let object = &job.spec.object;
+    let parents =
+        change.parents.iter().map(|it| format!("{}:{}", object.fields[it.lookup].name, it.key));
+    let lookups = change.values.iter().filter_map(|(field, value)| {
+        object.fields[*field].lookup.as_ref()?;
+        Some(format!("{}:{}", object.fields[*field].name, value.as_ref()?.to_cell()))
+    });
+    let itself = format!("{}:{}", object.name, plan.key_of(&run.file, row));
+    for name in parents.chain(lookups).chain([itself]) {
+        let owner = *locks.entry(name.clone()).or_insert((job.id, batch));
+        if owner != (job.id, batch) {
+            return Some(crate::faults::locked_row(&name));
+        }
+    }
+    None
+}

@@ -1,0 +1,97 @@
+//! Enough SOQL to look at records: `SELECT … FROM … WHERE … ORDER BY … LIMIT … OFFSET …`.
+
+mod parse;
+mod run;
+mod token;
+
+use std::collections::VecDeque;
+
+use serde_json::{Value as Json, json};
+
+use crate::{
+    data::version::Version, http::call::Call, id::Id, reply::Reply, sim::Org, store::Tables,
+};
+
+/// Rows in one answer, as long as the client asks for no other number.
+const PAGE_ROWS: usize = 2_000;
+const PAGE_ROWS_MIN: usize = 200;
+/// Answers that can be continued at once; the oldest goes first.
+const CURSORS_MAX: usize = 10;
+
+/// Answers of which a part was sent.
+#[derive(Debug, Default)]
+pub(crate) struct Cursors {
+    open: VecDeque<(Id, Vec<Json>, usize, Version)>,
+    opened: u64,
+}
+
+pub(crate) fn query(org: &mut Org, call: &Call, version: Version) -> Reply {
+    let Some(text) = call.query("q") else {
+        return Reply::error(400, "MALFORMED_QUERY", "unexpected token: <EOF>");
+    };
+    let found = parse::parse(text).and_then(|query| run::run(&org.tables, &query, version));
+    let rows = match found {
+        Ok(run::Found::Rows(rows)) => rows,
+        Ok(run::Found::Count(count)) => return counted(count),
+        Err(error) => return Reply::refused(&error),
+    };
+    let size = page_rows(call);
+    if rows.len() <= size {
+        return page(&rows, rows.len(), None);
+    }
+    let cursors = &mut org.cursors;
+    cursors.opened += 1;
+    let id = Id::new("01g", cursors.opened);
+    let reply = page(&rows[..size], rows.len(), Some(next(version, id, size)));
+    cursors.open.push_back((id, rows, size, version));
+    if cursors.open.len() > CURSORS_MAX {
+        cursors.open.pop_front();
+    }
+    reply
+}
+
+/// The next part of an answer, by `<cursor>-<start>`.
+pub(crate) fn more(org: &Org, locator: &str) -> Reply {
+    let wrong = || Reply::error(400, "INVALID_QUERY_LOCATOR", "invalid query locator");
+    let Some((id, start)) = locator.split_once('-') else { return wrong() };
+    let cursor = org.cursors.open.iter().find(|(open, ..)| Id::parse(id) == Some(*open));
+    let (Some((id, rows, size, version)), Ok(start)) = (cursor, start.parse::<usize>()) else {
+        return wrong();
+    };
+    let end = rows.len().min(start.saturating_add(*size));
+    let Some(part) = rows.get(start..end) else { return wrong() };
+    let next = (end < rows.len()).then(|| next(*version, *id, end));
+    page(part, rows.len(), next)
+}
+
+/// All rows at once, for a query within a composite.
+pub(crate) fn whole(tables: &Tables, text: &str, version: Version) -> Reply {
+    match parse::parse(text).and_then(|query| run::run(tables, &query, version)) {
+        Ok(run::Found::Rows(rows)) => page(&rows, rows.len(), None),
+        Ok(run::Found::Count(count)) => counted(count),
+        Err(error) => Reply::refused(&error),
+    }
+}
+
+fn counted(count: usize) -> Reply {
+    Reply::json(200, json!({"totalSize": count, "done": true, "records": []}))
+}
+
+fn next(version: Version, id: Id, start: usize) -> String {
+    format!("/services/data/{version}/query/{id}-{start}")
+}
+
+fn page(rows: &[Json], total: usize, next: Option<String>) -> Reply {
+    let mut json = json!({"totalSize": total, "done": next.is_none(), "records": rows});
+    if let Some(next) = next {
+        json["nextRecordsUrl"] = next.into();
+    }
+    Reply::json(200, json)
+}
+
+/// `Sforce-Query-Options: batchSize=500`.
+fn page_rows(call: &Call) -> usize {
+    let options = call.header("sforce-query-options").unwrap_or_default();
+    let asked = options.split_once("batchSize=").and_then(|(_, size)| size.trim().parse().ok());
+    asked.unwrap_or(PAGE_ROWS).clamp(PAGE_ROWS_MIN, PAGE_ROWS)
+}

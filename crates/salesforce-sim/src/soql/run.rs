@@ -1,0 +1,329 @@
+//! From a query to its rows.
+
+use std::{cmp::Ordering, collections::BTreeSet};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::parse::{Condition, Literal, Order, Query, Select, Sign};
+use crate::{
+    data::version::Version,
+    id::Id,
+    row_error::RowError,
+    schema::{Field, Object},
+    store::{Record, Tables, attributes},
+    value::Value,
+};
+
+pub(super) enum Found {
+    Count(usize),
+    Rows(Vec<Json>),
+}
+
+pub(super) fn run(tables: &Tables, query: &Query, version: Version) -> Result<Found, RowError> {
+    let object = tables.schema.object(&query.object).ok_or_else(|| {
+        let message = format!("sObject type '{}' is not supported.", query.object);
+        RowError::new("INVALID_TYPE", message)
+    })?;
+    let scope = Scope { tables, object };
+    let fields = match &query.select {
+        Select::Count => Vec::new(),
+        Select::Fields(fields) => scope.expand(fields),
+    };
+    // Names are checked even if there is no row.
+    for name in fields.iter().chain(query.order.iter().map(|(name, _)| name)) {
+        scope.path(name)?;
+    }
+    if let Some(condition) = &query.condition {
+        scope.check(condition)?;
+    }
+    let mut records = Vec::new();
+    let all: Vec<&Record> = match query.condition.as_ref().and_then(|it| scope.candidates(it)) {
+        Some(ids) => ids.into_iter().filter_map(|id| tables.get(object.index, id)).collect(),
+        None => tables.all(object.index).collect(),
+    };
+    for record in &all {
+        let fits = query.condition.as_ref().map_or(Ok(true), |it| scope.fits(record, it))?;
+        if fits {
+            records.push(*record);
+        }
+    }
+    records.sort_by(|a, b| scope.order(a, b, &query.order));
+    let limit = query.limit.unwrap_or(usize::MAX);
+    let records = records.into_iter().skip(query.offset).take(limit);
+    if query.select == Select::Count {
+        return Ok(Found::Count(records.count()));
+    }
+    let version = version.to_string();
+    let rows: Result<Vec<Json>, RowError> =
+        records.map(|record| scope.row(record, &fields, &version)).collect();
+    rows.map(Found::Rows)
+}
+
+/// Where the names of a query are looked up.
+struct Scope<'a> {
+    tables: &'a Tables,
+    object: &'a Object,
+}
+
+/// A field, possibly of the parent.
+struct Path<'a> {
+    lookup: Option<usize>,
+    object: &'a Object,
+    field: usize,
+}
+
+impl<'a> Scope<'a> {
+    fn path(&self, name: &str) -> Result<Path<'a>, RowError> {
+        let unknown = |object: &Object, name: &str| {
+            let message = format!("No such column '{name}' on entity '{}'.", object.name);
+            RowError::new("INVALID_FIELD", message)
+        };
+        let Some((relationship, name)) = name.split_once('.') else {
+            let field = self.object.field(name).ok_or_else(|| unknown(self.object, name))?;
+            return Ok(Path { lookup: None, object: self.object, field });
+        };
+        let found = self.object.relationship(relationship);
+        let (lookup, definition) = found.ok_or_else(|| {
+            let message = format!("Didn't understand relationship '{relationship}' in field path.");
+            RowError::new("INVALID_FIELD", message)
+        })?;
+        let parent = &self.tables.schema.objects[definition.to];
+        let field = parent.field(name).ok_or_else(|| unknown(parent, name))?;
+        Ok(Path { lookup: Some(lookup), object: parent, field })
+    }
+
+    fn value(&self, record: &Record, path: &Path<'_>) -> Option<Value> {
+        match path.lookup {
+            None => record.get(self.object, path.field),
+            Some(lookup) => {
+                let Some(Value::Text(id)) = &record.values[lookup] else { return None };
+                let parent = self.tables.get(path.object.index, Id::parse(id)?)?;
+                parent.get(path.object, path.field)
+            }
+        }
+    }
+
+    fn expand(&self, fields: &[String]) -> Vec<String> {
+        let all = fields.iter().any(|name| name.starts_with("FIELDS("));
+        let names = || self.object.fields.iter().map(|field| field.name.clone()).collect();
+        if all { names() } else { fields.to_vec() }
+    }
+
+    /// The only records that can fit, where an index knows them.
+    fn candidates(&self, condition: &Condition) -> Option<BTreeSet<Id>> {
+        let (field, values) = match condition {
+            Condition::And(a, b) => return self.candidates(a).or_else(|| self.candidates(b)),
+            Condition::Compare { field, sign: Sign::Equal, value } => {
+                (field, std::slice::from_ref(value))
+            }
+            Condition::In { field, values } => (field, values.as_slice()),
+            _ => return None,
+        };
+        let field = self.object.field(field)?;
+        let definition = &self.object.fields[field];
+        if !definition.is_indexed() && !definition.is_key() {
+            return None;
+        }
+        let mut ids = BTreeSet::new();
+        for value in values {
+            let Literal::Text(text) = value else { return None };
+            let value = wanted(definition, text).ok()?;
+            ids.extend(self.tables.find(self.object, field, &value));
+        }
+        Some(ids)
+    }
+
+    /// Whether all names of a condition are known.
+    fn check(&self, condition: &Condition) -> Result<(), RowError> {
+        match condition {
+            Condition::And(a, b) | Condition::Or(a, b) => {
+                self.check(a)?;
+                self.check(b)
+            }
+            Condition::Not(inner) => self.check(inner),
+            Condition::Compare { field, .. }
+            | Condition::In { field, .. }
+            | Condition::Like { field, .. } => self.path(field).map(|_| ()),
+        }
+    }
+
+    fn fits(&self, record: &Record, condition: &Condition) -> Result<bool, RowError> {
+        Ok(match condition {
+            Condition::And(a, b) => self.fits(record, a)? & self.fits(record, b)?,
+            Condition::Or(a, b) => self.fits(record, a)? | self.fits(record, b)?,
+            Condition::Not(inner) => !self.fits(record, inner)?,
+            Condition::Compare { field, sign, value } => {
+                let path = self.path(field)?;
+                let field = &path.object.fields[path.field];
+                compare(field, self.value(record, &path).as_ref(), *sign, value)?
+            }
+            Condition::In { field, values } => {
+                let path = self.path(field)?;
+                let field = &path.object.fields[path.field];
+                let found = self.value(record, &path);
+                let mut is_in = false;
+                for value in values {
+                    is_in |= compare(field, found.as_ref(), Sign::Equal, value)?;
+                }
+                is_in
+            }
+            Condition::Like { field, pattern } => {
+                let found = self.value(record, &self.path(field)?);
+                found.is_some_and(|value| like(&value.to_cell(), pattern))
+            }
+        })
+    }
+
+    fn order(&self, a: &Record, b: &Record, order: &[(String, Order)]) -> Ordering {
+        let key = |record: &Record, name: &str| {
+            self.path(name).ok().and_then(|path| self.value(record, &path))
+        };
+        let one = |(name, order): &(String, Order)| {
+            let found = by_value(key(a, name).as_ref(), key(b, name).as_ref());
+            if *order == Order::Down { found.reverse() } else { found }
+        };
+        order.iter().map(one).find(|found| found.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    fn row(&self, record: &Record, fields: &[String], version: &str) -> Result<Json, RowError> {
+        let mut row = Map::new();
+        row.insert("attributes".to_owned(), attributes(self.object, record.id, version));
+        for name in fields {
+            let path = self.path(name)?;
+            let value = self.value(record, &path).map_or(Json::Null, |value| value.to_json());
+            let field = path.object.fields[path.field].name.clone();
+            let Some(lookup) = path.lookup else {
+                row.insert(field, value);
+                continue;
+            };
+            let relationship = self.object.fields[lookup].lookup.as_ref().expect("it is a lookup");
+            let Some(Value::Text(id)) = &record.values[lookup] else {
+                row.insert(relationship.relationship.clone(), Json::Null);
+                continue;
+            };
+            let parent = row.entry(relationship.relationship.clone()).or_insert_with(|| {
+                let id = Id::parse(id).expect("a lookup holds an id");
+                json!({"attributes": attributes(path.object, id, version)})
+            });
+            parent[field] = value;
+        }
+        Ok(Json::Object(row))
+    }
+}
+
+fn compare(
+    field: &Field,
+    found: Option<&Value>,
+    sign: Sign,
+    value: &Literal,
+) -> Result<bool, RowError> {
+    let wanted = match value {
+        Literal::Null => None,
+        Literal::Bool(flag) => Some(Value::Bool(*flag)),
+        Literal::Text(text) if text.is_empty() => None,
+        Literal::Text(text) | Literal::Plain(text) => Some(wanted(field, text)?),
+    };
+    let equal = match (found, &wanted) {
+        (None, None) => true,
+        // Texts are the same whatever their case, unless the field says otherwise.
+        (Some(found), Some(wanted)) => found.index_key(field) == wanted.index_key(field),
+        _ => false,
+    };
+    let order = by_value(found, wanted.as_ref());
+    let both = found.is_some() && wanted.is_some();
+    Ok(match sign {
+        Sign::Equal => equal,
+        Sign::NotEqual => !equal,
+        Sign::Less => both && order.is_lt(),
+        Sign::LessOrEqual => both && order.is_le(),
+        Sign::More => both && order.is_gt(),
+        Sign::MoreOrEqual => both && order.is_ge(),
+    })
+}
+
+fn wanted(field: &Field, text: &str) -> Result<Value, RowError> {
+    use crate::schema::Kind;
+    let is_text = !matches!(
+        field.kind,
+        Kind::Boolean
+            | Kind::Int
+            | Kind::Double
+            | Kind::Currency
+            | Kind::Percent
+            | Kind::Date
+            | Kind::DateTime
+            | Kind::Id
+            | Kind::Lookup
+    );
+    if is_text {
+        return Ok(Value::Text(text.into()));
+    }
+    Value::from_text(field, text).map_err(|_| {
+        let message = format!(
+            "value of filter criterion for field '{}' must be of type {}",
+            field.name,
+            field.kind.described()
+        );
+        RowError::new("INVALID_FIELD", message)
+    })
+}
+
+fn by_value(a: Option<&Value>, b: Option<&Value>) -> Ordering {
+    match (a, b) {
+        (Some(Value::Text(a)), Some(Value::Text(b))) => a.cmp(b),
+        (Some(Value::Int(a)), Some(Value::Int(b))) => a.cmp(b),
+        (Some(Value::Double(a)), Some(Value::Double(b))) => a.total_cmp(b),
+        (Some(Value::Bool(a)), Some(Value::Bool(b))) => a.cmp(b),
+        // Nulls come first.
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    }
+}
+
+/// `%` for any text, `_` for one character; without regard to case.
+fn like(text: &str, pattern: &str) -> bool {
+    let text: Vec<char> = text.to_lowercase().chars().collect();
+    let pattern: Vec<char> = pattern.to_lowercase().chars().collect();
+    // Where the last `%` was, and how much of the text it has taken.
+    let (mut t, mut p, mut retry) = (0, 0, None);
+    while t < text.len() {
+        let escaped = pattern.get(p) == Some(&'\\');
+        let wanted = pattern.get(p + usize::from(escaped));
+        match wanted {
+            Some('%') if !escaped => {
+                retry = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == text[t] || (*c == '_' && !escaped) => {
+                t += 1;
+                p += 1 + usize::from(escaped);
+            }
+            _ => {
+                let Some((at, taken)) = retry else { return false };
+                retry = Some((at, taken + 1));
+                (p, t) = (at + 1, taken + 1);
+            }
+        }
+    }
+    pattern[p.min(pattern.len())..].iter().all(|c| *c == '%')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn like_knows_its_two_signs() {
+        for (text, pattern, fits) in [
+            ("Acme", "ac%", true),
+            ("Acme", "%m_", true),
+            ("Acme", "acm", false),
+            ("a_b", "a\\_b", true),
+            ("axb", "a\\_b", false),
+            ("", "%", true),
+            ("aaab", "%a%ab", true),
+            ("x", "", false),
+        ] {
+            assert_eq!(like(text, pattern), fits, "{text} {pattern}");
+        }
+    }
+}
