@@ -38,8 +38,21 @@ pub struct Admin {
     store: Arc<dyn Store>,
     observer: Arc<Observer>,
     token: Option<String>,
+    losses: Vec<(String, Losses)>,
     overview: Arc<Mutex<Option<(Instant, Overview)>>>,
 }
+
+/// What a source lost at its origin, before relais could read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceLosses {
+    /// Records that were deleted before they were read.
+    pub missed: u64,
+    /// How often a partition was found deleted and made again.
+    pub recreated: u64,
+}
+
+/// Asks a source for its losses.
+pub type Losses = Arc<dyn Fn() -> SourceLosses + Send + Sync>;
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -49,7 +62,14 @@ impl std::fmt::Debug for Admin {
 
 impl Admin {
     pub fn new(store: Arc<dyn Store>, observer: Arc<Observer>, token: Option<String>) -> Self {
-        Self { store, observer, token, overview: Arc::default() }
+        Self { store, observer, token, losses: Vec::new(), overview: Arc::default() }
+    }
+
+    /// Shows what these sources lost, by their names.
+    #[must_use]
+    pub fn losses(mut self, losses: Vec<(String, Losses)>) -> Self {
+        self.losses = losses;
+        self
     }
 
     /// Binds the address; the returned future serves until it is dropped.
@@ -135,7 +155,8 @@ async fn show_metrics(State(admin): State<Admin>, headers: HeaderMap) -> Respons
     }
     // Without the store the counters of this process are still worth showing.
     let overview = admin.overview().await.ok();
-    let text = metrics::render(overview.as_ref(), &admin.observer.snapshot());
+    let losses: Vec<_> = admin.losses.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
+    let text = metrics::render(overview.as_ref(), &admin.observer.snapshot(), &losses);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

@@ -5,14 +5,21 @@ use std::fmt::Write;
 use relais::observe::Snapshot;
 use relais_core::{limits::BreakerState, query::Overview, time::Timestamp};
 
+use crate::SourceLosses;
+
 /// The text format: the store's rows if it answered, and what this process counted.
-pub(crate) fn render(overview: Option<&Overview>, snapshot: &Snapshot) -> String {
+pub(crate) fn render(
+    overview: Option<&Overview>,
+    snapshot: &Snapshot,
+    losses: &[(&str, SourceLosses)],
+) -> String {
     let mut page = Page::default();
     page.one("relais_store_up", "gauge", "1 if the store answered.", u64::from(overview.is_some()));
     if let Some(overview) = overview {
         rows(&mut page, overview);
     }
     counters(&mut page, snapshot);
+    sources(&mut page, losses);
     page.0
 }
 
@@ -109,6 +116,17 @@ fn scopes(page: &mut Page, snapshot: &Snapshot) {
     }
 }
 
+fn sources(page: &mut Page, losses: &[(&str, SourceLosses)]) {
+    page.head("relais_source_missed_total", "counter", "Records deleted before they were read.");
+    for (name, lost) in losses {
+        page.line("relais_source_missed_total", &[("source", name)], lost.missed);
+    }
+    page.head("relais_source_recreated_total", "counter", "Partitions deleted and made again.");
+    for (name, lost) in losses {
+        page.line("relais_source_recreated_total", &[("source", name)], lost.recreated);
+    }
+}
+
 #[derive(Default)]
 struct Page(String);
 
@@ -143,7 +161,9 @@ mod tests {
 
     #[test]
     fn without_the_store_the_process_still_tells_what_it_counted() {
-        let page = render(None, &Observer::default().snapshot());
+        let losses = [("members", SourceLosses { missed: 7, recreated: 0 })];
+        let page = render(None, &Observer::default().snapshot(), &losses);
+        assert!(page.contains("relais_source_missed_total{source=\"members\"} 7\n"));
         assert!(page.contains("relais_store_up 0\n"));
         assert!(page.contains("relais_received_total{result=\"stored\"} 0\n"));
     }

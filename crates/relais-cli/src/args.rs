@@ -3,10 +3,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use relais_core::query::PAGE_MAX;
+use relais_core::{decode::Decoder, query::PAGE_MAX};
 use uuid::Uuid;
 
 use crate::settings::quantity;
+
+/// Most rows one `relais repair` takes; run it again for more.
+const REPAIRED_MAX: usize = 100_000;
 
 /// Moves messages between a database and the world so that nothing is lost, nothing happens twice,
 /// and order holds.
@@ -58,6 +61,8 @@ pub(crate) enum Command {
     /// Messages that need a person
     #[command(subcommand)]
     DeadLetter(DeadLetterCommand),
+    /// Read again what could not be decoded (SERDE_ERROR), after a fix
+    Repair(RepairArgs),
     /// Print a completion script
     Completions {
         #[arg(value_enum)]
@@ -253,6 +258,42 @@ pub(crate) struct Resolve {
     pub(crate) decision: Decision,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// Ids of rows, or of their messages (default: every SERDE_ERROR row the filters match)
+    pub(crate) ids: Vec<String>,
+    /// Only rows of this source system
+    #[arg(long, value_name = "NAME", conflicts_with = "ids")]
+    pub(crate) source: Option<String>,
+    /// Only rows with this error code, e.g. INVALID_JSON
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) code: Option<String>,
+    /// Only this key
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) key: Option<String>,
+    /// Only those not older than this, e.g. 15m or 2d
+    #[arg(long, value_name = "DURATION", value_parser = since, conflicts_with = "ids")]
+    pub(crate) since: Option<Duration>,
+    /// At most this many rows, oldest first
+    #[arg(long, value_name = "N", default_value_t = REPAIRED_MAX, value_parser = repair_limit)]
+    pub(crate) limit: usize,
+    /// Read them with this decoder, whatever their source declares now
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["payload", "set"])]
+    #[arg(value_parser = decoder)]
+    pub(crate) decoder: Option<Decoder>,
+    /// Take the JSON of this file (- is stdin) in place of the bytes of one row
+    #[arg(long, value_name = "FILE", conflicts_with = "set")]
+    pub(crate) payload: Option<PathBuf>,
+    /// Take this JSON in place of the bytes of one row
+    #[arg(long, value_name = "JSON")]
+    pub(crate) set: Option<String>,
+    /// Keep the message id the row has, whatever the message says
+    #[arg(long)]
+    pub(crate) keep_id: bool,
+    #[command(flatten)]
+    pub(crate) decision: Decision,
+}
+
 /// Who decides, why, and how sure they are.
 #[derive(Debug, Args)]
 pub(crate) struct Decision {
@@ -278,6 +319,15 @@ fn since(text: &str) -> Result<Duration, String> {
 fn limit(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=PAGE_MAX).contains(number));
     number.ok_or_else(|| format!("must be a whole number from 1 to {PAGE_MAX}"))
+}
+
+fn repair_limit(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=REPAIRED_MAX).contains(number));
+    number.ok_or_else(|| format!("must be a whole number from 1 to {REPAIRED_MAX}"))
+}
+
+fn decoder(text: &str) -> Result<Decoder, String> {
+    text.parse()
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! From settings to the parts of a running relais. The only place that constructs them.
 
+#[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
+mod kafka;
+
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use relais::{
@@ -12,17 +15,18 @@ use relais::{
     postgres::{PostgresOptions, PostgresStore},
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::Admin;
+use relais_admin::{Admin, Losses};
 use relais_core::{
     BoxFuture,
-    extract::Mapping,
     publisher::Publisher,
+    source::Source,
     store::{Store, StoreError},
 };
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::settings::{
-    Destination, HttpTarget, Invalid, Settings, SourceSettings, StoreUrl, Target,
+    Destination, HttpOrigin, HttpTarget, Invalid, Origin, Settings, SourceSettings, StoreUrl,
+    Target,
 };
 
 /// The store the settings name; connected, not migrated.
@@ -53,11 +57,13 @@ impl fmt::Display for WireError {
     }
 }
 
-/// A relais ready to start, and where its sources listen.
+/// A relais ready to start, and what there is to know of its sources.
 pub(crate) struct Wired {
     pub(crate) app: App,
     /// By source name.
     pub(crate) listening: Vec<(String, SocketAddr)>,
+    /// What sources lost, by source name.
+    pub(crate) losses: Vec<(String, Losses)>,
 }
 
 /// Puts everything together; the sources listen from here on.
@@ -73,15 +79,25 @@ pub(crate) async fn app(settings: &Settings, store: Arc<dyn Store>) -> Result<Wi
         let publisher = publisher(destination)?;
         app = app.destination_with(&destination.name, publisher, guards(destination));
     }
-    let mut listening = Vec::new();
+    let (mut listening, mut losses) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
-        let source = HttpSource::bind(source_settings(settings)?)
-            .await
-            .map_err(|error| source_error(settings, error))?;
-        listening.push((settings.name.clone(), source.local_addr()));
-        app = app.source(&settings.name, Box::new(source));
+        let source: Box<dyn Source> = match &settings.origin {
+            Origin::Kafka(origin) => {
+                let (source, lost) = kafka::source(settings, origin)?;
+                losses.push((settings.name.clone(), lost));
+                source
+            }
+            Origin::Http(origin) => {
+                let source = HttpSource::bind(http_source(settings, origin)?)
+                    .await
+                    .map_err(|error| settings.error(error))?;
+                listening.push((settings.name.clone(), source.local_addr()));
+                Box::new(source)
+            }
+        };
+        app = app.source(&settings.name, source);
     }
-    Ok(Wired { app, listening })
+    Ok(Wired { app, listening, losses })
 }
 
 /// The HTTP side: where it listens, and what serves it until dropped.
@@ -92,10 +108,11 @@ pub(crate) async fn admin(
     settings: &Settings,
     store: Arc<dyn Store>,
     observer: Arc<Observer>,
+    losses: Vec<(String, Losses)>,
 ) -> Result<Option<Served>, WireError> {
     let Some(admin) = &settings.admin else { return Ok(None) };
     let token = admin.token.as_ref().map(|token| token.expose_secret().to_owned());
-    match Admin::new(store, observer, token).bind(admin.listen).await {
+    match Admin::new(store, observer, token).losses(losses).bind(admin.listen).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
         Err(error) => Err(WireError {
             section: "admin".to_owned(),
@@ -107,7 +124,10 @@ pub(crate) async fn admin(
 /// Makes every part that needs no connection, to see whether it can be made.
 pub(crate) fn rehearse(settings: &Settings) -> Vec<WireError> {
     let destinations = settings.destinations.iter().filter_map(|d| publisher(d).err());
-    let sources = settings.sources.iter().filter_map(|s| source_settings(s).err());
+    let sources = settings.sources.iter().filter_map(|source| match &source.origin {
+        Origin::Http(origin) => http_source(source, origin).err(),
+        Origin::Kafka(origin) => kafka::source(source, origin).err(),
+    });
     destinations.chain(sources).collect()
 }
 
@@ -126,12 +146,10 @@ fn publisher(destination: &Destination) -> Result<Arc<dyn Publisher>, WireError>
     Ok(match &destination.target {
         Target::Log { path: None } => Arc::new(LogPublisher::stdout()),
         Target::Log { path: Some(path) } => Arc::new(LogPublisher::file(path)),
+        Target::Kafka(kafka) => kafka::publisher(destination, kafka)?,
         Target::Http(http) => {
             let made = http_settings(destination, http).and_then(HttpPublisher::new);
-            Arc::new(made.map_err(|message| WireError {
-                section: format!("destination[{}]", destination.name),
-                message,
-            })?)
+            Arc::new(made.map_err(|error| destination.error(error))?)
         }
     })
 }
@@ -152,28 +170,33 @@ fn http_settings(
     })
 }
 
-fn source_settings(source: &SourceSettings) -> Result<HttpSourceSettings, WireError> {
-    let mapping = Mapping {
-        source_system: source.source_system.clone(),
-        message_id: source.message_id.clone(),
-        event_type: source.event_type.clone(),
-        aggregate_id: source.aggregate_id.clone(),
-    };
-    let secrets = webhook_secrets(&source.secrets).map_err(|error| source_error(source, error))?;
+fn http_source(
+    source: &SourceSettings,
+    http: &HttpOrigin,
+) -> Result<HttpSourceSettings, WireError> {
+    let secrets = webhook_secrets(&http.secrets).map_err(|error| source.error(error))?;
     Ok(HttpSourceSettings {
-        invalid: match source.invalid {
+        invalid: match http.invalid {
             Invalid::Store => relais::http::Invalid::Store,
             Invalid::Reject => relais::http::Invalid::Reject,
         },
-        token: source.token.as_ref().map(secret),
+        token: http.token.as_ref().map(secret),
         secrets,
-        body_max: source.body_max,
-        ..HttpSourceSettings::new(&source.name, source.listen, mapping)
+        body_max: http.body_max,
+        ..HttpSourceSettings::new(&source.name, http.listen, source.mapping.clone())
     })
 }
 
-fn source_error(source: &SourceSettings, message: impl fmt::Display) -> WireError {
-    WireError { section: format!("source[{}]", source.name), message: message.to_string() }
+impl SourceSettings {
+    fn error(&self, message: impl fmt::Display) -> WireError {
+        WireError { section: format!("source[{}]", self.name), message: message.to_string() }
+    }
+}
+
+impl Destination {
+    fn error(&self, message: impl fmt::Display) -> WireError {
+        WireError { section: format!("destination[{}]", self.name), message: message.to_string() }
+    }
 }
 
 fn secret(text: &SecretString) -> Secret {

@@ -5,7 +5,7 @@
 
 mod support;
 
-use support::{Running, Said, Site, Target, get, post};
+use support::{Running, Said, Site, Target, get, post, postgres::PostgresSchema};
 
 /// How often a test starts the program until all is delivered.
 const RUNS_MAX: usize = 20;
@@ -316,41 +316,20 @@ fn printed_migrations_work_on_postgres() {
     assert_eq!(site.json(&["migrate"])["applied"], serde_json::json!([]));
 }
 
-/// A schema of its own in the database the environment names; gone afterwards.
-struct PostgresSchema {
-    base: String,
-    name: String,
-    url: String,
-}
-
-impl PostgresSchema {
-    fn new() -> Option<Self> {
-        let Ok(base) = std::env::var("RELAIS_TEST_POSTGRES") else {
-            assert!(std::env::var_os("CI").is_none(), "CI must set RELAIS_TEST_POSTGRES");
-            eprintln!("NOT TESTED: the program on PostgreSQL; set RELAIS_TEST_POSTGRES");
-            return None;
-        };
-        let name = format!("relais_cli_{}", uuid::Uuid::new_v4().simple());
-        let join = if base.contains('?') { '&' } else { '?' };
-        let url = format!("{base}{join}options=-c%20search_path%3D{name}");
-        let schema = Self { base, name, url };
-        schema.execute(&format!("CREATE SCHEMA {}", schema.name));
-        Some(schema)
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn a_build_without_kafka_reads_its_settings_and_says_how_to_get_one() {
+    let site = Site::with(
+        "[[source]]\nname = \"m\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"t\"]\n\
+         [[route]]\non = \"A\"\ndestination = \"b\"\n\
+         [[destination]]\nname = \"b\"\nkind = \"kafka\"\nbrokers = \"k\"\n",
+    );
+    let said = site.relais(&["check"]);
+    for words in ["source[m]: this build has no Kafka", "destination[b]: this build has no Kafka"] {
+        assert_failed(&said, 1, words);
     }
-
-    fn execute(&self, sql: &str) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (client, connection) =
-                tokio_postgres::connect(&self.base, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            client.batch_execute(sql).await.unwrap();
-        });
-    }
-}
-
-impl Drop for PostgresSchema {
-    fn drop(&mut self) {
-        self.execute(&format!("DROP SCHEMA {} CASCADE", self.name));
-    }
+    assert!(said.out.contains("cargo build --release --features kafka"), "{said:?}");
+    assert_failed(&site.relais(&["run"]), 1, "this build has no Kafka");
+    // Commands that only look at the database work in any build.
+    assert_eq!(site.relais(&["status"]).code, 0);
 }

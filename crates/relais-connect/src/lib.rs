@@ -6,8 +6,17 @@
 
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(feature = "salesforce")]
+pub mod salesforce;
 
-#[cfg(all(test, any(feature = "http", feature = "log")))]
+#[cfg(any(feature = "http", feature = "kafka"))]
+mod secret;
+#[cfg(any(feature = "http", feature = "kafka"))]
+pub use secret::Secret;
+
+#[cfg(all(test, any(feature = "http", feature = "kafka", feature = "log")))]
 mod testing;

@@ -18,6 +18,9 @@ pub enum Delivery {
     /// The target is down, full or asks for patience: nobody's attempts are used, the whole
     /// destination rests.
     Outage { problem: Problem, after: Option<Duration> },
+    /// Not tried, because an earlier message of its key in the same call was not accepted: it comes
+    /// again behind that one.
+    Held,
 }
 
 impl Delivery {

@@ -4,10 +4,10 @@
 use std::str::FromStr;
 
 use crate::{
-    delivery::Problem,
+    decode::{Decoded, Decoder},
     inbox::{Content, NewInbox},
     json,
-    message::Headers,
+    message::{HEADER_MESSAGE_ID, HEADER_SCHEMA_ID, HEADER_VALUE, Headers},
     text,
     time::Timestamp,
 };
@@ -40,6 +40,39 @@ impl FromStr for Pick {
     }
 }
 
+/// What a message carries. Brokers have messages without a value, and values without a byte: both
+/// mean something there and are no errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Bytes(Vec<u8>),
+    /// Zero bytes.
+    Empty,
+    /// No value at all: on a compacted topic, the key was deleted.
+    Tombstone,
+}
+
+impl Value {
+    /// What the reserved header says of it; the event type where the mapping finds none.
+    fn absence(&self) -> Option<&'static str> {
+        match self {
+            Self::Bytes(_) => None,
+            Self::Empty => Some(VALUE_EMPTY),
+            Self::Tombstone => Some(VALUE_TOMBSTONE),
+        }
+    }
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self::Bytes(Vec::new())
+    }
+}
+
+/// [`HEADER_VALUE`] of a message without a value.
+pub const VALUE_TOMBSTONE: &str = "tombstone";
+/// [`HEADER_VALUE`] of a message whose value has no bytes.
+pub const VALUE_EMPTY: &str = "empty";
+
 /// What a source knows of a message before anybody looked into it.
 #[derive(Clone, Debug, Default)]
 pub struct Incoming {
@@ -48,14 +81,17 @@ pub struct Incoming {
     pub offset_num: i64,
     pub key: Option<String>,
     pub headers: Headers,
-    pub body: Vec<u8>,
+    pub value: Value,
     pub event_ts: Option<Timestamp>,
+    /// Where it stands at its source, for ever; only brokers have that.
+    pub position: Option<String>,
 }
 
 /// How a source's messages are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub source_system: String,
+    pub decoder: Decoder,
     pub message_id: Pick,
     pub event_type: Option<Pick>,
     pub aggregate_id: Option<Pick>,
@@ -69,30 +105,37 @@ pub struct MissingId(pub String);
 impl Mapping {
     /// The inbox row of a message.
     ///
-    /// What cannot be decoded keeps the id of its header or key if it has one, else the hash of its
-    /// bytes: the same garbage twice is one row.
-    pub fn read(&self, incoming: Incoming) -> Result<NewInbox, MissingId> {
-        let decoded = json::check(&incoming.body).map(str::to_owned);
-        let json = decoded.as_deref().ok();
-        let message_id = match (self.pick(&self.message_id, &incoming, json), &decoded) {
-            (Some(id), _) => text::identity(&id, text::MESSAGE_ID_MAX),
-            (None, Err(_)) => format!("sha256:{}", text::sha256_hex(&incoming.body)),
-            (None, Ok(_)) => return Err(self.missing_id()),
+    /// A message without the id its source promises has its position for an id, and says so; so has
+    /// what cannot be decoded. Without a position garbage goes by the hash of its bytes (the same
+    /// twice is one row), and a decodable message is refused.
+    pub fn read(&self, mut incoming: Incoming) -> Result<NewInbox, MissingId> {
+        let absence = incoming.value.absence();
+        let (decoded, schema_id) = self.decode(std::mem::take(&mut incoming.value));
+        let mut headers = incoming.headers.clone();
+        if let Some(absence) = absence {
+            headers.set(HEADER_VALUE, absence);
+        }
+        if let Some(schema_id) = schema_id {
+            headers.set(HEADER_SCHEMA_ID, &schema_id.to_string());
+        }
+        let json = match &decoded {
+            Content::Json(json) => Some(json.as_str()),
+            Content::Undecodable { .. } => None,
         };
-        let find = |pick: &Option<Pick>| pick.as_ref().and_then(|p| self.pick(p, &incoming, json));
-        let aggregate_id =
-            find(&self.aggregate_id).map(|id| text::identity(&id, text::MESSAGE_ID_MAX));
-        let event_type = find(&self.event_type).map(|t| text::fit(&t, text::MESSAGE_ID_MAX));
+        let parts = self.parts(&incoming, json);
+        let message_id = match (parts.message_id, &incoming.position, &decoded) {
+            (Some(id), ..) => id,
+            (None, Some(position), _) => {
+                headers.set(HEADER_MESSAGE_ID, "position");
+                text::identity(position, text::MESSAGE_ID_MAX)
+            }
+            (None, None, Content::Undecodable { bytes, .. }) => {
+                format!("sha256:{}", text::sha256_hex(bytes))
+            }
+            (None, None, Content::Json(_)) => return Err(self.missing_id()),
+        };
         let key_str = incoming.key.as_deref().map(|key| text::identity(key, text::KEY_MAX));
-        let msg_key =
-            aggregate_id.clone().or_else(|| key_str.clone()).unwrap_or_else(|| message_id.clone());
-        let content = match decoded {
-            Ok(json) => Content::Json(json),
-            Err(error) => Content::Undecodable {
-                problem: Problem::new(error.code(), &error.to_string()),
-                bytes: incoming.body,
-            },
-        };
+        let msg_key = ordering_key(parts.aggregate_id.as_ref(), key_str.as_ref(), &message_id);
         Ok(NewInbox {
             source_system: self.source_system.clone(),
             message_id,
@@ -101,12 +144,36 @@ impl Mapping {
             offset_num: incoming.offset_num,
             key_str,
             msg_key,
-            aggregate_id,
-            event_type,
-            content,
-            headers: incoming.headers,
+            aggregate_id: parts.aggregate_id,
+            event_type: parts.event_type.or_else(|| absence.map(str::to_owned)),
+            content: decoded,
+            headers,
             event_ts: incoming.event_ts,
         })
+    }
+
+    /// What the decoder makes of a value; without one it is JSON's `null`.
+    fn decode(&self, value: Value) -> (Content, Option<u32>) {
+        match value {
+            Value::Empty | Value::Tombstone => (Content::Json("null".to_owned()), None),
+            Value::Bytes(bytes) => match self.decoder.decode(&bytes) {
+                Ok(Decoded { json, schema_id }) => (Content::Json(json), schema_id),
+                Err(problem) => (Content::Undecodable { problem, bytes }, None),
+            },
+        }
+    }
+
+    /// The parts the settings name, where the message has them.
+    pub fn parts(&self, incoming: &Incoming, json: Option<&str>) -> Parts {
+        let find = |pick: &Option<Pick>| pick.as_ref().and_then(|p| self.pick(p, incoming, json));
+        Parts {
+            message_id: self
+                .pick(&self.message_id, incoming, json)
+                .map(|id| text::identity(&id, text::MESSAGE_ID_MAX)),
+            aggregate_id: find(&self.aggregate_id)
+                .map(|id| text::identity(&id, text::MESSAGE_ID_MAX)),
+            event_type: find(&self.event_type).map(|kind| text::fit(&kind, text::MESSAGE_ID_MAX)),
+        }
     }
 
     fn pick(&self, pick: &Pick, incoming: &Incoming, json: Option<&str>) -> Option<String> {
@@ -117,10 +184,7 @@ impl Mapping {
                 .filter(|found| !found.starts_with(['{', '[']))
                 .and_then(json::text),
             Pick::Key => incoming.key.clone(),
-            Pick::Position => Some(format!(
-                "{}/{}/{}",
-                incoming.topic, incoming.partition_num, incoming.offset_num
-            )),
+            Pick::Position => incoming.position.clone(),
         };
         found.filter(|text| !text.is_empty())
     }
@@ -135,6 +199,23 @@ impl Mapping {
     }
 }
 
+/// What a message is about, as far as it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub message_id: Option<String>,
+    pub aggregate_id: Option<String>,
+    pub event_type: Option<String>,
+}
+
+/// The aggregate, else the key, else the message itself.
+pub fn ordering_key(
+    aggregate_id: Option<&String>,
+    key_str: Option<&String>,
+    message_id: &str,
+) -> String {
+    aggregate_id.or(key_str).map_or_else(|| message_id.to_owned(), Clone::clone)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +223,7 @@ mod tests {
     fn mapping(message_id: &str) -> Mapping {
         Mapping {
             source_system: "crm".into(),
+            decoder: Decoder::Json,
             message_id: message_id.parse().unwrap(),
             event_type: Some("payload:/type".parse().unwrap()),
             aggregate_id: Some("payload:/familyId".parse().unwrap()),
@@ -149,7 +231,7 @@ mod tests {
     }
 
     fn incoming(body: &[u8]) -> Incoming {
-        Incoming { topic: "hook".into(), body: body.to_vec(), ..Incoming::default() }
+        Incoming { topic: "hook".into(), value: Value::Bytes(body.to_vec()), ..Incoming::default() }
     }
 
     #[test]
@@ -180,6 +262,30 @@ mod tests {
         for id in ["null", "\"\"", "{\"a\":1}", "[1]"] {
             let body = format!("{{\"id\":{id}}}");
             assert!(mapping("payload:/id").read(incoming(body.as_bytes())).is_err(), "{id}");
+        }
+    }
+
+    #[test]
+    fn at_a_broker_the_position_serves_where_the_id_is_missing_and_the_row_says_so() {
+        let mut record = incoming(b"{}");
+        record.position = Some("c/members/3/17@9".into());
+        let row = mapping("header:message-id").read(record.clone()).unwrap();
+        assert_eq!(row.message_id, "c/members/3/17@9");
+        assert_eq!(row.headers.get(HEADER_MESSAGE_ID), Some("position"));
+        record.value = Value::Bytes(b"{oops".to_vec());
+        assert_eq!(mapping("payload:/id").read(record).unwrap().message_id, "c/members/3/17@9");
+    }
+
+    #[test]
+    fn tombstones_and_empty_values_are_messages() {
+        for (value, name) in [(Value::Tombstone, "tombstone"), (Value::Empty, "empty")] {
+            let mut record = incoming(b"");
+            record.value = value;
+            record.key = Some("k".into());
+            let row = mapping("key").read(record).unwrap();
+            assert_eq!(row.content, Content::Json("null".into()));
+            assert_eq!(row.event_type.as_deref(), Some(name));
+            assert_eq!(row.headers.get(HEADER_VALUE), Some(name));
         }
     }
 

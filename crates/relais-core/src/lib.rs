@@ -4,21 +4,25 @@
 //! Invariant: nothing here does I/O, reads a clock or knows a runtime. Time and randomness are
 //! arguments; the database's time decides, so durations go out and the store adds them to *its* now.
 //!
-//! Read in this order: a message is described ([`message`]), received ([`source`], [`extract`],
-//! [`inbox`]), handled ([`handler`], [`route`]), sent ([`outbox`], [`publisher`], [`delivery`],
-//! [`retry`], [`limits`]), and all of it is kept by a [`store`] whose rows are shared out by
-//! [`lane`].
+//! Read in this order: a message is described ([`message`]), received ([`source`], [`decode`],
+//! [`extract`], [`inbox`], [`repair`]), handled ([`handler`], [`route`]), sent ([`outbox`], [`publisher`],
+//! [`delivery`], [`retry`], [`limits`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
+//! all of it is kept by a [`store`] whose rows are shared out by [`lane`].
 
 pub mod message;
 
+pub mod decode;
 pub mod extract;
 pub mod inbox;
+pub mod repair;
 pub mod source;
 
 pub mod handler;
 pub mod route;
 
+pub mod bulk;
 pub mod delivery;
+pub mod hydrate;
 pub mod limits;
 pub mod outbox;
 pub mod publisher;

@@ -117,6 +117,17 @@ impl NewMessage {
     }
 }
 
+/// Reserved header: the message has no value (`tombstone`) or one without bytes (`empty`).
+pub const HEADER_VALUE: &str = "relais-value";
+/// Reserved header: where the message id comes from, if not from where the source promises it.
+pub const HEADER_MESSAGE_ID: &str = "relais-message-id";
+/// Reserved header: the number of the schema that stood before the value.
+pub const HEADER_SCHEMA_ID: &str = "relais-schema-id";
+/// Reserved header: the bytes of a key that is no text.
+pub const HEADER_KEY: &str = "relais-key";
+/// What the names of reserved headers begin with.
+const HEADER_RESERVED: &str = "relais-";
+
 /// Headers of a message: names with their values in order. Stored as a JSON object whose values are
 /// a string, `{"base64": …}` for bytes that are no text, or an array of these where a name repeats.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +176,17 @@ impl Headers {
                     values.extend([first, value]);
                 }
             }
+        }
+    }
+
+    /// Adds a value that came from outside: nobody else may write a reserved header, so such a name
+    /// is kept with `x-` before it.
+    pub fn receive(&mut self, name: &str, value: HeaderValue) {
+        let start = name.get(..HEADER_RESERVED.len());
+        if start.is_some_and(|start| start.eq_ignore_ascii_case(HEADER_RESERVED)) {
+            self.push(&format!("x-{name}"), value);
+        } else {
+            self.push(name, value);
         }
     }
 
@@ -235,6 +257,16 @@ mod tests {
         assert_eq!(json, r#"{"one":"","trace":["a",{"base64":"/wA="},null]}"#);
         assert_eq!(Headers::from_json(&json), headers);
         assert_eq!(headers.get("TRACE"), Some("a"));
+    }
+
+    #[test]
+    fn reserved_headers_of_others_are_kept_under_another_name() {
+        let mut headers = Headers::default();
+        headers.receive("Relais-Value", HeaderValue::from_bytes(b"tombstone"));
+        headers.receive("relais", HeaderValue::from_bytes(b"mine"));
+        assert_eq!(headers.get(HEADER_VALUE), None);
+        assert_eq!(headers.get("x-relais-value"), Some("tombstone"));
+        assert_eq!(headers.get("relais"), Some("mine"));
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub fn settle(
         |problem| OutboxFate::Dead { attempts: used, problem, park: on_dead == OnDeadLetter::Park };
     match delivery {
         Delivery::Accepted => OutboxFate::Dispatched,
-        Delivery::Outage { .. } => OutboxFate::Untouched,
+        Delivery::Outage { .. } | Delivery::Held => OutboxFate::Untouched,
         Delivery::Reject { problem } => dead(problem),
         Delivery::Retry { problem, .. } if policy.exhausted(used) => dead(problem),
         Delivery::Retry { problem, after } => {

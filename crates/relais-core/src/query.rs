@@ -24,6 +24,20 @@ pub struct Filter {
     pub limit: usize,
 }
 
+/// Which `SERDE_ERROR` rows are wanted. Every set field must match; oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SerdeErrors {
+    pub source_system: Option<String>,
+    pub error_code: Option<String>,
+    pub key: Option<String>,
+    /// Not older than this long before the database's now, in seconds.
+    pub since_seconds: Option<i64>,
+    /// Only rows with a larger id than this: the next page.
+    pub after: i64,
+    /// At most [`PAGE_MAX`].
+    pub limit: usize,
+}
+
 /// One number of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Count {

@@ -1,8 +1,11 @@
 //! The seam to what we read from.
 
+use std::sync::Arc;
+
 use crate::{
     BoxFuture,
     inbox::{Accepted, NewInbox, SourcePosition},
+    store::StoreFuture,
 };
 
 /// Messages that belong together: stored in one transaction, then acknowledged.
@@ -23,8 +26,18 @@ pub enum SourceError {
     Closed,
 }
 
+/// How far a source has been read, by the store that keeps its rows: what it says goes before what
+/// the broker remembers.
+pub trait Positions: Send + Sync {
+    /// The stored positions of a source, by partition; asked again whenever partitions change hands.
+    fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>>;
+}
+
 /// Reads messages. One batch is out at a time: `next`, then `acknowledge` or `refuse`.
 pub trait Source: Send {
+    /// Called once, before the first `next`.
+    fn attach(&mut self, _positions: Arc<dyn Positions>) {}
+
     /// The next batch, at most `max` messages; waits until there is one. Cancelling the future
     /// loses nothing: a message not acknowledged comes again.
     fn next(&mut self, max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>>;
@@ -34,4 +47,9 @@ pub trait Source: Send {
 
     /// The batch could not be stored: the source must give it again, or tell its sender.
     fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()>;
+
+    /// Called once, after the last batch: tell the broker what was acknowledged and leave.
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }

@@ -8,12 +8,14 @@ use uuid::Uuid;
 
 use crate::{
     BoxFuture,
+    bulk::BulkJobs,
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, ParkedKey, Retention},
+    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    repair::{Mode, Repair, Repaired},
 };
 
 /// What a store method gives back.
@@ -73,7 +75,7 @@ pub struct Migrated {
 }
 
 /// A database that keeps relais's rows.
-pub trait Store: Send + Sync {
+pub trait Store: BulkJobs + Send + Sync {
     /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
     fn describe(&self) -> StoreFuture<'_, String>;
 
@@ -156,6 +158,14 @@ pub trait Store: Send + Sync {
     /// Carries out a person's decision and records it; `false` if it was resolved before or is not
     /// there. Frees the key unless another open dead letter holds it.
     fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool>;
+
+    /// Ids of the `SERDE_ERROR` rows that match, lowest first. Only ids: their bytes may be many.
+    fn serde_errors(&self, wanted: SerdeErrors) -> StoreFuture<'_, Vec<i64>>;
+
+    /// Writes what a second reading made of a `SERDE_ERROR` row, promotes it to `RECEIVED` and
+    /// records who and why; its original bytes stay. If its message is there already under another
+    /// row, it is settled as a duplicate of that row, or left alone where the contents differ.
+    fn repair(&self, id: i64, repair: Repair, mode: Mode) -> StoreFuture<'_, Repaired>;
 
     /// Removes at most `rows_max` finished rows of each table past their retention.
     fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned>;

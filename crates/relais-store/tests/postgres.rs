@@ -8,10 +8,14 @@ mod support;
 
 #[path = "postgres/bed.rs"]
 mod bed;
+#[path = "postgres/bulk.rs"]
+mod bulk;
 #[path = "postgres/golden.rs"]
 mod golden;
 #[path = "postgres/handlers.rs"]
 mod handlers;
+#[path = "postgres/hydrate.rs"]
+mod hydrate;
 #[path = "postgres/mark.rs"]
 mod mark;
 #[path = "postgres/migration.rs"]

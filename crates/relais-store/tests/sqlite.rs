@@ -10,6 +10,8 @@ mod bed;
 mod file;
 #[path = "sqlite/handlers.rs"]
 mod handlers;
+#[path = "sqlite/hydrate.rs"]
+mod hydrate;
 #[path = "sqlite/other_writers.rs"]
 mod other_writers;
 #[path = "sqlite/plans.rs"]

@@ -7,6 +7,7 @@ use std::{
 };
 
 use relais_core::{
+    bulk::BulkTarget,
     handler::Handler,
     lane::{Fence, Scope},
     limits::BreakerPolicy,
@@ -22,10 +23,11 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bulk::{BulkRelay, BulkSettings},
     cleanup::Cleanup,
     guard::Guard,
     inbox::{Action, InboxWorker},
-    ingest::Ingest,
+    ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
     observe::Observer,
     pulse,
@@ -63,12 +65,18 @@ impl Default for DestinationSettings {
     }
 }
 
+/// What delivers to a destination.
+enum Destination {
+    Single(Arc<dyn Publisher>, DestinationSettings),
+    Bulk(Arc<dyn BulkTarget>, BulkSettings),
+}
+
 /// What a process does: built up, then started.
 pub struct App {
     store: Arc<dyn Store>,
     sources: Vec<(String, Box<dyn Source>)>,
     actions: HashMap<String, Action>,
-    destinations: BTreeMap<String, (Arc<dyn Publisher>, DestinationSettings)>,
+    destinations: BTreeMap<String, Destination>,
     inbox_retry: RetryPolicy,
     retention: Retention,
     lease: Duration,
@@ -144,7 +152,19 @@ impl App {
         publisher: Arc<dyn Publisher>,
         settings: DestinationSettings,
     ) -> Self {
-        self.destinations.insert(name.to_owned(), (publisher, settings));
+        self.destinations.insert(name.to_owned(), Destination::Single(publisher, settings));
+        self
+    }
+
+    /// Delivers messages that name this destination in jobs of many rows.
+    #[must_use]
+    pub fn bulk_destination(
+        mut self,
+        name: &str,
+        target: Arc<dyn BulkTarget>,
+        settings: BulkSettings,
+    ) -> Self {
+        self.destinations.insert(name.to_owned(), Destination::Bulk(target, settings));
         self
     }
 
@@ -183,13 +203,25 @@ impl App {
             let fence = Fence { scope, worker: worker.clone() };
             LaneKeeper::new(Arc::clone(&self.store), fence, self.lease)
         };
-        for (name, (publisher, settings)) in self.destinations {
-            let guard = Guard::new(publisher, &settings);
+        for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
             let keeper = keeper(Scope::Outbox(name.clone()));
-            let mut relay = Relay::new(Arc::clone(&self.store), keeper, guard, settings, counters);
-            relay.intake().start_heartbeat(running.crowd.subscribe());
-            running.spawn(format!("relay {name}"), Box::new(relay));
+            let (store, crowd) = (Arc::clone(&self.store), running.crowd.subscribe());
+            let relay: Box<dyn Worker> = match destination {
+                Destination::Single(publisher, settings) => {
+                    let guard = Guard::new(publisher, &settings);
+                    let mut relay = Relay::new(store, keeper, guard, settings, counters);
+                    relay.intake().start_heartbeat(crowd);
+                    Box::new(relay)
+                }
+                Destination::Bulk(target, settings) => {
+                    let lanes = (keeper, self.lease);
+                    let mut relay = BulkRelay::new(store, &name, lanes, target, settings, counters);
+                    relay.intake().start_heartbeat(crowd);
+                    Box::new(relay)
+                }
+            };
+            running.spawn(format!("relay {name}"), relay);
         }
         let inbox = Arc::clone(&running.observer.inbox);
         if !self.actions.is_empty() || !self.sources.is_empty() {
@@ -200,7 +232,8 @@ impl App {
             worker.intake().start_heartbeat(running.crowd.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
-        for (name, source) in self.sources {
+        for (name, mut source) in self.sources {
+            source.attach(Arc::new(StoredPositions(Arc::clone(&self.store))));
             let wake = running.wake.clone();
             let ingest = Ingest {
                 store: Arc::clone(&self.store),

@@ -2,30 +2,25 @@
 //!
 //! A breaker that is open stops the calls, not the messages: nobody's attempts are used.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use relais_core::{
     delivery::Delivery,
-    limits::{Breaker, BreakerState, RateLimit},
+    limits::BreakerState,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
 };
 
-use crate::app::DestinationSettings;
+use crate::{app::DestinationSettings, limits::Limits};
 
 pub(crate) struct Guard {
     publisher: Arc<dyn Publisher>,
-    rate: Option<RateLimit>,
-    breaker: Breaker,
+    limits: Limits,
+    batching: Batching,
     concurrency: usize,
     timeout: Duration,
     in_flight: usize,
-    started: Instant,
 }
 
 /// Whether a call may start.
@@ -39,54 +34,55 @@ pub(crate) enum Permit {
 }
 
 impl Guard {
+    /// With a rate, calls carry one message each, so that a message is what the rate counts.
     pub(crate) fn new(publisher: Arc<dyn Publisher>, settings: &DestinationSettings) -> Self {
+        let limits = Limits::new(settings);
+        let batching = match settings.rate {
+            Some(_) => Batching::Single,
+            None => publisher.batching(),
+        };
+        Self { batching, ..Self::sharing(publisher, settings, limits) }
+    }
+
+    /// Beside other calls to the same target; the rate counts calls, whatever they carry.
+    pub(crate) fn sharing(
+        publisher: Arc<dyn Publisher>,
+        settings: &DestinationSettings,
+        limits: Limits,
+    ) -> Self {
         Self {
+            batching: publisher.batching(),
             publisher,
-            rate: settings.rate.map(|(calls, period)| RateLimit::new(calls, period)),
-            breaker: Breaker::new(settings.breaker),
+            limits,
             concurrency: settings.concurrency.max(1),
             timeout: settings.timeout,
             in_flight: 0,
-            started: Instant::now(),
         }
     }
 
-    /// What one call may carry. With a rate, calls carry one message each, so that a message is what
-    /// the rate counts.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What one call may carry.
     pub(crate) fn batching(&self) -> Batching {
-        if self.rate.is_some() { Batching::Single } else { self.publisher.batching() }
+        self.batching
     }
 
     /// Asks for one call. `Go` has to be followed by [`Guard::call`].
-    pub(crate) fn permit(&mut self) -> Permit {
-        let now_ns = self.now_ns();
-        let limit = match self.breaker.state(now_ns) {
-            BreakerState::Open => return Permit::Wait(self.breaker.wait(now_ns)),
+    pub(crate) fn permit(&self) -> Permit {
+        let limit = match self.limits.state() {
+            BreakerState::Open => return Permit::Wait(self.limits.wait()),
             BreakerState::HalfOpen => 1,
             BreakerState::Closed => self.concurrency,
         };
         if self.in_flight >= limit {
             return Permit::Full;
         }
-        match self.rate.as_mut().map(|rate| rate.take(now_ns)) {
-            Some(Err(wait)) => Permit::Wait(wait),
-            Some(Ok(())) | None => Permit::Go,
+        match self.limits.take() {
+            Ok(()) => Permit::Go,
+            Err(wait) => Permit::Wait(wait),
         }
-    }
-
-    pub(crate) fn is_open(&mut self) -> bool {
-        let now_ns = self.now_ns();
-        self.breaker.state(now_ns) == BreakerState::Open
-    }
-
-    /// Whether the call under way is a probe of a target that failed too often.
-    pub(crate) fn is_probing(&self) -> bool {
-        self.breaker.is_probing()
-    }
-
-    pub(crate) fn state(&mut self) -> BreakerState {
-        let now_ns = self.now_ns();
-        self.breaker.state(now_ns)
     }
 
     /// The call itself, to be run on a task: bounded in time, and a panic is a failed attempt.
@@ -113,21 +109,17 @@ impl Guard {
     /// Learns from what came back.
     pub(crate) fn landed(&mut self, deliveries: &[Delivery]) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let now_ns = self.now_ns();
         for delivery in deliveries {
             match delivery {
-                Delivery::Accepted | Delivery::Reject { .. } => self.breaker.succeeded(),
-                Delivery::Retry { .. } => self.breaker.failed(now_ns),
-                Delivery::Outage { after, .. } => self.breaker.outage(now_ns, *after),
+                Delivery::Accepted | Delivery::Reject { .. } => self.limits.succeeded(),
+                Delivery::Retry { .. } => self.limits.failed(),
+                Delivery::Outage { after, .. } => self.limits.outage(*after),
+                Delivery::Held => {}
             }
         }
     }
 
     pub(crate) async fn close(&self) {
         self.publisher.close().await;
-    }
-
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use relais_core::{
     BoxFuture,
     delivery::Problem,
-    inbox::{Accepted, Content, NewInbox},
-    source::{Source, SourceBatch, SourceError},
-    store::{Store, StoreError},
+    inbox::{Accepted, Content, NewInbox, SourcePosition},
+    source::{Positions, Source, SourceBatch, SourceError},
+    store::{Store, StoreError, StoreFuture},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,15 @@ pub(crate) struct Ingest {
     pub(crate) stop: CancellationToken,
     /// Called after rows were stored, so that the inbox worker looks at once.
     pub(crate) stored: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What the store knows of a source, and nothing else of the store.
+pub(crate) struct StoredPositions(pub(crate) Arc<dyn Store>);
+
+impl Positions for StoredPositions {
+    fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>> {
+        self.0.positions(source)
+    }
 }
 
 impl Ingest {
@@ -92,5 +101,9 @@ fn as_undecodable(mut message: NewInbox, reason: &str) -> NewInbox {
 impl Worker for Ingest {
     fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
         Box::pin(self.pass())
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, ()> {
+        self.source.close()
     }
 }

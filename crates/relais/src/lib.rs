@@ -12,21 +12,26 @@
 //! - `ingest`: source → inbox → acknowledge
 //! - `lanes`: leases and their heartbeat; `intake`: rows of owned lanes, in order per key
 //! - [`inbox`]: rows → handlers and routes
-//! - `relay`: rows → publisher, through `guard`
+//! - `relay`: rows → publisher, through `guard`, whose rate and breaker are in `limits`
+//! - `bulk`: rows → jobs of a bulk target
 //! - `cleanup`: old finished rows
+//! - [`repair`]: rows that could not be decoded, read again after a fix
 //! - [`observe`]: what all of them count
 
 pub mod inbox;
 pub mod observe;
 pub mod outbox;
+pub mod repair;
 
 mod app;
+mod bulk;
 mod cleanup;
 mod flight;
 mod guard;
 mod ingest;
 mod intake;
 mod lanes;
+mod limits;
 mod pulse;
 mod relay;
 mod worker;
@@ -35,11 +40,14 @@ mod worker;
 mod tests;
 
 pub use app::{App, DestinationSettings, Running};
+pub use bulk::BulkSettings;
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{
+    bulk::BulkTarget,
     dead_letter::{DeadLetter, Resolution, Verdict},
     delivery::{Delivery, Problem},
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    hydrate::Hydrator,
     inbox::{InboxRow, InboxStatus},
     limits::BreakerPolicy,
     message::{Category, Headers, Message, NewMessage},
@@ -56,6 +64,8 @@ pub use relais_store::{BlockingTransaction, Transaction};
 
 #[cfg(feature = "http")]
 pub use relais_connect::http;
+#[cfg(feature = "kafka")]
+pub use relais_connect::kafka;
 #[cfg(feature = "log")]
 pub use relais_connect::log;
 #[cfg(feature = "postgres")]

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use relais_core::{delivery::Problem, inbox::Accepted, limits::BreakerState};
+use relais_core::{bulk::Phase, delivery::Problem, inbox::Accepted, limits::BreakerState};
 use serde::Serialize;
 
 /// The counters of one running [`App`](crate::App).
@@ -42,6 +42,8 @@ pub(crate) struct DestinationCounters {
     refused: AtomicU64,
     lanes: AtomicUsize,
     breaker: Mutex<Option<BreakerState>>,
+    jobs: AtomicU64,
+    phase: Mutex<Option<Phase>>,
     codes: Codes,
 }
 
@@ -85,6 +87,10 @@ pub struct DestinationSnapshot {
     pub refused: u64,
     pub lanes: usize,
     pub breaker: Option<BreakerState>,
+    /// Bulk jobs this process planned.
+    pub jobs: u64,
+    /// Where the bulk job is that this process works on now.
+    pub phase: Option<Phase>,
     pub codes: BTreeMap<String, u64>,
 }
 
@@ -182,6 +188,15 @@ impl DestinationCounters {
         self.lanes.store(lanes, Relaxed);
     }
 
+    pub(crate) fn job_planned(&self) {
+        self.jobs.fetch_add(1, Relaxed);
+    }
+
+    /// The phase of the job under way; none when it has ended or went to somebody else.
+    pub(crate) fn set_phase(&self, phase: Option<Phase>) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
     fn snapshot(&self) -> DestinationSnapshot {
         DestinationSnapshot {
             dispatched: self.dispatched.load(Relaxed),
@@ -191,6 +206,8 @@ impl DestinationCounters {
             refused: self.refused.load(Relaxed),
             lanes: self.lanes.load(Relaxed),
             breaker: *self.breaker.lock().unwrap_or_else(PoisonError::into_inner),
+            jobs: self.jobs.load(Relaxed),
+            phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             codes: self.codes.snapshot(),
         }
     }

@@ -52,9 +52,6 @@ pub(crate) struct Relay {
     retry_at: Option<Instant>,
     /// Keys that were probed in vain since the breaker opened: others go first.
     probed: HashSet<String>,
-    /// The breaker as it was last told in the log, and the last reason it had.
-    told: BreakerState,
-    last_problem: Option<Problem>,
 }
 
 impl Relay {
@@ -78,8 +75,6 @@ impl Relay {
             forgotten: HashSet::new(),
             retry_at: None,
             probed: HashSet::new(),
-            told: BreakerState::Closed,
-            last_problem: None,
         }
     }
 
@@ -102,22 +97,12 @@ impl Relay {
 
     /// Counts the state, and tells a person when the target goes away and when it is back.
     fn tell(&mut self) {
-        let state = self.guard.state();
-        self.counters.set_state(state, self.intake.keeper().owned());
+        let keeper = self.intake.keeper();
+        let state = self.guard.limits().tell(&keeper.fence().scope);
+        self.counters.set_state(state, keeper.owned());
         if state == BreakerState::Closed && !self.probed.is_empty() {
             self.probed.clear();
         }
-        let scope = &self.intake.keeper().fence().scope;
-        match (self.told, state) {
-            (BreakerState::Closed, BreakerState::Open) => {
-                let Problem { code, message } =
-                    self.last_problem.take().unwrap_or_else(|| Problem::new("", ""));
-                tracing::warn!(%scope, code, "target is away, its messages wait: {message}");
-            }
-            (BreakerState::Open, BreakerState::Closed) => tracing::info!(%scope, "target is back"),
-            _ => return,
-        }
-        self.told = state;
     }
 
     /// Takes what has come back, without waiting.
@@ -126,7 +111,7 @@ impl Relay {
             self.take_in(done);
         }
         for (jobs, mut deliveries) in std::mem::take(&mut self.landed) {
-            let probing = self.guard.is_probing();
+            let probing = self.guard.limits().is_probing();
             self.guard.landed(&deliveries);
             if probing {
                 self.excuse(&jobs, &mut deliveries);
@@ -140,7 +125,7 @@ impl Relay {
             }
             self.intake.flight.land(&jobs, &forget);
         }
-        if self.guard.is_open() {
+        if self.guard.limits().is_open() {
             self.intake.flight.drop_queued();
             self.intake.look();
         }
@@ -171,7 +156,7 @@ impl Relay {
         let fate = match delivery {
             Delivery::Outage { problem, .. } => {
                 self.counters.outage(&problem);
-                self.last_problem = Some(problem.clone());
+                self.guard.limits().because(&problem);
                 if job.counted {
                     // The attempt counted by caution was none: take it back.
                     OutboxFate::Uncounted { attempts: row.attempts, problem }
@@ -179,26 +164,19 @@ impl Relay {
                     OutboxFate::Untouched
                 }
             }
+            Delivery::Held => OutboxFate::Untouched,
             Delivery::Accepted => OutboxFate::Dispatched,
             delivery => settle(retry, *on_dead_letter, row.attempts, delivery, random()),
         };
+        count(&self.counters, row, &fate);
         match &fate {
-            OutboxFate::Dispatched => self.counters.dispatched(),
-            OutboxFate::Uncounted { .. } => {}
             OutboxFate::Retry { pause, problem, .. } => {
-                self.counters.retried(problem);
-                self.last_problem = Some(problem.clone());
+                self.guard.limits().because(problem);
                 let due = Instant::now() + *pause;
                 self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
             }
-            OutboxFate::Dead { problem, attempts, .. } => {
-                self.counters.failed(problem);
-                tracing::warn!(
-                    destination = row.destination, id = row.id, message_id = %row.message_id,
-                    attempts, code = problem.code, "dead letter: {}", problem.message
-                );
-            }
             OutboxFate::Untouched => self.intake.flight.release([row.id]),
+            OutboxFate::Dispatched | OutboxFate::Uncounted { .. } | OutboxFate::Dead { .. } => {}
         }
         if fate != OutboxFate::Dispatched {
             forget.insert(row.msg_key.clone());
@@ -214,7 +192,7 @@ impl Relay {
 
     /// Settles what came back while the next rows are read: two statements side by side.
     async fn settle_and_read(&mut self) -> Result<(usize, usize), StoreError> {
-        let fetch = if self.guard.is_open() { None } else { self.intake.plan() };
+        let fetch = if self.guard.limits().is_open() { None } else { self.intake.plan() };
         let Some(fetch) = fetch else { return Ok((self.settle().await?, 0)) };
         let forgotten = self.forgotten.clone();
         let store = Arc::clone(&self.store);
@@ -311,6 +289,14 @@ impl Relay {
         });
     }
 
+    /// Starts nothing more and settles what came back; `true` once nothing is in these hands.
+    pub(crate) async fn wind_down(&mut self) -> Result<bool, StoreError> {
+        self.intake.flight.drop_queued();
+        self.collect();
+        self.settle().await?;
+        Ok(self.calls.is_empty())
+    }
+
     fn until_retry(&mut self) -> Duration {
         let Some(at) = self.retry_at else { return REST_MAX };
         let wait = at.saturating_duration_since(Instant::now());
@@ -358,13 +344,28 @@ impl Worker for Relay {
             if tokio::time::timeout(patience, all).await.is_err() {
                 tracing::warn!("calls still under way at stop; their lanes expire by themselves");
             }
-            self.collect();
-            if let Err(error) = self.settle().await {
+            if let Err(error) = self.wind_down().await {
                 tracing::warn!(%error, "not settled at stop; these messages are delivered again");
             }
             self.guard.close().await;
             self.intake.leave().await;
         })
+    }
+}
+
+/// Counts what becomes of a row, and tells a person of a dead letter.
+pub(crate) fn count(counters: &DestinationCounters, row: &OutboxRow, fate: &OutboxFate) {
+    match fate {
+        OutboxFate::Dispatched => counters.dispatched(),
+        OutboxFate::Retry { problem, .. } => counters.retried(problem),
+        OutboxFate::Dead { problem, attempts, .. } => {
+            counters.failed(problem);
+            tracing::warn!(
+                destination = row.destination, id = row.id, message_id = %row.message_id,
+                attempts, code = problem.code, "dead letter: {}", problem.message
+            );
+        }
+        OutboxFate::Uncounted { .. } | OutboxFate::Untouched => {}
     }
 }
 

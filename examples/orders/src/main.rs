@@ -1,79 +1,31 @@
-//! An order service: each order and its `OrderCreated` event are written in one transaction, and
-//! relais publishes the event.
+//! An order service that tells others about its orders, and a shipping service that listens.
 //!
-//! Run it with `cargo run -p orders`. It works in a temporary directory and ends by itself.
+//! `cargo run -p orders` places orders and prints their events. With a Kafka broker the events go
+//! through it to the second service, while everything that can go wrong does:
+//!
+//! ```text
+//! cargo xtask server        # starts one, says where
+//! KAFKA_BROKERS=127.0.0.1:9092 cargo run -p orders --features kafka
+//! ```
+//!
+//! It works in a temporary directory and ends by itself.
 
-use std::{sync::Arc, time::Duration};
+mod orders;
+#[cfg(feature = "kafka")]
+mod shipping;
+#[cfg(feature = "kafka")]
+mod through_kafka;
 
-use anyhow::{Context, bail};
-use relais::{
-    App, DestinationSettings, Message, Outbox, Retention, RetryPolicy, Store,
-    log::LogPublisher,
-    sqlite::{SqliteOptions, SqliteStore},
-};
-use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
-use uuid::Uuid;
+use std::sync::Arc;
 
-/// Complete: a consumer never has to ask the order service for more. The event's id is the
-/// message's id, so that a consumer can recognise a repeated delivery.
-#[derive(Message, serde::Serialize)]
-#[message(aggregate = "Order", key = "order_id", id = "event_id")]
-#[serde(rename_all = "camelCase")]
-struct OrderCreated {
-    event_id: Uuid,
-    order_id: Uuid,
-    customer: String,
-    total_cents: i64,
-}
+use relais::log::LogPublisher;
 
-struct OrderService {
-    pool: SqlitePool,
-    outbox: Outbox,
-}
-
-impl OrderService {
-    /// The order and its event exist together or not at all.
-    async fn place(&self, customer: &str, total_cents: i64) -> anyhow::Result<Uuid> {
-        let order_id = Uuid::now_v7();
-        let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        sqlx::query("INSERT INTO orders (id, customer, total_cents) VALUES (?, ?, ?)")
-            .bind(order_id.to_string())
-            .bind(customer)
-            .bind(total_cents)
-            .execute(&mut *tx)
-            .await?;
-        let event = OrderCreated {
-            event_id: Uuid::now_v7(),
-            order_id,
-            customer: customer.to_owned(),
-            total_cents,
-        };
-        self.outbox.send(&mut *tx, &event).await?;
-        if total_cents < 0 {
-            bail!("an order cannot have a negative total"); // tx rolls back: no order, no event
-        }
-        tx.commit().await?;
-        Ok(order_id)
-    }
-}
+use orders::OrderService;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
-    let path = dir.path().join("orders.db");
-
-    // relais keeps its tables beside the service's own.
-    let store = SqliteStore::open(&path, SqliteOptions::default()).await?;
-    store.migrate().await?;
-    store.check().await?;
-
-    let options = SqliteConnectOptions::new().filename(&path).busy_timeout(Duration::from_secs(5));
-    let pool = SqlitePool::connect_with(options).await?;
-    sqlx::query("CREATE TABLE orders (id TEXT PRIMARY KEY, customer TEXT, total_cents INTEGER)")
-        .execute(&pool)
-        .await?;
-
-    let service = OrderService { pool, outbox: Outbox::to("orders") };
+    let service = OrderService::open(&dir.path().join("orders.db")).await?;
     for (customer, total_cents) in [("ann", 1_999), ("bob", 4_200), ("ann", 350)] {
         let id = service.place(customer, total_cents).await?;
         eprintln!("order {id} of {customer} placed");
@@ -81,33 +33,24 @@ async fn main() -> anyhow::Result<()> {
     let refused = service.place("eve", -1).await.expect_err("a negative total is refused");
     eprintln!("order of eve refused: {refused}");
 
-    // The publisher runs in the same process here; `relais run` could do it as well.
-    let settings = DestinationSettings {
-        retry: RetryPolicy::default(), // 5 attempts, 100 ms doubling to 1.6 s
-        ..DestinationSettings::default()
-    };
-    let retention = Retention { dispatched_seconds: 30 * 86_400, ..Retention::default() };
-    let running = App::new(Arc::new(store.clone()))
-        .destination_with("orders", Arc::new(LogPublisher::stdout()), settings)
-        .retention(retention)
-        .start();
-    let published = wait_until_published(&store).await;
-    running.stop().await;
-    eprintln!("{} events published, none for the refused order", published?);
-    service.pool.close().await;
+    #[cfg(feature = "kafka")]
+    if let Some(brokers) = brokers() {
+        through_kafka::run(&service, dir.path(), &brokers).await?;
+        service.close().await;
+        return Ok(());
+    }
+    let published = service.publish(Arc::new(LogPublisher::stdout())).await?;
+    eprintln!("{published} events published, none for the refused order");
+    eprintln!("the shipping service did not run: {HOW}");
+    service.close().await;
     Ok(())
 }
 
-/// How many events were published, once none is pending.
-async fn wait_until_published(store: &SqliteStore) -> anyhow::Result<u64> {
-    const LOOKS_MAX: usize = 600;
-    for _ in 0..LOOKS_MAX {
-        let outbox = store.overview().await?.outbox;
-        let rows = |status: &str| outbox.iter().find(|c| c.name == status).map_or(0, |c| c.rows);
-        if rows("PENDING") == 0 {
-            return Ok(rows("DISPATCHED"));
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    None.context("the events were not published in time")
+const HOW: &str = "use `--features kafka` and set KAFKA_BROKERS=host:port; `cargo xtask server` \
+                   starts a broker and says where";
+
+/// Where Kafka is; the second name is the one `cargo xtask server` prints.
+#[cfg(feature = "kafka")]
+fn brokers() -> Option<String> {
+    ["KAFKA_BROKERS", "RELAIS_TEST_KAFKA"].into_iter().find_map(|name| std::env::var(name).ok())
 }

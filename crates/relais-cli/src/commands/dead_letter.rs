@@ -211,7 +211,12 @@ fn confirm(count: usize, decided: Decided) -> Result<(), Failure> {
         Resolution::Skipped => "skip for good",
     };
     let plural = if count == 1 { "" } else { "s" };
-    eprint!("{what} {count} dead letter{plural}? [y/N] ");
+    ask(&format!("{what} {count} dead letter{plural}?"))
+}
+
+/// Goes on only after a yes.
+pub(super) fn ask(question: &str) -> Result<(), Failure> {
+    eprint!("{question} [y/N] ");
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

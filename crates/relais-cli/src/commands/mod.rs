@@ -5,6 +5,7 @@ mod dead_letter;
 mod demo;
 mod init;
 mod migrate;
+mod repair;
 mod rows;
 mod run;
 mod status;
@@ -43,6 +44,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Inbox(command) => rows::inbox(&context, command).await,
         Command::Outbox(command) => rows::outbox(&context, command).await,
         Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
+        Command::Repair(args) => repair::repair(&context, args).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "relais", &mut script);

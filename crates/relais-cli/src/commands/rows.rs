@@ -7,6 +7,7 @@ use relais_core::{
     inbox::InboxRow,
     outbox::OutboxRow,
     query::{Filter, PAGE_MAX},
+    repair::original,
     store::Store,
     time::Timestamp,
 };
@@ -15,7 +16,7 @@ use super::{Context, dead_letter};
 use crate::{
     args::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
     failure::{Done, Failure},
-    output::{Column, Tone, age, fields, table},
+    output::{Column, Tone, age, fields, hex, table},
 };
 
 /// Most dead letters of one key that are looked through for a row's own.
@@ -37,7 +38,7 @@ pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
         }
         InboxCommand::Show(wanted) => {
             let row = store.find_inbox(wanted.id.clone()).await?;
-            show(context, "inbox", &wanted.id, row)
+            show_inbox(context, &wanted.id, row)
         }
         InboxCommand::Retry(args) => {
             let row = store.find_inbox(args.id.clone()).await?;
@@ -93,7 +94,6 @@ pub(super) fn filter(
     matching: &Matching,
     page: Option<&Page>,
 ) -> Filter {
-    let seconds = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     Filter {
         status,
         event_type: matching.event_type.clone(),
@@ -103,6 +103,11 @@ pub(super) fn filter(
         before: page.and_then(|page| page.before.clone()),
         limit: page.map_or(PAGE_MAX, |page| page.limit),
     }
+}
+
+/// A duration as the store's filters take it.
+pub(super) fn seconds(since: Duration) -> i64 {
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 const INBOX_COLUMNS: [Column; 8] = [
@@ -201,7 +206,19 @@ pub(super) fn show(
     context.output.print(&fields(&context.output, &row).map_err(Failure::failed)?)
 }
 
-fn not_found(what: &str, id: &str) -> Failure {
+/// For people, bytes that could not be decoded show as such, not as Base64.
+fn show_inbox(context: &Context, id: &str, row: Option<InboxRow>) -> Done {
+    let Some(mut row) = row else { return Err(not_found("inbox", id)) };
+    let raw = row.raw_payload_base64.as_ref().and_then(|_| original(&row).ok());
+    let Some(raw) = raw.filter(|_| !context.output.json) else {
+        return show(context, "inbox", id, Some(row));
+    };
+    row.raw_payload_base64 = Some(format!("{} bytes, at the end", raw.len()));
+    show(context, "inbox", id, Some(row))?;
+    context.output.print(&format!("raw\n{}", hex(&raw)))
+}
+
+pub(super) fn not_found(what: &str, id: &str) -> Failure {
     Failure::failed(format!("no {what} entry has the id {id}"))
 }
 

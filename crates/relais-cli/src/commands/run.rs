@@ -16,8 +16,8 @@ use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
     output::use_color,
-    settings::Settings,
-    wire::{self, Wired},
+    settings::{Origin, Settings},
+    wire::{self, Served, WireError, Wired},
 };
 
 /// Starts, waits for a signal, hands everything over.
@@ -31,7 +31,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     let mut signals = Signals::new()?;
     let store = wire::store(&settings).await?;
     prepare(&settings, store.as_ref()).await?;
-    let Wired { app, listening } =
+    let Wired { app, listening, losses } =
         wire::app(&settings, store.clone()).await.map_err(Failure::failed)?;
     let running = app.start();
     for (name, address) in &listening {
@@ -40,17 +40,23 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     for destination in &settings.destinations {
         info!(destination = destination.name, kind = destination.target.kind(), "delivers");
     }
-    work(&settings, running, store, &mut signals).await
+    for source in &settings.sources {
+        if let Origin::Kafka(kafka) = &source.origin {
+            info!(source = source.name, group = kafka.group, "reads {}", kafka.topics.join(", "));
+        }
+    }
+    let admin = wire::admin(&settings, store.clone(), running.observer(), losses).await;
+    work(admin, running, store, &mut signals).await
 }
 
 /// Serves the HTTP side until a signal, or until something breaks; then stops everything.
 async fn work(
-    settings: &Settings,
+    admin: Result<Option<Served>, WireError>,
     mut running: Running,
     store: Arc<dyn Store>,
     signals: &mut Signals,
 ) -> Done {
-    let broken = match wire::admin(settings, store.clone(), running.observer()).await {
+    let broken = match admin {
         Err(error) => Some(error.to_string()),
         Ok(admin) => {
             let serve = admin.map(|(address, serve)| {

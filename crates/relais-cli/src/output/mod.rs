@@ -3,6 +3,7 @@
 //! Invariant: text from messages never reaches a terminal unescaped, so it cannot move the cursor or
 //! change what was printed before.
 
+mod hex;
 mod table;
 mod text;
 
@@ -10,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+pub(crate) use hex::hex;
 pub(crate) use table::{Column, Tone, fields, table};
 pub(crate) use text::{Lines, age, escape};
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr};
 use super::{
     findings::{Place, Severity},
     reader::Reader,
-    types::Settings,
+    types::{HttpOrigin, KafkaOrigin, Origin, Settings},
 };
 
 /// Notes what does not fit together.
@@ -14,6 +14,7 @@ pub(super) fn check(reader: &Reader<'_>, settings: &Settings) {
         reader.note(severity, place, key, message);
     };
     addresses(settings, note);
+    groups(settings, note);
     // A destination that could not be read is not an undefined one.
     let readable = reader.findings.borrow().iter().all(|f| f.severity == Severity::Warning);
     if readable {
@@ -26,17 +27,37 @@ fn addresses(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
     if let Some(admin) = &settings.admin {
         taken.insert(admin.listen, "[admin]".to_owned());
     }
-    for source in settings.sources.iter().filter(|source| source.listen.port() != 0) {
+    for source in &settings.sources {
+        let Origin::Http(HttpOrigin { listen, .. }) = &source.origin else { continue };
+        if listen.port() == 0 {
+            continue;
+        }
         let me = format!("source `{}`", source.name);
-        if let Some(other) = taken.insert(source.listen, me) {
-            let message =
-                format!("{} is taken by {other}; give each its own address", source.listen);
-            note(
-                Severity::Error,
-                source.place,
-                &format!("source[{}].listen", source.name),
-                &message,
-            );
+        if let Some(other) = taken.insert(*listen, me) {
+            let message = format!("{listen} is taken by {other}; give each its own address");
+            let key = format!("source[{}].listen", source.name);
+            note(Severity::Error, source.place, &key, &message);
+        }
+    }
+}
+
+/// Two members of one group share out the partitions of a topic. Each source keeps its own positions,
+/// so a partition that went back and forth between two of them would be read again from far back.
+fn groups(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
+    let mut read: HashMap<(&str, &str, &str), &str> = HashMap::new();
+    for source in &settings.sources {
+        let Origin::Kafka(KafkaOrigin { brokers, group, topics, .. }) = &source.origin else {
+            continue;
+        };
+        for topic in topics {
+            if let Some(other) = read.insert((brokers, group, topic), &source.name) {
+                let message = format!(
+                    "source `{other}` reads the same topic in the same group; give this one \
+                     another group, or put both into one source"
+                );
+                let key = format!("source[{}].group", source.name);
+                note(Severity::Error, source.place, &key, &message);
+            }
         }
     }
 }

@@ -3,8 +3,13 @@
 use std::{fmt::Write, time::Duration};
 
 use relais_core::{
-    extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
-    retry::RetryPolicy, route::Route,
+    decode::Decoder,
+    extract::{Mapping, Pick},
+    limits::BreakerPolicy,
+    outbox::OnDeadLetter,
+    query::Retention,
+    retry::RetryPolicy,
+    route::Route,
 };
 use secrecy::SecretString;
 use serde::Serialize;
@@ -12,7 +17,8 @@ use serde::Serialize;
 use super::{
     quantity::{show_duration, show_rate, show_size},
     types::{
-        AdminSettings, Destination, HttpTarget, Invalid, Limits, Settings, SourceSettings, Target,
+        AdminSettings, Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, Limits, Origin,
+        Settings, SourceSettings, Start, Target,
     },
 };
 
@@ -61,17 +67,26 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
 }
 
 fn source(source: &SourceSettings) -> Vec<String> {
-    let mut reads = format!("message id {}", show_pick(&source.message_id));
-    for (what, pick) in [("event type", &source.event_type), ("aggregate", &source.aggregate_id)] {
+    let Mapping { source_system, decoder, message_id, event_type, aggregate_id } = &source.mapping;
+    let mut reads = format!("message id {}", show_pick(message_id));
+    for (what, pick) in [("event type", event_type), ("aggregate", aggregate_id)] {
         if let Some(pick) = pick {
             let _ = write!(reads, ", {what} {}", show_pick(pick));
         }
     }
-    let invalid = match source.invalid {
-        Invalid::Store => "stored as SERDE_ERROR",
-        Invalid::Reject => "answered with 400",
+    let (place, limits) = match &source.origin {
+        Origin::Http(http) => http_origin(&source.name, http, *decoder),
+        Origin::Kafka(kafka) => kafka_origin(kafka, *decoder),
     };
-    let access = match (&source.token, source.secrets.len()) {
+    let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
+    if let Origin::Kafka(kafka) = &source.origin {
+        lines.extend(options(&kafka.options));
+    }
+    lines
+}
+
+fn http_origin(name: &str, http: &HttpOrigin, decoder: Decoder) -> (String, String) {
+    let access = match (&http.token, http.secrets.len()) {
         (None, 0) => "anybody may post".to_owned(),
         (Some(_), 0) => "with a token".to_owned(),
         (token, n) => format!(
@@ -80,11 +95,40 @@ fn source(source: &SourceSettings) -> Vec<String> {
             token.as_ref().map_or("", |_| ", with a token")
         ),
     };
-    vec![
-        format!("http, POST http://{}/{}, {access}", source.listen, source.name),
-        format!("source system `{}`, {reads}", source.source_system),
-        format!("bodies up to {}; what is not JSON is {invalid}", show_size(source.body_max)),
-    ]
+    let invalid = match http.invalid {
+        Invalid::Store => "stored as SERDE_ERROR",
+        Invalid::Reject => "answered with 400",
+    };
+    (
+        format!("http, POST http://{}/{name}, {access}", http.listen),
+        format!(
+            "bodies up to {}, read as {}; what cannot be read is {invalid}",
+            show_size(http.body_max),
+            decoder.as_str()
+        ),
+    )
+}
+
+fn kafka_origin(kafka: &KafkaOrigin, decoder: Decoder) -> (String, String) {
+    let start = match kafka.start {
+        Start::Earliest => "from the oldest record on",
+        Start::Latest => "from the next record on",
+    };
+    let topics = kafka.topics.join(", ");
+    let n = kafka.topics.len();
+    (
+        format!("kafka, topic{} {topics} at {}, group `{}`", s(n), kafka.brokers, kafka.group),
+        format!(
+            "read as {}; what cannot be read is stored as SERDE_ERROR; new partitions {start}",
+            decoder.as_str()
+        ),
+    )
+}
+
+/// Names only: any value may be a secret.
+fn options(options: &[(String, SecretString)]) -> Option<String> {
+    let names: Vec<&str> = options.iter().map(|(name, _)| name.as_str()).collect();
+    (!names.is_empty()).then(|| format!("options {}", names.join(", ")))
 }
 
 fn show_pick(pick: &Pick) -> String {
@@ -117,11 +161,15 @@ fn destination(destination: &Destination) -> Vec<String> {
         OnDeadLetter::Park => "a dead letter parks its key",
         OnDeadLetter::Skip => "later messages go on past a dead letter",
     };
-    vec![
+    let mut lines = vec![
         target(&destination.target),
         format!("{}; {dead}", retry(&destination.retry)),
         format!("{}; {}", limits(destination.limits), breaker(&destination.breaker)),
-    ]
+    ];
+    if let Target::Kafka(kafka) = &destination.target {
+        lines.extend(options(&kafka.options));
+    }
+    lines
 }
 
 fn target(target: &Target) -> String {
@@ -129,6 +177,10 @@ fn target(target: &Target) -> String {
         Target::Log { path: None } => "log, JSON lines to stdout".to_owned(),
         Target::Log { path: Some(path) } => format!("log, JSON lines to {}", path.display()),
         Target::Http(http) => http_target(http),
+        Target::Kafka(kafka) => {
+            let cloudevents = if kafka.cloudevents { ", CloudEvents" } else { "" };
+            format!("kafka, topic {} at {}{cloudevents}", kafka.topic, kafka.brokers)
+        }
     }
 }
 

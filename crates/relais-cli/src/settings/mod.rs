@@ -5,6 +5,8 @@ mod types;
 mod checks;
 mod parse;
 mod parse_destination;
+mod parse_kafka;
+mod parse_route;
 mod parse_source;
 mod reader;
 mod store_url;
@@ -17,13 +19,18 @@ pub(crate) mod quantity;
 pub(crate) mod explain;
 
 #[cfg(test)]
+mod kafka_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::Path;
 
 pub(crate) use findings::{Finding, SettingsError, Severity};
+#[cfg(feature = "kafka")]
+pub(crate) use types::Start;
 pub(crate) use types::{
-    Destination, HttpTarget, Invalid, Settings, SourceSettings, StoreUrl, Target,
+    Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, KafkaTarget, Origin, Settings,
+    SourceSettings, StoreUrl, Target,
 };
 
 /// Largest settings file that is read.

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::{
     checks,
     findings::{Finding, Place, Severity},
-    parse_destination, parse_source,
+    parse_destination, parse_route, parse_source,
     quantity::{duration, show_duration},
     reader::{Reader, Section},
     store_url::store_url,
@@ -61,7 +61,7 @@ fn read(root: &Section<'_>, path: &Path) -> Settings {
         store: store(root.child("store"), folder),
         admin: admin(root.child("admin")),
         sources: parse_source::sources(root.children("source")),
-        routes: parse_source::routes(root.children("route")),
+        routes: parse_route::routes(root.children("route")),
         destinations,
         inbox_retry,
         retention: retention(root.child("retention"), horizons),

@@ -7,6 +7,7 @@ use reqwest::Url;
 
 use super::{
     parse::retry,
+    parse_kafka,
     quantity::{duration, rate},
     reader::Section,
     types::{Destination, HttpTarget, Limits, Target},
@@ -21,6 +22,7 @@ pub(super) fn destinations(sections: Vec<Section<'_>>, folder: &Path) -> Vec<Des
 #[derive(Clone, Copy)]
 enum Kind {
     Http,
+    Kafka,
     Log,
     Later,
 }
@@ -40,6 +42,7 @@ fn destination(
     let kind = kind(&section);
     let target = match kind {
         Some(Kind::Http) => http(&section).map(|http| Target::Http(Box::new(http))),
+        Some(Kind::Kafka) => parse_kafka::target(&section, name.as_deref()).map(Target::Kafka),
         Some(Kind::Log) => Some(log(&section, folder)),
         Some(Kind::Later) | None => None,
     };
@@ -50,7 +53,7 @@ fn destination(
     let limits = limits(section.child("limits"));
     let breaker = breaker(section.child("breaker"));
     // Which keys are known depends on the kind.
-    if matches!(kind, Some(Kind::Http | Kind::Log)) {
+    if matches!(kind, Some(Kind::Http | Kind::Kafka | Kind::Log)) {
         section.finish(where_it_belongs);
     }
     Some(Destination { name: name?, target: target?, on_dead_letter, retry, limits, breaker })
@@ -60,20 +63,21 @@ fn kind(section: &Section<'_>) -> Option<Kind> {
     const KINDS: [(&str, Kind); 7] = [
         ("http", Kind::Http),
         ("log", Kind::Log),
-        ("kafka", Kind::Later),
+        ("kafka", Kind::Kafka),
         ("rabbitmq", Kind::Later),
         ("nats", Kind::Later),
         ("servicebus", Kind::Later),
         ("salesforce", Kind::Later),
     ];
     if !section.has("kind") {
-        section.error("kind", "is missing; this version has: http, log");
+        section.error("kind", "is missing; this version has: http, kafka, log");
         return None;
     }
     let kind = section.choice("kind", &KINDS)?;
     if matches!(kind, Kind::Later) {
         let written = section.text("kind").map(|text| text.value).unwrap_or_default();
-        let message = format!("{written} is not in this build yet; this version has: http, log");
+        let message =
+            format!("{written} is not in this build yet; this version has: http, kafka, log");
         section.error("kind", message);
     }
     Some(kind)
@@ -84,9 +88,11 @@ fn where_it_belongs(key: &str) -> Option<String> {
         "attempts" | "first" | "factor" | "max" | "jitter" => "retry",
         "rate" | "concurrency" | "timeout" => "limits",
         "window" | "failure_rate" | "open_for" => "breaker",
-        "url" | "method" | "headers" | "secret" | "secrets" | "cloudevents" | "allow_private" => {
+        "url" | "method" | "headers" | "secret" | "secrets" | "allow_private" => {
             return Some("it is for kind `http`".to_owned());
         }
+        "brokers" | "topic" | "options" => return Some("it is for kind `kafka`".to_owned()),
+        "cloudevents" => return Some("it is for kinds `http` and `kafka`".to_owned()),
         "path" => return Some("it is for kind `log`".to_owned()),
         _ => return None,
     };

@@ -3,6 +3,8 @@
 //! Invariant: reading never stops at a problem. A key that cannot be read counts as absent, so one
 //! pass finds all problems of a file.
 
+mod many;
+
 use std::{cell::RefCell, fmt::Display, ops::RangeInclusive};
 
 use secrecy::SecretString;
@@ -240,53 +242,6 @@ impl<'a> Section<'a> {
             return None;
         }
         Some(value.into())
-    }
-
-    /// `secret = "…"` or `secrets = ["…", "…"]`: all of them sign and verify, for rotation.
-    pub(super) fn secrets(&self) -> Vec<SecretString> {
-        const SECRETS_MAX: usize = 8;
-        let one = self.secret("secret");
-        let Some(many) = self.get("secrets") else { return one.into_iter().collect() };
-        if one.is_some() {
-            self.error("secrets", "give either `secret` or `secrets`, not both");
-        }
-        let DeValue::Array(many) = many else {
-            self.wrong_type("secrets", "an array of strings", many);
-            return Vec::new();
-        };
-        if many.is_empty() || many.len() > SECRETS_MAX {
-            self.error("secrets", format_args!("must have 1 to {SECRETS_MAX} entries"));
-        }
-        let texts = many.iter().filter_map(|item| match item.get_ref() {
-            DeValue::String(written) => {
-                self.expand("secrets", written).and_then(|text| self.not_empty("secrets", text))
-            }
-            other => {
-                self.wrong_type("secrets", "strings", other);
-                None
-            }
-        });
-        texts.collect()
-    }
-
-    /// A table of strings that must not be shown, e.g. headers.
-    pub(super) fn secret_table(&self, key: &'static str) -> Vec<(String, SecretString)> {
-        let Some(value) = self.get(key) else { return Vec::new() };
-        let DeValue::Table(table) = value else {
-            self.wrong_type(key, "a table of strings", value);
-            return Vec::new();
-        };
-        let texts = table.iter().filter_map(|(name, value)| match value.get_ref() {
-            DeValue::String(written) => {
-                let text = self.expand(key, written)?;
-                Some((name.get_ref().to_string(), text.into()))
-            }
-            other => {
-                self.wrong_type(key, "strings as values", other);
-                None
-            }
-        });
-        texts.collect()
     }
 
     // ---- tables -------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
-use relais_core::{extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention};
+use relais_core::{
+    decode::Decoder, extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
+};
 
 use super::{explain::explain, *};
 
@@ -14,18 +16,18 @@ fn environment(name: &str) -> Option<String> {
     }
 }
 
-fn good(text: &str) -> (Settings, Vec<Finding>) {
+pub(super) fn good(text: &str) -> (Settings, Vec<Finding>) {
     read(Path::new("relais.toml"), text, &environment).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn bad(text: &str) -> String {
+pub(super) fn bad(text: &str) -> String {
     match read(Path::new("relais.toml"), text, &environment) {
         Ok(_) => panic!("accepted:\n{text}"),
         Err(error) => error.to_string(),
     }
 }
 
-fn check(text: &str, expected: &[&str]) {
+pub(super) fn check(text: &str, expected: &[&str]) {
     assert_eq!(bad(text).lines().collect::<Vec<_>>(), expected, "{text}");
 }
 
@@ -55,6 +57,7 @@ source_system = "crm-gateway"
 message_id = "header:message-id"
 event_type = "payload:/type"
 aggregate_id = "payload:/familyId"
+decoder = "json-latin1"
 invalid = "reject"
 body_max = "1MiB"
 secrets = ["${KEY}", "CANARY-old"]
@@ -105,12 +108,11 @@ fn every_key_arrives() {
     let (settings, warnings) = good(FULL);
     assert_eq!(warnings, []);
     let source = &settings.sources[0];
-    assert_eq!(source.listen.to_string(), "127.0.0.1:7071");
-    assert_eq!(source.message_id, Pick::Header("message-id".into()));
-    assert_eq!(
-        (source.invalid, source.body_max, source.secrets.len()),
-        (Invalid::Reject, 1 << 20, 2)
-    );
+    assert_eq!(source.mapping.message_id, Pick::Header("message-id".into()));
+    assert_eq!(source.mapping.decoder, Decoder::JsonLatin1);
+    let Origin::Http(http) = &source.origin else { panic!("{source:?}") };
+    assert_eq!(http.listen.to_string(), "127.0.0.1:7071");
+    assert_eq!((http.invalid, http.body_max, http.secrets.len()), (Invalid::Reject, 1 << 20, 2));
     let route = &settings.routes[0].route;
     assert_eq!(route.each.as_deref(), Some("/memberIds"));
     assert_eq!(route.version.as_deref(), Some("/asOfVersion"));
@@ -189,15 +191,15 @@ fn unknown_words_name_the_nearest_word() {
 #[test]
 fn what_is_not_in_this_build_says_so() {
     check(
-        "[store]\nurl = \"oracle://db\"\n[[source]]\nname = \"m\"\nkind = \"kafka\"\n\
-         brokers = \"x\"\n[[destination]]\nname = \"sf\"\nkind = \"salesforce\"\nobject = \"C\"\n",
+        "[store]\nurl = \"oracle://db\"\n[[source]]\nname = \"m\"\nkind = \"nats\"\n\
+         url = \"x\"\n[[destination]]\nname = \"sf\"\nkind = \"salesforce\"\nobject = \"C\"\n",
         &[
             "relais.toml:2:7: store.url: oracle is not in this build yet; this version has: \
              sqlite, postgres",
-            "relais.toml:5:8: source[m].kind: kafka is not in this build yet; this version has: \
-             http",
+            "relais.toml:5:8: source[m].kind: nats is not in this build yet; this version has: \
+             http, kafka",
             "relais.toml:9:8: destination[sf].kind: salesforce is not in this build yet; this \
-             version has: http, log",
+             version has: http, kafka, log",
         ],
     );
 }

@@ -5,7 +5,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use relais_core::{
-    extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
+    extract::Mapping, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
     retry::RetryPolicy, route::Route,
 };
 use reqwest::Url;
@@ -71,20 +71,47 @@ pub(crate) struct AdminSettings {
     pub(crate) token: Option<SecretString>,
 }
 
-/// `[[source]]` of kind `http`, the only kind in this build.
+/// `[[source]]`
 #[derive(Debug)]
 pub(crate) struct SourceSettings {
     pub(crate) place: Place,
     pub(crate) name: String,
+    pub(crate) mapping: Mapping,
+    pub(crate) origin: Origin,
+}
+
+/// What a source is.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Http(HttpOrigin),
+    Kafka(KafkaOrigin),
+}
+
+/// A source of kind `http`.
+#[derive(Debug)]
+pub(crate) struct HttpOrigin {
     pub(crate) listen: SocketAddr,
-    pub(crate) source_system: String,
-    pub(crate) message_id: Pick,
-    pub(crate) event_type: Option<Pick>,
-    pub(crate) aggregate_id: Option<Pick>,
     pub(crate) invalid: Invalid,
     pub(crate) body_max: usize,
     pub(crate) token: Option<SecretString>,
     pub(crate) secrets: Vec<SecretString>,
+}
+
+/// A source of kind `kafka`.
+#[derive(Debug)]
+pub(crate) struct KafkaOrigin {
+    pub(crate) brokers: String,
+    pub(crate) group: String,
+    pub(crate) topics: Vec<String>,
+    pub(crate) start: Start,
+    pub(crate) options: Vec<(String, SecretString)>,
+}
+
+/// Where a Kafka source begins in a partition nobody has read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Earliest,
+    Latest,
 }
 
 /// What an HTTP source does with a body that is not JSON.
@@ -126,6 +153,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) enum Target {
     Http(Box<HttpTarget>),
+    Kafka(KafkaTarget),
     /// JSON lines; to stdout without a path.
     Log {
         path: Option<PathBuf>,
@@ -136,9 +164,19 @@ impl Target {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Http(_) => "http",
+            Self::Kafka(_) => "kafka",
             Self::Log { .. } => "log",
         }
     }
+}
+
+/// A destination of kind `kafka`.
+#[derive(Debug)]
+pub(crate) struct KafkaTarget {
+    pub(crate) brokers: String,
+    pub(crate) topic: String,
+    pub(crate) cloudevents: bool,
+    pub(crate) options: Vec<(String, SecretString)>,
 }
 
 /// A destination of kind `http`.

@@ -1,5 +1,7 @@
 //! Drives the real program in a folder of its own, and plays the target it delivers to.
 
+pub(crate) mod postgres;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},

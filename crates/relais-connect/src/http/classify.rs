@@ -56,7 +56,7 @@ pub(super) fn answered(status: u16, after: Option<Duration>, message: &str) -> D
 }
 
 /// The pause a `Retry-After` asks for: seconds or a date, cut at [`RETRY_AFTER_MAX`].
-pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     let asked = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
         // More digits than fit are a long time too.
@@ -69,7 +69,7 @@ pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
 }
 
 /// The delivery of a request that got no answer. `call` names it, e.g. `POST https://example.org`.
-pub(super) fn failed(error: &reqwest::Error, call: &str) -> Delivery {
+pub(crate) fn failed(error: &reqwest::Error, call: &str) -> Delivery {
     if let Some(refused) = chain(error).find_map(|e| e.downcast_ref::<Refused>()) {
         return Delivery::reject(ADDRESS_REFUSED, &refused.to_string());
     }
@@ -103,7 +103,7 @@ fn reasons(error: &reqwest::Error) -> String {
 
 /// Text of strangers, made fit to be shown: no control characters, nothing that turns the direction
 /// of writing.
-pub(super) fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let one = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
         c if c.is_control() => '\u{FFFD}',

@@ -3,23 +3,22 @@
 //! Read in this order: a request comes in through `server` and `request`, waits in `source` until it
 //! is durable and is answered by `reply`. A message goes out through `publisher`, dressed by
 //! `outgoing`, kept from private addresses by `guard`, and its answer is judged by `classify`. Both
-//! sides share `secret` and `signature`.
+//! sides share `signature`.
 
 mod reply;
 mod request;
 mod server;
 mod source;
 
-mod classify;
+pub(crate) mod classify;
 mod guard;
 mod outgoing;
 mod publisher;
 
-mod secret;
 mod signature;
 
+pub use crate::Secret;
 pub use publisher::{HttpPublisher, HttpPublisherSettings, Method};
-pub use secret::Secret;
 pub use server::CloseHandle;
 pub use signature::WebhookSecret;
 pub use source::{HttpSource, HttpSourceError, HttpSourceSettings, Invalid};

@@ -18,7 +18,7 @@ use hyper::{
 };
 use percent_encoding::percent_decode_str;
 use relais_core::{
-    extract::Incoming,
+    extract::{Incoming, Value},
     inbox::{Accepted, Content, NewInbox},
     message::{HeaderValue, Headers},
     time::Timestamp,
@@ -194,7 +194,8 @@ impl Receiver {
             key: KEY_HEADERS.iter().find_map(|name| decoded(name)).filter(|key| !key.is_empty()),
             event_ts: headers.get(TIME_HEADER).and_then(Timestamp::parse),
             headers,
-            body,
+            value: Value::Bytes(body),
+            position: None,
         }
     }
 
@@ -203,7 +204,7 @@ impl Receiver {
         let mut kept = Headers::default();
         for (name, value) in headers {
             if !self.settings.is_secret(name.as_str()) {
-                kept.push(name.as_str(), HeaderValue::from_bytes(value.as_bytes()));
+                kept.receive(name.as_str(), HeaderValue::from_bytes(value.as_bytes()));
             }
         }
         kept

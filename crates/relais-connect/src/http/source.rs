@@ -120,12 +120,13 @@ pub enum HttpSourceError {
 ///
 /// ```
 /// use relais_connect::http::{HttpSource, HttpSourceSettings};
-/// use relais_core::extract::Mapping;
+/// use relais_core::{decode::Decoder, extract::Mapping};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mapping = Mapping {
 ///     source_system: "crm".into(),
+///     decoder: Decoder::Json,
 ///     message_id: "header:message-id".parse()?,
 ///     event_type: Some("payload:/type".parse()?),
 ///     aggregate_id: None,

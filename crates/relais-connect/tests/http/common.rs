@@ -4,6 +4,7 @@ use std::{collections::HashMap, net::SocketAddr};
 
 use relais_connect::http::{HttpSource, HttpSourceSettings};
 use relais_core::{
+    decode::Decoder,
     extract::Mapping,
     inbox::{Accepted, Content, NewInbox},
     source::Source,
@@ -17,6 +18,7 @@ use tokio::{
 pub(crate) fn settings() -> HttpSourceSettings {
     let mapping = Mapping {
         source_system: "crm".into(),
+        decoder: Decoder::Json,
         message_id: "header:message-id".parse().unwrap(),
         event_type: Some("payload:/type".parse().unwrap()),
         aggregate_id: None,

@@ -162,6 +162,7 @@ async fn each_answer_becomes_what_it_means() {
             Delivery::Retry { problem, after } => ("retry", Some(problem), after),
             Delivery::Reject { problem } => ("reject", Some(problem), seven),
             Delivery::Outage { problem, after } => ("outage", Some(problem), after),
+            Delivery::Held => ("held", None, None),
         };
         let expected = match status {
             200 | 202 => "accepted",
@@ -208,6 +209,7 @@ fn code(delivery: &Delivery) -> (&'static str, &str) {
         Delivery::Retry { problem, .. } => ("retry", &problem.code),
         Delivery::Reject { problem } => ("reject", &problem.code),
         Delivery::Outage { problem, .. } => ("outage", &problem.code),
+        Delivery::Held => ("held", ""),
     }
 }
 

@@ -45,6 +45,9 @@ pub(super) async fn cleanup(
     let handled = client.execute(&handled, &[&retention.handled_seconds, &rows_max]).await?;
     let dead = client.prepare_cached(sql!("cleanup_dead_letters")).await?;
     let dead_letters = client.execute(&dead, &[&retention.resolved_seconds, &rows_max]).await?;
+    // Few, so they are not counted.
+    let jobs = client.prepare_cached(sql!("cleanup_bulk")).await?;
+    client.execute(&jobs, &[&retention.dispatched_seconds, &rows_max]).await?;
     Ok(Cleaned { inbox, outbox, handled, dead_letters })
 }
 

@@ -18,12 +18,13 @@
 //!    lose the lock earlier; the ids it drew until then are decided too.
 //! 4. Take, in a snapshot later than that, the lowest fresh row above the old mark, whether it may
 //!    go out now or is held or parked. The mark may move right below it, at most to `highest`.
-//! 5. A settled row becomes fresh again only when a person decides so. That transaction locks the
-//!    table likewise, then draws an id of the audit, and then commits. Each fetch reads how many
-//!    such ids have been drawn *after* it has read its rows: if the number has moved, its rows do
-//!    not count, and it starts from zero. If the number has not, no such commit came before the
-//!    fetch's snapshot. And a decision that was seen by its number before its commit is still among
-//!    the holders of 2., so the mark, now at zero, does not pass its row.
+//! 5. A row that is not fresh becomes so again only when a person decides so, or when a bulk job sets
+//!    it free. That transaction locks the table likewise, then draws a number (an id of the audit, a
+//!    number of the jobs), and then commits. Each fetch reads how many such numbers have been drawn
+//!    *after* it has read its rows: if it has moved, its rows do not count, and it starts from zero.
+//!    If it has not, no such commit came before the fetch's snapshot. And a decision that was seen by
+//!    its number before its commit is still among the holders of 2., so the mark, now at zero, does
+//!    not pass its row.
 //!
 //! A prepared transaction (two-phase commit) changes its name while it holds the lock, so nothing is
 //! decided while there is one. What is outside these rules (rows changed by hand, ids given by hand
@@ -77,7 +78,7 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) rows: Vec<Seen>,
-    /// Decisions of people so far, read after the rows.
+    /// Decisions of people and of bulk jobs so far, read after the rows.
     pub(super) decisions: i64,
     pub(super) answer: Option<Answer>,
 }
@@ -86,7 +87,7 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Sound,
-    /// A person put rows back, perhaps below the mark: fetch again.
+    /// Somebody put rows back, perhaps below the mark: fetch again.
     Again,
 }
 

@@ -21,12 +21,16 @@ mod lanes;
 mod mark;
 
 mod accept;
+mod bulk;
 mod enqueue;
+mod exact;
+mod hydrate;
 mod inbox;
 mod outbox;
 
 mod cleanup;
 mod people;
+mod repair;
 mod resolve;
 
 mod handler;
@@ -44,7 +48,8 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, ParkedKey, Retention},
+    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    repair::{Mode, Repair, Repaired},
     store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
 };
 use uuid::Uuid;
@@ -56,6 +61,7 @@ pub use self::{
     connect::PostgresOptions,
     enqueue::ENQUEUE_SQL,
     handler::{HandlerFn, handler},
+    hydrate::SqlHydrator,
     migrate::{SCRIPTS, schema_sql},
 };
 
@@ -252,6 +258,16 @@ impl Store for PostgresStore {
     fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool> {
         self.run((dead_letter, verdict), |client, _, (id, verdict)| {
             Box::pin(resolve::resolve(client, *id, verdict))
+        })
+    }
+
+    fn serde_errors(&self, wanted: SerdeErrors) -> StoreFuture<'_, Vec<i64>> {
+        self.run(wanted, |client, _, wanted| Box::pin(repair::serde_errors(client, wanted)))
+    }
+
+    fn repair(&self, id: i64, repair: Repair, mode: Mode) -> StoreFuture<'_, Repaired> {
+        self.run(repair, move |client, _, repair| {
+            Box::pin(repair::repair(client, id, repair, mode))
         })
     }
 

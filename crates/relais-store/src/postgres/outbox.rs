@@ -1,6 +1,6 @@
 //! The outbox: written, fetched in order, settled under the fence.
 
-use deadpool_postgres::Client;
+use deadpool_postgres::{Client, Transaction};
 use futures_util::future::{try_join, try_join3};
 use relais_core::{
     lane::{Fence, OwnedLane, Scope},
@@ -8,6 +8,7 @@ use relais_core::{
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     store::{Fetch, Settled, StoreError},
 };
+use tokio_postgres::{Row, Statement};
 
 use super::{
     enqueue,
@@ -108,20 +109,39 @@ pub(super) async fn settle(
         return Ok(settled(asked, client.execute(&mark, &done.values(&owner)).await?));
     }
     let retry = client.prepare_cached(sql!("retry_outbox")).await?;
-    let bury = client.prepare_cached(sql!("bury_outbox")).await?;
+    let fail = client.prepare_cached(sql!("fail_outbox")).await?;
+    let bury_all = client.prepare_cached(sql!("bury_outbox")).await?;
     let transaction = client.transaction().await?;
     let (done, retries, dead) = (done.values(&owner), retries.values(&owner), dead.values(&owner));
-    let (dispatched, retried, buried) = try_join3(
+    let (dispatched, retried, failed) = try_join3(
         transaction.execute(&mark, &done),
         transaction.execute(&retry, &retries),
-        transaction.query_one(&bury, &dead),
+        transaction.query(&fail, &dead),
     )
     .await?;
+    bury(&transaction, &bury_all, &failed, &fence.worker).await?;
     transaction.commit().await?;
-    Ok(settled(asked, dispatched + retried + row::amount(buried.get(0))))
+    Ok(settled(asked, dispatched + retried + failed.len() as u64))
 }
 
-fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
+/// Writes the dead letters of rows that were marked `FAILED`: their ids, and whether to park the key.
+pub(super) async fn bury(
+    transaction: &Transaction<'_>,
+    statement: &Statement,
+    failed: &[Row],
+    worker: &str,
+) -> Result<(), Failure> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = failed.iter().map(|row| row.get(0)).collect();
+    let parks: Vec<bool> = failed.iter().map(|row| row.get(1)).collect();
+    transaction.execute(statement, &[&ids, &parks, &worker]).await?;
+    Ok(())
+}
+
+/// Untouched rows are in none of the parts.
+pub(super) fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
     let (mut done, mut retries, mut dead) = (Proof::default(), Retry::default(), Dead::default());
     for row in settlements {
         let proof = (row.id, row.lane, row.epoch);
@@ -156,7 +176,7 @@ pub(super) async fn count_attempt(
     Ok(settled(proof.len(), client.execute(&statement, &values).await?))
 }
 
-fn destination(scope: &Scope) -> Result<&str, StoreError> {
+pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
         Scope::Inbox => Err(StoreError::Invalid("the inbox is no destination".into())),

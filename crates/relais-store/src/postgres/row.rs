@@ -5,6 +5,7 @@
 use std::{error::Error, time::Duration};
 
 use relais_core::{
+    bulk::{BulkJob, Phase},
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
     message::{Category, Headers},
@@ -156,6 +157,22 @@ pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
         processed_at: columns.time_or_none()?,
         error_stage: columns.take()?,
         error_code: columns.take()?,
+        error_message: columns.take()?,
+    })
+}
+
+pub(super) fn bulk_job(row: &Row) -> Read<BulkJob> {
+    let mut columns = Columns::of(row);
+    Ok(BulkJob {
+        id: columns.take()?,
+        destination: columns.take()?,
+        remote_id: columns.take()?,
+        phase: Phase::parse(columns.take()?).expect("a CHECK allows no other phase"),
+        row_count: amount(columns.take()?),
+        owner: columns.take()?,
+        epoch: columns.take()?,
+        created_at: columns.time()?,
+        finished_at: columns.time_or_none()?,
         error_message: columns.take()?,
     })
 }

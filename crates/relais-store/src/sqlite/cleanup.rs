@@ -1,6 +1,6 @@
 //! Removes finished rows past their retention, a bounded number at a time.
 //!
-//! Invariant: only `PROCESSED`, `DISPATCHED`, handled and resolved rows are ever removed.
+//! Invariant: only `PROCESSED`, `DISPATCHED`, handled and resolved rows and ended jobs are ever removed.
 
 use relais_core::{
     query::{Cleaned, Retention},
@@ -16,6 +16,8 @@ pub(super) fn cleanup(
     rows_max: usize,
 ) -> Result<Cleaned, StoreError> {
     let remove = |sql, seconds: i64| change(tx, sql, (seconds.max(0), limit(rows_max)));
+    // Few, so they are not counted.
+    remove(include_str!("sql/cleanup_bulk.sql"), retention.dispatched_seconds)?;
     Ok(Cleaned {
         inbox: remove(include_str!("sql/cleanup_inbox.sql"), retention.processed_seconds)?,
         outbox: remove(include_str!("sql/cleanup_outbox.sql"), retention.dispatched_seconds)?,

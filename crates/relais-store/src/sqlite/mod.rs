@@ -7,17 +7,20 @@
 //! [`writer`] and [`reader`] run the work, [`row`] reads what comes back, and the rest is one file a
 //! topic, named like the part of the seam it serves.
 
+mod bulk;
 mod check;
 mod cleanup;
 mod connect;
 mod error;
 mod handler;
+mod hydrate;
 mod inbox;
 mod lanes;
 mod migrate;
 mod outbox;
 mod people;
 mod reader;
+mod repair;
 mod row;
 mod transaction;
 mod writer;
@@ -33,7 +36,8 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, ParkedKey, Retention},
+    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    repair::{Mode, Repair, Repaired},
     store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
 };
 use uuid::Uuid;
@@ -43,6 +47,7 @@ pub use self::handler::{SqlxHandlerFn, sqlx_handler};
 pub use self::{
     connect::SqliteOptions,
     handler::handler,
+    hydrate::SqlHydrator,
     migrate::{SCRIPTS, schema_sql},
     transaction::ENQUEUE_SQL,
 };
@@ -193,6 +198,14 @@ impl Store for SqliteStore {
 
     fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool> {
         Box::pin(self.writer().run(move |tx| people::resolve(tx, dead_letter, &verdict)))
+    }
+
+    fn serde_errors(&self, wanted: SerdeErrors) -> StoreFuture<'_, Vec<i64>> {
+        Box::pin(self.readers().read(move |db| repair::serde_errors(db, &wanted)))
+    }
+
+    fn repair(&self, id: i64, repair: Repair, mode: Mode) -> StoreFuture<'_, Repaired> {
+        Box::pin(self.writer().run(move |tx| repair::repair(tx, id, &repair, mode)))
     }
 
     fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned> {

@@ -90,7 +90,7 @@ fn settle_one(
     }
 }
 
-fn destination(scope: &Scope) -> Result<&str, StoreError> {
+pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
         Scope::Inbox => {

@@ -6,6 +6,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use relais_core::{
+    bulk::{BulkJob, Phase},
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
     lane::OwnedLane,
@@ -173,6 +174,21 @@ impl Cells<'_, '_> {
             correlation_id: self.text(19),
             error_code: self.text(20),
             error_message: self.text(21),
+        }
+    }
+
+    pub(super) fn bulk_job(&self) -> BulkJob {
+        BulkJob {
+            id: self.uuid(0),
+            destination: self.string(1),
+            remote_id: self.text(2),
+            phase: self.parsed(3, Phase::parse).unwrap_or(Phase::Planned),
+            row_count: self.count(4),
+            owner: self.text(5),
+            epoch: self.integer(6),
+            created_at: self.some_time(7),
+            finished_at: self.time(8),
+            error_message: self.text(9),
         }
     }
 

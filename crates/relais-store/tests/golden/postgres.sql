@@ -5,6 +5,18 @@ relais_audit.actor: text NOT NULL
 relais_audit.action: text NOT NULL
 relais_audit.target: text NOT NULL
 relais_audit.reason: text NOT NULL
+relais_bulk_job.id: uuid NOT NULL
+relais_bulk_job.destination: text COLLATE "C" NOT NULL
+relais_bulk_job.remote_id: text
+relais_bulk_job.phase: text NOT NULL DEFAULT 'PLANNED'::text
+relais_bulk_job.row_count: bigint NOT NULL
+relais_bulk_job.owner: text COLLATE "C"
+relais_bulk_job.epoch: bigint NOT NULL DEFAULT 1
+relais_bulk_job.lease_until: timestamp with time zone
+relais_bulk_job.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_bulk_job.finished_at: timestamp with time zone
+relais_bulk_job.error_message: character varying(2000)
+relais_bulk_job.moved: bigint NOT NULL IDENTITY
 relais_dead_letter.id: uuid NOT NULL DEFAULT gen_random_uuid()
 relais_dead_letter.origin: text NOT NULL
 relais_dead_letter.origin_id: bigint NOT NULL
@@ -99,6 +111,10 @@ relais_worker.worker: text COLLATE "C" NOT NULL
 relais_worker.seen_until: timestamp with time zone NOT NULL
 -- constraints
 relais_audit.relais_audit_pkey: PRIMARY KEY (id)
+relais_bulk_job.relais_bulk_job_destination_check: CHECK ((destination <> ''::text))
+relais_bulk_job.relais_bulk_job_end: CHECK (((finished_at IS NOT NULL) = (phase = ANY (ARRAY['RECONCILED'::text, 'ABANDONED'::text]))))
+relais_bulk_job.relais_bulk_job_phase: CHECK ((phase = ANY (ARRAY['PLANNED'::text, 'CREATING'::text, 'CREATED'::text, 'UPLOADING'::text, 'UPLOADED'::text, 'CLOSING'::text, 'CLOSED'::text, 'FINISHED'::text, 'RECONCILED'::text, 'ABANDONED'::text])))
+relais_bulk_job.relais_bulk_job_pkey: PRIMARY KEY (id)
 relais_dead_letter.relais_dead_letter_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text, 'process'::text])))
 relais_dead_letter.relais_dead_letter_pkey: PRIMARY KEY (id)
 relais_dead_letter.relais_dead_letter_resolution_check: CHECK ((resolution = ANY (ARRAY['retried'::text, 'skipped'::text])))
@@ -130,6 +146,9 @@ relais_version.relais_version_pkey: PRIMARY KEY (aggregate_type, aggregate_id)
 relais_worker.relais_worker_pkey: PRIMARY KEY (scope, worker)
 -- indexes
 relais_audit.relais_audit_pkey: CREATE UNIQUE INDEX relais_audit_pkey ON relais_audit USING btree (id)
+relais_bulk_job.relais_bulk_job_age: CREATE INDEX relais_bulk_job_age ON relais_bulk_job USING btree (finished_at) WHERE (finished_at IS NOT NULL)
+relais_bulk_job.relais_bulk_job_open: CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job USING btree (destination) WHERE (finished_at IS NULL)
+relais_bulk_job.relais_bulk_job_pkey: CREATE UNIQUE INDEX relais_bulk_job_pkey ON relais_bulk_job USING btree (id)
 relais_dead_letter.relais_dead_letter_age: CREATE INDEX relais_dead_letter_age ON relais_dead_letter USING btree (parked_at, id)
 relais_dead_letter.relais_dead_letter_key: CREATE INDEX relais_dead_letter_key ON relais_dead_letter USING btree (hashtextextended(msg_key, (0)::bigint)) WHERE (resolved_at IS NULL)
 relais_dead_letter.relais_dead_letter_open: CREATE INDEX relais_dead_letter_open ON relais_dead_letter USING btree (parked_at, id) WHERE (resolved_at IS NULL)
@@ -147,7 +166,8 @@ relais_lane.relais_lane_pkey: CREATE UNIQUE INDEX relais_lane_pkey ON relais_lan
 relais_outbox.relais_outbox_due: CREATE INDEX relais_outbox_due ON relais_outbox USING btree (destination, next_attempt_at) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL))
 relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_outbox USING btree (id) WHERE (status = 'FAILED'::text)
 relais_outbox.relais_outbox_fresh: CREATE INDEX relais_outbox_fresh ON relais_outbox USING btree (destination, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NULL))
-relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND (attempts > 0))
+relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND ((attempts > 0) OR (job_id IS NOT NULL)))
+relais_outbox.relais_outbox_job: CREATE INDEX relais_outbox_job ON relais_outbox USING btree (job_id, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (job_id IS NOT NULL))
 relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id)
 relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id)
 relais_parked_key.relais_parked_key_dead_letter: CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key USING btree (dead_letter_id)

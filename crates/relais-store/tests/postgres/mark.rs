@@ -5,11 +5,17 @@ use std::time::{Duration, Instant};
 use relais_core::{
     dead_letter::{Resolution, Verdict},
     delivery::Problem,
+    inbox::{InboxFate, InboxSettlement},
     lane::{OwnedLane, Scope},
+    message::Headers,
     outbox::OutboxFate,
     query::Filter,
-    store::Store,
+    repair::{Identity, Mode, Repair, Repaired, Rewritten},
+    store::{Fetch, Store},
 };
+use relais_testkit::build;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use crate::bed::{Bed, fence, message, outbox, poll_once};
 
@@ -78,6 +84,81 @@ async fn a_row_that_a_person_puts_back_is_found_below_the_mark_before_its_follow
     assert_eq!(bed.ids(&lanes).await, [low, follower]);
 }
 
+/// Receives and processes rows until the mark of the inbox has moved over them.
+async fn move_the_mark_of_the_inbox(bed: &Bed, lanes: &[OwnedLane]) {
+    for n in 0..3 {
+        let arrival = build::arrival(&format!("mover-{n}-{}", Uuid::now_v7()));
+        bed.store.accept(vec![arrival], Vec::new()).await.unwrap();
+        let rows = bed.store.fetch_inbox(inbox(lanes)).await.unwrap();
+        let epoch = |lane| lanes.iter().find(|owned| owned.lane == lane).unwrap().epoch;
+        let done = rows.iter().map(|row| InboxSettlement {
+            id: row.id,
+            lane: row.lane,
+            epoch: epoch(row.lane),
+            fate: InboxFate::Processed { messages: Vec::new() },
+        });
+        bed.store.settle_inbox(fence(Scope::Inbox, "w1"), done.collect()).await.unwrap();
+        let since = Instant::now();
+        while since.elapsed() <= PACE {
+            assert!(bed.store.fetch_inbox(inbox(lanes)).await.unwrap().is_empty());
+        }
+    }
+}
+
+fn inbox(lanes: &[OwnedLane]) -> Fetch {
+    Fetch {
+        scope: Scope::Inbox,
+        lanes: lanes.to_vec(),
+        skip_keys: Vec::new(),
+        skip_ids: Vec::new(),
+        limit: 100,
+    }
+}
+
+#[tokio::test]
+async fn a_repaired_row_is_found_below_the_mark() {
+    let Some(bed) = Bed::new().await else { return };
+    // Another process repairs.
+    let console = bed.schema.store().await;
+    let lanes = bed.lease(Scope::Inbox, "w1").await;
+    bed.store.accept(vec![build::undecodable("m-1", b"\xff")], Vec::new()).await.unwrap();
+    let id = bed.store.find_inbox("m-1".into()).await.unwrap().unwrap().id;
+    move_the_mark_of_the_inbox(&bed, &lanes).await;
+    let rewritten = Rewritten {
+        message_id: "m-1".into(),
+        identity: Identity::Promised,
+        msg_key: "another-lane".into(),
+        aggregate_id: None,
+        event_type: None,
+        payload: "{}".into(),
+        headers: Headers::default(),
+    };
+    let repair = Repair { rewritten, actor: "ann".into(), reason: "fixed".into() };
+    assert_eq!(console.repair(id, repair, Mode::Write).await.unwrap(), Repaired::Received);
+    assert_eq!(bed.store.fetch_inbox(inbox(&lanes)).await.unwrap()[0].id, id);
+}
+
+#[tokio::test]
+async fn a_row_repaired_below_the_mark_is_found_however_late_it_commits() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lease(Scope::Inbox, "w1").await;
+    bed.store.accept(vec![build::undecodable("m-1", b"\xff")], Vec::new()).await.unwrap();
+    let id = bed.store.find_inbox("m-1".into()).await.unwrap().unwrap().id;
+    move_the_mark_of_the_inbox(&bed, &lanes).await;
+    // The statements of a repair, in their order, and no commit yet.
+    let mut console = bed.schema.client().await;
+    let open = console.transaction().await.unwrap();
+    let (none, empty) = (None::<String>, "{}");
+    let values: [&(dyn ToSql + Sync); 7] = [&id, &"m-1", &"k", &none, &none, &empty, &empty];
+    let statement = include_str!("../../src/postgres/sql/repair_inbox.sql");
+    assert_eq!(open.execute(statement, &values).await.unwrap(), 1);
+    let record = include_str!("../../src/postgres/sql/audit.sql");
+    open.execute(record, &[&"ann", &"inbox.repaired", &"1", &""]).await.unwrap();
+    move_the_mark_of_the_inbox(&bed, &lanes).await;
+    open.commit().await.unwrap();
+    assert_eq!(bed.store.fetch_inbox(inbox(&lanes)).await.unwrap()[0].id, id);
+}
+
 #[tokio::test]
 async fn a_row_put_back_by_hand_is_found_after_the_lanes_change() {
     let Some(bed) = Bed::new().await else { return };
@@ -125,7 +206,7 @@ async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
          next_attempt_at = now() - CASE id WHEN {first} THEN interval '1 s' ELSE interval '9 s' END"
     );
     bed.raw.batch_execute(&due).await.unwrap();
-    let fetch = relais_core::store::Fetch {
+    let fetch = Fetch {
         scope: outbox(),
         lanes: lanes.clone(),
         skip_keys: Vec::new(),

@@ -1,20 +1,24 @@
 //! The contract of [`Store`](relais_core::store::Store), as checks that every driver must pass.
 //!
-//! Invariant: [`store_conformance!`](crate::store_conformance) holds the one list of checks, so
-//! that a driver cannot forget one; a check missing from the list fails this crate's own test.
+//! Invariant: [`store_conformance!`](crate::store_conformance) runs every check, so that a driver
+//! cannot forget one.
 //! No check sleeps: leases run out and rows become due by an UPDATE of their time.
 
 pub mod accept;
+pub mod bulk;
+pub mod bulk_rows;
 pub mod cleanup;
 pub mod dead_letters;
 pub mod fence;
 pub mod fidelity;
 pub mod inbox;
 pub mod lanes;
+mod list;
 pub mod migration;
 pub mod order;
 pub mod outbox;
 pub mod people;
+pub mod repair;
 pub mod schema;
 mod worker;
 
@@ -29,263 +33,6 @@ use relais_core::{
 use uuid::Uuid;
 
 use crate::fixture::Fixture;
-
-/// Makes one test of each check. `$open` is the full path of an `async fn() -> Option<Box<dyn
-/// Fixture>>` that gives an empty database, or `None` (loudly) where there is none.
-#[macro_export]
-macro_rules! store_conformance {
-    ($open:path) => {
-        $crate::store_conformance! { @each $open;
-            migration {
-                an_empty_database_gets_every_script
-                migrating_again_changes_nothing
-                nodes_that_migrate_together_apply_each_script_once
-                tables_of_the_user_stay_as_they_are
-                a_database_without_tables_is_refused_with_what_to_do
-                a_migrated_database_passes_the_check
-                a_schema_of_a_newer_program_is_refused
-                the_store_says_what_it_is
-            }
-            schema {
-                a_plain_insert_of_five_columns_is_a_complete_message
-                plain_inserts_get_ids_of_their_own
-                a_plain_insert_may_name_its_key
-                an_empty_key_is_a_key
-                only_the_states_of_an_outbox_row_are_accepted
-                only_the_states_of_an_inbox_row_are_accepted
-                only_known_categories_and_error_stages_are_accepted
-                required_columns_refuse_null
-                required_columns_without_default_must_be_given
-                an_inbox_row_has_defaults
-                payload_and_headers_must_be_json
-                an_inbox_row_needs_a_payload_or_its_raw_bytes
-                one_source_and_message_id_is_one_row
-                one_outbox_message_id_is_one_row
-                identities_are_not_empty_and_attempts_not_negative
-                error_texts_hold_their_limit_of_any_characters
-                a_dead_letter_takes_nulls_where_nothing_is_known
-                a_lane_is_computed_from_the_key_alone
-                strange_keys_have_a_lane_too
-                an_id_is_never_used_twice
-                no_open_row_of_another_writer_is_stranded
-            }
-            outbox {
-                an_enqueued_message_is_pending_with_a_positive_id
-                every_field_of_a_message_comes_back
-                a_large_batch_keeps_its_order
-                nothing_to_write_is_nothing_written
-                one_message_id_is_written_once_and_gives_the_same_row
-                a_fetch_keeps_to_its_limit_and_order
-                a_fetch_sees_only_its_destination
-                a_fetch_sees_only_its_lanes
-                a_row_waits_until_it_is_due
-                a_delayed_message_is_invisible_until_due
-                settled_rows_are_never_fetched_again
-                a_dispatched_row_says_when
-                settling_a_missing_row_is_refused_without_an_error
-                a_settled_row_is_not_settled_again
-                a_row_named_twice_in_a_batch_settles_once
-                a_retry_stays_pending_and_the_last_error_stands
-                a_pause_is_added_to_the_databases_now
-                an_absurd_pause_waits_long_and_breaks_nothing
-                success_clears_what_the_failures_left
-                a_dead_row_keeps_its_reason
-                an_untouched_row_stays_as_it_was
-                a_large_mixed_batch_settles_in_one_go
-                an_attempt_can_be_counted_before_the_work
-                an_uncommitted_message_does_not_exist
-                a_message_that_cannot_be_stored_stops_its_batch_for_good
-                many_writers_at_once_all_get_through
-                a_new_row_changes_the_number_that_wakes_workers
-                headers_of_other_writers_can_be_read
-            }
-            accept {
-                every_field_of_a_received_message_comes_back
-                what_a_message_lacks_stays_null
-                a_message_that_comes_again_is_a_duplicate
-                a_message_that_comes_again_after_its_end_is_a_duplicate
-                duplicates_inside_one_batch_are_found_too
-                one_id_from_two_sources_is_two_messages
-                the_same_id_with_other_content_is_kept_as_a_conflict
-                a_conflict_that_comes_again_is_kept_once
-                a_conflict_inside_one_batch_is_found_too
-                undecodable_bytes_are_kept_as_base64_with_the_reason
-                no_bytes_at_all_are_kept_too
-                undecodable_messages_are_compared_by_their_bytes
-                ids_that_look_alike_are_different_messages
-                ids_and_keys_at_their_limit_are_kept_whole
-                a_large_batch_keeps_its_order
-                positions_are_stored_with_the_messages
-                the_last_position_of_a_partition_in_one_batch_stands
-                a_batch_that_cannot_be_stored_moves_no_position
-                times_no_calendar_holds_do_not_stop_the_batch
-                a_zero_character_is_stored_or_refused_for_good
-                nodes_that_accept_the_same_messages_store_each_once
-            }
-            inbox {
-                a_fetch_keeps_to_its_limit_order_and_lanes
-                a_processed_row_says_when
-                a_retry_waits_and_the_last_error_stands
-                an_absurd_pause_waits_long_and_breaks_nothing
-                success_clears_what_the_failures_left
-                a_dead_row_keeps_its_reason
-                a_missing_or_settled_row_is_refused_without_an_error
-                a_row_that_could_not_be_decoded_is_not_settled
-                a_large_mixed_batch_settles_in_one_go
-                an_attempt_can_be_counted_before_the_work
-                messages_are_written_in_the_commit_that_processes
-                a_message_that_cannot_be_stored_leaves_its_row_open
-                a_message_id_already_there_is_not_written_again
-                a_row_named_twice_in_a_batch_has_one_effect
-                a_delayed_message_of_a_handler_waits
-                an_older_version_is_not_sent_and_an_equal_or_newer_one_is
-                versions_are_kept_per_aggregate
-                versions_of_one_aggregate_in_one_batch_count_in_order
-                a_message_is_handled_once_per_handler
-                handling_once_needs_an_id_and_a_handler
-                handling_once_takes_long_and_strange_names
-                of_many_at_once_one_handles
-            }
-            lanes {
-                a_worker_alone_holds_every_lane
-                others_notice_when_a_worker_comes_or_leaves
-                a_newcomer_takes_nothing_that_is_held
-                two_workers_share_evenly
-                three_workers_share_evenly
-                more_workers_than_lanes_leave_nobody_stuck
-                scopes_share_nothing
-                a_lane_given_back_is_handed_over_at_once_and_clean
-                a_worker_that_leaves_frees_everything
-                leaving_frees_lanes_the_worker_forgot
-                a_lane_of_another_worker_cannot_be_given_back
-                dead_workers_are_taken_over_unclean_with_a_new_epoch
-                a_live_lease_is_not_taken_even_from_a_silent_worker
-                an_expired_lease_is_taken_up_to_the_share
-                renewing_keeps_the_epoch
-                an_expired_lease_nobody_took_is_renewed_as_it_was
-                taking_a_lane_again_raises_the_epoch_for_the_same_name_too
-                nodes_that_lease_together_never_share_a_lane
-                nodes_that_work_together_dispatch_each_row_once
-            }
-            fence {
-                a_stale_worker_settles_no_outbox_row
-                a_stale_worker_settles_no_inbox_row
-                the_same_name_with_an_old_epoch_is_refused
-                the_same_name_with_an_old_epoch_is_refused_in_the_inbox
-                the_right_epoch_under_another_name_is_refused
-                a_future_epoch_is_refused
-                a_free_lane_refuses_everybody
-                a_worker_that_never_leased_is_refused
-                the_lanes_of_one_destination_settle_no_row_of_another
-                a_settlement_that_names_another_lane_than_the_rows_is_refused
-                a_lease_that_ran_out_but_was_not_taken_still_settles
-                of_a_mixed_batch_only_the_lanes_still_held_settle
-                of_a_mixed_inbox_batch_only_the_lanes_still_held_settle
-                of_a_mixed_batch_only_held_lanes_count_attempts
-                a_row_a_person_resolved_meanwhile_is_not_overwritten
-                a_settlement_in_flight_and_a_take_over_never_both_win
-                an_inbox_settlement_in_flight_and_a_take_over_never_both_win
-            }
-            order {
-                a_row_in_backoff_holds_its_key_and_no_other
-                a_due_row_goes_before_its_followers
-                a_due_row_waits_behind_an_earlier_one_that_is_not
-                a_row_in_backoff_does_not_hold_an_earlier_one
-                backoff_holds_the_key_in_its_destination_only
-                keys_that_look_alike_are_different_keys
-                a_delayed_row_does_not_hold_its_key
-                waiting_keys_in_front_do_not_fill_the_batch
-                a_parked_key_waits_and_others_go_on
-                a_dead_letter_that_parks_nothing_lets_its_key_go_on
-                a_retried_dead_letter_is_first_in_its_key_again
-                a_retried_dead_letter_goes_before_a_follower_in_backoff
-                a_skipped_dead_letter_frees_its_key
-                two_open_dead_letters_hold_their_key_until_both_are_resolved
-                a_lower_id_that_commits_late_is_found
-                a_lower_inbox_id_that_commits_late_is_found
-                an_inbox_row_in_backoff_holds_its_key_and_no_other
-                a_due_inbox_row_waits_behind_an_earlier_one_that_is_not
-                a_parked_inbox_key_waits_for_a_person
-                waiting_inbox_keys_in_front_do_not_fill_the_batch
-                rows_of_skipped_keys_are_left_out
-                a_skipped_key_with_a_long_backlog_does_not_fill_the_batch
-                rows_in_hand_are_left_out_and_do_not_fill_the_batch
-            }
-            dead_letters {
-                a_dead_outbox_row_is_copied_with_everything
-                a_dead_inbox_row_is_copied_with_everything
-                what_the_row_lacks_is_null_in_its_dead_letter
-                long_error_texts_are_cut_between_characters
-                an_empty_reason_is_kept
-                a_large_payload_is_kept_whole
-                a_parked_key_names_its_dead_letter
-                a_retried_outbox_row_starts_again
-                a_retried_inbox_row_starts_again
-                a_skipped_row_stays_failed
-                a_decision_is_recorded_with_who_and_why
-                a_decision_is_carried_out_once
-                of_two_people_at_once_one_decides
-                a_row_that_is_no_longer_failed_is_not_retried_again
-                a_retried_conflict_becomes_a_message_of_its_own
-                a_skipped_conflict_stores_nothing
-                many_rows_can_die_in_one_batch
-            }
-            people {
-                an_empty_store_shows_every_status_with_zero
-                the_overview_counts_every_status
-                the_overview_shows_the_oldest_open_row
-                the_overview_shows_what_waits_for_each_destination
-                the_overview_shows_workers_and_whether_they_live
-                lists_are_newest_first_and_paged
-                a_page_has_an_upper_limit
-                outbox_rows_are_filtered_by_every_field
-                inbox_rows_are_filtered_by_every_field
-                dead_letters_are_filtered_and_paged_without_gaps
-                a_row_is_found_by_id_and_by_message_id
-                what_is_not_there_is_not_found
-                a_dead_letter_is_found_by_its_id
-            }
-            fidelity {
-                outbox_payloads_come_out_as_they_went_in
-                inbox_payloads_come_out_as_they_went_in
-                payloads_of_other_writers_come_out_as_they_went_in
-                a_payload_of_a_megabyte_goes_through
-                headers_come_out_as_they_went_in
-                keys_come_out_as_they_went_in
-                the_longest_key_can_wait_and_be_parked
-                a_longer_key_of_another_writer_stops_at_the_door_or_can_wait
-                a_dead_letter_is_a_faithful_copy
-                what_relays_changes_nothing_but_the_state
-            }
-            cleanup {
-                finished_rows_past_their_retention_go
-                finished_rows_within_their_retention_stay
-                the_time_of_the_end_counts_not_that_of_the_start
-                unfinished_rows_stay_however_old
-                a_pass_removes_no_more_than_it_may
-                resolved_dead_letters_go_and_open_ones_stay
-                a_resolved_dead_letter_goes_though_its_key_is_still_parked
-                cleaning_up_beside_others_never_fails
-            }
-        }
-    };
-    (@each $open:path; $($module:ident { $($check:ident)* })*) => {
-        $(
-            mod $module {
-                $(
-                    #[test]
-                    fn $check() {
-                        $crate::conformance::run(
-                            $open(),
-                            $crate::conformance::$module::START,
-                            |f| Box::pin($crate::conformance::$module::$check(f)),
-                        );
-                    }
-                )*
-            }
-        )*
-    };
-}
 
 /// What the database holds when a check begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,41 +90,4 @@ async fn resolve(f: &dyn Fixture, id: Uuid, resolution: Resolution) -> bool {
 
 fn verdict(resolution: Resolution) -> Verdict {
     Verdict { resolution, actor: "ann".to_owned(), reason: "it's repaired 😀".to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    /// Every `pub async fn` of the check modules stands in the macro's list, under its module.
-    #[test]
-    fn no_check_is_forgotten() {
-        let modules = [
-            ("accept", include_str!("accept.rs")),
-            ("cleanup", include_str!("cleanup.rs")),
-            ("dead_letters", include_str!("dead_letters.rs")),
-            ("fence", include_str!("fence.rs")),
-            ("fidelity", include_str!("fidelity.rs")),
-            ("inbox", include_str!("inbox.rs")),
-            ("lanes", include_str!("lanes.rs")),
-            ("migration", include_str!("migration.rs")),
-            ("order", include_str!("order.rs")),
-            ("outbox", include_str!("outbox.rs")),
-            ("people", include_str!("people.rs")),
-            ("schema", include_str!("schema.rs")),
-        ];
-        let list = include_str!("mod.rs").split("@each $open;\n").nth(1).expect("the list");
-        let list = list.split("\n        }\n    };").next().expect("the end of the list");
-        for (module, source) in modules {
-            let part = list.split(&format!(" {module} {{")).nth(1).expect(module);
-            let listed: BTreeSet<_> =
-                part.split('}').next().expect(module).split_whitespace().collect();
-            let written: BTreeSet<_> = source
-                .split("\npub async fn ")
-                .skip(1)
-                .map(|rest| rest.split('(').next().expect("a name"))
-                .collect();
-            assert_eq!(listed, written, "{module}");
-        }
-    }
 }

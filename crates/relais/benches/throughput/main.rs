@@ -4,10 +4,11 @@
 //! driver, durability and row width. No time is ever asserted; a missed target is shown.
 //!
 //! See docs/benchmarks.md. Read in this order: [`options`], [`bed`] (what a database must offer),
-//! [`send`], [`relay`], [`latency`], [`idle`] (the figures), [`report`].
+//! [`send`], [`relay`], [`latency`], [`idle`], [`kafka`] (the figures), [`report`].
 
 mod bed;
 mod idle;
+mod kafka;
 mod latency;
 mod machine;
 mod options;
@@ -112,5 +113,8 @@ async fn measure<D: Database>(database: &D, options: &Options, report: &mut Repo
         && let Err(error) = idle::measure(database, options, report).await
     {
         report.failed(&format!("{} idle", D::NAME), &error);
+    }
+    if let Err(error) = kafka::measure(database, options, report).await {
+        report.failed(&format!("{} with kafka", D::NAME), &error);
     }
 }

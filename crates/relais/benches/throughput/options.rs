@@ -12,6 +12,7 @@ usage: cargo xtask bench [options]
   --quick                  small: a tenth of the rows, fewer samples
   --store sqlite|postgres|all
   --only NAME[,NAME]       send relay backlog finished snapshot writer sender latency idle memory
+                           kafka-out kafka-in
   --json PATH              where the figures go; default target/bench.json";
 
 /// Where the figures go, unless `--json` says otherwise; set by `cargo xtask bench`.
@@ -41,10 +42,14 @@ pub(crate) enum Figure {
     Latency,
     Idle,
     Memory,
+    /// A backlog relayed to a topic.
+    KafkaOut,
+    /// A topic read into the inbox.
+    KafkaIn,
 }
 
 impl Figure {
-    const ALL: [(&'static str, Self); 10] = [
+    const ALL: [(&'static str, Self); 12] = [
         ("send", Self::Send),
         ("relay", Self::Relay),
         ("backlog", Self::Backlog),
@@ -55,6 +60,8 @@ impl Figure {
         ("latency", Self::Latency),
         ("idle", Self::Idle),
         ("memory", Self::Memory),
+        ("kafka-out", Self::KafkaOut),
+        ("kafka-in", Self::KafkaIn),
     ];
 
     fn parse(name: &str) -> Result<Self> {

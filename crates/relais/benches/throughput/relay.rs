@@ -57,7 +57,7 @@ pub(crate) async fn measure<D: Database>(
         plain.clear().await?;
         plain.add(options.size.rows, Rows::Pending).await?;
         plain.calm().await?;
-        relais.push(relay(&plain, options.size.rows).await?.rate);
+        relais.push(relay(&plain, Counter::new(options.size.rows)).await?.rate);
         progress(&raw);
         progress(&relais);
         for case in &mut cases {
@@ -83,7 +83,7 @@ pub(crate) async fn measure<D: Database>(
     Ok(())
 }
 
-fn progress(rates: &[f64]) {
+pub(crate) fn progress(rates: &[f64]) {
     eprintln!("    {:.0} /s", rates.last().copied().unwrap_or_default());
 }
 
@@ -136,7 +136,7 @@ impl<B: Bed> Case<B> {
             None => None,
         };
         machine::forget_peak_memory();
-        let relayed = relay(&self.bed, size.rows).await;
+        let relayed = relay(&self.bed, Counter::new(size.rows)).await;
         if let Some(held) = held {
             self.bed.let_go(held).await?;
         }
@@ -179,22 +179,23 @@ impl<B: Bed> Case<B> {
     }
 }
 
-async fn raw_rate<B: Bed>(bed: &B, rows: u64) -> Result<f64> {
+pub(crate) async fn raw_rate<B: Bed>(bed: &B, rows: u64) -> Result<f64> {
     bed.fill_plain(rows).await?;
     bed.calm().await?;
     Ok(rows as f64 / bed.relay_plain().await?.as_secs_f64())
 }
 
-struct Relayed {
-    rate: f64,
+pub(crate) struct Relayed {
+    pub(crate) rate: f64,
     memory_mb: f64,
 }
 
-/// From the start of the workers until at least so many rows are settled.
-async fn relay<B: Bed>(bed: &B, rows: u64) -> Result<Relayed> {
-    let publisher = Arc::new(Counter::new(rows));
+/// From the start of the workers until what the counter calls enough is settled.
+pub(crate) async fn relay<B: Bed>(bed: &B, counter: Counter) -> Result<Relayed> {
+    let publisher = Arc::new(counter);
     let started = Instant::now();
-    let running = App::new(bed.store()).destination(DESTINATION, publisher.clone()).start();
+    let settings = relais::DestinationSettings { concurrency: std::env::var("CONC").map_or(10, |c| c.parse().unwrap()), ..Default::default() };
+    let running = App::new(bed.store()).destination_with(DESTINATION, publisher.clone(), settings).start();
     let relayed = async {
         let last = publisher.reached().await?;
         let count = publisher.count();

@@ -47,17 +47,22 @@ pub(crate) fn payload() -> String {
     serde_json::to_string(&OrderChanged::new(1)).expect("plain fields become JSON")
 }
 
-/// Accepts everything and says when enough has come.
-#[derive(Debug)]
+/// Counts what its target takes and says when it is enough.
 pub(crate) struct Counter {
+    target: Box<dyn Publisher>,
     enough: u64,
     count: AtomicU64,
     reached: watch::Sender<Option<Vec<i64>>>,
 }
 
 impl Counter {
+    /// Before a target that takes everything and does nothing.
     pub(crate) fn new(enough: u64) -> Self {
-        Self { enough, count: AtomicU64::new(0), reached: watch::Sender::new(None) }
+        Self::before(Box::new(Nothing), enough)
+    }
+
+    pub(crate) fn before(target: Box<dyn Publisher>, enough: u64) -> Self {
+        Self { target, enough, count: AtomicU64::new(0), reached: watch::Sender::new(None) }
     }
 
     /// How many have come.
@@ -74,15 +79,40 @@ impl Counter {
         })?;
         Ok(found?.clone().unwrap_or_default())
     }
+
+    fn add(&self, messages: &[OutboxRow], deliveries: &[Delivery]) {
+        let accepted = deliveries.iter().filter(|d| **d == Delivery::Accepted).count() as u64;
+        let before = self.count.fetch_add(accepted, Ordering::Relaxed);
+        if before < self.enough && before + accepted >= self.enough {
+            let ids = messages.iter().map(|row| row.id).collect();
+            self.reached.send_replace(Some(ids));
+        }
+    }
 }
 
 impl Publisher for Counter {
     fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        let before = self.count.fetch_add(messages.len() as u64, Ordering::Relaxed);
-        if before < self.enough && before + messages.len() as u64 >= self.enough {
-            let ids = messages.iter().map(|row| row.id).collect();
-            self.reached.send_replace(Some(ids));
-        }
+        Box::pin(async move {
+            let deliveries = self.target.publish(messages).await;
+            self.add(messages, &deliveries);
+            deliveries
+        })
+    }
+
+    fn batching(&self) -> Batching {
+        self.target.batching()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.target.close()
+    }
+}
+
+/// Accepts everything.
+struct Nothing;
+
+impl Publisher for Nothing {
+    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
         Box::pin(std::future::ready(vec![Delivery::Accepted; messages.len()]))
     }
 

@@ -7,7 +7,8 @@ use std::{
 
 use relais_core::{
     BoxFuture,
-    extract::{Incoming, Mapping},
+    decode::Decoder,
+    extract::{Incoming, Mapping, Value},
     inbox::{Accepted, Content, NewInbox},
     source::{Source, SourceBatch, SourceError},
 };
@@ -49,11 +50,13 @@ impl Source for Prepared {
 pub(super) fn received(id: &str, body: &str) -> NewInbox {
     let mapping = Mapping {
         source_system: "crm".into(),
+        decoder: Decoder::Json,
         message_id: "header:message-id".parse().unwrap(),
         event_type: Some("payload:/type".parse().unwrap()),
         aggregate_id: Some("payload:/of".parse().unwrap()),
     };
-    let mut incoming = Incoming { topic: "hook".into(), body: body.into(), ..Incoming::default() };
+    let value = Value::Bytes(body.into());
+    let mut incoming = Incoming { topic: "hook".into(), value, ..Incoming::default() };
     incoming.headers.set("message-id", id);
     mapping.read(incoming).unwrap()
 }

@@ -4,4 +4,5 @@ mod inbox;
 mod ingest;
 mod lanes;
 mod relay;
+mod repair;
 mod support;

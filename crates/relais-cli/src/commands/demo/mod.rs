@@ -21,7 +21,7 @@ use relais::{
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings},
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_core::extract::Mapping;
+use relais_core::{decode::Decoder, extract::Mapping};
 
 use self::{plan::Plan, proof::Proof, sender::Senders, target::Target, view::View};
 use crate::{
@@ -94,6 +94,7 @@ impl Stage {
     async fn start(&self, listen: SocketAddr) -> Result<Running, Failure> {
         let mapping = Mapping {
             source_system: "shop".into(),
+            decoder: Decoder::Json,
             message_id: "header:message-id".parse().map_err(Failure::failed)?,
             event_type: Some("payload:/type".parse().map_err(Failure::failed)?),
             aggregate_id: Some("payload:/order".parse().map_err(Failure::failed)?),

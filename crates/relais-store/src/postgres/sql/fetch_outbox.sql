@@ -1,18 +1,22 @@
 -- Fresh rows in order of their ids, from the mark on, and rows whose time has come.
 --
--- A row is in the way of later rows of its key while it waits after a failure (attempts > 0): a fresh
--- row waits for any of them, a due row for those that are not due. One sent with a delay is not.
+-- A row is in the way of later rows of its key while it waits after a failure (attempts > 0) or is in
+-- a bulk job: a fresh row waits for any of them, a due row for those that are not due. One sent with a
+-- delay is not. Rows of the open job itself wait far in the future, and are left out whatever happens.
 -- Whoever is due brings along the earlier due rows of its key, so that the limit cannot turn them
 -- round.
 --
 -- Written so that no statistics can make the planner read much: `id + 0` and the hash are in one
 -- index only, a scalar sub-select with LIMIT 1 stays one look-up, and NOT EXISTS guards save the
 -- look-ups while there is no trouble at all.
-WITH due AS MATERIALIZED (
+WITH job (id) AS MATERIALIZED (
+    SELECT id::text FROM relais_bulk_job WHERE destination = $1 AND finished_at IS NULL),
+due AS MATERIALIZED (
     SELECT o.id, o.msg_key
     FROM relais_outbox AS o
     WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at <= now()
       AND o.lane = ANY ($2::smallint[])
+      AND (o.job_id IS NULL OR o.job_id IS DISTINCT FROM (SELECT id FROM job))
       AND o.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
       AND o.id NOT IN (SELECT unnest($6::bigint[]))
       AND (SELECT e.id
@@ -20,7 +24,9 @@ WITH due AS MATERIALIZED (
            WHERE e.destination = $1
              AND hashtextextended(e.msg_key, 0) = hashtextextended(o.msg_key, 0)
              AND e.msg_key = o.msg_key AND e.id + 0 < o.id
-             AND e.status = 'PENDING' AND e.next_attempt_at > now() AND e.attempts > 0
+             AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
+             AND (e.attempts > 0 OR e.job_id IS NOT NULL)
+             AND (e.next_attempt_at > now() OR e.job_id = (SELECT id FROM job))
            ORDER BY e.id + 0
            LIMIT 1) IS NULL
       AND (SELECT p.key_hash
@@ -40,7 +46,8 @@ chosen AS (
         WHERE e.destination = $1
           AND hashtextextended(e.msg_key, 0) = hashtextextended(last.msg_key, 0)
           AND e.msg_key = last.msg_key AND e.id + 0 < last.id
-          AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL AND e.attempts > 0
+          AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
+          AND (e.attempts > 0 OR e.job_id IS NOT NULL)
         ORDER BY e.id + 0
         LIMIT $4) AS earlier)
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
@@ -50,18 +57,21 @@ chosen AS (
  FROM relais_outbox AS o
  WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at IS NULL AND o.id + 0 > $3
    AND o.lane = ANY ($2::smallint[])
+   AND (o.job_id IS NULL OR o.job_id IS DISTINCT FROM (SELECT id FROM job))
    AND o.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
    AND o.id NOT IN (SELECT unnest($6::bigint[]))
    AND (NOT EXISTS (
             SELECT FROM relais_outbox AS e
             WHERE e.destination = $1
-              AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL AND e.attempts > 0)
+              AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
+              AND (e.attempts > 0 OR e.job_id IS NOT NULL))
         OR (SELECT e.id
             FROM relais_outbox AS e
             WHERE e.destination = $1
               AND hashtextextended(e.msg_key, 0) = hashtextextended(o.msg_key, 0)
               AND e.msg_key = o.msg_key AND e.id + 0 < o.id
-              AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL AND e.attempts > 0
+              AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
+              AND (e.attempts > 0 OR e.job_id IS NOT NULL)
             ORDER BY e.id + 0
             LIMIT 1) IS NULL)
    AND (NOT EXISTS (

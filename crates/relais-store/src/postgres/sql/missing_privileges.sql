@@ -9,11 +9,13 @@ FROM (VALUES ('relais_schema', 'SELECT'),
              ('relais_parked_key', 'SELECT INSERT UPDATE DELETE'),
              ('relais_lane', 'SELECT INSERT UPDATE'),
              ('relais_worker', 'SELECT INSERT UPDATE DELETE'),
+             ('relais_bulk_job', 'SELECT INSERT UPDATE DELETE'),
              ('relais_source_position', 'SELECT INSERT UPDATE'),
              ('relais_audit', 'INSERT'),
              ('relais_inbox_id_seq', 'SELECT'),
              ('relais_outbox_id_seq', 'SELECT'),
-             ('relais_audit_id_seq', 'SELECT')) AS n (name, needed)
+             ('relais_audit_id_seq', 'SELECT'),
+             ('relais_bulk_job_moved_seq', 'SELECT')) AS n (name, needed)
 CROSS JOIN LATERAL regexp_split_to_table(n.needed, ' ') AS p (privilege)
 WHERE NOT has_table_privilege(n.name::regclass, p.privilege)
 GROUP BY n.name

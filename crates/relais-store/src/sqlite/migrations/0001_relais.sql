@@ -104,9 +104,12 @@ CREATE INDEX relais_outbox_fresh ON relais_outbox (destination, id)
     WHERE status = 'PENDING' AND next_attempt_at IS NULL;
 CREATE INDEX relais_outbox_due ON relais_outbox (destination, next_attempt_at)
     WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL;
--- A row in backoff (attempts > 0) holds its key; a delayed one (attempts = 0) does not.
+-- A row in backoff (attempts > 0) or in a bulk job holds its key; a delayed one does not.
 CREATE INDEX relais_outbox_held ON relais_outbox (destination, msg_key, id)
-    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL AND attempts > 0;
+    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL AND (attempts > 0 OR job_id IS NOT NULL);
+-- What is left to settle of a bulk job.
+CREATE INDEX relais_outbox_job ON relais_outbox (job_id, id)
+    WHERE status = 'PENDING' AND job_id IS NOT NULL;
 CREATE INDEX relais_outbox_failed ON relais_outbox (id) WHERE status = 'FAILED';
 
 -- The ordering key defaults to the aggregate. Fires only for writers that give none.
@@ -188,6 +191,33 @@ CREATE TABLE relais_worker (
     seen_until TEXT NOT NULL,
     PRIMARY KEY (scope, worker)
 ) STRICT, WITHOUT ROWID;
+
+-- Bulk jobs: outbox rows that go in one upload. Who works on one holds its lease, as with lanes. `id` is
+-- what the rows have as their job_id.
+CREATE TABLE relais_bulk_job (
+    id            TEXT PRIMARY KEY NOT NULL,
+    destination   TEXT NOT NULL CHECK (destination <> ''),
+    remote_id     TEXT,
+    phase         TEXT NOT NULL DEFAULT 'PLANNED'
+                  CONSTRAINT relais_bulk_job_phase
+                  CHECK (phase IN ('PLANNED', 'CREATING', 'CREATED', 'UPLOADING', 'UPLOADED', 'CLOSING',
+                                   'CLOSED', 'FINISHED', 'RECONCILED', 'ABANDONED')),
+    row_count     INTEGER NOT NULL,
+    owner         TEXT,
+    epoch         INTEGER NOT NULL DEFAULT 1,
+    lease_until   TEXT,
+    created_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    finished_at   TEXT,
+    error_message TEXT CHECK (length(error_message) <= 2000),
+    -- Raised when the job sets rows free and when it ends: what watching workers notice.
+    moved         INTEGER NOT NULL DEFAULT 0,
+    CONSTRAINT relais_bulk_job_end
+    CHECK ((finished_at IS NOT NULL) = (phase IN ('RECONCILED', 'ABANDONED')))
+) STRICT;
+-- One open job a destination.
+CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job (destination) WHERE finished_at IS NULL;
+CREATE INDEX relais_bulk_job_age ON relais_bulk_job (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX relais_bulk_job_moved ON relais_bulk_job (moved);
 
 -- How far each source has been read: written with the inbox rows.
 CREATE TABLE relais_source_position (

@@ -2,13 +2,10 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
-
-/// A token or header value that must not appear in logs, errors or dumps.
+/// A token, header value or option that must not appear in logs, errors or dumps.
 ///
 /// ```
-/// use relais_connect::http::Secret;
+/// use relais_connect::Secret;
 ///
 /// assert_eq!(format!("{:?}", Secret::new("hunter2")), "[hidden]");
 /// ```
@@ -21,13 +18,16 @@ impl Secret {
     }
 
     /// The text itself; only for putting it on the wire.
-    pub(super) fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 
     /// Whether `candidate` is the secret. The time it takes tells nothing about either, not even
     /// their lengths: hashes are compared.
-    pub(super) fn matches(&self, candidate: &[u8]) -> bool {
+    #[cfg(feature = "http")]
+    pub(crate) fn matches(&self, candidate: &[u8]) -> bool {
+        use sha2::{Digest, Sha256};
+        use subtle::ConstantTimeEq;
         let (ours, theirs) = (Sha256::digest(self.0.as_bytes()), Sha256::digest(candidate));
         ours.as_slice().ct_eq(theirs.as_slice()).into()
     }

@@ -1,0 +1,200 @@
+//! The kind `kafka` in whole files, with and without the connector in the build.
+
+use relais_core::{decode::Decoder, extract::Pick};
+use secrecy::ExposeSecret;
+
+use super::{
+    explain::explain,
+    tests::{bad, check, good},
+    types::Start,
+    *,
+};
+
+const FULL: &str = r#"
+[[source]]
+name = "members"
+kind = "kafka"
+brokers = "kafka-1:9092, kafka-2"
+group = "members-service"
+topics = ["members-created", "members_v2"]
+source_system = "ihub"
+message_id = "header:message-id"
+event_type = "header:type"
+aggregate_id = "key"
+decoder = "confluent-json"
+start = "latest"
+[source.options]
+"sasl.password" = "${KEY}"
+security.protocol = "SASL_SSL"
+fetch.max.bytes = 1_000
+socket.keepalive.enable = true
+[[route]]
+on = "MembersCreated"
+destination = "orders"
+[[destination]]
+name = "orders"
+kind = "kafka"
+brokers = "[::1]:9092"
+topic = "orders-v1"
+cloudevents = true
+options.linger.ms = 5.5
+options."client.id" = "CANARY-client"
+[destination.limits]
+timeout = "5s"
+"#;
+
+#[test]
+fn every_key_arrives() {
+    let (settings, warnings) = good(FULL);
+    assert_eq!(warnings, []);
+    let SourceSettings { mapping, origin, .. } = &settings.sources[0];
+    assert_eq!(mapping.source_system, "ihub");
+    assert_eq!(mapping.message_id, Pick::Header("message-id".into()));
+    assert_eq!(
+        (mapping.decoder, &mapping.aggregate_id),
+        (Decoder::ConfluentJson, &Some(Pick::Key))
+    );
+    let Origin::Kafka(kafka) = origin else { panic!("{origin:?}") };
+    assert_eq!(kafka.brokers, "kafka-1:9092,kafka-2");
+    assert_eq!((kafka.group.as_str(), kafka.start), ("members-service", Start::Latest));
+    assert_eq!(kafka.topics, ["members-created", "members_v2"]);
+    let shown = |options: &[(String, secrecy::SecretString)]| -> Vec<String> {
+        let show = |(name, value): &(String, secrecy::SecretString)| {
+            format!("{name}={}", value.expose_secret())
+        };
+        let mut shown: Vec<_> = options.iter().map(show).collect();
+        shown.sort();
+        shown
+    };
+    assert_eq!(
+        shown(&kafka.options),
+        [
+            "fetch.max.bytes=1000",
+            "sasl.password=CANARY-key",
+            "security.protocol=SASL_SSL",
+            "socket.keepalive.enable=true",
+        ]
+    );
+    let Target::Kafka(target) = &settings.destinations[0].target else { panic!("{settings:?}") };
+    assert_eq!((target.topic.as_str(), target.cloudevents), ("orders-v1", true));
+    assert_eq!(shown(&target.options), ["client.id=CANARY-client", "linger.ms=5.5"]);
+}
+
+#[test]
+fn what_is_not_said_has_a_default() {
+    let (settings, _) = good(
+        "[[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"a\"]\n\
+         [[route]]\non = \"A\"\ndestination = \"orders.v1\"\n\
+         [[destination]]\nname = \"orders.v1\"\nkind = \"kafka\"\nbrokers = \"k\"\n",
+    );
+    let SourceSettings { mapping, origin, .. } = &settings.sources[0];
+    assert_eq!((&mapping.source_system[..], &mapping.message_id), ("members", &Pick::Position));
+    assert_eq!(mapping.event_type, Some(Pick::Payload("/type".into())));
+    assert_eq!((mapping.decoder, &mapping.aggregate_id), (Decoder::Json, &None));
+    let Origin::Kafka(kafka) = origin else { panic!("{origin:?}") };
+    assert_eq!((kafka.group.as_str(), kafka.start), ("relais", Start::Earliest));
+    let Target::Kafka(target) = &settings.destinations[0].target else { panic!("{settings:?}") };
+    assert_eq!((target.topic.as_str(), target.cloudevents), ("orders.v1", false));
+}
+
+#[test]
+fn values_of_options_are_never_shown_and_names_are() {
+    let (settings, _) = good(FULL);
+    let explained = serde_json::to_string(&explain(&settings)).unwrap();
+    let shown = format!("{settings:?} {settings:#?} {explained}");
+    assert!(!shown.contains("CANARY") && !shown.contains("SASL_SSL"), "{shown}");
+    for name in ["sasl.password", "security.protocol", "client.id"] {
+        assert!(explained.contains(name), "{explained}");
+    }
+    let errors =
+        bad(&FULL.replace("brokers = \"kafka-1:9092, kafka-2\"", "brokers = \"${KEY}:x\""));
+    assert!(errors.contains("`${KEY}:x` is not a list of brokers"), "{errors}");
+    assert!(!errors.contains("CANARY"), "{errors}");
+}
+
+#[test]
+fn what_does_not_fit_is_named_with_its_place() {
+    check(
+        "[[source]]\nname = \"m\"\nkind = \"kafka\"\nbroker = \"k\"\ntopics = [\"a\", \"^b.*\", \"a\"]\n\
+         decoder = \"avro\"\nstart = \"latst\"\nlisten = \"127.0.0.1:1\"\n\
+         [source.options]\nsasl.password = [1]\n\"sasl.username\" = \"${NOPE}\"\n\
+         client.rack = 1\n\"client.rack\" = 2\n",
+        &[
+            "relais.toml:1:1: source[m].brokers: is missing; write for example \
+             \"kafka-1.example:9092,kafka-2.example:9092\"",
+            "relais.toml:4:1: source[m].broker: unknown key; did you mean `brokers`?",
+            "relais.toml:5:10: source[m].topics: topic 2 is not the name of a topic; use 1 to 249 \
+             letters, digits, `.`, `_` and `-`",
+            "relais.toml:5:10: source[m].topics: topic 3 is there twice",
+            "relais.toml:6:11: source[m].decoder: `avro` is not known here; one of `json`, \
+             `json-latin1`, `confluent-json`, `text`, `bytes`",
+            "relais.toml:7:9: source[m].start: `latst` is not known here; did you mean `latest`?",
+            "relais.toml:8:1: source[m].listen: unknown key; it is for kind `http`",
+            "relais.toml:10:17: source[m].options.sasl.password: expected a string, a number, true \
+             or false",
+            "relais.toml:11:19: source[m].options.sasl.username: environment variable `NOPE` is \
+             not set; set it, or write `$${` for a plain `${`",
+            "relais.toml:12:15: source[m].options.client.rack: is given twice; once quoted, once \
+             not",
+        ],
+    );
+    check(
+        "[[destination]]\nname = \"a:b\"\nkind = \"kafka\"\nbrokers = \"\"\nurl = \"x\"\n\
+         [[destination]]\nname = \"c\"\nkind = \"log\"\ncloudevents = true\ntopic = \"x\"\n",
+        &[
+            "relais.toml:1:1: destination[a:b].topic: is missing, and the destination's name is \
+             not the name of a topic; use 1 to 249 letters, digits, `.`, `_` and `-`",
+            "relais.toml:4:11: destination[a:b].brokers: `` is not a list of brokers; write for \
+             example \"kafka-1.example:9092,kafka-2.example:9092\"",
+            "relais.toml:5:1: destination[a:b].url: unknown key; it is for kind `http`",
+            "relais.toml:9:1: destination[c].cloudevents: unknown key; it is for kinds `http` and \
+             `kafka`",
+            "relais.toml:10:1: destination[c].topic: unknown key; it is for kind `kafka`",
+        ],
+    );
+}
+
+#[test]
+fn an_http_source_takes_no_decoder_that_its_content_type_denies() {
+    let errors = bad("[[source]]\nname = \"h\"\nkind = \"http\"\ndecoder = \"bytes\"\n");
+    assert!(errors.contains("source[h].decoder: `bytes` is not known here"), "{errors}");
+}
+
+#[test]
+fn two_sources_do_not_share_a_group_and_a_topic() {
+    let source = |name: &str, group: &str| {
+        format!(
+            "[[source]]\nname = \"{name}\"\nkind = \"kafka\"\nbrokers = \"k\"\n\
+             topics = [\"t\"]\ngroup = \"{group}\"\n"
+        )
+    };
+    let route = "[[route]]\non = \"A\"\ndestination = \"d\"\n\
+                 [[destination]]\nname = \"d\"\nkind = \"log\"\n";
+    good(&[&source("a", "g"), &source("b", "h"), route].concat());
+    check(
+        &[&source("a", "g"), &source("b", "g"), route].concat(),
+        &["relais.toml:7:1: source[b].group: source `a` reads the same topic in the same group; \
+           give this one another group, or put both into one source"],
+    );
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn options_that_break_a_promise_or_are_unknown_are_refused_with_their_place() {
+    let errors =
+        bad("[[source]]\nname = \"m\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"t\"]\n\
+         [source.options]\nenable.auto.commit = true\nsasl.pasword = \"CANARY\"\n\
+         [[destination]]\nname = \"d\"\nkind = \"kafka\"\nbrokers = \"k\"\n\
+         [destination.options]\nacks = 1\n\"linger.ms\" = \"CANARY\"\n");
+    let errors: Vec<&str> = errors.lines().collect();
+    assert_eq!(errors.len(), 4, "{errors:#?}");
+    for (error, place, reason) in [
+        (errors[0], "relais.toml:7:22: source[m].options.enable.auto.commit: ", "only after"),
+        (errors[1], "relais.toml:8:16: source[m].options.sasl.pasword: ", "librdkafka"),
+        (errors[2], "relais.toml:14:8: destination[d].options.acks: ", "all replicas"),
+        (errors[3], "relais.toml:15:15: destination[d].options.linger.ms: ", "librdkafka"),
+    ] {
+        assert!(error.starts_with(place) && error.contains(reason), "{place}{reason}: {error}");
+        assert!(!error.contains("CANARY"), "{error}");
+    }
+}

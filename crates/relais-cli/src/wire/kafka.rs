@@ -1,0 +1,61 @@
+//! Kafka: the connector's own settings from ours. Nothing connects here yet.
+
+use std::sync::Arc;
+
+use relais::kafka::{
+    KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
+};
+use relais_admin::{Losses, SourceLosses};
+use relais_core::{publisher::Publisher, source::Source};
+use secrecy::SecretString;
+
+use super::{WireError, secret};
+use crate::settings::{Destination, KafkaOrigin, KafkaTarget, SourceSettings, Start};
+
+pub(super) fn source(
+    source: &SourceSettings,
+    origin: &KafkaOrigin,
+) -> Result<(Box<dyn Source>, Losses), WireError> {
+    let settings = KafkaSourceSettings {
+        start: match origin.start {
+            Start::Earliest => relais::kafka::Start::Earliest,
+            Start::Latest => relais::kafka::Start::Latest,
+        },
+        ..KafkaSourceSettings::new(
+            &source.name,
+            connection(&origin.brokers, &origin.options),
+            &origin.group,
+            origin.topics.clone(),
+            source.mapping.clone(),
+        )
+    };
+    let made = KafkaSource::new(settings).map_err(|error| source.error(error))?;
+    let counters = made.counters();
+    let losses =
+        move || SourceLosses { missed: counters.missed(), recreated: counters.recreated() };
+    Ok((Box::new(made), Arc::new(losses)))
+}
+
+pub(super) fn publisher(
+    destination: &Destination,
+    target: &KafkaTarget,
+) -> Result<Arc<dyn Publisher>, WireError> {
+    let settings = KafkaPublisherSettings {
+        cloudevents: target.cloudevents,
+        timeout: destination.limits.timeout,
+        ..KafkaPublisherSettings::new(
+            &destination.name,
+            connection(&target.brokers, &target.options),
+            &target.topic,
+        )
+    };
+    let made = KafkaPublisher::new(settings).map_err(|error| destination.error(error))?;
+    Ok(Arc::new(made))
+}
+
+fn connection(brokers: &str, options: &[(String, SecretString)]) -> KafkaConnection {
+    KafkaConnection {
+        options: options.iter().map(|(name, value)| (name.clone(), secret(value))).collect(),
+        ..KafkaConnection::new(brokers)
+    }
+}

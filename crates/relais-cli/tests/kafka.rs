@@ -1,0 +1,112 @@
+//! The program with Kafka on both sides, from the outside.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/broker.rs"]
+mod broker;
+// Some helpers are made for other tests of the program.
+#[allow(dead_code)]
+mod support;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use rdkafka::Message;
+
+use broker::{Broker, header};
+use support::Site;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{what}: not in time");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_record_becomes_a_row_and_the_row_a_record() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let (from, to) = (broker.topic("in", 2), broker.topic("out", 1));
+    let site = Site::with(&format!(
+        "[[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+         group = \"{group}\"\ntopics = [\"{group}\"]\nmessage_id = \"header:message-id\"\n\
+         aggregate_id = \"key\"\n\
+         [[route]]\non = \"MembersCreated\"\naggregate_type = \"Family\"\ndestination = \"out\"\n\
+         [[route]]\non = \"tombstone\"\naggregate_type = \"Family\"\ndestination = \"out\"\n\
+         [[destination]]\nname = \"out\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+         topic = \"{topic}\"\ncloudevents = true\n",
+        brokers = broker.address,
+        group = from.name,
+        topic = to.name,
+    ));
+    let body = br#"{"type": "MembersCreated",  "n": 9007199254740993}"#;
+    from.send("f-1", &[("message-id", "m-1"), ("traceparent", "00-abc")], Some(body));
+    from.send("f-1", &[("message-id", "m-1"), ("traceparent", "00-abc")], Some(body));
+    from.send("f-1", &[], Some(b"{oops"));
+    from.send("f-1", &[("message-id", "m-2")], None);
+
+    let running = site.run();
+    let records = to.read(2);
+    assert_eq!(records[0].key(), Some(&b"f-1"[..]));
+    assert_eq!(records[0].payload(), Some(&body[..]));
+    assert_eq!(header(&records[0], "event-type").as_deref(), Some("MembersCreated"));
+    assert_eq!(header(&records[0], "traceparent").as_deref(), Some("00-abc"));
+    assert_eq!(header(&records[0], "causation-id").as_deref(), Some("m-1"));
+    assert_eq!(header(&records[0], "ce_type").as_deref(), Some("MembersCreated"));
+    assert_eq!(header(&records[1], "event-type").as_deref(), Some("tombstone"));
+    wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
+    let said = running.stop();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(to.ends(), [2], "a duplicate or garbage was sent on");
+
+    let rows = site.json(&["inbox", "list"]);
+    let statuses: Vec<_> =
+        rows.as_array().unwrap().iter().rev().map(|row| &row["status"]).collect();
+    assert_eq!(statuses, ["PROCESSED", "SERDE_ERROR", "PROCESSED"], "{rows:#}");
+    assert_eq!(rows[2]["message_id"], "m-1");
+    assert_eq!(
+        (&rows[2]["topic"], &rows[2]["msg_key"]),
+        (&from.name.as_str().into(), &"f-1".into())
+    );
+}
+
+#[test]
+fn options_are_named_and_their_values_never_shown() {
+    let site = Site::with(
+        "[[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"127.0.0.1:1\"\n\
+         topics = [\"t\"]\n[source.options]\nsasl.password = \"CANARY\"\n\
+         [[route]]\non = \"A\"\ndestination = \"out\"\n\
+         [[destination]]\nname = \"out\"\nkind = \"kafka\"\nbrokers = \"127.0.0.1:1\"\n\
+         [destination.options]\nssl.key.password = \"CANARY\"\n",
+    );
+    let said = site.relais(&["check"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for words in ["topic t at 127.0.0.1:1, group `relais`", "sasl.password", "ssl.key.password"] {
+        assert!(said.out.contains(words), "{words}: {said:?}");
+    }
+    let mut shown = format!("{said:?}");
+    // No broker is an outage, not an error: it starts, waits, and ends when it is told to.
+    let said = site.run().stop();
+    assert_eq!(said.code, 0, "{said:?}");
+    shown += &format!("{said:?} {:?}", site.relais(&["check", "--json"]));
+    assert!(!shown.contains("CANARY"), "{shown}");
+}
+
+#[test]
+fn an_option_that_breaks_a_promise_is_refused_with_its_line() {
+    let site = Site::with(
+        "[[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"t\"]\n\
+         options.enable.auto.commit = true\n[[route]]\non = \"A\"\ndestination = \"b\"\n\
+         [[destination]]\nname = \"b\"\nkind = \"log\"\n",
+    );
+    let said = site.relais(&["run"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    let place = "relais.toml:6:30: source[members].options.enable.auto.commit";
+    assert!(said.err.contains(place), "{said:?}");
+}

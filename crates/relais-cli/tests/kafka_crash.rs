@@ -1,0 +1,255 @@
+//! Kafka → inbox with two processes, one of which is killed again and again: every record becomes
+//! one row, order per key holds, and the group's lag is zero in the end.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+// Some helpers are made for other tests of the program.
+#[allow(dead_code)]
+#[path = "support/broker.rs"]
+mod broker;
+#[path = "kafka_crash/database.rs"]
+mod database;
+#[path = "kafka_crash/node.rs"]
+mod node;
+#[path = "kafka_crash/plan.rs"]
+mod plan;
+#[allow(dead_code)]
+mod support;
+
+use std::{
+    collections::{HashMap, HashSet},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    error::{KafkaError, RDKafkaErrorCode},
+    message::{Header, OwnedHeaders},
+    producer::{BaseProducer, BaseRecord, Producer},
+};
+
+use broker::{Broker, Topic};
+use database::{Database, Row};
+use node::Node;
+use plan::{Plan, Record};
+use support::{Site, postgres::PostgresSchema};
+
+const PARTITIONS: i32 = 8;
+/// How long the whole may take before the test gives up.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often a process is looked at, and how often the database, whose work is not to be disturbed.
+const GLANCE: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How large, how long, and how much has to happen for the run to count.
+struct Size {
+    records: usize,
+    keys: usize,
+    /// The records are sent over this time, so that there is work whenever a process is killed.
+    spread: Duration,
+    /// Kills of a process that had received something.
+    kills_min: usize,
+}
+
+#[test]
+fn two_processes_one_of_them_killed_again_and_again_store_every_record_once_on_postgres() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let Some(schema) = PostgresSchema::new() else { return };
+    let size =
+        Size { records: 200_000, keys: 1_000, spread: Duration::from_secs(30), kills_min: 5 };
+    let url = schema.url.clone();
+    survives(&broker, &Site::new(), &url, &Database::Postgres(schema), &size);
+}
+
+#[test]
+fn two_processes_one_of_them_killed_again_and_again_store_every_record_once_on_sqlite() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let site = Site::new();
+    let database = Database::Sqlite(site.path("crash.db"));
+    let size = Size { records: 20_000, keys: 100, spread: Duration::from_secs(8), kills_min: 2 };
+    survives(&broker, &site, "sqlite:crash.db", &database, &size);
+}
+
+fn survives(broker: &Broker, site: &Site, store: &str, database: &Database, size: &Size) {
+    let started = Instant::now();
+    let topic = broker.topic("crash", PARTITIONS);
+    let group = &topic.name;
+    site.write("relais.toml", &settings(broker, store, &topic));
+    let plan = Plan::new(size.records, size.keys);
+    let wanted = i64::try_from(plan.distinct() + plan.garbage).unwrap();
+
+    let steady = Node::start(site, "steady");
+    let kills = thread::scope(|scope| {
+        scope.spawn(|| produce(broker, &topic, &plan, size.spread));
+        kill_until(site, || {
+            let stored = database.progress().map_or(0, |(stored, _)| stored);
+            assert!(stored <= wanted, "{stored} rows for {wanted} records: one was stored twice");
+            assert!(started.elapsed() < PATIENCE, "{stored} of {wanted} rows\n{}", steady.said());
+            stored == wanted
+        })
+    });
+    eprintln!("stored after {:.1?}", started.elapsed());
+    // The last kill leaves its partitions to the other one, which also has to tell the broker.
+    let ends = topic.ends();
+    assert_eq!(usize::try_from(ends.iter().sum::<i64>()).unwrap(), size.records);
+    wait(
+        started,
+        || topic.committed(group) == ends,
+        || format!("committed {:?} of {ends:?}\n{}", topic.committed(group), steady.said()),
+    );
+    eprintln!("lag zero after {:.1?}", started.elapsed());
+    wait(
+        started,
+        || database.progress() == Some((wanted, wanted)),
+        || format!("{:?} of {wanted} finished\n{}", database.progress(), steady.said()),
+    );
+    let duplicates = steady.stop();
+    assert_eq!(topic.committed(group), ends, "lag after the end");
+
+    check_rows(&database.rows(), &plan);
+    assert_eq!(database.dead_letters(), 0);
+    assert!(duplicates > 0, "the run was too easy: no duplicate came to the steady process");
+    assert!(kills.at_work >= size.kills_min, "the run was too easy: {kills:?}");
+    eprintln!(
+        "{} records, {} repeated, {} garbage: {wanted} rows; {kills:?}; {duplicates} duplicates \
+         came to the steady process; {:.1?}",
+        size.records,
+        plan.repeated,
+        plan.garbage,
+        started.elapsed(),
+    );
+}
+
+fn settings(broker: &Broker, store: &str, topic: &Topic<'_>) -> String {
+    // A dead process is noticed after two seconds instead of 45. No message comes of an empty list.
+    format!(
+        "[store]\nurl = \"{store}\"\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n\
+         [lanes]\nlease = \"2s\"\n\
+         [[source]]\nname = \"counted\"\nkind = \"kafka\"\nbrokers = \"{}\"\n\
+         group = \"{topic}\"\ntopics = [\"{topic}\"]\nsource_system = \"counter\"\n\
+         message_id = \"header:message-id\"\naggregate_id = \"key\"\n\
+         [source.options]\nsession.timeout.ms = 2000\nheartbeat.interval.ms = 500\n\
+         [[route]]\non = \"Counted\"\neach = \"payload:/none\"\ndestination = \"nobody\"\n\
+         [[destination]]\nname = \"nobody\"\nkind = \"log\"\n",
+        broker.address,
+        topic = topic.name,
+    )
+}
+
+fn produce(broker: &Broker, topic: &Topic<'_>, plan: &Plan, spread: Duration) {
+    const SLICES: u32 = 50;
+    let producer: BaseProducer = broker
+        .client()
+        .set("partitioner", "murmur2_random")
+        .set("enable.idempotence", "true")
+        .set("linger.ms", "20")
+        .create()
+        .unwrap();
+    let slice = plan.records.len().div_ceil(usize::try_from(SLICES).unwrap());
+    for records in plan.records.chunks(slice) {
+        let next = Instant::now() + spread / SLICES;
+        for record in records {
+            send(&producer, &topic.name, record);
+        }
+        producer.flush(PATIENCE).unwrap();
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn send(producer: &BaseProducer, topic: &str, record: &Record) {
+    let (key, payload, id) = match record {
+        Record::Garbage { key } => (key, "{\"type\":\"Counted\",\"key\":".to_owned(), None),
+        Record::Message { key, seq } => {
+            let payload = format!(r#"{{"type":"Counted","key":{key},"seq":{seq},"none":[]}}"#);
+            (key, payload, Some(message_id(*key, *seq)))
+        }
+    };
+    let key = key.to_string();
+    let mut record = BaseRecord::to(topic).key(&key).payload(&payload);
+    if let Some(id) = &id {
+        let header = Header { key: "message-id", value: Some(id) };
+        record = record.headers(OwnedHeaders::new().insert(header));
+    }
+    while let Err((error, again)) = producer.send(record) {
+        let full = KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull);
+        assert_eq!(error, full, "only a full queue may refuse");
+        producer.poll(GLANCE);
+        record = again;
+    }
+}
+
+fn message_id(key: usize, seq: usize) -> String {
+    format!("{key}-{seq}")
+}
+
+#[derive(Debug, Default)]
+struct Kills {
+    /// Of a process that had received something.
+    at_work: usize,
+    idle: usize,
+}
+
+/// Starts a process, lets it work, kills it, until all is done.
+fn kill_until(site: &Site, mut done: impl FnMut() -> bool) -> Kills {
+    /// How long a process lives after its first records, in turn.
+    const LIVES_MS: [u64; 5] = [700, 100, 1_500, 0, 2_500];
+    let mut kills = Kills::default();
+    let mut looked = Instant::now();
+    loop {
+        let mut node = Node::start(site, &format!("victim-{}", kills.at_work + kills.idle));
+        let mut end: Option<Instant> = None;
+        let finished = loop {
+            if looked.elapsed() > LOOK {
+                looked = Instant::now();
+                if done() {
+                    break true;
+                }
+            }
+            if end.is_none() && node.received() > 0 {
+                let life = LIVES_MS[kills.at_work % LIVES_MS.len()];
+                end = Some(Instant::now() + Duration::from_millis(life));
+            }
+            if end.is_some_and(|end| end <= Instant::now()) {
+                break false;
+            }
+            thread::sleep(GLANCE);
+        };
+        node.kill();
+        match end {
+            Some(_) => kills.at_work += 1,
+            None => kills.idle += 1,
+        }
+        if finished {
+            return kills;
+        }
+    }
+}
+
+fn wait(started: Instant, mut done: impl FnMut() -> bool, state: impl Fn() -> String) {
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{}", state());
+        thread::sleep(LOOK);
+    }
+}
+
+fn check_rows(rows: &[Row], plan: &Plan) {
+    let (garbage, messages): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row.status == "SERDE_ERROR");
+    let places: HashSet<_> =
+        garbage.iter().map(|row| (row.partition_num, row.offset_num)).collect();
+    assert_eq!((garbage.len(), places.len()), (plan.garbage, plan.garbage), "garbage rows");
+
+    let mut last: HashMap<usize, usize> = HashMap::new();
+    for row in messages {
+        assert_eq!(row.status, "PROCESSED", "{row:?}");
+        let (key, seq) = row.message_id.split_once('-').unwrap();
+        let (key, seq): (usize, usize) = (key.parse().unwrap(), seq.parse().unwrap());
+        assert_eq!(row.msg_key, key.to_string(), "{row:?}");
+        // One more than the last one of its key: none lost, none doubled, none overtaken.
+        let before = last.insert(key, seq).unwrap_or(0);
+        assert_eq!(seq, before + 1, "order of key {key}: {row:?}");
+    }
+    assert_eq!(last, plan.messages, "the last message of each key");
+}

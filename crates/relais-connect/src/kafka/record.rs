@@ -1,0 +1,246 @@
+//! A message as a Kafka record: its key, its value, and everything else in headers.
+//!
+//! Invariant: headers of the row travel as they are, bytes, repeats and absent values too; only a
+//! name that relais sets itself stays behind. Names are those of the HTTP publisher. The record's
+//! time is when it is sent, not when the row was made: by it the topic decides how long a record is
+//! kept, and one that has waited long must not be gone when it arrives (`ce_time` has the row's).
+
+use std::borrow::Cow;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rdkafka::message::{Header, OwnedHeaders};
+use relais_core::{
+    extract::{VALUE_EMPTY, VALUE_TOMBSTONE},
+    message::{HEADER_KEY, HEADER_VALUE, HeaderValue, HeaderValues},
+    outbox::OutboxRow,
+};
+
+/// Whether records are CloudEvents in binary mode too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dress {
+    Plain,
+    CloudEvents,
+}
+
+/// What is sent for one row.
+pub(super) struct Record<'a> {
+    pub(super) key: Cow<'a, [u8]>,
+    /// None is a tombstone.
+    pub(super) value: Option<&'a [u8]>,
+    pub(super) headers: OwnedHeaders,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn of(row: &'a OutboxRow, dress: Dress) -> Self {
+        let value = match row.headers.get(HEADER_VALUE) {
+            Some(VALUE_TOMBSTONE) => None,
+            Some(VALUE_EMPTY) => Some(&[][..]),
+            _ => Some(row.payload.as_bytes()),
+        };
+        let mut names = Names { headers: None, taken: Vec::with_capacity(HEADERS_USUAL) };
+        names.of_relais(row);
+        if dress == Dress::CloudEvents {
+            names.of_cloudevents(row, value.is_some());
+        }
+        names.of_the_row(row);
+        Self { key: key(row), value, headers: names.headers.unwrap_or_default() }
+    }
+}
+
+/// The ordering key; where the message came from with a key that is no text, its bytes.
+fn key(row: &OutboxRow) -> Cow<'_, [u8]> {
+    match row.headers.0.get(HEADER_KEY) {
+        Some(HeaderValues::One(HeaderValue::Bytes { base64 })) => match STANDARD.decode(base64) {
+            Ok(bytes) => Cow::Owned(bytes),
+            Err(_) => Cow::Borrowed(row.msg_key.as_bytes()),
+        },
+        _ => Cow::Borrowed(row.msg_key.as_bytes()),
+    }
+}
+
+/// Headers being put together, and the names that are taken.
+struct Names {
+    headers: Option<OwnedHeaders>,
+    taken: Vec<&'static str>,
+}
+
+/// Room for so many headers is made at once.
+const HEADERS_USUAL: usize = 16;
+
+impl Names {
+    fn of_relais(&mut self, row: &OutboxRow) {
+        self.set("message-id", &row.message_id.to_string());
+        self.set("event-type", &row.event_type);
+        self.set("event-version", &row.event_version.to_string());
+        self.set("aggregate-type", &row.aggregate_type);
+        self.set("aggregate-id", &row.aggregate_id);
+        for (name, id) in
+            [("correlation-id", &row.correlation_id), ("causation-id", &row.causation_id)]
+        {
+            if let Some(id) = id {
+                self.set(name, id);
+            }
+        }
+    }
+
+    /// As the Kafka binding of CloudEvents asks: UTF-8, nothing encoded but what a URI cannot hold.
+    fn of_cloudevents(&mut self, row: &OutboxRow, has_value: bool) {
+        self.set("ce_specversion", "1.0");
+        self.set("ce_id", &row.message_id.to_string());
+        self.set("ce_source", &format!("/relais/{}", uri_part(&row.aggregate_type)));
+        self.set("ce_type", &row.event_type);
+        self.set("ce_subject", &row.aggregate_id);
+        self.set("ce_time", &row.created_at.to_string());
+        self.set("ce_partitionkey", &row.msg_key);
+        if has_value {
+            self.set("content-type", "application/json");
+        }
+    }
+
+    fn of_the_row(&mut self, row: &OutboxRow) {
+        for (name, values) in &row.headers.0 {
+            if self.is_taken(name) || [HEADER_VALUE, HEADER_KEY].contains(&name.as_str()) {
+                continue;
+            }
+            let values = match values {
+                HeaderValues::One(value) => std::slice::from_ref(value),
+                HeaderValues::Many(values) => values,
+            };
+            for value in values {
+                match value {
+                    HeaderValue::Text(text) => self.add(name, Some(text.as_bytes())),
+                    HeaderValue::Null => self.add(name, None),
+                    HeaderValue::Bytes { base64 } => match STANDARD.decode(base64) {
+                        Ok(bytes) => self.add(name, Some(&bytes)),
+                        // Somebody's own object of this form.
+                        Err(_) => self.add(name, Some(base64.as_bytes())),
+                    },
+                }
+            }
+        }
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        self.taken.iter().any(|taken| taken.eq_ignore_ascii_case(name))
+    }
+
+    fn set(&mut self, name: &'static str, value: &str) {
+        self.taken.push(name);
+        self.add(name, Some(value.as_bytes()));
+    }
+
+    fn add(&mut self, key: &str, value: Option<&[u8]>) {
+        let headers = self.headers.take();
+        let headers = headers.unwrap_or_else(|| OwnedHeaders::new_with_capacity(HEADERS_USUAL));
+        self.headers = Some(headers.insert(Header { key, value }));
+    }
+}
+
+fn uri_part(text: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::message::Headers as _;
+    use relais_core::message::Headers;
+
+    use super::*;
+    use crate::testing::row;
+
+    fn shown(row: &OutboxRow, dress: Dress) -> Vec<(String, Option<Vec<u8>>)> {
+        let headers = Record::of(row, dress).headers;
+        headers.iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect()
+    }
+
+    fn text(name: &str, value: &str) -> (String, Option<Vec<u8>>) {
+        (name.to_owned(), Some(value.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn a_record_has_the_names_of_the_http_publisher() {
+        let mut row = row("{}");
+        row.correlation_id = Some("c-1".into());
+        row.headers.set("traceparent", "00-abc");
+        row.headers.set("Event-Type", "mine");
+        row.headers.set("causation-id", "theirs");
+        let expected = [
+            text("message-id", "00000000-0000-0000-0123-456789abcdef"),
+            text("event-type", "OrderCreated"),
+            text("event-version", "2"),
+            text("aggregate-type", "Order"),
+            text("aggregate-id", "7"),
+            text("correlation-id", "c-1"),
+            text("causation-id", "theirs"),
+            text("traceparent", "00-abc"),
+        ];
+        assert_eq!(shown(&row, Dress::Plain), expected);
+    }
+
+    #[test]
+    fn headers_of_the_row_arrive_as_they_are() {
+        let mut row = row("{}");
+        row.headers = Headers::from_json(
+            r#"{"bytes":{"base64":"/wA="},"empty":"","nul":["a",null,"b"],"odd":{"base64":"?"}}"#,
+        );
+        let shown = shown(&row, Dress::Plain);
+        let expected = [
+            ("bytes".to_owned(), Some(vec![0xFF, 0])),
+            text("empty", ""),
+            text("nul", "a"),
+            ("nul".to_owned(), None),
+            text("nul", "b"),
+            text("odd", "?"),
+        ];
+        assert_eq!(shown[5..], expected);
+    }
+
+    #[test]
+    fn a_tombstone_has_no_value_and_an_empty_value_no_bytes() {
+        let mut row = row("null");
+        assert_eq!(Record::of(&row, Dress::Plain).value, Some(&b"null"[..]));
+        for (name, value) in [("tombstone", None), ("empty", Some(&b""[..]))] {
+            row.headers.set(HEADER_VALUE, name);
+            assert_eq!(Record::of(&row, Dress::Plain).value, value);
+            assert!(shown(&row, Dress::Plain).iter().all(|(name, _)| name != HEADER_VALUE));
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_no_text_goes_out_as_it_came() {
+        let mut row = row("{}");
+        assert_eq!(Record::of(&row, Dress::Plain).key, &b"7"[..]);
+        row.headers.push(HEADER_KEY, HeaderValue::Bytes { base64: "/wA=".into() });
+        assert_eq!(Record::of(&row, Dress::Plain).key, &[0xFF, 0][..]);
+        assert!(shown(&row, Dress::Plain).iter().all(|(name, _)| name != HEADER_KEY));
+    }
+
+    #[test]
+    fn cloudevents_have_their_headers_and_ours() {
+        let mut row = row("{}");
+        row.aggregate_type = "Grüße an".into();
+        row.headers.set("ce_source", "theirs");
+        let headers = shown(&row, Dress::CloudEvents);
+        for expected in [
+            text("message-id", "00000000-0000-0000-0123-456789abcdef"),
+            text("ce_specversion", "1.0"),
+            text("ce_id", "00000000-0000-0000-0123-456789abcdef"),
+            text("ce_source", "/relais/Gr%C3%BC%C3%9Fe%20an"),
+            text("ce_type", "OrderCreated"),
+            text("ce_subject", "7"),
+            text("ce_time", "2026-11-15T12:00:00.123Z"),
+            text("ce_partitionkey", "7"),
+            text("content-type", "application/json"),
+        ] {
+            assert!(headers.contains(&expected), "{expected:?}");
+        }
+        assert_eq!(headers.iter().filter(|(name, _)| name == "ce_source").count(), 1);
+        row.headers.set(HEADER_VALUE, "tombstone");
+        assert!(shown(&row, Dress::CloudEvents).iter().all(|(name, _)| name != "content-type"));
+    }
+}

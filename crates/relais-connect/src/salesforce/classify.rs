@@ -1,0 +1,307 @@
+//! What a code and message of Salesforce mean: one table, and what follows from each class.
+//!
+//! Invariant: the first line that fits decides, and a code in no line is worth another try. Codes are
+//! compared without underscores and case, because the bulk API writes them differently
+//! (`INVALID_BATCH`, `INVALIDBATCH`, `InvalidBatch`).
+
+use std::time::Duration;
+
+use relais_core::{
+    bulk::CallProblem,
+    delivery::{Delivery, Problem},
+};
+
+use crate::http::classify::harmless;
+
+/// How long to rest when the day's calls, batches or storage are used up.
+const QUOTA_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// How long to rest when too many calls run at once.
+const CROWD_PAUSE: Duration = Duration::from_secs(5);
+/// How long to rest when somebody asks for patience without a time.
+pub(super) const THROTTLE_PAUSE: Duration = Duration::from_secs(30);
+/// How long to rest until a person may have set something right.
+pub(super) const PERSON_PAUSE: Duration = Duration::from_secs(60);
+/// How long a row waits for the record it refers to.
+const DEPENDENCY_PAUSE: Duration = Duration::from_secs(5);
+
+/// What a failure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// This row, now: it may succeed later.
+    Transient,
+    /// This row, for good.
+    Permanent,
+    /// Who we are, or what we may do.
+    Auth,
+    /// Too much was asked of the org.
+    Quota,
+    /// The org cannot be reached or does not work.
+    Down,
+    /// The row refers to a record that is not there yet.
+    Dependency,
+    /// Never tried, or undone because of another row.
+    Untried,
+    /// It may or may not have happened.
+    Unknown,
+    /// Our settings do not fit the org: no row can succeed.
+    Settings,
+}
+
+/// Which messages a line is for.
+#[derive(Clone, Copy)]
+enum When {
+    Always,
+    Says(&'static [&'static str]),
+    /// The duplicate is in the field we upsert by.
+    OwnKey,
+}
+
+use Class::{Auth, Dependency, Down, Permanent, Quota, Settings, Transient, Untried};
+use When::{Always, OwnKey, Says};
+
+type Line = (&'static [&'static str], When, Class, Option<Duration>);
+
+/// Says that somebody else had the record; `lock` alone would also be found in `Block__c`.
+const LOCKED: When =
+    Says(&["UNABLE_TO_LOCK_ROW", "unable to obtain exclusive access", "row lock", "locked row"]);
+const TRIGGERED: &[&str] =
+    &["CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "CANNOT_EXECUTE_FLOW_TRIGGER", "APEX_ERROR"];
+
+const TABLE: &[Line] = &[
+    (&["INVALID_SESSION_ID", "INVALID_AUTH_HEADER"], Always, Auth, Some(PERSON_PAUSE)),
+    (
+        &[
+            "invalid_grant",
+            "invalid_client",
+            "invalid_client_id",
+            "invalid_client_credentials",
+            "invalid_app_access",
+            "unauthorized_client",
+            "unsupported_grant_type",
+            "inactive_user",
+            "inactive_org",
+        ],
+        Always,
+        Auth,
+        Some(PERSON_PAUSE),
+    ),
+    (&["REQUEST_LIMIT_EXCEEDED"], Says(&["TotalRequests"]), Quota, Some(QUOTA_PAUSE)),
+    (&["REQUEST_LIMIT_EXCEEDED"], Always, Quota, Some(CROWD_PAUSE)),
+    (&["EXCEEDED_QUOTA", "LIMIT_EXCEEDED"], Always, Quota, Some(QUOTA_PAUSE)),
+    (&["STORAGE_LIMIT_EXCEEDED"], Always, Quota, Some(QUOTA_PAUSE)),
+    (&["TXN_SECURITY_METERING_ERROR"], Always, Quota, Some(THROTTLE_PAUSE)),
+    (
+        &[
+            "TXN_SECURITY_NO_ACCESS",
+            "TXN_SECURITY_TWO_FA_REQUIRED",
+            "TXN_SECURITY_END_A_SESSION",
+            "TXN_SECURITY_FAIL_CLOSE",
+            "API_DISABLED_FOR_ORG",
+            "API_CURRENTLY_DISABLED",
+            "FUNCTIONALITY_NOT_ENABLED",
+            "FEATURE_NOT_ENABLED",
+        ],
+        Always,
+        Auth,
+        Some(PERSON_PAUSE),
+    ),
+    (&["SERVER_UNAVAILABLE"], Always, Down, None),
+    (&["UNABLE_TO_LOCK_ROW", "TooManyLockFailure", "Timeout"], Always, Transient, None),
+    (&["DUPLICATE_VALUE"], Says(&["Duplicate external id specified"]), Transient, None),
+    (&["DUPLICATE_VALUE"], OwnKey, Transient, None),
+    (&["DUPLICATE_VALUE", "DUPLICATE_EXTERNAL_ID", "DUPLICATES_DETECTED"], Always, Permanent, None),
+    (&["INVALID_FIELD"], Says(&["Foreign key external ID"]), Dependency, Some(DEPENDENCY_PAUSE)),
+    (
+        &["INVALID_CROSS_REFERENCE_KEY", "MALFORMED_ID", "ENTITY_IS_DELETED"],
+        Always,
+        Permanent,
+        None,
+    ),
+    (MAPPING_CODES, Always, Permanent, None),
+    (&["JSON_PARSER_ERROR", "MALFORMED_QUERY"], Always, Permanent, None),
+    (
+        &[
+            "REQUIRED_FIELD_MISSING",
+            "STRING_TOO_LONG",
+            "NUMBER_OUTSIDE_VALID_RANGE",
+            "INVALID_OR_NULL_FOR_RESTRICTED_PICKLIST",
+            "INVALID_EMAIL_ADDRESS",
+            "FIELD_INTEGRITY_EXCEPTION",
+            "FIELD_FILTER_VALIDATION_EXCEPTION",
+            "FIELD_CUSTOM_VALIDATION_EXCEPTION",
+        ],
+        Always,
+        Permanent,
+        None,
+    ),
+    (
+        &[
+            "INSUFFICIENT_ACCESS_OR_READONLY",
+            "INSUFFICIENT_ACCESS_ON_CROSS_REFERENCE_ENTITY",
+            "CANNOT_UPDATE_CONVERTED_LEAD",
+            "NOT_FOUND",
+        ],
+        Always,
+        Permanent,
+        None,
+    ),
+    (TRIGGERED, LOCKED, Transient, None),
+    (TRIGGERED, Says(&["Too many retries of batch save"]), Transient, None),
+    (TRIGGERED, Says(OVERLOADED), Transient, None),
+    (TRIGGERED, Always, Permanent, None),
+    (
+        &["ALL_OR_NONE_OPERATION_ROLLED_BACK", "PROCESSING_HALTED", "BATCH_PROCESSING_HALTED"],
+        Always,
+        Untried,
+        None,
+    ),
+    (
+        &[
+            "UNKNOWN_EXCEPTION",
+            "UNEXPECTED_ERROR",
+            "QUERY_TIMEOUT",
+            "REQUEST_RUNNING_TOO_LONG",
+            "OPERATION_TOO_LARGE",
+        ],
+        Always,
+        Transient,
+        None,
+    ),
+    (&["InvalidBatch", "ClientInputError", "INVALID_ENTITY"], Always, Settings, Some(PERSON_PAUSE)),
+];
+
+/// Codes that speak of a column rather than of a value: if no row of a batch gets past them, the
+/// settings are wrong and not the rows.
+const MAPPING_CODES: &[&str] = &[
+    "INVALID_FIELD",
+    "INVALID_FIELD_FOR_INSERT_UPDATE",
+    "INVALID_TYPE",
+    "INVALID_TYPE_ON_FIELD_IN_RECORD",
+];
+
+/// What triggers say when a batch was too much for them: fewer rows at once may pass.
+const OVERLOADED: &[&str] = &["LimitException", "Too many SOQL", "Too many DML", "CPU time limit"];
+
+/// Whether a row that failed like this may succeed with fewer neighbours.
+pub(super) fn wants_fewer_neighbours(code: &str, message: &str) -> bool {
+    same_code(code, "UNABLE_TO_LOCK_ROW") || OVERLOADED.iter().any(|text| message.contains(text))
+}
+
+/// Judges rows of one destination.
+#[derive(Clone, Debug)]
+pub(super) struct Judge {
+    pub(super) external_id: String,
+    /// What a validation rule says of a version that is older than what the org has.
+    pub(super) superseded: Option<String>,
+}
+
+impl Judge {
+    /// The line of the table.
+    pub(super) fn class(&self, code: &str, message: &str) -> (Class, Option<Duration>) {
+        let fits = |(codes, when, ..): &&Line| {
+            codes.iter().any(|known| same_code(known, code))
+                && match when {
+                    Always => true,
+                    Says(texts) => texts.iter().any(|text| contains(message, text)),
+                    OwnKey => self.is_own_key(message),
+                }
+        };
+        // What nobody has listed yet gets its attempts.
+        TABLE.iter().find(fits).map_or((Transient, None), |line| (line.2, line.3))
+    }
+
+    /// What becomes of a row that Salesforce refused.
+    pub(super) fn row(&self, code: &str, message: &str) -> Delivery {
+        let outdated = self.superseded.as_ref().is_some_and(|text| message.contains(text.as_str()));
+        if outdated && same_code(code, "FIELD_CUSTOM_VALIDATION_EXCEPTION") {
+            // The org has something newer: there is nothing left to deliver.
+            return Delivery::Accepted;
+        }
+        let (class, after) = self.class(code, message);
+        delivery(class, problem(code, message), after)
+    }
+
+    fn is_own_key(&self, message: &str) -> bool {
+        const START: &str = "duplicate value found:";
+        let start = message.get(..START.len()).unwrap_or_default();
+        let field = message.get(START.len()..).unwrap_or_default().trim_start();
+        let field = field.split([' ', ',']).next().unwrap_or_default();
+        start.eq_ignore_ascii_case(START) && field.eq_ignore_ascii_case(&self.external_id)
+    }
+}
+
+/// If every row was refused for the same reason and that reason is a column, the settings are wrong:
+/// the rows stay and the destination rests.
+pub(super) fn spare_rows_of_wrong_settings(deliveries: &mut [Delivery]) {
+    let Some(Delivery::Reject { problem }) = deliveries.first() else { return };
+    let problem = problem.clone();
+    let is_column = MAPPING_CODES.iter().any(|code| same_code(code, &problem.code));
+    let same = |delivery: &Delivery| *delivery == Delivery::Reject { problem: problem.clone() };
+    if deliveries.len() > 1 && is_column && deliveries.iter().all(same) {
+        let outage = delivery(Settings, problem, Some(PERSON_PAUSE));
+        deliveries.fill(outage);
+    }
+}
+
+/// A call that did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) class: Class,
+    pub(super) problem: Problem,
+    pub(super) after: Option<Duration>,
+    /// The status, if there was an answer.
+    pub(super) status: Option<u16>,
+}
+
+impl Failure {
+    pub(super) fn new(class: Class, code: &str, message: &str) -> Self {
+        let after = matches!(class, Auth | Settings).then_some(PERSON_PAUSE);
+        Self { class, problem: problem(code, message), after, status: None }
+    }
+
+    /// For each message of a call.
+    pub(super) fn delivery(&self) -> Delivery {
+        delivery(self.class, self.problem.clone(), self.after)
+    }
+
+    /// For a call about a bulk job. None of them uses an attempt of a row.
+    pub(super) fn call_problem(self) -> CallProblem {
+        let Self { class, problem, after, .. } = self;
+        match class {
+            Auth | Settings | Permanent => CallProblem::Refused(problem),
+            Class::Unknown => CallProblem::Unclear(problem),
+            Quota | Down | Transient | Dependency | Untried => {
+                CallProblem::Outage { problem, after }
+            }
+        }
+    }
+}
+
+fn delivery(class: Class, problem: Problem, after: Option<Duration>) -> Delivery {
+    match class {
+        Transient | Dependency | Class::Unknown => Delivery::Retry { problem, after },
+        Permanent => Delivery::Reject { problem },
+        Auth | Quota | Down | Settings => Delivery::Outage { problem, after },
+        Untried => Delivery::Held,
+    }
+}
+
+pub(super) fn problem(code: &str, message: &str) -> Problem {
+    Problem::new(&harmless(code), &harmless(message))
+}
+
+/// Compares without underscores and case.
+pub(super) fn same_code(a: &str, b: &str) -> bool {
+    let plain = |code: &'_ str| {
+        code.bytes().filter(|b| *b != b'_').map(|b| b.to_ascii_uppercase()).collect::<Vec<_>>()
+    };
+    a == b || plain(a) == plain(b)
+}
+
+/// Whether `text` is in `message`, whatever its case.
+fn contains(message: &str, text: &str) -> bool {
+    message.contains(text) || message.to_ascii_lowercase().contains(&text.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests;

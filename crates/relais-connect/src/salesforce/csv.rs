@@ -1,0 +1,257 @@
+//! The upload of a bulk job, exactly by the rules of Salesforce: UTF-8 without a mark in front, a
+//! comma between cells, LF between lines, every cell in quotes.
+//!
+//! Invariant: a row is in the body as a whole or not at all. An empty cell leaves a field alone,
+//! [`NULL`] empties it; text that is [`NULL`] by chance is refused, because it would empty the field.
+
+use relais_core::delivery::Delivery;
+
+use super::record::Cell;
+
+/// What Salesforce reads as null.
+pub(super) const NULL: &str = "#N/A";
+/// The most characters of a value and of a record, counted as Salesforce counts: in UTF-16.
+const VALUE_CHARS_MAX: usize = 32_000;
+const RECORD_CHARS_MAX: usize = 400_000;
+/// The most bytes of an upload. Salesforce takes twice as much; this bounds our memory.
+pub(super) const BODY_MAX: usize = 50 * 1024 * 1024;
+
+/// What became of a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    InBody,
+    /// The answer for a row that can never be part of an upload.
+    Refused(Delivery),
+    /// The body is full.
+    Full,
+}
+
+/// A body that grows.
+#[derive(Debug)]
+pub(super) struct Csv {
+    out: Vec<u8>,
+    count: u64,
+}
+
+impl Csv {
+    /// With the header: the external id, then the columns.
+    pub(super) fn new<'a>(external_id: &str, columns: impl Iterator<Item = &'a str>) -> Self {
+        let mut out = Vec::new();
+        cell(&mut out, external_id);
+        for name in columns {
+            out.push(b',');
+            cell(&mut out, name);
+        }
+        out.push(b'\n');
+        Self { out, count: 0 }
+    }
+
+    /// Adds a row. `names` are the columns of `cells`, for reasons.
+    pub(super) fn push<'a>(
+        &mut self,
+        external_id: &str,
+        cells: &[Cell<'_>],
+        names: impl Iterator<Item = &'a str>,
+    ) -> Written {
+        let start = self.out.len();
+        cell(&mut self.out, external_id);
+        for (value, name) in cells.iter().zip(names) {
+            self.out.push(b',');
+            if let Err(why) = self.value(value) {
+                self.out.truncate(start);
+                let why = format!("{name}: {why}");
+                return Written::Refused(Delivery::reject("VALUE_INVALID", &why));
+            }
+        }
+        self.out.push(b'\n');
+        let length = self.out.len() - start;
+        if length > RECORD_CHARS_MAX && chars(&self.out[start..]) > RECORD_CHARS_MAX {
+            self.out.truncate(start);
+            let why = format!("the row has more than {RECORD_CHARS_MAX} characters");
+            return Written::Refused(Delivery::reject("ROW_TOO_LONG", &why));
+        }
+        if self.out.len() > BODY_MAX {
+            self.out.truncate(start);
+            return Written::Full;
+        }
+        self.count += 1;
+        Written::InBody
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The body; empty if no row is in it.
+    pub(super) fn into_body(self) -> Vec<u8> {
+        if self.count == 0 { Vec::new() } else { self.out }
+    }
+
+    fn value(&mut self, value: &Cell<'_>) -> Result<(), String> {
+        let text = match value {
+            Cell::Absent => "",
+            // An empty text is null to Salesforce; an empty cell would leave the old value.
+            Cell::Null => NULL,
+            Cell::Text(text) if text.is_empty() => NULL,
+            Cell::Text(text) if text == NULL => {
+                return Err(format!(
+                    "the text {NULL} would empty the field in a bulk job; send it by collections \
+                     or write it otherwise"
+                ));
+            }
+            Cell::Text(text) | Cell::Plain(text) => text,
+        };
+        if text.len() > VALUE_CHARS_MAX && chars(text.as_bytes()) > VALUE_CHARS_MAX {
+            return Err(format!("the value has more than {VALUE_CHARS_MAX} characters"));
+        }
+        cell(&mut self.out, text);
+        Ok(())
+    }
+}
+
+/// A cell in quotes. Line ends in it become LF like all others: Salesforce refuses a file with both.
+fn cell(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\r')) {
+        out.extend_from_slice(&rest[..at]);
+        if rest[at] == b'"' {
+            out.extend_from_slice(b"\"\"");
+        } else if rest.get(at + 1) != Some(&b'\n') {
+            out.push(b'\n');
+        }
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// Characters in UTF-16: one for each that is no continuation, two for those of four bytes.
+fn chars(utf8: &[u8]) -> usize {
+    utf8.iter().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [&str; 2] = ["LastName", "Notes__c"];
+
+    fn push(csv: &mut Csv, id: &str, cells: &[Cell<'_>]) -> Written {
+        csv.push(id, cells, COLUMNS.into_iter())
+    }
+
+    fn new() -> Csv {
+        Csv::new("ExternalId__c", COLUMNS.into_iter())
+    }
+
+    fn text(text: &str) -> Cell<'_> {
+        Cell::Text(text.into())
+    }
+
+    fn written(value: &str) -> String {
+        let mut csv = new();
+        assert_eq!(push(&mut csv, "M-1", &[text(value), Cell::Absent]), Written::InBody);
+        String::from_utf8(csv.into_body()).unwrap()
+    }
+
+    fn refused(cells: &[Cell<'_>]) -> String {
+        let mut csv = new();
+        match push(&mut csv, "M-1", cells) {
+            Written::Refused(Delivery::Reject { problem }) => {
+                assert!(csv.into_body().is_empty());
+                problem.message
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_cell_is_quoted_and_every_line_ends_in_lf() {
+        let mut csv = new();
+        let cells = [text("Doe"), Cell::Plain("9007199254740993".into())];
+        assert_eq!(push(&mut csv, "M-1", &cells), Written::InBody);
+        assert_eq!(push(&mut csv, "M-2", &[Cell::Null, Cell::Absent]), Written::InBody);
+        assert_eq!(push(&mut csv, "M-3", &[text(""), Cell::Plain("true".into())]), Written::InBody);
+        assert_eq!(csv.count(), 3);
+        let expected = "\"ExternalId__c\",\"LastName\",\"Notes__c\"\n\
+                        \"M-1\",\"Doe\",\"9007199254740993\"\n\
+                        \"M-2\",\"#N/A\",\"\"\n\
+                        \"M-3\",\"#N/A\",\"true\"\n";
+        assert_eq!(String::from_utf8(csv.into_body()).unwrap(), expected);
+    }
+
+    #[test]
+    fn quotes_commas_line_ends_and_emoji_survive() {
+        for (value, cell) in [
+            ("a,b", "\"a,b\""),
+            ("say \"hi\"", "\"say \"\"hi\"\"\""),
+            ("\"", "\"\"\"\""),
+            ("a\nb", "\"a\nb\""),
+            ("a\r\nb", "\"a\nb\""),
+            ("a\rb", "\"a\nb\""),
+            ("a\r\r\nb\r", "\"a\n\nb\n\""),
+            ("\u{feff}x", "\"\u{feff}x\""),
+            ("😀 é", "\"😀 é\""),
+            (" blank ", "\" blank \""),
+        ] {
+            let body = written(value);
+            assert!(body.ends_with(&format!("\n\"M-1\",{cell},\"\"\n")), "{body}");
+            assert!(!body.contains('\r') && !body.starts_with('\u{feff}'));
+        }
+    }
+
+    #[test]
+    fn text_that_means_null_does_not_become_null() {
+        let why = refused(&[text("#N/A"), Cell::Absent]);
+        assert!(why.starts_with("LastName: the text #N/A would empty"), "{why}");
+        assert!(written("#N/A ").contains("#N/A "));
+    }
+
+    #[test]
+    fn a_value_has_at_most_32_000_characters() {
+        written(&"é".repeat(32_000));
+        written(&"😀".repeat(16_000));
+        let long = "x".repeat(32_001);
+        assert!(refused(&[Cell::Null, text(&long)]).starts_with("Notes__c: the value has more"));
+        assert!(refused(&[text(&"😀".repeat(16_001)), Cell::Null]).contains("32000"));
+    }
+
+    #[test]
+    fn a_row_that_is_refused_leaves_no_trace() {
+        let mut csv = new();
+        assert_eq!(push(&mut csv, "M-1", &[text("a"), Cell::Absent]), Written::InBody);
+        assert!(matches!(push(&mut csv, "M-2", &[text("b"), text("#N/A")]), Written::Refused(_)));
+        assert_eq!(push(&mut csv, "M-3", &[text("c"), Cell::Absent]), Written::InBody);
+        let body = String::from_utf8(csv.into_body()).unwrap();
+        assert_eq!(body.lines().count(), 3);
+        assert!(!body.contains("M-2"));
+    }
+
+    #[test]
+    fn a_row_has_at_most_400_000_characters() {
+        let columns: Vec<String> = (0..13).map(|n| format!("F{n}__c")).collect();
+        let names = || columns.iter().map(String::as_str);
+        let value = "x".repeat(31_000);
+        let cells = vec![text(&value); 13];
+        let mut csv = Csv::new("ExternalId__c", names());
+        assert!(matches!(csv.push("M-1", &cells, names()), Written::Refused(_)));
+        assert_eq!(csv.push("M-1", &cells[..12], names()), Written::InBody);
+    }
+
+    #[test]
+    fn a_full_body_takes_no_more_rows() {
+        let columns: Vec<String> = (0..12).map(|n| format!("F{n}__c")).collect();
+        let names = || columns.iter().map(String::as_str);
+        let value = "x".repeat(32_000);
+        let cells = vec![text(&value); 12];
+        let mut csv = Csv::new("ExternalId__c", names());
+        let mut rows = 0;
+        while csv.push("M-1", &cells, names()) == Written::InBody {
+            rows += 1;
+        }
+        assert_eq!(csv.count(), rows);
+        assert!(csv.into_body().len() <= BODY_MAX);
+        assert!(rows > 100);
+    }
+}

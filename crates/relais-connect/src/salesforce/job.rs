@@ -1,0 +1,161 @@
+//! What Salesforce says of a bulk job.
+
+use relais_core::{bulk::Remote, delivery::Delivery, time::Timestamp};
+use serde::Deserialize;
+
+use super::classify::{Class, Failure, Judge, THROTTLE_PAUSE};
+
+/// A job, as far as we look at it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct JobInfo {
+    pub(super) id: String,
+    pub(super) object: String,
+    pub(super) state: String,
+    pub(super) created_by_id: String,
+    pub(super) created_date: String,
+    pub(super) error_message: Option<String>,
+    pub(super) number_records_processed: Option<u64>,
+    pub(super) number_records_failed: Option<u64>,
+}
+
+/// A page of jobs.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Page {
+    #[serde(default)]
+    pub(super) records: Vec<JobInfo>,
+    pub(super) next_records_url: Option<String>,
+}
+
+impl JobInfo {
+    pub(super) fn remote(&self, judge: &Judge) -> Result<Remote, Failure> {
+        Ok(match self.state.as_str() {
+            "Open" => Remote::Open,
+            "UploadComplete" | "InProgress" => Remote::Running,
+            "JobComplete" => Remote::Complete,
+            "Failed" => Remote::Failed(self.failure(judge).problem),
+            "Aborted" => Remote::Aborted,
+            other => {
+                let why = format!("the job {} is in a state nobody knows: {other:?}", self.id);
+                return Err(Failure::new(Class::Down, "JOB_STATE_UNKNOWN", &why));
+            }
+        })
+    }
+
+    /// Why it failed: `InvalidBatch : Field name not found : X`.
+    fn failure(&self, judge: &Judge) -> Failure {
+        let text = self.error_message.as_deref().unwrap_or("no reason was given");
+        let (code, message) = text.split_once(':').unwrap_or(("JOB_FAILED", text));
+        let (code, message) = (code.trim(), message.trim());
+        let (class, after) = judge.class(code, message);
+        let mut failure = Failure::new(class, code, &format!("the job {}: {message}", self.id));
+        failure.after = after;
+        failure
+    }
+
+    /// The answer for rows it never came to. They use no attempt; if the job failed, the next one
+    /// waits.
+    pub(super) fn unprocessed(&self, judge: &Judge) -> Delivery {
+        if self.state != "Failed" {
+            return Delivery::Held;
+        }
+        let Failure { problem, after, .. } = self.failure(judge);
+        Delivery::Outage { problem, after: after.or(Some(THROTTLE_PAUSE)) }
+    }
+
+    /// The answer for rows that no result mentions.
+    pub(super) fn unmentioned(&self, judge: &Judge) -> Delivery {
+        if self.state == "Failed" && self.number_records_processed.unwrap_or(0) == 0 {
+            return self.unprocessed(judge);
+        }
+        let why = format!("the results of the job {} do not mention it; it is sent again", self.id);
+        Delivery::retry("RESULT_MISSING", &why)
+    }
+
+    pub(super) fn succeeded(&self) -> u64 {
+        let processed = self.number_records_processed.unwrap_or(0);
+        processed.saturating_sub(self.number_records_failed.unwrap_or(0))
+    }
+
+    /// `2022-01-02T21:33:43.000+0000`.
+    pub(super) fn created_at(&self) -> Option<Timestamp> {
+        let text = self.created_date.as_str();
+        let plain = text.strip_suffix("+0000").map(|text| format!("{text}Z"));
+        Timestamp::parse(plain.as_deref().unwrap_or(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge() -> Judge {
+        Judge { external_id: "ExternalId__c".into(), superseded: None }
+    }
+
+    fn job(state: &str, error: Option<&str>, processed: Option<u64>) -> JobInfo {
+        JobInfo {
+            id: "7501".into(),
+            state: state.into(),
+            error_message: error.map(str::to_owned),
+            number_records_processed: processed,
+            ..JobInfo::default()
+        }
+    }
+
+    #[test]
+    fn states_are_read() {
+        let remote = |state| job(state, None, None).remote(&judge());
+        assert_eq!(remote("Open"), Ok(Remote::Open));
+        assert_eq!(remote("UploadComplete"), Ok(Remote::Running));
+        assert_eq!(remote("InProgress"), Ok(Remote::Running));
+        assert_eq!(remote("JobComplete"), Ok(Remote::Complete));
+        assert_eq!(remote("Aborted"), Ok(Remote::Aborted));
+        assert!(matches!(remote("Failed"), Ok(Remote::Failed(_))));
+        assert!(remote("Paused").is_err());
+        let text = "InvalidBatch : Field name not found : X__c";
+        let Ok(Remote::Failed(problem)) = job("Failed", Some(text), None).remote(&judge()) else {
+            panic!("failed")
+        };
+        assert_eq!(problem.code, "InvalidBatch");
+        assert!(problem.message.ends_with("Field name not found : X__c"));
+    }
+
+    #[test]
+    fn rows_a_job_never_came_to_use_no_attempt() {
+        let unprocessed = |state, error| job(state, error, Some(3)).unprocessed(&judge());
+        assert_eq!(unprocessed("JobComplete", None), Delivery::Held);
+        assert_eq!(unprocessed("Aborted", None), Delivery::Held);
+        for error in [
+            Some("InvalidBatch : Field name not found : X"),
+            Some("TooManyLockFailure : too many"),
+            Some("ExceededQuota : ApiBatchItems Limit exceeded."),
+            Some("odd"),
+            None,
+        ] {
+            let delivery = unprocessed("Failed", error);
+            assert!(matches!(delivery, Delivery::Outage { after: Some(_), .. }), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn rows_nobody_mentions_are_of_unknown_outcome_unless_nothing_was_done() {
+        let unmentioned = |state, processed| job(state, Some("X : y"), processed);
+        let delivery = unmentioned("JobComplete", Some(3)).unmentioned(&judge());
+        assert!(matches!(delivery, Delivery::Retry { .. }));
+        let delivery = unmentioned("Failed", Some(3)).unmentioned(&judge());
+        assert!(matches!(delivery, Delivery::Retry { .. }));
+        let delivery = unmentioned("Failed", None).unmentioned(&judge());
+        assert!(matches!(delivery, Delivery::Outage { .. }));
+    }
+
+    #[test]
+    fn times_of_jobs_are_read() {
+        let at =
+            |text: &str| JobInfo { created_date: text.into(), ..JobInfo::default() }.created_at();
+        assert_eq!(at("2022-01-02T21:33:43.000+0000"), Timestamp::parse("2022-01-02T21:33:43Z"));
+        assert_eq!(at("2022-01-02T21:33:43.000Z"), Timestamp::parse("2022-01-02T21:33:43Z"));
+        assert_eq!(at(""), None);
+    }
+}

@@ -1,0 +1,232 @@
+//! Logins against a server of our own.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::{Router, extract::State, http::StatusCode, routing::post};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Answers logins with the same status and body, and remembers what was sent.
+struct Server {
+    url: String,
+    calls: Arc<AtomicUsize>,
+    last: Arc<Mutex<String>>,
+}
+
+#[derive(Clone)]
+struct Answering {
+    status: u16,
+    body: String,
+    calls: Arc<AtomicUsize>,
+    last: Arc<Mutex<String>>,
+}
+
+async fn answer(State(state): State<Answering>, body: String) -> (StatusCode, String) {
+    let call = state.calls.fetch_add(1, Ordering::SeqCst);
+    *state.last.lock().unwrap() = body;
+    // Others get the chance to ask meanwhile.
+    tokio::task::yield_now().await;
+    let body = state.body.replace("CALL", &call.to_string());
+    (StatusCode::from_u16(state.status).unwrap(), body)
+}
+
+async fn serve(status: u16, body: impl Into<String>) -> Server {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (calls, last) = (Arc::default(), Arc::default());
+    let body = body.into().replace("URL", &url);
+    let state = Answering { status, body, calls: Arc::clone(&calls), last: Arc::clone(&last) };
+    let router = Router::new().route("/services/oauth2/token", post(answer)).with_state(state);
+    tokio::spawn(async { axum::serve(listener, router).await });
+    Server { url, calls, last }
+}
+
+fn granted() -> String {
+    json!({
+        "access_token": "00D!token-CALL", "instance_url": "URL",
+        "id": "https://login.salesforce.com/id/00Dxx0000001gPLEAY/005xx000001SwiUAAS",
+        "refresh_token": "next-refresh-CALL",
+    })
+    .to_string()
+}
+
+fn client_credentials() -> Auth {
+    Auth::ClientCredentials {
+        client_id: "the app".into(),
+        client_secret: Secret::new("s3cret&text"),
+    }
+}
+
+fn login(url: &str, auth: Auth) -> Result<Login, String> {
+    Login::new(&SalesforceSettings::new(url, auth, "Contact", "ExternalId__c"))
+}
+
+fn http() -> Client {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
+}
+
+#[tokio::test]
+async fn many_calls_at_once_make_one_login() {
+    let server = serve(200, granted()).await;
+    let (http, session) = (http(), Session::default());
+    let login = Arc::new(login(&server.url, client_credentials()).unwrap());
+    let ask = || {
+        let (http, session, login) = (http.clone(), session.clone(), Arc::clone(&login));
+        tokio::spawn(async move { session.token(&http, &login).await.unwrap() })
+    };
+    let asked: Vec<_> = (0..20).map(|_| ask()).collect();
+    for token in asked {
+        assert_eq!(token.await.unwrap().access.reveal(), "00D!token-0");
+    }
+    assert_eq!(server.calls.load(Ordering::SeqCst), 1);
+    let sent = server.last.lock().unwrap().clone();
+    let expected =
+        "grant_type=client%5Fcredentials&client_id=the%20app&client_secret=s3cret%26text";
+    assert_eq!(sent, expected);
+}
+
+#[tokio::test]
+async fn a_token_that_is_forgotten_or_too_old_is_replaced() {
+    let server = serve(200, granted()).await;
+    let (http, session) = (http(), Session::default());
+    let mut settings =
+        SalesforceSettings::new(&server.url, client_credentials(), "Contact", "ExternalId__c");
+    let long = Login::new(&settings).unwrap();
+    let first = session.token(&http, &long).await.unwrap();
+    assert_eq!(first.user_id.as_deref(), Some("005xx000001SwiUAAS"));
+    session.forget(&first);
+    let second = session.token(&http, &long).await.unwrap();
+    // Whoever still had the first one does not throw away the second.
+    session.forget(&first);
+    assert!(Arc::ptr_eq(&second, &session.token(&http, &long).await.unwrap()));
+    assert_eq!(server.calls.load(Ordering::SeqCst), 2);
+    settings.token_life = Duration::ZERO;
+    let (short, other) = (Login::new(&settings).unwrap(), Session::default());
+    other.token(&http, &short).await.unwrap();
+    other.token(&http, &short).await.unwrap();
+    assert_eq!(server.calls.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn a_refused_login_is_not_repeated_and_shows_no_secret() {
+    let body = json!({
+        "error": "invalid_client",
+        "error_description": "invalid client credentials s3cret&text",
+    });
+    let server = serve(400, body.to_string()).await;
+    let (http, session) = (http(), Session::default());
+    let login = login(&server.url, client_credentials()).unwrap();
+    for _ in 0..3 {
+        let failure = session.token(&http, &login).await.err().unwrap();
+        assert_eq!((failure.class, failure.problem.code.as_str()), (Class::Auth, "invalid_client"));
+        assert!(failure.problem.message.contains("check the credentials"));
+        assert!(failure.problem.message.contains("[hidden]"));
+        assert!(!format!("{failure:?}").contains("s3cret"));
+        assert_eq!(failure.after, Some(PERSON_PAUSE));
+    }
+    assert_eq!(server.calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_login_server_in_trouble_is_no_wrong_secret() {
+    let http = http();
+    for (status, body, class) in [
+        (503, "<html>maintenance</html>", Class::Down),
+        (500, "", Class::Down),
+        (429, "", Class::Quota),
+        (200, "<html>hello</html>", Class::Down),
+        (200, "{}", Class::Down),
+        (404, "", Class::Auth),
+        (403, "<html>blocked</html>", Class::Down),
+    ] {
+        let server = serve(status, body).await;
+        let login = login(&server.url, client_credentials()).unwrap();
+        let failure = Session::default().token(&http, &login).await.err().unwrap();
+        assert_eq!(failure.class, class, "{status} {body}");
+    }
+    let login = login("http://127.0.0.1:1", client_credentials()).unwrap();
+    let failure = Session::default().token(&http, &login).await.err().unwrap();
+    assert_eq!(failure.class, Class::Down);
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_replaced_is_used_from_then_on() {
+    let server = serve(200, granted()).await;
+    let (http, session) = (http(), Session::default());
+    let auth = Auth::RefreshToken {
+        client_id: "app".into(),
+        client_secret: None,
+        refresh_token: Secret::new("first"),
+    };
+    let login = login(&server.url, auth).unwrap();
+    let token = session.token(&http, &login).await.unwrap();
+    assert!(server.last.lock().unwrap().contains("&refresh_token=first&"));
+    session.forget(&token);
+    session.token(&http, &login).await.unwrap();
+    assert!(server.last.lock().unwrap().contains("&refresh_token=next%2Drefresh%2D0&"));
+}
+
+#[tokio::test]
+async fn a_token_is_sent_to_safe_places_only() {
+    let http = http();
+    for place in ["ftp://x", "http://user:pw@x", "nowhere", ""] {
+        let body = json!({"access_token": "a", "instance_url": place});
+        let server = serve(200, body.to_string()).await;
+        let login = login(&server.url, client_credentials()).unwrap();
+        assert!(Session::default().token(&http, &login).await.is_err(), "{place}");
+    }
+    let login = login("https://acme.my.salesforce.com", client_credentials()).unwrap();
+    let body = json!({"access_token": "a", "instance_url": "http://acme.my.salesforce.com"});
+    assert!(login.granted(body.to_string().as_bytes()).is_err());
+}
+
+#[test]
+fn settings_without_who_we_are_are_refused() {
+    let empty =
+        Auth::ClientCredentials { client_id: String::new(), client_secret: Secret::new("x") };
+    assert!(login("https://x", empty).err().unwrap().contains("client_id"));
+    let no_key = Auth::JwtBearer {
+        client_id: "app".into(),
+        username: "u@example.org".into(),
+        private_key: Secret::new("-----BEGIN NONSENSE"),
+        audience: None,
+    };
+    let why = login("https://x", no_key).err().unwrap();
+    assert!(why.contains("private_key") && !why.contains("NONSENSE"));
+}
+
+#[tokio::test]
+async fn a_claim_is_signed_and_names_the_login_server() {
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let server = serve(200, granted()).await;
+    let auth = Auth::JwtBearer {
+        client_id: "app".into(),
+        username: "u@example.org".into(),
+        private_key: Secret::new(pair.serialize_pem()),
+        audience: None,
+    };
+    let login = login(&server.url, auth).unwrap();
+    Session::default().token(&http(), &login).await.unwrap();
+    let sent = server.last.lock().unwrap().clone();
+    let (_, assertion) = sent.split_once("&assertion=").unwrap();
+    let assertion = assertion.replace("%2E", ".").replace("%2D", "-").replace("%5F", "_");
+    let parts: Vec<&str> = assertion.split('.').collect();
+    let claims = URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    assert_eq!(claims["iss"], "app");
+    assert_eq!(claims["sub"], "u@example.org");
+    assert_eq!(claims["aud"], "https://login.salesforce.com");
+    let signature = URL_SAFE_NO_PAD.decode(parts[2]).unwrap();
+    assert_eq!(signature.len(), 256);
+}
+
+#[test]
+fn sandboxes_have_a_login_server_of_their_own() {
+    let of = |url: &str| audience_of(&Url::parse(url).unwrap());
+    assert_eq!(of("https://acme.my.salesforce.com"), "https://login.salesforce.com");
+    assert_eq!(of("https://acme--dev.sandbox.my.salesforce.com"), "https://test.salesforce.com");
+    assert_eq!(of("https://test.salesforce.com"), "https://test.salesforce.com");
+}

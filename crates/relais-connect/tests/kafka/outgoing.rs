@@ -1,0 +1,199 @@
+//! What the tests of the publisher need: rows to send, and a plain consumer to see what arrived.
+
+use std::{collections::HashMap, time::Duration};
+
+use rdkafka::{
+    ClientConfig, Message, Offset, TopicPartitionList,
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
+    consumer::{BaseConsumer, Consumer},
+    message::OwnedMessage,
+    util::Timeout,
+};
+use relais_connect::kafka::{KafkaConnection, KafkaPublisher, KafkaPublisherSettings};
+use relais_core::{
+    delivery::Delivery,
+    message::{Category, Headers},
+    outbox::{OutboxRow, OutboxStatus},
+    publisher::Publisher,
+    time::Timestamp,
+};
+use uuid::Uuid;
+
+/// The broker of this run; without one the test says loudly what it leaves out.
+pub(crate) fn broker(what: &str) -> Option<String> {
+    server("RELAIS_TEST_KAFKA", what)
+}
+
+pub(crate) fn server(variable: &str, what: &str) -> Option<String> {
+    match std::env::var(variable) {
+        Ok(address) => Some(address),
+        Err(_) if std::env::var_os("CI").is_some() => panic!("{variable} is not set"),
+        Err(_) => {
+            eprintln!("NOT TESTED: {what}; set {variable} to the address of a broker");
+            None
+        }
+    }
+}
+
+/// A new topic of this test alone.
+pub(crate) async fn topic(brokers: &str, partitions: i32, config: &[(&str, &str)]) -> String {
+    let name = format!("publisher-{}", Uuid::now_v7());
+    create(brokers, &name, partitions, config).await;
+    name
+}
+
+pub(crate) async fn create(brokers: &str, name: &str, partitions: i32, config: &[(&str, &str)]) {
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+    for (key, value) in config {
+        topic = topic.set(key, value);
+    }
+    let options = AdminOptions::new().operation_timeout(Some(LONG));
+    for made in admin.create_topics([&topic], &options).await.unwrap() {
+        made.unwrap();
+    }
+}
+
+/// How long a test waits for what must come.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn settings(brokers: &str, topic: &str) -> KafkaPublisherSettings {
+    KafkaPublisherSettings::new("test", KafkaConnection::new(brokers), topic)
+}
+
+pub(crate) fn publisher(brokers: &str, topic: &str) -> KafkaPublisher {
+    KafkaPublisher::new(settings(brokers, topic)).unwrap()
+}
+
+/// Row number `id`; its payload says so.
+pub(crate) fn row(id: i64, key: &str) -> OutboxRow {
+    OutboxRow {
+        id,
+        message_id: Uuid::now_v7(),
+        category: Category::Event,
+        aggregate_type: "Order".into(),
+        aggregate_id: key.into(),
+        event_type: "OrderCreated".into(),
+        event_version: 1,
+        payload: format!("{{\"id\":{id}}}"),
+        headers: Headers::default(),
+        destination: "orders".into(),
+        msg_key: key.into(),
+        lane: 0,
+        created_at: Timestamp::parse("2026-11-15T12:00:00.123Z").unwrap(),
+        status: OutboxStatus::Pending,
+        attempts: 0,
+        next_attempt_at: None,
+        dispatched_at: None,
+        job_id: None,
+        causation_id: None,
+        correlation_id: None,
+        error_code: None,
+        error_message: None,
+    }
+}
+
+/// A row whose payload is JSON of about so many bytes.
+pub(crate) fn large(id: i64, key: &str, bytes: usize) -> OutboxRow {
+    let mut row = row(id, key);
+    row.payload = format!("{{\"id\":{id},\"fill\":\"{}\"}}", "x".repeat(bytes));
+    row
+}
+
+pub(crate) fn codes(deliveries: &[Delivery]) -> Vec<&str> {
+    let code = |delivery: &'_ Delivery| match delivery {
+        Delivery::Accepted => "accepted",
+        Delivery::Held => "held",
+        Delivery::Retry { .. } => "retry",
+        Delivery::Reject { .. } => "reject",
+        Delivery::Outage { .. } => "outage",
+    };
+    deliveries.iter().map(code).collect()
+}
+
+/// The problem of a delivery that has one.
+pub(crate) fn problem(delivery: &Delivery) -> (String, String) {
+    match delivery {
+        Delivery::Retry { problem, .. }
+        | Delivery::Reject { problem }
+        | Delivery::Outage { problem, .. } => (problem.code.clone(), problem.message.clone()),
+        other => panic!("{other:?} has no problem"),
+    }
+}
+
+/// Calls again as the relay would, until everything is accepted; the calls it took.
+pub(crate) async fn deliver(publisher: &KafkaPublisher, rows: &[OutboxRow]) -> usize {
+    let mut left = rows.to_vec();
+    let started = std::time::Instant::now();
+    for call in 1.. {
+        let deliveries = publisher.publish(&left).await;
+        let mut answers = deliveries.into_iter();
+        left.retain(|_| answers.next() != Some(Delivery::Accepted));
+        if left.is_empty() {
+            return call;
+        }
+        assert!(started.elapsed() < LONG, "{} rows are left", left.len());
+    }
+    unreachable!("the loop ends by itself")
+}
+
+/// Everything in the topic, partition by partition, each in order.
+pub(crate) fn read(brokers: &str, topic: &str) -> Vec<OwnedMessage> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .set("group.id", format!("reader-{}", Uuid::now_v7()))
+        .set("enable.auto.commit", "false")
+        .set("fetch.message.max.bytes", "20000000")
+        .create()
+        .unwrap();
+    let metadata = consumer.fetch_metadata(Some(topic), LONG).unwrap();
+    let mut found = Vec::new();
+    for partition in metadata.topics()[0].partitions() {
+        let (low, high) = consumer.fetch_watermarks(topic, partition.id(), LONG).unwrap();
+        let mut only = TopicPartitionList::new();
+        only.add_partition_offset(topic, partition.id(), Offset::Beginning).unwrap();
+        consumer.assign(&only).unwrap();
+        let mut next = low;
+        while next < high {
+            let record = consumer.poll(Timeout::After(LONG)).expect("a record in time").unwrap();
+            next = record.offset() + 1;
+            found.push(record.detach());
+        }
+    }
+    found
+}
+
+/// The ids in the payloads, by key, as they arrived.
+pub(crate) fn by_key(records: &[OwnedMessage]) -> HashMap<String, Vec<i64>> {
+    let mut keys: HashMap<String, Vec<i64>> = HashMap::new();
+    for record in records {
+        let key = String::from_utf8(record.key().unwrap().to_vec()).unwrap();
+        keys.entry(key).or_default().push(id(record));
+    }
+    keys
+}
+
+pub(crate) fn id(record: &OwnedMessage) -> i64 {
+    let payload: serde_json::Value = serde_json::from_slice(record.payload().unwrap()).unwrap();
+    payload["id"].as_i64().unwrap()
+}
+
+/// Every key has its rows in order; a row that arrived again counts where it first arrived.
+pub(crate) fn assert_in_order(rows: &[OutboxRow], records: &[OwnedMessage]) {
+    let arrived = by_key(records);
+    let mut sent: HashMap<&str, Vec<i64>> = HashMap::new();
+    for row in rows {
+        sent.entry(row.msg_key.as_str()).or_default().push(row.id);
+    }
+    for (key, ids) in sent {
+        let mut first = Vec::new();
+        for id in arrived.get(key).map(Vec::as_slice).unwrap_or_default() {
+            if !first.contains(id) {
+                first.push(*id);
+            }
+        }
+        assert_eq!(first, ids, "key {key}");
+    }
+}

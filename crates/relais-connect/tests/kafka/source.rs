@@ -1,0 +1,286 @@
+//! Reading from a real broker: nothing is lost, whoever forgets what.
+
+use std::time::Duration;
+
+use rdkafka::{Offset, TopicPartitionList, admin::AdminOptions};
+use relais_connect::kafka::Start;
+use relais_core::source::{Source, SourceError};
+
+use crate::{
+    incoming::{Record, World, number, until},
+    outgoing::LONG,
+};
+
+#[tokio::test]
+async fn every_record_of_every_partition_is_stored_once_and_the_group_has_no_lag() {
+    let Some(world) = World::new("reading several partitions", 4).await else { return };
+    world.send_plain(1_000, 4).await;
+    let mut source = world.source();
+    world.fill(&mut source, 1_000).await;
+    world.no_lag(4).await;
+    source.close().await;
+    let db = world.db.snapshot();
+    assert_eq!(world.numbers(), (0..1_000).collect::<Vec<_>>());
+    assert_eq!(db.duplicates, 0);
+    let offsets: Vec<i64> = db
+        .positions
+        .iter()
+        .filter(|(key, _)| !key.ends_with("topic-id"))
+        .map(|(_, position)| *position)
+        .collect();
+    assert_eq!(offsets, [250; 4]);
+}
+
+#[tokio::test]
+async fn order_within_a_partition_is_the_order_of_the_topic() {
+    let Some(world) = World::new("the order of records", 3).await else { return };
+    world.send_plain(600, 3).await;
+    world.read_until(600).await;
+    let db = world.db.snapshot();
+    for partition in 0..3 {
+        let rows = db.order.iter().map(|id| &db.rows[id]);
+        let offsets: Vec<i64> =
+            rows.filter(|row| row.partition_num == partition).map(|row| row.offset_num).collect();
+        assert_eq!(offsets, (0..200).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn a_new_group_can_begin_with_what_comes_from_now_on() {
+    let Some(mut world) = World::new("starting at the end", 1).await else { return };
+    world.start = Start::Latest;
+    world.options.push(("topic.metadata.refresh.interval.ms", "500".into()));
+    world.send_plain(5, 1).await;
+    let worker = world.worker();
+    until("the group has begun", || world.committed(1) == [Some(5)]).await;
+    world.send(&[Record::new(b"{\"n\":5}")]).await;
+    until("the new record is stored", || world.db.count() == 1).await;
+    // What is in a partition that is added later is new too, whenever it is noticed.
+    world.add_partitions(2).await;
+    world.send(&[Record { partition: 1, ..Record::new(b"{\"n\":6}") }]).await;
+    until("the record of the new partition is stored", || world.db.count() == 2).await;
+    worker.stop().await.close().await;
+    assert_eq!(world.numbers(), [5, 6]);
+}
+
+#[tokio::test]
+async fn a_refused_batch_comes_again() {
+    let Some(world) = World::new("refusing a batch", 2).await else { return };
+    world.send_plain(40, 2).await;
+    let mut source = world.source();
+    world.fill(&mut source, 1).await;
+    world.send_plain(10, 2).await;
+    world.db.down(true);
+    let refused = world.batch(&mut source).await;
+    assert!(!refused.messages.is_empty());
+    source.refuse("the database is down".into()).await;
+    // Where it goes on is asked of the database, which does not answer yet.
+    let complaint = world.complaint(&mut source).await;
+    assert!(complaint.contains("the database is down"), "{complaint}");
+    world.db.down(false);
+    world.fill(&mut source, 50).await;
+    source.close().await;
+    assert_eq!(world.db.snapshot().duplicates, 0);
+}
+
+#[tokio::test]
+async fn a_batch_nobody_settled_comes_again() {
+    let Some(world) = World::new("leaving a batch unsettled", 1).await else { return };
+    world.send_plain(10, 1).await;
+    let mut source = world.source();
+    let first = world.batch(&mut source).await;
+    let again = world.batch(&mut source).await;
+    assert_eq!(first.messages[0].message_id, again.messages[0].message_id);
+    world.db.accept(&again).unwrap();
+    source.acknowledge(Vec::new()).await.unwrap();
+    world.fill(&mut source, 10).await;
+}
+
+#[tokio::test]
+async fn dropping_the_future_of_the_next_batch_loses_nothing() {
+    let Some(world) = World::new("dropping a future", 2).await else { return };
+    let mut source = world.source();
+    let mut sent = 0;
+    while world.db.count() < 60 {
+        if sent < 60 {
+            world.send_plain(10, 2).await;
+            sent += 10;
+        }
+        for micros in [0, 100, 3_000, 200_000] {
+            let soon = tokio::time::timeout(Duration::from_micros(micros), source.next(7)).await;
+            if let Ok(Ok(batch)) = soon {
+                assert!(batch.messages.len() <= 7);
+                world.db.accept(&batch).unwrap();
+                source.acknowledge(Vec::new()).await.unwrap();
+            }
+        }
+    }
+    assert_eq!(world.db.snapshot().duplicates, 0);
+    source.close().await;
+}
+
+#[tokio::test]
+async fn records_come_again_after_the_database_was_set_back() {
+    let Some(world) = World::new("a restored database", 2).await else { return };
+    world.send_plain(30, 2).await;
+    world.read_until(30).await;
+    let snapshot = world.db.snapshot();
+    world.send_plain(50, 2).await;
+    world.read_until(80).await;
+    world.no_lag(2).await;
+    world.db.restore(snapshot);
+    world.read_until(80).await;
+    world.no_lag(2).await;
+    assert_eq!(world.db.snapshot().duplicates, 0);
+}
+
+#[tokio::test]
+async fn a_database_set_back_under_way_gets_its_records_again_after_the_first_failure() {
+    let Some(world) = World::new("a failover of the database", 1).await else { return };
+    world.send_plain(10, 1).await;
+    let mut source = world.source();
+    world.fill(&mut source, 10).await;
+    let replica = world.db.snapshot();
+    world.send_plain(10, 1).await;
+    world.fill(&mut source, 20).await;
+    world.db.down(true);
+    world.send_plain(10, 1).await;
+    assert_eq!(world.step(&mut source, 100).await.unwrap(), 0);
+    world.db.restore(replica);
+    world.fill(&mut source, 30).await;
+    source.close().await;
+}
+
+#[tokio::test]
+async fn after_a_death_between_store_and_commit_the_group_catches_up_without_new_records() {
+    let Some(world) = World::new("a death before the commit", 2).await else { return };
+    world.send_plain(20, 2).await;
+    let mut source = world.source();
+    let mut stored = 0;
+    while stored < 20 {
+        let batch = world.batch(&mut source).await;
+        stored += batch.messages.len();
+        world.db.accept(&batch).unwrap();
+        if stored == 20 {
+            drop(source);
+            break;
+        }
+        source.acknowledge(Vec::new()).await.unwrap();
+    }
+    assert_ne!(world.committed(2), [Some(10), Some(10)]);
+    let worker = world.worker();
+    world.no_lag(2).await;
+    worker.stop().await.close().await;
+    assert_eq!(world.db.snapshot().duplicates, 0);
+}
+
+#[tokio::test]
+async fn records_deleted_before_they_were_read_are_counted() {
+    let Some(world) = World::new("records deleted unread", 1).await else { return };
+    world.send_plain(10, 1).await;
+    world.read_until(10).await;
+    world.send_plain(40, 1).await;
+    let mut before = TopicPartitionList::new();
+    before.add_partition_offset(&world.topic, 0, Offset::Offset(30)).unwrap();
+    world.admin().delete_records(&before, &AdminOptions::new()).await.unwrap();
+    let mut source = world.source();
+    let counters = source.counters();
+    world.fill(&mut source, 30).await;
+    assert_eq!((counters.missed(), counters.recreated()), (20, 0));
+    // The same under way.
+    world.db.down(true);
+    world.send_plain(40, 1).await;
+    assert_eq!(world.step(&mut source, 1).await.unwrap(), 0);
+    before.set_partition_offset(&world.topic, 0, Offset::Offset(60)).unwrap();
+    world.admin().delete_records(&before, &AdminOptions::new()).await.unwrap();
+    world.db.down(false);
+    world.fill(&mut source, 60).await;
+    assert_eq!(counters.missed(), 30);
+    world.no_lag(1).await;
+    source.close().await;
+}
+
+#[tokio::test]
+async fn a_topic_nobody_made_is_named_and_read_once_it_is_there() {
+    let what = "an unknown topic";
+    let Some(brokers) = crate::outgoing::broker(what) else { return };
+    let mut world = World::at(&brokers);
+    world.options.push(("topic.metadata.refresh.interval.ms", "200".into()));
+    let mut source = world.source();
+    let complaint = world.complaint(&mut source).await;
+    assert!(complaint.contains(&world.topic), "{complaint}");
+    assert!(complaint.contains("create the topic"), "{complaint}");
+    world.create_topic(1).await;
+    world.send_plain(3, 1).await;
+    world.fill(&mut source, 3).await;
+    source.close().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_is_not_there_is_named_and_closing_does_not_wait_for_it() {
+    let world = World::at("127.0.0.1:1");
+    let mut source = world.source();
+    let complaint = world.complaint(&mut source).await;
+    assert!(complaint.contains("127.0.0.1:1"), "{complaint}");
+    tokio::time::timeout(LONG, source.close()).await.expect("it closes");
+    assert!(matches!(source.next(1).await, Err(SourceError::Closed)));
+}
+
+#[tokio::test]
+async fn trouble_with_tls_or_sasl_is_explained_without_the_secret() {
+    let Some(mut world) = World::new("trouble with TLS and SASL", 1).await else { return };
+    for protocol in ["SASL_PLAINTEXT", "SSL", "SASL_SSL"] {
+        world.options = vec![
+            ("security.protocol", protocol.into()),
+            ("sasl.mechanism", "PLAIN".into()),
+            ("sasl.username", "ann".into()),
+            ("sasl.password", "hunter2".into()),
+        ];
+        let mut source = world.source();
+        let complaint = world.complaint(&mut source).await;
+        assert!(complaint.contains(&world.brokers), "{complaint}");
+        assert!(!complaint.contains("hunter2"), "{complaint}");
+        source.close().await;
+    }
+}
+
+#[tokio::test]
+async fn who_is_too_slow_for_the_group_joins_again() {
+    let Some(mut world) = World::new("exceeding max.poll.interval.ms", 1).await else { return };
+    world.options.push(("max.poll.interval.ms", "1500".into()));
+    world.options.push(("session.timeout.ms", "1000".into()));
+    world.send_plain(20, 1).await;
+    let mut source = world.source();
+    let batch = source.next(10).await.unwrap();
+    // The database takes its time; meanwhile the group gives up on us.
+    until("the group gives up on us", || world.members() == 0).await;
+    world.db.accept(&batch).unwrap();
+    source.acknowledge(Vec::new()).await.unwrap();
+    world.fill(&mut source, 20).await;
+    world.no_lag(1).await;
+    assert_eq!(world.db.snapshot().duplicates, 0);
+    source.close().await;
+}
+
+#[tokio::test]
+async fn a_batch_is_bounded_in_bytes_and_a_larger_record_passes_alone() {
+    let Some(world) = World::new("large records", 1).await else { return };
+    let large = |n: usize, bytes: usize| {
+        Record::new(format!("{{\"n\":{n},\"fill\":\"{}\"}}", "x".repeat(bytes)).as_bytes())
+    };
+    let mut records: Vec<Record> = (0..20).map(|n| large(n, 1_000_000)).collect();
+    records.push(large(20, 10_000_000));
+    records.push(large(21, 10_000_000));
+    world.send(&records).await;
+    let mut source = world.source();
+    while world.db.count() < records.len() {
+        let batch = world.batch(&mut source).await;
+        let sizes: Vec<usize> =
+            batch.messages.iter().map(|m| if number(m) < 20 { 1 } else { 10 }).collect();
+        let before_last: usize = sizes.iter().take(sizes.len() - 1).sum();
+        assert!(before_last <= 8, "{sizes:?}");
+        world.db.accept(&batch).unwrap();
+        source.acknowledge(Vec::new()).await.unwrap();
+    }
+    source.close().await;
+}

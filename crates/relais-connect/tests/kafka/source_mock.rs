@@ -1,0 +1,143 @@
+//! What a broker does not do on request: errors of the protocol, brokers that go and come back, and
+//! records that cannot be read. On librdkafka's mock cluster, in this process.
+
+use rdkafka::{
+    mocking::MockCluster,
+    producer::DefaultProducerContext,
+    types::{RDKafkaApiKey, RDKafkaRespErr},
+};
+use relais_core::source::{Source, SourceError};
+
+use crate::{
+    incoming::World,
+    raw::{self, Damage, RawRecord},
+};
+
+type Cluster = MockCluster<'static, DefaultProducerContext>;
+
+fn world(partitions: i32) -> (Cluster, World) {
+    let cluster = MockCluster::new(1).unwrap();
+    let world = World::at(&cluster.bootstrap_servers());
+    cluster.create_topic(&world.topic, partitions, 1).unwrap();
+    (cluster, world)
+}
+
+#[tokio::test]
+async fn everything_is_read_whatever_the_coordinator_says_in_between() {
+    use RDKafkaRespErr::{
+        RD_KAFKA_RESP_ERR__TRANSPORT as TRANSPORT,
+        RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS as LOADING,
+        RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE as NOT_AVAILABLE,
+        RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION as GENERATION,
+        RD_KAFKA_RESP_ERR_NOT_COORDINATOR as NOT_COORDINATOR,
+        RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION as NOT_LEADER,
+        RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS as REBALANCE,
+        RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID as UNKNOWN_MEMBER,
+    };
+    let (cluster, world) = world(2);
+    cluster.request_errors(RDKafkaApiKey::FindCoordinator, &[NOT_AVAILABLE, TRANSPORT]);
+    cluster.request_errors(RDKafkaApiKey::JoinGroup, &[LOADING, NOT_COORDINATOR, TRANSPORT]);
+    cluster.request_errors(RDKafkaApiKey::SyncGroup, &[REBALANCE, NOT_COORDINATOR]);
+    cluster.request_errors(RDKafkaApiKey::OffsetFetch, &[LOADING, TRANSPORT, NOT_COORDINATOR]);
+    cluster.request_errors(RDKafkaApiKey::ListOffsets, &[NOT_LEADER, TRANSPORT]);
+    cluster.request_errors(RDKafkaApiKey::Fetch, &[NOT_LEADER, TRANSPORT, NOT_LEADER]);
+    world.send_plain(100, 2).await;
+    let mut source = world.source();
+    world.fill(&mut source, 100).await;
+    cluster.request_errors(RDKafkaApiKey::Heartbeat, &[GENERATION, UNKNOWN_MEMBER]);
+    cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[GENERATION, NOT_COORDINATOR, REBALANCE]);
+    for round in 2..=4 {
+        world.send_plain(100, 2).await;
+        world.fill(&mut source, round * 100).await;
+    }
+    let worker = world.worker();
+    source.close().await;
+    world.no_lag(2).await;
+    worker.stop().await.close().await;
+}
+
+#[tokio::test]
+async fn an_offset_the_group_did_not_take_is_offered_again() {
+    use RDKafkaRespErr::{
+        RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED as FORBIDDEN,
+        RD_KAFKA_RESP_ERR_INVALID_COMMIT_OFFSET_SIZE as INVALID,
+    };
+    let (cluster, world) = world(1);
+    world.send_plain(10, 1).await;
+    let mut source = world.source();
+    let batch = world.batch(&mut source).await;
+    cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[INVALID, FORBIDDEN, INVALID]);
+    world.db.accept(&batch).unwrap();
+    source.acknowledge(Vec::new()).await.unwrap();
+    let mut idle = Box::pin(async { while world.step(&mut source, 100).await.is_ok() {} });
+    tokio::select! {
+        () = &mut idle => panic!("the source gave up"),
+        () = world.no_lag(1) => {}
+    }
+}
+
+#[tokio::test]
+async fn a_broker_that_goes_and_comes_back_is_read_on() {
+    let (cluster, world) = world(2);
+    world.send_plain(100, 2).await;
+    let mut source = world.source();
+    world.fill(&mut source, 100).await;
+    for round in 2..=3 {
+        world.send_plain(100, 2).await;
+        let batch = world.batch(&mut source).await;
+        cluster.broker_down(1).unwrap();
+        world.db.accept(&batch).unwrap();
+        source.acknowledge(Vec::new()).await.unwrap();
+        let complaint = loop {
+            match source.next(100).await {
+                Ok(batch) => {
+                    world.db.accept(&batch).unwrap();
+                    source.acknowledge(Vec::new()).await.unwrap();
+                }
+                Err(SourceError::Unavailable(reason)) => break reason,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert!(complaint.contains(&world.brokers), "{complaint}");
+        cluster.broker_up(1).unwrap();
+        world.fill(&mut source, round * 100).await;
+    }
+    world.no_lag(2).await;
+    assert_eq!(world.db.snapshot().duplicates, 0);
+    source.close().await;
+}
+
+#[tokio::test]
+async fn records_that_cannot_be_read_hold_their_partition_and_are_never_skipped() {
+    let unknown_codec = RawRecord { codec: 6, ..RawRecord::default() };
+    let bad_checksum = RawRecord { damage: Damage::Checksum, ..RawRecord::default() };
+    let bad_magic = RawRecord { damage: Damage::Magic, ..RawRecord::default() };
+    for bad in [unknown_codec, bad_checksum, bad_magic] {
+        let (_cluster, mut world) = world(2);
+        world.options.push(("fetch.error.backoff.ms", "10".into()));
+        world.send_plain(10, 2).await;
+        assert_eq!(raw::produce(&world.brokers, &world.topic, 0, &bad).await, 0, "{bad:?}");
+        world.send_plain(10, 2).await;
+        let mut source = world.source();
+        let mut complaint = String::new();
+        while world.db.count() < 15 || complaint.is_empty() {
+            match world.step(&mut source, 100).await {
+                Ok(_) => {}
+                Err(SourceError::Unavailable(reason)) => complaint = reason,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let name = format!("{}/0 at offset 5", world.topic);
+        assert!(complaint.contains(&name), "{bad:?}: {complaint}");
+        source.close().await;
+        // What is behind them has not been read.
+        let mut rows = world.db.snapshot().rows.into_values();
+        assert!(!rows.any(|row| row.partition_num == 0 && row.offset_num >= 5), "{bad:?}");
+        // A person decides to go on behind them.
+        let mut db = world.db.snapshot();
+        let key = db.positions.keys().find(|key| key.ends_with("/0")).unwrap().clone();
+        assert_eq!(db.positions.insert(key, 6), Some(5));
+        world.db.restore(db);
+        world.read_until(20).await;
+    }
+}

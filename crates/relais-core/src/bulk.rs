@@ -1,0 +1,311 @@
+//! The life of a bulk job: many outbox rows sent in one upload, whose results come later.
+//!
+//! Invariant: every phase is committed before and after the call it stands for, so that whoever
+//! takes a job over follows it instead of sending its rows again. A row belongs to at most one open
+//! job; while it does, the job's lease stands for the row's lane.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{
+    BoxFuture,
+    delivery::{Delivery, Problem},
+    lane::{Fence, OwnedLane},
+    outbox::{OutboxFate, OutboxRow},
+    store::{Settled, StoreFuture},
+    time::Timestamp,
+};
+
+/// How far a job is, as far as we know for sure. The text is in the `phase` column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Phase {
+    /// Its rows are chosen.
+    Planned,
+    /// The target was asked to make the job, and did not answer yet.
+    Creating,
+    /// The target has an empty job; its id is known.
+    Created,
+    /// The upload is under way, or its answer was lost.
+    Uploading,
+    Uploaded,
+    /// The target was asked to begin, and did not answer yet.
+    Closing,
+    Closed,
+    /// The target is done with it; the results are not all in our rows yet.
+    Finished,
+    /// Every row is settled.
+    Reconciled,
+    /// Given up before the target did anything; its rows go again.
+    Abandoned,
+}
+
+impl Phase {
+    pub const ALL: [Self; 10] = [
+        Self::Planned,
+        Self::Creating,
+        Self::Created,
+        Self::Uploading,
+        Self::Uploaded,
+        Self::Closing,
+        Self::Closed,
+        Self::Finished,
+        Self::Reconciled,
+        Self::Abandoned,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "PLANNED",
+            Self::Creating => "CREATING",
+            Self::Created => "CREATED",
+            Self::Uploading => "UPLOADING",
+            Self::Uploaded => "UPLOADED",
+            Self::Closing => "CLOSING",
+            Self::Closed => "CLOSED",
+            Self::Finished => "FINISHED",
+            Self::Reconciled => "RECONCILED",
+            Self::Abandoned => "ABANDONED",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == text)
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Reconciled | Self::Abandoned)
+    }
+}
+
+/// What the target says of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remote {
+    /// Made, not begun; whether an upload arrived cannot be told.
+    Open,
+    /// Waits or runs.
+    Running,
+    /// Done with every row, whatever became of it.
+    Complete,
+    /// Stopped as a whole; rows done before stay done.
+    Failed(Problem),
+    Aborted,
+    /// Unknown there: deleted, or too old.
+    Gone,
+}
+
+/// What to do next with a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Create,
+    Upload,
+    Close,
+    /// Ask again later.
+    Wait,
+    Reconcile,
+    /// Nothing was done there: abort it if it has an id, and let its rows go again.
+    Abandon,
+    /// Its results are lost: every row goes again as of unknown outcome.
+    Lose,
+    /// Ask the target what it is.
+    Look,
+}
+
+/// The decision after a pause of any length: what we know and what the target says.
+///
+/// Without `remote` only phases that need no question get an answer other than [`Step::Look`].
+pub fn next(phase: Phase, remote: Option<&Remote>) -> Step {
+    match (phase, remote) {
+        // Asked in vain, or not at all: a job made by a lost answer is empty and does nothing.
+        (Phase::Planned | Phase::Creating, _) => Step::Create,
+        (Phase::Finished, _) => Step::Reconcile,
+        (Phase::Reconciled | Phase::Abandoned, _) => Step::Wait,
+        (_, None) => Step::Look,
+        (_, Some(Remote::Gone)) => Step::Lose,
+        (_, Some(Remote::Complete | Remote::Failed(_) | Remote::Aborted)) => Step::Reconcile,
+        (_, Some(Remote::Running)) => Step::Wait,
+        (Phase::Created, Some(Remote::Open)) => Step::Upload,
+        // An upload cannot be repeated and an open job has done nothing: a new one is safe.
+        (Phase::Uploading, Some(Remote::Open)) => Step::Abandon,
+        (Phase::Uploaded | Phase::Closing | Phase::Closed, Some(Remote::Open)) => Step::Close,
+    }
+}
+
+/// One row of `relais_bulk_job`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BulkJob {
+    pub id: Uuid,
+    pub destination: String,
+    /// The target's own id, once known.
+    pub remote_id: Option<String>,
+    pub phase: Phase,
+    pub row_count: u64,
+    /// Who works on it; the epoch is raised at every change of owner.
+    pub owner: Option<String>,
+    pub epoch: i64,
+    pub created_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+    /// The last thing worth telling a person.
+    pub error_message: Option<String>,
+}
+
+/// Proof that a worker holds a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFence {
+    pub job: Uuid,
+    pub worker: String,
+    pub epoch: i64,
+}
+
+/// A committed change of phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advance {
+    pub from: Phase,
+    pub to: Phase,
+    /// Set when the target named it.
+    pub remote_id: Option<String>,
+    pub note: Option<String>,
+}
+
+/// Bulk jobs in the store. Every method is one transaction; only database time decides.
+pub trait BulkJobs: Send + Sync {
+    /// Makes a job of rows whose lanes are held, in phase `PLANNED`, leased to the fence's worker.
+    /// `None` if the destination has an open job, or a lane or row is no longer ours: nothing changed.
+    fn plan_bulk(
+        &self,
+        fence: Fence,
+        job: Uuid,
+        rows: Vec<(i64, OwnedLane)>,
+        lease: Duration,
+    ) -> StoreFuture<'_, Option<BulkJob>>;
+
+    /// The destination's open job if nobody holds it (no owner, or the lease ran out), now leased to
+    /// the worker with a higher epoch.
+    fn take_bulk(
+        &self,
+        destination: String,
+        worker: String,
+        lease: Duration,
+    ) -> StoreFuture<'_, Option<BulkJob>>;
+
+    /// `false`: somebody else has it.
+    fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool>;
+
+    /// Gives the lease back, the phase as it is.
+    fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()>;
+
+    /// Moves the job on if the fence holds and it is still in `from`. `ABANDONED` also sets its rows
+    /// free as they were.
+    fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool>;
+
+    /// The job's rows that are still pending, by id, behind `after`.
+    fn bulk_rows(&self, job: Uuid, after: i64, limit: usize) -> StoreFuture<'_, Vec<OutboxRow>>;
+
+    /// Settles rows of the job if the fence holds. `Untouched` sets a row free without penalty. The
+    /// job is `RECONCILED` in the same transaction as its last pending row.
+    fn settle_bulk(
+        &self,
+        fence: JobFence,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreFuture<'_, Settled>;
+
+    /// Newest first; open ones before all others.
+    fn list_bulk(&self, destination: Option<String>, limit: usize)
+    -> StoreFuture<'_, Vec<BulkJob>>;
+}
+
+/// Why a call to the target did not give an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallProblem {
+    /// It did nothing, or repeating it is harmless: again after a pause. Nobody's attempts are used.
+    Outage { problem: Problem, after: Option<Duration> },
+    /// It may or may not have happened.
+    Unclear(Problem),
+    /// The job is in another state than we thought: look at it.
+    OtherState(Problem),
+    /// The target will not take this as it is (credentials, settings): a person must act. Rows stay.
+    Refused(Problem),
+}
+
+/// An upload, and the rows that cannot be part of it.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    pub body: Vec<u8>,
+    /// How many rows are in the body.
+    pub count: u64,
+    /// Answers for rows that are not in the body.
+    pub left_out: Vec<(i64, Delivery)>,
+}
+
+/// A target that takes many rows in one job: what `Publisher` is to single messages.
+pub trait BulkTarget: Send + Sync {
+    /// Most rows of one job.
+    fn rows_max(&self) -> usize;
+
+    /// The upload for these rows, with fresh data. Each row is either in it or left out with an answer.
+    fn encode<'a>(&'a self, rows: &'a [OutboxRow]) -> BoxFuture<'a, Result<Encoded, CallProblem>>;
+
+    /// Makes an empty job; its id.
+    fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>>;
+    fn upload<'a>(
+        &'a self,
+        remote_id: &'a str,
+        body: Vec<u8>,
+    ) -> BoxFuture<'a, Result<(), CallProblem>>;
+    /// Lets the job begin.
+    fn close<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>>;
+    fn abort<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>>;
+    fn look<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>>;
+
+    /// What became of each of these rows; `Held` for rows that were never tried, `Retry` for those
+    /// the results do not mention. One answer for each, in order.
+    fn results<'a>(
+        &'a self,
+        remote_id: &'a str,
+        rows: &'a [OutboxRow],
+    ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>>;
+
+    /// Aborts jobs of ours at the target that are not among `known` and old enough to be nobody's:
+    /// left by a lost answer. How many.
+    fn sweep<'a>(&'a self, known: &'a [String]) -> BoxFuture<'a, Result<usize, CallProblem>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_has_one_text() {
+        for phase in Phase::ALL {
+            assert_eq!(Phase::parse(phase.as_str()), Some(phase));
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
+        }
+    }
+
+    #[test]
+    fn an_upload_of_unknown_outcome_is_never_repeated() {
+        assert_eq!(next(Phase::Uploading, None), Step::Look);
+        assert_eq!(next(Phase::Uploading, Some(&Remote::Open)), Step::Abandon);
+        assert_eq!(next(Phase::Uploading, Some(&Remote::Running)), Step::Wait);
+    }
+
+    #[test]
+    fn the_targets_word_goes_before_ours() {
+        for phase in [Phase::Created, Phase::Uploading, Phase::Uploaded, Phase::Closing] {
+            assert_eq!(next(phase, Some(&Remote::Complete)), Step::Reconcile);
+            assert_eq!(next(phase, Some(&Remote::Aborted)), Step::Reconcile);
+            assert_eq!(next(phase, Some(&Remote::Gone)), Step::Lose);
+        }
+        assert_eq!(next(Phase::Closing, Some(&Remote::Open)), Step::Close);
+        assert_eq!(next(Phase::Created, Some(&Remote::Open)), Step::Upload);
+    }
+
+    #[test]
+    fn a_creation_without_answer_is_repeated() {
+        assert_eq!(next(Phase::Creating, None), Step::Create);
+        assert_eq!(next(Phase::Planned, None), Step::Create);
+    }
+}

@@ -1,0 +1,276 @@
+//! Bulk jobs: rows go from the owner of their lanes to a job, and back or to their end.
+//!
+//! Invariant: whoever changes a job or one of its rows has locked the job's row first and found its
+//! own name and epoch there. A row set free is announced after it was changed: see [`super::mark`].
+
+use std::time::Duration;
+
+use deadpool_postgres::{Client, Transaction};
+use futures_util::future::{try_join3, try_join4};
+use relais_core::{
+    bulk::{Advance, BulkJob, BulkJobs, JobFence},
+    lane::{Fence, OwnedLane},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    query::PAGE_MAX,
+    store::{Settled, StoreFuture},
+    text,
+};
+use uuid::Uuid;
+
+use super::{
+    PostgresStore,
+    error::Failure,
+    fence::{Proof, Value, settled},
+    outbox, row,
+};
+
+impl BulkJobs for PostgresStore {
+    fn plan_bulk(
+        &self,
+        fence: Fence,
+        job: Uuid,
+        rows: Vec<(i64, OwnedLane)>,
+        lease: Duration,
+    ) -> StoreFuture<'_, Option<BulkJob>> {
+        self.run((fence, job, rows, lease), |client, _, (fence, job, rows, lease)| {
+            Box::pin(plan(client, fence, *job, rows, *lease))
+        })
+    }
+
+    fn take_bulk(
+        &self,
+        destination: String,
+        worker: String,
+        lease: Duration,
+    ) -> StoreFuture<'_, Option<BulkJob>> {
+        self.run((destination, worker, lease), |client, _, (destination, worker, lease)| {
+            Box::pin(take(client, destination, worker, *lease))
+        })
+    }
+
+    fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool> {
+        self.run((fence, lease), |client, _, (fence, lease)| Box::pin(renew(client, fence, *lease)))
+    }
+
+    fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()> {
+        self.run(fence, |client, _, fence| Box::pin(release(client, fence)))
+    }
+
+    fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool> {
+        self.run((fence, advance), |client, _, (fence, step)| {
+            Box::pin(advance_job(client, fence, step))
+        })
+    }
+
+    fn bulk_rows(&self, job: Uuid, after: i64, limit: usize) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.run((job, after, limit), |client, _, (job, after, limit)| {
+            Box::pin(rows_of(client, *job, *after, *limit))
+        })
+    }
+
+    fn settle_bulk(
+        &self,
+        fence: JobFence,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreFuture<'_, Settled> {
+        // The form in which `outbox` sorts fates; the job's fence stands for the lane's.
+        let unfenced = |(id, fate)| OutboxSettlement { id, lane: 0, epoch: 0, fate };
+        let rows: Vec<_> = rows.into_iter().map(unfenced).collect();
+        self.run((fence, rows), |client, _, (fence, rows)| Box::pin(settle(client, fence, rows)))
+    }
+
+    fn list_bulk(
+        &self,
+        destination: Option<String>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<BulkJob>> {
+        self.run((destination, limit), |client, _, (destination, limit)| {
+            Box::pin(list(client, destination.as_deref(), *limit))
+        })
+    }
+}
+
+/// All rows, or nothing changes: an early return rolls back.
+async fn plan(
+    client: &mut Client,
+    fence: &Fence,
+    job: Uuid,
+    rows: &[(i64, OwnedLane)],
+    lease: Duration,
+) -> Result<Option<BulkJob>, Failure> {
+    let destination = outbox::destination(&fence.scope)?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let scope = fence.scope.to_string();
+    let (count, lease_ms) = (row::count(rows.len()), row::millis(lease));
+    let insert = client.prepare_cached(sql!("plan_bulk")).await?;
+    let assign = client.prepare_cached(sql!("plan_bulk_rows")).await?;
+    let transaction = client.transaction().await?;
+    let values: [Value<'_>; 5] = [&job, &destination, &count, &fence.worker, &lease_ms];
+    let Some(planned) = transaction.query_opt(&insert, &values).await? else { return Ok(None) };
+    let (proof, job_id) = (Proof::of(rows), job.to_string());
+    let mut values = proof.values(&[&scope, &fence.worker, &destination]);
+    values.push(&job_id);
+    if transaction.execute(&assign, &values).await? != rows.len() as u64 {
+        return Ok(None);
+    }
+    transaction.commit().await?;
+    Ok(Some(row::bulk_job(&planned)?))
+}
+
+async fn take(
+    client: &Client,
+    destination: &str,
+    worker: &str,
+    lease: Duration,
+) -> Result<Option<BulkJob>, Failure> {
+    let statement = client.prepare_cached(sql!("take_bulk")).await?;
+    let values: [Value<'_>; 3] = [&destination, &worker, &row::millis(lease)];
+    let taken = client.query_opt(&statement, &values).await?;
+    Ok(taken.as_ref().map(row::bulk_job).transpose()?)
+}
+
+async fn renew(client: &Client, fence: &JobFence, lease: Duration) -> Result<bool, Failure> {
+    let statement = client.prepare_cached(sql!("renew_bulk")).await?;
+    let JobFence { job, worker, epoch } = fence;
+    Ok(client.execute(&statement, &[job, worker, epoch, &row::millis(lease)]).await? == 1)
+}
+
+async fn release(client: &Client, fence: &JobFence) -> Result<(), Failure> {
+    let statement = client.prepare_cached(sql!("release_bulk")).await?;
+    client.execute(&statement, &[&fence.job, &fence.worker, &fence.epoch]).await?;
+    Ok(())
+}
+
+async fn advance_job(
+    client: &mut Client,
+    fence: &JobFence,
+    step: &Advance,
+) -> Result<bool, Failure> {
+    let JobFence { job, worker, epoch } = fence;
+    let (from, to, ends) = (step.from.as_str(), step.to.as_str(), step.to.is_terminal());
+    let note = step.note.as_deref().map(|note| text::fit(note, text::ERROR_MESSAGE_MAX));
+    let advance = client.prepare_cached(sql!("advance_bulk")).await?;
+    let values: [Value<'_>; 8] = [job, worker, epoch, &from, &to, &step.remote_id, &note, &ends];
+    if !ends {
+        return Ok(client.execute(&advance, &values).await? == 1);
+    }
+    let free = client.prepare_cached(sql!("free_bulk")).await?;
+    let announce = client.prepare_cached(sql!("announce_bulk")).await?;
+    let transaction = client.transaction().await?;
+    if transaction.execute(&advance, &values).await? == 0 {
+        return Ok(false);
+    }
+    transaction.execute(&free, &[&job.to_string()]).await?;
+    transaction.execute(&announce, &[job]).await?;
+    transaction.commit().await?;
+    Ok(true)
+}
+
+async fn rows_of(
+    client: &Client,
+    job: Uuid,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<OutboxRow>, Failure> {
+    let statement = client.prepare_cached(sql!("bulk_rows")).await?;
+    let values: [Value<'_>; 3] = [&job.to_string(), &after, &row::count(limit)];
+    let rows = client.query(&statement, &values).await?;
+    Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
+}
+
+async fn settle(
+    client: &mut Client,
+    fence: &JobFence,
+    rows: &[OutboxSettlement],
+) -> Result<Settled, Failure> {
+    let hold = client.prepare_cached(sql!("hold_bulk")).await?;
+    let statements = Statements::prepare(client).await?;
+    let transaction = client.transaction().await?;
+    let JobFence { job, worker, epoch } = fence;
+    if rows.is_empty() || transaction.query_opt(&hold, &[job, worker, epoch]).await?.is_none() {
+        return Ok(settled(rows.len(), 0));
+    }
+    let reached = statements.apply(&transaction, fence, rows).await?;
+    transaction.commit().await?;
+    Ok(settled(rows.len(), reached))
+}
+
+/// What a settlement runs, prepared before its transaction.
+struct Statements {
+    dispatch: tokio_postgres::Statement,
+    retry: tokio_postgres::Statement,
+    fail: tokio_postgres::Statement,
+    bury: tokio_postgres::Statement,
+    free: tokio_postgres::Statement,
+    finish: tokio_postgres::Statement,
+    announce: tokio_postgres::Statement,
+}
+
+impl Statements {
+    async fn prepare(client: &Client) -> Result<Self, Failure> {
+        let (dispatch, retry, fail, bury) = try_join4(
+            client.prepare_cached(sql!("dispatch_bulk")),
+            client.prepare_cached(sql!("retry_bulk")),
+            client.prepare_cached(sql!("fail_bulk")),
+            client.prepare_cached(sql!("bury_outbox")),
+        )
+        .await?;
+        let (free, finish, announce) = try_join3(
+            client.prepare_cached(sql!("free_bulk_rows")),
+            client.prepare_cached(sql!("finish_bulk")),
+            client.prepare_cached(sql!("announce_bulk")),
+        )
+        .await?;
+        Ok(Self { dispatch, retry, fail, bury, free, finish, announce })
+    }
+
+    /// How many rows it reached.
+    async fn apply(
+        &self,
+        transaction: &Transaction<'_>,
+        fence: &JobFence,
+        rows: &[OutboxSettlement],
+    ) -> Result<u64, Failure> {
+        let job_id = fence.job.to_string();
+        let (done, retries, dead) = outbox::by_fate(rows);
+        let untouched = rows.iter().filter(|row| row.fate == OutboxFate::Untouched);
+        let untouched: Vec<i64> = untouched.map(|row| row.id).collect();
+        let retry: [Value<'_>; 6] = [
+            &job_id,
+            &retries.proof.ids,
+            &retries.attempts,
+            &retries.pauses_ms,
+            &retries.codes,
+            &retries.messages,
+        ];
+        let fail: [Value<'_>; 6] =
+            [&job_id, &dead.proof.ids, &dead.attempts, &dead.parks, &dead.codes, &dead.messages];
+        let (dispatched, retried, failed, freed) = try_join4(
+            transaction.execute(&self.dispatch, &[&job_id, &done.ids]),
+            transaction.execute(&self.retry, &retry),
+            transaction.query(&self.fail, &fail),
+            transaction.execute(&self.free, &[&job_id, &untouched]),
+        )
+        .await?;
+        outbox::bury(transaction, &self.bury, &failed, &fence.worker).await?;
+        let ended = transaction.execute(&self.finish, &[&fence.job, &job_id]).await?;
+        let fresh_again = freed > 0 || retries.pauses_ms.contains(&None);
+        if ended > 0 || fresh_again {
+            transaction.execute(&self.announce, &[&fence.job]).await?;
+        }
+        Ok(dispatched + retried + failed.len() as u64 + freed)
+    }
+}
+
+async fn list(
+    client: &Client,
+    destination: Option<&str>,
+    limit: usize,
+) -> Result<Vec<BulkJob>, Failure> {
+    let statement = client.prepare_cached(sql!("list_bulk")).await?;
+    let values: [Value<'_>; 2] = [&destination, &row::count(limit.min(PAGE_MAX))];
+    let jobs = client.query(&statement, &values).await?;
+    Ok(jobs.iter().map(row::bulk_job).collect::<Result<_, _>>()?)
+}

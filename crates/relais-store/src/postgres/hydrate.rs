@@ -1,0 +1,166 @@
+//! Fresh data by id from the user's own tables in the same database.
+//!
+//! Invariant: the statement runs in a read-only transaction of one snapshot.
+
+use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
+
+use deadpool_postgres::{Client, Transaction};
+use relais_core::{
+    BoxFuture,
+    hydrate::{Hydrator, Record},
+    store::StoreError,
+};
+use serde_json::Value;
+use tokio_postgres::{
+    IsolationLevel,
+    error::SqlState,
+    types::{Format, IsNull, Kind, ToSql, Type, private::BytesMut, to_sql_checked},
+};
+use uuid::Uuid;
+
+use super::{PostgresStore, error::Failure, exact::exact};
+use crate::hydrate::{Asked, IDS_MAX, Template, by_id};
+
+/// Longest time of one statement, kept by the server.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What the place of the ids becomes: the server finds out the type of the column.
+const IDS: &str = "= ANY ($1)";
+
+/// Reads records with the user's statement.
+#[derive(Clone, Debug)]
+pub struct SqlHydrator {
+    store: PostgresStore,
+    query: Arc<Query>,
+}
+
+#[derive(Debug)]
+struct Query {
+    statement: String,
+    id_column: String,
+}
+
+impl SqlHydrator {
+    /// `sql` is one SELECT with `IN (:ids)` where the ids belong; its result has a row for each id that
+    /// it finds, with the id in `id_column`.
+    ///
+    /// # Errors
+    /// Says what to change in `sql`.
+    pub fn new(store: &PostgresStore, sql: &str, id_column: &str) -> Result<Self, String> {
+        let statement = sql!("hydrate").replace(":statement", &Template::parse(sql)?.with(IDS));
+        let query = Query { statement, id_column: id_column.to_owned() };
+        Ok(Self { store: store.clone(), query: Arc::new(query) })
+    }
+}
+
+impl Hydrator for SqlHydrator {
+    fn hydrate(
+        &self,
+        ids: Vec<String>,
+    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+        let query = Arc::clone(&self.query);
+        self.store.run((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
+    }
+}
+
+impl Query {
+    async fn read(
+        &self,
+        client: &mut Client,
+        ids: &[String],
+    ) -> Result<HashMap<String, Record>, Failure> {
+        let builder = client.build_transaction();
+        let snapshot = builder.isolation_level(IsolationLevel::RepeatableRead).read_only(true);
+        let transaction = snapshot.start().await?;
+        let limit = TIME_MAX.as_millis().to_string();
+        transaction.execute(sql!("hydrate_session"), &[&limit]).await?;
+        let asked = Asked::new(ids);
+        let mut found = HashMap::new();
+        for chunk in ids.chunks(IDS_MAX) {
+            let records = self.records(&transaction, chunk).await.map_err(wrong)?;
+            by_id(&asked, &self.id_column, records, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    async fn records(
+        &self,
+        transaction: &Transaction<'_>,
+        ids: &[String],
+    ) -> Result<Vec<Record>, tokio_postgres::Error> {
+        let statement = transaction.prepare(&self.statement).await?;
+        let ids = Ids(ids);
+        let rows = transaction.query(&statement, &[&ids]).await?;
+        let records = rows.iter().map(|row| match row.try_get(0).map(exact)? {
+            Value::Object(record) => Ok(record),
+            _ => Ok(Record::default()),
+        });
+        records.collect()
+    }
+}
+
+/// What is wrong with the statement itself is a matter of settings.
+fn wrong(error: tokio_postgres::Error) -> Failure {
+    let Some(db) = error.as_db_error() else { return error.into() };
+    let setup = |text: String| Failure::Final(StoreError::Setup(format!("hydrate: {text}")));
+    let code = db.code();
+    if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        setup(format!("{}; let the statement only read", db.message()))
+    } else if code.code().starts_with("42") || *code == SqlState::FEATURE_NOT_SUPPORTED {
+        setup(format!("{}; correct the statement", db.message()))
+    } else {
+        error.into()
+    }
+}
+
+/// An array of any type, written as text: the server reads it as the type of the column.
+#[derive(Debug)]
+struct Ids<'a>(&'a [String]);
+
+impl ToSql for Ids<'_> {
+    fn to_sql(
+        &self,
+        array: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        let mut separator = '{';
+        for id in self.0.iter().filter(|id| may_be(array, id)) {
+            out.extend_from_slice(&[separator as u8, b'"']);
+            for byte in id.bytes() {
+                if matches!(byte, b'"' | b'\\') {
+                    out.extend_from_slice(b"\\");
+                }
+                out.extend_from_slice(&[byte]);
+            }
+            out.extend_from_slice(b"\"");
+            separator = ',';
+        }
+        out.extend_from_slice(if separator == '{' { b"{}" } else { b"}" });
+        Ok(IsNull::No)
+    }
+
+    fn accepts(array: &Type) -> bool {
+        matches!(array.kind(), Kind::Array(_))
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
+}
+
+/// An id that the column's type cannot hold has no row; sending it would fail the others.
+fn may_be(array: &Type, id: &str) -> bool {
+    match *array {
+        Type::UUID_ARRAY => Uuid::try_parse(id).is_ok(),
+        Type::INT2_ARRAY => id.parse::<i16>().is_ok(),
+        Type::INT4_ARRAY => id.parse::<i32>().is_ok(),
+        Type::INT8_ARRAY => id.parse::<i64>().is_ok(),
+        Type::NUMERIC_ARRAY => {
+            let digits = id.strip_prefix('-').unwrap_or(id);
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        }
+        _ => !id.contains('\0'),
+    }
+}

@@ -1,0 +1,7 @@
+-- Read anew: the row goes like any other, by its old id; the bytes that came stay. Locks the table
+-- before the audit's id is drawn: see mark.rs.
+UPDATE relais_inbox
+SET status = 'RECEIVED', message_id = $2, msg_key = $3, aggregate_id = $4, event_type = $5,
+    payload = $6, headers = $7, attempts = 0, next_attempt_at = NULL, error_stage = NULL,
+    error_code = NULL, error_message = NULL
+WHERE id = $1 AND status = 'SERDE_ERROR'

@@ -1,0 +1,8 @@
+-- As retry_outbox, for rows of a job; they are in it no longer.
+UPDATE relais_outbox AS o
+SET attempts = s.attempts, job_id = NULL,
+    next_attempt_at = clock_timestamp() + s.pause_ms * INTERVAL '1 millisecond',
+    error_code = s.error_code, error_message = s.error_message
+FROM unnest($2::bigint[], $3::integer[], $4::bigint[], $5::text[], $6::text[])
+     AS s (id, attempts, pause_ms, error_code, error_message)
+WHERE o.id = s.id AND o.job_id IS NOT DISTINCT FROM $1 AND o.status = 'PENDING'

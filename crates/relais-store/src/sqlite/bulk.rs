@@ -1,0 +1,204 @@
+//! Bulk jobs: rows go from the owner of their lanes to a job, and back or to their end.
+//!
+//! Invariant: whoever changes a job or one of its rows has found its own name and epoch in the job, in
+//! the same transaction.
+
+use std::time::Duration;
+
+use relais_core::{
+    bulk::{Advance, BulkJob, BulkJobs, JobFence},
+    delivery::Problem,
+    lane::{Fence, OwnedLane},
+    outbox::{OutboxFate, OutboxRow},
+    query::PAGE_MAX,
+    store::{Settled, StoreError, StoreFuture},
+    text,
+};
+use rusqlite::{Connection, Transaction};
+use uuid::Uuid;
+
+use super::{
+    SqliteStore,
+    inbox::bury,
+    lanes::tally,
+    outbox::destination,
+    row::{all, change, first, limit, millis},
+    writer::Ending,
+};
+
+impl BulkJobs for SqliteStore {
+    fn plan_bulk(
+        &self,
+        fence: Fence,
+        job: Uuid,
+        rows: Vec<(i64, OwnedLane)>,
+        lease: Duration,
+    ) -> StoreFuture<'_, Option<BulkJob>> {
+        let work = move |tx: &Transaction<'_>| plan(tx, &fence, job, &rows, lease);
+        Box::pin(self.writer().run_to_end(move |tx| {
+            // Without a job nothing has changed, not even the rows that were ours.
+            Ok(match work(tx)? {
+                Some(job) => Ending::Keep(Some(job)),
+                None => Ending::Undo(None),
+            })
+        }))
+    }
+
+    fn take_bulk(
+        &self,
+        destination: String,
+        worker: String,
+        lease: Duration,
+    ) -> StoreFuture<'_, Option<BulkJob>> {
+        Box::pin(self.writer().run(move |tx| {
+            let params = (destination, worker, millis(lease));
+            first(tx, include_str!("sql/take_bulk.sql"), params, |c| c.bulk_job())
+        }))
+    }
+
+    fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer().run(move |tx| {
+            let JobFence { job, worker, epoch } = fence;
+            let params = (job.to_string(), worker, epoch, millis(lease));
+            change(tx, include_str!("sql/renew_bulk.sql"), params).map(|rows| rows == 1)
+        }))
+    }
+
+    fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()> {
+        Box::pin(self.writer().run(move |tx| {
+            let JobFence { job, worker, epoch } = fence;
+            let params = (job.to_string(), worker, epoch);
+            change(tx, include_str!("sql/release_bulk.sql"), params).map(drop)
+        }))
+    }
+
+    fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer().run(move |tx| advance_job(tx, &fence, &advance)))
+    }
+
+    fn bulk_rows(&self, job: Uuid, after: i64, rows: usize) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (job.to_string(), after, limit(rows));
+            all(db, include_str!("sql/bulk_rows.sql"), params, |c| c.outbox())
+        }))
+    }
+
+    fn settle_bulk(
+        &self,
+        fence: JobFence,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreFuture<'_, Settled> {
+        Box::pin(self.writer().run(move |tx| settle(tx, &fence, &rows)))
+    }
+
+    fn list_bulk(&self, destination: Option<String>, jobs: usize) -> StoreFuture<'_, Vec<BulkJob>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (destination, limit(jobs.min(PAGE_MAX)));
+            all(db, include_str!("sql/list_bulk.sql"), params, |c| c.bulk_job())
+        }))
+    }
+}
+
+fn plan(
+    tx: &Transaction<'_>,
+    fence: &Fence,
+    job: Uuid,
+    rows: &[(i64, OwnedLane)],
+    lease: Duration,
+) -> Result<Option<BulkJob>, StoreError> {
+    let destination = destination(&fence.scope)?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let (scope, worker, job_id) = (fence.scope.to_string(), &fence.worker, job.to_string());
+    let params = (&job_id, destination, limit(rows.len()), worker, millis(lease));
+    let planned = first(tx, include_str!("sql/plan_bulk.sql"), params, |c| c.bulk_job())?;
+    if planned.is_none() {
+        return Ok(None);
+    }
+    for (id, lane) in rows {
+        let params = (id, &scope, worker, lane.epoch, destination, &job_id);
+        if change(tx, include_str!("sql/plan_bulk_rows.sql"), params)? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(planned)
+}
+
+fn advance_job(tx: &Transaction<'_>, fence: &JobFence, step: &Advance) -> Result<bool, StoreError> {
+    let JobFence { job, worker, epoch } = fence;
+    let job_id = job.to_string();
+    let note = step.note.as_deref().map(|note| text::fit(note, text::ERROR_MESSAGE_MAX));
+    let (from, to, ends) = (step.from.as_str(), step.to.as_str(), step.to.is_terminal());
+    let params = (&job_id, worker, epoch, from, to, &step.remote_id, note, ends);
+    let advanced = change(tx, include_str!("sql/advance_bulk.sql"), params)? == 1;
+    if advanced && ends {
+        change(tx, include_str!("sql/free_bulk.sql"), [&job_id])?;
+        change(tx, include_str!("sql/announce_bulk.sql"), [&job_id])?;
+    }
+    Ok(advanced)
+}
+
+fn settle(
+    tx: &Transaction<'_>,
+    fence: &JobFence,
+    rows: &[(i64, OutboxFate)],
+) -> Result<Settled, StoreError> {
+    let mut settled = Settled::default();
+    if !holds(tx, fence)? {
+        settled.refused = rows.len() as u64;
+        return Ok(settled);
+    }
+    let job_id = fence.job.to_string();
+    let mut fresh_again = false;
+    for (id, fate) in rows {
+        let reached = settle_one(tx, &job_id, &fence.worker, *id, fate)?;
+        let frees = matches!(fate, OutboxFate::Untouched | OutboxFate::Uncounted { .. });
+        fresh_again |= frees && reached > 0;
+        tally(&mut settled, reached);
+    }
+    let ended =
+        !rows.is_empty() && change(tx, include_str!("sql/finish_bulk.sql"), [&job_id])? == 1;
+    if ended || fresh_again {
+        change(tx, include_str!("sql/announce_bulk.sql"), [&job_id])?;
+    }
+    Ok(settled)
+}
+
+fn holds(db: &Connection, fence: &JobFence) -> Result<bool, StoreError> {
+    let JobFence { job, worker, epoch } = fence;
+    let params = (job.to_string(), worker, epoch);
+    Ok(first(db, include_str!("sql/hold_bulk.sql"), params, |_| ())?.is_some())
+}
+
+fn settle_one(
+    tx: &Transaction<'_>,
+    job_id: &str,
+    worker: &str,
+    id: i64,
+    fate: &OutboxFate,
+) -> Result<u64, StoreError> {
+    match fate {
+        OutboxFate::Untouched => change(tx, include_str!("sql/free_bulk_rows.sql"), (id, job_id)),
+        OutboxFate::Dispatched => change(tx, include_str!("sql/dispatch_bulk.sql"), (id, job_id)),
+        OutboxFate::Retry { attempts, problem, .. }
+        | OutboxFate::Uncounted { attempts, problem } => {
+            let pause = match fate {
+                OutboxFate::Retry { pause, .. } => Some(millis(*pause)),
+                _ => None,
+            };
+            let Problem { code, message } = problem;
+            let params = (id, job_id, attempts, pause, code, message);
+            change(tx, include_str!("sql/retry_bulk.sql"), params)
+        }
+        OutboxFate::Dead { attempts, problem, park } => {
+            let Problem { code, message } = problem;
+            let params = (id, job_id, attempts, code, message);
+            let failed = change(tx, include_str!("sql/fail_bulk.sql"), params)?;
+            if failed == 1 {
+                bury(tx, include_str!("sql/bury_outbox.sql"), id, worker, *park)?;
+            }
+            Ok(failed)
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Fresh data by id from the user's own tables in the same file.
+//!
+//! Invariant: the connection cannot write, and the statement runs in one read transaction.
+
+use std::{collections::HashMap, time::Duration};
+
+use base64::Engine;
+use relais_core::{
+    BoxFuture,
+    hydrate::{Hydrator, Record},
+    store::StoreError,
+};
+use rusqlite::{Connection, Statement, types::ValueRef};
+use serde_json::Value;
+
+use super::{SqliteStore, error, row::json_array};
+use crate::hydrate::{Asked, IDS_MAX, Template, by_id};
+
+/// Longest time of one call.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What the place of the ids becomes.
+const IDS: &str = include_str!("sql/hydrate_ids.sql");
+
+/// Reads records with the user's statement.
+#[derive(Clone, Debug)]
+pub struct SqlHydrator {
+    store: SqliteStore,
+    statement: String,
+    id_column: String,
+}
+
+impl SqlHydrator {
+    /// `sql` is one SELECT with `IN (:ids)` where the ids belong; its result has a row for each id that
+    /// it finds, with the id in `id_column`.
+    ///
+    /// # Errors
+    /// Says what to change in `sql`.
+    pub fn new(store: &SqliteStore, sql: &str, id_column: &str) -> Result<Self, String> {
+        let statement = Template::parse(sql)?.with(IDS.trim());
+        Ok(Self { store: store.clone(), statement, id_column: id_column.to_owned() })
+    }
+}
+
+impl Hydrator for SqlHydrator {
+    fn hydrate(
+        &self,
+        ids: Vec<String>,
+    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+        let (statement, id_column) = (self.statement.clone(), self.id_column.clone());
+        let runtime = tokio::runtime::Handle::current();
+        Box::pin(self.store.readers().read(move |db| {
+            let interrupt = db.get_interrupt_handle();
+            let limit = runtime.spawn(async move {
+                tokio::time::sleep(TIME_MAX).await;
+                interrupt.interrupt();
+            });
+            let found = read(db, &statement, &id_column, &ids);
+            limit.abort();
+            found
+        }))
+    }
+}
+
+fn read(
+    db: &Connection,
+    sql: &str,
+    id_column: &str,
+    ids: &[String],
+) -> Result<HashMap<String, Record>, StoreError> {
+    let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
+    let mut statement =
+        snapshot.prepare_cached(sql).map_err(|e| wrong(&format!("{e}; correct the statement")))?;
+    if !statement.readonly() {
+        return Err(wrong("the statement writes; let it only read"));
+    }
+    if statement.parameter_count() != 1 {
+        return Err(wrong("only `:ids` has a value; remove the other parameters"));
+    }
+    let asked = Asked::new(ids);
+    let mut found = HashMap::new();
+    for chunk in ids.chunks(IDS_MAX) {
+        let records = records(&mut statement, chunk).map_err(|e| error::store(&e))?;
+        by_id(&asked, id_column, records, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn wrong(text: &str) -> StoreError {
+    StoreError::Setup(format!("hydrate: {text}"))
+}
+
+fn records(statement: &mut Statement<'_>, ids: &[String]) -> rusqlite::Result<Vec<Record>> {
+    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let rows = statement.query_map([json_array(ids)], |row| {
+        let cells = names.iter().enumerate();
+        cells.map(|(n, name)| Ok((name.clone(), json(row.get_ref(n)?)))).collect()
+    })?;
+    rows.collect()
+}
+
+/// What is no text becomes Base64; what JSON has no number for becomes text.
+fn json(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => match serde_json::Number::from_f64(number) {
+            Some(number) => Value::Number(number),
+            None => Value::String(number.to_string()),
+        },
+        ValueRef::Text(text) => Value::String(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => {
+            Value::String(base64::engine::general_purpose::STANDARD.encode(bytes))
+        }
+    }
+}

@@ -1,0 +1,1 @@
+IN (SELECT value FROM json_each(:ids))

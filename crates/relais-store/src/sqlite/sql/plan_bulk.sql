@@ -1,0 +1,6 @@
+-- As in postgres: nothing comes back if the destination has an open job.
+INSERT INTO relais_bulk_job (id, destination, row_count, owner, lease_until)
+VALUES (?1, ?2, ?3, ?4, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (?5 / 1000.0) || ' seconds'))
+ON CONFLICT (destination) WHERE finished_at IS NULL DO NOTHING
+RETURNING id, destination, remote_id, phase, row_count, owner, epoch, created_at, finished_at,
+          error_message

@@ -1,0 +1,396 @@
+//! Drives one bulk job to its end, step by step: commit, call, commit.
+//!
+//! Invariant: a phase is committed under the job's fence before and after each call that changes
+//! something at the target. So whoever takes the job over at any point follows it, and a worker that
+//! lost it stops at its next commit at the latest.
+
+use std::{sync::Arc, time::Duration};
+
+use relais_core::{
+    bulk::{Advance, BulkJob, CallProblem, JobFence, Phase, Remote, Step, next},
+    delivery::{Delivery, Problem},
+    outbox::{OutboxFate, OutboxRow, settle},
+    store::{Store, StoreFuture},
+};
+
+use super::{
+    BulkSettings,
+    call::Caller,
+    halt::{Halt, Halts},
+};
+use crate::relay::{count, random};
+
+/// Rows settled in one transaction.
+const SETTLED_MAX: usize = 500;
+/// Rows read at a time.
+const PAGE: usize = 1_000;
+/// The pause after the database did not answer; doubles up to the maximum.
+const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
+const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+pub(crate) struct Drive {
+    store: Arc<dyn Store>,
+    caller: Caller,
+    settings: Arc<BulkSettings>,
+    job: BulkJob,
+    fence: JobFence,
+    lease: Duration,
+    /// The upload, from its making until it is sent: not kept over a pause, because its data ages.
+    body: Option<Vec<u8>>,
+    /// The next pause between two questions.
+    poll: Duration,
+}
+
+impl Drive {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        caller: Caller,
+        settings: Arc<BulkSettings>,
+        job: BulkJob,
+        (fence, lease): (JobFence, Duration),
+    ) -> Self {
+        let poll = settings.poll_first;
+        Self { store, caller, settings, job, fence, lease, body: None, poll }
+    }
+
+    /// Until the job has ended, or is not ours to work on.
+    pub(crate) async fn run(&mut self) -> Result<(), Halt> {
+        let mut seen = None;
+        while !self.job.phase.is_terminal() {
+            self.halts().check()?;
+            self.caller.counters.set_phase(Some(self.job.phase));
+            seen = match next(self.job.phase, seen.as_ref()) {
+                Step::Look => self.look().await?,
+                Step::Create => self.create().await?,
+                Step::Upload => self.upload().await?,
+                Step::Close => self.close().await?,
+                Step::Wait => self.wait().await?,
+                Step::Reconcile => self.reconcile(seen).await?,
+                Step::Abandon => self.abandon().await?,
+                Step::Lose => self.lose().await?,
+            };
+        }
+        Ok(())
+    }
+
+    fn halts(&self) -> &Halts {
+        &self.caller.halts
+    }
+
+    // ---- steps: each gives back what is known of the target afterwards --------------------------
+
+    async fn look(&mut self) -> Result<Option<Remote>, Halt> {
+        let Some(id) = self.job.remote_id.clone() else { return Ok(Some(Remote::Gone)) };
+        let limit = self.settings.destination.timeout;
+        let answer =
+            self.caller.call(limit, |target| Box::pin(async move { target.look(&id).await }));
+        match answer.await? {
+            Ok(remote) => Ok(Some(remote)),
+            Err(CallProblem::OtherState(_)) => self.wait().await,
+            // The breaker has learnt of it: the next call waits.
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn create(&mut self) -> Result<Option<Remote>, Halt> {
+        let Some(body) = self.encode().await? else { return Ok(None) };
+        self.commit(Phase::Creating, None).await?;
+        let limit = self.settings.destination.timeout;
+        match self.caller.call(limit, |target| target.create()).await? {
+            Ok(id) => {
+                self.commit_as(Phase::Created, Some(id), None).await?;
+                self.body = Some(body);
+                Ok(Some(Remote::Open))
+            }
+            Err(CallProblem::Refused(problem)) => {
+                // Nothing happened there, and nothing will until a person acts.
+                self.commit_as(Phase::Abandoned, None, Some(note(&problem))).await?;
+                Ok(None)
+            }
+            Err(CallProblem::OtherState(_)) => self.wait().await,
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn upload(&mut self) -> Result<Option<Remote>, Halt> {
+        let body = match self.body.take() {
+            Some(body) => Some(body),
+            None => self.encode().await?,
+        };
+        let (Some(body), Some(id)) = (body, self.job.remote_id.clone()) else { return Ok(None) };
+        self.commit(Phase::Uploading, None).await?;
+        let limit = self.settings.transfer_timeout;
+        let call = self
+            .caller
+            .call(limit, |target| Box::pin(async move { target.upload(&id, body).await }));
+        match call.await? {
+            Ok(()) => {
+                self.commit(Phase::Uploaded, None).await?;
+                Ok(Some(Remote::Open))
+            }
+            // Whatever went wrong, it is never sent again to this job: the target says what is.
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn close(&mut self) -> Result<Option<Remote>, Halt> {
+        let Some(id) = self.job.remote_id.clone() else { return Ok(Some(Remote::Gone)) };
+        if self.job.phase == Phase::Uploaded {
+            self.commit(Phase::Closing, None).await?;
+        }
+        let limit = self.settings.destination.timeout;
+        let call =
+            self.caller.call(limit, |target| Box::pin(async move { target.close(&id).await }));
+        match call.await? {
+            Ok(()) => {
+                self.commit(Phase::Closed, None).await?;
+                self.poll = self.settings.poll_first;
+                Ok(Some(Remote::Running))
+            }
+            Err(CallProblem::OtherState(_)) => self.wait().await,
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Longer each time, up to the longest.
+    async fn wait(&mut self) -> Result<Option<Remote>, Halt> {
+        let spread = 1.0 + random() / 4.0;
+        let pause = self.poll.mul_f64(spread);
+        self.poll = (self.poll * 2).min(self.settings.poll_max);
+        self.halts().rest(pause).await?;
+        Ok(None)
+    }
+
+    async fn reconcile(&mut self, seen: Option<Remote>) -> Result<Option<Remote>, Halt> {
+        let failed = match seen {
+            Some(Remote::Failed(problem)) => Some(problem),
+            Some(Remote::Aborted) => Some(Problem::new("ABORTED", "aborted at the target")),
+            _ => None,
+        };
+        self.commit(Phase::Finished, failed.as_ref()).await?;
+        let rows = self.rows().await?;
+        let Some(id) = self.job.remote_id.clone() else { return self.lose().await };
+        if rows.is_empty() {
+            return self.end().await;
+        }
+        let (limit, asked) = (self.settings.transfer_timeout, &rows);
+        let call = self.caller.call(limit, |target| {
+            Box::pin(async move {
+                let deliveries = target.results(&id, asked).await?;
+                if deliveries.len() == asked.len() {
+                    Ok(deliveries)
+                } else {
+                    Err(answers_missing())
+                }
+            })
+        });
+        match call.await? {
+            Ok(deliveries) => {
+                let accepted = deliveries.contains(&Delivery::Accepted);
+                self.settle(rows.iter().zip(deliveries)).await?;
+                if let Some(problem) = failed.filter(|_| !accepted) {
+                    // The next job of the same rows would fare no better at once.
+                    self.caller.refused(&problem);
+                }
+                self.end().await
+            }
+            Err(CallProblem::OtherState(_)) => match self.look().await? {
+                Some(Remote::Gone) => self.lose().await,
+                _ => self.wait().await,
+            },
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn abandon(&mut self) -> Result<Option<Remote>, Halt> {
+        let Some(id) = self.job.remote_id.clone() else {
+            self.commit(Phase::Abandoned, None).await?;
+            return Ok(None);
+        };
+        let limit = self.settings.destination.timeout;
+        let call =
+            self.caller.call(limit, |target| Box::pin(async move { target.abort(&id).await }));
+        match call.await? {
+            Ok(()) => self.commit(Phase::Abandoned, None).await?,
+            Err(CallProblem::OtherState(_)) => return self.wait().await,
+            Err(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Nobody will ever know what became of the rows: they go again, one attempt older.
+    async fn lose(&mut self) -> Result<Option<Remote>, Halt> {
+        let lost = Delivery::retry(
+            "RESULTS_LOST",
+            "the target does not know its job any more; its rows are sent again",
+        );
+        let rows = self.rows().await?;
+        self.settle(rows.iter().map(|row| (row, lost.clone()))).await?;
+        self.end().await
+    }
+
+    // ---- parts of steps --------------------------------------------------------------------------
+
+    /// The upload of all rows that are left, fresh; none if there is none to be had now. Rows that
+    /// cannot be part of it are settled.
+    async fn encode(&mut self) -> Result<Option<Vec<u8>>, Halt> {
+        let rows = self.rows().await?;
+        if rows.is_empty() {
+            self.end_early().await?;
+            return Ok(None);
+        }
+        let (limit, asked) = (self.settings.transfer_timeout, &rows);
+        let encoded = match self.caller.prepare(limit, |target| target.encode(asked)).await? {
+            Ok(encoded) => encoded,
+            Err(CallProblem::Refused(problem)) => {
+                tracing::warn!(destination = self.job.destination, "not sent: {}", note(&problem));
+                self.abandon().await?;
+                return Ok(None);
+            }
+            Err(_) => return Ok(None),
+        };
+        let left_out = encoded.left_out.into_iter().filter_map(|(id, delivery)| {
+            let at = rows.binary_search_by_key(&id, |row| row.id).ok()?;
+            Some((&rows[at], delivery))
+        });
+        self.settle(left_out).await?;
+        if encoded.count == 0 {
+            self.end_early().await?;
+            return Ok(None);
+        }
+        Ok(Some(encoded.body))
+    }
+
+    /// Nothing is left to send. What was made at the target for it is not needed; if this call is
+    /// lost, the sweep finds it.
+    async fn end_early(&mut self) -> Result<(), Halt> {
+        if let Some(id) = self.job.remote_id.clone() {
+            let limit = self.settings.destination.timeout;
+            let call =
+                self.caller.call(limit, |target| Box::pin(async move { target.abort(&id).await }));
+            let _ = call.await?;
+        }
+        self.end().await.map(drop)
+    }
+
+    /// The store has ended the job with its last row; only one that had none is ended here.
+    async fn end(&mut self) -> Result<Option<Remote>, Halt> {
+        if self.rows_left().await? {
+            // Not all of them could be settled: look at what is left.
+            return Ok(None);
+        }
+        let step =
+            Advance { from: self.job.phase, to: Phase::Reconciled, remote_id: None, note: None };
+        let fence = self.fence.clone();
+        self.persist(move |store| store.advance_bulk(fence.clone(), step.clone())).await?;
+        self.job.phase = Phase::Reconciled;
+        Ok(None)
+    }
+
+    async fn settle<'r>(
+        &self,
+        answers: impl Iterator<Item = (&'r OutboxRow, Delivery)>,
+    ) -> Result<(), Halt> {
+        let policy = &self.settings.destination;
+        let fates: Vec<(&OutboxRow, OutboxFate)> = answers
+            .map(|(row, answer)| {
+                let dead = policy.on_dead_letter;
+                (row, settle(&policy.retry, dead, row.attempts, answer, random()))
+            })
+            .collect();
+        for part in fates.chunks(SETTLED_MAX) {
+            let rows: Vec<_> = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();
+            let fence = self.fence.clone();
+            let settled =
+                self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
+            if settled.refused > 0 {
+                self.caller.counters.refused(settled.refused);
+                self.prove().await?;
+            }
+            for (row, fate) in part {
+                count(&self.caller.counters, row, fate);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows were refused: by a person who was faster, or because the job is not ours any more.
+    async fn prove(&self) -> Result<(), Halt> {
+        let (fence, lease) = (self.fence.clone(), self.lease);
+        let ours = self.persist(move |store| store.renew_bulk(fence.clone(), lease)).await?;
+        if ours { Ok(()) } else { Err(Halt::Lost) }
+    }
+
+    /// Every row that is left, by id.
+    async fn rows(&self) -> Result<Vec<OutboxRow>, Halt> {
+        let mut rows: Vec<OutboxRow> = Vec::new();
+        loop {
+            let (job, after) = (self.job.id, rows.last().map_or(0, |row| row.id));
+            let page = self.persist(move |store| store.bulk_rows(job, after, PAGE)).await?;
+            if page.is_empty() {
+                return Ok(rows);
+            }
+            rows.extend(page);
+        }
+    }
+
+    async fn rows_left(&self) -> Result<bool, Halt> {
+        let job = self.job.id;
+        let first = self.persist(move |store| store.bulk_rows(job, 0, 1)).await?;
+        Ok(!first.is_empty())
+    }
+
+    async fn commit(&mut self, to: Phase, why: Option<&Problem>) -> Result<(), Halt> {
+        self.commit_as(to, None, why.map(note)).await
+    }
+
+    /// Moves the job on in the store, then here. Refused: it is not ours any more.
+    async fn commit_as(
+        &mut self,
+        to: Phase,
+        remote_id: Option<String>,
+        note: Option<String>,
+    ) -> Result<(), Halt> {
+        if to == self.job.phase {
+            return Ok(());
+        }
+        let step = Advance { from: self.job.phase, to, remote_id: remote_id.clone(), note };
+        let fence = self.fence.clone();
+        if !self.persist(move |store| store.advance_bulk(fence.clone(), step.clone())).await? {
+            return Err(Halt::Lost);
+        }
+        self.job.phase = to;
+        if remote_id.is_some() {
+            self.job.remote_id = remote_id;
+        }
+        Ok(())
+    }
+
+    /// Asks the store until it answers: what the target has done must get into it.
+    async fn persist<T>(
+        &self,
+        work: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T>,
+    ) -> Result<T, Halt> {
+        let mut pause = TROUBLE_PAUSE;
+        loop {
+            match self.halts().unless_lost(work(self.store.as_ref())).await? {
+                Ok(done) => return Ok(done),
+                Err(error) => {
+                    tracing::warn!(
+                        destination = self.job.destination, %error, "waiting for the database"
+                    );
+                }
+            }
+            self.halts().rest(pause).await?;
+            pause = (pause * 2).min(TROUBLE_PAUSE_MAX);
+        }
+    }
+}
+
+fn note(problem: &Problem) -> String {
+    format!("{}: {}", problem.code, problem.message)
+}
+
+fn answers_missing() -> CallProblem {
+    CallProblem::Unclear(Problem::new("TARGET_FAULT", "answers are missing"))
+}

@@ -1,0 +1,52 @@
+//! How a bulk destination is set up.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use relais_core::publisher::Publisher;
+
+use crate::app::DestinationSettings;
+
+/// How messages to a bulk destination are treated.
+#[derive(Clone)]
+pub struct BulkSettings {
+    /// Retries, dead letters, breaker. `rate` counts calls; `timeout` is for calls that carry no rows.
+    pub destination: DestinationSettings,
+    /// With at least so many waiting rows they go in a job, with fewer through `small`.
+    pub threshold: usize,
+    /// Delivers few rows at once; without it every row goes in a job.
+    pub small: Option<Arc<dyn Publisher>>,
+    /// How long a job that is not full waits for more rows, where there is no `small`.
+    pub linger: Duration,
+    /// The pause before the target is first asked how far it is; doubles up to `poll_max`.
+    pub poll_first: Duration,
+    pub poll_max: Duration,
+    /// The longest an upload, the fetching of results or the reading of fresh data may take.
+    pub transfer_timeout: Duration,
+    /// How often jobs that a lost answer left at the target are looked for.
+    pub sweep_every: Duration,
+}
+
+impl Default for BulkSettings {
+    fn default() -> Self {
+        Self {
+            destination: DestinationSettings::default(),
+            threshold: 2_000,
+            small: None,
+            linger: Duration::from_secs(1),
+            poll_first: Duration::from_secs(1),
+            poll_max: Duration::from_secs(30),
+            transfer_timeout: Duration::from_secs(600),
+            sweep_every: Duration::from_secs(900),
+        }
+    }
+}
+
+impl fmt::Debug for BulkSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BulkSettings")
+            .field("destination", &self.destination)
+            .field("threshold", &self.threshold)
+            .field("small", &self.small.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,378 @@
+//! A bulk target in memory: jobs with phases, every effect counted, faults on demand.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use relais_core::{
+    BoxFuture,
+    bulk::{BulkTarget, CallProblem, Encoded, Remote},
+    delivery::{Delivery, Problem},
+    outbox::OutboxRow,
+};
+use tokio::sync::Notify;
+
+/// What goes wrong with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing happens, and no answer comes.
+    LostBefore,
+    /// It happens, and no answer comes.
+    LostAfter,
+    /// Nothing happens for ever, or until the gate opens.
+    HangsBefore,
+    /// It happens, and the answer never comes, or when the gate opens.
+    HangsAfter,
+    Outage,
+    Refused,
+    Panics,
+}
+
+/// The calls that can go wrong, in the order of a job's life.
+pub(super) const CALLS: [&str; 7] =
+    ["encode", "create", "upload", "close", "look", "results", "abort"];
+
+/// What becomes of a row, by its payload.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Success,
+    /// Fails so often with this, then succeeds.
+    Fails(usize, Delivery),
+    /// Left out by `encode`.
+    LeftOut(Delivery),
+    /// In no result file the first time; the effect happens.
+    Missing,
+}
+
+#[derive(Debug, Default)]
+struct Job {
+    state: State,
+    body: Option<Vec<(String, String)>>,
+    /// External id → what became of it.
+    done: HashMap<String, Option<Delivery>>,
+    looks: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    Running,
+    Complete,
+    Failed,
+    Aborted,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct World {
+    jobs: BTreeMap<String, Job>,
+    /// (external id, payload) → how often it was applied.
+    effects: BTreeMap<(String, String), usize>,
+    /// Payloads in the order they were applied.
+    applied: Vec<String>,
+    outcomes: HashMap<String, Outcome>,
+    /// The next call of this name goes wrong.
+    faults: Vec<(&'static str, Fault)>,
+    /// Who called what.
+    calls: Vec<(String, &'static str)>,
+    /// Rows of a job that are done before it fails as a whole; none: it does not fail.
+    fails_after: Option<usize>,
+    /// Jobs vanish when looked at.
+    gone: bool,
+    swept: Vec<String>,
+}
+
+/// One worker's way to the world.
+#[derive(Clone)]
+pub(super) struct RemoteTarget {
+    world: Arc<Mutex<World>>,
+    gate: Arc<Notify>,
+    name: String,
+    rows_max: usize,
+}
+
+impl RemoteTarget {
+    pub(super) fn new() -> Self {
+        Self { world: Arc::default(), gate: Arc::default(), name: "w".into(), rows_max: 100 }
+    }
+
+    /// The same world seen by another worker.
+    pub(super) fn of(&self, name: &str) -> Self {
+        Self { name: name.into(), ..self.clone() }
+    }
+
+    pub(super) fn rows_max(&self, rows_max: usize) -> Self {
+        Self { rows_max, ..self.clone() }
+    }
+
+    pub(super) fn outcome(&self, payload: &str, outcome: Outcome) {
+        self.with(|world| world.outcomes.insert(payload.to_owned(), outcome));
+    }
+
+    pub(super) fn fault(&self, call: &'static str, fault: Fault) {
+        self.with(|world| world.faults.push((call, fault)));
+    }
+
+    pub(super) fn fails_after(&self, rows: usize) {
+        self.with(|world| world.fails_after = Some(rows));
+    }
+
+    pub(super) fn forget_jobs(&self) {
+        self.with(|world| world.gone = true);
+    }
+
+    /// Lets calls that hang go on.
+    pub(super) fn open_gate(&self) {
+        self.gate.notify_waiters();
+    }
+
+    /// Whether a fault is still to come.
+    pub(super) fn has_faults(&self) -> bool {
+        self.with(|world| !world.faults.is_empty())
+    }
+
+    /// Payloads with how often each was applied.
+    pub(super) fn effects(&self) -> BTreeMap<String, usize> {
+        self.with(|world| {
+            let of = |((_, payload), count): (&(String, String), &usize)| (payload.clone(), *count);
+            world.effects.iter().map(of).collect()
+        })
+    }
+
+    pub(super) fn applied(&self) -> Vec<String> {
+        self.with(|world| world.applied.clone())
+    }
+
+    pub(super) fn open_jobs(&self) -> usize {
+        self.with(|world| {
+            let open = |job: &&Job| matches!(job.state, State::Open | State::Running);
+            world.jobs.values().filter(open).count()
+        })
+    }
+
+    pub(super) fn jobs(&self) -> usize {
+        self.with(|world| world.jobs.len())
+    }
+
+    pub(super) fn calls(&self, name: &str) -> Vec<&'static str> {
+        self.with(|world| {
+            world.calls.iter().filter(|(who, _)| who == name).map(|(_, call)| *call).collect()
+        })
+    }
+
+    pub(super) fn swept(&self) -> Vec<String> {
+        self.with(|world| world.swept.clone())
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
+        work(&mut self.world.lock().unwrap())
+    }
+
+    /// One call: its fault, then its effect, then its fault again.
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        effect: impl FnOnce(&mut World) -> Result<T, CallProblem>,
+    ) -> Result<T, CallProblem> {
+        let fault = self.with(|world| {
+            world.calls.push((self.name.clone(), name));
+            let at = world.faults.iter().position(|(call, _)| *call == name)?;
+            Some(world.faults.remove(at).1)
+        });
+        let problem = || Problem::new("ON_PURPOSE", name);
+        tokio::task::yield_now().await;
+        match fault {
+            Some(Fault::LostBefore) => return Err(CallProblem::Unclear(problem())),
+            Some(Fault::Outage) => {
+                return Err(CallProblem::Outage { problem: problem(), after: None });
+            }
+            Some(Fault::Refused) => return Err(CallProblem::Refused(problem())),
+            Some(Fault::Panics) => panic!("on purpose"),
+            Some(Fault::HangsBefore) => self.gate.notified().await,
+            _ => {}
+        }
+        let answer = self.with(effect);
+        tokio::task::yield_now().await;
+        match fault {
+            Some(Fault::LostAfter) => Err(CallProblem::Unclear(problem())),
+            Some(Fault::HangsAfter) => {
+                self.gate.notified().await;
+                answer
+            }
+            _ => answer,
+        }
+    }
+}
+
+impl World {
+    fn job(&mut self, id: &str) -> &mut Job {
+        self.jobs.get_mut(id).expect("a job that was made")
+    }
+
+    /// Does the rows of a job, or so many of them before it fails.
+    fn process(&mut self, id: &str) {
+        let stop = self.fails_after.take();
+        let rows = self.job(id).body.clone().unwrap_or_default();
+        for (external, payload) in rows.iter().take(stop.unwrap_or(usize::MAX)) {
+            let outcome = self.outcomes.get_mut(payload);
+            let result = match outcome {
+                Some(Outcome::Fails(left, answer)) if *left > 0 => {
+                    *left -= 1;
+                    Some(answer.clone())
+                }
+                Some(missing @ Outcome::Missing) => {
+                    *missing = Outcome::Success;
+                    None
+                }
+                _ => Some(Delivery::Accepted),
+            };
+            if matches!(result, None | Some(Delivery::Accepted)) {
+                *self.effects.entry((external.clone(), payload.clone())).or_default() += 1;
+                self.applied.push(payload.clone());
+            }
+            self.job(id).done.insert(external.clone(), result);
+        }
+        self.job(id).state = if stop.is_some() { State::Failed } else { State::Complete };
+    }
+
+    fn look(&mut self, id: &str) -> Remote {
+        if self.gone {
+            return Remote::Gone;
+        }
+        let job = self.job(id);
+        job.looks += 1;
+        if job.state == State::Running && job.looks > 1 {
+            self.process(id);
+        }
+        match self.job(id).state {
+            State::Open => Remote::Open,
+            State::Running => Remote::Running,
+            State::Complete => Remote::Complete,
+            State::Failed => Remote::Failed(Problem::new("FAILED", "as a whole")),
+            State::Aborted => Remote::Aborted,
+        }
+    }
+}
+
+fn other_state() -> CallProblem {
+    CallProblem::OtherState(Problem::new("INVALIDJOBSTATE", "not in this state"))
+}
+
+fn name_of(row: &OutboxRow) -> String {
+    row.payload.trim_matches('"').to_owned()
+}
+
+impl BulkTarget for RemoteTarget {
+    fn rows_max(&self) -> usize {
+        self.rows_max
+    }
+
+    fn encode<'a>(&'a self, rows: &'a [OutboxRow]) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
+        Box::pin(self.call("encode", |world| {
+            let mut encoded = Encoded::default();
+            let mut lines = Vec::new();
+            for row in rows {
+                match world.outcomes.get(&name_of(row)) {
+                    Some(Outcome::LeftOut(answer)) => {
+                        encoded.left_out.push((row.id, answer.clone()));
+                    }
+                    _ => lines.push((row.aggregate_id.clone(), name_of(row))),
+                }
+            }
+            encoded.count = lines.len() as u64;
+            encoded.body = serde_json::to_vec(&lines).expect("plain text");
+            Ok(encoded)
+        }))
+    }
+
+    fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>> {
+        Box::pin(self.call("create", |world| {
+            let id = format!("job-{}", world.jobs.len() + 1);
+            world.jobs.insert(id.clone(), Job::default());
+            Ok(id)
+        }))
+    }
+
+    fn upload<'a>(
+        &'a self,
+        id: &'a str,
+        body: Vec<u8>,
+    ) -> BoxFuture<'a, Result<(), CallProblem>> {
+        Box::pin(self.call("upload", move |world| {
+            let job = world.job(id);
+            assert!(job.body.is_none(), "a second upload poisons the job");
+            if job.state != State::Open {
+                return Err(other_state());
+            }
+            let lines: Vec<(String, String)> = serde_json::from_slice(&body).expect("our lines");
+            let mut ids: Vec<_> = lines.iter().map(|(id, _)| id.to_ascii_lowercase()).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), lines.len(), "one row for each external id");
+            job.body = Some(lines);
+            Ok(())
+        }))
+    }
+
+    fn close<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>> {
+        Box::pin(self.call("close", move |world| {
+            let job = world.job(id);
+            if job.state != State::Open {
+                return Err(other_state());
+            }
+            assert!(job.body.is_some(), "closed without an upload");
+            job.state = State::Running;
+            job.looks = 0;
+            Ok(())
+        }))
+    }
+
+    fn abort<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>> {
+        Box::pin(self.call("abort", move |world| {
+            let job = world.job(id);
+            if job.state != State::Open {
+                return Err(other_state());
+            }
+            job.state = State::Aborted;
+            Ok(())
+        }))
+    }
+
+    fn look<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>> {
+        Box::pin(self.call("look", move |world| Ok(world.look(id))))
+    }
+
+    fn results<'a>(
+        &'a self,
+        id: &'a str,
+        rows: &'a [OutboxRow],
+    ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>> {
+        Box::pin(self.call("results", move |world| {
+            if world.gone {
+                return Err(other_state());
+            }
+            let job = world.job(id);
+            let answer = |row: &OutboxRow| match job.done.get(&row.aggregate_id) {
+                Some(Some(answer)) => answer.clone(),
+                Some(None) => Delivery::retry("MISSING", "in no result"),
+                None => Delivery::Held,
+            };
+            Ok(rows.iter().map(answer).collect())
+        }))
+    }
+
+    fn sweep<'a>(&'a self, known: &'a [String]) -> BoxFuture<'a, Result<usize, CallProblem>> {
+        Box::pin(self.call("sweep", move |world| {
+            let mut aborted = 0;
+            for (id, job) in &mut world.jobs {
+                if job.state == State::Open && !known.contains(id) {
+                    job.state = State::Aborted;
+                    world.swept.push(id.clone());
+                    aborted += 1;
+                }
+            }
+            Ok(aborted)
+        }))
+    }
+}

@@ -1,0 +1,80 @@
+//! The shipping service, with a database of its own: it hears of orders through Kafka and prepares
+//! one shipment for each.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use relais::{
+    App, Received, Running, Source, Store,
+    sqlite::{self, SqliteOptions, SqliteStore},
+};
+use sqlx::{SqliteConnection, SqlitePool, sqlite::SqliteConnectOptions};
+
+/// As much of the event as this service needs.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OrderCreated {
+    order_id: String,
+    customer: String,
+}
+
+/// The name under which relais keeps how far the topic has been read.
+pub(crate) const SOURCE: &str = "orders";
+
+pub(crate) struct ShippingService {
+    pool: SqlitePool,
+    store: SqliteStore,
+}
+
+impl ShippingService {
+    pub(crate) async fn open(path: &Path) -> anyhow::Result<Self> {
+        let store = SqliteStore::open(path, SqliteOptions::default()).await?;
+        store.migrate().await?;
+        store.check().await?;
+        let options =
+            SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(5));
+        let pool = SqlitePool::connect_with(options).await?;
+        // Nothing here keeps an order from being shipped twice, so that it would show.
+        sqlx::query(
+            "CREATE TABLE shipments (id INTEGER PRIMARY KEY, order_id TEXT, customer TEXT)",
+        )
+        .execute(&pool)
+        .await?;
+        Ok(Self { pool, store })
+    }
+
+    pub(crate) fn start(&self, topic: Box<dyn Source>) -> Running {
+        App::new(Arc::new(self.store.clone()))
+            .source(SOURCE, topic)
+            .handle("OrderCreated", sqlite::sqlx_handler(self.pool.clone(), on_order_created))
+            .start()
+    }
+
+    /// How many records of the topic have been read for good.
+    pub(crate) async fn records_read(&self) -> anyhow::Result<i64> {
+        let positions = self.store.positions(SOURCE.to_owned()).await?;
+        Ok(positions.iter().map(|partition| partition.position).sum())
+    }
+
+    /// How many shipments there are, and for how many orders.
+    pub(crate) async fn shipments(&self) -> anyhow::Result<(i64, i64)> {
+        let counts = "SELECT count(*), count(DISTINCT order_id) FROM shipments";
+        Ok(sqlx::query_as(counts).fetch_one(&self.pool).await?)
+    }
+
+    pub(crate) async fn close(self) {
+        self.pool.close().await;
+    }
+}
+
+/// The shipment and the mark that the event was handled are one commit.
+async fn on_order_created(
+    tx: &mut SqliteConnection,
+    event: Received<OrderCreated>,
+) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO shipments (order_id, customer) VALUES (?, ?)")
+        .bind(event.payload.order_id)
+        .bind(event.payload.customer)
+        .execute(&mut *tx)
+        .await?;
+    Ok(())
+}
