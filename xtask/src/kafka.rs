@@ -30,6 +30,10 @@ pub(crate) const ADDRESS_VARIABLE: &str = "RELAIS_TEST_KAFKA";
 /// The variable that names the program with which tests kill and start the broker.
 pub(crate) const RESTART_VARIABLE: &str = "RELAIS_TEST_KAFKA_RESTART";
 
+/// The variables that name the listener with TLS and passwords, and the certificate it shows.
+pub(crate) const SECURE_VARIABLE: &str = "RELAIS_TEST_KAFKA_SECURE";
+pub(crate) const CERTIFICATE_VARIABLE: &str = "RELAIS_TEST_KAFKA_CERTIFICATE";
+
 const STOP: Stop = Stop { pid_file: "pid", signal: "KILL" };
 const SETTINGS: &str = include_str!("../kafka/server.properties");
 const LOGGING: &str = include_str!("../kafka/log4j2.properties");
@@ -46,15 +50,22 @@ pub(crate) fn start(target: &Path) -> Result<Outcome> {
     let scratch = Scratch::of_server(STOP)?;
     let directory = scratch.path();
     fill(directory, &java, &jars)?;
+    certify(directory, &java)?;
+    let mut secure = 0;
     let port = ports::first_that_works(|port| {
-        listen(directory, port, ports::free()?)?;
+        secure = ports::free()?;
+        listen(directory, port, ports::free()?, secure)?;
         format_once(directory)?;
         command::output(broker(directory).arg("start")).map(drop)
     })
     .context("Apache Kafka does not start")?;
-    let script = directory.join("broker").display().to_string();
-    let variables =
-        vec![(ADDRESS_VARIABLE, format!("127.0.0.1:{port}")), (RESTART_VARIABLE, script)];
+    let file = |name: &str| directory.join(name).display().to_string();
+    let variables = vec![
+        (ADDRESS_VARIABLE, format!("127.0.0.1:{port}")),
+        (RESTART_VARIABLE, file("broker")),
+        (SECURE_VARIABLE, format!("127.0.0.1:{secure}")),
+        (CERTIFICATE_VARIABLE, file("broker.pem")),
+    ];
     let version = install::version().to_owned();
     Ok(Outcome::Running(Server { name: NAME, version, port, variables, scratch }))
 }
@@ -69,9 +80,23 @@ fn fill(directory: &Path, java: &Path, jars: &Path) -> Result<()> {
     program?.write_all(BROKER.as_bytes()).context("cannot write the broker's script")
 }
 
-fn listen(directory: &Path, broker: u16, controller: u16) -> Result<()> {
+/// A certificate that signs itself, for the listener with TLS. Java brings the program that makes it.
+fn certify(directory: &Path, java: &Path) -> Result<()> {
+    let java = fs::canonicalize(java).context("cannot find where Java lives")?;
+    let keytool = |arguments: &str| {
+        let mut keytool = Command::new(java.with_file_name("keytool"));
+        keytool.current_dir(directory).stdin(Stdio::null()).args(arguments.split(' '));
+        keytool.args(["-alias", "broker", "-keystore", "broker.p12"]);
+        command::output(keytool.args(["-storetype", "PKCS12", "-storepass", "relais-password"]))
+    };
+    keytool("-genkeypair -keyalg EC -dname CN=127.0.0.1 -ext san=ip:127.0.0.1 -validity 3650")?;
+    keytool("-exportcert -rfc -file broker.pem").map(drop)
+}
+
+fn listen(directory: &Path, broker: u16, controller: u16, secure: u16) -> Result<()> {
     let listeners = format!(
-        "\nlisteners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}\n\
+        "\nlisteners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller},\
+         SECURE://127.0.0.1:{secure}\n\
          controller.quorum.voters=1@127.0.0.1:{controller}\n"
     );
     fs::write(directory.join("server.properties"), SETTINGS.to_owned() + &listeners)

@@ -19,7 +19,7 @@ const STARTS_MAX: usize = 5;
 static LOOKED_AT: AtomicU16 = AtomicU16::new(0);
 
 /// Starts a server on the first port that works.
-pub(crate) fn first_that_works(start: impl Fn(u16) -> Result<()>) -> Result<u16> {
+pub(crate) fn first_that_works(mut start: impl FnMut(u16) -> Result<()>) -> Result<u16> {
     let mut problem = String::new();
     for _ in 0..STARTS_MAX {
         let port = free()?;

@@ -12,8 +12,13 @@ use anyhow::{Context, Result, ensure};
 use crate::{kafka, postgres, scratch::Scratch, workspace::Workspace};
 
 /// Everything the tests may be told about servers.
-const VARIABLES: [&str; 3] =
-    [postgres::ADDRESS_VARIABLE, kafka::ADDRESS_VARIABLE, kafka::RESTART_VARIABLE];
+const VARIABLES: [&str; 5] = [
+    postgres::ADDRESS_VARIABLE,
+    kafka::ADDRESS_VARIABLE,
+    kafka::RESTART_VARIABLE,
+    kafka::SECURE_VARIABLE,
+    kafka::CERTIFICATE_VARIABLE,
+];
 
 /// A running private server; it ends with its directory.
 #[derive(Debug)]

@@ -11,5 +11,6 @@ mod publisher_mock;
 mod raw;
 mod rebalance;
 mod recreated;
+mod secure;
 mod source;
 mod source_mock;
