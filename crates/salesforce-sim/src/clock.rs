@@ -10,8 +10,8 @@ pub(crate) struct Clock {
     skipped: Duration,
 }
 
-/// More than this is skipped in several steps; it keeps the calendar within what can be written.
-pub(crate) const SKIP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// All that can be skipped; it keeps the calendar within what can be written.
+const SKIP_MAX: Duration = Duration::from_secs(1_000 * 366 * 24 * 60 * 60);
 
 impl Clock {
     pub(crate) fn now(&self) -> Timestamp {
@@ -19,7 +19,7 @@ impl Clock {
     }
 
     pub(crate) fn skip(&mut self, time: Duration) {
-        self.skipped += time.min(SKIP_MAX);
+        self.skipped = self.skipped.saturating_add(time).min(SKIP_MAX);
     }
 }
 

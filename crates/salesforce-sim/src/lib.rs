@@ -2,9 +2,9 @@
 //!
 //! It answers what Salesforce answers, keeps records like an org, and counts every applied write in
 //! a ledger, so that a test can prove that an effect happened once. Faults make it fail as the real
-//! one does. In reading order: a call comes in through [`http`], [`api`] decides its fate and finds
-//! its resource ([`auth`], [`data`], [`rows`], [`collections`], [`composite`], [`bulk`], [`soql`]),
-//! which writes through a transaction of [`store`] into the ledger.
+//! one does. In reading order: a call comes in through `http`, `api` decides its fate and finds
+//! its resource (`auth`, `data`, `rows`, `collections`, `composite`, `bulk`, `soql`),
+//! which writes through a transaction of `store` into the ledger.
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {

@@ -43,11 +43,11 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn api_used(&self, settings: &LimitSettings, now: Timestamp) -> u64 {
-        self.api.used(now) + settings.api_spent
+        self.api.used(now).saturating_add(settings.api_spent)
     }
 
     pub(crate) fn batches_left(&self, settings: &LimitSettings, now: Timestamp) -> u64 {
-        let used = self.bulk_batches.used(now) + settings.bulk_batches_spent;
+        let used = self.bulk_batches.used(now).saturating_add(settings.bulk_batches_spent);
         settings.bulk_batches_max.saturating_sub(used)
     }
 

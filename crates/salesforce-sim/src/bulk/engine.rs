@@ -16,6 +16,14 @@ use crate::{
     sim::{Org, Sim},
 };
 
+/// The longest pause of a job: a month, which no test waits for.
+const PAUSE_MAX: Duration = Duration::from_secs(31 * 24 * 60 * 60);
+
+/// When so much time is over.
+pub(super) fn after_ms(pause_ms: u64) -> Instant {
+    Instant::now() + Duration::from_millis(pause_ms).min(PAUSE_MAX)
+}
+
 /// When there is something to do again.
 enum Next {
     Now,
@@ -127,7 +135,7 @@ impl Org {
         self.limits.bulk_batches.add(now, run.batches.len() as u64);
         self.limits.bulk_records.add(now, rows);
         job.is_stuck = job.fault.stuck;
-        job.due = Instant::now() + Duration::from_millis(settings.bulk.round_ms);
+        job.due = after_ms(settings.bulk.round_ms);
         job.run = Some(Arc::new(run));
     }
 
@@ -143,7 +151,7 @@ impl Org {
 
     fn go_on(&mut self, id: Id, locks: &mut Locks) {
         let now = self.now();
-        let round = Duration::from_millis(self.faults.faults().bulk.round_ms);
+        let round_ms = self.faults.faults().bulk.round_ms;
         let Some(job) = self.jobs.get_mut(id) else { return };
         if job.state != State::InProgress || job.run.is_none() {
             return;
@@ -156,7 +164,7 @@ impl Org {
         };
         match run::round(job, &mut world, locks) {
             Progress::More => {
-                job.due = Instant::now() + round;
+                job.due = after_ms(round_ms);
                 job.modified = now;
             }
             Progress::Complete => job.enter(State::JobComplete, now),

@@ -203,10 +203,10 @@ impl Org {
 
     fn close(&mut self, id: Id) {
         let now = self.now();
-        let queued = std::time::Duration::from_millis(self.faults.faults().bulk.queued_ms);
+        let due = engine::after_ms(self.faults.faults().bulk.queued_ms);
         if let Some(job) = self.jobs.get_mut(id) {
             job.enter(State::UploadComplete, now);
-            job.due = tokio::time::Instant::now() + queued;
+            job.due = due;
         }
     }
 

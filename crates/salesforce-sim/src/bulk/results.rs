@@ -68,18 +68,18 @@ pub(super) fn results(job: &Job, kind: Kind, faults: &mut FaultState) -> Reply {
             rows.extend(std::iter::repeat_n(row, if twice { 2 } else { 1 }));
         }
     }
-    let unread = kind == Kind::Unprocessed && run.outcomes.is_empty() && is_ended;
-    if rows.is_empty() && !(unread && !run.file.bytes().is_empty()) {
+    // A file that could not be cut into rows comes back as it is.
+    let is_whole = kind == Kind::Unprocessed && is_ended && run.outcomes.is_empty();
+    if is_whole && !run.file.bytes().is_empty() {
+        let whole = run.file.bytes().clone();
+        return Reply::stream(CSV, Box::new(std::iter::once(whole)));
+    }
+    if rows.is_empty() {
         match settings.empty {
             EmptyResults::Header => {}
             EmptyResults::NoContent => return Reply::empty(204),
             EmptyResults::Body => return Reply::text(200, CSV, ""),
         }
-    }
-    if unread {
-        // The file could not be cut into rows: it comes back as it is.
-        let whole = run.file.bytes().clone();
-        return Reply::stream(CSV, Box::new(std::iter::once(whole)));
     }
     if settings.shuffle_rows {
         faults.shuffle(&mut rows);
@@ -87,6 +87,9 @@ pub(super) fn results(job: &Job, kind: Kind, faults: &mut FaultState) -> Reply {
     let mut order: Vec<usize> = (0..run.file.raw_header_cells().len()).collect();
     if settings.shuffle_columns && kind != Kind::Unprocessed {
         faults.shuffle(&mut order);
+        if order.is_sorted() && !order.is_empty() {
+            order.rotate_left(1);
+        }
     }
     let object = Arc::clone(&job.spec.object);
     let table = Table { run, object, kind, order, version: job.version };

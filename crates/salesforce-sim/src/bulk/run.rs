@@ -94,7 +94,7 @@ impl Run {
         let size = settings.batch_rows.max(1);
         let total = run.file.len();
         for (number, start) in (0..total).step_by(size).enumerate() {
-            let rows = start..total.min(start + size);
+            let rows = start..total.min(start.saturating_add(size));
             if number as u64 >= batches_max {
                 run.outcomes[rows].fill(Outcome::Missing);
                 run.last_word = Some("ExceededQuota : the daily limit of batches".to_owned());
@@ -161,10 +161,12 @@ fn step(
         }
         return Ok(());
     }
-    let mut rows = batch.next..batch.rows.end.min(batch.next + settings.chunk_rows.max(1));
+    let mut rows =
+        batch.next..batch.rows.end.min(batch.next.saturating_add(settings.chunk_rows.max(1)));
     if let Some(limit) = job.fault.fail_after_rows {
         let left = limit.saturating_sub(run.processed);
-        rows.end = rows.end.min(rows.start + usize::try_from(left).unwrap_or(usize::MAX));
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        rows.end = rows.end.min(rows.start.saturating_add(left));
     }
     batch.next = rows.end;
     let locked = chunk(job, run, rows, index, world, locks, settings);

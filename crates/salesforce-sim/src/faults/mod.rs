@@ -1,7 +1,7 @@
 //! What goes wrong, and the settings of the org that tests want to change.
 //!
 //! [`Faults`] is the whole of it: put at once, read back as it was put. How often a fault has
-//! already happened is in [`FaultState`]; it starts again with each put.
+//! already happened is kept apart and starts again with each put.
 
 mod pattern;
 mod settings;

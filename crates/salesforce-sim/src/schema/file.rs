@@ -192,7 +192,7 @@ fn system_fields() -> Vec<Field> {
         field("IsDeleted", Kind::Boolean, System::IsDeleted),
         field("CreatedDate", Kind::DateTime, System::CreatedDate),
         field("LastModifiedDate", Kind::DateTime, System::LastModifiedDate),
-        field("SystemModstamp", Kind::DateTime, System::SystemModstamp),
+        field("SystemModstamp", Kind::DateTime, System::Modstamp),
     ]
 }
 

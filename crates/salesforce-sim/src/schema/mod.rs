@@ -85,7 +85,7 @@ pub(crate) enum System {
     IsDeleted,
     CreatedDate,
     LastModifiedDate,
-    SystemModstamp,
+    Modstamp,
 }
 
 /// Where the values of `Id` are: it is the first field of each object.

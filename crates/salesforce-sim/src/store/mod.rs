@@ -140,7 +140,7 @@ impl Record {
             Some(System::Id) => Some(Value::Text(self.id.as_str().into())),
             Some(System::IsDeleted) => Some(Value::Bool(false)),
             Some(System::CreatedDate) => Some(Value::Text(written(self.created).into())),
-            Some(System::LastModifiedDate | System::SystemModstamp) => {
+            Some(System::LastModifiedDate | System::Modstamp) => {
                 Some(Value::Text(written(self.modified).into()))
             }
         }

@@ -178,3 +178,47 @@ async fn faults_are_read_back_and_mistakes_in_them_are_named() {
     }
     assert_eq!(org.get("/sim/faults").await.json()["bulk"]["queued_ms"], 5);
 }
+
+#[tokio::test]
+async fn settings_out_of_all_bounds_do_no_harm() {
+    let most = u64::MAX;
+    let org = Org::with_faults(json!({
+        "bulk": {"batch_rows": most, "chunk_rows": most, "manual": true, "queued_ms": most, "round_ms": most},
+        "limits": {"api_spent": 5, "api_max": most, "bulk_batches_max": most, "bulk_batches_spent": 5},
+        "jobs": [{"fail_after_rows": most}],
+    }))
+    .await;
+    let job = org.submit("Account", &accounts(3)).await;
+    org.sim.tick(2);
+    assert_eq!(org.info(&job).await["state"], "JobComplete");
+    org.put_faults(
+        json!({"limits": {"api_spent": most}, "bulk": {"batch_rows": 0, "chunk_rows": 0}}),
+    )
+    .await;
+    assert_eq!(org.read("limits").await.status, 403);
+    for _ in 0..2 {
+        org.sim.skip(std::time::Duration::MAX);
+    }
+    assert_eq!(org.get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn addresses_that_make_no_sense_are_not_found() {
+    let org = Org::start().await;
+    for path in [
+        "/services",
+        "/services/data/v66.0x",
+        "/sim",
+        "/sim/records",
+        "/id",
+        "/x%FF%00",
+        "/services/data/v66.0/jobs/query",
+        "/services/data/v66.0/jobs/ingest/%FF/batches/x",
+        "/services/data/v66.0/sobjects/Account/a/b/c/d",
+        "/services/data/v66.0/composite/tree/Account",
+    ] {
+        assert_eq!(org.get(path).await.status, 404, "{path}");
+    }
+    let job = org.read("jobs/ingest/750/successfulResults").await;
+    assert_eq!(job.status, 404);
+}

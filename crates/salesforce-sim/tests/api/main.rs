@@ -1,5 +1,7 @@
 //! What Salesforce documents or was seen to do, and the simulator must do: one test for each.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod admin;
 mod auth;
 mod bulk;
@@ -8,6 +10,7 @@ mod bulk_processing;
 mod collections;
 mod composite;
 mod faults;
+mod readme;
 mod results;
 mod rows;
 mod soql;
