@@ -1,10 +1,12 @@
-//! The HTTP side of a running relais: `/healthz`, `/readyz` and `/metrics`.
+//! The HTTP side of a running relais: `/healthz`, `/readyz`, `/metrics` and, for `relais status`,
+//! `/api/v1/destinations`.
 //!
 //! Invariant: nothing here changes a row. On an address other than loopback a token is required.
 
 mod metrics;
 
 use std::{
+    collections::BTreeMap,
     io,
     net::SocketAddr,
     sync::Arc,
@@ -18,11 +20,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use relais::observe::Observer;
+use relais::observe::{DestinationSnapshot, Observer};
 use relais_core::{
     query::Overview,
     store::{Store, StoreError},
 };
+use serde::Serialize;
 use serde_json::json;
 use subtle::ConstantTimeEq;
 use tokio::{net::TcpListener, sync::Mutex};
@@ -39,6 +42,7 @@ pub struct Admin {
     observer: Arc<Observer>,
     token: Option<String>,
     losses: Vec<(String, Losses)>,
+    usage: Vec<(String, ApiUsage)>,
     overview: Arc<Mutex<Option<(Instant, Overview)>>>,
 }
 
@@ -54,6 +58,16 @@ pub struct SourceLosses {
 /// Asks a source for its losses.
 pub type Losses = Arc<dyn Fn() -> SourceLosses + Send + Sync>;
 
+/// Calls of a day, as a target counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CallsUsed {
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// Asks a destination how much of its calls is used; `None` before its first answer.
+pub type ApiUsage = Arc<dyn Fn() -> Option<CallsUsed> + Send + Sync>;
+
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admin").field("token", &self.token.is_some()).finish_non_exhaustive()
@@ -62,13 +76,21 @@ impl std::fmt::Debug for Admin {
 
 impl Admin {
     pub fn new(store: Arc<dyn Store>, observer: Arc<Observer>, token: Option<String>) -> Self {
-        Self { store, observer, token, losses: Vec::new(), overview: Arc::default() }
+        let (losses, usage) = (Vec::new(), Vec::new());
+        Self { store, observer, token, losses, usage, overview: Arc::default() }
     }
 
     /// Shows what these sources lost, by their names.
     #[must_use]
     pub fn losses(mut self, losses: Vec<(String, Losses)>) -> Self {
         self.losses = losses;
+        self
+    }
+
+    /// Shows what is used of the calls these destinations may make, by their names.
+    #[must_use]
+    pub fn usage(mut self, usage: Vec<(String, ApiUsage)>) -> Self {
+        self.usage = usage;
         self
     }
 
@@ -95,6 +117,7 @@ impl Admin {
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
             .route("/metrics", get(show_metrics))
+            .route("/api/v1/destinations", get(show_destinations))
             .with_state(self)
     }
 
@@ -109,6 +132,11 @@ impl Admin {
         let overview = soon(async move { store.overview().await }).await?;
         *cached = Some((Instant::now(), overview.clone()));
         Ok(overview)
+    }
+
+    /// By destination, where it is known.
+    fn used(&self) -> impl Iterator<Item = (&str, CallsUsed)> {
+        self.usage.iter().filter_map(|(name, ask)| Some((name.as_str(), ask()?)))
     }
 
     fn allows(&self, headers: &HeaderMap) -> bool {
@@ -147,16 +175,43 @@ async fn soon<T: Send + 'static>(
     }
 }
 
+fn unauthorized() -> Response {
+    let body =
+        json!({ "error": "unauthorized", "message": "send `Authorization: Bearer <token>`" });
+    (StatusCode::UNAUTHORIZED, Json(body)).into_response()
+}
+
+/// The guards of each destination as this process sees them.
+async fn show_destinations(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    if !admin.allows(&headers) {
+        return unauthorized();
+    }
+    let usage: BTreeMap<&str, CallsUsed> = admin.used().collect();
+    let snapshot = admin.observer.snapshot();
+    let shown = snapshot.destinations.into_iter().map(|(name, counters)| {
+        let guards = Guards { calls: usage.get(name.as_str()).copied(), counters };
+        (name, guards)
+    });
+    Json(shown.collect::<BTreeMap<String, Guards>>()).into_response()
+}
+
+#[derive(Serialize)]
+struct Guards {
+    /// Of the day, by everybody who uses the target.
+    calls: Option<CallsUsed>,
+    #[serde(flatten)]
+    counters: DestinationSnapshot,
+}
+
 async fn show_metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     if !admin.allows(&headers) {
-        let body =
-            json!({ "error": "unauthorized", "message": "send `Authorization: Bearer <token>`" });
-        return (StatusCode::UNAUTHORIZED, Json(body)).into_response();
+        return unauthorized();
     }
     // Without the store the counters of this process are still worth showing.
     let overview = admin.overview().await.ok();
     let losses: Vec<_> = admin.losses.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
-    let text = metrics::render(overview.as_ref(), &admin.observer.snapshot(), &losses);
+    let usage: Vec<_> = admin.used().collect();
+    let text = metrics::render(overview.as_ref(), &admin.observer.snapshot(), &losses, &usage);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

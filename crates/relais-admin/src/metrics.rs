@@ -5,13 +5,14 @@ use std::fmt::Write;
 use relais::observe::Snapshot;
 use relais_core::{limits::BreakerState, query::Overview, time::Timestamp};
 
-use crate::SourceLosses;
+use crate::{CallsUsed, SourceLosses};
 
 /// The text format: the store's rows if it answered, and what this process counted.
 pub(crate) fn render(
     overview: Option<&Overview>,
     snapshot: &Snapshot,
     losses: &[(&str, SourceLosses)],
+    usage: &[(&str, CallsUsed)],
 ) -> String {
     let mut page = Page::default();
     page.one("relais_store_up", "gauge", "1 if the store answered.", u64::from(overview.is_some()));
@@ -19,6 +20,7 @@ pub(crate) fn render(
         rows(&mut page, overview);
     }
     counters(&mut page, snapshot);
+    targets(&mut page, snapshot, usage);
     sources(&mut page, losses);
     page.0
 }
@@ -116,6 +118,22 @@ fn scopes(page: &mut Page, snapshot: &Snapshot) {
     }
 }
 
+/// What only some kinds of destinations have.
+fn targets(page: &mut Page, snapshot: &Snapshot, usage: &[(&str, CallsUsed)]) {
+    page.head("relais_bulk_jobs_total", "counter", "Bulk jobs this process planned.");
+    for (name, d) in snapshot.destinations.iter().filter(|(_, d)| d.jobs > 0) {
+        page.line("relais_bulk_jobs_total", &[("destination", name)], d.jobs);
+    }
+    page.head("relais_api_calls_used", "gauge", "Calls of the day, as the target counts them.");
+    for (name, calls) in usage {
+        page.line("relais_api_calls_used", &[("destination", name)], calls.used);
+    }
+    page.head("relais_api_calls_limit", "gauge", "Calls the target allows in a day.");
+    for (name, calls) in usage {
+        page.line("relais_api_calls_limit", &[("destination", name)], calls.limit);
+    }
+}
+
 fn sources(page: &mut Page, losses: &[(&str, SourceLosses)]) {
     page.head("relais_source_missed_total", "counter", "Records deleted before they were read.");
     for (name, lost) in losses {
@@ -162,7 +180,9 @@ mod tests {
     #[test]
     fn without_the_store_the_process_still_tells_what_it_counted() {
         let losses = [("members", SourceLosses { missed: 7, recreated: 0 })];
-        let page = render(None, &Observer::default().snapshot(), &losses);
+        let usage = [("contacts", CallsUsed { used: 8, limit: 100 })];
+        let page = render(None, &Observer::default().snapshot(), &losses, &usage);
+        assert!(page.contains("relais_api_calls_used{destination=\"contacts\"} 8\n"));
         assert!(page.contains("relais_source_missed_total{source=\"members\"} 7\n"));
         assert!(page.contains("relais_store_up 0\n"));
         assert!(page.contains("relais_received_total{result=\"stored\"} 0\n"));

@@ -2,20 +2,22 @@
 
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
+mod salesforce;
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use relais::{
-    App, DestinationSettings,
+    App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
     http::{
         HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, WebhookSecret,
     },
     log::LogPublisher,
     observe::Observer,
     postgres::{PostgresOptions, PostgresStore},
+    salesforce::Budget,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::{Admin, Losses};
+use relais_admin::{Admin, ApiUsage, CallsUsed, Losses};
 use relais_core::{
     BoxFuture,
     publisher::Publisher,
@@ -25,23 +27,75 @@ use relais_core::{
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::settings::{
-    Destination, HttpOrigin, HttpTarget, Invalid, Origin, Settings, SourceSettings, StoreUrl,
-    Target,
+    Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, Origin, Settings, SourceSettings,
+    StoreUrl, Target,
 };
 
-/// The store the settings name; connected, not migrated.
-pub(crate) async fn store(settings: &Settings) -> Result<Arc<dyn Store>, StoreError> {
-    let unsafe_durability = settings.store.unsafe_durability;
-    Ok(match &settings.store.url {
-        StoreUrl::Sqlite(path) => {
-            let options = SqliteOptions { unsafe_durability, ..SqliteOptions::default() };
-            Arc::new(SqliteStore::open(path, options).await?)
+/// A database: the store, and where fresh data is read.
+pub(crate) enum Database {
+    Sqlite(SqliteStore),
+    Postgres(PostgresStore),
+}
+
+impl Database {
+    /// Connects to what the settings name; does not migrate.
+    pub(crate) async fn connect(settings: &Settings) -> Result<Self, StoreError> {
+        let unsafe_durability = settings.store.unsafe_durability;
+        Ok(match &settings.store.url {
+            StoreUrl::Sqlite(path) => {
+                let options = SqliteOptions { unsafe_durability, ..SqliteOptions::default() };
+                Self::Sqlite(SqliteStore::open(path, options).await?)
+            }
+            StoreUrl::Postgres { url, .. } => {
+                let options = PostgresOptions { unsafe_durability, ..PostgresOptions::default() };
+                Self::Postgres(PostgresStore::connect(url.expose_secret(), options).await?)
+            }
+        })
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
         }
-        StoreUrl::Postgres { url, .. } => {
-            let options = PostgresOptions { unsafe_durability, ..PostgresOptions::default() };
-            Arc::new(PostgresStore::connect(url.expose_secret(), options).await?)
+    }
+
+    fn hydrator(&self, Hydrate { sql, id, .. }: &Hydrate) -> Result<Arc<dyn Hydrator>, String> {
+        Ok(match self {
+            Self::Sqlite(store) => Arc::new(relais::sqlite::SqlHydrator::new(store, sql, id)?),
+            Self::Postgres(store) => Arc::new(relais::postgres::SqlHydrator::new(store, sql, id)?),
+        })
+    }
+
+    /// Asks each `hydrate` for a row that is not there, to see whether it can be asked at all.
+    pub(crate) async fn try_hydrate(&self, settings: &Settings) -> Vec<WireError> {
+        let mut errors = Vec::new();
+        for destination in &settings.destinations {
+            let Some(hydrate) = hydrate_of(destination) else { continue };
+            let wrong = |why: String| WireError {
+                section: format!("destination[{}].hydrate", destination.name),
+                message: why,
+            };
+            match self.hydrator(hydrate) {
+                Err(why) => errors.push(wrong(why)),
+                Ok(hydrator) => {
+                    let asked = hydrator.hydrate(vec![NO_ID.to_owned()]).await;
+                    errors.extend(asked.err().map(|error| wrong(error.to_string())));
+                }
+            }
         }
-    })
+        errors
+    }
+}
+
+/// An id no row has.
+const NO_ID: &str = "relais check: no such id";
+
+fn hydrate_of(destination: &Destination) -> Option<&Hydrate> {
+    match &destination.target {
+        Target::Salesforce(target) => target.hydrate.as_ref(),
+        Target::Http(_) | Target::Kafka(_) | Target::Log { .. } => None,
+    }
 }
 
 /// A part that could not be made, by its section.
@@ -64,20 +118,41 @@ pub(crate) struct Wired {
     pub(crate) listening: Vec<(String, SocketAddr)>,
     /// What sources lost, by source name.
     pub(crate) losses: Vec<(String, Losses)>,
+    /// How much of an org's calls is used, by destination name.
+    pub(crate) usage: Vec<(String, ApiUsage)>,
+}
+
+/// What delivers to a destination, and how much of its calls is used where that is known.
+struct Made {
+    delivers: Delivers,
+    budget: Option<Budget>,
+}
+
+enum Delivers {
+    Single(Arc<dyn Publisher>),
+    Bulk(Arc<dyn BulkTarget>, BulkSettings),
 }
 
 /// Puts everything together; the sources listen from here on.
-pub(crate) async fn app(settings: &Settings, store: Arc<dyn Store>) -> Result<Wired, WireError> {
-    let mut app = App::new(store)
+pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wired, WireError> {
+    let mut app = App::new(database.store())
         .inbox_retry(settings.inbox_retry)
         .retention(settings.retention)
         .lease(settings.lease);
     for route in &settings.routes {
         app = app.route(route.route.clone());
     }
+    let (mut sessions, mut usage) = (salesforce::Sessions::default(), Vec::new());
     for destination in &settings.destinations {
-        let publisher = publisher(destination)?;
-        app = app.destination_with(&destination.name, publisher, guards(destination));
+        let Made { delivers, budget } = make(destination, Some(database), &mut sessions)?;
+        let name = &destination.name;
+        app = match delivers {
+            Delivers::Single(publisher) => {
+                app.destination_with(name, publisher, guards(destination))
+            }
+            Delivers::Bulk(target, settings) => app.bulk_destination(name, target, settings),
+        };
+        usage.extend(budget.map(|budget| (name.clone(), api_usage(budget))));
     }
     let (mut listening, mut losses) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
@@ -97,7 +172,7 @@ pub(crate) async fn app(settings: &Settings, store: Arc<dyn Store>) -> Result<Wi
         };
         app = app.source(&settings.name, source);
     }
-    Ok(Wired { app, listening, losses })
+    Ok(Wired { app, listening, losses, usage })
 }
 
 /// The HTTP side: where it listens, and what serves it until dropped.
@@ -109,10 +184,11 @@ pub(crate) async fn admin(
     store: Arc<dyn Store>,
     observer: Arc<Observer>,
     losses: Vec<(String, Losses)>,
+    usage: Vec<(String, ApiUsage)>,
 ) -> Result<Option<Served>, WireError> {
     let Some(admin) = &settings.admin else { return Ok(None) };
     let token = admin.token.as_ref().map(|token| token.expose_secret().to_owned());
-    match Admin::new(store, observer, token).losses(losses).bind(admin.listen).await {
+    match Admin::new(store, observer, token).losses(losses).usage(usage).bind(admin.listen).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
         Err(error) => Err(WireError {
             section: "admin".to_owned(),
@@ -123,12 +199,14 @@ pub(crate) async fn admin(
 
 /// Makes every part that needs no connection, to see whether it can be made.
 pub(crate) fn rehearse(settings: &Settings) -> Vec<WireError> {
-    let destinations = settings.destinations.iter().filter_map(|d| publisher(d).err());
+    let mut sessions = salesforce::Sessions::default();
+    let destinations: Vec<WireError> =
+        settings.destinations.iter().filter_map(|d| make(d, None, &mut sessions).err()).collect();
     let sources = settings.sources.iter().filter_map(|source| match &source.origin {
         Origin::Http(origin) => http_source(source, origin).err(),
         Origin::Kafka(origin) => kafka::source(source, origin).err(),
     });
-    destinations.chain(sources).collect()
+    destinations.into_iter().chain(sources).collect()
 }
 
 fn guards(destination: &Destination) -> DestinationSettings {
@@ -142,8 +220,25 @@ fn guards(destination: &Destination) -> DestinationSettings {
     }
 }
 
-fn publisher(destination: &Destination) -> Result<Arc<dyn Publisher>, WireError> {
-    Ok(match &destination.target {
+/// Without a database, what would be read from it is missing; everything else is made.
+fn make(
+    destination: &Destination,
+    database: Option<&Database>,
+    sessions: &mut salesforce::Sessions,
+) -> Result<Made, WireError> {
+    let publisher: Arc<dyn Publisher> = match &destination.target {
+        Target::Salesforce(target) => {
+            let hydrator: Option<Arc<dyn Hydrator>> = match (&target.hydrate, database) {
+                (None, _) => None,
+                (Some(_), None) => Some(Arc::new(salesforce::NoDatabase)),
+                (Some(hydrate), Some(database)) => Some(
+                    database
+                        .hydrator(hydrate)
+                        .map_err(|why| destination.error(format_args!("`hydrate`: {why}")))?,
+                ),
+            };
+            return salesforce::make(destination, target, hydrator, sessions);
+        }
         Target::Log { path: None } => Arc::new(LogPublisher::stdout()),
         Target::Log { path: Some(path) } => Arc::new(LogPublisher::file(path)),
         Target::Kafka(kafka) => kafka::publisher(destination, kafka)?,
@@ -151,7 +246,12 @@ fn publisher(destination: &Destination) -> Result<Arc<dyn Publisher>, WireError>
             let made = http_settings(destination, http).and_then(HttpPublisher::new);
             Arc::new(made.map_err(|error| destination.error(error))?)
         }
-    })
+    };
+    Ok(Made { delivers: Delivers::Single(publisher), budget: None })
+}
+
+fn api_usage(budget: Budget) -> ApiUsage {
+    Arc::new(move || budget.usage().map(|usage| CallsUsed { used: usage.used, limit: usage.limit }))
 }
 
 fn http_settings(

@@ -181,6 +181,13 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
         section("[destination.breaker]", ""),
         kind("destination", "kafka", "brokers = \"k\"\n"),
         kind("destination", "log", ""),
+        kind(
+            "destination",
+            "salesforce",
+            "object = \"A\"\nlogin_url = \"https://a.example\"\nclient_id = \"c\"\nclient_secret = \"s\"\n\
+             columns = { Name = \"n\" }\n",
+        ),
+        section("[destination.bulk]", ""),
         section("[inbox.retry]", ""),
         section("[retention]", ""),
         section("[lanes]", ""),

@@ -274,6 +274,16 @@ impl BulkRelay {
     }
 
     fn start(&mut self, job: BulkJob, asked_at: Instant) {
+        let work = self.work_on(job, asked_at);
+        self.work.spawn(work);
+    }
+
+    /// Takes a job that was leased to us at `asked_at` to its end.
+    pub(crate) fn work_on(
+        &mut self,
+        job: BulkJob,
+        asked_at: Instant,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let worker = self.worker.clone();
         let fence = JobFence { job: job.id, worker, epoch: job.epoch };
         let lease = JobLease::keep(Arc::clone(&self.store), fence.clone(), self.lease, asked_at);
@@ -284,7 +294,7 @@ impl BulkRelay {
         let settings = Arc::clone(&self.settings);
         let mut drive =
             Drive::new(Arc::clone(&self.store), caller, settings, job, (fence, self.lease));
-        self.work.spawn(async move {
+        async move {
             let halted = drive.run().await;
             counters.set_phase(None);
             match halted {
@@ -292,7 +302,7 @@ impl BulkRelay {
                 Err(Halt::Stop) => lease.give_back().await,
                 Err(Halt::Lost) => tracing::warn!("a bulk job was lost to another worker"),
             }
-        });
+        }
     }
 
     fn ended(&mut self, done: Result<(), JoinError>) {

@@ -68,6 +68,8 @@ pub use relais_connect::http;
 pub use relais_connect::kafka;
 #[cfg(feature = "log")]
 pub use relais_connect::log;
+#[cfg(feature = "salesforce")]
+pub use relais_connect::salesforce;
 #[cfg(feature = "postgres")]
 pub use relais_store::postgres;
 #[cfg(feature = "sqlite")]

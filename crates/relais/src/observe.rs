@@ -42,6 +42,8 @@ pub(crate) struct DestinationCounters {
     refused: AtomicU64,
     lanes: AtomicUsize,
     breaker: Mutex<Option<BreakerState>>,
+    /// The last outage.
+    reason: Mutex<Option<Problem>>,
     jobs: AtomicU64,
     phase: Mutex<Option<Phase>>,
     codes: Codes,
@@ -87,6 +89,8 @@ pub struct DestinationSnapshot {
     pub refused: u64,
     pub lanes: usize,
     pub breaker: Option<BreakerState>,
+    /// Why the breaker is not closed.
+    pub reason: Option<Problem>,
     /// Bulk jobs this process planned.
     pub jobs: u64,
     /// Where the bulk job is that this process works on now.
@@ -177,6 +181,7 @@ impl DestinationCounters {
     pub(crate) fn outage(&self, problem: &Problem) {
         self.outages.fetch_add(1, Relaxed);
         self.codes.count(problem);
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.clone());
     }
 
     pub(crate) fn refused(&self, rows: u64) {
@@ -198,6 +203,9 @@ impl DestinationCounters {
     }
 
     fn snapshot(&self) -> DestinationSnapshot {
+        let breaker = *self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_closed = matches!(breaker, None | Some(BreakerState::Closed));
+        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
         DestinationSnapshot {
             dispatched: self.dispatched.load(Relaxed),
             retried: self.retried.load(Relaxed),
@@ -205,7 +213,8 @@ impl DestinationCounters {
             outages: self.outages.load(Relaxed),
             refused: self.refused.load(Relaxed),
             lanes: self.lanes.load(Relaxed),
-            breaker: *self.breaker.lock().unwrap_or_else(PoisonError::into_inner),
+            breaker,
+            reason: reason.filter(|_| !is_closed),
             jobs: self.jobs.load(Relaxed),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             codes: self.codes.snapshot(),

@@ -13,7 +13,7 @@ use crate::{
         Finding, Settings, Severity, StoreUrl,
         explain::{Explained, explain},
     },
-    wire,
+    wire::{self, Database},
 };
 
 /// Everything that was found.
@@ -96,8 +96,11 @@ async fn database(settings: &Settings, report: &mut Report) {
         return report.needs_migration(settings, "the tables are missing; run `relais migrate`");
     }
     let looked = async {
-        let store = wire::store(settings).await?;
+        let database = Database::connect(settings).await?;
+        let store = database.store();
         report.database = Some(store.describe().await?);
+        let wrong = database.try_hydrate(settings).await;
+        report.errors.extend(wrong.iter().map(ToString::to_string));
         store.check().await
     };
     match looked.await {

@@ -25,7 +25,7 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
         });
     }
     let (settings, _) = context.settings()?;
-    let migrated = wire::store(&settings).await?.migrate().await?;
+    let migrated = wire::Database::connect(&settings).await?.store().migrate().await?;
     if context.output.json {
         return context.output.print_json(&migrated);
     }

@@ -20,7 +20,7 @@ use crate::{
     failure::{Done, Failure},
     output::Output,
     settings::{self, Finding, Settings, StoreUrl},
-    wire,
+    wire::Database,
 };
 
 /// What every command needs.
@@ -78,7 +78,7 @@ impl Context {
                 format!("no database at {path}; `relais migrate` or `relais run` makes it");
             return Err(Failure::failed(message));
         }
-        let store = wire::store(&settings).await?;
+        let store = Database::connect(&settings).await?.store();
         Ok((settings, store))
     }
 }

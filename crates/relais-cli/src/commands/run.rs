@@ -17,7 +17,7 @@ use crate::{
     failure::{Done, Failure},
     output::use_color,
     settings::{Origin, Settings},
-    wire::{self, Served, WireError, Wired},
+    wire::{self, Database, Served, WireError, Wired},
 };
 
 /// Starts, waits for a signal, hands everything over.
@@ -29,10 +29,11 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     }
     // Before anything listens, so that no early signal is lost.
     let mut signals = Signals::new()?;
-    let store = wire::store(&settings).await?;
+    let database = Database::connect(&settings).await?;
+    let store = database.store();
     prepare(&settings, store.as_ref()).await?;
-    let Wired { app, listening, losses } =
-        wire::app(&settings, store.clone()).await.map_err(Failure::failed)?;
+    let Wired { app, listening, losses, usage } =
+        wire::app(&settings, &database).await.map_err(Failure::failed)?;
     let running = app.start();
     for (name, address) in &listening {
         info!(source = name, "POST http://{address}/{name}");
@@ -45,7 +46,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
             info!(source = source.name, group = kafka.group, "reads {}", kafka.topics.join(", "));
         }
     }
-    let admin = wire::admin(&settings, store.clone(), running.observer(), losses).await;
+    let admin = wire::admin(&settings, store.clone(), running.observer(), losses, usage).await;
     work(admin, running, store, &mut signals).await
 }
 

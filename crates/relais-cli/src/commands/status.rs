@@ -1,22 +1,28 @@
-//! `relais status`: the store at a glance.
+//! `relais status`: the store at a glance, and the guards of the process that runs here.
+
+mod guards;
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use relais_core::{
+    bulk::BulkJob,
     query::{Backlog, Count, Overview, ParkedKey},
     time::Timestamp,
 };
 use serde::Serialize;
 
+use self::guards::Guards;
 use super::{Context, rows::plain};
 use crate::{
     failure::Done,
     output::{Column, Lines, Output, Tone, age, escape, table},
-    settings::Settings,
+    settings::{Settings, quantity::show_rate},
 };
 
 /// Parked keys shown by name.
 const PARKED_SHOWN: usize = 10;
+/// Bulk jobs looked at; those that are open come first.
+const JOBS_MAX: usize = 50;
 
 /// What a program reads: the overview and what the settings say about it.
 #[derive(Debug, Serialize)]
@@ -26,6 +32,7 @@ struct Status {
     #[serde(flatten)]
     overview: Overview,
     destinations: Vec<DestinationStatus>,
+    bulk_jobs: Vec<BulkJob>,
 }
 
 #[derive(Debug, Serialize)]
@@ -34,6 +41,10 @@ struct DestinationStatus {
     backlog: Backlog,
     /// Whether a `[[destination]]` names it; if not, its rows wait.
     defined: bool,
+    /// As the settings allow it.
+    rate: Option<String>,
+    /// As the running process sees it; absent if none answers.
+    guards: Option<Guards>,
 }
 
 /// Counts, backlogs, dead letters, parked keys and workers.
@@ -42,8 +53,12 @@ pub(crate) async fn status(context: &Context) -> Done {
     let database = store.describe().await?;
     let overview = store.overview().await?;
     let parked = store.parked_keys(PARKED_SHOWN).await?;
-    let destinations = destinations(&settings, &overview.backlogs);
-    let status = Status { store: settings.store.url.to_string(), database, overview, destinations };
+    let mut bulk_jobs = store.list_bulk(None, JOBS_MAX).await?;
+    bulk_jobs.retain(|job| !job.phase.is_terminal());
+    let guards = guards::ask(settings.admin.as_ref()).await;
+    let destinations = destinations(&settings, &overview.backlogs, &guards);
+    let store = settings.store.url.to_string();
+    let status = Status { store, database, overview, destinations, bulk_jobs };
     if context.output.json {
         return context.output.print_json(&status);
     }
@@ -51,7 +66,11 @@ pub(crate) async fn status(context: &Context) -> Done {
 }
 
 /// Every destination that is defined or has rows waiting.
-fn destinations(settings: &Settings, backlogs: &[Backlog]) -> Vec<DestinationStatus> {
+fn destinations(
+    settings: &Settings,
+    backlogs: &[Backlog],
+    guards: &BTreeMap<String, Guards>,
+) -> Vec<DestinationStatus> {
     let nothing = |name: &String| Backlog { destination: name.clone(), pending: 0, oldest: None };
     let mut all: BTreeMap<&str, Backlog> =
         settings.destinations.iter().map(|d| (d.name.as_str(), nothing(&d.name))).collect();
@@ -59,9 +78,15 @@ fn destinations(settings: &Settings, backlogs: &[Backlog]) -> Vec<DestinationSta
         all.insert(&backlog.destination, backlog.clone());
     }
     all.into_values()
-        .map(|backlog| DestinationStatus {
-            defined: settings.defines(&backlog.destination),
-            backlog,
+        .map(|backlog| {
+            let mut defined = settings.destinations.iter();
+            let defined = defined.find(|d| d.name == backlog.destination);
+            DestinationStatus {
+                defined: defined.is_some(),
+                rate: defined.and_then(|d| d.limits.rate).map(show_rate),
+                guards: guards.get(&backlog.destination).cloned(),
+                backlog,
+            }
         })
         .collect()
 }
@@ -88,6 +113,17 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
     if !status.destinations.is_empty() {
         let _ = write!(out, "\n{}\n", destinations_table(output, &status.destinations, *now));
     }
+    for destination in &status.destinations {
+        let reason = destination.guards.as_ref().and_then(|guards| guards.reason.as_ref());
+        if let Some(reason) = reason {
+            let name = &destination.backlog.destination;
+            let line = format!("{name} waits: {}: {}", reason.code, reason.message);
+            let _ = writeln!(out, "{}", escape(&line, Lines::Escape));
+        }
+    }
+    if !status.bulk_jobs.is_empty() {
+        let _ = write!(out, "\n{}\n", jobs_table(output, &status.bulk_jobs, *now));
+    }
     let _ = write!(out, "\n{}", workers(output, &status.overview));
     out
 }
@@ -98,19 +134,48 @@ fn counts(counts: &[Count]) -> String {
 }
 
 fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp) -> String {
-    const COLUMNS: [Column; 4] = [
+    const COLUMNS: [Column; 7] = [
         Column::Text("DESTINATION"),
         Column::Number("PENDING"),
         Column::Number("OLDEST"),
+        Column::Text("BREAKER"),
+        Column::Text("RATE"),
+        Column::Text("API CALLS"),
         Column::Text(""),
     ];
-    let lines = all.iter().map(|DestinationStatus { backlog, defined }| {
+    let lines = all.iter().map(|DestinationStatus { backlog, defined, rate, guards }| {
+        let (breaker, calls) = guards::show(guards.as_ref());
         let note = if *defined { "" } else { "waits: no [[destination]] names it" };
         vec![
             plain(&backlog.destination),
             plain(backlog.pending),
             plain(backlog.oldest.map_or_else(|| "-".to_owned(), |at| age(at, now))),
+            breaker,
+            plain(rate.as_deref().unwrap_or("-")),
+            plain(calls),
             (note.to_owned(), Tone::Waiting),
+        ]
+    });
+    table(output, &COLUMNS, lines)
+}
+
+fn jobs_table(output: &Output, jobs: &[BulkJob], now: Timestamp) -> String {
+    const COLUMNS: [Column; 6] = [
+        Column::Text("BULK JOB"),
+        Column::Text("PHASE"),
+        Column::Number("ROWS"),
+        Column::Number("AGE"),
+        Column::Text("ID THERE"),
+        Column::Text("WORKER"),
+    ];
+    let lines = jobs.iter().map(|job| {
+        vec![
+            plain(&job.destination),
+            plain(job.phase.as_str()),
+            plain(job.row_count),
+            plain(age(job.created_at, now)),
+            plain(job.remote_id.as_deref().unwrap_or("-")),
+            plain(job.owner.as_deref().unwrap_or("nobody")),
         ]
     });
     table(output, &COLUMNS, lines)

@@ -1,5 +1,7 @@
 //! The settings in plain words, defaults included, secrets left out.
 
+mod salesforce;
+
 use std::{fmt::Write, time::Duration};
 
 use relais_core::{
@@ -166,8 +168,10 @@ fn destination(destination: &Destination) -> Vec<String> {
         format!("{}; {dead}", retry(&destination.retry)),
         format!("{}; {}", limits(destination.limits), breaker(&destination.breaker)),
     ];
-    if let Target::Kafka(kafka) = &destination.target {
-        lines.extend(options(&kafka.options));
+    match &destination.target {
+        Target::Kafka(kafka) => lines.extend(options(&kafka.options)),
+        Target::Salesforce(target) => lines.extend(salesforce::details(target)),
+        Target::Http(_) | Target::Log { .. } => {}
     }
     lines
 }
@@ -177,6 +181,7 @@ fn target(target: &Target) -> String {
         Target::Log { path: None } => "log, JSON lines to stdout".to_owned(),
         Target::Log { path: Some(path) } => format!("log, JSON lines to {}", path.display()),
         Target::Http(http) => http_target(http),
+        Target::Salesforce(target) => salesforce::target(target),
         Target::Kafka(kafka) => {
             let cloudevents = if kafka.cloudevents { ", CloudEvents" } else { "" };
             format!("kafka, topic {} at {}{cloudevents}", kafka.topic, kafka.brokers)

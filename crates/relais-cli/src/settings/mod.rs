@@ -7,6 +7,7 @@ mod parse;
 mod parse_destination;
 mod parse_kafka;
 mod parse_route;
+mod parse_salesforce;
 mod parse_source;
 mod reader;
 mod store_url;
@@ -21,6 +22,8 @@ pub(crate) mod explain;
 #[cfg(test)]
 mod kafka_tests;
 #[cfg(test)]
+mod salesforce_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::Path;
@@ -29,8 +32,8 @@ pub(crate) use findings::{Finding, SettingsError, Severity};
 #[cfg(feature = "kafka")]
 pub(crate) use types::Start;
 pub(crate) use types::{
-    Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, KafkaTarget, Origin, Settings,
-    SourceSettings, StoreUrl, Target,
+    AdminSettings, Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, KafkaOrigin, KafkaTarget,
+    Origin, SalesforceAuth, SalesforceTarget, Settings, SourceSettings, StoreUrl, Target,
 };
 
 /// Largest settings file that is read.

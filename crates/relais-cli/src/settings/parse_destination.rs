@@ -7,7 +7,7 @@ use reqwest::Url;
 
 use super::{
     parse::retry,
-    parse_kafka,
+    parse_kafka, parse_salesforce,
     quantity::{duration, rate},
     reader::Section,
     types::{Destination, HttpTarget, Limits, Target},
@@ -24,6 +24,7 @@ enum Kind {
     Http,
     Kafka,
     Log,
+    Salesforce,
     Later,
 }
 
@@ -44,6 +45,10 @@ fn destination(
         Some(Kind::Http) => http(&section).map(|http| Target::Http(Box::new(http))),
         Some(Kind::Kafka) => parse_kafka::target(&section, name.as_deref()).map(Target::Kafka),
         Some(Kind::Log) => Some(log(&section, folder)),
+        Some(Kind::Salesforce) => {
+            let target = parse_salesforce::target(&section, name.as_deref());
+            target.map(|target| Target::Salesforce(Box::new(target)))
+        }
         Some(Kind::Later) | None => None,
     };
     let on_dead_letter = section
@@ -53,13 +58,14 @@ fn destination(
     let limits = limits(section.child("limits"));
     let breaker = breaker(section.child("breaker"));
     // Which keys are known depends on the kind.
-    if matches!(kind, Some(Kind::Http | Kind::Kafka | Kind::Log)) {
+    if matches!(kind, Some(Kind::Http | Kind::Kafka | Kind::Log | Kind::Salesforce)) {
         section.finish(where_it_belongs);
     }
     Some(Destination { name: name?, target: target?, on_dead_letter, retry, limits, breaker })
 }
 
 fn kind(section: &Section<'_>) -> Option<Kind> {
+    const HERE: &str = "http, kafka, log, salesforce";
     const KINDS: [(&str, Kind); 7] = [
         ("http", Kind::Http),
         ("log", Kind::Log),
@@ -67,17 +73,16 @@ fn kind(section: &Section<'_>) -> Option<Kind> {
         ("rabbitmq", Kind::Later),
         ("nats", Kind::Later),
         ("servicebus", Kind::Later),
-        ("salesforce", Kind::Later),
+        ("salesforce", Kind::Salesforce),
     ];
     if !section.has("kind") {
-        section.error("kind", "is missing; this version has: http, kafka, log");
+        section.error("kind", format_args!("is missing; this version has: {HERE}"));
         return None;
     }
     let kind = section.choice("kind", &KINDS)?;
     if matches!(kind, Kind::Later) {
         let written = section.text("kind").map(|text| text.value).unwrap_or_default();
-        let message =
-            format!("{written} is not in this build yet; this version has: http, kafka, log");
+        let message = format!("{written} is not in this build yet; this version has: {HERE}");
         section.error("kind", message);
     }
     Some(kind)
@@ -94,6 +99,11 @@ fn where_it_belongs(key: &str) -> Option<String> {
         "brokers" | "topic" | "options" => return Some("it is for kind `kafka`".to_owned()),
         "cloudevents" => return Some("it is for kinds `http` and `kafka`".to_owned()),
         "path" => return Some("it is for kind `log`".to_owned()),
+        "login_url" | "client_id" | "client_secret" | "private_key" | "refresh_token"
+        | "object" | "external_id" | "hydrate" | "columns" | "bulk" => {
+            return Some("it is for kind `salesforce`".to_owned());
+        }
+        key if parse_salesforce::BULK_KEYS.contains(&key) => "bulk",
         _ => return None,
     };
     Some(format!("it belongs under `[destination.{table}]`"))

@@ -192,14 +192,14 @@ fn unknown_words_name_the_nearest_word() {
 fn what_is_not_in_this_build_says_so() {
     check(
         "[store]\nurl = \"oracle://db\"\n[[source]]\nname = \"m\"\nkind = \"nats\"\n\
-         url = \"x\"\n[[destination]]\nname = \"sf\"\nkind = \"salesforce\"\nobject = \"C\"\n",
+         url = \"x\"\n[[destination]]\nname = \"sb\"\nkind = \"servicebus\"\nqueue = \"C\"\n",
         &[
             "relais.toml:2:7: store.url: oracle is not in this build yet; this version has: \
              sqlite, postgres",
             "relais.toml:5:8: source[m].kind: nats is not in this build yet; this version has: \
              http, kafka",
-            "relais.toml:9:8: destination[sf].kind: salesforce is not in this build yet; this \
-             version has: http, kafka, log",
+            "relais.toml:9:8: destination[sb].kind: servicebus is not in this build yet; this \
+             version has: http, kafka, log, salesforce",
         ],
     );
 }

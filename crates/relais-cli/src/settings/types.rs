@@ -4,6 +4,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
+use relais::salesforce::{Api, OnMissing};
 use relais_core::{
     extract::Mapping, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
     retry::RetryPolicy, route::Route,
@@ -154,6 +155,7 @@ pub(crate) struct Limits {
 pub(crate) enum Target {
     Http(Box<HttpTarget>),
     Kafka(KafkaTarget),
+    Salesforce(Box<SalesforceTarget>),
     /// JSON lines; to stdout without a path.
     Log {
         path: Option<PathBuf>,
@@ -165,6 +167,7 @@ impl Target {
         match self {
             Self::Http(_) => "http",
             Self::Kafka(_) => "kafka",
+            Self::Salesforce(_) => "salesforce",
             Self::Log { .. } => "log",
         }
     }
@@ -177,6 +180,69 @@ pub(crate) struct KafkaTarget {
     pub(crate) topic: String,
     pub(crate) cloudevents: bool,
     pub(crate) options: Vec<(String, SecretString)>,
+}
+
+/// A destination of kind `salesforce`.
+#[derive(Debug)]
+pub(crate) struct SalesforceTarget {
+    pub(crate) login_url: String,
+    pub(crate) auth: SalesforceAuth,
+    pub(crate) api: Api,
+    /// Empty for graphs, whose messages name their objects.
+    pub(crate) object: String,
+    pub(crate) external_id: String,
+    pub(crate) api_version: String,
+    pub(crate) columns: Vec<(String, String)>,
+    pub(crate) hydrate: Option<Hydrate>,
+    pub(crate) superseded: Option<String>,
+    pub(crate) token_life: Duration,
+    pub(crate) bulk: BulkTuning,
+}
+
+/// How we prove to an org who we are.
+#[derive(Debug)]
+pub(crate) enum SalesforceAuth {
+    ClientCredentials {
+        client_id: String,
+        client_secret: SecretString,
+    },
+    JwtBearer {
+        client_id: String,
+        username: String,
+        private_key: SecretString,
+        audience: Option<String>,
+    },
+    RefreshToken {
+        client_id: String,
+        client_secret: Option<SecretString>,
+        refresh_token: SecretString,
+    },
+}
+
+/// Where fresh data comes from.
+#[derive(Debug)]
+pub(crate) struct Hydrate {
+    pub(crate) sql: String,
+    /// The column of its result with the id.
+    pub(crate) id: String,
+    /// The column with the version of the row.
+    pub(crate) version: Option<String>,
+    pub(crate) on_missing: OnMissing,
+}
+
+/// `[destination.bulk]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BulkTuning {
+    /// Most rows of a job.
+    pub(crate) rows: usize,
+    /// With api `auto`: so many waiting rows make a job.
+    pub(crate) from: usize,
+    pub(crate) linger: Duration,
+    pub(crate) poll_first: Duration,
+    pub(crate) poll_max: Duration,
+    pub(crate) transfer_timeout: Duration,
+    pub(crate) sweep_every: Duration,
+    pub(crate) orphan_age: Duration,
 }
 
 /// A destination of kind `http`.

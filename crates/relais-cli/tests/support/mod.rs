@@ -128,6 +128,12 @@ impl Running {
         }
     }
 
+    // Not every test looks at the process itself.
+    #[allow(dead_code)]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where a source listens.
     pub(crate) fn address(&self, source: &str) -> SocketAddr {
         let wanted = format!("\"source\":\"{source}\"");

@@ -287,6 +287,8 @@ fn client(
         .redirect(redirect::Policy::none())
         .referer(false)
         .retry(reqwest::retry::never())
+        // The same request whatever features other connectors need.
+        .no_gzip()
         .timeout(settings.timeout)
         .connect_timeout(settings.connect_timeout.min(settings.timeout.mul_f64(0.75)))
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)

@@ -102,6 +102,8 @@ pub(super) const SOURCE: Side = Side {
         ("fetch.max.bytes", "16777216"),
         // A full queue is soon empty again: look at it often.
         ("fetch.queue.backoff.ms", "10"),
+        // A broker that comes back is noticed soon.
+        ("reconnect.backoff.max.ms", "1000"),
         // New topics and partitions, and topics that went away, are noticed within this time.
         ("topic.metadata.refresh.interval.ms", "10000"),
     ],

@@ -20,6 +20,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use relais_core::{
@@ -145,6 +146,9 @@ struct Thread {
 
 /// Most commands that wait: one settles the last batch, one asks for the next.
 const COMMANDS_MAX: usize = 2;
+/// How long closing waits for the broker. The thread ends without us, and the database knows how
+/// far it has read.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 impl KafkaSource {
     /// Checks the settings, as far as that goes without a broker. Connects at the first `next`.
@@ -270,8 +274,11 @@ impl Source for KafkaSource {
             closing.store(true, Ordering::Relaxed);
             drop(commands);
             // Ends when the thread does.
-            while replies.recv().await.is_some() {}
-            let _ = handle.join();
+            let ended = async { while replies.recv().await.is_some() {} };
+            match tokio::time::timeout(CLOSE_MAX, ended).await {
+                Ok(()) => drop(handle.join()),
+                Err(_) => tracing::warn!("the broker does not answer; left without a word to it"),
+            }
         })
     }
 }

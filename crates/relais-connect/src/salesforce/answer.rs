@@ -122,9 +122,10 @@ pub(super) fn json<'a, T: Deserialize<'a>>(body: &'a [u8], call: &str) -> Result
     })
 }
 
+/// A page with the status of success.
 pub(super) fn html(call: &str) -> Failure {
     let message = format!("{call}: a web page instead of an answer; is the org in maintenance?");
-    Failure::new(Class::Down, "HTML_PAGE", &message)
+    Failure { status: Some(200), ..Failure::new(Class::Down, "HTML_PAGE", &message) }
 }
 
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {

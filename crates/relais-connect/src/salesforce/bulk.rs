@@ -132,14 +132,15 @@ impl SalesforceBulk {
 
     async fn put(&self, id: &str, body: Vec<u8>) -> Result<(), CallProblem> {
         let call = Call::upload(&format!("{JOBS}/{id}/batches"), body);
-        self.client.tell(call).await.map_err(|failure| match other_state(failure) {
-            Ok(problem) => problem,
-            // Without an answer of the org itself nobody knows what it kept.
-            Err(failure) if failure.class == Class::Down && failure.status.is_some() => {
-                CallProblem::Unclear(failure.problem)
-            }
-            Err(failure) => failure.call_problem(),
-        })
+        let Err(failure) = self.client.tell(call).await else { return Ok(()) };
+        let failure = match other_state(failure) {
+            Ok(problem) => return Err(problem),
+            Err(failure) => failure,
+        };
+        // It had arrived when this went wrong: nobody knows what was kept.
+        let arrived =
+            failure.status.is_some_and(|status| status >= 500 || failure.class == Class::Down);
+        Err(if arrived { CallProblem::Unclear(failure.problem) } else { failure.call_problem() })
     }
 
     async fn change(&self, id: &str, state: &str) -> Result<(), Failure> {

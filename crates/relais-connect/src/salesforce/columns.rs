@@ -80,7 +80,7 @@ impl Mapping {
             match &column.target {
                 Target::Field => push(&mut out, &column.name, &value),
                 Target::Relation { relation, .. } if *cell == Cell::Null => {
-                    push(&mut out, relation, &value);
+                    push(&mut out, &lookup(relation), &value);
                 }
                 Target::Relation { object, relation, field } => {
                     let kind = object.as_ref().map(|object| json!({ "type": object }));
@@ -91,6 +91,14 @@ impl Mapping {
         }
         out.push('}');
         out
+    }
+}
+
+/// The field behind a relation, which is what can be emptied: `AccountId`, `Parent__c`.
+fn lookup(relation: &str) -> String {
+    match relation.strip_suffix("__r") {
+        Some(custom) => format!("{custom}__c"),
+        None => format!("{relation}Id"),
     }
 }
 
@@ -217,6 +225,7 @@ mod tests {
             ("Account.ExternalId__c", "e"),
             ("User:Owner.Email", "f"),
             ("ReportsTo.ExternalId__c", "g"),
+            ("Block__r.ExternalId__c", "h"),
         ])
         .unwrap();
         let cells = [
@@ -227,11 +236,12 @@ mod tests {
             Cell::Text("A-1".into()),
             Cell::Text("x@example.org".into()),
             Cell::Null,
+            Cell::Null,
         ];
         let expected = concat!(
             r#"{"attributes":{"type":"Contact"},"ExternalId__c":"M-1","LastName":"D\"oe\n","#,
             r#""Age__c":9007199254740993,"Email":null,"Account":{"ExternalId__c":"A-1"},"#,
-            r#""Owner":{"attributes":{"type":"User"},"Email":"x@example.org"},"ReportsTo":null}"#,
+            r#""Owner":{"attributes":{"type":"User"},"Email":"x@example.org"},"ReportsToId":null,"Block__c":null}"#,
         );
         assert_eq!(mapping.json("Contact", "M-1", &cells), expected);
     }

@@ -217,6 +217,25 @@ mod tests {
         assert!(refused(&[text(&"😀".repeat(16_001)), Cell::Null]).contains("32000"));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn another_reader_reads_what_was_written(values in proptest::collection::vec(".*", 1..20)) {
+            let mut csv = new();
+            for value in &values {
+                let written = push(&mut csv, "M-1", &[text(value), Cell::Null]);
+                proptest::prop_assert!(written == Written::InBody || value == NULL);
+            }
+            let mut reader = ::csv::Reader::from_reader(std::io::Cursor::new(csv.into_body()));
+            let read: Vec<String> = reader.records().map(|row| row.unwrap()[1].to_owned()).collect();
+            let plain = |value: &String| match value.as_str() {
+                "" => NULL.to_owned(),
+                value => value.replace("\r\n", "\n").replace('\r', "\n"),
+            };
+            let expected: Vec<String> = values.iter().filter(|v| *v != NULL).map(plain).collect();
+            proptest::prop_assert_eq!(read, expected);
+        }
+    }
+
     #[test]
     fn a_row_that_is_refused_leaves_no_trace() {
         let mut csv = new();

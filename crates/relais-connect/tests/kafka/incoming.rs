@@ -173,14 +173,16 @@ impl World {
     /// Reads with this source until the database has `rows` rows.
     pub(crate) async fn fill(&self, source: &mut KafkaSource, rows: usize) {
         let started = Instant::now();
+        let mut complaints = Vec::new();
         while self.db.count() < rows {
             let left = LONG.saturating_sub(started.elapsed());
             let have = self.db.count();
             let Ok(step) = tokio::time::timeout(left, self.step(source, 100)).await else {
-                panic!("{have} of {rows} rows are stored");
+                panic!("{have} of {rows} rows are stored; {complaints:#?}");
             };
             match step {
-                Ok(_) | Err(SourceError::Unavailable(_)) => {}
+                Ok(_) => {}
+                Err(SourceError::Unavailable(reason)) => complaints.push(reason),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -285,11 +287,11 @@ impl World {
             .unwrap()
     }
 
-    /// The group's offset of each partition.
+    /// The group's offset of each partition; nothing if the broker does not answer.
     pub(crate) fn committed(&self, partitions: i32) -> Vec<Option<i64>> {
         let mut list = TopicPartitionList::new();
         list.add_partition_range(&self.topic, 0, partitions - 1);
-        let found = self.observer().committed_offsets(list, LONG).unwrap();
+        let Ok(found) = self.observer().committed_offsets(list, LONG) else { return Vec::new() };
         let offset = |offset| match offset {
             Offset::Offset(offset) => Some(offset),
             _ => None,
@@ -299,14 +301,17 @@ impl World {
 
     pub(crate) fn ends(&self, partitions: i32) -> Vec<Option<i64>> {
         let observer = self.observer();
-        let high = |p| observer.fetch_watermarks(&self.topic, p, LONG).unwrap().1;
-        (0..partitions).map(high).map(Some).collect()
+        let high = |p| observer.fetch_watermarks(&self.topic, p, LONG).ok().map(|(_, high)| high);
+        (0..partitions).map(high).collect()
     }
 
     /// Waits until the group has no lag.
     pub(crate) async fn no_lag(&self, partitions: i32) {
-        let ends = self.ends(partitions);
-        until("the group has no lag", || self.committed(partitions) == ends).await;
+        let is_so = || {
+            let ends = self.ends(partitions);
+            ends.iter().all(Option::is_some) && self.committed(partitions) == ends
+        };
+        until("the group has no lag", is_so).await;
     }
 
     /// How many members the group has.

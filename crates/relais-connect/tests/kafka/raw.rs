@@ -22,8 +22,6 @@ pub(crate) enum Damage {
     None,
     /// A checksum that does not fit.
     Checksum,
-    /// A version of the format that does not exist.
-    Magic,
 }
 
 /// Sends the record to a partition whose leader this is; the answer is the broker's error code.
@@ -80,7 +78,7 @@ fn batch(record: &RawRecord) -> Vec<u8> {
     batch.extend(0_i64.to_be_bytes()); // base offset
     batch.extend((length(&summed) + 9).to_be_bytes());
     batch.extend(0_i32.to_be_bytes()); // leader epoch
-    batch.push(if record.damage == Damage::Magic { 9 } else { 2 });
+    batch.push(2); // the version of the format
     batch.extend(checksum.to_be_bytes());
     batch.extend(summed);
     batch

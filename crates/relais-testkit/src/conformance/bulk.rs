@@ -4,7 +4,6 @@ use relais_core::{
     bulk::{Advance, BulkJob, JobFence, Phase},
     lane::OwnedLane,
     outbox::{OutboxFate, OutboxRow, OutboxStatus},
-    query::Retention,
 };
 use uuid::Uuid;
 
@@ -376,45 +375,4 @@ pub async fn what_the_target_named_and_the_last_note_are_kept(f: &dyn Fixture) {
     assert_eq!(now.remote_id.as_deref(), Some("750-ä"));
     let note = now.error_message.expect("the note");
     assert!(note.starts_with("😀😀") && note.chars().count() <= 2_000);
-}
-
-pub async fn jobs_are_listed_open_ones_first_then_newest(f: &dyn Fixture) {
-    let old = Held::of(f, &["a"]).await;
-    assert!(old.advance(Phase::Planned, Phase::Abandoned).await);
-    let newer = Held::of_pending(f).await;
-    newer.settle(vec![(newer.id(0), OutboxFate::Dispatched)]).await;
-    let open = Held::of(f, &["b"]).await;
-    let seconds = [(old.job.id, 30), (newer.job.id, 20), (open.job.id, 40)];
-    for (id, ago) in seconds {
-        let at = f.dialect().ago(ago);
-        f.run(&format!("UPDATE relais_bulk_job SET created_at = {at} WHERE id = '{id}'")).await;
-    }
-    let list = |destination: Option<&str>, limit| {
-        let (store, destination) = (f.second(), destination.map(str::to_owned));
-        async move {
-            let jobs = store.list_bulk(destination, limit).await.expect("list");
-            jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
-        }
-    };
-    assert_eq!(list(None, 10).await, [open.job.id, newer.job.id, old.job.id]);
-    assert_eq!(list(Some("bulk"), 2).await, [open.job.id, newer.job.id]);
-    assert!(list(Some("other"), 10).await.is_empty());
-}
-
-pub async fn ended_jobs_past_their_retention_go_and_open_ones_stay(f: &dyn Fixture) {
-    let ended = Held::of(f, &["a"]).await;
-    assert!(ended.advance(Phase::Planned, Phase::Abandoned).await);
-    let open = Held::of_pending(f).await;
-    f.run(&format!("UPDATE relais_bulk_job SET created_at = {}", f.past())).await;
-    let retention = Retention { dispatched_seconds: 60, ..Retention::default() };
-    f.store().cleanup(retention, 100).await.expect("clean up");
-    assert_eq!(job(f, ended.job.id).await.phase, Phase::Abandoned, "ended a moment ago");
-    f.run(&format!(
-        "UPDATE relais_bulk_job SET finished_at = {} WHERE finished_at IS NOT NULL",
-        f.past()
-    ))
-    .await;
-    f.store().cleanup(retention, 100).await.expect("clean up");
-    let left = f.store().list_bulk(None, 10).await.expect("list");
-    assert_eq!(left.iter().map(|job| job.id).collect::<Vec<_>>(), [open.job.id]);
 }

@@ -266,8 +266,6 @@ macro_rules! store_conformance {
                 a_settlement_and_a_take_over_never_both_win
                 a_phase_moves_only_from_where_it_is
                 what_the_target_named_and_the_last_note_are_kept
-                jobs_are_listed_open_ones_first_then_newest
-                ended_jobs_past_their_retention_go_and_open_ones_stay
             }
             bulk_rows {
                 rows_of_a_job_are_read_in_pages
@@ -281,6 +279,8 @@ macro_rules! store_conformance {
                 a_job_that_nobody_knows_strands_no_row
                 workers_notice_rows_that_were_set_free_and_the_end_of_a_job
                 rows_of_a_job_are_pending_to_people
+                jobs_are_listed_open_ones_first_then_newest
+                ended_jobs_past_their_retention_go_and_open_ones_stay
                 a_caller_that_goes_away_leaves_all_or_nothing
             }
             cleanup {

@@ -8,7 +8,9 @@ use anyhow::Result;
 use relais::Store;
 use uuid::Uuid;
 
-/// Rows the raw loop reads and marks in one transaction; as many as relais has in hand at most.
+use crate::workload::Received;
+
+/// Rows a raw loop works on in one transaction; as many as relais has in hand at most.
 pub(crate) const RAW_BATCH: i64 = 1_000;
 
 pub(crate) trait Database {
@@ -64,7 +66,7 @@ pub(crate) trait Bed {
     fn store(&self) -> Arc<dyn Store>;
     async fn sender(&self, write: Write) -> Result<Self::Sender>;
 
-    /// Empties relais's outbox.
+    /// Empties relais's outbox and inbox, and the plain tables.
     async fn clear(&self) -> Result<()>;
     /// Puts rows into relais's outbox.
     async fn add(&self, rows: u64, what: Rows) -> Result<()>;
@@ -77,6 +79,9 @@ pub(crate) trait Bed {
     async fn fill_plain(&self, rows: u64) -> Result<()>;
     /// The bare loop over it: read a batch, mark it, commit, until nothing is pending.
     async fn relay_plain(&self) -> Result<Duration>;
+
+    /// The bare loop into a plain table: [`RAW_BATCH`] rows, commit, until all are in.
+    async fn insert_plain(&self, rows: Arc<[Received]>) -> Result<Duration>;
 
     async fn hold(&self, what: Hold) -> Result<Self::Held>;
     async fn let_go(&self, held: Self::Held) -> Result<()>;

@@ -1,18 +1,39 @@
 //! Figures: a backlog relayed to a topic, beside the bare loop; a topic read into the inbox, beside a
 //! bare INSERT of the same rows.
 //!
-//! Topics have eight partitions and are new in each round. What the broker itself takes of the machine
-//! is paid by relais.
+//! Topics have eight partitions and are new in each round. The broker shares the machine: what it takes
+//! is missing on the side of relais.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use rdkafka::{
     ClientConfig,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
+    error::RDKafkaErrorCode,
+    message::{Header, OwnedHeaders},
+    producer::{BaseProducer, BaseRecord, Producer},
 };
-use relais::kafka::{KafkaConnection, KafkaPublisher, KafkaPublisherSettings};
+use relais::{
+    App, Publisher,
+    core::{
+        BoxFuture,
+        decode::Decoder,
+        extract::{Mapping, Pick},
+        inbox::Accepted,
+        lane::{Fence, LaneRequest, Scope},
+        query::Filter,
+        source::{Positions, Source, SourceBatch, SourceError},
+    },
+    kafka::{
+        KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
+    },
+};
+use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
 use crate::{
@@ -20,15 +41,14 @@ use crate::{
     options::{Figure, Options},
     relay::{progress, raw_rate, relay},
     report::{Entry, Report, Target, Unit},
-    workload::{Counter, DESTINATION},
+    workload::{Counter, DESTINATION, PATIENCE, Received},
 };
 
 /// Where the broker to measure is; `cargo xtask bench` starts one and sets it.
 const VARIABLE: &str = "RELAIS_TEST_KAFKA";
 const PARTITIONS: i32 = 8;
 const OUT_TARGET: f64 = 0.6;
-/// How long one question to the broker may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const IN_TARGET: f64 = 0.6;
 
 pub(crate) async fn measure<D: Database>(
     database: &D,
@@ -46,6 +66,9 @@ pub(crate) async fn measure<D: Database>(
     let broker = Broker::new(&address)?;
     if options.wants(Figure::KafkaOut) {
         out(database, &broker, options, report).await.context("outbox to kafka")?;
+    }
+    if options.wants(Figure::KafkaIn) {
+        inward(database, &broker, options, report).await.context("kafka to inbox")?;
     }
     Ok(())
 }
@@ -68,7 +91,11 @@ async fn out<D: Database>(
         progress(&nothing);
         load(&bed, rows).await?;
         let topic = broker.topic().await?;
-        let counter = Counter::before(Box::new(broker.publisher(&topic)?), rows);
+        let publisher = broker.publisher(&topic)?;
+        // The connection is there before: the bare loop has its own too.
+        let some = Filter { limit: 1, ..Filter::default() };
+        publisher.publish(&bed.store().list_outbox(some).await?).await;
+        let counter = Counter::before(Box::new(publisher), rows);
         kafka.push(relay(&bed, counter).await?.rate);
         progress(&kafka);
         broker.delete(&topic).await?;
@@ -104,6 +131,101 @@ async fn load<B: Bed>(bed: &B, rows: u64) -> Result<()> {
     bed.calm().await
 }
 
+async fn inward<D: Database>(
+    database: &D,
+    broker: &Broker,
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
+    let rows = Received::some(options.size.rows);
+    let bed = database.bed("kafka_in").await?;
+    // The inbox worker finds every lane taken: what is measured is the way into the inbox.
+    let fence = Fence { scope: Scope::Inbox, worker: "bench".into() };
+    bed.store().lease_lanes(LaneRequest { fence, lease: PATIENCE }).await?;
+    let (mut raw, mut kafka) = (Vec::new(), Vec::new());
+    for round in 1..=options.size.relay_rounds {
+        eprintln!("{} kafka to inbox, round {round}: raw, relais", D::NAME);
+        bed.clear().await?;
+        bed.calm().await?;
+        let elapsed = bed.insert_plain(Arc::clone(&rows)).await?;
+        raw.push(rows.len() as f64 / elapsed.as_secs_f64());
+        progress(&raw);
+        let topic = broker.topic().await?;
+        broker.fill(&topic, Arc::clone(&rows)).await?;
+        bed.calm().await?;
+        kafka.push(ingest(&bed, broker, &topic, rows.len()).await?);
+        progress(&kafka);
+        broker.delete(&topic).await?;
+    }
+    bed.remove().await?;
+    report.add(Entry {
+        store: D::NAME,
+        name: format!("kafka to inbox, {} rows", rows.len()),
+        unit: Unit::PerSecond,
+        raw,
+        relais: kafka,
+        target: Target::RatioAtLeast(IN_TARGET),
+        note: "beside a bare INSERT".into(),
+    });
+    Ok(())
+}
+
+/// From the first batch until so many rows are stored and acknowledged.
+async fn ingest<B: Bed>(bed: &B, broker: &Broker, topic: &str, rows: usize) -> Result<f64> {
+    let (stored, mut count) = watch::channel(0);
+    let (begun, started) = oneshot::channel();
+    let source = Counted { source: broker.source(topic)?, begun: Some(begun), stored };
+    let running = App::new(bed.store()).source("bench", Box::new(source)).start();
+    let done = async {
+        let started = started.await?;
+        tokio::time::timeout(PATIENCE, count.wait_for(|stored| *stored >= rows)).await??;
+        Ok(rows as f64 / started.elapsed().as_secs_f64())
+    };
+    let rate = done.await;
+    running.stop().await;
+    rate
+}
+
+/// A source that says when it began and how far it is.
+struct Counted {
+    source: KafkaSource,
+    begun: Option<oneshot::Sender<Instant>>,
+    stored: watch::Sender<usize>,
+}
+
+impl Source for Counted {
+    fn attach(&mut self, positions: Arc<dyn Positions>) {
+        self.source.attach(positions);
+    }
+
+    fn next(&mut self, max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
+        Box::pin(async move {
+            let batch = self.source.next(max).await;
+            if let Some(begun) = self.begun.take_if(|_| batch.is_ok()) {
+                let _ = begun.send(Instant::now());
+            }
+            batch
+        })
+    }
+
+    fn acknowledge(&mut self, accepted: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
+        let count = accepted.iter().filter(|a| **a == Accepted::Stored).count();
+        Box::pin(async move {
+            let acknowledged = self.source.acknowledge(accepted).await;
+            self.stored.send_modify(|stored| *stored += count);
+            acknowledged
+        })
+    }
+
+    fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()> {
+        self.source.refuse(reason)
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        self.source.close()
+    }
+}
+
 struct Broker {
     address: String,
     admin: AdminClient<DefaultClientContext>,
@@ -128,6 +250,45 @@ impl Broker {
     async fn delete(&self, topic: &str) -> Result<()> {
         self.admin.delete_topics(&[topic], &patient()).await?;
         Ok(())
+    }
+
+    /// Writes the rows as another system would.
+    async fn fill(&self, topic: &str, rows: Arc<[Received]>) -> Result<()> {
+        let producer: BaseProducer =
+            ClientConfig::new().set("bootstrap.servers", &self.address).create()?;
+        let topic = topic.to_owned();
+        let fill = move || {
+            for Received { id, key, payload } in rows.iter() {
+                let headers = OwnedHeaders::new()
+                    .insert(Header { key: "message-id", value: Some(id) })
+                    .insert(Header { key: "event-type", value: Some("OrderChanged") });
+                let mut record = BaseRecord::to(&topic).key(key).payload(payload).headers(headers);
+                while let Err((error, back)) = producer.send(record) {
+                    anyhow::ensure!(
+                        error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull)
+                    );
+                    producer.poll(Duration::from_millis(10));
+                    record = back;
+                }
+            }
+            Ok(producer.flush(PATIENCE)?)
+        };
+        tokio::task::spawn_blocking(fill).await?
+    }
+
+    fn source(&self, topic: &str) -> Result<KafkaSource> {
+        let mapping = Mapping {
+            source_system: "bench".into(),
+            decoder: Decoder::Json,
+            message_id: Pick::Header("message-id".into()),
+            event_type: Some(Pick::Header("event-type".into())),
+            aggregate_id: Some(Pick::Key),
+        };
+        let connection = KafkaConnection::new(&self.address);
+        // Each topic is read by a group of its own: nobody waits for a member that has left.
+        let settings =
+            KafkaSourceSettings::new("bench", connection, topic, vec![topic.to_owned()], mapping);
+        KafkaSource::new(settings).map_err(anyhow::Error::msg)
     }
 
     fn publisher(&self, topic: &str) -> Result<KafkaPublisher> {

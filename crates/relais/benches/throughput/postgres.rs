@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Write},
-    workload::{DESTINATION, KEYS, OrderChanged, order_id, payload},
+    workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
 /// Rows put in by one statement.
@@ -117,7 +117,12 @@ impl Bed for PostgresBed {
     }
 
     async fn clear(&self) -> Result<()> {
-        Ok(self.client.batch_execute("TRUNCATE relais_outbox, plain_send, plain_relay").await?)
+        Ok(self
+            .client
+            .batch_execute(
+                "TRUNCATE relais_outbox, relais_inbox, plain_send, plain_relay, plain_inbox",
+            )
+            .await?)
     }
 
     async fn add(&self, rows: u64, what: Rows) -> Result<()> {
@@ -136,11 +141,10 @@ impl Bed for PostgresBed {
     }
 
     async fn calm(&self) -> Result<()> {
-        for statement in
-            ["VACUUM (ANALYZE) relais_outbox", "VACUUM (ANALYZE) plain_relay", "CHECKPOINT"]
-        {
-            self.client.batch_execute(statement).await?;
+        for table in ["relais_outbox", "relais_inbox", "plain_relay", "plain_inbox"] {
+            self.client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
         }
+        self.client.batch_execute("CHECKPOINT").await?;
         Ok(())
     }
 
@@ -166,6 +170,18 @@ impl Bed for PostgresBed {
         let mark = client.prepare(include_str!("sql/postgres/mark_plain.sql")).await?;
         let started = Instant::now();
         while relay_batch(&mut client, &read, &mark).await? > 0 {}
+        Ok(started.elapsed())
+    }
+
+    async fn insert_plain(&self, rows: Arc<[Received]>) -> Result<Duration> {
+        let client = connect(&self.url).await?;
+        let insert = client.prepare(include_str!("sql/postgres/insert_plain.sql")).await?;
+        let started = Instant::now();
+        for rows in rows.chunks(usize::try_from(RAW_BATCH)?) {
+            let column = |part: fn(&Received) -> &str| rows.iter().map(part).collect::<Vec<_>>();
+            let (ids, keys) = (column(|row| &row.id), column(|row| &row.key));
+            client.execute(&insert, &[&ids, &keys, &column(|row| &row.payload)]).await?;
+        }
         Ok(started.elapsed())
     }
 

@@ -194,8 +194,7 @@ pub(crate) struct Relayed {
 pub(crate) async fn relay<B: Bed>(bed: &B, counter: Counter) -> Result<Relayed> {
     let publisher = Arc::new(counter);
     let started = Instant::now();
-    let settings = relais::DestinationSettings { concurrency: std::env::var("CONC").map_or(10, |c| c.parse().unwrap()), ..Default::default() };
-    let running = App::new(bed.store()).destination_with(DESTINATION, publisher.clone(), settings).start();
+    let running = App::new(bed.store()).destination(DESTINATION, publisher.clone()).start();
     let relayed = async {
         let last = publisher.reached().await?;
         let count = publisher.count();

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Write},
-    workload::{DESTINATION, KEYS, OrderChanged, order_id, payload},
+    workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
 /// How long a connection waits for another that writes.
@@ -97,7 +97,10 @@ impl Bed for SqliteBed {
 
     async fn clear(&self) -> Result<()> {
         self.on_connection(|db| {
-            Ok(db.execute_batch("DELETE FROM relais_outbox; DELETE FROM plain_send;")?)
+            for table in ["relais_outbox", "relais_inbox", "plain_send", "plain_inbox"] {
+                db.execute(&format!("DELETE FROM {table}"), [])?;
+            }
+            Ok(())
         })
         .await
     }
@@ -160,6 +163,25 @@ impl Bed for SqliteBed {
         self.on_connection(|db| {
             let started = Instant::now();
             while relay_batch(db)? > 0 {}
+            Ok(started.elapsed())
+        })
+        .await
+    }
+
+    async fn insert_plain(&self, rows: Arc<[Received]>) -> Result<Duration> {
+        self.on_connection(move |db| {
+            let started = Instant::now();
+            for rows in rows.chunks(usize::try_from(RAW_BATCH)?) {
+                let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                {
+                    let sql = include_str!("sql/sqlite/insert_plain.sql");
+                    let mut insert = tx.prepare_cached(sql)?;
+                    for Received { id, key, payload } in rows {
+                        insert.execute(params![id, key, payload])?;
+                    }
+                }
+                tx.commit()?;
+            }
             Ok(started.elapsed())
         })
         .await

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -23,7 +23,7 @@ const NOTE_BYTES: usize = 350;
 /// Messages of one call.
 const BATCH_MAX: usize = 1_000;
 /// How long anything may take before the measurement is given up.
-const PATIENCE: Duration = Duration::from_secs(900);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 
 #[derive(Debug, Serialize, Message)]
 #[message(name = "OrderChanged", aggregate = "Order", key = "order_id")]
@@ -45,6 +45,24 @@ pub(crate) fn order_id(key: u64) -> String {
 /// The payload of one message, as the raw statements write it.
 pub(crate) fn payload() -> String {
     serde_json::to_string(&OrderChanged::new(1)).expect("plain fields become JSON")
+}
+
+/// A message of another system.
+pub(crate) struct Received {
+    pub(crate) id: String,
+    pub(crate) key: String,
+    pub(crate) payload: String,
+}
+
+impl Received {
+    pub(crate) fn some(count: u64) -> Arc<[Self]> {
+        let one = |n: u64| {
+            // As the rows of the outbox: spread so that neighbours rarely share a key.
+            let key = n * 2_654_435_761 / 128;
+            Self { id: Uuid::now_v7().to_string(), key: order_id(key), payload: payload() }
+        };
+        (0..count).map(one).collect()
+    }
 }
 
 /// Counts what its target takes and says when it is enough.

@@ -1,8 +1,8 @@
 //! Drives one bulk job to its end, step by step: commit, call, commit.
 //!
-//! Invariant: a phase is committed under the job's fence before and after each call that changes
-//! something at the target. So whoever takes the job over at any point follows it, and a worker that
-//! lost it stops at its next commit at the latest.
+//! Invariant: before each call that changes something at the target, the phase it belongs to is in the
+//! store and the fence was asked; after it, what came of it is committed. So whoever takes the job over
+//! at any point follows it, and a worker that lost it changes nothing more.
 
 use std::{sync::Arc, time::Duration};
 
@@ -135,9 +135,9 @@ impl Drive {
 
     async fn close(&mut self) -> Result<Option<Remote>, Halt> {
         let Some(id) = self.job.remote_id.clone() else { return Ok(Some(Remote::Gone)) };
-        if self.job.phase == Phase::Uploaded {
-            self.commit(Phase::Closing, None).await?;
-        }
+        // Closed, and open there all the same: it is asked to begin once more.
+        let to = if self.job.phase == Phase::Closed { Phase::Closed } else { Phase::Closing };
+        self.commit(to, None).await?;
         let limit = self.settings.destination.timeout;
         let call =
             self.caller.call(limit, |target| Box::pin(async move { target.close(&id).await }));
@@ -164,7 +164,6 @@ impl Drive {
     async fn reconcile(&mut self, seen: Option<Remote>) -> Result<Option<Remote>, Halt> {
         let failed = match seen {
             Some(Remote::Failed(problem)) => Some(problem),
-            Some(Remote::Aborted) => Some(Problem::new("ABORTED", "aborted at the target")),
             _ => None,
         };
         self.commit(Phase::Finished, failed.as_ref()).await?;
@@ -207,6 +206,7 @@ impl Drive {
             self.commit(Phase::Abandoned, None).await?;
             return Ok(None);
         };
+        self.prove().await?;
         let limit = self.settings.destination.timeout;
         let call =
             self.caller.call(limit, |target| Box::pin(async move { target.abort(&id).await }));
@@ -240,13 +240,16 @@ impl Drive {
             return Ok(None);
         }
         let (limit, asked) = (self.settings.transfer_timeout, &rows);
-        let encoded = match self.caller.prepare(limit, |target| target.encode(asked)).await? {
+        let call = self.caller.prepare(limit, |target| {
+            Box::pin(async move {
+                let encoded = target.encode(asked).await?;
+                let all = encoded.count as usize + encoded.left_out.len() == asked.len();
+                if all { Ok(encoded) } else { Err(answers_missing()) }
+            })
+        });
+        let encoded = match call.await? {
             Ok(encoded) => encoded,
-            Err(CallProblem::Refused(problem)) => {
-                tracing::warn!(destination = self.job.destination, "not sent: {}", note(&problem));
-                self.abandon().await?;
-                return Ok(None);
-            }
+            Err(CallProblem::Refused(_)) => return self.abandon().await.map(|_| None),
             Err(_) => return Ok(None),
         };
         let left_out = encoded.left_out.into_iter().filter_map(|(id, delivery)| {
@@ -304,6 +307,7 @@ impl Drive {
             let settled =
                 self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
             if settled.refused > 0 {
+                // A person was faster, or the job is not ours any more.
                 self.caller.counters.refused(settled.refused);
                 self.prove().await?;
             }
@@ -314,7 +318,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Rows were refused: by a person who was faster, or because the job is not ours any more.
+    /// The job is still ours, says the store.
     async fn prove(&self) -> Result<(), Halt> {
         let (fence, lease) = (self.fence.clone(), self.lease);
         let ours = self.persist(move |store| store.renew_bulk(fence.clone(), lease)).await?;
@@ -344,7 +348,8 @@ impl Drive {
         self.commit_as(to, None, why.map(note)).await
     }
 
-    /// Moves the job on in the store, then here. Refused: it is not ours any more.
+    /// Moves the job on in the store, then here. Refused: it is not ours any more. Also where there is
+    /// nowhere to move to, the fence is asked before the call that follows.
     async fn commit_as(
         &mut self,
         to: Phase,
@@ -352,7 +357,7 @@ impl Drive {
         note: Option<String>,
     ) -> Result<(), Halt> {
         if to == self.job.phase {
-            return Ok(());
+            return self.prove().await;
         }
         let step = Advance { from: self.job.phase, to, remote_id: remote_id.clone(), note };
         let fence = self.fence.clone();

@@ -43,6 +43,8 @@ pub(super) enum Outcome {
     LeftOut(Delivery),
     /// In no result file the first time; the effect happens.
     Missing,
+    /// Forgotten by `encode` the first time.
+    Forgotten,
 }
 
 #[derive(Debug, Default)]
@@ -88,13 +90,21 @@ pub(super) struct World {
 pub(super) struct RemoteTarget {
     world: Arc<Mutex<World>>,
     gate: Arc<Notify>,
+    /// Told when a call begins to hang.
+    hung: Arc<Notify>,
     name: String,
     rows_max: usize,
 }
 
 impl RemoteTarget {
     pub(super) fn new() -> Self {
-        Self { world: Arc::default(), gate: Arc::default(), name: "w".into(), rows_max: 100 }
+        Self {
+            world: Arc::default(),
+            gate: Arc::default(),
+            hung: Arc::default(),
+            name: "w".into(),
+            rows_max: 100,
+        }
     }
 
     /// The same world seen by another worker.
@@ -125,6 +135,17 @@ impl RemoteTarget {
     /// Lets calls that hang go on.
     pub(super) fn open_gate(&self) {
         self.gate.notify_waiters();
+    }
+
+    /// Resolves when a call hangs.
+    pub(super) async fn hung(&self) {
+        self.hung.notified().await;
+    }
+
+    async fn hang(&self) {
+        let gate = self.gate.notified();
+        self.hung.notify_one();
+        gate.await;
     }
 
     /// Whether a fault is still to come.
@@ -189,7 +210,7 @@ impl RemoteTarget {
             }
             Some(Fault::Refused) => return Err(CallProblem::Refused(problem())),
             Some(Fault::Panics) => panic!("on purpose"),
-            Some(Fault::HangsBefore) => self.gate.notified().await,
+            Some(Fault::HangsBefore) => self.hang().await,
             _ => {}
         }
         let answer = self.with(effect);
@@ -197,7 +218,7 @@ impl RemoteTarget {
         match fault {
             Some(Fault::LostAfter) => Err(CallProblem::Unclear(problem())),
             Some(Fault::HangsAfter) => {
-                self.gate.notified().await;
+                self.hang().await;
                 answer
             }
             _ => answer,
@@ -269,14 +290,15 @@ impl BulkTarget for RemoteTarget {
     }
 
     fn encode<'a>(&'a self, rows: &'a [OutboxRow]) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
-        Box::pin(self.call("encode", |world| {
+        Box::pin(self.call("encode", move |world| {
             let mut encoded = Encoded::default();
             let mut lines = Vec::new();
             for row in rows {
-                match world.outcomes.get(&name_of(row)) {
+                match world.outcomes.get_mut(&name_of(row)) {
                     Some(Outcome::LeftOut(answer)) => {
                         encoded.left_out.push((row.id, answer.clone()));
                     }
+                    Some(forgotten @ Outcome::Forgotten) => *forgotten = Outcome::Success,
                     _ => lines.push((row.aggregate_id.clone(), name_of(row))),
                 }
             }
@@ -294,11 +316,7 @@ impl BulkTarget for RemoteTarget {
         }))
     }
 
-    fn upload<'a>(
-        &'a self,
-        id: &'a str,
-        body: Vec<u8>,
-    ) -> BoxFuture<'a, Result<(), CallProblem>> {
+    fn upload<'a>(&'a self, id: &'a str, body: Vec<u8>) -> BoxFuture<'a, Result<(), CallProblem>> {
         Box::pin(self.call("upload", move |world| {
             let job = world.job(id);
             assert!(job.body.is_none(), "a second upload poisons the job");

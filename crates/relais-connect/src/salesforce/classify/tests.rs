@@ -10,128 +10,129 @@ fn class(code: &str, message: &str) -> Class {
     judge().class(code, message).0
 }
 
+/// Each class with codes and messages that belong to it.
+const LISTED: &[(Class, &[(&str, &str)])] = &[
+    (
+        Auth,
+        &[
+            ("INVALID_SESSION_ID", "Session expired or invalid"),
+            ("INVALIDSESSIONID", "Session expired or invalid"),
+            ("INVALID_AUTH_HEADER", "INVALID_HEADER_TYPE"),
+            ("invalid_grant", "user hasn't approved this consumer"),
+            ("invalid_client", "invalid client credentials"),
+            ("invalid_client_id", "client identifier invalid"),
+            ("inactive_user", "user is inactive"),
+            ("inactive_org", "org is inactive"),
+            ("TXN_SECURITY_NO_ACCESS", ""),
+            ("TXN_SECURITY_TWO_FA_REQUIRED", ""),
+            ("TXN_SECURITY_END_A_SESSION", ""),
+            ("TXN_SECURITY_FAIL_CLOSE", ""),
+            ("API_DISABLED_FOR_ORG", ""),
+            ("API_CURRENTLY_DISABLED", ""),
+            ("FUNCTIONALITY_NOT_ENABLED", ""),
+            ("FEATURENOTENABLED", ""),
+        ],
+    ),
+    (
+        Quota,
+        &[
+            ("REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded."),
+            ("REQUEST_LIMIT_EXCEEDED", "ConcurrentPerOrgLongTxn Limit exceeded"),
+            ("REQUEST_LIMIT_EXCEEDED", "ConcurrentRequests Limit exceeded"),
+            ("EXCEEDEDQUOTA", "ApiBatchItems Limit exceeded."),
+            ("LIMIT_EXCEEDED", ""),
+            ("STORAGE_LIMIT_EXCEEDED", "storage limit exceeded"),
+            ("TXN_SECURITY_METERING_ERROR", "policies took too long"),
+        ],
+    ),
+    (Down, &[("SERVER_UNAVAILABLE", "try again")]),
+    (
+        Transient,
+        &[
+            ("UNABLE_TO_LOCK_ROW", "unable to obtain exclusive access to this record"),
+            ("TooManyLockFailure", ""),
+            ("Timeout", ""),
+            ("DUPLICATE_VALUE", "Duplicate external id specified: M-1"),
+            (
+                "DUPLICATE_VALUE",
+                "duplicate value found: ExternalId__c duplicates value on record with id: 001",
+            ),
+            ("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "T: UNABLE_TO_LOCK_ROW, unable to obtain"),
+            ("CANNOT_EXECUTE_FLOW_TRIGGER", "unable to obtain exclusive access"),
+            ("APEX_ERROR", "Too many retries of batch save in the presence of Apex triggers"),
+            (
+                "CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY",
+                "System.LimitException: Too many SOQL queries: 101",
+            ),
+            ("APEX_ERROR", "Apex CPU time limit exceeded"),
+            ("UNKNOWN_EXCEPTION", "An unexpected error occurred. ErrorId: 1-2"),
+            ("UNEXPECTED_ERROR", ""),
+            ("QUERY_TIMEOUT", ""),
+            ("REQUEST_RUNNING_TOO_LONG", ""),
+            ("OPERATION_TOO_LARGE", ""),
+            ("A_CODE_OF_NEXT_YEAR", "unlisted"),
+        ],
+    ),
+    (
+        Permanent,
+        &[
+            ("DUPLICATE_VALUE", "duplicate value found: Email__c duplicates value on record"),
+            ("DUPLICATE_EXTERNAL_ID", "more than one record found for external id field"),
+            ("DUPLICATES_DETECTED", "Use one of these records?"),
+            ("INVALID_CROSS_REFERENCE_KEY", "invalid cross reference id"),
+            ("MALFORMED_ID", ""),
+            ("ENTITY_IS_DELETED", "entity is deleted"),
+            ("INVALID_FIELD", "No such column 'X' on sobject of type Contact"),
+            ("INVALID_FIELD_FOR_INSERT_UPDATE", ""),
+            ("INVALID_TYPE", ""),
+            ("INVALID_TYPE_ON_FIELD_IN_RECORD", ""),
+            ("JSON_PARSER_ERROR", ""),
+            ("MALFORMED_QUERY", ""),
+            ("REQUIRED_FIELD_MISSING", "Required fields are missing: [Name]"),
+            ("STRING_TOO_LONG", ""),
+            ("NUMBER_OUTSIDE_VALID_RANGE", ""),
+            ("INVALID_OR_NULL_FOR_RESTRICTED_PICKLIST", ""),
+            ("INVALID_EMAIL_ADDRESS", ""),
+            ("FIELD_INTEGRITY_EXCEPTION", ""),
+            ("FIELD_FILTER_VALIDATION_EXCEPTION", ""),
+            ("FIELD_CUSTOM_VALIDATION_EXCEPTION", "must be in the future"),
+            ("INSUFFICIENT_ACCESS_OR_READONLY", ""),
+            ("INSUFFICIENT_ACCESS_ON_CROSS_REFERENCE_ENTITY", ""),
+            ("CANNOT_UPDATE_CONVERTED_LEAD", ""),
+            ("NOT_FOUND", "The requested resource does not exist"),
+            ("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "BlockTrigger: Block__c is not valid"),
+            ("CANNOT_EXECUTE_FLOW_TRIGGER", "the flow failed"),
+            ("APEX_ERROR", "System.NullPointerException"),
+        ],
+    ),
+    (
+        Dependency,
+        &[(
+            "INVALID_FIELD",
+            "Foreign key external ID: A-1 not found for field ExternalId__c in entity Account",
+        )],
+    ),
+    (
+        Untried,
+        &[
+            ("ALL_OR_NONE_OPERATION_ROLLED_BACK", "Record rolled back because not all …"),
+            ("PROCESSING_HALTED", "The transaction was rolled back since another …"),
+            ("BATCH_PROCESSING_HALTED", ""),
+        ],
+    ),
+    (
+        Settings,
+        &[
+            ("InvalidBatch", "Field name not found : X"),
+            ("ClientInputError", "LineEnding is invalid on user data."),
+            ("INVALIDENTITY", "Entity 'X' is not supported by the Bulk API."),
+        ],
+    ),
+];
+
 #[test]
 fn every_code_has_its_class() {
-    use Class::{Auth, Dependency, Down, Permanent, Quota, Settings, Transient, Untried};
-    let table: &[(Class, &[(&str, &str)])] = &[
-        (
-            Auth,
-            &[
-                ("INVALID_SESSION_ID", "Session expired or invalid"),
-                ("INVALIDSESSIONID", "Session expired or invalid"),
-                ("INVALID_AUTH_HEADER", "INVALID_HEADER_TYPE"),
-                ("invalid_grant", "user hasn't approved this consumer"),
-                ("invalid_client", "invalid client credentials"),
-                ("invalid_client_id", "client identifier invalid"),
-                ("inactive_user", "user is inactive"),
-                ("inactive_org", "org is inactive"),
-                ("TXN_SECURITY_NO_ACCESS", ""),
-                ("TXN_SECURITY_TWO_FA_REQUIRED", ""),
-                ("TXN_SECURITY_END_A_SESSION", ""),
-                ("TXN_SECURITY_FAIL_CLOSE", ""),
-                ("API_DISABLED_FOR_ORG", ""),
-                ("API_CURRENTLY_DISABLED", ""),
-                ("FUNCTIONALITY_NOT_ENABLED", ""),
-                ("FEATURENOTENABLED", ""),
-            ],
-        ),
-        (
-            Quota,
-            &[
-                ("REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded."),
-                ("REQUEST_LIMIT_EXCEEDED", "ConcurrentPerOrgLongTxn Limit exceeded"),
-                ("REQUEST_LIMIT_EXCEEDED", "ConcurrentRequests Limit exceeded"),
-                ("EXCEEDEDQUOTA", "ApiBatchItems Limit exceeded."),
-                ("LIMIT_EXCEEDED", ""),
-                ("STORAGE_LIMIT_EXCEEDED", "storage limit exceeded"),
-                ("TXN_SECURITY_METERING_ERROR", "policies took too long"),
-            ],
-        ),
-        (Down, &[("SERVER_UNAVAILABLE", "try again")]),
-        (
-            Transient,
-            &[
-                ("UNABLE_TO_LOCK_ROW", "unable to obtain exclusive access to this record"),
-                ("TooManyLockFailure", ""),
-                ("Timeout", ""),
-                ("DUPLICATE_VALUE", "Duplicate external id specified: M-1"),
-                (
-                    "DUPLICATE_VALUE",
-                    "duplicate value found: ExternalId__c duplicates value on record with id: 001",
-                ),
-                ("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "T: UNABLE_TO_LOCK_ROW, unable to obtain"),
-                ("CANNOT_EXECUTE_FLOW_TRIGGER", "unable to obtain exclusive access"),
-                ("APEX_ERROR", "Too many retries of batch save in the presence of Apex triggers"),
-                (
-                    "CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY",
-                    "System.LimitException: Too many SOQL queries: 101",
-                ),
-                ("APEX_ERROR", "Apex CPU time limit exceeded"),
-                ("UNKNOWN_EXCEPTION", "An unexpected error occurred. ErrorId: 1-2"),
-                ("UNEXPECTED_ERROR", ""),
-                ("QUERY_TIMEOUT", ""),
-                ("REQUEST_RUNNING_TOO_LONG", ""),
-                ("OPERATION_TOO_LARGE", ""),
-                ("A_CODE_OF_NEXT_YEAR", "unlisted"),
-            ],
-        ),
-        (
-            Permanent,
-            &[
-                ("DUPLICATE_VALUE", "duplicate value found: Email__c duplicates value on record"),
-                ("DUPLICATE_EXTERNAL_ID", "more than one record found for external id field"),
-                ("DUPLICATES_DETECTED", "Use one of these records?"),
-                ("INVALID_CROSS_REFERENCE_KEY", "invalid cross reference id"),
-                ("MALFORMED_ID", ""),
-                ("ENTITY_IS_DELETED", "entity is deleted"),
-                ("INVALID_FIELD", "No such column 'X' on sobject of type Contact"),
-                ("INVALID_FIELD_FOR_INSERT_UPDATE", ""),
-                ("INVALID_TYPE", ""),
-                ("INVALID_TYPE_ON_FIELD_IN_RECORD", ""),
-                ("JSON_PARSER_ERROR", ""),
-                ("MALFORMED_QUERY", ""),
-                ("REQUIRED_FIELD_MISSING", "Required fields are missing: [Name]"),
-                ("STRING_TOO_LONG", ""),
-                ("NUMBER_OUTSIDE_VALID_RANGE", ""),
-                ("INVALID_OR_NULL_FOR_RESTRICTED_PICKLIST", ""),
-                ("INVALID_EMAIL_ADDRESS", ""),
-                ("FIELD_INTEGRITY_EXCEPTION", ""),
-                ("FIELD_FILTER_VALIDATION_EXCEPTION", ""),
-                ("FIELD_CUSTOM_VALIDATION_EXCEPTION", "must be in the future"),
-                ("INSUFFICIENT_ACCESS_OR_READONLY", ""),
-                ("INSUFFICIENT_ACCESS_ON_CROSS_REFERENCE_ENTITY", ""),
-                ("CANNOT_UPDATE_CONVERTED_LEAD", ""),
-                ("NOT_FOUND", "The requested resource does not exist"),
-                ("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "BlockTrigger: Block__c is not valid"),
-                ("CANNOT_EXECUTE_FLOW_TRIGGER", "the flow failed"),
-                ("APEX_ERROR", "System.NullPointerException"),
-            ],
-        ),
-        (
-            Dependency,
-            &[(
-                "INVALID_FIELD",
-                "Foreign key external ID: A-1 not found for field ExternalId__c in entity Account",
-            )],
-        ),
-        (
-            Untried,
-            &[
-                ("ALL_OR_NONE_OPERATION_ROLLED_BACK", "Record rolled back because not all …"),
-                ("PROCESSING_HALTED", "The transaction was rolled back since another …"),
-                ("BATCH_PROCESSING_HALTED", ""),
-            ],
-        ),
-        (
-            Settings,
-            &[
-                ("InvalidBatch", "Field name not found : X"),
-                ("ClientInputError", "LineEnding is invalid on user data."),
-                ("INVALIDENTITY", "Entity 'X' is not supported by the Bulk API."),
-            ],
-        ),
-    ];
-    for (expected, lines) in table {
+    for (expected, lines) in LISTED {
         for (code, message) in *lines {
             assert_eq!(class(code, message), *expected, "{code}: {message}");
         }

@@ -10,8 +10,10 @@ use crate::{
     testing::row,
 };
 
-/// A table in memory.
-struct Table(Result<Vec<(&'static str, Value)>, fn() -> StoreError>);
+type Rows = Vec<(&'static str, Value)>;
+
+/// A table in memory, or a database that fails.
+struct Table(Result<Rows, fn() -> StoreError>);
 
 impl Hydrator for Table {
     fn hydrate(

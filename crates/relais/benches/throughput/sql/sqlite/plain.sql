@@ -41,3 +41,28 @@ CREATE TABLE plain_relay (
     correlation_id  TEXT
 );
 CREATE INDEX plain_relay_pending ON plain_relay (id) WHERE status = 'PENDING';
+-- The columns of an inbox row.
+CREATE TABLE plain_inbox (
+    id                 INTEGER PRIMARY KEY,
+    message_id         TEXT,
+    source_system      TEXT,
+    topic              TEXT,
+    partition_num      INTEGER,
+    offset_num         INTEGER,
+    key_str            TEXT,
+    msg_key            TEXT,
+    aggregate_id       TEXT,
+    event_type         TEXT,
+    payload            TEXT,
+    headers            TEXT,
+    raw_payload_base64 TEXT,
+    event_ts           TEXT,
+    received_at        TEXT DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    status             TEXT DEFAULT 'RECEIVED',
+    attempts           INTEGER DEFAULT 0,
+    next_attempt_at    TEXT,
+    processed_at       TEXT,
+    error_stage        TEXT,
+    error_code         TEXT,
+    error_message      TEXT
+);

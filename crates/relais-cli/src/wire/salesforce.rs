@@ -1,0 +1,145 @@
+//! Salesforce: the connector's own settings from ours. Nothing connects here yet.
+
+use std::{collections::HashMap, sync::Arc};
+
+use relais::{
+    BulkSettings, Hydrator, Publisher,
+    salesforce::{
+        Api, Auth, SalesforceBulk, SalesforceCollections, SalesforceGraph, SalesforceSettings,
+        Session,
+    },
+};
+use relais_core::{BoxFuture, hydrate::Record, store::StoreError};
+use secrecy::ExposeSecret;
+
+use super::{Delivers, Made, WireError, guards, secret};
+use crate::settings::{Destination, SalesforceAuth, SalesforceTarget};
+
+/// One token and one budget for all destinations that sign in alike.
+#[derive(Default)]
+pub(super) struct Sessions(HashMap<String, Session>);
+
+impl Sessions {
+    fn of(&mut self, target: &SalesforceTarget) -> Session {
+        self.0.entry(who(target)).or_default().clone()
+    }
+}
+
+pub(super) fn make(
+    destination: &Destination,
+    target: &SalesforceTarget,
+    hydrator: Option<Arc<dyn Hydrator>>,
+    sessions: &mut Sessions,
+) -> Result<Made, WireError> {
+    let settings = connector(target, sessions.of(target));
+    let budget = settings.session.budget().clone();
+    let made = deliverer(destination, target, settings, hydrator);
+    Ok(Made { delivers: made.map_err(|error| destination.error(error))?, budget: Some(budget) })
+}
+
+fn deliverer(
+    destination: &Destination,
+    target: &SalesforceTarget,
+    settings: SalesforceSettings,
+    hydrator: Option<Arc<dyn Hydrator>>,
+) -> Result<Delivers, String> {
+    let small: Option<Arc<dyn Publisher>> = match target.api {
+        Api::Graph => {
+            return Ok(Delivers::Single(Arc::new(SalesforceGraph::new(settings, hydrator)?)));
+        }
+        Api::Collections | Api::Auto => {
+            Some(Arc::new(SalesforceCollections::new(settings.clone(), hydrator.clone())?))
+        }
+        Api::BulkV2 => None,
+    };
+    match (target.api, small) {
+        (Api::Collections, Some(small)) => Ok(Delivers::Single(small)),
+        (_, small) => {
+            let bulk = SalesforceBulk::new(settings, hydrator)?;
+            Ok(Delivers::Bulk(Arc::new(bulk), bulk_settings(destination, target, small)))
+        }
+    }
+}
+
+fn connector(target: &SalesforceTarget, session: Session) -> SalesforceSettings {
+    let auth = match &target.auth {
+        SalesforceAuth::ClientCredentials { client_id, client_secret } => Auth::ClientCredentials {
+            client_id: client_id.clone(),
+            client_secret: secret(client_secret),
+        },
+        SalesforceAuth::JwtBearer { client_id, username, private_key, audience } => {
+            Auth::JwtBearer {
+                client_id: client_id.clone(),
+                username: username.clone(),
+                private_key: secret(private_key),
+                audience: audience.clone(),
+            }
+        }
+        SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token } => {
+            Auth::RefreshToken {
+                client_id: client_id.clone(),
+                client_secret: client_secret.as_ref().map(secret),
+                refresh_token: secret(refresh_token),
+            }
+        }
+    };
+    let hydrate = target.hydrate.as_ref();
+    SalesforceSettings {
+        api_version: target.api_version.clone(),
+        columns: target.columns.clone(),
+        version: hydrate.and_then(|hydrate| hydrate.version.clone()),
+        on_missing: hydrate.map(|hydrate| hydrate.on_missing).unwrap_or_default(),
+        superseded: target.superseded.clone(),
+        rows_max: target.bulk.rows,
+        orphan_age: target.bulk.orphan_age,
+        token_life: target.token_life,
+        session,
+        ..SalesforceSettings::new(&target.login_url, auth, &target.object, &target.external_id)
+    }
+}
+
+fn bulk_settings(
+    destination: &Destination,
+    target: &SalesforceTarget,
+    small: Option<Arc<dyn Publisher>>,
+) -> BulkSettings {
+    BulkSettings {
+        destination: guards(destination),
+        threshold: target.bulk.from,
+        small,
+        linger: target.bulk.linger,
+        poll_first: target.bulk.poll_first,
+        poll_max: target.bulk.poll_max,
+        transfer_timeout: target.bulk.transfer_timeout,
+        sweep_every: target.bulk.sweep_every,
+    }
+}
+
+/// Everything that decides which token one gets.
+fn who(target: &SalesforceTarget) -> String {
+    let parts = match &target.auth {
+        SalesforceAuth::ClientCredentials { client_id, client_secret } => {
+            vec![client_id.as_str(), client_secret.expose_secret()]
+        }
+        SalesforceAuth::JwtBearer { client_id, username, private_key, audience } => {
+            let audience = audience.as_deref().unwrap_or_default();
+            vec![client_id.as_str(), username, private_key.expose_secret(), audience]
+        }
+        SalesforceAuth::RefreshToken { client_id, refresh_token, .. } => {
+            vec![client_id.as_str(), refresh_token.expose_secret(), ""]
+        }
+    };
+    format!("{}\n{}", target.login_url, parts.join("\n"))
+}
+
+/// Stands for the database where none is connected.
+pub(super) struct NoDatabase;
+
+impl Hydrator for NoDatabase {
+    fn hydrate(
+        &self,
+        _ids: Vec<String>,
+    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+        Box::pin(async { Err(StoreError::Unavailable("not connected".to_owned())) })
+    }
+}

@@ -1,0 +1,82 @@
+//! A hundred thousand members through bulk jobs in one run: memory stays bounded, and the org is
+//! asked a few times a job, not a few times a row.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+// Each of these files uses its part of them.
+#[allow(dead_code)]
+#[path = "support/org.rs"]
+mod org;
+#[allow(dead_code)]
+mod support;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use org::{Base, Org, members_created, settings};
+use salesforce_sim::Faults;
+use support::{Site, post};
+
+const MEMBERS: usize = 100_000;
+/// A job, and an event: the most elements a route takes.
+const ROWS_OF_A_JOB: usize = 10_000;
+/// Calls to the org for each job, beside asking how far it is.
+const CALLS_OF_A_JOB: u64 = 10;
+/// What the whole program may need at its highest, whatever the number of members.
+const MEMORY_MAX_MIB: u64 = 400;
+const PATIENCE: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_hundred_thousand_members_cost_few_calls_and_bounded_memory() {
+    let site = Site::new();
+    let base = Base::Sqlite(site.path("relais.db"));
+    let org = Org::with(Faults::default());
+    base.members(MEMBERS);
+    // Full jobs, and no sweep that would count as calls for them.
+    let text = settings(&base, &org, "bulk-v2", "")
+        .replace("linger = \"100ms\"", "linger = \"2s\"")
+        .replace("sweep_every = \"500ms\"", "sweep_every = \"1h\"");
+    site.write("relais.toml", &text);
+    let running = site.run();
+    let started = Instant::now();
+    for first in (1..=MEMBERS).step_by(ROWS_OF_A_JOB) {
+        let (id, last) = (format!("e-{first}"), first + ROWS_OF_A_JOB - 1);
+        let headers = [("content-type", "application/json"), ("message-id", id.as_str())];
+        let body = members_created(first..=last, 1);
+        assert_eq!(post(running.address("hook"), "/hook", &headers, &body).0, 202);
+    }
+    let count = "SELECT count(*) || '' FROM relais_outbox WHERE status = 'DISPATCHED'";
+    while base.texts(count) != [MEMBERS.to_string()] {
+        assert!(started.elapsed() < PATIENCE, "{:?} dispatched", base.texts(count));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let taken = started.elapsed();
+    let memory = memory_mib(running.pid());
+    assert_eq!(running.stop().code, 0);
+    org.assert_once("Contact", MEMBERS);
+    let calls = org.calls();
+    let polls: u64 = calls.iter().filter(|(call, _)| is_poll(call)).map(|(_, n)| n).sum();
+    let others = calls.values().sum::<u64>() - polls;
+    let jobs = u64::try_from(org.jobs("JobComplete")).unwrap();
+    println!(
+        "{MEMBERS} members in {taken:.1?}: {jobs} jobs, {others} calls and {polls} polls, \
+         {memory} MiB at its highest\n{calls:#?}"
+    );
+    let by_rows = u64::try_from(MEMBERS / ROWS_OF_A_JOB).unwrap();
+    assert!(others <= by_rows * CALLS_OF_A_JOB, "{calls:#?}");
+    assert!(memory <= MEMORY_MAX_MIB, "{memory} MiB");
+}
+
+fn is_poll(call: &str) -> bool {
+    call.starts_with("GET ") && call.ends_with("jobs/ingest/{id}")
+}
+
+/// The most memory a process ever had.
+fn memory_mib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
+}

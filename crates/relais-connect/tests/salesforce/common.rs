@@ -1,0 +1,156 @@
+//! What the tests need: a simulator, rows to send, a bulk job driven without an engine.
+
+use std::time::Duration;
+
+use relais_connect::{
+    Secret,
+    salesforce::{Auth, SalesforceBulk, SalesforceSettings},
+};
+use relais_core::{
+    bulk::{BulkTarget, CallProblem, Remote},
+    delivery::{Delivery, Problem},
+    outbox::OutboxRow,
+};
+use salesforce_sim::{
+    Config, Faults, Running, Simulator,
+    faults::{HttpAction, HttpFault, Pattern},
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::testing;
+
+/// How long a test waits for a job before it gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+pub(crate) async fn simulator(faults: Faults) -> Running {
+    Simulator::start(Config { faults, ..Config::default() }).await.unwrap()
+}
+
+pub(crate) fn client_credentials() -> Auth {
+    Auth::ClientCredentials { client_id: "app".into(), client_secret: Secret::new("hush-hush") }
+}
+
+/// Contacts: last name, first name, e-mail and version from the payload.
+pub(crate) fn settings(sim: &Running) -> SalesforceSettings {
+    let mut settings =
+        SalesforceSettings::new(&sim.url(), client_credentials(), "Contact", "ExternalId__c");
+    settings.columns = columns(&[
+        ("LastName", "last"),
+        ("FirstName", "first"),
+        ("Email", "email"),
+        ("Version__c", "version"),
+    ]);
+    settings
+}
+
+pub(crate) fn columns(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(column, field)| ((*column).to_owned(), (*field).to_owned())).collect()
+}
+
+pub(crate) fn bulk(sim: &Running) -> SalesforceBulk {
+    SalesforceBulk::new(settings(sim), None).unwrap()
+}
+
+pub(crate) fn row(id: &str, payload: Value) -> OutboxRow {
+    OutboxRow {
+        aggregate_id: id.to_owned(),
+        msg_key: id.to_owned(),
+        message_id: Uuid::new_v4(),
+        ..testing::row(&payload.to_string())
+    }
+}
+
+/// Rows `M-0`, `M-1`, … with ids 1, 2, …
+pub(crate) fn members(count: usize) -> Vec<OutboxRow> {
+    let one = |n: usize| {
+        let payload = json!({"last": format!("Doe {n}"), "first": "Jane", "version": 1});
+        OutboxRow { id: n as i64 + 1, ..row(&format!("M-{n}"), payload) }
+    };
+    (0..count).map(one).collect()
+}
+
+pub(crate) fn http_fault(method: &str, path: &str, action: HttpAction) -> HttpFault {
+    HttpFault {
+        method: Some(method.to_owned()),
+        path: Pattern::new(path).unwrap(),
+        action,
+        ..HttpFault::default()
+    }
+}
+
+/// Once only.
+pub(crate) fn once(fault: HttpFault) -> HttpFault {
+    HttpFault { times: Some(1), ..fault }
+}
+
+pub(crate) fn failing(http: Vec<HttpFault>) -> Faults {
+    Faults { http, ..Faults::default() }
+}
+
+/// Makes, fills and closes a job.
+pub(crate) async fn start(bulk: &SalesforceBulk, rows: &[OutboxRow]) -> String {
+    let encoded = bulk.encode(rows).await.unwrap();
+    let id = bulk.create().await.unwrap();
+    bulk.upload(&id, encoded.body).await.unwrap();
+    bulk.close(&id).await.unwrap();
+    id
+}
+
+/// Looks until the job has ended.
+pub(crate) async fn ended(bulk: &SalesforceBulk, id: &str) -> Remote {
+    let wait = async {
+        loop {
+            match bulk.look(id).await.unwrap() {
+                Remote::Open | Remote::Running => tokio::time::sleep(LOOK_EVERY).await,
+                remote => return remote,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap()
+}
+
+/// Sends rows in one job and gives their answers.
+pub(crate) async fn send(bulk: &SalesforceBulk, rows: &[OutboxRow]) -> Vec<Delivery> {
+    let id = start(bulk, rows).await;
+    ended(bulk, &id).await;
+    bulk.results(&id, rows).await.unwrap()
+}
+
+/// The record with this external id.
+pub(crate) fn record(sim: &Running, object: &str, id: &str) -> Value {
+    let is_it = |record: &Value| record["ExternalId__c"] == id;
+    sim.records(object).into_iter().find(is_it).unwrap_or(Value::Null)
+}
+
+pub(crate) fn calls(sim: &Running, containing: &str) -> u64 {
+    sim.calls().iter().filter(|(call, _)| call.contains(containing)).map(|(_, n)| n).sum()
+}
+
+/// The code of an answer that is no success.
+pub(crate) fn code(delivery: &Delivery) -> &str {
+    match delivery {
+        Delivery::Retry { problem, .. }
+        | Delivery::Reject { problem }
+        | Delivery::Outage { problem, .. } => &problem.code,
+        Delivery::Accepted => "accepted",
+        Delivery::Held => "held",
+    }
+}
+
+/// What kind of problem, and its reason.
+pub(crate) fn split<T: std::fmt::Debug>(
+    answer: Result<T, CallProblem>,
+) -> (&'static str, Problem, Option<Duration>) {
+    match answer.unwrap_err() {
+        CallProblem::Outage { problem, after } => ("outage", problem, after),
+        CallProblem::Unclear(problem) => ("unclear", problem, None),
+        CallProblem::OtherState(problem) => ("other state", problem, None),
+        CallProblem::Refused(problem) => ("refused", problem, None),
+    }
+}
+
+pub(crate) fn kind<T: std::fmt::Debug>(answer: Result<T, CallProblem>) -> &'static str {
+    split(answer).0
+}

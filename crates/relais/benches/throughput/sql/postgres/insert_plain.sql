@@ -1,0 +1,6 @@
+-- Received messages for the raw limit: ids, keys and payloads as arrays.
+INSERT INTO plain_inbox (message_id, source_system, topic, partition_num, offset_num, key_str, msg_key,
+                         aggregate_id, event_type, payload, headers, event_ts)
+SELECT id, 'bench', 'orders', 0, place, key, key, key, 'OrderChanged', payload,
+       '{"event-type":"OrderChanged","message-id":"' || id || '"}', clock_timestamp()
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS m (id, key, payload, place)

@@ -1,0 +1,5 @@
+-- Differs from postgres: one row a statement, many in a transaction.
+INSERT INTO plain_inbox (message_id, source_system, topic, partition_num, offset_num, key_str, msg_key,
+                         aggregate_id, event_type, payload, headers, event_ts)
+VALUES (?1, 'bench', 'orders', 0, 0, ?2, ?2, ?2, 'OrderChanged', ?3,
+        '{"event-type":"OrderChanged","message-id":"' || ?1 || '"}', '2026-11-15T12:00:00.123Z')

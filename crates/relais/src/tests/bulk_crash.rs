@@ -1,0 +1,339 @@
+//! Bulk jobs whose worker dies, hangs or loses its lease at any moment: each effect happens once, each
+//! row ends right, no job stays open.
+
+use std::{
+    collections::BTreeSet,
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    bulk::{BulkJob, JobFence},
+    lane::Fence,
+    store::Fetch,
+};
+use uuid::Uuid;
+
+use super::{
+    bulk::{bulk, drain_bulk, settings},
+    remote::{CALLS, Fault, RemoteTarget},
+    support::Bench,
+};
+use crate::{App, bulk::BulkRelay, worker::Worker};
+
+/// What must hold once everything has drained.
+fn assert_once(bench: &Bench, remote: &RemoteTarget, context: &str) {
+    let open = "SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL";
+    assert!(bench.texts(open).is_empty(), "{context}: a job is open");
+    let left = "SELECT status FROM relais_outbox WHERE status <> 'DISPATCHED' OR attempts <> 1";
+    assert!(bench.texts(left).is_empty(), "{context}: {:?}", bench.statuses());
+    let sent = bench.texts("SELECT DISTINCT payload FROM relais_outbox ORDER BY payload");
+    let effects = remote.effects();
+    assert_eq!(effects.len(), sent.len(), "{context}: every message has its effect");
+    let twice: Vec<_> = effects.into_iter().filter(|(_, count)| *count != 1).collect();
+    assert!(twice.is_empty(), "{context}: {twice:?}");
+}
+
+/// The destination's open job, or a new one of everything that waits.
+async fn job_by_hand(bench: &Bench, relay: &mut BulkRelay) -> Option<BulkJob> {
+    let lease = Duration::from_secs(60);
+    let keeper = relay.intake().keeper();
+    keeper.beat().await.unwrap();
+    let Fence { worker, scope } = keeper.fence().clone();
+    let lanes = keeper.usable();
+    let taken = bench.store.take_bulk("d".into(), worker.clone(), lease).await.unwrap();
+    if taken.is_some() {
+        return taken;
+    }
+    let fetch = Fetch {
+        scope: scope.clone(),
+        lanes: lanes.clone(),
+        skip_keys: Vec::new(),
+        skip_ids: Vec::new(),
+        limit: 100,
+    };
+    let rows = bench.store.fetch_outbox(fetch).await.unwrap();
+    let lane = |lane| *lanes.iter().find(|owned| owned.lane == lane).unwrap();
+    let rows = rows.iter().map(|row| (row.id, lane(row.lane))).collect();
+    bench.store.plan_bulk(Fence { scope, worker }, Uuid::now_v7(), rows, lease).await.unwrap()
+}
+
+fn nobody() -> JobFence {
+    JobFence { job: Uuid::nil(), worker: String::new(), epoch: 0 }
+}
+
+/// Lets a future be woken so many times, then lets it go; whether it came to its end.
+async fn killed_after(mut work: Pin<Box<dyn Future<Output = ()> + Send>>, polls: usize) -> bool {
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        match work.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_job_whose_worker_is_killed_at_any_moment_is_followed_to_its_end() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new();
+    let mut phases = BTreeSet::new();
+    // A commit that comes back at once is no moment to be killed at; the next round finds it.
+    for round in 0..20 {
+        let mut polls = 1;
+        while !followed_after_a_kill(&bench, &remote, (round, polls), &mut phases).await {
+            polls += 1;
+            assert!(polls < 1_000, "a job never came to its end");
+        }
+        if phases.len() == PHASES_OPEN {
+            return;
+        }
+    }
+    panic!("killed only in {phases:?}");
+}
+
+/// How many phases an open job can be in.
+const PHASES_OPEN: usize = 8;
+
+/// Kills a job's worker after so many polls, notes its phase and lets another go on; whether it was
+/// over by then.
+async fn followed_after_a_kill(
+    bench: &Bench,
+    remote: &RemoteTarget,
+    (round, polls): (usize, usize),
+    phases: &mut BTreeSet<String>,
+) -> bool {
+    let names: Vec<String> = (0..3).map(|n| format!("{round}-{polls}-{n}")).collect();
+    let messages: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+    bench.enqueue(&messages).await;
+    let mut victim = bulk(bench, &format!("victim-{round}-{polls}"), remote, settings()).await;
+    let job = job_by_hand(bench, &mut victim).await.expect("a job");
+    let finished = killed_after(Box::pin(victim.work_on(job, Instant::now())), polls).await;
+    drop(victim);
+    // A write of ours comes behind what was under way when it died.
+    bench.store.release_bulk(nobody()).await.unwrap();
+    phases.extend(bench.texts("SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL"));
+    bench.expire_leases();
+    let mut heir = bulk(bench, &format!("heir-{round}-{polls}"), remote, settings()).await;
+    drain_bulk(bench, &mut heir).await;
+    assert_once(bench, remote, &format!("killed after {polls}"));
+    heir.stop().await;
+    finished
+}
+
+#[tokio::test]
+async fn a_job_whose_workers_are_killed_again_and_again_ends_in_time() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new();
+    for seed in 0..12_usize {
+        let names: Vec<String> = (0..3).map(|n| format!("{seed}-{n}")).collect();
+        let messages: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+        bench.enqueue(&messages).await;
+        for life in 0..60 {
+            let mut worker = bulk(&bench, &format!("w-{seed}-{life}"), &remote, settings()).await;
+            let Some(job) = job_by_hand(&bench, &mut worker).await else { break };
+            // Different in every life; long enough to get somewhere.
+            let polls = 4 + (seed * 31 + life * 17) % 29;
+            killed_after(Box::pin(worker.work_on(job, Instant::now())), polls).await;
+            drop(worker);
+            bench.expire_leases();
+        }
+        bench.expire_leases();
+        let mut heir = bulk(&bench, &format!("heir-{seed}"), &remote, settings()).await;
+        drain_bulk(&bench, &mut heir).await;
+        assert_once(&bench, &remote, &format!("seed {seed}"));
+        heir.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_worker_killed_during_any_call_leaves_a_job_that_another_ends() {
+    for call in CALLS {
+        for fault in [Fault::HangsBefore, Fault::HangsAfter] {
+            let bench = Bench::new().await;
+            let remote = RemoteTarget::new();
+            bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2")]).await;
+            if call == "abort" {
+                remote.fault("upload", Fault::LostAfter);
+            }
+            remote.fault(call, fault);
+            let mut victim = bulk(&bench, "victim", &remote, settings()).await;
+            run_until_hung(&mut victim, &remote).await;
+            // Aborts its job as a crash would.
+            drop(victim);
+            bench.expire_leases();
+            let mut heir = bulk(&bench, "heir", &remote, settings()).await;
+            drain_bulk(&bench, &mut heir).await;
+            assert_once(&bench, &remote, &format!("{call} {fault:?}"));
+            let a = remote.applied().into_iter().filter(|name| name.starts_with('a'));
+            assert_eq!(a.collect::<Vec<_>>(), ["a1", "a2"], "{call} {fault:?}: in order");
+        }
+    }
+}
+
+async fn run_until_hung(worker: &mut BulkRelay, remote: &RemoteTarget) {
+    let running = async {
+        loop {
+            worker.look();
+            worker.run_once().await.unwrap();
+            let _ = tokio::time::timeout(Duration::from_millis(5), worker.landed()).await;
+        }
+    };
+    tokio::select! {
+        () = remote.hung() => {}
+        () = running => {}
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_at_any_call_does_no_harm() {
+    let faults = [Fault::LostBefore, Fault::LostAfter, Fault::Outage, Fault::Panics];
+    for call in CALLS {
+        for fault in faults {
+            let bench = Bench::new().await;
+            let remote = RemoteTarget::new();
+            bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2")]).await;
+            if call == "abort" {
+                remote.fault("upload", Fault::LostAfter);
+            }
+            remote.fault(call, fault);
+            let mut relay = bulk(&bench, "w", &remote, settings()).await;
+            drain_bulk(&bench, &mut relay).await;
+            assert!(!remote.has_faults(), "{call} {fault:?} did not happen");
+            assert_once(&bench, &remote, &format!("{call} {fault:?}"));
+            let orphans = usize::from(call == "create" && fault == Fault::LostAfter);
+            assert_eq!(remote.open_jobs(), orphans, "{call} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_lost_its_job_touches_it_no_more() {
+    for call in ["create", "upload", "close", "look", "results"] {
+        for fault in [Fault::HangsBefore, Fault::HangsAfter] {
+            let bench = Bench::new().await;
+            let remote = RemoteTarget::new();
+            bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+            remote.fault(call, fault);
+            let mut zombie = bulk(&bench, "zombie", &remote.of("zombie"), settings()).await;
+            run_until_hung(&mut zombie, &remote).await;
+            let before = remote.calls("zombie");
+            // Its lease is long, so it does not notice by itself.
+            bench.expire_leases();
+            let mut heir = bulk(&bench, "heir", &remote.of("heir"), settings()).await;
+            drain_bulk(&bench, &mut heir).await;
+            remote.open_gate();
+            tokio::time::timeout(Duration::from_secs(20), zombie.landed()).await.expect("it ends");
+            let context = format!("{call} {fault:?}");
+            let changes = |call: &&str| ["create", "upload", "close", "abort"].contains(call);
+            let after = remote.calls("zombie").split_off(before.len());
+            assert!(!after.iter().any(changes), "{context}: {after:?}");
+            assert_once(&bench, &remote, &context);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_worker_whose_lease_runs_out_in_a_call_drops_the_call() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new();
+    bench.enqueue(&[("a", "a1")]).await;
+    remote.fault("upload", Fault::HangsBefore);
+    let lease = Duration::from_millis(300);
+    let mut slow = super::bulk::bulk_with_lease(&bench, "slow", &remote, settings(), lease).await;
+    run_until_hung(&mut slow, &remote).await;
+    bench.sql("UPDATE relais_bulk_job SET owner = 'thief', epoch = epoch + 1");
+    tokio::time::timeout(Duration::from_secs(20), slow.landed()).await.expect("it notices");
+    assert_eq!(bench.texts("SELECT phase FROM relais_bulk_job"), ["UPLOADING"]);
+    assert_eq!(remote.calls("w"), ["encode", "create", "upload"]);
+    bench.expire_leases();
+    let mut heir = bulk(&bench, "heir", &remote, settings()).await;
+    drain_bulk(&bench, &mut heir).await;
+    assert_once(&bench, &remote, "after the thief");
+}
+
+#[tokio::test]
+async fn stopping_hands_the_job_over_at_once() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new();
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    remote.fault("look", Fault::Outage);
+    let patient = crate::BulkSettings {
+        poll_first: Duration::from_secs(3_600),
+        poll_max: Duration::from_secs(3_600),
+        ..settings()
+    };
+    let mut first = bulk(&bench, "first", &remote, patient).await;
+    while remote.calls("w").last() != Some(&"close") {
+        first.look();
+        first.run_once().await.unwrap();
+        let _ = tokio::time::timeout(Duration::from_millis(5), first.landed()).await;
+    }
+    first.stop().await;
+    assert_eq!(bench.texts("SELECT phase || coalesce(owner, '') FROM relais_bulk_job"), ["CLOSED"]);
+    let mut second = bulk(&bench, "second", &remote, settings()).await;
+    drain_bulk(&bench, &mut second).await;
+    assert_once(&bench, &remote, "handed over");
+    assert_eq!(remote.jobs(), 1, "the second went on with the job of the first");
+}
+
+#[tokio::test]
+async fn a_stop_during_a_call_that_hangs_hands_the_job_over_too() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new();
+    bench.enqueue(&[("a", "a1")]).await;
+    remote.fault("upload", Fault::HangsAfter);
+    let mut quick = settings();
+    quick.destination.timeout = Duration::from_millis(50);
+    let mut first = bulk(&bench, "first", &remote, quick).await;
+    run_until_hung(&mut first, &remote).await;
+    first.stop().await;
+    assert_eq!(
+        bench.texts("SELECT phase || coalesce(owner, '') FROM relais_bulk_job"),
+        ["UPLOADING"]
+    );
+    let mut second = bulk(&bench, "second", &remote, settings()).await;
+    drain_bulk(&bench, &mut second).await;
+    assert_once(&bench, &remote, "handed over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_die_again_and_again_send_each_row_once() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new().rows_max(7);
+    let start = |name: &str| {
+        App::new(Arc::clone(&bench.store))
+            .bulk_destination("d", Arc::new(remote.of(name)), settings())
+            .lease(Duration::from_millis(300))
+            .start()
+    };
+    let steady = start("steady");
+    for life in 0..6 {
+        let victim = start("victim");
+        for n in 0..12 {
+            let name = format!("{life}-{n}");
+            bench.enqueue(&[(name.as_str(), name.as_str())]).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(victim);
+    }
+    let open = "SELECT status FROM relais_outbox WHERE status = 'PENDING'
+                UNION ALL SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL";
+    for _ in 0..6_000 {
+        if bench.texts(open).is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    steady.stop().await;
+    assert_once(&bench, &remote, "after many deaths");
+    assert_eq!(remote.effects().len(), 72);
+}
