@@ -124,6 +124,11 @@ impl PostgresStore {
                 self.pool.get().await.map_err(|error| Failure::from(error).into_store())?;
             match transaction(&mut client, &self.shared, arguments).await {
                 Err(Failure::Again(_)) if tries < TRIES_MAX => tries += 1,
+                Err(Failure::Final(error @ StoreError::Unavailable(_))) => {
+                    // Perhaps ended by the server, and not noticed by the pool yet: not used again.
+                    drop(Client::take(client));
+                    return Err(error);
+                }
                 result => return result.map_err(Failure::into_store),
             }
         }
