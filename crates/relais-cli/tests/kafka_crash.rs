@@ -142,11 +142,10 @@ fn survives(broker: &Broker, site: &Site, store: &str, database: &Database, size
 
 fn settings(broker: &Broker, store: &str, topic: &Topic<'_>) -> String {
     // A dead process is noticed after two seconds instead of 45. No message comes of an empty list.
-    // A kill counts as an attempt of what was under way, and here are more kills than anywhere.
     format!(
         "[store]\nurl = \"{store}\"\n\
          [admin]\nlisten = \"127.0.0.1:0\"\n\
-         [lanes]\nlease = \"2s\"\n[inbox.retry]\nattempts = 1000\n\
+         [lanes]\nlease = \"2s\"\n\
          [[source]]\nname = \"counted\"\nkind = \"kafka\"\nbrokers = \"{}\"\n\
          group = \"{topic}\"\ntopics = [\"{topic}\"]\nsource_system = \"counter\"\n\
          message_id = \"header:message-id\"\naggregate_id = \"key\"\n\

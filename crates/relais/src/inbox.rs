@@ -239,6 +239,10 @@ impl InboxWorker {
                 Some(Action::Routes(routes)) => self.route(job, &routes),
                 None => self.finish(job, unknown_type(&job.row)),
             }
+            if job.suspect {
+                // Its attempt is counted: a crash must not find it unsettled beside others that are.
+                self.settle().await?;
+            }
         }
         Ok(started)
     }

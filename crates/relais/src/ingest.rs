@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Most messages stored in one transaction.
-const BATCH_MAX: usize = 500;
+const BATCH_MAX: usize = 1_000;
 
 pub(crate) struct Ingest {
     pub(crate) store: Arc<dyn Store>,

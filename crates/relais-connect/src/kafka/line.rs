@@ -190,13 +190,14 @@ impl ClientContext for Reports {
             return;
         }
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        // That all brokers are down is the end of the story: why is what came before.
-        match trouble.as_mut() {
-            Some(trouble) if code == Code::AllBrokersDown => {
-                if trouble.code == Code::BrokerTransportFailure {
-                    trouble.code = code;
-                }
-            }
+        // A connection that is refused is closed too, and then all brokers are down: what came first
+        // is why.
+        match (trouble.as_mut().map(|trouble| &mut trouble.code), code) {
+            (
+                Some(Code::Authentication | Code::SSL),
+                Code::BrokerTransportFailure | Code::AllBrokersDown,
+            ) => {}
+            (Some(before), Code::AllBrokersDown) => *before = code,
             _ => *trouble = Some(Trouble { code, text: self.log.clean(reason), fatal: false }),
         }
         self.troubled.store(true, Ordering::Release);

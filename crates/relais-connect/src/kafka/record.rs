@@ -13,6 +13,7 @@ use relais_core::{
     extract::{VALUE_EMPTY, VALUE_TOMBSTONE},
     message::{HEADER_KEY, HEADER_VALUE, HeaderValue, HeaderValues},
     outbox::OutboxRow,
+    text,
 };
 
 /// Whether records are CloudEvents in binary mode too.
@@ -47,14 +48,25 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The ordering key; where the message came from with a key that is no text, its bytes.
+/// The ordering key. If it stands for a key that no column could keep, the bytes of that key: they
+/// are one to one, so that what belongs together stays in one partition.
 fn key(row: &OutboxRow) -> Cow<'_, [u8]> {
-    match row.headers.0.get(HEADER_KEY) {
-        Some(HeaderValues::One(HeaderValue::Bytes { base64 })) => match STANDARD.decode(base64) {
-            Ok(bytes) => Cow::Owned(bytes),
-            Err(_) => Cow::Borrowed(row.msg_key.as_bytes()),
-        },
-        _ => Cow::Borrowed(row.msg_key.as_bytes()),
+    let bytes = match row.headers.0.get(HEADER_KEY) {
+        Some(HeaderValues::One(HeaderValue::Text(text))) => Some(text.as_bytes().to_vec()),
+        Some(HeaderValues::One(HeaderValue::Bytes { base64 })) => STANDARD.decode(base64).ok(),
+        _ => None,
+    };
+    match bytes.filter(|bytes| *row.msg_key == kept(bytes)) {
+        Some(bytes) => Cow::Owned(bytes),
+        None => Cow::Borrowed(row.msg_key.as_bytes()),
+    }
+}
+
+/// What the source makes of a key.
+fn kept(key: &[u8]) -> String {
+    match std::str::from_utf8(key) {
+        Ok(text) => text::identity(text, text::KEY_MAX),
+        Err(_) => text::identity(&format!("base64:{}", STANDARD.encode(key)), text::KEY_MAX),
     }
 }
 
@@ -158,7 +170,7 @@ mod tests {
         headers.iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect()
     }
 
-    fn text(name: &str, value: &str) -> (String, Option<Vec<u8>>) {
+    fn pair(name: &str, value: &str) -> (String, Option<Vec<u8>>) {
         (name.to_owned(), Some(value.as_bytes().to_vec()))
     }
 
@@ -170,14 +182,14 @@ mod tests {
         row.headers.set("Event-Type", "mine");
         row.headers.set("causation-id", "theirs");
         let expected = [
-            text("message-id", "00000000-0000-0000-0123-456789abcdef"),
-            text("event-type", "OrderCreated"),
-            text("event-version", "2"),
-            text("aggregate-type", "Order"),
-            text("aggregate-id", "7"),
-            text("correlation-id", "c-1"),
-            text("causation-id", "theirs"),
-            text("traceparent", "00-abc"),
+            pair("message-id", "00000000-0000-0000-0123-456789abcdef"),
+            pair("event-type", "OrderCreated"),
+            pair("event-version", "2"),
+            pair("aggregate-type", "Order"),
+            pair("aggregate-id", "7"),
+            pair("correlation-id", "c-1"),
+            pair("causation-id", "theirs"),
+            pair("traceparent", "00-abc"),
         ];
         assert_eq!(shown(&row, Dress::Plain), expected);
     }
@@ -191,11 +203,11 @@ mod tests {
         let shown = shown(&row, Dress::Plain);
         let expected = [
             ("bytes".to_owned(), Some(vec![0xFF, 0])),
-            text("empty", ""),
-            text("nul", "a"),
+            pair("empty", ""),
+            pair("nul", "a"),
             ("nul".to_owned(), None),
-            text("nul", "b"),
-            text("odd", "?"),
+            pair("nul", "b"),
+            pair("odd", "?"),
         ];
         assert_eq!(shown[5..], expected);
     }
@@ -212,12 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_no_text_goes_out_as_it_came() {
-        let mut row = row("{}");
-        assert_eq!(Record::of(&row, Dress::Plain).key, &b"7"[..]);
-        row.headers.push(HEADER_KEY, HeaderValue::Bytes { base64: "/wA=".into() });
-        assert_eq!(Record::of(&row, Dress::Plain).key, &[0xFF, 0][..]);
-        assert!(shown(&row, Dress::Plain).iter().all(|(name, _)| name != HEADER_KEY));
+    fn a_key_no_column_could_keep_goes_out_as_it_came() {
+        let long = "k".repeat(text::KEY_MAX + 1);
+        for key in [&[0xFF, 0][..], b"a\0b", long.as_bytes()] {
+            let mut row = row("{}");
+            row.headers.push(HEADER_KEY, HeaderValue::from_bytes(key));
+            assert_eq!(Record::of(&row, Dress::Plain).key, &b"7"[..], "it is ordered by another");
+            row.msg_key = kept(key);
+            assert_eq!(Record::of(&row, Dress::Plain).key, key);
+            assert!(shown(&row, Dress::Plain).iter().all(|(name, _)| name != HEADER_KEY));
+        }
     }
 
     #[test]
@@ -227,15 +243,15 @@ mod tests {
         row.headers.set("ce_source", "theirs");
         let headers = shown(&row, Dress::CloudEvents);
         for expected in [
-            text("message-id", "00000000-0000-0000-0123-456789abcdef"),
-            text("ce_specversion", "1.0"),
-            text("ce_id", "00000000-0000-0000-0123-456789abcdef"),
-            text("ce_source", "/relais/Gr%C3%BC%C3%9Fe%20an"),
-            text("ce_type", "OrderCreated"),
-            text("ce_subject", "7"),
-            text("ce_time", "2026-11-15T12:00:00.123Z"),
-            text("ce_partitionkey", "7"),
-            text("content-type", "application/json"),
+            pair("message-id", "00000000-0000-0000-0123-456789abcdef"),
+            pair("ce_specversion", "1.0"),
+            pair("ce_id", "00000000-0000-0000-0123-456789abcdef"),
+            pair("ce_source", "/relais/Gr%C3%BC%C3%9Fe%20an"),
+            pair("ce_type", "OrderCreated"),
+            pair("ce_subject", "7"),
+            pair("ce_time", "2026-11-15T12:00:00.123Z"),
+            pair("ce_partitionkey", "7"),
+            pair("content-type", "application/json"),
         ] {
             assert!(headers.contains(&expected), "{expected:?}");
         }

@@ -223,19 +223,19 @@ impl KafkaSource {
     fn thread(&mut self) -> Result<&mut Thread, SourceError> {
         if let Some(blueprint) = self.blueprint.take() {
             let failed = |error| SourceError::Unavailable(format!("no thread to read in: {error}"));
-            self.thread = Some(start(&self.name, blueprint).map_err(failed)?);
+            self.thread = Some(start(blueprint).map_err(failed)?);
         }
         self.thread.as_mut().ok_or(SourceError::Closed)
     }
 }
 
-fn start(name: &str, blueprint: Blueprint) -> io::Result<Thread> {
+fn start(blueprint: Blueprint) -> io::Result<Thread> {
     let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
     let (outbox, replies) = mpsc::channel(1);
     let closing = Arc::new(AtomicBool::new(false));
     let reader = Reader::new(blueprint, Arc::clone(&closing));
     let handle = thread::Builder::new()
-        .name(format!("kafka {name}"))
+        .name("kafka source".to_owned())
         .spawn(move || reader.run(inbox, &outbox))?;
     Ok(Thread { commands, replies, closing, handle })
 }

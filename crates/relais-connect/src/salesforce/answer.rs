@@ -50,9 +50,11 @@ impl Refusal<'_> {
             (_, 429) => (Class::Quota, Some(THROTTLE_PAUSE)),
             // Pages of the edge in front of the org.
             (_, 406 | 420 | 502..=504) => (Class::Down, None),
-            (Some((code, message)), _) => at_the_call(judge, code, message),
+            (Some((code, message)), _) => at_the_call(judge, status, code, message),
             (None, 408 | 425 | 500..) => (Class::Unknown, None),
-            (None, _) => (Class::Permanent, None),
+            (None, 400 | 413) => (Class::Permanent, None),
+            // A redirect, a wall in between: no row is to blame.
+            (None, _) => (Class::Settings, None),
         };
         let (code, message) = told.unwrap_or_else(|| (format!("HTTP_{status}"), self.excerpt()));
         let mut failure =
@@ -68,13 +70,15 @@ impl Refusal<'_> {
     }
 }
 
-/// A code that stands for the whole call, where no row can be to blame.
-fn at_the_call(judge: &Judge, code: &str, message: &str) -> (Class, Option<Duration>) {
+/// A code that stands for the whole call. Only a call that cannot be read may have a row to blame.
+fn at_the_call(judge: &Judge, status: u16, code: &str, message: &str) -> (Class, Option<Duration>) {
     let of_the_settings = ["NOT_FOUND", "INVALID_FIELD", "INVALID_TYPE", "INVALID_JOB"];
-    if of_the_settings.iter().any(|known| same_code(known, code)) {
-        return (Class::Settings, None);
+    let is_setting = of_the_settings.iter().any(|known| same_code(known, code));
+    match judge.class(code, message) {
+        (Class::Permanent, _) if is_setting || status != 400 => (Class::Settings, None),
+        (Class::Transient, _) if is_setting => (Class::Settings, None),
+        decided => decided,
     }
-    judge.class(code, message)
 }
 
 /// The first error: `[{"errorCode", "message"}]`.
@@ -171,6 +175,8 @@ mod tests {
         assert_eq!(coded(400, "INVALID_FIELD", "No such column 'X'"), Settings);
         assert_eq!(coded(400, "INVALIDENTITY", ""), Settings);
         assert_eq!(coded(404, "NOT_FOUND", ""), Settings);
+        assert_eq!(coded(400, "INVALIDJOB", ""), Settings);
+        assert_eq!(coded(403, "INSUFFICIENT_ACCESS_OR_READONLY", ""), Settings);
         for (status, class) in [
             (401, Auth),
             (406, Down),
@@ -180,7 +186,11 @@ mod tests {
             (502, Down),
             (503, Down),
             (504, Down),
+            (400, Permanent),
             (413, Permanent),
+            (302, Settings),
+            (403, Settings),
+            (405, Settings),
         ] {
             assert_eq!(failure(status, "").class, class, "{status}");
         }

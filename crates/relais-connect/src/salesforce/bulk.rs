@@ -6,7 +6,7 @@
 use std::{
     fmt,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use relais_core::{
@@ -183,13 +183,14 @@ impl SalesforceBulk {
     async fn orphans(&self) -> Result<Vec<String>, Failure> {
         // Without knowing who we are, every job could be somebody else's.
         let Some(user) = self.client.user_id().await? else { return Ok(Vec::new()) };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let age = now.saturating_sub(self.orphan_age).as_micros();
-        let before = Timestamp(i64::try_from(age).unwrap_or(i64::MAX));
         let (mut found, mut next) = (Vec::new(), Some(format!("{JOBS}?jobType=V2Ingest")));
         for _ in 0..PAGES_MAX {
             let Some(path) = next.take() else { break };
-            let page: Page = self.client.ask(Call::get(&path)).await?;
+            let (page, now): (Page, _) = self.client.ask_when(Call::get(&path)).await?;
+            // By the org's clock alone: ours may be ahead.
+            let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let before = now.saturating_sub(self.orphan_age).as_micros();
+            let before = Timestamp(i64::try_from(before).unwrap_or(i64::MAX));
             let is_ours = |job: &JobInfo| {
                 job.state == "Open"
                     && job.object == self.object

@@ -292,10 +292,10 @@ pub(super) fn problem(code: &str, message: &str) -> Problem {
 
 /// Compares without underscores and case.
 pub(super) fn same_code(a: &str, b: &str) -> bool {
-    let plain = |code: &'_ str| {
-        code.bytes().filter(|b| *b != b'_').map(|b| b.to_ascii_uppercase()).collect::<Vec<_>>()
-    };
-    a == b || plain(a) == plain(b)
+    fn plain(code: &str) -> impl Iterator<Item = u8> {
+        code.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_uppercase())
+    }
+    plain(a).eq(plain(b))
 }
 
 /// Whether `text` is in `message`, whatever its case.

@@ -6,13 +6,13 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
 use reqwest::{
     Method, Response,
-    header::{ACCEPT, CONTENT_TYPE},
+    header::{ACCEPT, CONTENT_TYPE, DATE},
     redirect,
 };
 use serde::de::DeserializeOwned;
@@ -140,12 +140,24 @@ impl Client {
 
     /// The answer as JSON.
     pub(super) async fn ask<T: DeserializeOwned>(&self, call: Call) -> Result<T, Failure> {
+        Ok(self.ask_when(call).await?.0)
+    }
+
+    /// The answer as JSON, and when it was given by the clock of the org.
+    pub(super) async fn ask_when<T: DeserializeOwned>(
+        &self,
+        call: Call,
+    ) -> Result<(T, SystemTime), Failure> {
         let (mut response, name) = self.open(call).await?;
         if answer::says_html(response.headers()) {
             return Err(answer::html(&name));
         }
+        let date = response.headers().get(DATE).and_then(|value| value.to_str().ok());
+        // Whole seconds: this one has begun.
+        let date = date.and_then(|text| httpdate::parse_http_date(text).ok());
+        let date = date.map(|begun| begun + Duration::from_secs(1));
         let body = answer::read(&mut response, JSON_MAX, &name).await?;
-        answer::json(&body, &name)
+        Ok((answer::json(&body, &name)?, date.unwrap_or_else(SystemTime::now)))
     }
 
     /// Only whether it was done.

@@ -191,6 +191,27 @@ async fn a_record_larger_than_what_is_fetched_at_a_time_passes() {
 }
 
 #[tokio::test]
+async fn a_record_larger_than_what_may_be_received_is_complained_about_with_the_option_to_change() {
+    let Some(mut world) = World::new("a record larger than allowed", 1).await else { return };
+    for (name, value) in [
+        ("message.max.bytes", "1000"),
+        ("fetch.max.bytes", "1000"),
+        ("receive.message.max.bytes", "2000"),
+    ] {
+        world.options.push((name, value.into()));
+    }
+    let large = format!("{{\"n\":1,\"fill\":\"{}\"}}", "x".repeat(10_000));
+    world.send(&[Record::new(b"{\"n\":0}"), Record::new(large.as_bytes())]).await;
+    let mut source = world.source();
+    world.fill(&mut source, 1).await;
+    let complaint = world.complaint(&mut source).await;
+    assert!(complaint.contains("receive.message.max.bytes"), "{complaint}");
+    source.close().await;
+    world.options.clear();
+    world.read_until(2).await;
+}
+
+#[tokio::test]
 async fn a_codec_the_broker_does_not_know_is_refused_by_it() {
     let Some(world) = World::new("an unknown codec", 1).await else { return };
     let record = RawRecord { value: b"{}".to_vec(), codec: 6, ..RawRecord::default() };

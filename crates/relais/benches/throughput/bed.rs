@@ -51,6 +51,15 @@ pub(crate) enum Write {
     Elsewhere,
 }
 
+/// Where received messages are put without relais.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// A plain table: the raw limit.
+    Plain,
+    /// relais's inbox, which knows each message id once.
+    Inbox,
+}
+
 /// What rows are put in for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
@@ -80,8 +89,8 @@ pub(crate) trait Bed {
     /// The bare loop over it: read a batch, mark it, commit, until nothing is pending.
     async fn relay_plain(&self) -> Result<Duration>;
 
-    /// The bare loop into a plain table: [`RAW_BATCH`] rows, commit, until all are in.
-    async fn insert_plain(&self, rows: Arc<[Received]>) -> Result<Duration>;
+    /// A bare loop: [`RAW_BATCH`] rows, commit, until all are in.
+    async fn insert(&self, rows: Arc<[Received]>, table: Table) -> Result<Duration>;
 
     async fn hold(&self, what: Hold) -> Result<Self::Held>;
     async fn let_go(&self, held: Self::Held) -> Result<()>;

@@ -1,5 +1,5 @@
-//! Figures: a backlog relayed to a topic, beside the bare loop; a topic read into the inbox, beside a
-//! bare INSERT of the same rows.
+//! Figures: a backlog relayed to a topic, beside the relay to nothing and the bare loop; a topic read
+//! into the inbox, beside a bare INSERT of the same rows into it and into a plain table.
 //!
 //! Topics have eight partitions and are new in each round. The broker shares the machine: what it takes
 //! is missing on the side of relais.
@@ -37,7 +37,7 @@ use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database, Rows},
+    bed::{Bed, Database, Rows, Table},
     options::{Figure, Options},
     relay::{progress, raw_rate, relay},
     report::{Entry, Report, Target, Unit},
@@ -101,27 +101,17 @@ async fn out<D: Database>(
         broker.delete(&topic).await?;
     }
     bed.remove().await?;
-    let entry = |name, raw, target, note: &str| Entry {
-        store: D::NAME,
-        name,
-        unit: Unit::PerSecond,
-        raw,
-        relais: kafka.clone(),
-        target,
-        note: note.into(),
-    };
-    report.add(entry(
-        format!("outbox to kafka, {rows} rows"),
-        raw,
-        Target::RatioAtLeast(OUT_TARGET),
-        "beside the bare loop",
-    ));
-    report.add(entry(
-        format!("outbox to kafka, {rows} rows"),
-        nothing,
-        Target::None,
-        "beside the relay to nothing",
-    ));
+    for (raw, note) in [(nothing, "the relay to nothing"), (raw, "the bare loop")] {
+        report.add(Entry {
+            store: D::NAME,
+            name: format!("outbox to kafka, {rows} rows"),
+            unit: Unit::PerSecond,
+            raw,
+            relais: kafka.clone(),
+            target: Target::RatioAtLeast(OUT_TARGET),
+            note: format!("beside {note}"),
+        });
+    }
     Ok(())
 }
 
@@ -142,31 +132,36 @@ async fn inward<D: Database>(
     // The inbox worker finds every lane taken: what is measured is the way into the inbox.
     let fence = Fence { scope: Scope::Inbox, worker: "bench".into() };
     bed.store().lease_lanes(LaneRequest { fence, lease: PATIENCE }).await?;
-    let (mut raw, mut kafka) = (Vec::new(), Vec::new());
+    let (mut plain, mut inbox, mut kafka) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.size.relay_rounds {
-        eprintln!("{} kafka to inbox, round {round}: raw, relais", D::NAME);
-        bed.clear().await?;
-        bed.calm().await?;
-        let elapsed = bed.insert_plain(Arc::clone(&rows)).await?;
-        raw.push(rows.len() as f64 / elapsed.as_secs_f64());
-        progress(&raw);
+        eprintln!("{} kafka to inbox, round {round}: plain table, inbox, relais", D::NAME);
+        for (table, rates) in [(Table::Plain, &mut plain), (Table::Inbox, &mut inbox)] {
+            bed.clear().await?;
+            bed.calm().await?;
+            let elapsed = bed.insert(Arc::clone(&rows), table).await?;
+            rates.push(rows.len() as f64 / elapsed.as_secs_f64());
+            progress(rates);
+        }
         let topic = broker.topic().await?;
         broker.fill(&topic, Arc::clone(&rows)).await?;
+        bed.clear().await?;
         bed.calm().await?;
         kafka.push(ingest(&bed, broker, &topic, rows.len()).await?);
         progress(&kafka);
         broker.delete(&topic).await?;
     }
     bed.remove().await?;
-    report.add(Entry {
-        store: D::NAME,
-        name: format!("kafka to inbox, {} rows", rows.len()),
-        unit: Unit::PerSecond,
-        raw,
-        relais: kafka,
-        target: Target::RatioAtLeast(IN_TARGET),
-        note: "beside a bare INSERT".into(),
-    });
+    for (raw, note) in [(plain, "a bare INSERT, plain table"), (inbox, "a bare INSERT, inbox")] {
+        report.add(Entry {
+            store: D::NAME,
+            name: format!("kafka to inbox, {} rows", rows.len()),
+            unit: Unit::PerSecond,
+            raw,
+            relais: kafka.clone(),
+            target: Target::RatioAtLeast(IN_TARGET),
+            note: format!("beside {note}"),
+        });
+    }
     Ok(())
 }
 

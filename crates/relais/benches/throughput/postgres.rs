@@ -14,7 +14,7 @@ use tokio_postgres::{Client, NoTls, Row, Statement};
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Write},
+    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Table, Write},
     workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
@@ -173,9 +173,13 @@ impl Bed for PostgresBed {
         Ok(started.elapsed())
     }
 
-    async fn insert_plain(&self, rows: Arc<[Received]>) -> Result<Duration> {
+    async fn insert(&self, rows: Arc<[Received]>, table: Table) -> Result<Duration> {
         let client = connect(&self.url).await?;
-        let insert = client.prepare(include_str!("sql/postgres/insert_plain.sql")).await?;
+        let insert = match table {
+            Table::Plain => include_str!("sql/postgres/insert_plain.sql"),
+            Table::Inbox => include_str!("sql/postgres/insert_inbox.sql"),
+        };
+        let insert = client.prepare(insert).await?;
         let started = Instant::now();
         for rows in rows.chunks(usize::try_from(RAW_BATCH)?) {
             let column = |part: fn(&Received) -> &str| rows.iter().map(part).collect::<Vec<_>>();

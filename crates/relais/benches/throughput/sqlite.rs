@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Write},
+    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Table, Write},
     workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
@@ -168,13 +168,16 @@ impl Bed for SqliteBed {
         .await
     }
 
-    async fn insert_plain(&self, rows: Arc<[Received]>) -> Result<Duration> {
+    async fn insert(&self, rows: Arc<[Received]>, table: Table) -> Result<Duration> {
+        let sql = match table {
+            Table::Plain => include_str!("sql/sqlite/insert_plain.sql"),
+            Table::Inbox => include_str!("sql/sqlite/insert_inbox.sql"),
+        };
         self.on_connection(move |db| {
             let started = Instant::now();
             for rows in rows.chunks(usize::try_from(RAW_BATCH)?) {
                 let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
                 {
-                    let sql = include_str!("sql/sqlite/insert_plain.sql");
                     let mut insert = tx.prepare_cached(sql)?;
                     for Received { id, key, payload } in rows {
                         insert.execute(params![id, key, payload])?;

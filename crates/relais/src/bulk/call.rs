@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use relais_core::{
     BoxFuture,
     bulk::{BulkTarget, CallProblem},
-    delivery::Problem,
+    delivery::{Delivery, Problem},
 };
 
 use super::halt::{Halt, Halts};
@@ -68,6 +68,11 @@ impl Caller {
         self.learn(&CallProblem::Refused(problem.clone()));
     }
 
+    /// The answer for a row says that the target takes none now: it rests.
+    pub(crate) fn outage(&self, outage: CallProblem) {
+        self.learn(&outage);
+    }
+
     /// Waits until the breaker lets a call through.
     async fn turn(&self) -> Result<(), Halt> {
         self.halts.check()?;
@@ -100,6 +105,17 @@ impl Caller {
         self.counters.outage(reason);
         self.limits.because(reason);
         self.limits.outage(after);
+    }
+}
+
+/// What a row's answer says about the whole target.
+pub(crate) fn outage_of(delivery: &Delivery) -> Option<CallProblem> {
+    match delivery {
+        Delivery::Outage { problem, after } => {
+            let after = after.or(Some(REFUSED_PAUSE));
+            Some(CallProblem::Outage { problem: problem.clone(), after })
+        }
+        _ => None,
     }
 }
 

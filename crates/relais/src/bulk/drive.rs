@@ -15,7 +15,7 @@ use relais_core::{
 
 use super::{
     BulkSettings,
-    call::Caller,
+    call::{Caller, outage_of},
     halt::{Halt, Halts},
 };
 use crate::relay::{count, random};
@@ -186,10 +186,13 @@ impl Drive {
         match call.await? {
             Ok(deliveries) => {
                 let accepted = deliveries.contains(&Delivery::Accepted);
+                let outage = deliveries.iter().find_map(outage_of);
                 self.settle(rows.iter().zip(deliveries)).await?;
+                // The next job of the same rows would fare no better at once.
                 if let Some(problem) = failed.filter(|_| !accepted) {
-                    // The next job of the same rows would fare no better at once.
                     self.caller.refused(&problem);
+                } else if let Some(outage) = outage {
+                    self.caller.outage(outage);
                 }
                 self.end().await
             }
@@ -278,7 +281,8 @@ impl Drive {
 
     /// The store has ended the job with its last row; only one that had none is ended here.
     async fn end(&mut self) -> Result<Option<Remote>, Halt> {
-        if self.rows_left().await? {
+        let job = self.job.id;
+        if !self.persist(move |store| store.bulk_rows(job, 0, 1)).await?.is_empty() {
             // Not all of them could be settled: look at what is left.
             return Ok(None);
         }
@@ -336,12 +340,6 @@ impl Drive {
             }
             rows.extend(page);
         }
-    }
-
-    async fn rows_left(&self) -> Result<bool, Halt> {
-        let job = self.job.id;
-        let first = self.persist(move |store| store.bulk_rows(job, 0, 1)).await?;
-        Ok(!first.is_empty())
     }
 
     async fn commit(&mut self, to: Phase, why: Option<&Problem>) -> Result<(), Halt> {

@@ -171,3 +171,24 @@ async fn a_payload_of_another_shape_fails_clearly() {
     run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
     assert_eq!(bench.texts("SELECT error_code FROM relais_inbox"), ["PAYLOAD_SHAPE"]);
 }
+
+#[tokio::test]
+async fn a_crash_amid_routed_suspects_costs_one_of_them_an_attempt() {
+    let bench = Bench::new().await;
+    let bodies: Vec<_> =
+        (0..20).map(|n| (format!("m{n}"), format!("{{\"type\":\"A\",\"of\":\"k{n}\"}}"))).collect();
+    let messages: Vec<_> = bodies.iter().map(|(id, body)| (id.as_str(), body.as_str())).collect();
+    accept(&bench, &messages).await;
+    drop(worker(&bench, "dead", vec![("A", route("A"))]).await);
+    bench.expire_leases();
+    bench.sql("UPDATE relais_inbox SET attempts = 2");
+    // Nothing can be settled any more: as good as a crash before the settlement.
+    bench.sql(
+        "CREATE TRIGGER full BEFORE UPDATE OF status ON relais_inbox WHEN NEW.status = 'PROCESSED'
+         BEGIN SELECT RAISE(ABORT, 'no'); END",
+    );
+    let mut heir = worker(&bench, "heir", vec![("A", route("A"))]).await;
+    assert!(crate::worker::Worker::run_once(&mut heir).await.is_err());
+    let counted = bench.texts("SELECT message_id FROM relais_inbox WHERE attempts > 2");
+    assert_eq!(counted.len(), 1, "{counted:?}");
+}

@@ -8,7 +8,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rdkafka::{
@@ -127,6 +127,21 @@ impl Owned {
         self.committed != Some(self.stored)
     }
 
+    /// Whether a record is to be taken. If librdkafka has skipped records it could not read, the
+    /// partition goes back to them: they may be readable then, and are not ours to leave out.
+    pub(super) fn wants(&mut self, offset: i64, now: Instant) -> bool {
+        if self.astray.is_some() {
+            return false;
+        }
+        let Some(unreadable) = self.unreadable else { return true };
+        if offset > unreadable {
+            self.astray = Some(now + UNREADABLE_PAUSE);
+            return false;
+        }
+        self.unreadable.take_if(|_| offset == unreadable);
+        true
+    }
+
     /// The database has this part of a batch.
     pub(super) fn acknowledge(&mut self, span: &Span) {
         self.stored = span.next;
@@ -140,6 +155,9 @@ impl Owned {
         self.astray = Some(Instant::now());
     }
 }
+
+/// The pause before a partition goes back to records that could not be read.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the reader and librdkafka's callbacks share.
 #[derive(Debug, Default)]
@@ -358,5 +376,79 @@ impl ConsumerContext for Membership {
             // Still behind, and tried again.
             Err(error) => tracing::debug!(%error, "the group did not take offsets"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(next: i64) -> Owned {
+        Owned {
+            partition: Partition { topic: "members".into(), number: 0 },
+            placed: 1,
+            next,
+            stored: next,
+            moved: Moved::No,
+            committed: None,
+            topic_id: None,
+            saved_topic_id: None,
+            astray: None,
+            unreadable: None,
+        }
+    }
+
+    #[test]
+    fn records_behind_what_could_not_be_read_are_not_taken() {
+        let now = Instant::now();
+        let mut owned = Owned { unreadable: Some(7), ..owned(5) };
+        assert!(owned.wants(5, now) && owned.wants(6, now));
+        assert!(!owned.wants(8, now) && !owned.wants(9, now));
+        assert!(!owned.is_astray(now) && owned.is_astray(now + UNREADABLE_PAUSE));
+    }
+
+    #[test]
+    fn what_turns_out_to_be_readable_holds_nothing_back() {
+        let mut owned = Owned { unreadable: Some(7), ..owned(5) };
+        let now = Instant::now();
+        assert!(owned.wants(7, now) && owned.wants(8, now));
+    }
+
+    #[test]
+    fn another_id_of_its_topic_sends_a_partition_astray_and_the_same_one_does_not() {
+        let now = Instant::now();
+        for (placed_with, saved, told, goes_astray) in [
+            (None, None, 1, false),
+            (Some(1), Some(1), 1, false),
+            (Some(1), None, 2, true),
+            (None, Some(1), 2, true),
+            // Placed in the new topic already, and nothing stored there yet.
+            (Some(2), Some(1), 2, false),
+        ] {
+            let one = Owned { topic_id: placed_with, saved_topic_id: saved, ..owned(5) };
+            let mut state = State { owned: vec![one], ..State::default() };
+            state.note_topic_id("members", told, now);
+            state.note_topic_id("others", 9, now);
+            assert_eq!(state.owned[0].astray.is_some(), goes_astray, "{placed_with:?} {saved:?}");
+        }
+    }
+
+    #[test]
+    fn a_span_counts_only_until_its_partition_is_placed_again() {
+        let mut state = State { owned: vec![owned(5)], ..State::default() };
+        let span = |placed| Span {
+            partition: Partition { topic: "members".into(), number: 0 },
+            placed,
+            first: 5,
+            next: 8,
+            topic_id: Some(3),
+        };
+        assert!(state.find_span(&span(2)).is_none());
+        state.find_span(&span(1)).unwrap().acknowledge(&span(1));
+        assert_eq!((state.owned[0].stored, state.owned[0].saved_topic_id), (8, Some(3)));
+        assert_eq!(state.behind().count(), 1);
+        let told = state.behind();
+        state.note_committed(&told);
+        assert_eq!(state.behind().count(), 0);
     }
 }

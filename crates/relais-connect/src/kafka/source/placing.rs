@@ -48,19 +48,28 @@ struct Survey {
     new_topics: BTreeSet<String>,
 }
 
+/// Why nothing was placed.
+#[derive(Debug)]
+pub(super) enum PlaceError {
+    /// It is not known where; everything still waits.
+    Unknown(String),
+    /// librdkafka did not do it, perhaps half of it: another consumer is needed.
+    Broken(String),
+}
+
 impl Placing<'_> {
-    /// Places all that waits for it. If it fails, everything still waits.
-    pub(super) fn place(&self) -> Result<(), String> {
+    /// Places all that waits for it.
+    pub(super) fn place(&self) -> Result<(), PlaceError> {
         let unplaced = self.unplaced();
-        let survey = self
-            .survey(&unplaced)
-            .map_err(|error| format!("cannot find out where to read: {error}"))?;
+        let survey = self.survey(&unplaced).map_err(|error| {
+            PlaceError::Unknown(format!("cannot find out where to read: {error}"))
+        })?;
         let placed: Vec<Owned> = unplaced.iter().map(|one| self.begin(one, &survey)).collect();
         let again = unplaced.iter().filter(|one| one.owned.is_some());
         let again = list(again.map(|one| (&one.partition, 0)));
         let wanted = list(placed.iter().map(|owned| (&owned.partition, owned.next)));
         Membership::assign(self.consumer, &again, &wanted)
-            .map_err(|error| format!("cannot take partitions up: {error}"))?;
+            .map_err(|error| PlaceError::Broken(format!("cannot take partitions up: {error}")))?;
         let mut behind = self.keep(placed);
         for (partition, (_, high)) in &survey.ends {
             // So that a new topic is known as a whole, whoever reads which part of it.

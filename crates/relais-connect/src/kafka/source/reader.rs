@@ -24,9 +24,9 @@ use tokio::sync::mpsc;
 use super::{
     batch::{Batch, Span},
     membership::{Blueprint, Membership},
-    placing::{ANSWER_MAX, Placing},
+    placing::{ANSWER_MAX, PlaceError, Placing},
     record,
-    trouble::{self, Complaints},
+    trouble::{self, Complaints, Kind, Trouble},
 };
 
 /// What the source asks of the thread. That there is no more of it means: finish.
@@ -58,8 +58,6 @@ const POLL_MIN: Duration = Duration::from_millis(5);
 const TOPIC_ID_MAX: Duration = Duration::from_millis(500);
 /// How often an offset the group did not take is offered again.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a partition with records that cannot be read is tried again.
-const UNREADABLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads for one source.
 pub(super) struct Reader {
@@ -127,9 +125,17 @@ impl Reader {
                     break Ok(self.hand_out(&member, batch));
                 }
                 let Some(stored) = positions.take() else { break Ok(Reply::AskPositions) };
-                if let Err(reason) = member.place(&self.blueprint, &stored) {
-                    break Err(reason);
+                match member.place(&self.blueprint, &stored) {
+                    Ok(()) => {}
+                    Err(PlaceError::Unknown(reason)) => break Err(reason),
+                    // Nobody knows what librdkafka reads now.
+                    Err(PlaceError::Broken(reason)) => return Err(reason),
                 }
+            }
+            if batch.is_empty()
+                && let Some(reason) = self.complaints.due(Instant::now())
+            {
+                break Err(reason);
             }
             let wait = match batch.is_empty() {
                 false => Duration::ZERO,
@@ -137,16 +143,11 @@ impl Reader {
                 true => POLL_MAX,
             };
             match member.poll(&self.blueprint, &mut batch, wait) {
-                Polled::Record => {}
+                Polled::Record => self.complaints.note_record(),
+                Polled::Other => {}
                 Polled::Nothing if batch.is_empty() => member.commit_behind(),
                 Polled::Nothing => break Ok(self.hand_out(&member, batch)),
-                Polled::Trouble(reason) => {
-                    if batch.is_empty()
-                        && let Some(reason) = self.complaints.due(reason)
-                    {
-                        break Err(reason);
-                    }
-                }
+                Polled::Trouble(trouble) => self.complaints.note(trouble),
                 Polled::Fatal(reason) => {
                     tracing::error!(reason, "the consumer has ended; making another");
                     return Err(reason);
@@ -217,7 +218,9 @@ impl Reader {
 enum Polled {
     Record,
     Nothing,
-    Trouble(String),
+    /// Something to be looked at in the state.
+    Other,
+    Trouble(Trouble),
     Fatal(String),
 }
 
@@ -252,14 +255,16 @@ impl Member {
         unknown.iter().all(|topic| self.topics_asked[topic].elapsed() > TOPIC_ID_MAX)
     }
 
-    fn place(&mut self, blueprint: &Blueprint, stored: &[SourcePosition]) -> Result<(), String> {
+    fn place(
+        &mut self,
+        blueprint: &Blueprint,
+        stored: &[SourcePosition],
+    ) -> Result<(), PlaceError> {
         let cluster = match self.cluster.take() {
             Some(cluster) => cluster,
-            None => self
-                .consumer
-                .client()
-                .fetch_cluster_id(ANSWER_MAX)
-                .ok_or_else(|| "the cluster does not tell its id".to_owned())?,
+            None => self.consumer.client().fetch_cluster_id(ANSWER_MAX).ok_or_else(|| {
+                PlaceError::Unknown("the cluster does not tell its id".to_owned())
+            })?,
         };
         let placing = Placing { blueprint, consumer: &self.consumer, cluster: &cluster, stored };
         let placed = placing.place();
@@ -290,18 +295,9 @@ impl Member {
         let mut state = self.consumer.context().state();
         state.away = false;
         let Some(owned) = state.find(record.topic(), record.partition()) else { return };
-        if owned.astray.is_some() {
-            return;
-        }
         let offset = record.offset();
-        match owned.unreadable {
-            Some(unreadable) if offset > unreadable => {
-                // It was skipped: go back, it may be readable now.
-                owned.astray = Some(Instant::now() + UNREADABLE_PAUSE);
-                return;
-            }
-            Some(unreadable) if offset == unreadable => owned.unreadable = None,
-            _ => {}
+        if !owned.wants(offset, Instant::now()) {
+            return;
         }
         let cluster = self.cluster.as_deref().unwrap_or_default();
         let message = blueprint.settings.mapping.read(record::incoming(cluster, record));
@@ -322,17 +318,20 @@ impl Member {
             Code::AutoOffsetReset | Code::OffsetOutOfRange => {
                 let now = Instant::now();
                 state.owned.iter_mut().for_each(|owned| owned.astray = Some(now));
-                Polled::Record
+                Polled::Other
             }
             // librdkafka has said it in its log and joins again by itself.
-            Code::PollExceeded => Polled::Record,
-            Code::BadMessage | Code::BadCompression | Code::NotImplemented => {
-                Polled::Trouble(trouble::unreadable(&mut state, &reason))
+            Code::PollExceeded => Polled::Other,
+            Code::BadMessage | Code::BadCompression | Code::NotImplemented
+                if let Some(offset) = trouble::offset_in(&reason) =>
+            {
+                Polled::Trouble(trouble::unreadable(&mut state, offset, &reason))
             }
             _ => {
-                state.away |= trouble::is_away(code);
-                let connection = &blueprint.settings.connection;
-                Polled::Trouble(trouble::explain(code, &reason, &connection.brokers))
+                let brokers = &blueprint.settings.connection.brokers;
+                let trouble = trouble::explain(code, &reason, brokers);
+                state.away |= trouble.kind == Kind::Away;
+                Polled::Trouble(trouble)
             }
         }
     }

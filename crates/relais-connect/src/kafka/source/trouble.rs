@@ -9,33 +9,61 @@ use super::membership::State;
 /// The shortest time between two complaints.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
 
-/// Keeps complaints apart: librdkafka repeats itself several times a second.
+/// What is to be said, and when it was last said: librdkafka repeats some things several times a
+/// second, and says others only once.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
+    waiting: Option<Trouble>,
     last: Option<Instant>,
 }
 
+/// Something is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) reason: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// No broker answers; over with the next record.
+    Away,
+    Lasting,
+}
+
 impl Complaints {
-    /// The reason, if it is time for one.
-    pub(super) fn due(&mut self, reason: String) -> Option<String> {
-        if self.last.is_some_and(|last| last.elapsed() < COMPLAINT_PAUSE) {
-            tracing::debug!(reason, "still in trouble");
+    /// Keeps it until it can be said. That nobody can be reached explains less than anything else.
+    pub(super) fn note(&mut self, trouble: Trouble) {
+        let lasting = self.waiting.as_ref().is_some_and(|waiting| waiting.kind == Kind::Lasting);
+        if trouble.kind == Kind::Lasting || !lasting {
+            self.waiting = Some(trouble);
+        }
+    }
+
+    /// A record has come.
+    pub(super) fn note_record(&mut self) {
+        self.waiting.take_if(|waiting| waiting.kind == Kind::Away);
+    }
+
+    /// What is to be said now.
+    pub(super) fn due(&mut self, now: Instant) -> Option<String> {
+        if self.last.is_some_and(|last| now.duration_since(last) < COMPLAINT_PAUSE) {
             return None;
         }
-        self.last = Some(Instant::now());
-        Some(reason)
+        let trouble = self.waiting.take()?;
+        self.last = Some(now);
+        Some(trouble.reason)
     }
 }
 
-/// Whether no broker can be reached.
-pub(super) fn is_away(code: Code) -> bool {
-    matches!(code, Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve)
-}
-
 /// An error with what to do about it.
-pub(super) fn explain(code: Code, reason: &str, brokers: &str) -> String {
-    match code {
-        code if is_away(code) => format!("{brokers} cannot be reached: {reason}"),
+pub(super) fn explain(code: Code, reason: &str, brokers: &str) -> Trouble {
+    let kind = match code {
+        Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve => Kind::Away,
+        _ => Kind::Lasting,
+    };
+    let reason = match code {
+        _ if kind == Kind::Away => format!("{brokers} cannot be reached: {reason}"),
         Code::UnknownTopicOrPartition | Code::UnknownTopic => {
             format!("{reason}; create the topic, or correct `topics`")
         }
@@ -49,15 +77,15 @@ pub(super) fn explain(code: Code, reason: &str, brokers: &str) -> String {
             format!("{reason}; the user needs READ on the topic and on the group")
         }
         _ => format!("{code}: {reason}"),
-    }
+    };
+    Trouble { reason, kind }
 }
 
 /// Records that cannot be read: which, as far as it can be told.
 ///
 /// librdkafka names the offset but not the partition. It is one whose next offset that is, or else
 /// one that has not come so far yet.
-pub(super) fn unreadable(state: &mut State, reason: &str) -> String {
-    let offset = offset_in(reason).unwrap_or(-1);
+pub(super) fn unreadable(state: &mut State, offset: i64, reason: &str) -> Trouble {
     let exact = state.owned.iter().any(|owned| owned.next == offset);
     let mut names = Vec::new();
     for owned in &mut state.owned {
@@ -66,15 +94,16 @@ pub(super) fn unreadable(state: &mut State, reason: &str) -> String {
             names.push(format!("{}/{}", owned.partition.topic, owned.partition.number));
         }
     }
-    format!(
+    let reason = format!(
         "records of {} at offset {offset} cannot be read: {reason}; the partition waits there until \
          they can, or until its position in relais_source_position is set behind them",
         names.join(" or ")
-    )
+    );
+    Trouble { reason, kind: Kind::Lasting }
 }
 
-/// The first number behind ` at offset ` or ` at `.
-fn offset_in(reason: &str) -> Option<i64> {
+/// The first number behind ` at offset ` or ` at `: where librdkafka could not read.
+pub(super) fn offset_in(reason: &str) -> Option<i64> {
     let (_, rest) = reason.split_once(" at ")?;
     let rest = rest.strip_prefix("offset ").unwrap_or(rest);
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -101,15 +130,25 @@ mod tests {
     }
 
     #[test]
-    fn complaints_keep_a_distance() {
+    fn complaints_keep_a_distance_and_none_is_lost() {
+        let trouble = |reason: &str, kind| Trouble { reason: reason.to_owned(), kind };
         let mut complaints = Complaints::default();
-        assert_eq!(complaints.due("a".into()), Some("a".into()));
-        assert_eq!(complaints.due("b".into()), None);
+        let now = Instant::now();
+        assert_eq!(complaints.due(now), None);
+        complaints.note(trouble("away", Kind::Away));
+        assert_eq!(complaints.due(now).as_deref(), Some("away"));
+        complaints.note(trouble("no topic", Kind::Lasting));
+        complaints.note(trouble("away", Kind::Away));
+        assert_eq!(complaints.due(now), None);
+        assert_eq!(complaints.due(now + COMPLAINT_PAUSE).as_deref(), Some("no topic"));
+        complaints.note(trouble("away", Kind::Away));
+        complaints.note_record();
+        assert_eq!(complaints.due(now + 2 * COMPLAINT_PAUSE), None);
     }
 
     #[test]
     fn every_trouble_says_what_to_do() {
-        let explain = |code| explain(code, "why", "host:1");
+        let explain = |code| explain(code, "why", "host:1").reason;
         assert!(explain(Code::AllBrokersDown).contains("host:1 cannot be reached: why"));
         assert!(explain(Code::UnknownTopicOrPartition).contains("create the topic"));
         assert!(explain(Code::Authentication).contains("sasl."));
