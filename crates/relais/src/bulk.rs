@@ -184,7 +184,9 @@ impl BulkRelay {
 
     /// With a relay for few rows: notes whether there are too many for it.
     async fn count(&mut self) -> Result<(), StoreError> {
-        if matches!(self.rows, Rows::Jobs(_)) || Instant::now() < self.count_at {
+        let Rows::Auto(relay) = &mut self.rows else { return Ok(()) };
+        // What comes after a quiet time is counted before the relay begins with it.
+        if Instant::now() < self.count_at && !relay.intake().flight.is_empty() {
             return Ok(());
         }
         let limit = self.settings.threshold.max(1);

@@ -95,6 +95,10 @@ impl<R: Row> Flight<R> {
         self.held.contains_key(&id)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Every row in these hands.
     pub(crate) fn ids(&self) -> Vec<i64> {
         self.held.keys().copied().collect()
