@@ -130,7 +130,7 @@ struct Made {
 
 enum Delivers {
     Single(Arc<dyn Publisher>),
-    Bulk(Arc<dyn BulkTarget>, BulkSettings),
+    Bulk(Arc<dyn BulkTarget>, Box<BulkSettings>),
 }
 
 /// Puts everything together; the sources listen from here on.
@@ -150,7 +150,7 @@ pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wire
             Delivers::Single(publisher) => {
                 app.destination_with(name, publisher, guards(destination))
             }
-            Delivers::Bulk(target, settings) => app.bulk_destination(name, target, settings),
+            Delivers::Bulk(target, settings) => app.bulk_destination(name, target, *settings),
         };
         usage.extend(budget.map(|budget| (name.clone(), api_usage(budget))));
     }

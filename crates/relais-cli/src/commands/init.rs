@@ -71,6 +71,6 @@ mod tests {
         let read = settings::read(Path::new("relais.toml"), &text, &|_| Some("x".to_owned()));
         let (settings, warnings) = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(warnings, []);
-        assert_eq!((settings.sources.len(), settings.destinations.len()), (2, 3));
+        assert_eq!((settings.sources.len(), settings.destinations.len()), (2, 4));
     }
 }

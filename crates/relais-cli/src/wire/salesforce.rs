@@ -56,7 +56,8 @@ fn deliverer(
         (Api::Collections, Some(small)) => Ok(Delivers::Single(small)),
         (_, small) => {
             let bulk = SalesforceBulk::new(settings, hydrator)?;
-            Ok(Delivers::Bulk(Arc::new(bulk), bulk_settings(destination, target, small)))
+            let settings = Box::new(bulk_settings(destination, target, small));
+            Ok(Delivers::Bulk(Arc::new(bulk), settings))
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use rdkafka::{Offset, TopicPartitionList, admin::AdminOptions};
+use rdkafka::{
+    ClientConfig, Offset, TopicPartitionList,
+    admin::AdminOptions,
+    producer::{FutureProducer, FutureRecord, Producer},
+};
 use relais_connect::kafka::Start;
 use relais_core::source::{Source, SourceError};
 
@@ -283,4 +287,41 @@ async fn a_batch_is_bounded_in_bytes_and_a_larger_record_passes_alone() {
         source.acknowledge(Vec::new()).await.unwrap();
     }
     source.close().await;
+}
+
+#[tokio::test]
+async fn of_transactions_only_what_was_committed_is_read() {
+    let Some(world) = World::new("transactions of others", 1).await else { return };
+    let producer: FutureProducer = ClientConfig::new()
+        .set("bootstrap.servers", &world.brokers)
+        .set("transactional.id", &world.group)
+        .create()
+        .unwrap();
+    producer.init_transactions(LONG).unwrap();
+    for n in 0..6 {
+        producer.begin_transaction().unwrap();
+        let value = format!("{{\"n\":{n}}}");
+        let record: FutureRecord<'_, [u8], str> = FutureRecord::to(&world.topic).payload(&value);
+        producer.send(record, LONG).await.map_err(|(error, _)| error).unwrap();
+        if n % 2 == 0 {
+            producer.commit_transaction(LONG).unwrap();
+        } else {
+            producer.abort_transaction(LONG).unwrap();
+        }
+    }
+    let mut source = world.source();
+    world.fill(&mut source, 3).await;
+    // The marks of transactions are passed, here and in the database.
+    let worker = async {
+        loop {
+            world.step(&mut source, 100).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = worker => {}
+        () = world.no_lag(1) => {}
+    }
+    assert!(world.db.snapshot().positions.values().any(|position| *position == 12));
+    source.close().await;
+    assert_eq!(world.numbers(), [0, 2, 4]);
 }

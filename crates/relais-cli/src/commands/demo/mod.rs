@@ -1,11 +1,13 @@
 //! `relais demo`: the whole product in one process, with faults, and a proof at the end.
 //!
-//! Senders post events over HTTP, some twice, some as garbage. relais stores, routes and relays them
-//! to a target that fails at times, is down for a while, and does the work but loses its reply. The
-//! workers are killed in the middle. The proof compares what was sent with what the target did.
+//! Senders post events over HTTP, some twice, some as garbage. relais stores, routes and relays them:
+//! orders to a target that fails at times, is down for a while, and does the work but loses its reply;
+//! members and blocks in bulk jobs to a simulated Salesforce that does the same. The workers are
+//! killed in the middle. The proof compares what was sent with what the two did.
 
 mod plan;
 mod proof;
+mod salesforce;
 mod sender;
 mod target;
 mod view;
@@ -17,13 +19,15 @@ use std::{
 };
 
 use relais::{
-    App, DestinationSettings, Retention, RetryPolicy, Route, Running, Store,
+    App, BreakerPolicy, DestinationSettings, Retention, RetryPolicy, Route, Running, Store,
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings},
     sqlite::{SqliteOptions, SqliteStore},
 };
 use relais_core::{decode::Decoder, extract::Mapping};
 
-use self::{plan::Plan, proof::Proof, sender::Senders, target::Target, view::View};
+use self::{
+    plan::Plan, proof::Proof, salesforce::Org, sender::Senders, target::Target, view::View,
+};
 use crate::{
     args::DemoArgs,
     failure::{Done, Failure},
@@ -56,7 +60,7 @@ pub(crate) async fn run(args: DemoArgs) -> Done {
     view.summary(&proof);
     if let Some(running) = running.take() {
         if !args.once && all_well {
-            view.stay(stage.hook);
+            view.stay(stage.hook, &stage.org.url());
             let _ = tokio::signal::ctrl_c().await;
         }
         running.stop().await;
@@ -69,6 +73,7 @@ struct Stage {
     store: SqliteStore,
     target: Arc<Target>,
     target_address: SocketAddr,
+    org: Org,
     hook: SocketAddr,
     describe: String,
     /// Removed with everything in it at the end.
@@ -85,9 +90,10 @@ impl Stage {
         let describe = store.describe().await?;
         let target = Arc::new(Target::new(plan.seed));
         let target_address = Arc::clone(&target).listen().await?;
+        let org = Org::start(plan.seed).await?;
         // A free port, found once, so that the address survives the kills.
         let hook = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        Ok(Self { store, target, target_address, hook, describe, _dir: dir })
+        Ok(Self { store, target, target_address, org, hook, describe, _dir: dir })
     }
 
     /// Starts the workers: what `relais run` does, without the file.
@@ -104,16 +110,6 @@ impl Stage {
         let mut publisher = HttpPublisherSettings::new(&format!("http://{}/", self.target_address));
         publisher.allow_private = true;
         let publisher = HttpPublisher::new(publisher).map_err(Failure::Failed)?;
-        let settings = DestinationSettings {
-            retry: RetryPolicy {
-                attempts_max: 12,
-                first: Duration::from_millis(20),
-                max: Duration::from_millis(500),
-                ..RetryPolicy::default()
-            },
-            timeout: Duration::from_secs(5),
-            ..DestinationSettings::default()
-        };
         let route = Route {
             on: plan::EVENT_TYPE.into(),
             destination: "warehouse".into(),
@@ -126,10 +122,10 @@ impl Stage {
         let app = App::new(Arc::new(self.store.clone()))
             .source("hook", Box::new(source))
             .route(route)
-            .destination_with("warehouse", Arc::new(publisher), settings)
+            .destination_with("warehouse", Arc::new(publisher), destination_settings())
             .retention(Retention::default())
             .lease(LEASE);
-        Ok(app.start())
+        Ok(self.org.join(app)?.start())
     }
 
     /// Faults first, then none, until everything is delivered.
@@ -158,12 +154,12 @@ impl Stage {
                 view.event("the target is down; messages wait, nobody's attempts are used");
                 self.target.go_down(OUTAGE_FOR);
             }
-            if done < plan.messages {
+            if done < plan.messages || senders.light_done() < plan.light_total() {
                 last_sent = Instant::now();
             }
-            let overview = self.store.overview().await?;
-            view.draw(senders, &overview, &self.target);
-            let proof = Proof::new(plan, senders, &overview, &self.target);
+            let (overview, seen) = (self.store.overview().await?, self.org.seen());
+            view.draw(senders, &overview, &self.target, seen);
+            let proof = Proof::new(plan, senders, &overview, &self.target, seen);
             if proof.holds() || last_sent.elapsed() > DRAIN_MAX {
                 return Ok(proof);
             }
@@ -181,6 +177,21 @@ impl Stage {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.start(self.hook).await
+    }
+}
+
+/// Patient enough for every fault, and quick because this is to be watched.
+fn destination_settings() -> DestinationSettings {
+    DestinationSettings {
+        retry: RetryPolicy {
+            attempts_max: 12,
+            first: Duration::from_millis(20),
+            max: Duration::from_millis(500),
+            ..RetryPolicy::default()
+        },
+        timeout: Duration::from_secs(5),
+        breaker: BreakerPolicy { open_for: Duration::from_millis(300), ..BreakerPolicy::default() },
+        ..DestinationSettings::default()
     }
 }
 

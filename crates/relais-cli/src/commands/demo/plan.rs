@@ -1,7 +1,15 @@
 //! What the senders will send, all from one seed: events, repeats and garbage.
 
+use serde_json::json;
+
 /// The event type of every good message.
 pub(super) const EVENT_TYPE: &str = "OrderChanged";
+/// The event types of light messages: ids, and nothing else.
+pub(super) const MEMBERS_CREATED: &str = "MembersCreated";
+pub(super) const BLOCKS_TO_CREATE: &str = "BlocksToCreate";
+/// Each order has a family, with so many members and blocks.
+const MEMBERS: u64 = 8;
+const BLOCKS: u64 = 12;
 /// How many orders the messages are about.
 const ORDERS: u64 = 40;
 /// One message in this many is sent twice.
@@ -37,6 +45,39 @@ impl Plan {
         let (seed, orders) = (self.seed, self.orders());
         let count = self.messages / orders + u64::from(order < self.messages % orders);
         (1..=count).map(move |step| Event { order, step, cents: mix(seed, order, step) % 10_000 })
+    }
+
+    /// The light messages that go along with this one: each family has one of each type, at some
+    /// point of its order.
+    pub(super) fn light(&self, event: Event) -> Vec<(String, String)> {
+        let steps = self.messages / self.orders();
+        let at = |salt| 1 + mix(self.seed ^ salt, event.order, 0) % steps;
+        let family = event.order;
+        let ids = |prefix: &str, count| -> Vec<String> {
+            (1..=count).map(|n| format!("{prefix}-{family}-{n}")).collect()
+        };
+        let mut light = Vec::new();
+        if event.step == at(3) {
+            let body = json!({"type": MEMBERS_CREATED, "memberIds": ids("M", MEMBERS)});
+            light.push((format!("members-{family}"), body.to_string()));
+        }
+        if event.step == at(4) {
+            let body = json!({"type": BLOCKS_TO_CREATE, "blockIds": ids("B", BLOCKS)});
+            light.push((format!("blocks-{family}"), body.to_string()));
+        }
+        light
+    }
+
+    pub(super) fn light_total(&self) -> u64 {
+        2 * self.orders()
+    }
+
+    pub(super) fn contacts(&self) -> u64 {
+        self.orders() * MEMBERS
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.orders() * BLOCKS
     }
 
     /// What the target must have added up in the end.
@@ -92,5 +133,10 @@ mod tests {
         let all: Vec<_> = (0..plan.orders()).flat_map(|order| plan.events(order)).collect();
         assert_eq!(all.len(), 2_003);
         assert!(all.iter().any(|e| plan.is_repeated(*e)) && plan.garbage_total() > 0);
+        for plan in [plan, Plan::new(7, 1), Plan::new(7, 41)] {
+            let all = (0..plan.orders()).flat_map(|order| plan.events(order));
+            let light = all.map(|event| plan.light(event).len() as u64).sum::<u64>();
+            assert_eq!(light, plan.light_total());
+        }
     }
 }

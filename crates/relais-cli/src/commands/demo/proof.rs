@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use relais_core::query::{Count, Overview};
 
-use super::{plan::Plan, sender::Senders, target::Target};
+use super::{plan::Plan, salesforce::Seen, sender::Senders, target::Target};
 
 /// One statement with the two numbers that must be equal.
 pub(super) struct Check {
@@ -26,18 +26,26 @@ impl Proof {
         senders: &Senders,
         overview: &Overview,
         target: &Target,
+        seen: Seen,
     ) -> Self {
         let ledger = target.ledger();
         let sent = plan.messages;
+        let (contacts, blocks) = (plan.contacts(), plan.blocks());
+        let stored = sent + plan.light_total();
+        let relayed = sent + contacts + blocks;
         let check = |statement, expected, found| Check { statement, expected, found };
         let inbox = |status| rows(&overview.inbox, status);
         let outbox = |status| rows(&overview.outbox, status);
         Self {
             checks: vec![
-                check("messages acknowledged to their sender", sent, senders.done()),
-                check("… each stored and processed exactly once", sent, inbox("PROCESSED")),
-                check("… each relayed and settled", sent, outbox("DISPATCHED")),
-                check("… each known to the target", sent, ledger.distinct()),
+                check(
+                    "messages acknowledged to their sender",
+                    stored,
+                    senders.done() + senders.light_done(),
+                ),
+                check("… each stored and processed exactly once", stored, inbox("PROCESSED")),
+                check("… what came of them relayed and settled", relayed, outbox("DISPATCHED")),
+                check("orders' messages known to the target", sent, ledger.distinct()),
                 check(
                     "cents added up at the target, each message once",
                     plan.cents(),
@@ -48,6 +56,10 @@ impl Proof {
                     0,
                     ledger.out_of_order,
                 ),
+                check("contacts in Salesforce", contacts, seen.contacts),
+                check("blocks in Salesforce", blocks, seen.blocks),
+                check("… written more than once", 0, seen.repeated),
+                check("bulk jobs left open in Salesforce", 0, seen.open_jobs),
                 check(
                     "undecodable bodies kept for repair",
                     plan.garbage_total(),

@@ -33,6 +33,8 @@ pub(super) struct Counts {
     /// Extra copies posted on purpose or because no answer came.
     pub(super) repeats: AtomicU64,
     pub(super) garbage: AtomicU64,
+    /// Light messages acknowledged, each counted once.
+    pub(super) light: AtomicU64,
 }
 
 impl Senders {
@@ -48,6 +50,10 @@ impl Senders {
 
     pub(super) fn done(&self) -> u64 {
         self.counts.acknowledged.load(Relaxed)
+    }
+
+    pub(super) fn light_done(&self) -> u64 {
+        self.counts.light.load(Relaxed)
     }
 }
 
@@ -66,6 +72,13 @@ async fn send(plan: &Plan, counts: &Counts, sender: u64, hook: SocketAddr) {
                 let id = format!("garbage-{}", event.id());
                 post(&client, &url, &id, garbage, counts).await;
                 counts.garbage.fetch_add(1, Relaxed);
+            }
+            for (id, body) in plan.light(event) {
+                // Always twice: an order of one message may have no repeats.
+                post(&client, &url, &id, body.clone(), counts).await;
+                counts.light.fetch_add(1, Relaxed);
+                counts.repeats.fetch_add(1, Relaxed);
+                post(&client, &url, &id, body, counts).await;
             }
             post(&client, &url, &event.id(), event.body(), counts).await;
             counts.acknowledged.fetch_add(1, Relaxed);

@@ -32,6 +32,13 @@ pub(super) struct Span {
     pub(super) topic_id: Option<i64>,
 }
 
+impl Span {
+    fn new(owned: &Owned, first: i64, next: i64) -> Self {
+        let topic_id = owned.topic_id_to_save();
+        Self { partition: owned.partition.clone(), placed: owned.placed, first, next, topic_id }
+    }
+}
+
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
@@ -48,14 +55,13 @@ impl Batch {
         let next = offset.saturating_add(1);
         match self.spans.iter_mut().find(|span| span.partition == owned.partition) {
             Some(span) => span.next = next,
-            None => self.spans.push(Span {
-                partition: owned.partition.clone(),
-                placed: owned.placed,
-                first: offset,
-                next,
-                topic_id: owned.topic_id_to_save(),
-            }),
+            None => self.spans.push(Span::new(owned, offset, next)),
         }
+    }
+
+    /// Goes on to an offset before which a partition has no more records.
+    pub(super) fn pass(&mut self, owned: &Owned, next: i64) {
+        self.spans.push(Span::new(owned, owned.next, next));
     }
 
     /// Drops the rows of partitions that are not ours any more.

@@ -142,6 +142,11 @@ impl Owned {
         true
     }
 
+    /// Whether librdkafka has gone on to an offset without giving us a record before it.
+    pub(super) fn passes(&self, next: i64) -> bool {
+        self.astray.is_none() && self.unreadable.is_none() && next > self.next
+    }
+
     /// The database has this part of a batch.
     pub(super) fn acknowledge(&mut self, span: &Span) {
         self.stored = span.next;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rdkafka::{
-    Message,
+    Message, Offset,
     consumer::{BaseConsumer, CommitMode, Consumer},
     error::{KafkaError, RDKafkaErrorCode as Code},
     message::BorrowedMessage,
@@ -56,8 +56,11 @@ const POLL_MAX: Duration = Duration::from_millis(100);
 const POLL_MIN: Duration = Duration::from_millis(5);
 /// How long the id of a topic may take to come; without it offsets alone must do.
 const TOPIC_ID_MAX: Duration = Duration::from_millis(500);
-/// How often an offset the group did not take is offered again.
+/// How often something is done while nothing comes.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
+/// How long after a placing librdkafka is asked how far it is: it stops what it did before by and
+/// by, and until then would answer with the old place.
+const PASS_PAUSE: Duration = Duration::from_secs(5);
 
 /// Reads for one source.
 pub(super) struct Reader {
@@ -77,6 +80,7 @@ struct Member {
     /// Since when the id of a topic is waited for.
     topics_asked: HashMap<String, Instant>,
     commit_tried: Instant,
+    placed_at: Instant,
 }
 
 impl Reader {
@@ -145,7 +149,11 @@ impl Reader {
             match member.poll(&self.blueprint, &mut batch, wait) {
                 Polled::Record => self.complaints.note_record(),
                 Polled::Other => {}
-                Polled::Nothing if batch.is_empty() => member.commit_behind(),
+                Polled::Nothing if batch.is_empty() => {
+                    if member.rest(&mut batch) == Rest::Passed {
+                        break Ok(self.hand_out(&member, batch));
+                    }
+                }
                 Polled::Nothing => break Ok(self.hand_out(&member, batch)),
                 Polled::Trouble(trouble) => self.complaints.note(trouble),
                 Polled::Fatal(reason) => {
@@ -224,6 +232,14 @@ enum Polled {
     Fatal(String),
 }
 
+/// What a pause was good for.
+#[derive(PartialEq, Eq)]
+enum Rest {
+    Still,
+    /// The batch has positions to be stored, and no rows.
+    Passed,
+}
+
 impl Member {
     fn join(blueprint: &Blueprint) -> Result<Self, String> {
         Ok(Self {
@@ -231,6 +247,7 @@ impl Member {
             cluster: None,
             topics_asked: HashMap::new(),
             commit_tried: Instant::now(),
+            placed_at: Instant::now(),
         })
     }
 
@@ -270,6 +287,7 @@ impl Member {
         let placed = placing.place();
         self.cluster = Some(cluster);
         self.commit_tried = Instant::now();
+        self.placed_at = Instant::now();
         placed
     }
 
@@ -336,11 +354,30 @@ impl Member {
         }
     }
 
-    /// Offers the group what it did not take, now and then.
-    fn commit_behind(&mut self) {
-        if self.commit_tried.elapsed() > COMMIT_PAUSE {
-            self.commit();
+    /// Now and then while nothing comes: offers the group what it did not take, and passes what
+    /// is no record (the marks of transactions), so that it is not taken for records unread.
+    fn rest(&mut self, batch: &mut Batch) -> Rest {
+        if self.commit_tried.elapsed() <= COMMIT_PAUSE {
+            return Rest::Still;
         }
+        self.commit();
+        if self.placed_at.elapsed() <= PASS_PAUSE {
+            return Rest::Still;
+        }
+        let Ok(positions) = self.consumer.position() else { return Rest::Still };
+        let mut state = self.consumer.context().state();
+        let mut rest = Rest::Still;
+        for element in positions.elements() {
+            if let Offset::Offset(next) = element.offset()
+                && let Some(owned) = state.find(element.topic(), element.partition())
+                && owned.passes(next)
+            {
+                batch.pass(owned, next);
+                owned.next = next;
+                rest = Rest::Passed;
+            }
+        }
+        rest
     }
 
     fn commit(&mut self) {

@@ -1,0 +1,1 @@
+SELECT count(*) FROM relais_inbox WHERE status = 'SERDE_ERROR'

@@ -1,0 +1,1 @@
+INSERT INTO blocks (id, family) VALUES (?1, ?2)
