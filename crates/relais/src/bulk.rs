@@ -163,8 +163,7 @@ impl BulkRelay {
     fn tell(&mut self) {
         let keeper = self.intake().keeper();
         let (scope, owned) = (keeper.fence().scope.clone(), keeper.owned());
-        let state = self.caller.limits.tell(&scope);
-        self.caller.counters.set_state(state, owned);
+        self.caller.counters.set_state(self.caller.limits.tell(&scope), owned);
     }
 
     /// Goes on with the destination's open job if nobody holds it.
@@ -190,8 +189,7 @@ impl BulkRelay {
             return Ok(());
         }
         let limit = self.settings.threshold.max(1);
-        let waiting = self.fetch(limit).await?.map_or(0, |(_, rows)| rows.len());
-        self.many = waiting >= limit;
+        self.many = self.fetch(limit).await?.is_some_and(|(_, rows)| rows.len() >= limit);
         self.count_at = Instant::now() + COUNT_EVERY;
         Ok(())
     }

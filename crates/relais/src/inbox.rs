@@ -47,6 +47,8 @@ const REST_MAX: Duration = Duration::from_secs(1);
 const HANDLERS_MAX: usize = 8;
 /// Rows whose routes share one commit.
 const ROUTED_MAX: usize = 500;
+/// Messages they may have become; one event can become thousands.
+const MADE_MAX: usize = 10_000;
 /// How long a stopping worker waits for handlers under way.
 const STOP_GRACE: Duration = Duration::from_secs(30);
 
@@ -68,6 +70,8 @@ pub(crate) struct InboxWorker {
     handlers: JoinSet<Landed>,
     landed: Vec<Landed>,
     settlements: Vec<InboxSettlement>,
+    /// Messages in them.
+    made: usize,
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
     trouble: Option<String>,
@@ -91,6 +95,7 @@ impl InboxWorker {
             handlers: JoinSet::new(),
             landed: Vec::new(),
             settlements: Vec::new(),
+            made: 0,
             retry_at: None,
             trouble: None,
         }
@@ -216,6 +221,7 @@ impl InboxWorker {
         let processed = self.settlements.iter().filter(is_done).count() as u64;
         self.counters.processed(processed.saturating_sub(settled.refused));
         let done = self.settlements.len();
+        self.made = 0;
         self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
         Ok(done)
     }
@@ -223,7 +229,10 @@ impl InboxWorker {
     /// Starts handlers up to the limit and applies routes at once.
     async fn launch(&mut self) -> Result<usize, StoreError> {
         let mut started = 0;
-        while self.handlers.len() < HANDLERS_MAX && self.settlements.len() < ROUTED_MAX {
+        while self.handlers.len() < HANDLERS_MAX
+            && self.settlements.len() < ROUTED_MAX
+            && self.made < MADE_MAX
+        {
             let jobs = self.intake.take(Batching::Single);
             let Some(job) = jobs.first() else { break };
             if job.suspect && !self.admit_suspect(job).await? {
@@ -301,9 +310,9 @@ impl InboxWorker {
             routes.iter().map(|route| route.apply(&job.row)).collect();
         match messages {
             Ok(messages) => {
-                let fate =
-                    InboxFate::Processed { messages: messages.into_iter().flatten().collect() };
-                self.push(job, fate);
+                let messages: Vec<_> = messages.into_iter().flatten().collect();
+                self.made += messages.len();
+                self.push(job, InboxFate::Processed { messages });
                 self.intake.flight.land(std::slice::from_ref(job), &HashSet::new());
             }
             Err(problem) => self.finish(job, Outcome::Fail { problem }),

@@ -1,6 +1,6 @@
 //! Source → inbox → acknowledge: stored first, acknowledged after.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use relais_core::{
     BoxFuture,
@@ -18,6 +18,8 @@ use crate::{
 
 /// Most messages stored in one transaction.
 const BATCH_MAX: usize = 1_000;
+/// The pause after a source could give no messages.
+const SOURCE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Ingest {
     pub(crate) store: Arc<dyn Store>,
@@ -44,8 +46,8 @@ impl Ingest {
             batch = self.source.next(BATCH_MAX) => match batch {
                 Ok(batch) => batch,
                 Err(SourceError::Closed) => return Ok(Progress::Finished),
-                Err(error @ SourceError::Unavailable(_)) => {
-                    return Err(StoreError::Unavailable(error.to_string()));
+                Err(SourceError::Unavailable(reason)) => {
+                    return Ok(wait(&reason, &self.stop).await);
                 }
             },
         };
@@ -64,6 +66,15 @@ impl Ingest {
                 Err(error)
             }
         }
+    }
+}
+
+/// The source has nothing to give for now: tells it, and lets it rest.
+async fn wait(reason: &str, stop: &CancellationToken) -> Progress {
+    tracing::warn!(reason, "waiting for the source");
+    tokio::select! {
+        () = stop.cancelled() => Progress::Finished,
+        () = tokio::time::sleep(SOURCE_PAUSE) => Progress::Worked,
     }
 }
 
