@@ -77,6 +77,44 @@ fn a_record_becomes_a_row_and_the_row_a_record() {
 }
 
 #[test]
+fn a_record_that_could_not_be_read_is_repaired_and_sent_on() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let (from, to) = (broker.topic("framed", 1), broker.topic("out", 1));
+    let settings = |decoder: &str| {
+        format!(
+            "[[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+             group = \"{group}\"\ntopics = [\"{group}\"]\ndecoder = \"{decoder}\"\n\
+             message_id = \"payload:/id\"\naggregate_id = \"key\"\n\
+             [[route]]\non = \"MembersCreated\"\naggregate_type = \"Family\"\n\
+             destination = \"out\"\n\
+             [[destination]]\nname = \"out\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+             topic = \"{topic}\"\n",
+            brokers = broker.address,
+            group = from.name,
+            topic = to.name,
+        )
+    };
+    let site = Site::with(&settings("json"));
+    let json = br#"{"id": "m-1", "type": "MembersCreated"}"#;
+    from.send("f-1", &[], Some(&[&[0, 0, 0, 0, 7], &json[..]].concat()));
+    let running = site.run();
+    wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
+    assert_eq!(site.json(&["inbox", "list"])[0]["status"], "SERDE_ERROR");
+
+    // Whoever runs meanwhile sends on what a person repairs.
+    site.write("relais.toml", &settings("confluent-json"));
+    let said = site.relais(&["repair", "--yes", "--reason", "values have a schema number"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let records = to.read(1);
+    assert_eq!(records[0].payload(), Some(&json[..]));
+    assert_eq!(header(&records[0], "causation-id").as_deref(), Some("m-1"));
+    assert_eq!(running.stop().code, 0);
+    let row = &site.json(&["inbox", "list"])[0];
+    assert_eq!((&row["status"], &row["message_id"]), (&"PROCESSED".into(), &"m-1".into()));
+    assert!(row["raw_payload_base64"].is_string(), "the original is kept: {row:#}");
+}
+
+#[test]
 fn options_are_named_and_their_values_never_shown() {
     let site = Site::with(
         "[[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"127.0.0.1:1\"\n\
