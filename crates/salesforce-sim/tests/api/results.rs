@@ -134,7 +134,7 @@ async fn answers_are_packed_for_those_who_ask() {
     let plain = org.successful(&job).await;
     let url = format!("{}/services/data/v66.0/jobs/ingest/{job}/successfulResults", org.sim.url());
     let get = || {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().no_gzip().build().unwrap();
         let request = client.get(&url).bearer_auth(&org.token).header("accept-encoding", "gzip");
         async { request.send().await.unwrap() }
     };

@@ -64,7 +64,8 @@ impl Org {
 
     pub(crate) async fn with(config: Config) -> Self {
         let sim = Simulator::start(config).await.unwrap();
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let client =
+            reqwest::Client::builder().no_proxy().no_gzip().timeout(PATIENCE).build().unwrap();
         let mut org = Self { sim, token: String::new(), client };
         org.log_in().await;
         org
