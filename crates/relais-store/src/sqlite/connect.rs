@@ -2,10 +2,13 @@
 //!
 //! Invariant: a setting counts only when it was read back; SQLite ignores what it cannot do.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use relais_core::store::StoreError;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{check, error};
 
@@ -15,6 +18,8 @@ const STATEMENTS_MAX: usize = 96;
 const CHECKPOINT_PAGES: i64 = 1_000;
 /// What the log file shrinks to after it has been moved.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
+/// The pause before a new file is switched to the log again.
+const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 /// Page cache of one connection, in KiB.
 const CACHE_KIB: i64 = 16 * 1024;
 
@@ -73,7 +78,7 @@ fn open(path: &Path, flags: OpenFlags, options: &SqliteOptions) -> rusqlite::Res
 }
 
 fn set_up_writer(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
-    db.pragma_update(None, "journal_mode", "WAL")?;
+    switch_to_wal(db, options)?;
     let synchronous = if options.unsafe_durability { "NORMAL" } else { "FULL" };
     db.pragma_update(None, "synchronous", synchronous)?;
     db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
@@ -82,6 +87,22 @@ fn set_up_writer(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<(
         db.pragma_update(None, "max_page_count", pages)?;
     }
     Ok(())
+}
+
+/// Of two that switch a new file at the same time, SQLite tells one at once that it is busy.
+fn switch_to_wal(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    let started = Instant::now();
+    loop {
+        match db.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && started.elapsed() < options.busy_timeout =>
+            {
+                std::thread::sleep(SWITCH_PAUSE);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// What SQLite says it is set to, whatever it was asked for.
