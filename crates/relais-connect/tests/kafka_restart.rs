@@ -16,6 +16,8 @@ mod incoming;
 #[allow(dead_code)]
 #[path = "kafka/outgoing.rs"]
 mod outgoing;
+#[path = "../src/testing.rs"]
+mod testing;
 
 /// One test, because there is one broker to kill.
 #[tokio::test]

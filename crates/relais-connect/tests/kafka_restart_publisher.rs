@@ -13,6 +13,8 @@ use tokio::sync::watch;
 #[allow(dead_code)]
 #[path = "kafka/outgoing.rs"]
 mod outgoing;
+#[path = "../src/testing.rs"]
+mod testing;
 
 /// Rows of one call, calls of one writer, writers beside each other.
 const ROWS: i64 = 100;

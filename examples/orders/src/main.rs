@@ -10,6 +10,7 @@
 //!
 //! It works in a temporary directory and ends by itself.
 
+mod database;
 mod orders;
 #[cfg(feature = "kafka")]
 mod shipping;

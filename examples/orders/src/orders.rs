@@ -6,10 +6,12 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use relais::{
     App, DestinationSettings, Message, Outbox, Publisher, Retention, RetryPolicy, Store,
-    sqlite::{SqliteOptions, SqliteStore},
+    sqlite::SqliteStore,
 };
-use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
+use sqlx::SqlitePool;
 use uuid::Uuid;
+
+use crate::database;
 
 /// Complete: a consumer never has to ask the order service for more. The event's id is the
 /// message's id, so that a consumer can recognise a repeated delivery.
@@ -30,14 +32,8 @@ pub(crate) struct OrderService {
 }
 
 impl OrderService {
-    /// relais keeps its tables beside the service's own.
     pub(crate) async fn open(path: &Path) -> anyhow::Result<Self> {
-        let store = SqliteStore::open(path, SqliteOptions::default()).await?;
-        store.migrate().await?;
-        store.check().await?;
-        let options =
-            SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(5));
-        let pool = SqlitePool::connect_with(options).await?;
+        let (pool, store) = database::open(path).await?;
         sqlx::query(
             "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, customer TEXT, total_cents INTEGER)",
         )

@@ -4,10 +4,12 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use relais::{
-    App, Received, Running, Source, Store,
-    sqlite::{self, SqliteOptions, SqliteStore},
+    App, Received, Running, Source,
+    sqlite::{self, SqliteStore},
 };
-use sqlx::{SqliteConnection, SqlitePool, sqlite::SqliteConnectOptions};
+use sqlx::{SqliteConnection, SqlitePool};
+
+use crate::database;
 
 /// As much of the event as this service needs.
 #[derive(serde::Deserialize)]
@@ -27,12 +29,7 @@ pub(crate) struct ShippingService {
 
 impl ShippingService {
     pub(crate) async fn open(path: &Path) -> anyhow::Result<Self> {
-        let store = SqliteStore::open(path, SqliteOptions::default()).await?;
-        store.migrate().await?;
-        store.check().await?;
-        let options =
-            SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(5));
-        let pool = SqlitePool::connect_with(options).await?;
+        let (pool, store) = database::open(path).await?;
         // Nothing here keeps an order from being shipped twice, so that it would show.
         sqlx::query(
             "CREATE TABLE shipments (id INTEGER PRIMARY KEY, order_id TEXT, customer TEXT)",

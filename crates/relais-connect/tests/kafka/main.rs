@@ -14,3 +14,5 @@ mod recreated;
 mod secure;
 mod source;
 mod source_mock;
+#[path = "../../src/testing.rs"]
+mod testing;

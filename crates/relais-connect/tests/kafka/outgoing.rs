@@ -11,14 +11,10 @@ use rdkafka::{
     util::Timeout,
 };
 use relais_connect::kafka::{KafkaConnection, KafkaPublisher, KafkaPublisherSettings};
-use relais_core::{
-    delivery::Delivery,
-    message::{Category, Headers},
-    outbox::{OutboxRow, OutboxStatus},
-    publisher::Publisher,
-    time::Timestamp,
-};
+use relais_core::{delivery::Delivery, outbox::OutboxRow, publisher::Publisher};
 use uuid::Uuid;
+
+use crate::testing;
 
 /// The broker of this run; without one the test says loudly what it leaves out.
 pub(crate) fn broker(what: &str) -> Option<String> {
@@ -72,26 +68,10 @@ pub(crate) fn row(id: i64, key: &str) -> OutboxRow {
     OutboxRow {
         id,
         message_id: Uuid::now_v7(),
-        category: Category::Event,
-        aggregate_type: "Order".into(),
         aggregate_id: key.into(),
-        event_type: "OrderCreated".into(),
         event_version: 1,
-        payload: format!("{{\"id\":{id}}}"),
-        headers: Headers::default(),
-        destination: "orders".into(),
         msg_key: key.into(),
-        lane: 0,
-        created_at: Timestamp::parse("2026-11-15T12:00:00.123Z").unwrap(),
-        status: OutboxStatus::Pending,
-        attempts: 0,
-        next_attempt_at: None,
-        dispatched_at: None,
-        job_id: None,
-        causation_id: None,
-        correlation_id: None,
-        error_code: None,
-        error_message: None,
+        ..testing::row(&format!("{{\"id\":{id}}}"))
     }
 }
 

@@ -158,13 +158,7 @@ async fn a_job_whose_workers_are_killed_again_and_again_ends_in_time() {
 async fn a_worker_killed_during_any_call_leaves_a_job_that_another_ends() {
     for call in CALLS {
         for fault in [Fault::HangsBefore, Fault::HangsAfter] {
-            let bench = Bench::new().await;
-            let remote = RemoteTarget::new();
-            bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2")]).await;
-            if call == "abort" {
-                remote.fault("upload", Fault::LostAfter);
-            }
-            remote.fault(call, fault);
+            let (bench, remote) = faulty(call, fault).await;
             let mut victim = bulk(&bench, "victim", &remote, settings()).await;
             run_until_hung(&mut victim, &remote).await;
             // Aborts its job as a crash would.
@@ -177,6 +171,19 @@ async fn a_worker_killed_during_any_call_leaves_a_job_that_another_ends() {
             assert_eq!(a.collect::<Vec<_>>(), ["a1", "a2"], "{call} {fault:?}: in order");
         }
     }
+}
+
+/// Three rows, and a target where `call` goes wrong once.
+async fn faulty(call: &'static str, fault: Fault) -> (Bench, RemoteTarget) {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new();
+    bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2")]).await;
+    if call == "abort" {
+        // Only a job whose upload has no answer is aborted.
+        remote.fault("upload", Fault::LostAfter);
+    }
+    remote.fault(call, fault);
+    (bench, remote)
 }
 
 async fn run_until_hung(worker: &mut BulkRelay, remote: &RemoteTarget) {
@@ -198,13 +205,7 @@ async fn an_answer_that_is_lost_at_any_call_does_no_harm() {
     let faults = [Fault::LostBefore, Fault::LostAfter, Fault::Outage, Fault::Panics];
     for call in CALLS {
         for fault in faults {
-            let bench = Bench::new().await;
-            let remote = RemoteTarget::new();
-            bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2")]).await;
-            if call == "abort" {
-                remote.fault("upload", Fault::LostAfter);
-            }
-            remote.fault(call, fault);
+            let (bench, remote) = faulty(call, fault).await;
             let mut relay = bulk(&bench, "w", &remote, settings()).await;
             drain_bulk(&bench, &mut relay).await;
             assert!(!remote.has_faults(), "{call} {fault:?} did not happen");
