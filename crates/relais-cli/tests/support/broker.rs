@@ -7,6 +7,7 @@ use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
+    error::RDKafkaErrorCode,
     message::{Header, Headers, OwnedHeaders, OwnedMessage},
     producer::{BaseProducer, BaseRecord, Producer},
 };
@@ -71,12 +72,23 @@ impl Topic<'_> {
         (0..self.partitions).map(end).collect()
     }
 
-    /// What a group has committed in each partition; nothing counts as zero.
+    /// What a group has committed in each partition; nothing counts as zero, and so does a group
+    /// whose coordinator is not there yet: a broker that has just started makes it at the first use.
     pub(crate) fn committed(&self, group: &str) -> Vec<i64> {
         let client: BaseConsumer = self.broker.client().set("group.id", group).create().unwrap();
         let mut asked = TopicPartitionList::new();
         asked.add_partition_range(&self.name, 0, self.partitions - 1);
-        let answer = client.committed_offsets(asked, PATIENCE).unwrap();
+        let answer = match client.committed_offsets(asked, PATIENCE) {
+            Ok(answer) => answer,
+            Err(error) => match error.rdkafka_error_code() {
+                Some(
+                    RDKafkaErrorCode::NotCoordinator
+                    | RDKafkaErrorCode::CoordinatorLoadInProgress
+                    | RDKafkaErrorCode::CoordinatorNotAvailable,
+                ) => return vec![0; usize::try_from(self.partitions).unwrap()],
+                _ => panic!("asking what group {group} has committed: {error}"),
+            },
+        };
         let committed = |partition| match answer.find_partition(&self.name, partition) {
             Some(found) => match found.offset() {
                 Offset::Offset(offset) => offset,
