@@ -40,8 +40,8 @@ pub const STATUS_FAILED: &str = "FAILED";
 pub struct DeadLetter {
     pub id: Uuid,
     pub origin: Origin,
-    /// `id` of the inbox or outbox row it is about.
-    pub origin_id: i64,
+    /// `id` of the inbox or outbox row it is about. A process has none: `message_id` is its id.
+    pub origin_id: Option<i64>,
     pub message_id: String,
     /// Source system of an inbox row.
     pub source_system: Option<String>,
@@ -59,6 +59,10 @@ pub struct DeadLetter {
     /// The worker that gave up.
     pub parked_by: String,
     pub parked_at: Timestamp,
+    /// The payload before somebody edited it.
+    pub original_payload: Option<String>,
+    pub edited_by: Option<String>,
+    pub edited_at: Option<Timestamp>,
     pub resolution: Option<String>,
     pub resolved_by: Option<String>,
     pub resolved_at: Option<Timestamp>,

@@ -130,4 +130,10 @@ pub enum Handled {
 /// same commit. Made by a driver's `handler(pool, function)`, never by hand.
 pub trait Handler: Send + Sync {
     fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled>;
+
+    /// Runs it for a row as it would be and rolls everything back: what it would say.
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        let _ = row;
+        Box::pin(async { Err(StoreError::Invalid("not built yet".into())) })
+    }
 }

@@ -9,6 +9,7 @@ use crate::{
     delivery::Problem,
     handler::Outcome,
     message::{Headers, NewMessage},
+    process::Change,
     retry::RetryPolicy,
     time::Timestamp,
 };
@@ -129,10 +130,13 @@ pub const STAGE_SERDE: &str = "CONSUMER_SERDE";
 pub const STAGE_BUSINESS: &str = "BUSINESS";
 
 /// What is to become of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum InboxFate {
-    /// `PROCESSED`, with these messages in the same commit.
-    Processed { messages: Vec<NewMessage> },
+    /// `PROCESSED`, with these messages and changes of processes in the same commit. If one of the
+    /// processes has moved on since, none of it happens and the row is [`Settled::stale`].
+    ///
+    /// [`Settled::stale`]: crate::store::Settled
+    Processed { messages: Vec<NewMessage>, changes: Vec<Change> },
     /// `RETRY`; the store adds `pause` to its own now. Holds later rows of its key back.
     Retry { attempts: u32, pause: Duration, problem: Problem },
     /// `FAILED`, with a dead letter; `park` holds the key back behind it.
@@ -140,7 +144,7 @@ pub enum InboxFate {
 }
 
 /// One row's fate, with what the fence needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct InboxSettlement {
     pub id: i64,
     pub lane: i16,

@@ -5,7 +5,7 @@
 //! arguments; the database's time decides, so durations go out and the store adds them to *its* now.
 //!
 //! Read in this order: a message is described ([`message`]), received ([`source`], [`decode`],
-//! [`extract`], [`inbox`], [`repair`]), handled ([`handler`], [`route`]), sent ([`outbox`], [`publisher`],
+//! [`extract`], [`inbox`], [`repair`]), handled ([`handler`], [`route`], [`process`]), sent ([`outbox`], [`publisher`],
 //! [`delivery`], [`retry`], [`limits`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
 //! all of it is kept by a [`store`] whose rows are shared out by [`lane`].
 
@@ -18,6 +18,7 @@ pub mod repair;
 pub mod source;
 
 pub mod handler;
+pub mod process;
 pub mod route;
 
 pub mod bulk;
@@ -29,6 +30,7 @@ pub mod publisher;
 pub mod retry;
 
 pub mod dead_letter;
+pub mod desk;
 pub mod lane;
 pub mod query;
 pub mod store;

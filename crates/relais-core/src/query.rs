@@ -1,6 +1,7 @@
 //! What people ask the store: filters, pages and the overview.
 
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::{dead_letter::Origin, time::Timestamp};
 
@@ -70,6 +71,10 @@ pub struct ParkedKey {
     pub destination: Option<String>,
     pub msg_key: String,
     pub parked_at: Timestamp,
+    /// The dead letter it waits behind.
+    pub dead_letter_id: Uuid,
+    /// Open rows of the key that wait.
+    pub backlog: u64,
 }
 
 /// The store at a glance.
@@ -86,6 +91,10 @@ pub struct Overview {
     pub backlogs: Vec<Backlog>,
     pub dead_letters_open: u64,
     pub parked_keys: u64,
+    /// Processes by `status`; every status appears.
+    pub processes: Vec<Count>,
+    /// Timers that are due and have not fired.
+    pub timers_due: u64,
     pub workers: Vec<WorkerRow>,
 }
 
@@ -97,6 +106,8 @@ pub struct Retention {
     pub handled_seconds: i64,
     /// Resolved dead letters only; open ones stay.
     pub resolved_seconds: i64,
+    /// Processes that have ended, with their logs.
+    pub processes_seconds: i64,
 }
 
 impl Default for Retention {
@@ -107,6 +118,7 @@ impl Default for Retention {
             dispatched_seconds: 7 * DAY,
             handled_seconds: 30 * DAY,
             resolved_seconds: 90 * DAY,
+            processes_seconds: 90 * DAY,
         }
     }
 }
@@ -118,10 +130,11 @@ pub struct Cleaned {
     pub outbox: u64,
     pub handled: u64,
     pub dead_letters: u64,
+    pub processes: u64,
 }
 
 impl Cleaned {
     pub fn total(self) -> u64 {
-        self.inbox + self.outbox + self.handled + self.dead_letters
+        self.inbox + self.outbox + self.handled + self.dead_letters + self.processes
     }
 }

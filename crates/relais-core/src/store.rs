@@ -10,11 +10,13 @@ use crate::{
     BoxFuture,
     bulk::BulkJobs,
     dead_letter::{DeadLetter, Verdict},
+    desk::Desk,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    process::Processes,
+    query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
 };
 
@@ -58,11 +60,14 @@ pub struct Changes {
 }
 
 /// How many rows a settlement reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Settled {
     pub settled: u64,
     /// Refused by the fence, or no longer open: another worker or a person was faster.
     pub refused: u64,
+    /// Inbox rows left as they were, because a process of theirs has moved on since it was read:
+    /// decide again. Not counted above.
+    pub stale: Vec<i64>,
 }
 
 /// What migration did.
@@ -75,7 +80,7 @@ pub struct Migrated {
 }
 
 /// A database that keeps relais's rows.
-pub trait Store: BulkJobs + Send + Sync {
+pub trait Store: BulkJobs + Desk + Processes + Send + Sync {
     /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
     fn describe(&self) -> StoreFuture<'_, String>;
 
@@ -148,7 +153,6 @@ pub trait Store: BulkJobs + Send + Sync {
     fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>>;
     fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>>;
     fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>>;
-    fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>>;
 
     /// One row by id, or by message id.
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>>;

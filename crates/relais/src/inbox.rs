@@ -312,7 +312,7 @@ impl InboxWorker {
             Ok(messages) => {
                 let messages: Vec<_> = messages.into_iter().flatten().collect();
                 self.made += messages.len();
-                self.push(job, InboxFate::Processed { messages });
+                self.push(job, InboxFate::Processed { messages, changes: Vec::new() });
                 self.intake.flight.land(std::slice::from_ref(job), &HashSet::new());
             }
             Err(problem) => self.finish(job, Outcome::Fail { problem }),

@@ -72,7 +72,10 @@ fn letters_table(context: &Context, letters: &[DeadLetter], now: Timestamp) -> S
         };
         vec![
             plain(letter.id),
-            plain(format!("{} {}", letter.origin.as_str(), letter.origin_id)),
+            plain(match letter.origin_id {
+                Some(id) => format!("{} {id}", letter.origin.as_str()),
+                None => letter.origin.as_str().to_owned(),
+            }),
             (status.to_owned(), Tone::of_status(status)),
             plain(letter.event_type.as_deref().unwrap_or("-")),
             plain(&letter.msg_key),

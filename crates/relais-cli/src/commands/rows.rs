@@ -259,7 +259,7 @@ async fn open_dead_letter(
         filter.before = page.last().map(|letter| letter.id.to_string());
         let own = page.into_iter().find(|letter| {
             letter.origin == wanted.origin
-                && letter.origin_id == wanted.id
+                && letter.origin_id == Some(wanted.id)
                 && letter.failed_status == STATUS_FAILED
         });
         if own.is_some() || !full {

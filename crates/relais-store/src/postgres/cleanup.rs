@@ -48,7 +48,7 @@ pub(super) async fn cleanup(
     // Few, so they are not counted.
     let jobs = client.prepare_cached(sql!("cleanup_bulk")).await?;
     client.execute(&jobs, &[&retention.dispatched_seconds, &rows_max]).await?;
-    Ok(Cleaned { inbox, outbox, handled, dead_letters })
+    Ok(Cleaned { inbox, outbox, handled, dead_letters, processes: 0 })
 }
 
 /// One bounded look at a table; at the end of what is old it starts over.

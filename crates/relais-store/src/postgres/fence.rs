@@ -47,7 +47,8 @@ impl Proof {
 
 /// The answer when `settled` of `asked` rows were reached.
 pub(super) fn settled(asked: usize, settled: u64) -> Settled {
-    Settled { settled, refused: (asked as u64).saturating_sub(settled) }
+    let refused = (asked as u64).saturating_sub(settled);
+    Settled { settled, refused, stale: Vec::new() }
 }
 
 /// Rows to be tried again later.

@@ -102,7 +102,7 @@ pub(super) async fn settle(
         .iter()
         .filter_map(|settlement| match &settlement.fate {
             // A row named twice has the effect of the first.
-            InboxFate::Processed { messages } => {
+            InboxFate::Processed { messages, .. } => {
                 processed.remove(&settlement.id).then_some(messages)
             }
             _ => None,

@@ -12,6 +12,7 @@ macro_rules! sql {
 }
 mod check;
 mod connect;
+mod desk;
 mod error;
 mod migrate;
 mod row;
@@ -30,6 +31,7 @@ mod outbox;
 
 mod cleanup;
 mod people;
+mod process;
 mod repair;
 mod resolve;
 
@@ -48,7 +50,7 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
     store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
 };
@@ -242,10 +244,6 @@ impl Store for PostgresStore {
 
     fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
         self.run(filter, |client, _, filter| Box::pin(people::list_dead_letters(client, filter)))
-    }
-
-    fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>> {
-        self.run(limit, |client, _, limit| Box::pin(people::parked_keys(client, *limit)))
     }
 
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {

@@ -38,6 +38,8 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
     )
     .await?;
     Ok(Overview {
+        processes: Vec::new(),
+        timers_due: 0,
         now: one.get::<_, Micros>(0).0,
         schema_version: one.get(1),
         dead_letters_open: row::amount(one.get(2)),
@@ -138,6 +140,8 @@ pub(super) async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<Par
     let limit = row::count(limit.min(PAGE_MAX));
     let rows = client.query(sql!("parked_keys"), &[&limit]).await?;
     let read = |row: &Row| ParkedKey {
+        dead_letter_id: uuid::Uuid::nil(),
+        backlog: 0,
         origin: Origin::parse(row.get(0)).expect("a CHECK allows no other origin"),
         destination: Some(row.get(1)).filter(|name: &String| !name.is_empty()),
         msg_key: row.get(2),

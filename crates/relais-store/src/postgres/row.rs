@@ -180,6 +180,9 @@ pub(super) fn bulk_job(row: &Row) -> Read<BulkJob> {
 pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
     let mut columns = Columns::of(row);
     Ok(DeadLetter {
+        original_payload: None,
+        edited_by: None,
+        edited_at: None,
         id: columns.take()?,
         origin: Origin::parse(columns.take()?).expect("a CHECK allows no other origin"),
         origin_id: columns.take()?,

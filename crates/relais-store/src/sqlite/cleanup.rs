@@ -19,6 +19,7 @@ pub(super) fn cleanup(
     // Few, so they are not counted.
     remove(include_str!("sql/cleanup_bulk.sql"), retention.dispatched_seconds)?;
     Ok(Cleaned {
+        processes: 0,
         inbox: remove(include_str!("sql/cleanup_inbox.sql"), retention.processed_seconds)?,
         outbox: remove(include_str!("sql/cleanup_outbox.sql"), retention.dispatched_seconds)?,
         handled: remove(include_str!("sql/cleanup_handled.sql"), retention.handled_seconds)?,

@@ -152,7 +152,7 @@ fn settle_one(
 ) -> Result<u64, StoreError> {
     let InboxSettlement { id, epoch, fate, .. } = row;
     match fate {
-        InboxFate::Processed { messages } => {
+        InboxFate::Processed { messages, .. } => {
             let marked = mark_processed(tx, *id, scope, worker, *epoch)?;
             if marked == 1 {
                 send(tx, messages)?;

@@ -11,6 +11,7 @@ mod bulk;
 mod check;
 mod cleanup;
 mod connect;
+mod desk;
 mod error;
 mod handler;
 mod hydrate;
@@ -19,6 +20,7 @@ mod lanes;
 mod migrate;
 mod outbox;
 mod people;
+mod process;
 mod reader;
 mod repair;
 mod row;
@@ -36,7 +38,7 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
     store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
 };
@@ -178,10 +180,6 @@ impl Store for SqliteStore {
 
     fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
         Box::pin(self.readers().read(move |db| people::list_dead_letters(db, &filter)))
-    }
-
-    fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>> {
-        Box::pin(self.readers().read(move |db| people::parked_keys(db, limit)))
     }
 
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {

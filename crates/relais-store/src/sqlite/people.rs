@@ -29,6 +29,8 @@ pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
 pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let mut overview = first(&snapshot, include_str!("sql/overview.sql"), [], |c| Overview {
+        processes: Vec::new(),
+        timers_due: 0,
         now: c.some_time(0),
         schema_version: c.integer(1),
         dead_letters_open: c.count(2),
@@ -110,6 +112,8 @@ fn dead_letter_id(text: &str) -> Result<String, StoreError> {
 pub(super) fn parked_keys(db: &Connection, rows: usize) -> Result<Vec<ParkedKey>, StoreError> {
     let rows = limit(rows.min(PAGE_MAX));
     all(db, include_str!("sql/parked_keys.sql"), [rows], |c| ParkedKey {
+        dead_letter_id: uuid::Uuid::nil(),
+        backlog: 0,
         origin: Origin::parse(&c.string(0)).unwrap_or(Origin::Process),
         destination: c.text(1).filter(|name| !name.is_empty()),
         msg_key: c.string(2),

@@ -194,9 +194,12 @@ impl Cells<'_, '_> {
 
     pub(super) fn dead_letter(&self) -> DeadLetter {
         DeadLetter {
+            original_payload: None,
+            edited_by: None,
+            edited_at: None,
             id: self.uuid(0),
             origin: Origin::parse(&self.string(1)).unwrap_or(Origin::Process),
-            origin_id: self.integer(2),
+            origin_id: Some(self.integer(2)),
             message_id: self.string(3),
             source_system: self.text(4),
             destination: self.text(5),

@@ -139,6 +139,7 @@ impl System {
         let fate = |settle: &Settle| match settle.fate {
             Fate::Done | Fate::Untouched => InboxFate::Processed {
                 messages: settle.sends.iter().map(|(id, key)| message(*id, 0, *key)).collect(),
+                changes: Vec::new(),
             },
             Fate::Retry { attempts, due } => {
                 InboxFate::Retry { attempts, pause: pause(due), problem: build::problem() }
@@ -247,7 +248,7 @@ impl System {
         for (number, dead) in model.dead.iter().enumerate().filter(|(_, dead)| !dead.resolved) {
             let letter = open.iter().find(|letter| {
                 let same_row = letter.origin == origin(model.rows[dead.row].scope)
-                    && letter.origin_id == self.ids[&dead.row];
+                    && letter.origin_id == Some(self.ids[&dead.row]);
                 let same_kind = match dead.conflict {
                     None => letter.failed_status == "FAILED",
                     Some(variant) => {

@@ -121,7 +121,7 @@ pub async fn the_same_id_with_other_content_is_kept_as_a_conflict(f: &dyn Fixtur
     let [dead] = dead.as_slice() else { panic!("one dead letter, not {dead:?}") };
     assert_eq!(dead.failed_status, STATUS_CONFLICT);
     assert_eq!(dead.error_class.as_deref(), Some(STATUS_CONFLICT));
-    assert_eq!((dead.origin.as_str(), dead.origin_id), ("inbox", row.id));
+    assert_eq!((dead.origin.as_str(), dead.origin_id), ("inbox", Some(row.id)));
     assert_eq!((dead.message_id.as_str(), dead.source_system.as_deref()), ("m-1", Some("ihub")));
     assert_eq!(dead.payload.as_deref(), Some("{\"n\":2}"));
     assert!(dead.headers.get("who").is_some(), "{:?}", dead.headers);

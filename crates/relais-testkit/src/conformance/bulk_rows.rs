@@ -168,7 +168,7 @@ pub async fn a_person_may_retry_a_dead_row_while_its_job_is_open(f: &dyn Fixture
     let held = Held::of(f, &["a", "b"]).await;
     assert_eq!(held.settle(vec![(held.id(0), dead_and_parked())]).await, all(1));
     let letter = only_dead_letter(f).await;
-    assert_eq!((letter.origin_id, letter.destination.as_deref()), (held.id(0), Some("bulk")));
+    assert_eq!((letter.origin_id, letter.destination.as_deref()), (Some(held.id(0)), Some("bulk")));
     assert!(resolve(f, letter.id, Resolution::Retried).await);
     let row = find(f, held.id(0)).await;
     assert_eq!((row.status, row.attempts, row.job_id), (OutboxStatus::Pending, 0, None));

@@ -59,7 +59,7 @@ pub async fn finished_rows_past_their_retention_go(f: &dyn Fixture) {
     f.store().once("m".to_owned(), "h".to_owned()).await.expect("once");
     age(f, YEAR).await;
     let cleaned = cleanup(f, 100).await;
-    assert_eq!(cleaned, Cleaned { inbox: 2, outbox: 3, handled: 1, dead_letters: 0 });
+    assert_eq!(cleaned, Cleaned { inbox: 2, outbox: 3, handled: 1, ..Cleaned::default() });
     assert_eq!(cleanup(f, 100).await, Cleaned::default(), "nothing is left to remove");
 }
 

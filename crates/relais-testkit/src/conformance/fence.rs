@@ -53,7 +53,7 @@ async fn assert_inbox_refused(f: &dyn Fixture, stale: &Worker, row: &InboxRow) {
     let before = snapshot(f).await;
     let mut follow_up = message("orders", "k");
     follow_up.as_of_version = Some(9);
-    let sending = InboxFate::Processed { messages: vec![follow_up] };
+    let sending = InboxFate::Processed { messages: vec![follow_up], changes: Vec::new() };
     for fate in [processed(), sending, handle_later(), dead_message()] {
         assert_eq!(stale.settle_inbox(row, fate).await, none(1));
     }
@@ -195,7 +195,7 @@ pub async fn of_a_mixed_batch_only_the_lanes_still_held_settle(f: &dyn Fixture) 
         _ => worker.outbox_fate(row, dead_and_parked()),
     });
     let done = worker.settle_all(fates.collect()).await;
-    assert_eq!(done, Settled { settled: 300 - refused, refused });
+    assert_eq!(done, Settled { settled: 300 - refused, refused, stale: Vec::new() });
     let untouched: Vec<i64> = rows.iter().filter(lost).map(|row| row.id).collect();
     assert_eq!(other.pending_ids().await, untouched);
     let dead = "SELECT count(*) FROM relais_dead_letter d JOIN relais_outbox o \
@@ -216,10 +216,13 @@ pub async fn of_a_mixed_inbox_batch_only_the_lanes_still_held_settle(f: &dyn Fix
     let refused = rows.iter().filter(lost).count() as u64;
     let fates = rows.iter().map(|row| {
         let follow_up = message("orders", &row.msg_key);
-        worker.inbox_fate(row, InboxFate::Processed { messages: vec![follow_up] })
+        worker.inbox_fate(
+            row,
+            InboxFate::Processed { messages: vec![follow_up], changes: Vec::new() },
+        )
     });
     let done = worker.settle_inbox_all(fates.collect()).await;
-    assert_eq!(done, Settled { settled: 200 - refused, refused });
+    assert_eq!(done, Settled { settled: 200 - refused, refused, stale: Vec::new() });
     let written = f.number("SELECT count(*) FROM relais_outbox").await;
     assert_eq!(written.unsigned_abs(), 200 - refused, "a refused row sends nothing");
     let orphans = "SELECT count(*) FROM relais_outbox o JOIN relais_inbox i \
@@ -299,7 +302,8 @@ pub async fn a_settlement_in_flight_and_a_take_over_never_both_win(f: &dyn Fixtu
 }
 
 pub async fn an_inbox_settlement_in_flight_and_a_take_over_never_both_win(f: &dyn Fixture) {
-    let sending = InboxFate::Processed { messages: vec![message("orders", "k")] };
+    let sending =
+        InboxFate::Processed { messages: vec![message("orders", "k")], changes: Vec::new() };
     for fate in [processed(), sending, handle_later(), dead_message()] {
         let (mut worker, row) = inbox_row(f, "a").await;
         let settler = worker.clone();

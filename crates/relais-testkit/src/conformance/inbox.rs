@@ -35,7 +35,7 @@ async fn rows(f: &dyn Fixture, ids: &[&str]) -> (Worker, Vec<InboxRow>) {
 }
 
 fn sending(messages: Vec<NewMessage>) -> InboxFate {
-    InboxFate::Processed { messages }
+    InboxFate::Processed { messages, changes: Vec::new() }
 }
 
 fn versioned(aggregate: &str, version: i64) -> NewMessage {

@@ -141,12 +141,12 @@ impl Worker {
 
 /// All of it went through.
 pub(super) fn all(rows: u64) -> Settled {
-    Settled { settled: rows, refused: 0 }
+    Settled { settled: rows, ..Settled::default() }
 }
 
 /// Nothing of it went through.
 pub(super) fn none(rows: u64) -> Settled {
-    Settled { settled: 0, refused: rows }
+    Settled { refused: rows, ..Settled::default() }
 }
 
 pub(super) fn retry_later() -> OutboxFate {
@@ -158,7 +158,7 @@ pub(super) fn dead_and_parked() -> OutboxFate {
 }
 
 pub(super) fn processed() -> InboxFate {
-    InboxFate::Processed { messages: Vec::new() }
+    InboxFate::Processed { messages: Vec::new(), changes: Vec::new() }
 }
 
 pub(super) fn handle_later() -> InboxFate {

@@ -110,6 +110,8 @@ CREATE INDEX relais_outbox_held ON relais_outbox (destination, msg_key, id)
 -- What is left to settle of a bulk job.
 CREATE INDEX relais_outbox_job ON relais_outbox (job_id, id)
     WHERE status = 'PENDING' AND job_id IS NOT NULL;
+-- What a message caused.
+CREATE INDEX relais_outbox_cause ON relais_outbox (causation_id) WHERE causation_id IS NOT NULL;
 CREATE INDEX relais_outbox_failed ON relais_outbox (id) WHERE status = 'FAILED';
 
 -- The ordering key defaults to the aggregate. Fires only for writers that give none.
@@ -140,7 +142,8 @@ CREATE TABLE relais_version (
 CREATE TABLE relais_dead_letter (
     id            TEXT PRIMARY KEY NOT NULL,
     origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox', 'process')),
-    origin_id     INTEGER NOT NULL,
+    -- A process has none: message_id is its id.
+    origin_id     INTEGER CHECK ((origin = 'process') = (origin_id IS NULL)),
     message_id    TEXT NOT NULL,
     source_system TEXT,
     destination   TEXT,
@@ -154,6 +157,10 @@ CREATE TABLE relais_dead_letter (
     attempts      INTEGER NOT NULL DEFAULT 0,
     parked_by     TEXT NOT NULL,
     parked_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    -- Before somebody edited it.
+    original_payload TEXT,
+    edited_by     TEXT,
+    edited_at     TEXT,
     resolution    TEXT CHECK (resolution IN ('retried', 'skipped')),
     resolved_by   TEXT,
     resolved_at   TEXT,
@@ -162,6 +169,7 @@ CREATE TABLE relais_dead_letter (
 CREATE INDEX relais_dead_letter_open ON relais_dead_letter (parked_at, id) WHERE resolved_at IS NULL;
 CREATE INDEX relais_dead_letter_age ON relais_dead_letter (parked_at, id);
 CREATE INDEX relais_dead_letter_origin ON relais_dead_letter (origin, origin_id);
+CREATE INDEX relais_dead_letter_message ON relais_dead_letter (message_id);
 CREATE INDEX relais_dead_letter_key ON relais_dead_letter (msg_key) WHERE resolved_at IS NULL;
 
 -- Keys held back behind a dead letter. For the inbox, destination is ''.
@@ -219,6 +227,66 @@ CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job (destination) WHERE 
 CREATE INDEX relais_bulk_job_age ON relais_bulk_job (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX relais_bulk_job_moved ON relais_bulk_job (moved);
 
+-- Processes: several steps in several systems. `version` is the sequence number of the last log entry;
+-- every change proves the one it was made from.
+CREATE TABLE relais_process (
+    process_id   TEXT PRIMARY KEY NOT NULL,
+    process_type TEXT NOT NULL CHECK (process_type <> ''),
+    definition   INTEGER NOT NULL,
+    business_key TEXT,
+    status       TEXT NOT NULL
+                 CHECK (status IN ('NEW', 'RUNNING', 'SUCCEEDED', 'FAILED', 'COMPENSATING', 'COMPENSATED',
+                                   'PAUSED')),
+    current_step TEXT,
+    data         TEXT NOT NULL,
+    retries      INTEGER NOT NULL DEFAULT 0 CHECK (retries >= 0),
+    progress     TEXT NOT NULL DEFAULT '{}',
+    version      INTEGER NOT NULL,
+    created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    updated_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    UNIQUE (process_type, business_key)
+) STRICT;
+CREATE INDEX relais_process_age ON relais_process (created_at, process_id);
+-- What people look for, and what cleanup removes.
+CREATE INDEX relais_process_state ON relais_process (status, created_at, process_id)
+    WHERE status NOT IN ('RUNNING', 'SUCCEEDED');
+
+-- What happened to each, append-only.
+CREATE TABLE relais_process_log (
+    process_id TEXT NOT NULL REFERENCES relais_process (process_id) ON DELETE CASCADE,
+    seq        INTEGER NOT NULL,
+    at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    event_type TEXT NOT NULL,
+    event      TEXT NOT NULL,
+    message_id TEXT,
+    PRIMARY KEY (process_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX relais_process_log_message ON relais_process_log (message_id) WHERE message_id IS NOT NULL;
+
+-- Time-outs of steps and pauses before the next attempt; at most one a process. Only database time
+-- decides when they are due.
+CREATE TABLE relais_timer (
+    process_id TEXT PRIMARY KEY NOT NULL REFERENCES relais_process (process_id) ON DELETE CASCADE,
+    step       TEXT NOT NULL,
+    command_id TEXT NOT NULL,
+    due_at     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX relais_timer_due ON relais_timer (due_at);
+
+-- Attempts that did not succeed: why each message is where it is. Goes with its row.
+CREATE TABLE relais_attempt (
+    id            INTEGER PRIMARY KEY,
+    origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
+    origin_id     INTEGER NOT NULL,
+    attempt       INTEGER NOT NULL,
+    at            TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed')),
+    error_code    TEXT CHECK (length(error_code) <= 200),
+    error_message TEXT CHECK (length(error_message) <= 2000),
+    worker        TEXT NOT NULL
+) STRICT;
+CREATE INDEX relais_attempt_origin ON relais_attempt (origin, origin_id, id);
+
 -- How far each source has been read: written with the inbox rows.
 CREATE TABLE relais_source_position (
     source        TEXT NOT NULL,
@@ -237,3 +305,4 @@ CREATE TABLE relais_audit (
     target TEXT NOT NULL,
     reason TEXT NOT NULL
 ) STRICT;
+CREATE INDEX relais_audit_target ON relais_audit (target, id);

@@ -1,0 +1,94 @@
+//! What the people at the desk ask of the store: edit a dead letter, look at attempts, parked keys, the
+//! audit, and at what followed from a message.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{
+    dead_letter::{DeadLetter, Origin, Verdict},
+    outbox::OutboxRow,
+    query::ParkedKey,
+    store::StoreFuture,
+    time::Timestamp,
+};
+
+/// Another payload for a dead letter and the row it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// Valid JSON.
+    pub payload: String,
+    pub actor: String,
+    pub reason: String,
+}
+
+/// What became of an edit or a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decided {
+    Done,
+    NotFound,
+    /// Somebody was faster.
+    ResolvedBefore,
+}
+
+/// One attempt that did not succeed. Those that do leave nothing but the row's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    pub origin: Origin,
+    pub origin_id: i64,
+    /// 1 for the first since the row came, or since it was last replayed.
+    pub attempt: u32,
+    pub at: Timestamp,
+    /// `retry` or `failed`.
+    pub outcome: String,
+    pub error_code: Option<String>,
+    pub error_message: Option<String>,
+    pub worker: String,
+}
+
+/// One line of the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AuditEntry {
+    pub id: i64,
+    pub at: Timestamp,
+    pub actor: String,
+    pub action: String,
+    pub target: String,
+    pub reason: String,
+}
+
+/// Which lines of the audit. Every set field must match; newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    pub actor: Option<String>,
+    pub target: Option<String>,
+    /// Only lines with a smaller id: the next page.
+    pub before: Option<i64>,
+    /// At most [`crate::query::PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// The store's side of the desk. Every method is one transaction or one bounded read; a list has at
+/// most [`crate::query::PAGE_MAX`] entries.
+pub trait Desk: Send + Sync {
+    /// Gives an open dead letter and its row another payload; the first original is kept. Recorded in
+    /// the audit. The row stays failed until it is replayed.
+    fn edit_dead_letter(&self, id: Uuid, edit: Edit) -> StoreFuture<'_, Decided>;
+
+    /// Closes a `SERDE_ERROR` row nobody can repair: `FAILED`, with a dead letter that is resolved.
+    fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided>;
+
+    /// The failed attempts of one row, oldest first.
+    fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>>;
+
+    /// Keys held back, longest first, with what waits behind them.
+    fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>>;
+
+    /// Every dead letter, open or resolved, of one message id or process id, oldest first.
+    fn dead_letters_of(&self, message_id: String) -> StoreFuture<'_, Vec<DeadLetter>>;
+
+    /// Outbox rows that one message caused (`causation_id`), oldest first.
+    fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>>;
+
+    fn list_audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>>;
+}

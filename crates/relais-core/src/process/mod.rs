@@ -1,0 +1,309 @@
+//! A process: several steps in several systems, each told by a command and answered by a reply, undone
+//! backwards when one of them fails.
+//!
+//! Invariant: everything that happens to a process is a pure function from what it was and what
+//! happened to what it is now and what follows ([`advance()`]); the store commits all of that together
+//! with the inbox row that caused it, or none of it.
+//!
+//! - [`definition`]: which steps there are; [`typed`]: written in Rust; [`declared`]: written in TOML
+//! - [`advance`](mod@advance): what a start, a reply, a timer or a person makes of it
+//! - here: the rows
+
+pub mod advance;
+pub mod declared;
+pub mod definition;
+pub mod typed;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+pub use self::{
+    advance::{Action, Input, advance, start},
+    definition::Definition,
+};
+use crate::{delivery::Problem, message::NewMessage, store::StoreFuture, time::Timestamp};
+
+/// The state in the `status` column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum ProcessStatus {
+    /// Made, not begun.
+    New,
+    Running,
+    /// Every step is done.
+    Succeeded,
+    /// Ended with what it has done standing.
+    Failed,
+    /// Completed steps are being undone, last first.
+    Compensating,
+    /// Every completed step is undone.
+    Compensated,
+    /// Held by a person (or by relais, when only a person can help): replies are taken in, nothing
+    /// new begins.
+    Paused,
+}
+
+impl ProcessStatus {
+    pub const ALL: [Self; 7] = [
+        Self::New,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Compensating,
+        Self::Compensated,
+        Self::Paused,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "NEW",
+            Self::Running => "RUNNING",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+            Self::Compensating => "COMPENSATING",
+            Self::Compensated => "COMPENSATED",
+            Self::Paused => "PAUSED",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether it has come to its end.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Compensated)
+    }
+}
+
+/// What happened to a process: its log is made of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum ProcessEvent {
+    ProcessStarted { process_type: String, business_key: Option<String>, initial_data: Value },
+    StepStarted { step: String, command_id: Uuid },
+    StepCompleted { step: String, command_id: Option<Uuid>, result_data: Value },
+    StepFailed { step: String, command_id: Option<Uuid>, error: String, retryable: bool },
+    StepTimedOut { step: String, command_id: Uuid, error: String },
+    CompensationStarted { step: String, command_id: Uuid },
+    CompensationCompleted { step: String, command_id: Option<Uuid> },
+    CompensationFailed { step: String, command_id: Option<Uuid>, error: String },
+    ProcessCompleted { reason: String },
+    ProcessFailed { reason: String },
+    ProcessPaused { reason: String, paused_by: String },
+    ProcessResumed { reason: String, resumed_by: String },
+}
+
+impl ProcessEvent {
+    /// The `event_type` column: the name of the variant.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ProcessStarted { .. } => "ProcessStarted",
+            Self::StepStarted { .. } => "StepStarted",
+            Self::StepCompleted { .. } => "StepCompleted",
+            Self::StepFailed { .. } => "StepFailed",
+            Self::StepTimedOut { .. } => "StepTimedOut",
+            Self::CompensationStarted { .. } => "CompensationStarted",
+            Self::CompensationCompleted { .. } => "CompensationCompleted",
+            Self::CompensationFailed { .. } => "CompensationFailed",
+            Self::ProcessCompleted { .. } => "ProcessCompleted",
+            Self::ProcessFailed { .. } => "ProcessFailed",
+            Self::ProcessPaused { .. } => "ProcessPaused",
+            Self::ProcessResumed { .. } => "ProcessResumed",
+        }
+    }
+}
+
+/// One entry of a log, as it is written: the `event` column is its JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    #[serde(flatten)]
+    pub event: ProcessEvent,
+    /// Why it changed nothing, or what else there is to say: `late: the step was completed before`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Who asked for it, if a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// Why they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Entry {
+    pub fn of(event: ProcessEvent) -> Self {
+        Self { event, note: None, actor: None, reason: None }
+    }
+}
+
+/// One row of `relais_process_log`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LogEntry {
+    pub process_id: Uuid,
+    /// 1 for the first of its process, without gaps.
+    pub seq: i64,
+    pub at: Timestamp,
+    /// The inbox message that caused it.
+    pub message_id: Option<String>,
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// One row of `relais_process`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Process {
+    pub process_id: Uuid,
+    pub process_type: String,
+    /// The version of the definition it was started with, and finishes with.
+    pub definition: i32,
+    /// Unique among the processes of its type.
+    pub business_key: Option<String>,
+    pub status: ProcessStatus,
+    pub current_step: Option<String>,
+    /// What the process knows: JSON of the user's making.
+    pub data: String,
+    /// Attempts of the current step, or of its compensation, that did not succeed.
+    pub retries: u32,
+    /// What relais knows: the JSON of [`advance::Progress`].
+    pub progress: String,
+    /// The sequence number of its last log entry; each change proves the one it was made from.
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// What is to become of a process, all in one commit. Made by [`start`] and [`advance()`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// As it is afterwards; the store sets the times. Its `version` is that of the last of `log`.
+    pub process: Process,
+    /// The version it was made from; 0 for a new process.
+    pub from: i64,
+    /// At least one entry, numbered from `from + 1` on.
+    pub log: Vec<Entry>,
+    /// The inbox message that caused it.
+    pub message_id: Option<String>,
+    pub timer: TimerChange,
+    /// Commands to send.
+    pub messages: Vec<NewMessage>,
+    pub dead_letter: DeadLetterChange,
+}
+
+/// What is to become of the one timer a process may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TimerChange {
+    Keep,
+    Clear,
+    /// Due so long after the database's now; replaces the one there is.
+    Set(Timer),
+}
+
+/// A time-out or a pause before the next attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timer {
+    pub step: String,
+    /// The command it watches, or, for a pause, the one that comes next: tells a timer of the present
+    /// from one of the past.
+    pub command_id: Uuid,
+    pub after: Duration,
+}
+
+/// What is to become of the dead letter of a process; at most one is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadLetterChange {
+    Keep,
+    /// A person must look. `failed_status` is `FAILED`, `TIMED_OUT`, `COMPENSATION_FAILED` or `PAUSED`.
+    Open {
+        failed_status: &'static str,
+        problem: Problem,
+        attempts: u32,
+    },
+    /// A person, or a late reply, has set it going again: the open one is resolved as retried.
+    Close {
+        actor: String,
+        reason: String,
+    },
+}
+
+/// How a process is found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ProcessRef {
+    Id(Uuid),
+    Key { process_type: String, business_key: String },
+}
+
+/// Which processes to list. Every set field must match; newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessFilter {
+    pub status: Option<ProcessStatus>,
+    pub process_type: Option<String>,
+    pub business_key: Option<String>,
+    /// Not created longer ago than this, in seconds of the database's clock.
+    pub since_seconds: Option<i64>,
+    /// Only processes created before this one: the next page.
+    pub before: Option<Uuid>,
+    /// At most [`crate::query::PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// What became of a change in a transaction of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    Done,
+    /// The process has moved on since, or its business key is taken: read it again.
+    Stale,
+}
+
+/// What [`Processes::fire_timers`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    pub fired: u64,
+    /// Until the next one is due, if there is one.
+    pub next: Option<Duration>,
+}
+
+/// Source system of the inbox rows that relais writes to itself.
+pub const SOURCE_SYSTEM: &str = "relais";
+/// Event type of a timer that has fired; its payload is [`TimerFired`].
+pub const TIMER_FIRED: &str = "relais.TimerFired";
+
+/// The payload of an inbox row made by [`Processes::fire_timers`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimerFired {
+    pub process_id: Uuid,
+    pub step: String,
+    pub command_id: Uuid,
+}
+
+/// The store's side of processes. Every method is one transaction or one bounded read.
+pub trait Processes: Send + Sync {
+    /// Each as it is now, in the order asked for.
+    fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreFuture<'_, Vec<Option<Process>>>;
+
+    fn list_processes(&self, filter: ProcessFilter) -> StoreFuture<'_, Vec<Process>>;
+
+    /// The log of one process, newest first; `before` is a sequence number: the next page.
+    fn process_log(
+        &self,
+        process_id: Uuid,
+        before: Option<i64>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<LogEntry>>;
+
+    /// Log entries that one inbox message caused, in any process, oldest first; at most
+    /// [`crate::query::PAGE_MAX`].
+    fn process_log_of(&self, message_id: String) -> StoreFuture<'_, Vec<LogEntry>>;
+
+    /// Carries a change out in a transaction of its own, without an inbox row.
+    fn change_process(&self, change: Change) -> StoreFuture<'_, Applied>;
+
+    /// Turns at most `limit` timers that are due into inbox rows ([`TIMER_FIRED`], message id
+    /// `timer:<command id>`, key the process id), and removes them. Each becomes one row, however many
+    /// workers ask at once.
+    fn fire_timers(&self, limit: usize) -> StoreFuture<'_, Fired>;
+}

@@ -1,0 +1,1 @@
+//! Processes written in Rust: steps over a type of the user's.
