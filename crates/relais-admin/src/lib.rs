@@ -1,12 +1,20 @@
-//! The HTTP side of a running relais: `/healthz`, `/readyz`, `/metrics` and, for `relais status`,
-//! `/api/v1/destinations`.
+//! The HTTP side of a running relais: `/healthz`, `/readyz`, `/metrics` and the API under `/api/v1`.
 //!
-//! Invariant: nothing here changes a row. On an address other than loopback a token is required.
+//! Invariant: no row is changed but by a decision of the engine's operator or desk, made for a person who
+//! is named, with a reason, and recorded by it. On an address other than loopback a token is required.
+//!
+//! - here: what is served, and the pages that need no API
+//! - `access`: who may ask; `input`: what they said; `problem`: what is wrong with it
+//! - `api`: the calls
+//! - `metrics`: the page for Prometheus
 
+mod access;
+mod api;
+mod input;
 mod metrics;
+mod problem;
 
 use std::{
-    collections::BTreeMap,
     io,
     net::SocketAddr,
     sync::Arc,
@@ -16,18 +24,19 @@ use std::{
 use axum::{
     Json, Router,
     extract::State,
-    http::{HeaderMap, StatusCode, header},
+    http::{StatusCode, header},
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::get,
 };
-use relais::observe::{DestinationSnapshot, Observer};
+use relais::{desk::Desk, observe::Observer, process::Operator};
 use relais_core::{
+    process::ProcessRef,
     query::Overview,
     store::{Store, StoreError},
 };
 use serde::Serialize;
 use serde_json::json;
-use subtle::ConstantTimeEq;
 use tokio::{net::TcpListener, sync::Mutex};
 
 /// The store is counted at most this often, however often it is scraped.
@@ -40,6 +49,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 pub struct Admin {
     store: Arc<dyn Store>,
     observer: Arc<Observer>,
+    operator: Operator,
+    desk: Desk,
     token: Option<String>,
     losses: Vec<(String, Losses)>,
     usage: Vec<(String, ApiUsage)>,
@@ -68,6 +79,27 @@ pub struct CallsUsed {
 /// Asks a destination how much of its calls is used; `None` before its first answer.
 pub type ApiUsage = Arc<dyn Fn() -> Option<CallsUsed> + Send + Sync>;
 
+/// What people act through.
+#[derive(Clone, Debug)]
+pub struct People {
+    /// On processes.
+    pub operator: Operator,
+    /// On dead letters.
+    pub desk: Desk,
+}
+
+/// A process by its id, or as `TYPE/BUSINESS-KEY`.
+pub fn process_ref(text: &str) -> Result<ProcessRef, String> {
+    if let Ok(id) = text.parse() {
+        return Ok(ProcessRef::Id(id));
+    }
+    let (process_type, business_key) = text
+        .split_once('/')
+        .filter(|(process_type, key)| !process_type.is_empty() && !key.is_empty())
+        .ok_or_else(|| format!("`{text}` is not the id of a process, nor TYPE/BUSINESS-KEY"))?;
+    Ok(ProcessRef::Key { process_type: process_type.into(), business_key: business_key.into() })
+}
+
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admin").field("token", &self.token.is_some()).finish_non_exhaustive()
@@ -75,9 +107,16 @@ impl std::fmt::Debug for Admin {
 }
 
 impl Admin {
-    pub fn new(store: Arc<dyn Store>, observer: Arc<Observer>, token: Option<String>) -> Self {
+    /// Serves what `people` may look at and do; with a token, only to those who have it.
+    pub fn new(
+        store: Arc<dyn Store>,
+        observer: Arc<Observer>,
+        people: People,
+        token: Option<String>,
+    ) -> Self {
+        let People { operator, desk } = people;
         let (losses, usage) = (Vec::new(), Vec::new());
-        Self { store, observer, token, losses, usage, overview: Arc::default() }
+        Self { store, observer, operator, desk, token, losses, usage, overview: Arc::default() }
     }
 
     /// Shows what these sources lost, by their names.
@@ -113,11 +152,13 @@ impl Admin {
 
     /// The routes, as a table.
     pub fn router(self) -> Router {
+        let with_token = from_fn_with_state(self.clone(), access::with_token);
+        let to_api = from_fn_with_state(self.clone(), access::to_api);
         Router::new()
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
-            .route("/metrics", get(show_metrics))
-            .route("/api/v1/destinations", get(show_destinations))
+            .route("/metrics", get(show_metrics).layer(with_token))
+            .nest("/api/v1", api::router().layer(to_api))
             .with_state(self)
     }
 
@@ -137,13 +178,6 @@ impl Admin {
     /// By destination, where it is known.
     fn used(&self) -> impl Iterator<Item = (&str, CallsUsed)> {
         self.usage.iter().filter_map(|(name, ask)| Some((name.as_str(), ask()?)))
-    }
-
-    fn allows(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-        given.as_bytes().ct_eq(token.as_bytes()).into()
     }
 }
 
@@ -175,38 +209,7 @@ async fn soon<T: Send + 'static>(
     }
 }
 
-fn unauthorized() -> Response {
-    let body =
-        json!({ "error": "unauthorized", "message": "send `Authorization: Bearer <token>`" });
-    (StatusCode::UNAUTHORIZED, Json(body)).into_response()
-}
-
-/// The guards of each destination as this process sees them.
-async fn show_destinations(State(admin): State<Admin>, headers: HeaderMap) -> Response {
-    if !admin.allows(&headers) {
-        return unauthorized();
-    }
-    let usage: BTreeMap<&str, CallsUsed> = admin.used().collect();
-    let snapshot = admin.observer.snapshot();
-    let shown = snapshot.destinations.into_iter().map(|(name, counters)| {
-        let guards = Guards { calls: usage.get(name.as_str()).copied(), counters };
-        (name, guards)
-    });
-    Json(shown.collect::<BTreeMap<String, Guards>>()).into_response()
-}
-
-#[derive(Serialize)]
-struct Guards {
-    /// Of the day, by everybody who uses the target.
-    calls: Option<CallsUsed>,
-    #[serde(flatten)]
-    counters: DestinationSnapshot,
-}
-
-async fn show_metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
-    if !admin.allows(&headers) {
-        return unauthorized();
-    }
+async fn show_metrics(State(admin): State<Admin>) -> Response {
     // Without the store the counters of this process are still worth showing.
     let overview = admin.overview().await.ok();
     let losses: Vec<_> = admin.losses.iter().map(|(name, ask)| (name.as_str(), ask())).collect();

@@ -20,6 +20,7 @@ pub(crate) fn render(
         rows(&mut page, overview);
     }
     counters(&mut page, snapshot);
+    processes(&mut page, snapshot);
     targets(&mut page, snapshot, usage);
     sources(&mut page, losses);
     page.0
@@ -53,6 +54,12 @@ fn rows(page: &mut Page, overview: &Overview) {
     let open = overview.dead_letters_open;
     page.one("relais_dead_letters_open", "gauge", "Dead letters that wait for a person.", open);
     page.one("relais_parked_keys", "gauge", "Keys held back behind them.", overview.parked_keys);
+    page.head("relais_processes", "gauge", "Processes by status.");
+    for count in &overview.processes {
+        page.line("relais_processes", &[("status", &count.name)], count.rows);
+    }
+    let due = overview.timers_due;
+    page.one("relais_timers_due", "gauge", "Timers that are due and have not fired.", due);
 }
 
 fn counters(page: &mut Page, snapshot: &Snapshot) {
@@ -91,6 +98,32 @@ fn counters(page: &mut Page, snapshot: &Snapshot) {
         }
     }
     scopes(page, snapshot);
+}
+
+fn processes(page: &mut Page, snapshot: &Snapshot) {
+    let types = &snapshot.processes.types;
+    page.head("relais_processes_started_total", "counter", "Processes started, by type.");
+    for (name, counts) in types {
+        page.line("relais_processes_started_total", &[("type", name)], counts.started);
+    }
+    page.head("relais_processes_finished_total", "counter", "Processes ended, by type and status.");
+    for (name, counts) in types {
+        for (status, count) in [
+            ("SUCCEEDED", counts.succeeded),
+            ("FAILED", counts.failed),
+            ("COMPENSATED", counts.compensated),
+        ] {
+            let labels = [("type", name.as_str()), ("status", status)];
+            page.line("relais_processes_finished_total", &labels, count);
+        }
+    }
+    page.head("relais_process_steps_total", "counter", "Commands sent for steps, by type.");
+    for (name, counts) in types {
+        page.line("relais_process_steps_total", &[("type", name)], counts.steps);
+    }
+    let (timers, stale) = (snapshot.processes.timers, snapshot.processes.stale);
+    page.one("relais_timers_fired_total", "counter", "Timers fired.", timers);
+    page.one("relais_process_stale_total", "counter", "Decisions made again.", stale);
 }
 
 /// What each scope holds and lost. Samples of one metric stand together, as the format wants.

@@ -1,12 +1,19 @@
 //! The command line: names and options, nothing else.
 
+mod desk;
+mod process;
+
 use std::{path::PathBuf, time::Duration};
 
+pub(crate) use self::desk::{
+    AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
+};
+pub(crate) use self::process::{
+    Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,
+};
+use crate::settings::quantity;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use relais_core::{decode::Decoder, query::PAGE_MAX};
-use uuid::Uuid;
-
-use crate::settings::quantity;
 
 /// Most rows one `relais repair` takes; run it again for more.
 const REPAIRED_MAX: usize = 100_000;
@@ -61,8 +68,16 @@ pub(crate) enum Command {
     /// Messages that need a person
     #[command(subcommand)]
     DeadLetter(DeadLetterCommand),
+    /// Work of several steps
+    #[command(subcommand)]
+    Process(ProcessCommand),
     /// Read again what could not be decoded (SERDE_ERROR), after a fix
     Repair(RepairArgs),
+    /// Tell what became of a message, a process or a dead letter, and where it came from
+    Explain(ExplainArgs),
+    /// Who did what, and why
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Print a completion script
     Completions {
         #[arg(value_enum)]
@@ -147,21 +162,6 @@ pub(crate) enum OutboxCommand {
     Retry(RetryRow),
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum DeadLetterCommand {
-    /// List dead letters, newest first
-    List(DeadLetterList),
-    /// Show one with its payload
-    Show {
-        /// Its id
-        id: Uuid,
-    },
-    /// Try again: first in its key, attempts from zero
-    Retry(Resolve),
-    /// Leave it failed and let its key go on
-    Skip(Resolve),
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct InboxList {
     /// Only rows in this state
@@ -180,21 +180,6 @@ pub(crate) struct OutboxList {
     #[arg(long, ignore_case = true, value_parser = ["PENDING", "DISPATCHED", "FAILED"])]
     pub(crate) status: Option<String>,
     /// Only rows for this destination
-    #[arg(long, value_name = "NAME")]
-    pub(crate) destination: Option<String>,
-    #[command(flatten)]
-    pub(crate) matching: Matching,
-    #[command(flatten)]
-    pub(crate) page: Page,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DeadLetterList {
-    /// Which ones
-    #[arg(long, ignore_case = true, value_parser = ["open", "resolved", "all"])]
-    #[arg(default_value = "open")]
-    pub(crate) status: String,
-    /// Only those of this destination
     #[arg(long, value_name = "NAME")]
     pub(crate) destination: Option<String>,
     #[command(flatten)]
@@ -242,24 +227,49 @@ pub(crate) struct RetryRow {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Resolve {
-    /// Ids of dead letters
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
-    pub(crate) ids: Vec<Uuid>,
-    /// Every open one that the filters match
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Only those of this destination
-    #[arg(long, value_name = "NAME")]
-    pub(crate) destination: Option<String>,
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct RepairArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<RepairCommand>,
     #[command(flatten)]
-    pub(crate) matching: Matching,
+    pub(crate) rows: BrokenRows,
+    /// Read them with this decoder, whatever their source declares now
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["payload", "set"])]
+    #[arg(value_parser = decoder)]
+    pub(crate) decoder: Option<Decoder>,
+    /// Take the JSON of this file (- is stdin) in place of the bytes of one row
+    #[arg(long, value_name = "FILE", conflicts_with = "set")]
+    pub(crate) payload: Option<PathBuf>,
+    /// Take this JSON in place of the bytes of one row
+    #[arg(long, value_name = "JSON")]
+    pub(crate) set: Option<String>,
+    /// Keep the message id the row has, whatever the message says
+    #[arg(long)]
+    pub(crate) keep_id: bool,
     #[command(flatten)]
     pub(crate) decision: Decision,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum RepairCommand {
+    /// Close rows that nobody can repair: FAILED, with a dead letter that is resolved
+    Discard(DiscardRows),
+}
+
 #[derive(Debug, Args)]
-pub(crate) struct RepairArgs {
+pub(crate) struct DiscardRows {
+    /// Every SERDE_ERROR row that the filters match
+    #[arg(long, required_unless_present = "ids", conflicts_with = "ids")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) rows: BrokenRows,
+    #[command(flatten)]
+    pub(crate) decision: Decision,
+}
+
+/// Which SERDE_ERROR rows.
+#[derive(Debug, Args)]
+pub(crate) struct BrokenRows {
     /// Ids of rows, or of their messages (default: every SERDE_ERROR row the filters match)
     pub(crate) ids: Vec<String>,
     /// Only rows of this source system
@@ -277,21 +287,6 @@ pub(crate) struct RepairArgs {
     /// At most this many rows, oldest first
     #[arg(long, value_name = "N", default_value_t = REPAIRED_MAX, value_parser = repair_limit)]
     pub(crate) limit: usize,
-    /// Read them with this decoder, whatever their source declares now
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["payload", "set"])]
-    #[arg(value_parser = decoder)]
-    pub(crate) decoder: Option<Decoder>,
-    /// Take the JSON of this file (- is stdin) in place of the bytes of one row
-    #[arg(long, value_name = "FILE", conflicts_with = "set")]
-    pub(crate) payload: Option<PathBuf>,
-    /// Take this JSON in place of the bytes of one row
-    #[arg(long, value_name = "JSON")]
-    pub(crate) set: Option<String>,
-    /// Keep the message id the row has, whatever the message says
-    #[arg(long)]
-    pub(crate) keep_id: bool,
-    #[command(flatten)]
-    pub(crate) decision: Decision,
 }
 
 /// Who decides, why, and how sure they are.
@@ -353,17 +348,5 @@ mod tests {
         assert_eq!(list.matching.since, Some(Duration::from_secs(900)));
         assert_eq!(list.matching.event_type.as_deref(), Some("A"));
         assert_eq!(list.page.limit, 50);
-    }
-
-    #[test]
-    fn ids_or_all_but_not_both_nor_none() {
-        let id = Uuid::nil().to_string();
-        let parse = |rest: &[&str]| {
-            Cli::try_parse_from(["relais", "dead-letter", "retry"].iter().chain(rest)).is_ok()
-        };
-        assert!(parse(&[&id]));
-        assert!(parse(&["--all", "--destination", "x", "--dry-run"]));
-        assert!(!parse(&[]));
-        assert!(!parse(&[&id, "--all"]));
     }
 }

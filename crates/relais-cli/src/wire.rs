@@ -1,11 +1,13 @@
 //! From settings to the parts of a running relais. The only place that constructs them.
 
+mod desk;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
 mod salesforce;
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
+pub(crate) use self::desk::desk;
 use relais::{
     App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
     http::{
@@ -14,10 +16,11 @@ use relais::{
     log::LogPublisher,
     observe::Observer,
     postgres::{PostgresOptions, PostgresStore},
+    process::Operator,
     salesforce::Budget,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::{Admin, ApiUsage, CallsUsed, Losses};
+use relais_admin::{Admin, ApiUsage, CallsUsed, Losses, People};
 use relais_core::{
     BoxFuture,
     publisher::Publisher,
@@ -142,6 +145,9 @@ pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wire
     for route in &settings.routes {
         app = app.route(route.route.clone());
     }
+    for process in &settings.processes {
+        app = app.process(process.definition.clone());
+    }
     let (mut sessions, mut usage) = (salesforce::Sessions::default(), Vec::new());
     for destination in &settings.destinations {
         let Made { delivers, budget } = make(destination, Some(database), &mut sessions)?;
@@ -188,13 +194,24 @@ pub(crate) async fn admin(
 ) -> Result<Option<Served>, WireError> {
     let Some(admin) = &settings.admin else { return Ok(None) };
     let token = admin.token.as_ref().map(|token| token.expose_secret().to_owned());
-    match Admin::new(store, observer, token).losses(losses).usage(usage).bind(admin.listen).await {
+    let people = People {
+        operator: operator(settings, Arc::clone(&store)),
+        desk: desk(settings, Arc::clone(&store)),
+    };
+    let admin_side = Admin::new(store, observer, people, token).losses(losses).usage(usage);
+    match admin_side.bind(admin.listen).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
         Err(error) => Err(WireError {
             section: "admin".to_owned(),
             message: format!("cannot listen on {}: {error}", admin.listen),
         }),
     }
+}
+
+/// What acts on processes, with the definitions of the settings.
+pub(crate) fn operator(settings: &Settings, store: Arc<dyn Store>) -> Operator {
+    let definitions = settings.processes.iter().map(|process| process.definition.clone());
+    Operator::new(store, definitions.collect())
 }
 
 /// Makes every part that needs no connection, to see whether it can be made.

@@ -142,14 +142,14 @@ fn a_dead_letter_is_shown_retried_and_then_delivered() {
     let said = site.relais(&["dead-letter", "retry", "--all"]);
     assert_failed(&said, 2, "--yes");
     let said = site.relais(&["dead-letter", "retry", "--all", "--dry-run"]);
-    assert!(said.out.contains("1 would be retried"), "{said:?}");
+    assert!(said.out.contains("1 would be replayed"), "{said:?}");
     let none = site.json(&["dead-letter", "retry", "--all", "--type", "Other", "--yes"]);
-    assert_eq!(none["retried"], serde_json::json!([]));
+    assert_eq!(none["replayed"], serde_json::json!([]));
 
     let row = letters[0]["origin_id"].to_string();
     let said =
         site.relais(&["outbox", "retry", &row, "--reason", "target fixed", "--actor", "ann"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "retried 1\n"), "{said:?}");
+    assert_eq!((said.code, said.out.as_str()), (0, "replayed 1\n"), "{said:?}");
     let resolved = site.json(&["dead-letter", "list", "--status", "resolved"]);
     assert_eq!(resolved[0]["resolved_by"], "ann", "{resolved}");
     assert_eq!(resolved[0]["reason"], "target fixed");
@@ -174,7 +174,7 @@ fn a_skipped_dead_letter_lets_its_key_go_on() {
     target.answers(200);
     let id = site.json(&["dead-letter", "list"])[0]["id"].as_str().unwrap().to_owned();
     let said = site.relais(&["dead-letter", "skip", &id, "--reason", "too late"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "skipped 1\n"), "{said:?}");
+    assert_eq!((said.code, said.out.as_str()), (0, "discarded 1\n"), "{said:?}");
     let running = site.run();
     place_order(&running, "m-2", "o-1");
     target.next();

@@ -151,13 +151,15 @@ struct Section {
 impl Section {
     /// `destination[http].retry` and `[[route]]` alike. What has a kind is named after it in `file`.
     fn at(path: &str) -> Self {
-        let name = path.trim_matches(['[', ']']);
-        let Some((before, rest)) = name.split_once('[') else {
-            return Self { name: name.to_owned(), kind: None };
-        };
-        let (kind, inside) = rest.split_once(']').unwrap_or((rest, ""));
-        let kind = (inside.is_empty() && !kind.starts_with('#')).then(|| kind.to_owned());
-        Self { name: format!("{before}{inside}"), kind }
+        let mut rest = path.trim_matches(['[', ']']);
+        let (mut name, mut kind) = (String::new(), None);
+        while let Some((before, label)) = rest.split_once('[') {
+            let (label, inside) = label.split_once(']').unwrap_or((label, ""));
+            name.push_str(before);
+            kind = (inside.is_empty() && !label.starts_with('#')).then(|| label.to_owned());
+            rest = inside;
+        }
+        Self { name: name + rest, kind }
     }
 }
 
@@ -169,12 +171,20 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
         let more = more(&Section { name: section.to_owned(), kind: Some(kind.to_owned()) });
         format!("[[{section}]]\nname = \"{kind}\"\nkind = \"{kind}\"\n{needed}{more}")
     };
+    let call = |completed: &str| {
+        format!("destination = \"http\"\ncommand = \"C\"\ncompleted = \"{completed}\"\n")
+    };
     [
         section("[store]", ""),
         section("[admin]", ""),
         kind("source", "http", ""),
         kind("source", "kafka", "brokers = \"k\"\ntopics = [\"t\"]\n"),
         section("[[route]]", "on = \"A\"\ndestination = \"http\"\n"),
+        section("[[process]]", "type = \"p\"\nstart = \"S\"\n"),
+        section("[[process.step]]", &format!("name = \"s\"\n{}", call("Done"))),
+        section("[process.step.retry]", ""),
+        section("[process.step.compensation]", &call("Undone")),
+        section("[process.step.compensation.retry]", ""),
         kind("destination", "http", "url = \"https://b.example\"\n"),
         section("[destination.retry]", ""),
         section("[destination.limits]", ""),

@@ -10,7 +10,8 @@
 mod broker;
 #[path = "kafka_crash/database.rs"]
 mod database;
-#[path = "kafka_crash/node.rs"]
+#[allow(dead_code)]
+#[path = "support/node.rs"]
 mod node;
 #[path = "kafka_crash/plan.rs"]
 mod plan;
@@ -31,15 +32,16 @@ use rdkafka::{
 
 use broker::{Broker, Topic};
 use database::{Database, Row};
-use node::Node;
+use node::{Node, kill_until};
 use plan::{Plan, Record};
 use support::{Site, postgres::PostgresSchema};
 
 const PARTITIONS: i32 = 8;
 /// How long the whole may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How often a process is looked at, and how often the database, whose work is not to be disturbed.
+/// How long the producer waits when its queue is full.
 const GLANCE: Duration = Duration::from_millis(100);
+/// How often the database is looked at, whose work is not to be disturbed.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How large, how long, and how much has to happen for the run to count.
@@ -101,7 +103,8 @@ fn survives(broker: &Broker, site: &Site, store: &str, database: &Database, size
     let steady = Node::start(site, "steady");
     let kills = thread::scope(|scope| {
         scope.spawn(|| produce(broker, &topic, &plan, size.spread));
-        kill_until(site, || {
+        let is_at_work = |node: &mut Node| node.received() > 0;
+        kill_until(site, is_at_work, || {
             let stored = database.progress().map_or(0, |(stored, _)| stored);
             assert!(stored <= wanted, "{stored} rows for {wanted} records: one was stored twice");
             assert!(started.elapsed() < PATIENCE, "{stored} of {wanted} rows\n{}", steady.said());
@@ -201,52 +204,6 @@ fn send(producer: &BaseProducer, topic: &str, record: &Record) {
 
 fn message_id(key: usize, seq: usize) -> String {
     format!("{key}-{seq}")
-}
-
-#[derive(Debug, Default)]
-struct Kills {
-    /// Of a process that had received something.
-    at_work: usize,
-    idle: usize,
-}
-
-/// Starts a process, lets it work, kills it, until all is done.
-fn kill_until(site: &Site, mut done: impl FnMut() -> bool) -> Kills {
-    /// How long a process lives after its first records, in turn; from round to round longer, so
-    /// that a slow machine gets done too.
-    const LIVES_MS: [u64; 5] = [1_000, 100, 5_000, 0, 3_000];
-    let mut kills = Kills::default();
-    let mut looked = Instant::now();
-    loop {
-        let mut node = Node::start(site, &format!("victim-{}", kills.at_work + kills.idle));
-        let mut end: Option<Instant> = None;
-        let finished = loop {
-            if looked.elapsed() > LOOK {
-                looked = Instant::now();
-                if done() {
-                    break true;
-                }
-            }
-            if end.is_none() && node.received() > 0 {
-                let (round, turn) =
-                    (kills.at_work / LIVES_MS.len(), kills.at_work % LIVES_MS.len());
-                let life = LIVES_MS[turn] * (1 + u64::try_from(round).unwrap());
-                end = Some(Instant::now() + Duration::from_millis(life));
-            }
-            if end.is_some_and(|end| end <= Instant::now()) {
-                break false;
-            }
-            thread::sleep(GLANCE);
-        };
-        node.kill();
-        match end {
-            Some(_) => kills.at_work += 1,
-            None => kills.idle += 1,
-        }
-        if finished {
-            return kills;
-        }
-    }
 }
 
 fn wait(started: Instant, mut done: impl FnMut() -> bool, state: impl Fn() -> String) {

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     dead_letter::{DeadLetter, Origin, Verdict},
+    inbox::InboxRow,
     outbox::OutboxRow,
     query::ParkedKey,
     store::StoreFuture,
@@ -86,6 +87,9 @@ pub trait Desk: Send + Sync {
 
     /// Every dead letter, open or resolved, of one message id or process id, oldest first.
     fn dead_letters_of(&self, message_id: String) -> StoreFuture<'_, Vec<DeadLetter>>;
+
+    /// Inbox rows of this message id, one for each source system that has it, oldest first.
+    fn received_as(&self, message_id: String) -> StoreFuture<'_, Vec<InboxRow>>;
 
     /// Outbox rows that one message caused (`causation_id`), oldest first.
     fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>>;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::{
     decode::{Decoded, Decoder},
-    inbox::{Content, NewInbox},
+    inbox::{Content, InboxRow, NewInbox},
     json,
     message::{HEADER_MESSAGE_ID, HEADER_SCHEMA_ID, HEADER_VALUE, Headers},
     text,
@@ -36,6 +36,29 @@ impl FromStr for Pick {
                 "`{text}` is not a place in a message; use `header:NAME`, `payload:/JSON/POINTER`, \
                  `key` or `position`"
             )),
+        }
+    }
+}
+
+impl Pick {
+    /// The value in a stored message; where it stood at its source is not asked here.
+    pub fn of(&self, row: &InboxRow) -> Option<String> {
+        let found = match self {
+            Self::Header(name) => row.headers.get(name).map(str::to_owned),
+            Self::Payload(pointer) => scalar(row.payload.as_deref()?, pointer),
+            Self::Key => row.key_str.clone(),
+            Self::Position => None,
+        };
+        found.filter(|text| !text.is_empty())
+    }
+
+    /// What to tell when there is no value.
+    pub fn absent(&self) -> String {
+        match self {
+            Self::Header(name) => format!("header `{name}` is absent or empty"),
+            Self::Payload(pointer) => format!("payload has no scalar at `{pointer}`"),
+            Self::Key => "the message has no key".to_owned(),
+            Self::Position => "the message has no position".to_owned(),
         }
     }
 }
@@ -179,10 +202,7 @@ impl Mapping {
     fn pick(&self, pick: &Pick, incoming: &Incoming, json: Option<&str>) -> Option<String> {
         let found = match pick {
             Pick::Header(name) => incoming.headers.get(name).map(str::to_owned),
-            // An object or a list is nobody's name.
-            Pick::Payload(pointer) => json::pointer(json?, pointer)
-                .filter(|found| !found.starts_with(['{', '[']))
-                .and_then(json::text),
+            Pick::Payload(pointer) => scalar(json?, pointer),
             Pick::Key => incoming.key.clone(),
             Pick::Position => incoming.position.clone(),
         };
@@ -190,13 +210,13 @@ impl Mapping {
     }
 
     fn missing_id(&self) -> MissingId {
-        MissingId(match &self.message_id {
-            Pick::Header(name) => format!("header `{name}` is absent or empty"),
-            Pick::Payload(pointer) => format!("payload has no scalar at `{pointer}`"),
-            Pick::Key => "the message has no key".to_owned(),
-            Pick::Position => "the message has no position".to_owned(),
-        })
+        MissingId(self.message_id.absent())
     }
+}
+
+/// An object or a list is nobody's name.
+fn scalar(json: &str, pointer: &str) -> Option<String> {
+    json::pointer(json, pointer).filter(|found| !found.starts_with(['{', '['])).and_then(json::text)
 }
 
 /// What a message is about, as far as it says.

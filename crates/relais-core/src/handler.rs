@@ -132,8 +132,5 @@ pub trait Handler: Send + Sync {
     fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled>;
 
     /// Runs it for a row as it would be and rolls everything back: what it would say.
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        let _ = row;
-        Box::pin(async { Err(StoreError::Invalid("not built yet".into())) })
-    }
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>>;
 }

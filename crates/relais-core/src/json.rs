@@ -118,6 +118,25 @@ pub fn text(json: &str) -> Option<String> {
     }
 }
 
+/// Replaces each `{{name}}` of a template by the JSON that `find` has for it; the result must be JSON.
+pub fn fill<'a>(
+    template: &str,
+    mut find: impl FnMut(&str) -> Result<&'a str, String>,
+) -> Result<String, String> {
+    let mut out = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) =
+            after.split_once("}}").ok_or("`{{` without `}}` in the payload template")?;
+        out.push_str(before);
+        out.push_str(find(name.trim())?);
+        rest = after;
+    }
+    out.push_str(rest);
+    check(out.as_bytes()).map_err(|error| format!("filled template is {error}"))?;
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

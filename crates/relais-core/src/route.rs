@@ -9,7 +9,7 @@ use crate::{
     delivery::Problem,
     inbox::InboxRow,
     json,
-    message::{Category, NewMessage},
+    message::{Category, Headers, NewMessage},
     text,
 };
 
@@ -95,9 +95,7 @@ impl Route {
             "{}\n{}\n{destination}\n{event_type:?}\n{aggregate_type:?}\n{each:?}\n{index}",
             row.source_system, row.message_id
         );
-        let digest = text::sha256_hex(name.as_bytes());
-        let bytes = u128::from_str_radix(&digest[..32], 16).expect("a hash is hexadecimal");
-        uuid::Builder::from_custom_bytes(bytes.to_be_bytes()).into_uuid()
+        text::stable_uuid(&[&name])
     }
 
     fn message(
@@ -130,8 +128,9 @@ impl Route {
     }
 }
 
-fn trace_headers(row: &InboxRow) -> crate::message::Headers {
-    let mut headers = crate::message::Headers::default();
+/// The headers that join what follows from a row to the trace it belongs to.
+pub(crate) fn trace_headers(row: &InboxRow) -> Headers {
+    let mut headers = Headers::default();
     for name in ["traceparent", "tracestate"] {
         if let Some(value) = row.headers.get(name) {
             headers.set(name, value);
@@ -140,32 +139,23 @@ fn trace_headers(row: &InboxRow) -> crate::message::Headers {
     headers
 }
 
-/// Replaces each `{{/pointer}}` and `{{each}}` by the JSON found there; the result must be JSON.
+/// `{{/pointer}}` stands for the value there and `{{each}}` for the element; what is not there is
+/// `null`.
 fn fill(template: &str, event: &str, element: Option<&str>) -> Result<String, Problem> {
-    let mut out = String::with_capacity(template.len());
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after.split_once("}}").ok_or_else(|| {
-            Problem::new("ROUTE_TEMPLATE", "`{{` without `}}` in the payload template")
-        })?;
-        out.push_str(before);
-        let value = match name.trim() {
+    let find = |name: &str| {
+        let value = match name {
             "each" => element,
             pointer => json::pointer(event, pointer),
         };
-        out.push_str(value.unwrap_or("null"));
-        rest = after;
-    }
-    out.push_str(rest);
-    json::check(out.as_bytes())
-        .map_err(|e| Problem::new("ROUTE_TEMPLATE", &format!("filled template is {e}")))?;
-    Ok(out)
+        Ok(value.unwrap_or("null"))
+    };
+    json::fill(template, find).map_err(|error| Problem::new("ROUTE_TEMPLATE", &error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{inbox::InboxStatus, message::Headers, time::Timestamp};
+    use crate::{inbox::InboxStatus, time::Timestamp};
 
     fn row(payload: &str) -> InboxRow {
         InboxRow {

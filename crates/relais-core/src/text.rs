@@ -1,5 +1,7 @@
 //! Text that must fit a column: cut on a character boundary, and free of what databases refuse.
 
+use uuid::Uuid;
+
 /// Longest `error_message` a row keeps, in characters.
 pub const ERROR_MESSAGE_MAX: usize = 2_000;
 /// Longest `error_code` a row keeps, in characters.
@@ -30,6 +32,16 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     sha2::Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// An id that is always the same for the same parts, and another for others.
+pub fn stable_uuid(parts: &[&str]) -> Uuid {
+    use sha2::Digest;
+    // Lengths before the parts, so that `a`, `bc` and `ab`, `c` differ.
+    let name: String = parts.iter().map(|part| format!("{}:{part}", part.len())).collect();
+    let digest = sha2::Sha256::digest(name.as_bytes());
+    let bytes = digest[..16].try_into().expect("a SHA-256 has 32 bytes");
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +61,11 @@ mod tests {
         assert_ne!(identity("a\0", MESSAGE_ID_MAX), identity("a", MESSAGE_ID_MAX));
         assert_eq!(identity("m-1", MESSAGE_ID_MAX), "m-1");
         assert!(identity(&a, MESSAGE_ID_MAX).len() < MESSAGE_ID_MAX);
+    }
+
+    #[test]
+    fn the_same_parts_give_the_same_id_and_others_another() {
+        assert_eq!(stable_uuid(&["a", "bc"]), stable_uuid(&["a", "bc"]));
+        assert_ne!(stable_uuid(&["a", "bc"]), stable_uuid(&["ab", "c"]));
     }
 }

@@ -20,6 +20,8 @@ mod hydrate;
 mod mark;
 #[path = "postgres/migration.rs"]
 mod migration;
+#[path = "postgres/processes.rs"]
+mod processes;
 #[path = "postgres/server.rs"]
 mod server;
 #[path = "postgres/transactions.rs"]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use relais_testkit::model::{Report, inbox, outbox};
+use relais_testkit::model::{Report, inbox, outbox, process};
 use stateright::Model;
 
 /// Two rows of one key.
@@ -29,6 +29,12 @@ fn receiver() -> inbox::Config {
         budget: inbox::Budget { moves: 2, outcomes: 1, repeats: 1, decisions: 1 },
         bug: None,
     }
+}
+
+fn saga(attempts_max: u32, budget: [u8; 4]) -> process::Config {
+    let [slow, failures, channel, decisions] = budget;
+    let budget = process::Budget { slow, failures, channel, decisions };
+    process::Config { attempts_max, budget, bug: None }
 }
 
 mod correct {
@@ -90,10 +96,29 @@ mod correct {
     }
 
     #[test]
+    fn a_process_holds_with_a_slow_worker_a_failure_and_a_person() {
+        let report = process::exhaust("process, three faults", saga(1, [1, 1, 0, 1]));
+        assert_holds(&report, 35_000, &[]);
+    }
+
+    #[test]
+    fn a_process_holds_when_steps_are_tried_twice() {
+        let report = process::exhaust("process, two attempts", saga(2, [0, 0, 0, 0]));
+        assert_holds(&report, 55_000, &["is stuck", "a decision comes too late"]);
+    }
+
+    #[test]
+    fn a_process_holds_when_commands_and_replies_come_twice() {
+        let report = process::exhaust("process, repetitions", saga(1, [0, 1, 1, 1]));
+        assert_holds(&report, 12_000, &["a decision comes too late"]);
+    }
+
+    #[test]
     fn no_step_leads_back_so_what_is_never_stuck_drains() {
         assert_acyclic(&outbox::Relay(relay(ONE_KEY, [1, 1, 1, 1])));
         let budget = inbox::Budget { moves: 1, outcomes: 1, repeats: 1, decisions: 1 };
         assert_acyclic(&inbox::Receiver(inbox::Config { keys: ONE_KEY, budget, ..receiver() }));
+        assert_acyclic(&process::Saga::new(saga(1, [1, 1, 0, 1])));
     }
 
     fn assert_acyclic<M: Model>(model: &M)
@@ -281,5 +306,46 @@ mod receiver_bugs {
     #[test]
     fn no_key_guard() {
         assert_found(Bug::NoKeyGuard, inbox::ORDER);
+    }
+}
+
+mod process_bugs {
+    use process::Bug;
+
+    use super::*;
+
+    fn assert_found(config: process::Config, bug: Bug, property: &'static str) {
+        let report = process::hunt(process::Config { bug: Some(bug), ..config }, property);
+        assert!(report.broken.contains_key(property), "{bug:?} does not break `{property}`");
+    }
+
+    #[test]
+    fn acknowledged_before_the_commit() {
+        assert_found(saga(1, [1, 0, 0, 1]), Bug::AckBeforeCommit, process::OUTCOME);
+    }
+
+    #[test]
+    fn committed_over_a_newer_version() {
+        assert_found(saga(1, [1, 0, 0, 1]), Bug::NoVersionCheck, process::ENDS);
+    }
+
+    #[test]
+    fn commands_sent_apart_from_the_commit() {
+        assert_found(saga(1, [1, 0, 0, 1]), Bug::CommandsApart, process::OUTCOME);
+    }
+
+    #[test]
+    fn late_replies_ignored_after_the_end() {
+        assert_found(saga(1, [0, 0, 0, 0]), Bug::LateIgnored, process::OUTCOME);
+    }
+
+    #[test]
+    fn replies_dropped_while_paused() {
+        assert_found(saga(1, [0, 0, 0, 1]), Bug::PauseDrops, process::OUTCOME);
+    }
+
+    #[test]
+    fn timers_that_mean_nothing() {
+        assert_found(saga(2, [0, 1, 0, 0]), Bug::TimerLost, process::ENDS);
     }
 }

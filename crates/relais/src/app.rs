@@ -12,6 +12,7 @@ use relais_core::{
     lane::{Fence, Scope},
     limits::BreakerPolicy,
     outbox::OnDeadLetter,
+    process::{Definition, TIMER_FIRED},
     publisher::Publisher,
     query::Retention,
     retry::RetryPolicy,
@@ -26,10 +27,14 @@ use crate::{
     bulk::{BulkRelay, BulkSettings},
     cleanup::Cleanup,
     guard::Guard,
-    inbox::{Action, InboxWorker},
+    inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
     observe::Observer,
+    process::{
+        registry::Registry,
+        timers::{Alarm, Timers},
+    },
     pulse,
     relay::Relay,
     worker::{self, Worker},
@@ -73,9 +78,10 @@ enum Destination {
 
 /// What a process does: built up, then started.
 pub struct App {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     sources: Vec<(String, Box<dyn Source>)>,
-    actions: HashMap<String, Action>,
+    pub(crate) actions: HashMap<String, Action>,
+    pub(crate) processes: Registry,
     destinations: BTreeMap<String, Destination>,
     inbox_retry: RetryPolicy,
     retention: Retention,
@@ -98,6 +104,7 @@ impl App {
             store,
             sources: Vec::new(),
             actions: HashMap::new(),
+            processes: Registry::default(),
             destinations: BTreeMap::new(),
             inbox_retry: RetryPolicy::default(),
             retention: Retention::default(),
@@ -115,26 +122,55 @@ impl App {
     /// Handles an event type with user code; see each store's `handler`.
     ///
     /// # Panics
-    /// If the event type has a handler or a route already: two of them could not share one commit.
+    /// If the event type has a handler, a route or a process already: two of them could not share one
+    /// commit.
     #[must_use]
     pub fn handle(mut self, event_type: &str, handler: Arc<dyn Handler>) -> Self {
         let before = self.actions.insert(event_type.to_owned(), Action::Handler(handler));
-        assert!(before.is_none(), "event type `{event_type}` has a handler or route already");
+        assert!(
+            before.is_none(),
+            "event type `{event_type}` has a handler, route or process already"
+        );
         self
     }
 
     /// Turns an event type into outbox messages by rule; several routes may name one event type.
     ///
     /// # Panics
-    /// If the event type has a handler.
+    /// If the event type has a handler or a process.
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
         let action =
             self.actions.entry(route.on.clone()).or_insert_with(|| Action::Routes(Vec::new()));
         match action {
             Action::Routes(routes) => routes.push(route),
-            Action::Handler(_) => panic!("event type `{}` has a handler already", route.on),
+            Action::Handler(_) | Action::Processes => {
+                panic!("event type `{}` has a handler or process already", route.on)
+            }
         }
+        self
+    }
+
+    /// Runs processes of this definition. Several types may wait for one event type, and several
+    /// versions of a type may be there at once: new processes get the highest, those under way finish
+    /// on the one they were started with.
+    ///
+    /// Every program that reads this inbox must know every process: a row that meets none of its kind
+    /// becomes a dead letter.
+    ///
+    /// # Panics
+    /// If one of its event types has a handler or a route, or this version is there already.
+    #[must_use]
+    pub fn process(mut self, definition: Definition) -> Self {
+        let name = definition.process_type().to_owned();
+        for event_type in definition.event_types().into_iter().chain([TIMER_FIRED]) {
+            let action = self.actions.entry(event_type.to_owned()).or_insert(Action::Processes);
+            assert!(
+                matches!(action, Action::Processes),
+                "event type `{event_type}` of process `{name}` has a handler or route already"
+            );
+        }
+        self.processes.add(definition);
         self
     }
 
@@ -223,24 +259,33 @@ impl App {
             };
             running.spawn(format!("relay {name}"), relay);
         }
+        let alarm = Arc::<Alarm>::default();
+        if !self.processes.is_empty() {
+            let (store, alarm) = (Arc::clone(&self.store), Arc::clone(&alarm));
+            let counters = Arc::clone(&running.observer.processes);
+            let timers = Timers::new(store, alarm, counters, running.waker());
+            running.spawn("timers".into(), Box::new(timers));
+        }
         let inbox = Arc::clone(&running.observer.inbox);
         if !self.actions.is_empty() || !self.sources.is_empty() {
             let keeper = keeper(Scope::Inbox);
             let store = Arc::clone(&self.store);
+            let counters = Arc::clone(&running.observer.processes);
+            let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
             let mut worker =
-                InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox));
+                InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
+                    .processes(processes);
             worker.intake().start_heartbeat(running.crowd.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
         for (name, mut source) in self.sources {
             source.attach(Arc::new(StoredPositions(Arc::clone(&self.store))));
-            let wake = running.wake.clone();
             let ingest = Ingest {
                 store: Arc::clone(&self.store),
                 source,
                 counters: Arc::clone(&inbox),
                 stop: running.stop.clone(),
-                stored: Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1))),
+                stored: running.waker(),
             };
             running.spawn(format!("source {name}"), Box::new(ingest));
         }
@@ -325,6 +370,12 @@ impl Running {
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// What [`Running::wake`] does, for a worker that has brought others something to do.
+    fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
+        let wake = self.wake.clone();
+        Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1)))
     }
 
     fn spawn(&mut self, name: String, worker: Box<dyn Worker>) {

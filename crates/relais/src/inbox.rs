@@ -1,7 +1,13 @@
-//! Inbox rows → handlers and routes → settled.
+//! Inbox rows → handlers, routes and processes → settled.
 //!
 //! A handler's changes, its messages and the row's `PROCESSED` share one commit, made by the driver's
-//! own transaction. Routes are pure, so many rows share one commit of the store.
+//! own transaction. Routes and processes are pure, so many rows share one commit of the store.
+//!
+//! - `settle`: what becomes of rows, in batches
+//! - `processes`: rows that concern processes
+
+mod processes;
+mod settle;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,7 +19,8 @@ use relais_core::{
     BoxFuture,
     delivery::Problem,
     handler::{Handled, Handler, HandlerWork, Outcome},
-    inbox::{InboxFate, InboxRow, InboxSettlement, decide},
+    inbox::{InboxFate, InboxRow, InboxSettlement},
+    process::TIMER_FIRED,
     publisher::Batching,
     retry::RetryPolicy,
     route::Route,
@@ -22,12 +29,12 @@ use relais_core::{
 use relais_store::Transaction;
 use tokio::task::JoinSet;
 
+pub(crate) use self::processes::ProcessWork;
 use crate::{
     flight::Job,
     intake::Intake,
     lanes::LaneKeeper,
     observe::InboxCounters,
-    relay::random,
     worker::{Progress, Worker},
 };
 
@@ -57,6 +64,8 @@ const STOP_GRACE: Duration = Duration::from_secs(30);
 pub(crate) enum Action {
     Handler(Arc<dyn Handler>),
     Routes(Vec<Route>),
+    /// It starts processes or is a reply for them; the definitions know which.
+    Processes,
 }
 
 type Landed = (Job<InboxRow>, Handled);
@@ -72,6 +81,7 @@ pub(crate) struct InboxWorker {
     settlements: Vec<InboxSettlement>,
     /// Messages in them.
     made: usize,
+    processes: ProcessWork,
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
     trouble: Option<String>,
@@ -96,9 +106,16 @@ impl InboxWorker {
             landed: Vec::new(),
             settlements: Vec::new(),
             made: 0,
+            processes: ProcessWork::default(),
             retry_at: None,
             trouble: None,
         }
+    }
+
+    /// Knows these processes.
+    pub(crate) fn processes(mut self, processes: ProcessWork) -> Self {
+        self.processes = processes;
+        self
     }
 
     pub(crate) fn intake(&mut self) -> &mut Intake<InboxRow> {
@@ -166,71 +183,11 @@ impl InboxWorker {
         }
     }
 
-    fn judge(&mut self, job: &Job<InboxRow>, outcome: Outcome, forget: &mut HashSet<String>) {
-        let Some(fate) = decide(&self.retry, job.row.attempts, outcome, random()) else { return };
-        // Later rows of the key are read again once this one is settled.
-        self.intake.look();
-        forget.insert(job.row.msg_key.clone());
-        self.push(job, fate);
-    }
-
-    fn push(&mut self, job: &Job<InboxRow>, fate: InboxFate) {
-        match &fate {
-            InboxFate::Processed { .. } => {}
-            InboxFate::Retry { pause, problem, .. } => {
-                self.counters.retried(problem);
-                let due = Instant::now() + *pause;
-                self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
-            }
-            InboxFate::Dead { problem, attempts, .. } => {
-                self.counters.failed(problem);
-                tracing::warn!(
-                    source = job.row.source_system,
-                    message_id = job.row.message_id,
-                    attempts,
-                    code = problem.code,
-                    "dead letter: {}",
-                    problem.message
-                );
-            }
-        }
-        let (lane, epoch) = (job.lane.lane, job.lane.epoch);
-        self.settlements.push(InboxSettlement { id: job.row.id, lane, epoch, fate });
-    }
-
-    /// As in the relay: without an answer everything but dead letters is settled again.
-    async fn settle(&mut self) -> Result<usize, StoreError> {
-        if self.settlements.is_empty() {
-            return Ok(0);
-        }
-        let fence = self.intake.keeper().fence().clone();
-        let settled = match self.store.settle_inbox(fence, self.settlements.clone()).await {
-            Ok(settled) => settled,
-            Err(error) => {
-                let dead = |s: &mut InboxSettlement| matches!(s.fate, InboxFate::Dead { .. });
-                let dropped = self.settlements.extract_if(.., dead).map(|s| s.id);
-                self.intake.flight.release(dropped);
-                return Err(error);
-            }
-        };
-        if settled.refused > 0 {
-            self.counters.refused(settled.refused);
-            self.intake.keeper().distrust();
-        }
-        let is_done = |s: &&InboxSettlement| matches!(s.fate, InboxFate::Processed { .. });
-        let processed = self.settlements.iter().filter(is_done).count() as u64;
-        self.counters.processed(processed.saturating_sub(settled.refused));
-        let done = self.settlements.len();
-        self.made = 0;
-        self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
-        Ok(done)
-    }
-
-    /// Starts handlers up to the limit and applies routes at once.
+    /// Starts handlers up to the limit, applies routes at once, and advances processes in the end.
     async fn launch(&mut self) -> Result<usize, StoreError> {
         let mut started = 0;
         while self.handlers.len() < HANDLERS_MAX
-            && self.settlements.len() < ROUTED_MAX
+            && self.settlements.len() + self.processes.waiting() < ROUTED_MAX
             && self.made < MADE_MAX
         {
             let jobs = self.intake.take(Batching::Single);
@@ -246,14 +203,17 @@ impl InboxWorker {
                     self.start(handler, job.clone());
                 }
                 Some(Action::Routes(routes)) => self.route(job, &routes),
+                Some(Action::Processes) => self.processes.await_round(job.clone()),
+                None if event_type == TIMER_FIRED => self.processes.await_round(job.clone()),
                 None => self.finish(job, unknown_type(&job.row)),
             }
             if job.suspect {
                 // Its attempt is counted: a crash must not find it unsettled beside others that are.
+                self.advance().await?;
                 self.settle().await?;
             }
         }
-        Ok(started)
+        Ok(started + self.advance().await?)
     }
 
     /// A handler commits by itself: an earlier row of its key that was routed must be settled first.
@@ -311,26 +271,18 @@ impl InboxWorker {
         match messages {
             Ok(messages) => {
                 let messages: Vec<_> = messages.into_iter().flatten().collect();
-                self.made += messages.len();
                 self.push(job, InboxFate::Processed { messages, changes: Vec::new() });
                 self.intake.flight.land(std::slice::from_ref(job), &HashSet::new());
             }
             Err(problem) => self.finish(job, Outcome::Fail { problem }),
         }
     }
-
-    /// Settles a row whose outcome is known without running anything.
-    fn finish(&mut self, job: &Job<InboxRow>, outcome: Outcome) {
-        let mut forget = HashSet::new();
-        self.judge(job, outcome, &mut forget);
-        self.intake.flight.land(std::slice::from_ref(job), &forget);
-    }
 }
 
 fn unknown_type(row: &InboxRow) -> Outcome {
     let text = match row.event_type.as_deref() {
         Some(name) => format!(
-            "no route or handler for event type `{name}`; add one, then retry this dead letter"
+            "no route, handler or process for event type `{name}`; add one, then replay this dead letter"
         ),
         None => "the message has no event type; set `event_type` of its source".to_owned(),
     };
@@ -363,6 +315,7 @@ impl Worker for InboxWorker {
     fn stop(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.intake.flight.drop_queued();
+            self.give_back_waiting();
             let all = async {
                 while let Some(done) = self.handlers.join_next().await {
                     self.take_in(done);

@@ -7,20 +7,27 @@
 //! Invariant: the engine names no database and no broker; it knows the seams of `relais-core` only.
 //! The modules in the order a message meets them:
 //!
-//! - [`outbox`]: the sender's side, inside the user's transaction
+//! - [`outbox`]: the sender's side, inside the user's transaction; [`aggregate`]: things that record
+//!   their events
 //! - `worker`: the one loop all workers share; `pulse`: what wakes them
 //! - `ingest`: source → inbox → acknowledge
 //! - `lanes`: leases and their heartbeat; `intake`: rows of owned lanes, in order per key
-//! - [`inbox`]: rows → handlers and routes
+//! - [`inbox`]: rows → handlers, routes and processes
+//! - [`process`]: several steps in several systems
 //! - `relay`: rows → publisher, through `guard`, whose rate and breaker are in `limits`
 //! - `bulk`: rows → jobs of a bulk target
 //! - `cleanup`: old finished rows
 //! - [`repair`]: rows that could not be decoded, read again after a fix
+//! - [`desk`]: what people do about dead letters; [`explain`]: what became of a message
 //! - [`observe`]: what all of them count
 
+pub mod aggregate;
+pub mod desk;
+pub mod explain;
 pub mod inbox;
 pub mod observe;
 pub mod outbox;
+pub mod process;
 pub mod repair;
 
 mod app;
@@ -39,6 +46,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
 pub use app::{App, DestinationSettings, Running};
 pub use bulk::BulkSettings;
 pub use outbox::{Outbox, SendError};
@@ -88,3 +96,8 @@ pub use relais_core as core;
 ))]
 #[doc = include_str!("../../../docs/library.md")]
 struct Library;
+
+/// The code on the page about aggregates runs.
+#[cfg(all(doctest, feature = "sqlx-sqlite", feature = "sqlx-postgres"))]
+#[doc = include_str!("../../../docs/aggregates.md")]
+struct Aggregates;

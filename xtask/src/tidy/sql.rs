@@ -29,11 +29,27 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "missing_privileges.sql", "SQLite has no roles"),
     only("postgres", "schema_exists.sql", "a failed statement would end the transaction"),
     only("postgres", "settle_processed.sql", "SQLite settles row by row, with mark_processed.sql"),
+    only("postgres", "settle_changed.sql", "SQLite settles row by row, with mark_processed.sql"),
+    only(
+        "postgres",
+        "check_constraints.sql",
+        "SQLite cannot check deferred keys before its commit",
+    ),
     only("postgres", "hydrate.sql", "SQLite's driver makes JSON of a row itself"),
     only("postgres", "hydrate_session.sql", "settings of a server; SQLite has pragmas"),
     only("sqlite", "hydrate_ids.sql", "SQLite has no arrays; PostgreSQL's `= ANY ($1)` is no file"),
     only("sqlite", "fail_inbox.sql", "SQLite has no statement of several writes as bury_inbox.sql"),
     only("sqlite", "park_key.sql", "SQLite has no statement of several writes as bury_outbox.sql"),
+    only(
+        "sqlite",
+        "record_attempts.sql",
+        "SQLite has no statement of several writes as retry_inbox",
+    ),
+    only(
+        "sqlite",
+        "cleanup_attempts.sql",
+        "SQLite has no statement of several writes as cleanup_inbox",
+    ),
 ];
 
 const fn only(driver: &'static str, name: &'static str, reason: &'static str) -> OneSided {

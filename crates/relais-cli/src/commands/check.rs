@@ -5,7 +5,7 @@ use std::fmt::Write;
 use relais_core::store::StoreError;
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, process};
 use crate::{
     args::CheckArgs,
     failure::{Done, Failure},
@@ -101,7 +101,9 @@ async fn database(settings: &Settings, report: &mut Report) {
         report.database = Some(store.describe().await?);
         let wrong = database.try_hydrate(settings).await;
         report.errors.extend(wrong.iter().map(ToString::to_string));
-        store.check().await
+        store.check().await?;
+        report.warnings.extend(process::undeclared(settings, store.as_ref()).await?);
+        Ok(())
     };
     match looked.await {
         Ok(()) => {}

@@ -1,58 +1,77 @@
-//! `relais dead-letter …`: look, retry, skip.
+//! `relais dead-letter …`: look, edit, replay, discard.
+//!
+//! - here: what there is to see
+//! - `decide`: replay and discard, by id, filter and key
+//! - `edit`: another payload; `editor`: written by a person now
 
-use std::io::{self, BufRead, IsTerminal, Write};
+mod decide;
+mod edit;
+mod editor;
 
+use relais::desk::{Desk, Shown};
 use relais_core::{
-    dead_letter::{DeadLetter, Resolution, Verdict},
-    query::PAGE_MAX,
+    dead_letter::{DeadLetter, Origin, Resolution},
+    desk::Attempt,
+    query::ParkedKey,
     store::Store,
     time::Timestamp,
 };
-use serde_json::json;
-use uuid::Uuid;
 
+pub(super) use self::decide::{Selection, ask, decide, said};
 use super::{
     Context,
-    rows::{filter, plain, print_list, problem, show},
+    rows::{filter, not_found, plain, print_list, problem},
 };
 use crate::{
-    args::{DeadLetterCommand, DeadLetterList, Decision, Resolve},
+    args::{DeadLetterCommand, DeadLetterList},
     failure::{Done, Failure},
-    output::{Column, Tone, age, table},
+    output::{Column, Lines, Tone, age, escape, fields, table},
+    wire,
 };
 
-/// Most dead letters one `--all` takes; run it again for more.
-const RESOLVED_MAX: usize = 100_000;
+/// The desk, and the store it is about.
+pub(super) struct At<'a> {
+    pub(super) context: &'a Context,
+    pub(super) store: &'a dyn Store,
+    pub(super) desk: Desk,
+}
 
 pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -> Done {
-    let (_, store) = context.store().await?;
+    let (settings, store) = context.store().await?;
+    let desk = wire::desk(&settings, store.clone());
+    let at = At { context, store: store.as_ref(), desk };
     match command {
-        DeadLetterCommand::List(list) => list_dead_letters(context, store.as_ref(), list).await,
+        DeadLetterCommand::List(list) => list_dead_letters(&at, list).await,
         DeadLetterCommand::Show { id } => {
-            show(context, "dead letter", &id.to_string(), store.find_dead_letter(id).await?)
+            let shown = at.desk.show(id).await?;
+            show(&at, shown.ok_or_else(|| not_found("dead letter", &id.to_string()))?).await
         }
-        DeadLetterCommand::Retry(args) => {
-            resolve_selected(context, store.as_ref(), Resolution::Retried, &args).await
+        DeadLetterCommand::Edit(args) => edit::edit(&at, args).await,
+        DeadLetterCommand::Replay(args) => {
+            decide::selected(&at, Resolution::Retried, &args.resolve, args.rate).await
         }
-        DeadLetterCommand::Skip(args) => {
-            resolve_selected(context, store.as_ref(), Resolution::Skipped, &args).await
+        DeadLetterCommand::Discard(args) => {
+            decide::selected(&at, Resolution::Skipped, &args, None).await
         }
+        DeadLetterCommand::Keys(args) => keys(&at, args.limit).await,
+        DeadLetterCommand::Release(args) => decide::key(&at, Resolution::Retried, &args).await,
+        DeadLetterCommand::SkipKey(args) => decide::key(&at, Resolution::Skipped, &args).await,
     }
 }
 
-async fn list_dead_letters(context: &Context, store: &dyn Store, list: DeadLetterList) -> Done {
+async fn list_dead_letters(at: &At<'_>, list: DeadLetterList) -> Done {
     let status = Some(list.status.to_lowercase()).filter(|status| status != "all");
     let filter = filter(status, list.destination, &list.matching, Some(&list.page));
-    let letters = store.list_dead_letters(filter).await?;
-    if context.output.json {
-        return context.output.print_json(&letters);
+    let letters = at.desk.list(filter).await?;
+    if at.context.output.json {
+        return at.context.output.print_json(&letters);
     }
-    let now = store.overview().await?.now;
-    let shown = letters_table(context, &letters, now);
-    print_list(context, &shown, letters.len(), list.page.limit, letters.last().map(|l| l.id))
+    let now = at.store.overview().await?.now;
+    let shown = letters_table(at.context, &letters, now);
+    print_list(at.context, &shown, letters.len(), list.page.limit, letters.last().map(|l| l.id))
 }
 
-fn letters_table(context: &Context, letters: &[DeadLetter], now: Timestamp) -> String {
+pub(super) fn letters_table(context: &Context, letters: &[DeadLetter], now: Timestamp) -> String {
     const COLUMNS: [Column; 8] = [
         Column::Id("ID"),
         Column::Text("ORIGIN"),
@@ -87,145 +106,95 @@ fn letters_table(context: &Context, letters: &[DeadLetter], now: Timestamp) -> S
     table(&context.output, &COLUMNS, lines)
 }
 
-async fn resolve_selected(
-    context: &Context,
-    store: &dyn Store,
-    resolution: Resolution,
-    args: &Resolve,
-) -> Done {
-    let matching = &args.matching;
-    let filtered = matching.event_type.is_some()
-        || matching.key.is_some()
-        || matching.since.is_some()
-        || args.destination.is_some();
-    if filtered && !args.all {
-        return Err(Failure::Usage("filters go with --all, not with ids".to_owned()));
+/// For people: the fields, what was tried, what waits.
+async fn show(at: &At<'_>, shown: Shown) -> Done {
+    let output = &at.context.output;
+    if output.json {
+        return output.print_json(&shown);
     }
-    let letters =
-        if args.all { all_open(store, args).await? } else { by_ids(store, &args.ids).await? };
-    let decided = Decided { resolution, all: args.all };
-    resolve(context, store, letters, decided, &args.decision).await
+    let Shown { letter, history, parked_key } = &shown;
+    output.print(&fields(output, letter).map_err(Failure::failed)?)?;
+    if !history.is_empty() {
+        output.print(&format!("\n{}", attempts_table(at.context, history)))?;
+    }
+    if let Some(parked) = parked_key {
+        let age = age(parked.parked_at, at.store.overview().await?.now);
+        let ParkedKey { msg_key, backlog, .. } = parked;
+        let line = format!("key {msg_key} is held back for {age}; {backlog} wait behind it");
+        output.print(&format!("\n{}", escape(&line, Lines::Escape)))?;
+    }
+    if letter.resolution.is_none() {
+        output.print(&format!("\nnext: {}", next(letter)))?;
+    }
+    Ok(())
 }
 
-/// Every open one the filters match, oldest first.
-async fn all_open(store: &dyn Store, args: &Resolve) -> Result<Vec<DeadLetter>, Failure> {
-    let destination = args.destination.clone();
-    let mut filter = filter(Some("open".to_owned()), destination, &args.matching, None);
-    let mut letters: Vec<DeadLetter> = Vec::new();
-    while letters.len() < RESOLVED_MAX {
-        let page = store.list_dead_letters(filter.clone()).await?;
-        let full = page.len() == PAGE_MAX;
-        filter.before = page.last().map(|letter| letter.id.to_string());
-        letters.extend(page);
-        if !full {
-            break;
-        }
-    }
-    letters.reverse();
-    Ok(letters)
-}
-
-async fn by_ids(store: &dyn Store, ids: &[Uuid]) -> Result<Vec<DeadLetter>, Failure> {
-    let mut letters = Vec::with_capacity(ids.len());
-    for id in ids {
-        let letter = store.find_dead_letter(*id).await?;
-        letters.push(letter.ok_or_else(|| {
-            Failure::failed(format!("no dead letter has the id {id}; nothing was changed"))
-        })?);
-    }
-    Ok(letters)
-}
-
-/// What is to be done, and whether each was named.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Decided {
-    pub(super) resolution: Resolution,
-    pub(super) all: bool,
-}
-
-/// Shows, asks, does, says what was done.
-pub(super) async fn resolve(
-    context: &Context,
-    store: &dyn Store,
-    letters: Vec<DeadLetter>,
-    decided: Decided,
-    decision: &Decision,
-) -> Done {
-    let resolution = decided.resolution;
-    if decision.dry_run {
-        return dry_run(context, store, &letters, resolution).await;
-    }
-    if !letters.is_empty() && !decision.yes {
-        confirm(letters.len(), decided)?;
-    }
-    let (mut changed, mut left) = (Vec::new(), Vec::new());
-    for letter in &letters {
-        let verdict =
-            Verdict { resolution, actor: decision.actor.clone(), reason: decision.reason.clone() };
-        let list = if store.resolve(letter.id, verdict).await? { &mut changed } else { &mut left };
-        list.push(letter.id);
-    }
-    let word = resolution.as_str();
-    if context.output.json {
-        context.output.print_json(&json!({ word: changed, "unchanged": left }))?;
-    } else {
-        for id in &left {
-            context.output.print(&format!("{id} was resolved before; nothing was changed"))?;
-        }
-        context.output.print(&format!("{word} {}", changed.len()))?;
-    }
-    // With --all somebody else may have been faster; a named one that did not change is a failure.
-    if left.is_empty() || decided.all { Ok(()) } else { Err(Failure::Said) }
-}
-
-async fn dry_run(
-    context: &Context,
-    store: &dyn Store,
-    letters: &[DeadLetter],
-    resolution: Resolution,
-) -> Done {
-    let word = resolution.as_str();
-    if context.output.json {
-        let ids: Vec<Uuid> = letters.iter().map(|letter| letter.id).collect();
-        return context.output.print_json(&json!({ "dry_run": true, word: ids }));
-    }
-    if letters.is_empty() {
-        return context.output.print("none");
-    }
-    let shown = letters_table(context, letters, store.overview().await?.now);
-    context.output.print(&format!("{shown}\n{} would be {word}", letters.len()))
-}
-
-/// Asks on a terminal. Where nobody can answer, what was named by id goes on; `--all` does not.
-fn confirm(count: usize, decided: Decided) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() {
-        return if decided.all {
-            Err(Failure::Usage(
-                "--all changes many at once and nobody is here to ask; add --yes, or look with \
-                 --dry-run"
-                    .to_owned(),
-            ))
-        } else {
-            Ok(())
-        };
-    }
-    let what = match decided.resolution {
-        Resolution::Retried => "retry",
-        Resolution::Skipped => "skip for good",
+fn next(letter: &DeadLetter) -> String {
+    let id = letter.id;
+    let edit = match letter.origin {
+        Origin::Inbox | Origin::Outbox => format!("edit {id}, "),
+        Origin::Process => String::new(),
     };
-    let plural = if count == 1 { "" } else { "s" };
-    ask(&format!("{what} {count} dead letter{plural}?"))
+    format!("relais dead-letter {edit}replay {id} or discard {id}; its story: relais explain {id}")
 }
 
-/// Goes on only after a yes.
-pub(super) fn ask(question: &str) -> Result<(), Failure> {
-    eprint!("{question} [y/N] ");
-    io::stderr().flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
-        Ok(())
-    } else {
-        Err(Failure::failed("not confirmed; nothing was changed"))
+fn attempts_table(context: &Context, history: &[Attempt]) -> String {
+    const COLUMNS: [Column; 5] = [
+        Column::Number("ATTEMPT"),
+        Column::Id("AT"),
+        Column::Text("OUTCOME"),
+        Column::Id("PROBLEM"),
+        Column::Text("WORKER"),
+    ];
+    let lines = history.iter().map(|attempt| {
+        let tone = if attempt.outcome == "failed" { Tone::Bad } else { Tone::Waiting };
+        vec![
+            plain(attempt.attempt),
+            plain(attempt.at),
+            (attempt.outcome.clone(), tone),
+            plain(problem(attempt.error_code.as_deref(), attempt.error_message.as_deref())),
+            plain(&attempt.worker),
+        ]
+    });
+    table(&context.output, &COLUMNS, lines)
+}
+
+async fn keys(at: &At<'_>, limit: usize) -> Done {
+    const COLUMNS: [Column; 5] = [
+        Column::Id("KEY"),
+        Column::Text("WHERE"),
+        Column::Number("AGE"),
+        Column::Number("WAITING"),
+        Column::Id("DEAD LETTER"),
+    ];
+    let keys = at.desk.parked_keys(limit).await?;
+    if at.context.output.json {
+        return at.context.output.print_json(&keys);
+    }
+    let now = at.store.overview().await?.now;
+    let lines = keys.iter().map(|key| {
+        vec![
+            plain(&key.msg_key),
+            plain(place(key.origin, key.destination.as_deref())),
+            plain(age(key.parked_at, now)),
+            plain(key.backlog),
+            plain(key.dead_letter_id),
+        ]
+    });
+    let shown = table(&at.context.output, &COLUMNS, lines);
+    match keys.len() {
+        0 => at.context.output.print("none"),
+        rows if rows >= limit => {
+            at.context.output.print(&format!("{shown}\nperhaps more: raise --limit"))
+        }
+        _ => at.context.output.print(&shown),
+    }
+}
+
+/// Where a key is ordered, for people.
+fn place(origin: Origin, destination: Option<&str>) -> String {
+    match destination {
+        Some(destination) => format!("to {destination}"),
+        None => origin.as_str().to_owned(),
     }
 }

@@ -72,5 +72,6 @@ mod tests {
         let (settings, warnings) = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(warnings, []);
         assert_eq!((settings.sources.len(), settings.destinations.len()), (2, 4));
+        assert_eq!(settings.processes.len(), 1);
     }
 }

@@ -1,10 +1,13 @@
 //! One file a command. Each reads its arguments, asks the store, prints.
 
+mod audit;
 mod check;
 mod dead_letter;
 mod demo;
+mod explain;
 mod init;
 mod migrate;
+mod process;
 mod repair;
 mod rows;
 mod run;
@@ -44,7 +47,10 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Inbox(command) => rows::inbox(&context, command).await,
         Command::Outbox(command) => rows::outbox(&context, command).await,
         Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
+        Command::Process(command) => process::process(&context, command).await,
         Command::Repair(args) => repair::repair(&context, args).await,
+        Command::Explain(args) => explain::run(&context, &args).await,
+        Command::Audit(command) => audit::audit(&context, command).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "relais", &mut script);

@@ -1,8 +1,10 @@
-//! `relais repair`: rows that could not be decoded, read again after a fix.
+//! `relais repair`: rows that could not be decoded, read again after a fix, or given up.
+
+mod discard;
 
 use std::{
     fs::File,
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Read},
     ops::ControlFlow,
     path::Path,
 };
@@ -19,23 +21,24 @@ use super::{
     rows::{not_found, seconds},
 };
 use crate::{
-    args::RepairArgs,
+    args::{BrokenRows, RepairArgs, RepairCommand},
     failure::{Done, Failure},
-    output::{Lines, Output, escape},
+    output::{Lines, Output, Progress, escape},
     settings::{Origin, Settings},
 };
 
 /// Largest payload that is read from a file.
 const PAYLOAD_MAX: u64 = 256 << 20;
-/// Rows between two words on how far it is.
-const PROGRESS_EVERY: u64 = 100;
 
 pub(crate) async fn repair(context: &Context, args: RepairArgs) -> Done {
+    if let Some(RepairCommand::Discard(args)) = &args.command {
+        return discard::discard(context, args).await;
+    }
     let plan = plan(&args)?;
     let (settings, store) = context.store().await?;
     let work = Work { store: store.as_ref(), sources: declared(&settings), plan, args };
     let mut log = Log::new(context.output, work.plan.mode);
-    if work.args.ids.is_empty() {
+    if work.args.rows.ids.is_empty() {
         work.matching(&mut log).await
     } else {
         work.named(&mut log).await
@@ -45,7 +48,7 @@ pub(crate) async fn repair(context: &Context, args: RepairArgs) -> Done {
 /// What is to be done, checked as far as the command line goes.
 fn plan(args: &RepairArgs) -> Result<Plan, Failure> {
     let by_hand = args.payload.is_some() || args.set.is_some();
-    if by_hand && args.ids.len() != 1 {
+    if by_hand && args.rows.ids.len() != 1 {
         return Err(Failure::Usage("a payload by hand is for one row; name its id".to_owned()));
     }
     let fix = match (&args.payload, &args.set, args.decoder) {
@@ -64,7 +67,7 @@ fn plan(args: &RepairArgs) -> Result<Plan, Failure> {
 }
 
 /// Without the line end that editors add: white space around JSON says nothing.
-fn read_payload(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_payload(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
         io::stdin().lock().take(PAYLOAD_MAX + 1).read_to_end(&mut bytes)
@@ -90,6 +93,17 @@ fn declared(settings: &Settings) -> Vec<Declared> {
     declared.collect()
 }
 
+/// The rows the filters match, from the first on.
+fn wanted(rows: &BrokenRows) -> SerdeErrors {
+    SerdeErrors {
+        source_system: rows.source.clone(),
+        error_code: rows.code.clone(),
+        key: rows.key.clone(),
+        since_seconds: rows.since.map(seconds),
+        ..SerdeErrors::default()
+    }
+}
+
 struct Work<'a> {
     store: &'a dyn Store,
     sources: Vec<Declared>,
@@ -100,8 +114,8 @@ struct Work<'a> {
 impl Work<'_> {
     /// The rows that were named; all of them must be there.
     async fn named(&self, log: &mut Log) -> Done {
-        let mut rows = Vec::with_capacity(self.args.ids.len());
-        for id in &self.args.ids {
+        let mut rows = Vec::with_capacity(self.args.rows.ids.len());
+        for id in &self.args.rows.ids {
             let found = self.store.find_inbox(id.clone()).await?;
             rows.push(found.ok_or_else(|| not_found("inbox", id))?.id);
         }
@@ -120,13 +134,7 @@ impl Work<'_> {
 
     /// Every row the filters match; somebody else may be faster with some.
     async fn matching(&self, log: &mut Log) -> Done {
-        let wanted = SerdeErrors {
-            source_system: self.args.source.clone(),
-            error_code: self.args.code.clone(),
-            key: self.args.key.clone(),
-            since_seconds: self.args.since.map(seconds),
-            ..SerdeErrors::default()
-        };
+        let wanted = wanted(&self.args.rows);
         if self.must_ask() {
             self.ask_for(wanted.clone()).await?;
         }
@@ -135,7 +143,7 @@ impl Work<'_> {
             printed = log.add(report);
             if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let most = self.args.limit;
+        let most = self.args.rows.limit;
         repair::all(self.store, &self.sources, wanted, &self.plan, most, each).await?;
         printed?;
         log.finish()?;
@@ -162,8 +170,8 @@ impl Work<'_> {
             ));
         }
         let mut rows = 0;
-        while rows < self.args.limit {
-            wanted.limit = PAGE_MAX.min(self.args.limit - rows);
+        while rows < self.args.rows.limit {
+            wanted.limit = PAGE_MAX.min(self.args.rows.limit - rows);
             let page = self.store.serde_errors(wanted.clone()).await?;
             let Some(last) = page.last() else { break };
             wanted.after = *last;
@@ -183,22 +191,19 @@ struct Log {
     summary: Summary,
     /// For JSON, which is one object: at most as many as `--limit` allows.
     reports: Vec<Report>,
-    /// Where the rows are not seen going by.
-    progress: bool,
+    progress: Progress,
 }
 
 impl Log {
     fn new(output: Output, mode: Mode) -> Self {
-        let progress = io::stderr().is_terminal() && (output.json || !output.terminal);
+        // Where the rows are not seen going by.
+        let progress = Progress::new("rows", None, output.json || !output.terminal);
         Self { output, mode, summary: Summary::default(), reports: Vec::new(), progress }
     }
 
     fn add(&mut self, report: Report) -> Result<(), Failure> {
         self.summary.add(&report.outcome);
-        if self.progress && self.summary.rows().is_multiple_of(PROGRESS_EVERY) {
-            eprint!("\r{}", rows_text(self.summary.rows()));
-            io::stderr().flush()?;
-        }
+        self.progress.step()?;
         if self.output.json {
             self.reports.push(report);
             return Ok(());
@@ -207,9 +212,7 @@ impl Log {
     }
 
     fn finish(&self) -> Done {
-        if self.progress && self.summary.rows() >= PROGRESS_EVERY {
-            eprintln!();
-        }
+        self.progress.finish();
         if self.output.json {
             let Summary { repaired, duplicates, conflicts, unreadable, refused } = self.summary;
             return self.output.print_json(&json!({

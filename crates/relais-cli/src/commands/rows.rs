@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use relais::desk::Picked;
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_FAILED},
     inbox::InboxRow,
@@ -12,18 +13,22 @@ use relais_core::{
     time::Timestamp,
 };
 
-use super::{Context, dead_letter};
+use super::{
+    Context,
+    dead_letter::{At, Selection, decide},
+};
 use crate::{
     args::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
     failure::{Done, Failure},
     output::{Column, Tone, age, fields, hex, table},
+    wire,
 };
 
 /// Most dead letters of one key that are looked through for a row's own.
 const SEARCHED_MAX: usize = 100 * PAGE_MAX;
 
 pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
-    let (_, store) = context.store().await?;
+    let (settings, store) = context.store().await?;
     match command {
         InboxCommand::List(list) => {
             let filter = filter(upper(list.status), None, &list.matching, Some(&list.page));
@@ -45,7 +50,8 @@ pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
             let row = row.ok_or_else(|| not_found("inbox", &args.id))?;
             let status = row.status.as_str();
             let wanted = Wanted { origin: Origin::Inbox, id: row.id, key: row.msg_key, status };
-            retry(context, store.as_ref(), wanted, &args).await
+            let desk = wire::desk(&settings, store.clone());
+            retry(&At { context, store: store.as_ref(), desk }, wanted, &args).await
         }
     }
 }
@@ -77,7 +83,8 @@ pub(crate) async fn outbox(context: &Context, command: OutboxCommand) -> Done {
             let row = row.ok_or_else(|| not_found("outbox", &args.id))?;
             let status = row.status.as_str();
             let wanted = Wanted { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
-            retry(context, store.as_ref(), wanted, &args).await
+            let desk = wire::desk(&settings, store.clone());
+            retry(&At { context, store: store.as_ref(), desk }, wanted, &args).await
         }
     }
 }
@@ -230,16 +237,16 @@ struct Wanted {
     status: &'static str,
 }
 
-async fn retry(context: &Context, store: &dyn Store, wanted: Wanted, args: &RetryRow) -> Done {
-    let Some(letter) = open_dead_letter(store, &wanted).await? else {
+async fn retry(at: &At<'_>, wanted: Wanted, args: &RetryRow) -> Done {
+    let Some(letter) = open_dead_letter(at.store, &wanted).await? else {
         let Wanted { origin, id, status, .. } = wanted;
         return Err(Failure::failed(format!(
             "{} row {id} is {status} and has no open dead letter; only a failed row can be retried",
             origin.as_str()
         )));
     };
-    let decided = dead_letter::Decided { resolution: Resolution::Retried, all: false };
-    dead_letter::resolve(context, store, vec![letter], decided, &args.decision).await
+    let selection = Selection::named(vec![Picked::from(&letter)], Resolution::Retried);
+    decide(at, selection, &args.decision).await
 }
 
 /// The open dead letter of a row. A conflict is about another message with the row's id.

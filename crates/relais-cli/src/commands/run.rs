@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
-use super::Context;
+use super::{Context, process};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
@@ -32,6 +32,9 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     let database = Database::connect(&settings).await?;
     let store = database.store();
     prepare(&settings, store.as_ref()).await?;
+    for orphan in process::undeclared(&settings, store.as_ref()).await? {
+        warn!("{orphan}");
+    }
     let Wired { app, listening, losses, usage } =
         wire::app(&settings, &database).await.map_err(Failure::failed)?;
     let running = app.start();
@@ -40,6 +43,10 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     }
     for destination in &settings.destinations {
         info!(destination = destination.name, kind = destination.target.kind(), "delivers");
+    }
+    for process in &settings.processes {
+        let starts = process.declared.starts.join(", ");
+        info!(process = process.title(), "starts with {starts}");
     }
     for source in &settings.sources {
         if let Origin::Kafka(kafka) = &source.origin {

@@ -105,9 +105,9 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
     let _ = writeln!(out, "dead letters  {open} open{hint}");
     let _ = writeln!(out, "parked keys   {}", status.overview.parked_keys);
     for key in parked {
-        let ParkedKey { origin, destination, msg_key, parked_at } = key;
+        let ParkedKey { origin, destination, msg_key, parked_at, backlog, .. } = key;
         let place = destination.as_deref().unwrap_or(origin.as_str());
-        let line = format!("{place}: {msg_key}, for {}", age(*parked_at, *now));
+        let line = format!("{place}: {msg_key}, for {}, {backlog} wait", age(*parked_at, *now));
         let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
     }
     if !status.destinations.is_empty() {

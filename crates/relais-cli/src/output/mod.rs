@@ -4,6 +4,7 @@
 //! change what was printed before.
 
 mod hex;
+mod progress;
 mod table;
 mod text;
 
@@ -12,6 +13,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 pub(crate) use hex::hex;
+pub(crate) use progress::Progress;
 pub(crate) use table::{Column, Tone, fields, table};
 pub(crate) use text::{Lines, age, escape};
 

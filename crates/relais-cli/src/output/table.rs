@@ -45,9 +45,9 @@ impl Tone {
     /// The tone of a row's state.
     pub(crate) fn of_status(status: &str) -> Self {
         match status {
-            "FAILED" | "SERDE_ERROR" | "CONFLICT" => Self::Bad,
-            "PROCESSED" | "DISPATCHED" => Self::Good,
-            "RETRY" => Self::Waiting,
+            "FAILED" | "SERDE_ERROR" | "CONFLICT" | "TIMED_OUT" | "COMPENSATION_FAILED" => Self::Bad,
+            "PROCESSED" | "DISPATCHED" | "SUCCEEDED" => Self::Good,
+            "RETRY" | "COMPENSATING" | "COMPENSATED" | "PAUSED" => Self::Waiting,
             _ => Self::Plain,
         }
     }
@@ -95,26 +95,27 @@ fn paint(cell: Cell, tone: Tone) -> Cell {
     }
 }
 
-/// Every field of a row on its line, in the order of its columns; the payload last, as it is.
+/// Every field of a row on its line, in the order of its columns; payloads last, as they are.
 pub(crate) fn fields(output: &Output, row: &impl Serialize) -> Result<String, serde_json::Error> {
     let Ordered(fields) = serde_json::from_str(&serde_json::to_string(row)?)?;
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let (mut lines, mut payload) = (String::new(), None);
+    let (mut lines, mut payloads) = (String::new(), String::new());
     for (name, value) in &fields {
         match value {
-            Value::String(text) if name == "payload" => payload = Some(text),
+            Value::String(text) if name == "payload" => {
+                payloads.push_str(&format!("{name}\n{}\n", shown(output, text)));
+            }
+            // Before the one that counts now.
+            Value::String(text) if name == "original_payload" => {
+                payloads.insert_str(0, &format!("{name}\n{}\n", shown(output, text)));
+            }
             value => {
                 let text = shown(output, &plain(value));
                 lines.push_str(&format!("{name:width$}  {text}\n"));
             }
         }
     }
-    if let Some(payload) = payload {
-        lines.push_str("payload\n");
-        lines.push_str(&shown(output, payload));
-        lines.push('\n');
-    }
-    Ok(lines)
+    Ok(lines + &payloads)
 }
 
 fn plain(value: &Value) -> String {

@@ -1,11 +1,14 @@
 //! What only shows when several sections are looked at together.
 
-use std::{collections::HashMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::SocketAddr,
+};
 
 use super::{
     findings::{Place, Severity},
     reader::Reader,
-    types::{HttpOrigin, KafkaOrigin, Origin, Settings},
+    types::{HttpOrigin, KafkaOrigin, Origin, ProcessSettings, Settings},
 };
 
 /// Notes what does not fit together.
@@ -19,6 +22,7 @@ pub(super) fn check(reader: &Reader<'_>, settings: &Settings) {
     let readable = reader.findings.borrow().iter().all(|f| f.severity == Severity::Warning);
     if readable {
         routes(settings, note);
+        processes(settings, note);
     }
 }
 
@@ -72,10 +76,49 @@ fn routes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
             note(Severity::Warning, route.place, &key, &message);
         }
     }
-    if settings.routes.is_empty() {
+    if settings.routes.is_empty() && settings.processes.is_empty() {
         for source in &settings.sources {
-            let message = "there is no [[route]]: every message of it will be FAILED";
+            let message =
+                "there is no [[route]] and no [[process]]: every message of it will be FAILED";
             note(Severity::Warning, source.place, &format!("source[{}]", source.name), message);
         }
     }
+}
+
+/// An event is either routed or taken by processes: two of them could not share one commit.
+fn processes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
+    for process in &settings.processes {
+        let key = format!("process[{}]", process.declared.process_type);
+        let mut missing = BTreeSet::new();
+        for (step, call) in process.calls() {
+            let destination = &call.destination;
+            if !settings.defines(destination) && missing.insert((step, destination)) {
+                let message = format!(
+                    "no [[destination]] is named `{destination}`; its commands wait until one is"
+                );
+                let key = format!("{key}.step[{step}].destination");
+                note(Severity::Warning, process.place, &key, &message);
+            }
+        }
+        for (event_type, role) in event_types(process) {
+            if let Some(route) = settings.routes.iter().position(|r| r.route.on == event_type) {
+                let message = format!(
+                    "`{event_type}` {role}, and [[route]] #{} is for it too; an event type has \
+                     either routes or processes",
+                    route + 1
+                );
+                note(Severity::Error, process.place, &key, &message);
+            }
+        }
+    }
+}
+
+/// Every event type a process takes, once, with what it is there.
+fn event_types(process: &ProcessSettings) -> BTreeMap<&str, String> {
+    let replies = process.calls().flat_map(|(step, call)| {
+        let types = call.completed.iter().chain(&call.failed).chain(&call.retryable);
+        types.map(move |name| (name.as_str(), format!("is a reply to step `{step}`")))
+    });
+    let starts = process.declared.starts.iter();
+    replies.chain(starts.map(|name| (name.as_str(), "starts it".to_owned()))).collect()
 }

@@ -1,5 +1,6 @@
 //! The settings in plain words, defaults included, secrets left out.
 
+mod process;
 mod salesforce;
 
 use std::{fmt::Write, time::Duration};
@@ -39,6 +40,8 @@ pub(crate) fn explain(settings: &Settings) -> Vec<Explained> {
     let mut all = vec![one("store", store(settings)), one("admin", admin(settings.admin.as_ref()))];
     all.extend(settings.sources.iter().map(|s| named("source", &s.name, source(s))));
     all.extend(settings.routes.iter().map(|r| named("route", &r.route.on, route(&r.route))));
+    let processes = settings.processes.iter();
+    all.extend(processes.map(|p| named("process", &p.title(), process::process(&p.declared))));
     all.extend(settings.destinations.iter().map(|d| named("destination", &d.name, destination(d))));
     all.push(one("inbox", vec![retry(&settings.inbox_retry)]));
     all.push(one("retention", vec![retention(&settings.retention)]));
@@ -60,7 +63,7 @@ fn store(settings: &Settings) -> Vec<String> {
 
 fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
     match admin {
-        None => vec!["off; add [admin] for health, readiness and metrics".to_owned()],
+        None => vec!["off; add [admin] for health, readiness, metrics and the API".to_owned()],
         Some(admin) => {
             let token = if admin.token.is_some() { "with a token" } else { "no token (loopback)" };
             vec![format!("http://{}, {token}", admin.listen)]
@@ -235,11 +238,12 @@ fn breaker(breaker: &BreakerPolicy) -> String {
 fn retention(retention: &Retention) -> String {
     let show = |seconds| show_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
     format!(
-        "processed {}, dispatched {}, handled {}, resolved dead letters {}",
+        "processed {}, dispatched {}, handled {}, resolved dead letters {}, ended processes {}",
         show(retention.processed_seconds),
         show(retention.dispatched_seconds),
         show(retention.handled_seconds),
         show(retention.resolved_seconds),
+        show(retention.processes_seconds),
     )
 }
 

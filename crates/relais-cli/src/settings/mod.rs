@@ -6,6 +6,7 @@ mod checks;
 mod parse;
 mod parse_destination;
 mod parse_kafka;
+mod parse_process;
 mod parse_route;
 mod parse_salesforce;
 mod parse_source;
@@ -21,6 +22,8 @@ pub(crate) mod explain;
 
 #[cfg(test)]
 mod kafka_tests;
+#[cfg(test)]
+mod process_tests;
 #[cfg(test)]
 mod salesforce_tests;
 #[cfg(test)]

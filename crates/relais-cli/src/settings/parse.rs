@@ -2,17 +2,17 @@
 
 use std::{net::SocketAddr, ops::RangeInclusive, path::Path, time::Duration};
 
-use relais_core::{query::Retention, retry::RetryPolicy};
+use relais_core::{process::declared::DeclaredCall, query::Retention, retry::RetryPolicy};
 use toml::de::DeTable;
 
 use super::{
     checks,
     findings::{Finding, Place, Severity},
-    parse_destination, parse_route, parse_source,
+    parse_destination, parse_process, parse_route, parse_source,
     quantity::{duration, show_duration},
     reader::{Reader, Section},
     store_url::store_url,
-    types::{AdminSettings, Settings, StoreSettings},
+    types::{AdminSettings, ProcessSettings, Settings, StoreSettings},
 };
 
 /// What was read, and everything there is to say about it.
@@ -53,15 +53,18 @@ fn read(root: &Section<'_>, path: &Path) -> Settings {
     let inbox_retry = retry(inbox.child("retry"));
     inbox.finish(|_| None);
     let destinations = parse_destination::destinations(root.children("destination"), folder);
+    let processes = parse_process::processes(root.children_called("process", "type"));
     let horizons = Horizons {
         inbox: inbox_retry.horizon(),
         outbox: destinations.iter().map(|d| d.retry.horizon()).max().unwrap_or_default(),
+        processes: processes.iter().map(horizon).max().unwrap_or_default(),
     };
     Settings {
         store: store(root.child("store"), folder),
         admin: admin(root.child("admin")),
         sources: parse_source::sources(root.children("source")),
         routes: parse_route::routes(root.children("route")),
+        processes,
         destinations,
         inbox_retry,
         retention: retention(root.child("retention"), horizons),
@@ -110,7 +113,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "is not an address; write for example \"127.0.0.1:7071\"".to_owned())
 }
 
-/// `[….retry]`: the same keys for the inbox and every destination.
+/// `[….retry]`: the same keys for the inbox, every destination and every step of a process.
 pub(super) fn retry(section: Section<'_>) -> RetryPolicy {
     const ATTEMPTS: RangeInclusive<u32> = 1..=1_000;
     const FACTOR: RangeInclusive<f64> = 1.0..=100.0;
@@ -128,10 +131,20 @@ pub(super) fn retry(section: Section<'_>) -> RetryPolicy {
     policy
 }
 
-/// The longest time between the first and the last attempt at a row.
+/// The longest time between the first and the last attempt at a row, or at a step.
 struct Horizons {
     inbox: Duration,
     outbox: Duration,
+    processes: Duration,
+}
+
+/// How long the slowest step of a process may take: a reply to it may be as late.
+fn horizon(process: &ProcessSettings) -> Duration {
+    let step = |(_, call): (&str, &DeclaredCall)| {
+        let waits = call.timeout.unwrap_or_default().saturating_mul(call.retry.attempts_max);
+        waits.saturating_add(call.retry.horizon())
+    };
+    process.calls().map(step).max().unwrap_or_default()
 }
 
 fn retention(section: Section<'_>, horizons: Horizons) -> Retention {
@@ -152,6 +165,7 @@ fn retention(section: Section<'_>, horizons: Horizons) -> Retention {
         dispatched_seconds: keep("dispatched", default.dispatched_seconds, horizons.outbox),
         handled_seconds: keep("handled", default.handled_seconds, horizons.inbox),
         resolved_seconds: keep("resolved", default.resolved_seconds, Duration::ZERO),
+        processes_seconds: keep("processes", default.processes_seconds, horizons.processes),
     };
     section.finish(|_| None);
     retention

@@ -139,13 +139,16 @@ impl<'a> Section<'a> {
 
     /// A string that is not blank; noted if `required` and absent.
     pub(super) fn name(&self, key: &'static str) -> Option<String> {
+        Some(self.text(key)?.value).filter(|text| self.is_name(key, text))
+    }
+
+    fn is_name(&self, key: &str, text: &str) -> bool {
         const CHARS_MAX: usize = 200;
-        let text = self.text(key)?.value;
-        if text.trim().is_empty() || text.chars().count() > CHARS_MAX {
+        let fits = !text.trim().is_empty() && text.chars().count() <= CHARS_MAX;
+        if !fits {
             self.error(key, format_args!("must have 1 to {CHARS_MAX} characters"));
-            return None;
         }
-        Some(text)
+        fits
     }
 
     /// Like [`Self::name`], and its absence is an error.
@@ -263,8 +266,13 @@ impl<'a> Section<'a> {
         self.section(self.path_of(key), self.place_of(key), table)
     }
 
-    /// The tables `[[key]]` inside this one.
+    /// The tables `[[key]]` inside this one, each called by its `name` in findings.
     pub(super) fn children(&self, key: &'static str) -> Vec<Section<'a>> {
+        self.children_called(key, "name")
+    }
+
+    /// The tables `[[key]]` inside this one, each called by what it has under `label`.
+    pub(super) fn children_called(&self, key: &'static str, label: &str) -> Vec<Section<'a>> {
         let items = match self.get(key) {
             None => return Vec::new(),
             Some(DeValue::Array(items)) => items,
@@ -282,7 +290,7 @@ impl<'a> Section<'a> {
                 self.wrong_type(key, &format!("tables `[[{key}]]`"), item.get_ref());
                 return None;
             };
-            let name = match table.get("name").map(Spanned::get_ref) {
+            let name = match table.get(label).map(Spanned::get_ref) {
                 Some(DeValue::String(name)) if !name.is_empty() => name.to_string(),
                 _ => format!("#{}", index + 1),
             };

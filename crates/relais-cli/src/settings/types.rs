@@ -6,8 +6,16 @@ use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use relais::salesforce::{Api, OnMissing};
 use relais_core::{
-    extract::Mapping, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
-    retry::RetryPolicy, route::Route,
+    extract::Mapping,
+    limits::BreakerPolicy,
+    outbox::OnDeadLetter,
+    process::{
+        Definition,
+        declared::{Declared, DeclaredCall},
+    },
+    query::Retention,
+    retry::RetryPolicy,
+    route::Route,
 };
 use reqwest::Url;
 use secrecy::SecretString;
@@ -22,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) admin: Option<AdminSettings>,
     pub(crate) sources: Vec<SourceSettings>,
     pub(crate) routes: Vec<RouteSettings>,
+    pub(crate) processes: Vec<ProcessSettings>,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) inbox_retry: RetryPolicy,
     pub(crate) retention: Retention,
@@ -129,6 +138,30 @@ pub(crate) enum Invalid {
 pub(crate) struct RouteSettings {
     pub(crate) place: Place,
     pub(crate) route: Route,
+}
+
+/// `[[process]]`
+#[derive(Debug)]
+pub(crate) struct ProcessSettings {
+    pub(crate) place: Place,
+    /// As it is written, for explanations.
+    pub(crate) declared: Declared,
+    pub(crate) definition: Definition,
+}
+
+impl ProcessSettings {
+    /// `order version 2`
+    pub(crate) fn title(&self) -> String {
+        format!("{} version {}", self.declared.process_type, self.declared.version)
+    }
+
+    /// Every call with its step, each compensation behind its step.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (&str, &DeclaredCall)> {
+        self.declared.steps.iter().flat_map(|step| {
+            let calls = std::iter::once(&step.call).chain(&step.compensation);
+            calls.map(|call| (step.name.as_str(), call))
+        })
+    }
 }
 
 /// `[[destination]]`

@@ -1,9 +1,28 @@
 //! What a start, a reply, a timer or a person makes of a process. Pure.
+//!
+//! Every input is first recorded: what happened goes into the log, the data and the progress. Only then,
+//! and unless it is paused, the process goes on: to the next step, the next attempt, back, or to its end.
+//!
+//! Invariant: the same process and the same input give the same change, ids included; only the length of
+//! a pause depends on chance. Nothing that is stored makes this panic.
+
+mod action;
+mod command;
+mod go_on;
+mod progress;
+mod reply;
+mod timer;
+mod work;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Change, Definition, Process};
+pub use self::{
+    action::{actions, cancel},
+    progress::Progress,
+};
+use self::{go_on::go_on, work::Work};
+use super::{Change, Definition, PROCESS_DEFINITION, Process, definition::Begun};
 use crate::{delivery::Problem, inbox::InboxRow};
 
 /// What happens to a process.
@@ -23,9 +42,9 @@ pub enum Input<'a> {
 pub enum Action {
     /// Replies are taken in, nothing new begins.
     Pause,
-    /// Goes on where it stood.
+    /// Goes on where it stood; begins a process that is `NEW`.
     Resume,
-    /// Sends the command of the current step (or compensation) again.
+    /// Sends the command of the current step (or compensation) again, with all its attempts.
     RetryStep,
     /// Takes the current step (or compensation) for done.
     SkipStep,
@@ -35,14 +54,66 @@ pub enum Action {
     Cancel,
 }
 
-/// What relais keeps of a process beside the user's data; the `progress` column.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {}
+impl Action {
+    pub const ALL: [Self; 6] = [
+        Self::Pause,
+        Self::Resume,
+        Self::RetryStep,
+        Self::SkipStep,
+        Self::Compensate,
+        Self::Cancel,
+    ];
 
-/// A new process, with its first step begun. Deterministic: the same row gives the same ids.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::RetryStep => "retry-step",
+            Self::SkipStep => "skip-step",
+            Self::Compensate => "compensate",
+            Self::Cancel => "cancel",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == text)
+    }
+}
+
+/// A new process that waits to be begun ([`Action::Resume`]): status `NEW`.
+pub fn create(
+    definition: &Definition,
+    process_id: Uuid,
+    begun: Begun,
+    message_id: Option<&str>,
+) -> Change {
+    let cause = work::Cause { message_id, ..work::Cause::default() };
+    Work::create(definition, process_id, begun, cause).finish()
+}
+
+/// A new process with its first step begun, asked for without an event.
+pub fn begin(
+    definition: &Definition,
+    process_id: Uuid,
+    begun: Begun,
+    message_id: Option<&str>,
+) -> Change {
+    let cause = work::Cause { message_id, ..work::Cause::default() };
+    begin_with(definition, process_id, begun, cause)
+}
+
+/// The process that an event starts, with its first step begun. If the command of that step cannot be
+/// made, the process is there all the same, paused.
 pub fn start(definition: &Definition, row: &InboxRow) -> Result<Change, Problem> {
-    let _ = (definition, row);
-    Err(Problem::new("PROCESS", "not built yet"))
+    let event_type = row.event_type.as_deref().unwrap_or_default();
+    let starts = &definition.0.starts;
+    let start = starts.iter().find(|start| start.event_type == event_type).ok_or_else(|| {
+        let text = format!("`{event_type}` does not start `{}`", definition.process_type());
+        Problem::new(PROCESS_DEFINITION, &text)
+    })?;
+    let begun = (start.begin)(row)?;
+    let cause = work::Cause::of(row);
+    Ok(begin_with(definition, definition.process_id(row), begun, cause))
 }
 
 /// The process after `input`; an error is why it cannot take it. `random` spreads pauses.
@@ -52,6 +123,40 @@ pub fn advance(
     input: &Input<'_>,
     random: f64,
 ) -> Result<Change, Problem> {
-    let _ = (definition, process, input, random);
-    Err(Problem::new("PROCESS", "not built yet"))
+    if let Input::Action { action: Action::Cancel, actor, reason } = input {
+        return cancel(process, actor, reason);
+    }
+    let cause = match input {
+        Input::Reply(row) => work::Cause::of(row),
+        Input::Timer { message_id, .. } => {
+            work::Cause { message_id: Some(message_id), ..work::Cause::default() }
+        }
+        Input::Action { .. } => work::Cause::default(),
+    };
+    let mut work = Work::load(definition, process, cause)?;
+    match input {
+        Input::Reply(row) => reply::record(&mut work, row)?,
+        Input::Timer { step, command_id, .. } => timer::record(&mut work, step, *command_id),
+        Input::Action { action, actor, reason } => {
+            action::record(&mut work, *action, actor, reason)?;
+        }
+    }
+    go_on(&mut work, random);
+    if let Input::Action { action, actor, reason } = input {
+        work.sign(*action, actor, reason);
+    }
+    Ok(work.finish())
+}
+
+fn begin_with(
+    definition: &Definition,
+    process_id: Uuid,
+    begun: Begun,
+    cause: work::Cause<'_>,
+) -> Change {
+    let mut work = Work::create(definition, process_id, begun, cause);
+    work.stand_on_first_step();
+    // The first attempt follows no pause, so chance has no part in it.
+    go_on(&mut work, 0.0);
+    work.finish()
 }

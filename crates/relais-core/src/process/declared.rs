@@ -4,10 +4,27 @@
 //! and its templates point into that: `{{/input/orderId}}`, `{{/steps/payment/paymentId}}`. A pointer to
 //! nothing is an error, never a silent `null`.
 
-use std::time::Duration;
+mod template;
 
-use super::definition::Correlate;
-use crate::{extract::Pick, retry::RetryPolicy};
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    PROCESS_STATE,
+    definition::{
+        Begun, Call, Correlate, Definition, JudgeFn, Meaning, Parts, PayloadFn, Reply, Start, Step,
+    },
+};
+use crate::{
+    delivery::Problem,
+    extract::Pick,
+    inbox::InboxRow,
+    json,
+    retry::RetryPolicy,
+    text::{self, MESSAGE_ID_MAX},
+};
 
 /// `[[process]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,4 +66,178 @@ pub struct DeclaredCall {
     pub correlate: Correlate,
     pub timeout: Option<Duration>,
     pub retry: RetryPolicy,
+}
+
+impl Declared {
+    /// The definition, or everything that is wrong with it.
+    pub fn build(self) -> Result<Definition, Vec<String>> {
+        let mut errors = self.check();
+        let Self { process_type, version, starts, business_key, steps } = self;
+        let starts = starts.into_iter().map(|event_type| Start {
+            event_type,
+            begin: {
+                let business_key = business_key.clone();
+                Box::new(move |row| begin(business_key.as_ref(), row))
+            },
+        });
+        let parts = Parts {
+            process_type,
+            version,
+            starts: starts.collect(),
+            adopt: Box::new(first_data),
+            steps: steps.into_iter().map(step).collect(),
+        };
+        match Definition::new(parts) {
+            Ok(definition) if errors.is_empty() => Ok(definition),
+            Ok(_) => Err(errors),
+            Err(more) => {
+                errors.splice(..0, more);
+                Err(errors)
+            }
+        }
+    }
+
+    /// What only a declared process can have wrong.
+    fn check(&self) -> Vec<String> {
+        let mut errors = Vec::new();
+        if self.starts.is_empty() {
+            errors.push("starts on no event type, so there would never be one".to_owned());
+        }
+        if self.business_key == Some(Pick::Position) {
+            let text = "the business key cannot be `position`; use `header:`, `payload:` or `key`";
+            errors.push(text.to_owned());
+        }
+        let names: Vec<&str> = self.steps.iter().map(|step| step.name.as_str()).collect();
+        for (index, step) in self.steps.iter().enumerate() {
+            let place = format!("step `{}`", step.name);
+            errors.extend(self.check_call(&place, &step.call, &names[..index]));
+            if let Some(undo) = &step.compensation {
+                // It runs when its own step is done, perhaps none of the later ones.
+                let place = format!("{place}, compensation");
+                errors.extend(self.check_call(&place, undo, &names[..=index]));
+            }
+        }
+        errors
+    }
+
+    fn check_call(&self, place: &str, call: &DeclaredCall, known: &[&str]) -> Vec<String> {
+        let mut errors = Vec::new();
+        if call.completed.is_empty() {
+            errors.push(format!("{place}: no reply means completed, so it could never succeed"));
+        }
+        if matches!(call.correlate, Correlate::BusinessKey(_)) && self.business_key.is_none() {
+            let text = "replies find the process by its business key, but it has none; \
+                        say where the business key is";
+            errors.push(format!("{place}: {text}"));
+        }
+        let template = call.payload.as_deref().map(|payload| template::check(payload, known));
+        errors.extend(template.into_iter().flatten().map(|error| format!("{place}: {error}")));
+        errors
+    }
+}
+
+fn step(declared: DeclaredStep) -> Step {
+    let DeclaredStep { name, call, compensation } = declared;
+    let completed = {
+        let name = name.clone();
+        move |data: &str, row: &InboxRow| {
+            let mut data = Data::read(data)?;
+            data.steps.insert(name.clone(), raw(payload_of(row))?);
+            Ok((data.to_json(), Meaning::Completed))
+        }
+    };
+    // What a compensation answers is in the log; no template asks for it.
+    let undone = |data: &str, _: &InboxRow| Ok((data.to_owned(), Meaning::Completed));
+    Step {
+        call: build_call(call, move || Box::new(completed.clone())),
+        compensation: compensation.map(|undo| build_call(undo, move || Box::new(undone))),
+        name,
+    }
+}
+
+fn build_call(declared: DeclaredCall, completed: impl Fn() -> JudgeFn) -> Call {
+    let correlate = declared.correlate;
+    let reply = |event_type, judge| Reply { event_type, correlate: correlate.clone(), judge };
+    let failed = |retryable| {
+        let error = declared.error.clone();
+        move |event_type: String| reply(event_type, judge_failed(error.clone(), retryable))
+    };
+    let (for_good, for_now) = (failed(false), failed(true));
+    let replies = (declared.completed.into_iter().map(|event_type| reply(event_type, completed())))
+        .chain(declared.failed.into_iter().map(for_good))
+        .chain(declared.retryable.into_iter().map(for_now))
+        .collect();
+    Call {
+        destination: declared.destination,
+        command: declared.command,
+        payload: payload(declared.payload),
+        replies,
+        timeout: declared.timeout,
+        retry: declared.retry,
+    }
+}
+
+fn judge_failed(error: Option<Pick>, retryable: bool) -> JudgeFn {
+    Box::new(move |data, row| {
+        let event_type = row.event_type.as_deref().unwrap_or_default();
+        let error = error.as_ref().and_then(|pick| pick.of(row));
+        let error = error.unwrap_or_else(|| format!("replied `{event_type}`"));
+        Ok((data.to_owned(), Meaning::Failed { error, retryable }))
+    })
+}
+
+fn payload(template: Option<String>) -> PayloadFn {
+    match template {
+        None => Box::new(|data| Ok(data.to_owned())),
+        Some(template) => Box::new(move |data| template::fill(&template, data)),
+    }
+}
+
+fn begin(business_key: Option<&Pick>, row: &InboxRow) -> Result<Begun, Problem> {
+    let find = |pick: &Pick| {
+        let key = pick.of(row).ok_or_else(|| {
+            Problem::new("BUSINESS_KEY_MISSING", &format!("no business key: {}", pick.absent()))
+        })?;
+        Ok(text::identity(&key, MESSAGE_ID_MAX))
+    };
+    Ok(Begun {
+        business_key: business_key.map(find).transpose()?,
+        data: first_data(payload_of(row))?,
+    })
+}
+
+fn payload_of(row: &InboxRow) -> &str {
+    row.payload.as_deref().unwrap_or("null")
+}
+
+fn first_data(input: &str) -> Result<String, Problem> {
+    Ok(Data { input: raw(input)?, steps: BTreeMap::new() }.to_json())
+}
+
+fn raw(json: &str) -> Result<Box<RawValue>, Problem> {
+    json::check(json.as_bytes())
+        .map_err(|error| Problem::new(error.code(), &error.to_string()))
+        .map(|json| serde_json::from_str(json).expect("what was checked is JSON"))
+}
+
+/// What such a process knows, byte for byte as it came.
+#[derive(Serialize, Deserialize)]
+struct Data {
+    input: Box<RawValue>,
+    steps: BTreeMap<String, Box<RawValue>>,
+}
+
+impl Data {
+    fn read(data: &str) -> Result<Self, Problem> {
+        serde_json::from_str(data).map_err(|error| {
+            Problem::new(
+                PROCESS_STATE,
+                &format!("the data of the process is not that of a declared one: {error}"),
+            )
+        })
+    }
+
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("checked JSON can be written")
+    }
 }

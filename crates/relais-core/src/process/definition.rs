@@ -1,11 +1,20 @@
 //! Which steps a process has, without knowing what its data is: data and payloads are JSON text here.
+//!
+//! Invariant: a [`Definition`] has passed every check of [`check`](super::check); whoever has one need
+//! not ask whether it makes sense.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use uuid::Uuid;
 
-use super::ProcessRef;
-use crate::{delivery::Problem, extract::Pick, inbox::InboxRow, retry::RetryPolicy};
+use super::{ProcessRef, check};
+use crate::{
+    delivery::Problem,
+    extract::Pick,
+    inbox::InboxRow,
+    retry::RetryPolicy,
+    text::{self, MESSAGE_ID_MAX},
+};
 
 /// A kind of process: what starts it, and its steps in order. Cheap to clone.
 #[derive(Clone)]
@@ -16,6 +25,8 @@ pub(super) struct Parts {
     /// Processes finish with the version they were started with.
     pub(super) version: i32,
     pub(super) starts: Vec<Start>,
+    /// Makes the first data from what a person gives.
+    pub(super) adopt: AdoptFn,
     pub(super) steps: Vec<Step>,
 }
 
@@ -27,6 +38,7 @@ pub(super) struct Start {
 
 /// Reads a starting event: the business key and the first data.
 pub(super) type BeginFn = Box<dyn Fn(&InboxRow) -> Result<Begun, Problem> + Send + Sync>;
+pub(super) type AdoptFn = Box<dyn Fn(&str) -> Result<String, Problem> + Send + Sync>;
 
 /// What a starting event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,9 +77,9 @@ pub(super) struct Reply {
     pub(super) judge: JudgeFn,
 }
 
-/// The data afterwards and what the reply means; `(data, reply payload)`.
+/// The data afterwards and what the reply means, from the data before.
 pub(super) type JudgeFn =
-    Box<dyn Fn(&str, &str) -> Result<(String, Meaning), Problem> + Send + Sync>;
+    Box<dyn Fn(&str, &InboxRow) -> Result<(String, Meaning), Problem> + Send + Sync>;
 
 /// What a reply says about its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +90,25 @@ pub enum Meaning {
         error: String,
         retryable: bool,
     },
+}
+
+impl Meaning {
+    /// Failed, and trying again will not help.
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self::Failed { error: error.into(), retryable: false }
+    }
+
+    /// Failed for now.
+    pub fn retryable(error: impl Into<String>) -> Self {
+        Self::Failed { error: error.into(), retryable: true }
+    }
+}
+
+/// A function that says nothing says that all is well.
+impl From<()> for Meaning {
+    fn from((): ()) -> Self {
+        Self::Completed
+    }
 }
 
 /// How a reply finds its process.
@@ -104,12 +135,86 @@ pub enum Concern {
 }
 
 impl Definition {
+    /// Refuses parts that do not fit together, with every reason.
+    pub(super) fn new(parts: Parts) -> Result<Self, Vec<String>> {
+        let errors = check::check(&parts);
+        if errors.is_empty() { Ok(Self(Arc::new(parts))) } else { Err(errors) }
+    }
+
     pub fn process_type(&self) -> &str {
         &self.0.process_type
     }
 
     pub fn version(&self) -> i32 {
         self.0.version
+    }
+
+    /// Every event type that means something to it: starts and replies.
+    pub fn event_types(&self) -> BTreeSet<&str> {
+        let starts = self.0.starts.iter().map(|start| start.event_type.as_str());
+        let replies = self.0.calls().flat_map(|call| &call.replies);
+        starts.chain(replies.map(|reply| reply.event_type.as_str())).collect()
+    }
+
+    /// Every destination its commands go to.
+    pub fn destinations(&self) -> BTreeSet<&str> {
+        self.0.calls().map(|call| call.destination.as_str()).collect()
+    }
+
+    /// The names of its steps, first to last.
+    pub fn step_names(&self) -> Vec<&str> {
+        self.0.steps.iter().map(|step| step.name.as_str()).collect()
+    }
+
+    /// What a row means to it: nothing, the start of a process, a reply for one, or a reply that does
+    /// not say for which.
+    pub fn concern(&self, row: &InboxRow) -> Option<Result<Concern, Problem>> {
+        let event_type = row.event_type.as_deref()?;
+        if self.0.starts.iter().any(|start| start.event_type == event_type) {
+            return Some(Ok(Concern::Start { process_id: self.process_id(row) }));
+        }
+        let mut replies = self.0.calls().flat_map(|call| &call.replies);
+        let reply = replies.find(|reply| reply.event_type == event_type)?;
+        Some(self.correlate(&reply.correlate, row).map(Concern::Reply))
+    }
+
+    /// The beginning of a process that a person or a program asks for, without an event.
+    pub fn begun(&self, business_key: Option<&str>, data: &str) -> Result<Begun, Problem> {
+        Ok(Begun {
+            business_key: business_key.map(|key| text::identity(key, MESSAGE_ID_MAX)),
+            data: (self.0.adopt)(data)?,
+        })
+    }
+
+    /// The id of the process a row starts: always the same for the same message.
+    pub(super) fn process_id(&self, row: &InboxRow) -> Uuid {
+        text::stable_uuid(&["process", &self.0.process_type, &row.source_system, &row.message_id])
+    }
+
+    fn correlate(&self, by: &Correlate, row: &InboxRow) -> Result<ProcessRef, Problem> {
+        let event_type = row.event_type.as_deref().unwrap_or_default();
+        let unknown = |why: String| {
+            let text = format!("`{event_type}` does not say which process it is for: {why}");
+            Problem::new(super::PROCESS_UNKNOWN, &text)
+        };
+        let (Correlate::ProcessId(pick) | Correlate::BusinessKey(pick)) = by;
+        let found = pick.of(row).ok_or_else(|| unknown(pick.absent()))?;
+        match by {
+            Correlate::BusinessKey(_) => Ok(ProcessRef::Key {
+                process_type: self.0.process_type.clone(),
+                business_key: text::identity(&found, MESSAGE_ID_MAX),
+            }),
+            Correlate::ProcessId(_) => Uuid::parse_str(&found)
+                .map(ProcessRef::Id)
+                .map_err(|_| unknown(format!("`{found}` is not a process id"))),
+        }
+    }
+}
+
+impl Parts {
+    /// The commands of all steps and of their compensations.
+    fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.steps.iter().flat_map(|step| std::iter::once(&step.call).chain(&step.compensation))
     }
 }
 
@@ -118,7 +223,7 @@ impl fmt::Debug for Definition {
         f.debug_struct("Definition")
             .field("process_type", &self.0.process_type)
             .field("version", &self.0.version)
-            .field("steps", &self.0.steps.iter().map(|step| &step.name).collect::<Vec<_>>())
+            .field("steps", &self.step_names())
             .finish_non_exhaustive()
     }
 }

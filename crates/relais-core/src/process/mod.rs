@@ -5,14 +5,20 @@
 //! happened to what it is now and what follows ([`advance()`]); the store commits all of that together
 //! with the inbox row that caused it, or none of it.
 //!
-//! - [`definition`]: which steps there are; [`typed`]: written in Rust; [`declared`]: written in TOML
+//! - [`definition`]: which steps there are, with a picture of them ([`Definition::diagram`]);
+//!   [`typed`]: written in Rust; [`declared`]: written in TOML
 //! - [`advance`](mod@advance): what a start, a reply, a timer or a person makes of it
 //! - here: the rows
 
 pub mod advance;
+mod check;
 pub mod declared;
 pub mod definition;
+mod diagram;
 pub mod typed;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -21,7 +27,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use self::{
-    advance::{Action, Input, advance, start},
+    advance::{Action, Input, Progress, actions, advance, begin, cancel, create, start},
+    check::STEPS_MAX,
     definition::Definition,
 };
 use crate::{delivery::Problem, message::NewMessage, store::StoreFuture, time::Timestamp};
@@ -129,8 +136,8 @@ pub struct Entry {
     /// Who asked for it, if a person did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// Why they did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Why they did. Some events have a `reason` of their own, so this one is stored as `because`.
+    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
@@ -206,8 +213,8 @@ pub enum TimerChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timer {
     pub step: String,
-    /// The command it watches, or, for a pause, the one that comes next: tells a timer of the present
-    /// from one of the past.
+    /// The command it watches, or, for a pause, an id of its own: tells a timer of the present from
+    /// one of the past. Never used for a second timer.
     pub command_id: Uuid,
     pub after: Duration,
 }
@@ -270,6 +277,17 @@ pub struct Fired {
 pub const SOURCE_SYSTEM: &str = "relais";
 /// Event type of a timer that has fired; its payload is [`TimerFired`].
 pub const TIMER_FIRED: &str = "relais.TimerFired";
+
+/// Code of a message that is for no process that is known.
+pub const PROCESS_UNKNOWN: &str = "PROCESS_UNKNOWN";
+/// Code of a process whose definition, or the step it stands on, is missing.
+pub const PROCESS_DEFINITION: &str = "PROCESS_DEFINITION";
+/// Code of a process whose stored data or progress cannot be read.
+pub const PROCESS_STATE: &str = "PROCESS_STATE";
+/// Code of an action that does not fit the state of a process.
+pub const PROCESS_ACTION: &str = "PROCESS_ACTION";
+/// Code of a message that is no reply its process can wait for, or does not say of which command.
+pub const PROCESS_REPLY: &str = "PROCESS_REPLY";
 
 /// The payload of an inbox row made by [`Processes::fire_timers`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

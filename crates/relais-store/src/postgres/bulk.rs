@@ -237,19 +237,20 @@ impl Statements {
         let (done, retries, dead) = outbox::by_fate(rows);
         let untouched = rows.iter().filter(|row| row.fate == OutboxFate::Untouched);
         let untouched: Vec<i64> = untouched.map(|row| row.id).collect();
-        let retry: [Value<'_>; 6] = [
+        let retry: [Value<'_>; 7] = [
             &job_id,
             &retries.proof.ids,
             &retries.attempts,
             &retries.pauses_ms,
             &retries.codes,
             &retries.messages,
+            &fence.worker,
         ];
         let fail: [Value<'_>; 6] =
             [&job_id, &dead.proof.ids, &dead.attempts, &dead.parks, &dead.codes, &dead.messages];
         let (dispatched, retried, failed, freed) = try_join4(
             transaction.execute(&self.dispatch, &[&job_id, &done.ids]),
-            transaction.execute(&self.retry, &retry),
+            transaction.query_one(&self.retry, &retry),
             transaction.query(&self.fail, &fail),
             transaction.execute(&self.free, &[&job_id, &untouched]),
         )
@@ -260,6 +261,7 @@ impl Statements {
         if ended > 0 || fresh_again {
             transaction.execute(&self.announce, &[&fence.job]).await?;
         }
+        let retried = row::amount(retried.get(0));
         Ok(dispatched + retried + failed.len() as u64 + freed)
     }
 }

@@ -4,12 +4,22 @@
 //! from which the next pass looks on, and a pass looks at a bounded number of rows: neither history
 //! nor leftovers make it slow. No index is needed for it, and no producer pays for one.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
 
 use deadpool_postgres::Client;
-use relais_core::query::{Cleaned, Retention};
+use relais_core::{
+    query::{Cleaned, Retention},
+    time::Timestamp,
+};
+use uuid::Uuid;
 
-use super::{error::Failure, row};
+use super::{
+    error::Failure,
+    row::{self, Micros},
+};
 
 /// Rows looked at for each row that may be removed.
 const LOOK_FACTOR: i64 = 4;
@@ -21,6 +31,8 @@ const LOOK_MIN: i64 = 10_000;
 pub(super) struct Places {
     inbox: AtomicI64,
     outbox: AtomicI64,
+    /// By the time they were made, because their ids have no order.
+    processes: Mutex<Option<(Timestamp, Uuid)>>,
 }
 
 pub(super) async fn cleanup(
@@ -45,10 +57,12 @@ pub(super) async fn cleanup(
     let handled = client.execute(&handled, &[&retention.handled_seconds, &rows_max]).await?;
     let dead = client.prepare_cached(sql!("cleanup_dead_letters")).await?;
     let dead_letters = client.execute(&dead, &[&retention.resolved_seconds, &rows_max]).await?;
+    let processes =
+        walk_processes(client, &places.processes, retention.processes_seconds, rows_max).await?;
     // Few, so they are not counted.
     let jobs = client.prepare_cached(sql!("cleanup_bulk")).await?;
     client.execute(&jobs, &[&retention.dispatched_seconds, &rows_max]).await?;
-    Ok(Cleaned { inbox, outbox, handled, dead_letters, processes: 0 })
+    Ok(Cleaned { inbox, outbox, handled, dead_letters, processes })
 }
 
 /// One bounded look at a table; at the end of what is old it starts over.
@@ -59,7 +73,7 @@ async fn walk(
     seconds: i64,
     rows_max: i64,
 ) -> Result<u64, Failure> {
-    let look = rows_max.saturating_mul(LOOK_FACTOR).max(LOOK_MIN);
+    let look = look(rows_max);
     let from = place.load(Ordering::Relaxed);
     let statement = client.prepare_cached(statement).await?;
     let row = client.query_one(&statement, &[&from, &seconds, &rows_max, &look]).await?;
@@ -75,4 +89,31 @@ async fn walk(
     };
     place.store(next, Ordering::Relaxed);
     Ok(row::amount(gone))
+}
+
+/// The same for processes. What is old enough to be looked at and still there is a leftover.
+async fn walk_processes(
+    client: &Client,
+    place: &Mutex<Option<(Timestamp, Uuid)>>,
+    seconds: i64,
+    rows_max: i64,
+) -> Result<u64, Failure> {
+    let look = look(rows_max);
+    let from = *place.lock().unwrap_or_else(PoisonError::into_inner);
+    let (at, id) = from.unwrap_or((Timestamp(i64::MIN), Uuid::nil()));
+    let statement = client.prepare_cached(sql!("cleanup_processes")).await?;
+    let row = client.query_one(&statement, &[&Micros(at), &id, &seconds, &rows_max, &look]).await?;
+    let (gone, seen): (i64, i64) = (row.get(0), row.get(1));
+    let last: Option<Micros> = row.get(2);
+    let next = match last {
+        _ if gone >= rows_max => from,
+        Some(last) if seen >= look => Some((last.0, row.get(3))),
+        _ => None,
+    };
+    *place.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    Ok(row::amount(gone))
+}
+
+fn look(rows_max: i64) -> i64 {
+    rows_max.saturating_mul(LOOK_FACTOR).max(LOOK_MIN)
 }

@@ -1,46 +1,198 @@
 //! What the people at the desk ask.
 
+use deadpool_postgres::{Client, Transaction};
 use relais_core::{
-    dead_letter::{DeadLetter, Origin, Verdict},
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
     desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    inbox::{InboxRow, InboxStatus},
+    json,
     outbox::OutboxRow,
-    query::ParkedKey,
+    query::{PAGE_MAX, ParkedKey},
     store::{StoreError, StoreFuture},
+};
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
 };
 use uuid::Uuid;
 
-use super::{PostgresStore, people};
+use super::{
+    PostgresStore,
+    error::Failure,
+    row::{self, Micros},
+};
 
-fn later<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
-    Box::pin(async { Err(StoreError::Invalid("not built yet".into())) })
-}
+/// Open rows looked at for what waits behind parked keys; of each destination, fresh and waiting.
+const LOOK_MAX: i64 = 100_000;
 
 impl Desk for PostgresStore {
-    fn edit_dead_letter(&self, _id: Uuid, _edit: Edit) -> StoreFuture<'_, Decided> {
-        later()
+    fn edit_dead_letter(&self, id: Uuid, edit: Edit) -> StoreFuture<'_, Decided> {
+        self.run((id, edit), |client, _, (id, edit)| Box::pin(write_edit(client, *id, edit)))
     }
 
-    fn discard_serde_error(&self, _id: i64, _verdict: Verdict) -> StoreFuture<'_, Decided> {
-        later()
+    fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided> {
+        self.run((id, verdict), |client, _, (id, verdict)| Box::pin(discard(client, *id, verdict)))
     }
 
-    fn attempts(&self, _origin: Origin, _origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
-        later()
+    fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
+        self.run((origin, origin_id), |client, _, (origin, origin_id)| {
+            Box::pin(attempts(client, *origin, *origin_id))
+        })
     }
 
     fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>> {
-        self.run(limit, |client, _, limit| Box::pin(people::parked_keys(client, *limit)))
+        self.run(limit, |client, _, limit| Box::pin(parked_keys(client, *limit)))
     }
 
-    fn dead_letters_of(&self, _message_id: String) -> StoreFuture<'_, Vec<DeadLetter>> {
-        later()
+    fn dead_letters_of(&self, message_id: String) -> StoreFuture<'_, Vec<DeadLetter>> {
+        self.run(message_id, |client, _, message_id| Box::pin(dead_letters_of(client, message_id)))
     }
 
-    fn caused_by(&self, _message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
-        later()
+    fn received_as(&self, message_id: String) -> StoreFuture<'_, Vec<InboxRow>> {
+        self.run(message_id, |client, _, message_id| Box::pin(received_as(client, message_id)))
     }
 
-    fn list_audit(&self, _filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
-        later()
+    fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.run(message_id, |client, _, message_id| Box::pin(caused_by(client, message_id)))
     }
+
+    fn list_audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
+        self.run(filter, |client, _, filter| Box::pin(list_audit(client, filter)))
+    }
+}
+
+async fn write_edit(client: &mut Client, id: Uuid, edit: &Edit) -> Result<Decided, Failure> {
+    let Edit { payload, actor, reason } = edit;
+    json::check(payload.as_bytes()).map_err(|error| StoreError::Invalid(error.to_string()))?;
+    let transaction = client.transaction().await?;
+    let values: [&(dyn ToSql + Sync); 3] = [&id, payload, actor];
+    let Some(found) = transaction.query_opt(sql!("edit_dead_letter"), &values).await? else {
+        let there = transaction.query_opt(sql!("find_dead_letter"), &[&id]).await?;
+        return Ok(there.map_or(Decided::NotFound, |_| Decided::ResolvedBefore));
+    };
+    let (origin_id, failed_status): (Option<i64>, &str) = (found.get(1), found.get(2));
+    let row = match Origin::parse(found.get(0)).expect("a CHECK allows no other origin") {
+        // Another message under the id of that row: only the dead letter has its payload.
+        Origin::Inbox if failed_status == STATUS_CONFLICT => None,
+        Origin::Inbox => Some(sql!("edit_inbox")),
+        Origin::Outbox => Some(sql!("edit_outbox")),
+        Origin::Process => return Err(not_editable().into()),
+    };
+    if let Some(row) = row {
+        transaction.execute(row, &[&origin_id, payload]).await?;
+    }
+    audit(&transaction, actor, "dead-letter.edited", &id.to_string(), reason).await?;
+    transaction.commit().await?;
+    Ok(Decided::Done)
+}
+
+fn not_editable() -> StoreError {
+    StoreError::Invalid(
+        "the data of a process cannot be edited; retry or skip its step, or compensate it".into(),
+    )
+}
+
+async fn discard(client: &mut Client, id: i64, verdict: &Verdict) -> Result<Decided, Failure> {
+    if verdict.resolution == Resolution::Retried {
+        let text = "what cannot be read cannot be retried; repair it, or skip it";
+        return Err(StoreError::Invalid(text.into()).into());
+    }
+    let transaction = client.transaction().await?;
+    let Some(found) = transaction.query_opt(sql!("inbox_to_repair"), &[&id]).await? else {
+        return Ok(Decided::NotFound);
+    };
+    if InboxStatus::parse(found.get(0)) != Some(InboxStatus::SerdeError) {
+        return Ok(Decided::ResolvedBefore);
+    }
+    let Verdict { actor, reason, .. } = verdict;
+    transaction.execute(sql!("discard_serde_error"), &[&id, actor, reason]).await?;
+    audit(&transaction, actor, "inbox.discarded", &id.to_string(), reason).await?;
+    transaction.commit().await?;
+    Ok(Decided::Done)
+}
+
+async fn audit(
+    transaction: &Transaction<'_>,
+    actor: &str,
+    action: &str,
+    target: &str,
+    reason: &str,
+) -> Result<(), Failure> {
+    transaction.execute(sql!("audit"), &[&actor, &action, &target, &reason]).await?;
+    Ok(())
+}
+
+async fn attempts(
+    client: &Client,
+    origin: Origin,
+    origin_id: i64,
+) -> Result<Vec<Attempt>, Failure> {
+    let statement = client.prepare_cached(sql!("attempts")).await?;
+    let values: [&(dyn ToSql + Sync); 3] = [&origin.as_str(), &origin_id, &row::count(PAGE_MAX)];
+    let rows = client.query(&statement, &values).await?;
+    let read = |row: &Row| Attempt {
+        origin,
+        origin_id,
+        attempt: u32::try_from(row.get::<_, i32>(0)).unwrap_or(0),
+        at: row.get::<_, Micros>(1).0,
+        outcome: row.get(2),
+        error_code: row.get(3),
+        error_message: row.get(4),
+        worker: row.get(5),
+    };
+    Ok(rows.iter().map(read).collect())
+}
+
+async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
+    let limit = row::count(limit.min(PAGE_MAX));
+    let rows = client.query(sql!("parked_keys"), &[&limit, &LOOK_MAX]).await?;
+    let read = |row: &Row| ParkedKey {
+        origin: Origin::parse(row.get(0)).expect("a CHECK allows no other origin"),
+        destination: Some(row.get(1)).filter(|name: &String| !name.is_empty()),
+        msg_key: row.get(2),
+        parked_at: row.get::<_, Micros>(3).0,
+        dead_letter_id: row.get(4),
+        backlog: row::amount(row.get(5)),
+    };
+    Ok(rows.iter().map(read).collect())
+}
+
+async fn dead_letters_of(client: &Client, message_id: &str) -> Result<Vec<DeadLetter>, Failure> {
+    let as_uuid = Uuid::try_parse(message_id).ok().map(|id| id.to_string());
+    let statement = client.prepare_cached(sql!("dead_letters_of")).await?;
+    let rows = client.query(&statement, &[&message_id, &as_uuid, &row::count(PAGE_MAX)]).await?;
+    Ok(rows.iter().map(row::dead_letter).collect::<Result<_, _>>()?)
+}
+
+async fn received_as(client: &Client, message_id: &str) -> Result<Vec<InboxRow>, Failure> {
+    let statement = client.prepare_cached(sql!("received_as")).await?;
+    let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
+    Ok(rows.iter().map(row::inbox_row).collect::<Result<_, _>>()?)
+}
+
+async fn caused_by(client: &Client, message_id: &str) -> Result<Vec<OutboxRow>, Failure> {
+    let statement = client.prepare_cached(sql!("caused_by")).await?;
+    let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
+    Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
+}
+
+/// Not prepared: the best plan depends on which filters are set.
+async fn list_audit(client: &Client, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Failure> {
+    let limit = row::count(filter.limit.min(PAGE_MAX));
+    let values: [(&(dyn ToSql + Sync), Type); 4] = [
+        (&filter.actor, Type::TEXT),
+        (&filter.target, Type::TEXT),
+        (&filter.before, Type::INT8),
+        (&limit, Type::INT8),
+    ];
+    let rows = client.query_typed(sql!("list_audit"), &values).await?;
+    let read = |row: &Row| AuditEntry {
+        id: row.get(0),
+        at: row.get::<_, Micros>(1).0,
+        actor: row.get(2),
+        action: row.get(3),
+        target: row.get(4),
+        reason: row.get(5),
+    };
+    Ok(rows.iter().map(read).collect())
 }

@@ -11,6 +11,7 @@ use futures_util::{FutureExt, future::join};
 use relais_core::{
     BoxFuture,
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    inbox::InboxRow,
     store::StoreError,
 };
 use serde::de::DeserializeOwned;
@@ -68,6 +69,15 @@ where
             }
         })
     }
+
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        Box::pin(async move {
+            match Received::decode(&row) {
+                Ok(message) => self.try_out(message).await.or_else(not_rehearsed),
+                Err(outcome) => Ok(outcome),
+            }
+        })
+    }
 }
 
 impl<M, F> PoolHandler<M, F>
@@ -104,6 +114,24 @@ where
         transaction.commit().await?;
         Ok(Handled::Committed)
     }
+
+    /// As [`Self::run`], up to the commit; dropped half-way, the transaction rolls itself back too.
+    async fn try_out(&self, message: Received<M>) -> Result<Outcome, Failure> {
+        let mut client = self.pool.get().await?;
+        let start = client.prepare_cached(sql!("transaction_start")).await?;
+        let transaction = deadpool_postgres::ClientWrapper::transaction(&mut client).await?;
+        let started: i64 = transaction.query_one(&start, &[]).await?.get(0);
+        let outcome = outcome(self.function.call(&transaction, message)).await;
+        if outcome == Outcome::Done {
+            transaction.execute(sql!("check_constraints"), &[]).await?;
+            let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
+            if now != started {
+                return Err(transaction_gone());
+            }
+        }
+        transaction.rollback().await?;
+        Ok(outcome)
+    }
 }
 
 /// What the user's code says; a panic is one way to say "not now".
@@ -125,8 +153,13 @@ pub(super) fn transaction_gone() -> Failure {
 
 /// A commit that the database refused for its content is the handler's failure; any other is not.
 pub(super) fn not_committed(failure: Failure) -> Handled {
+    not_rehearsed(failure).map_or_else(Handled::Unavailable, Handled::RolledBack)
+}
+
+/// The same for a rehearsal.
+pub(super) fn not_rehearsed(failure: Failure) -> Result<Outcome, StoreError> {
     match failure.into_store() {
-        StoreError::Invalid(text) => Handled::RolledBack(Outcome::retry("COMMIT_REFUSED", &text)),
-        other => Handled::Unavailable(other),
+        StoreError::Invalid(text) => Ok(Outcome::retry("COMMIT_REFUSED", &text)),
+        other => Err(other),
     }
 }

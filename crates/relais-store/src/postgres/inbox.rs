@@ -8,6 +8,7 @@ use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
     lane::{Fence, OwnedLane},
     message::NewMessage,
+    process::Change,
     store::{Fetch, Settled},
     text,
 };
@@ -17,6 +18,7 @@ use super::{
     error::Failure,
     fence::{Dead, Proof, Retry, Value, settled},
     mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
+    process::{self, Changes, Claims},
     row,
 };
 
@@ -77,45 +79,48 @@ async fn read(
     Ok((rows, found))
 }
 
-/// Settles a batch, with the messages and dead letters that follow, in one transaction.
+/// Settles a batch, with the messages, changes of processes and dead letters that follow, in one
+/// transaction.
 pub(super) async fn settle(
     client: &mut Client,
     fence: &Fence,
     settlements: &[InboxSettlement],
 ) -> Result<Settled, Failure> {
     let owner: [Value<'_>; 1] = [&fence.worker];
-    let (done, retries, dead) = by_fate(settlements);
-    let mark = client.prepare_cached(sql!("settle_processed")).await?;
+    let (rows, mut stale) = process::distinct(settlements)?;
+    let (done, retries, dead) = by_fate(&rows);
+    let claims = Claims::of_rows(&rows);
+    let mut done = done.values(&owner);
+    let mark = if claims.is_empty() {
+        sql!("settle_processed")
+    } else {
+        done.extend(claims.values());
+        sql!("settle_changed")
+    };
+    let mark = client.prepare_cached(mark).await?;
     let retry = client.prepare_cached(sql!("retry_inbox")).await?;
     let bury = client.prepare_cached(sql!("bury_inbox")).await?;
     let transaction = client.transaction().await?;
-    let (done, retries, dead) = (done.values(&owner), retries.values(&owner), dead.values(&owner));
-    let (processed, retried, buried) = try_join3(
+    let (retries, dead) = (retries.values(&owner), dead.values(&owner));
+    let (marked, retried, buried) = try_join3(
         transaction.query(&mark, &done),
         transaction.execute(&retry, &retries),
         transaction.query_one(&bury, &dead),
     )
     .await?;
+    let (late, processed): (Vec<_>, Vec<_>) = marked.iter().partition(|row| row.get(1));
+    stale.extend(late.iter().map(|row| row.get::<_, i64>(0)));
+    stale.sort_unstable();
     let reached = processed.len() as u64 + retried + row::amount(buried.get(0));
-    let mut processed: HashSet<i64> = processed.iter().map(|row| row.get(0)).collect();
-    let messages: Vec<&NewMessage> = settlements
-        .iter()
-        .filter_map(|settlement| match &settlement.fate {
-            // A row named twice has the effect of the first.
-            InboxFate::Processed { messages, .. } => {
-                processed.remove(&settlement.id).then_some(messages)
-            }
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    let messages = current(&transaction, messages).await?;
-    enqueue::enqueue(&*transaction, &messages).await?;
+    let processed = processed.iter().map(|row| row.get(0)).collect();
+    let (messages, changes) = consequences(&rows, processed);
+    write(&transaction, messages, changes, &fence.worker).await?;
     transaction.commit().await?;
-    Ok(settled(settlements.len(), reached))
+    let asked = settlements.len() - stale.len();
+    Ok(Settled { stale, ..settled(asked, reached) })
 }
 
-fn by_fate(settlements: &[InboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
+fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (Proof, Retry<'a>, Dead<'a>) {
     let (mut done, mut retries, mut dead) = (Proof::default(), Retry::default(), Dead::default());
     for settlement in settlements {
         let proof = (settlement.id, settlement.lane, settlement.epoch);
@@ -130,6 +135,41 @@ fn by_fate(settlements: &[InboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
         }
     }
     (done, retries, dead)
+}
+
+/// What follows from the rows that were `processed`, in order.
+fn consequences<'a>(
+    settlements: &[&'a InboxSettlement],
+    mut processed: HashSet<i64>,
+) -> (Vec<&'a NewMessage>, Vec<&'a Change>) {
+    let (mut messages, mut changes) = (Vec::new(), Vec::new());
+    for settlement in settlements {
+        let InboxFate::Processed { messages: sent, changes: moved } = &settlement.fate else {
+            continue;
+        };
+        // A row named twice has the effect of the first.
+        if processed.remove(&settlement.id) {
+            messages.extend(sent);
+            messages.extend(moved.iter().flat_map(|change| &change.messages));
+            changes.extend(moved);
+        }
+    }
+    (messages, changes)
+}
+
+/// Messages, but none that is older than what was seen of its aggregate, and changes of processes that
+/// are locked, in one round trip.
+pub(super) async fn write(
+    transaction: &Transaction<'_>,
+    messages: Vec<&NewMessage>,
+    changes: Vec<&Change>,
+    worker: &str,
+) -> Result<(), Failure> {
+    let messages = current(transaction, messages).await?;
+    let changes = Changes::of(changes);
+    let written = changes.write(transaction, worker);
+    try_join(written, enqueue::enqueue(&**transaction, &messages)).await?;
+    Ok(())
 }
 
 /// Type and id.

@@ -7,7 +7,7 @@
 /// The statement in `sql/<name>.sql`.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!("sql/", $name, ".sql"))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/sql/", $name, ".sql"))
     };
 }
 mod check;

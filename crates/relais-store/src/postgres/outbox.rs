@@ -115,12 +115,13 @@ pub(super) async fn settle(
     let (done, retries, dead) = (done.values(&owner), retries.values(&owner), dead.values(&owner));
     let (dispatched, retried, failed) = try_join3(
         transaction.execute(&mark, &done),
-        transaction.execute(&retry, &retries),
+        transaction.query_one(&retry, &retries),
         transaction.query(&fail, &dead),
     )
     .await?;
     bury(&transaction, &bury_all, &failed, &fence.worker).await?;
     transaction.commit().await?;
+    let retried = row::amount(retried.get(0));
     Ok(settled(asked, dispatched + retried + failed.len() as u64))
 }
 

@@ -1,12 +1,13 @@
 //! What people ask: the store at a glance, lists, single rows.
 
 use deadpool_postgres::Client;
-use futures_util::future::try_join5;
+use futures_util::future::{try_join, try_join5};
 use relais_core::{
-    dead_letter::{DeadLetter, Origin},
+    dead_letter::DeadLetter,
     inbox::{InboxRow, InboxStatus},
     outbox::{OutboxRow, OutboxStatus},
-    query::{Backlog, Count, Filter, Overview, PAGE_MAX, ParkedKey, WorkerRow},
+    process::ProcessStatus,
+    query::{Backlog, Count, Filter, Overview, PAGE_MAX, WorkerRow},
     store::StoreError,
 };
 use tokio_postgres::{
@@ -27,26 +28,30 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
     let statement = client.prepare_cached(sql!("overview")).await?;
     let count_inbox = client.prepare_cached(sql!("count_inbox")).await?;
     let count_outbox = client.prepare_cached(sql!("count_outbox")).await?;
+    let count_processes = client.prepare_cached(sql!("count_processes")).await?;
     let backlogs = client.prepare_cached(sql!("backlogs")).await?;
     let workers = client.prepare_cached(sql!("workers")).await?;
-    let (one, inbox, outbox, backlogs, workers) = try_join5(
+    let (one, (inbox, outbox, processes, backlogs, workers)) = try_join(
         client.query_one(&statement, &[]),
-        client.query(&count_inbox, &[&EXACT_MAX]),
-        client.query(&count_outbox, &[&EXACT_MAX]),
-        client.query(&backlogs, &[]),
-        client.query(&workers, &[]),
+        try_join5(
+            client.query(&count_inbox, &[&EXACT_MAX]),
+            client.query(&count_outbox, &[&EXACT_MAX]),
+            client.query(&count_processes, &[&EXACT_MAX]),
+            client.query(&backlogs, &[]),
+            client.query(&workers, &[]),
+        ),
     )
     .await?;
     Ok(Overview {
-        processes: Vec::new(),
-        timers_due: 0,
         now: one.get::<_, Micros>(0).0,
         schema_version: one.get(1),
         dead_letters_open: row::amount(one.get(2)),
         parked_keys: row::amount(one.get(3)),
-        inbox_oldest: one.get::<_, Option<Micros>>(4).map(|at| at.0),
+        timers_due: row::amount(one.get(4)),
+        inbox_oldest: one.get::<_, Option<Micros>>(5).map(|at| at.0),
         inbox: counts(InboxStatus::ALL.map(InboxStatus::as_str), &inbox),
         outbox: counts(OutboxStatus::ALL.map(OutboxStatus::as_str), &outbox),
+        processes: counts(ProcessStatus::ALL.map(ProcessStatus::as_str), &processes),
         backlogs: backlogs.iter().map(backlog).collect(),
         workers: workers.iter().map(worker).collect(),
     })
@@ -134,20 +139,6 @@ fn before<T: std::str::FromStr>(filter: &Filter) -> Result<Option<T>, StoreError
         text.parse().map_err(|_| StoreError::Invalid(format!("`{text}` is not an id of a page")))
     };
     filter.before.as_ref().map(parse).transpose()
-}
-
-pub(super) async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
-    let limit = row::count(limit.min(PAGE_MAX));
-    let rows = client.query(sql!("parked_keys"), &[&limit]).await?;
-    let read = |row: &Row| ParkedKey {
-        dead_letter_id: uuid::Uuid::nil(),
-        backlog: 0,
-        origin: Origin::parse(row.get(0)).expect("a CHECK allows no other origin"),
-        destination: Some(row.get(1)).filter(|name: &String| !name.is_empty()),
-        msg_key: row.get(2),
-        parked_at: row.get::<_, Micros>(3).0,
-    };
-    Ok(rows.iter().map(read).collect())
 }
 
 pub(super) async fn find_inbox(client: &Client, id: &str) -> Result<Option<InboxRow>, Failure> {

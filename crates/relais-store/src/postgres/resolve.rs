@@ -3,6 +3,7 @@
 use deadpool_postgres::{Client, Transaction};
 use relais_core::{
     dead_letter::{Origin, Resolution, STATUS_CONFLICT, Verdict},
+    store::StoreError,
     text,
 };
 use uuid::Uuid;
@@ -39,7 +40,9 @@ pub(super) async fn resolve(
     if verdict.resolution == Resolution::Retried {
         buried.put_back(&transaction).await?;
     }
-    buried.free_key(&transaction).await?;
+    if buried.origin != Origin::Process {
+        buried.free_key(&transaction).await?;
+    }
     let action = format!("dead-letter.{resolution}");
     transaction
         .execute(sql!("audit"), &[&verdict.actor, &action, &id.to_string(), &verdict.reason])
@@ -52,7 +55,7 @@ pub(super) async fn resolve(
 struct Buried {
     id: Uuid,
     origin: Origin,
-    origin_id: i64,
+    origin_id: Option<i64>,
     message_id: String,
     destination: String,
     msg_key: String,
@@ -71,7 +74,8 @@ impl Buried {
         let statement = match self.origin {
             Origin::Inbox => sql!("reopen_inbox"),
             Origin::Outbox => sql!("reopen_outbox"),
-            Origin::Process => return Ok(()),
+            // An early return rolls back.
+            Origin::Process => return Err(not_by_itself(&self.message_id).into()),
         };
         transaction.execute(statement, &[&self.origin_id]).await?;
         Ok(())
@@ -89,4 +93,11 @@ impl Buried {
         }
         Ok(())
     }
+}
+
+fn not_by_itself(process_id: &str) -> StoreError {
+    StoreError::Invalid(format!(
+        "a dead letter of a process is retried with its process; retry the step of process \
+         {process_id}, or resume it"
+    ))
 }

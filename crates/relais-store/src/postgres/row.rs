@@ -10,6 +10,7 @@ use relais_core::{
     inbox::{InboxRow, InboxStatus},
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
+    process::{Entry, LogEntry, Process, ProcessEvent, ProcessStatus},
     time::Timestamp,
 };
 use tokio_postgres::{
@@ -180,9 +181,6 @@ pub(super) fn bulk_job(row: &Row) -> Read<BulkJob> {
 pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
     let mut columns = Columns::of(row);
     Ok(DeadLetter {
-        original_payload: None,
-        edited_by: None,
-        edited_at: None,
         id: columns.take()?,
         origin: Origin::parse(columns.take()?).expect("a CHECK allows no other origin"),
         origin_id: columns.take()?,
@@ -199,10 +197,62 @@ pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
         attempts: columns.attempts()?,
         parked_by: columns.take()?,
         parked_at: columns.time()?,
+        original_payload: columns.take()?,
+        edited_by: columns.take()?,
+        edited_at: columns.time_or_none()?,
         resolution: columns.take()?,
         resolved_by: columns.take()?,
         resolved_at: columns.time_or_none()?,
         reason: columns.take()?,
+    })
+}
+
+pub(super) fn process(row: &Row) -> Read<Process> {
+    read_process(&mut Columns::of(row))
+}
+
+/// With the place behind it, at which it was asked for.
+pub(super) fn placed_process(row: &Row) -> Read<(Process, usize)> {
+    let mut columns = Columns::of(row);
+    let process = read_process(&mut columns)?;
+    let place: i64 = columns.take()?;
+    Ok((process, usize::try_from(place).expect("a place that was sent along")))
+}
+
+fn read_process(columns: &mut Columns<'_>) -> Read<Process> {
+    Ok(Process {
+        process_id: columns.take()?,
+        process_type: columns.take()?,
+        definition: columns.take()?,
+        business_key: columns.take()?,
+        status: ProcessStatus::parse(columns.take()?).expect("a CHECK allows no other status"),
+        current_step: columns.take()?,
+        data: columns.take()?,
+        retries: columns.attempts()?,
+        progress: columns.take()?,
+        version: columns.take()?,
+        created_at: columns.time()?,
+        updated_at: columns.time()?,
+    })
+}
+
+pub(super) fn log_entry(row: &Row) -> Read<LogEntry> {
+    let mut columns = Columns::of(row);
+    Ok(LogEntry {
+        process_id: columns.take()?,
+        seq: columns.take()?,
+        at: columns.time()?,
+        message_id: columns.take()?,
+        entry: entry(columns.take()?, columns.take()?),
+    })
+}
+
+/// What another version, or another writer, put into a log is shown as it is.
+fn entry(event_type: &str, event: &str) -> Entry {
+    serde_json::from_str(event).unwrap_or_else(|_| {
+        let reason = format!("{event_type}: {event}");
+        let note = "this entry cannot be read; a newer version may have written it".to_owned();
+        Entry { note: Some(note), ..Entry::of(ProcessEvent::ProcessFailed { reason }) }
     })
 }
 

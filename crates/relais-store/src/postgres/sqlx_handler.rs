@@ -9,6 +9,7 @@ use std::{future::Future, marker::PhantomData, sync::Arc};
 use relais_core::{
     BoxFuture,
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    inbox::InboxRow,
     store::StoreError,
 };
 use serde::de::DeserializeOwned;
@@ -16,7 +17,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use super::{
     error::Failure,
-    handler::{not_committed, outcome, transaction_gone},
+    handler::{not_committed, not_rehearsed, outcome, transaction_gone},
 };
 
 /// A function of a connection and a message: `async fn(&mut PgConnection, Received<M>) -> Outcome`.
@@ -69,6 +70,15 @@ where
             }
         })
     }
+
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        Box::pin(async move {
+            match Received::decode(&row) {
+                Ok(message) => self.try_out(message).await.or_else(not_rehearsed),
+                Err(outcome) => Ok(outcome),
+            }
+        })
+    }
 }
 
 impl<M, F> SqlxHandler<M, F>
@@ -80,6 +90,12 @@ where
         let (mut transaction, started) = in_task(begin(self.pool.clone())).await??;
         let outcome = outcome(self.function.call(&mut transaction, message)).await;
         in_task(finish(transaction, started, work, outcome)).await?
+    }
+
+    async fn try_out(&self, message: Received<M>) -> Result<Outcome, Failure> {
+        let (mut transaction, started) = in_task(begin(self.pool.clone())).await??;
+        let outcome = outcome(self.function.call(&mut transaction, message)).await;
+        in_task(take_back(transaction, started, outcome)).await?
     }
 }
 
@@ -122,6 +138,22 @@ async fn finish(
     }
     transaction.commit().await?;
     Ok(Handled::Committed)
+}
+
+/// Rolls a rehearsal back, after the checks of a commit.
+async fn take_back(
+    mut transaction: Transaction<'static, Postgres>,
+    started: i64,
+    outcome: Outcome,
+) -> Result<Outcome, Failure> {
+    if outcome == Outcome::Done {
+        sqlx::query(sql!("check_constraints")).execute(&mut *transaction).await?;
+        if start(&mut transaction).await? != started {
+            return Err(transaction_gone());
+        }
+    }
+    transaction.rollback().await?;
+    Ok(outcome)
 }
 
 async fn in_task<T: Send + 'static>(

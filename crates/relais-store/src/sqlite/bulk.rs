@@ -18,7 +18,7 @@ use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::{
-    SqliteStore,
+    SqliteStore, attempt,
     inbox::bury,
     lanes::tally,
     outbox::destination,
@@ -153,6 +153,9 @@ fn settle(
     let mut fresh_again = false;
     for (id, fate) in rows {
         let reached = settle_one(tx, &job_id, &fence.worker, *id, fate)?;
+        if reached == 1 {
+            attempt::record_outbox(tx, *id, fate, &fence.worker)?;
+        }
         let frees = matches!(fate, OutboxFate::Untouched | OutboxFate::Uncounted { .. });
         fresh_again |= frees && reached > 0;
         tally(&mut settled, reached);

@@ -1,31 +1,46 @@
 //! Removes finished rows past their retention, a bounded number at a time.
 //!
-//! Invariant: only `PROCESSED`, `DISPATCHED`, handled and resolved rows and ended jobs are ever removed.
+//! Invariant: only `PROCESSED`, `DISPATCHED`, handled and resolved rows, ended jobs and ended processes
+//! without an open dead letter are ever removed.
 
 use relais_core::{
+    dead_letter::Origin,
     query::{Cleaned, Retention},
     store::StoreError,
 };
 use rusqlite::Transaction;
 
-use super::row::{change, limit};
+use super::{
+    attempt,
+    row::{all, change, limit},
+};
 
 pub(super) fn cleanup(
     tx: &Transaction<'_>,
     retention: &Retention,
     rows_max: usize,
 ) -> Result<Cleaned, StoreError> {
-    let remove = |sql, seconds: i64| change(tx, sql, (seconds.max(0), limit(rows_max)));
+    let age = |seconds: i64| (seconds.max(0), limit(rows_max));
+    let remove = |sql, seconds: i64| change(tx, sql, age(seconds));
+    // These take the attempts of their rows along.
+    let remove_rows = |origin, sql, seconds: i64| {
+        let removed = all(tx, sql, age(seconds), |c| c.integer(0))?;
+        attempt::forget(tx, origin, &removed)?;
+        Ok::<_, StoreError>(removed.len() as u64)
+    };
+    let Retention { processed_seconds, dispatched_seconds, .. } = *retention;
+    let (inbox, outbox) =
+        (include_str!("sql/cleanup_inbox.sql"), include_str!("sql/cleanup_outbox.sql"));
     // Few, so they are not counted.
-    remove(include_str!("sql/cleanup_bulk.sql"), retention.dispatched_seconds)?;
+    remove(include_str!("sql/cleanup_bulk.sql"), dispatched_seconds)?;
     Ok(Cleaned {
-        processes: 0,
-        inbox: remove(include_str!("sql/cleanup_inbox.sql"), retention.processed_seconds)?,
-        outbox: remove(include_str!("sql/cleanup_outbox.sql"), retention.dispatched_seconds)?,
+        inbox: remove_rows(Origin::Inbox, inbox, processed_seconds)?,
+        outbox: remove_rows(Origin::Outbox, outbox, dispatched_seconds)?,
         handled: remove(include_str!("sql/cleanup_handled.sql"), retention.handled_seconds)?,
         dead_letters: remove(
             include_str!("sql/cleanup_dead_letters.sql"),
             retention.resolved_seconds,
         )?,
+        processes: remove(include_str!("sql/cleanup_processes.sql"), retention.processes_seconds)?,
     })
 }

@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{check, error};
 
 /// Prepared statements a connection keeps; more than there are files in `sql/`.
-const STATEMENTS_MAX: usize = 96;
+const STATEMENTS_MAX: usize = 128;
 /// Pages in the write-ahead log before a commit moves them into the database.
 const CHECKPOINT_PAGES: i64 = 1_000;
 /// What the log file shrinks to after it has been moved.

@@ -1,46 +1,129 @@
-//! What the people at the desk ask.
+//! What the people at the desk ask: another payload, the end of what nobody can read, and what there is
+//! to see of a message.
 
 use relais_core::{
-    dead_letter::{DeadLetter, Origin, Verdict},
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
     desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    inbox::InboxRow,
+    json,
     outbox::OutboxRow,
-    query::ParkedKey,
+    query::{PAGE_MAX, ParkedKey},
     store::{StoreError, StoreFuture},
 };
+use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
-use super::{SqliteStore, people};
+use super::{
+    SqliteStore, attempt, people,
+    row::{all, change, first, limit},
+};
 
-fn later<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
-    Box::pin(async { Err(StoreError::Invalid("not built yet".into())) })
-}
+/// Open rows looked at to count what waits behind parked keys.
+const BACKLOG_ROWS_MAX: i64 = 100_000;
 
 impl Desk for SqliteStore {
-    fn edit_dead_letter(&self, _id: Uuid, _edit: Edit) -> StoreFuture<'_, Decided> {
-        later()
+    fn edit_dead_letter(&self, id: Uuid, edit: Edit) -> StoreFuture<'_, Decided> {
+        Box::pin(self.writer().run(move |tx| edit_dead_letter(tx, id, &edit)))
     }
 
-    fn discard_serde_error(&self, _id: i64, _verdict: Verdict) -> StoreFuture<'_, Decided> {
-        later()
+    fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided> {
+        Box::pin(self.writer().run(move |tx| discard(tx, id, &verdict)))
     }
 
-    fn attempts(&self, _origin: Origin, _origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
-        later()
+    fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
+        Box::pin(self.readers().read(move |db| attempt::list(db, origin, origin_id)))
     }
 
-    fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>> {
-        Box::pin(self.readers().read(move |db| people::parked_keys(db, limit)))
+    fn parked_keys(&self, keys: usize) -> StoreFuture<'_, Vec<ParkedKey>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (limit(keys.min(PAGE_MAX)), BACKLOG_ROWS_MAX);
+            all(db, include_str!("sql/parked_keys.sql"), params, |c| c.parked_key())
+        }))
     }
 
-    fn dead_letters_of(&self, _message_id: String) -> StoreFuture<'_, Vec<DeadLetter>> {
-        later()
+    fn dead_letters_of(&self, message_id: String) -> StoreFuture<'_, Vec<DeadLetter>> {
+        Box::pin(self.readers().read(move |db| {
+            let as_uuid = Uuid::try_parse(&message_id).ok().map(|id| id.to_string());
+            let params = (message_id, as_uuid, limit(PAGE_MAX));
+            all(db, include_str!("sql/dead_letters_of.sql"), params, |c| c.dead_letter())
+        }))
     }
 
-    fn caused_by(&self, _message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
-        later()
+    fn received_as(&self, message_id: String) -> StoreFuture<'_, Vec<InboxRow>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (message_id, limit(PAGE_MAX));
+            all(db, include_str!("sql/received_as.sql"), params, |c| c.inbox())
+        }))
     }
 
-    fn list_audit(&self, _filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
-        later()
+    fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (message_id, limit(PAGE_MAX));
+            all(db, include_str!("sql/caused_by.sql"), params, |c| c.outbox())
+        }))
     }
+
+    fn list_audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
+        Box::pin(self.readers().read(move |db| list_audit(db, &filter)))
+    }
+}
+
+fn edit_dead_letter(tx: &Transaction<'_>, id: Uuid, edit: &Edit) -> Result<Decided, StoreError> {
+    json::check(edit.payload.as_bytes()).map_err(|e| StoreError::Invalid(e.to_string()))?;
+    let dead_letter = id.to_string();
+    let Edit { payload, actor, reason } = edit;
+    let sql = include_str!("sql/edit_dead_letter.sql");
+    let edited = first(tx, sql, (&dead_letter, payload, actor), |c| {
+        (Origin::parse(&c.string(0)), c.integer(1), c.string(2))
+    })?;
+    let Some((origin, origin_id, failed_status)) = edited else {
+        let resolved = people::find_dead_letter(tx, id)?.is_some();
+        return Ok(if resolved { Decided::ResolvedBefore } else { Decided::NotFound });
+    };
+    match origin {
+        // Its row is the message that came first; the other content lives in the dead letter alone.
+        Some(Origin::Inbox) if failed_status == STATUS_CONFLICT => {}
+        Some(Origin::Inbox) => {
+            change(tx, include_str!("sql/edit_inbox.sql"), (origin_id, payload))?;
+        }
+        Some(Origin::Outbox) => {
+            change(tx, include_str!("sql/edit_outbox.sql"), (origin_id, payload))?;
+        }
+        Some(Origin::Process) | None => return Err(process_is_not_edited()),
+    }
+    let record = (actor, "dead-letter.edited", &dead_letter, reason);
+    change(tx, include_str!("sql/audit.sql"), record)?;
+    Ok(Decided::Done)
+}
+
+fn process_is_not_edited() -> StoreError {
+    StoreError::Invalid(
+        "the data of a process cannot be edited; retry, skip or compensate its step instead".into(),
+    )
+}
+
+fn discard(tx: &Transaction<'_>, id: i64, verdict: &Verdict) -> Result<Decided, StoreError> {
+    if verdict.resolution == Resolution::Retried {
+        return Err(StoreError::Invalid(
+            "what could not be read is not retried; repair it, or discard it".into(),
+        ));
+    }
+    if change(tx, include_str!("sql/discard_serde_error.sql"), [id])? == 0 {
+        let there = first(tx, include_str!("sql/inbox_to_repair.sql"), [id], |_| ())?.is_some();
+        return Ok(if there { Decided::ResolvedBefore } else { Decided::NotFound });
+    }
+    let Verdict { resolution, actor, reason } = verdict;
+    let dead_letter = Uuid::new_v4().to_string();
+    change(tx, include_str!("sql/bury_inbox.sql"), (&dead_letter, id, actor))?;
+    let resolve = include_str!("sql/resolve_dead_letter.sql");
+    first(tx, resolve, (&dead_letter, resolution.as_str(), actor, reason), |_| ())?;
+    let record = (actor, "inbox.discarded", id.to_string(), reason);
+    change(tx, include_str!("sql/audit.sql"), record)?;
+    Ok(Decided::Done)
+}
+
+fn list_audit(db: &Connection, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
+    let AuditFilter { actor, target, before, limit: most } = filter;
+    let params = (actor, target, before, limit((*most).min(PAGE_MAX)));
+    all(db, include_str!("sql/list_audit.sql"), params, |c| c.audit_entry())
 }

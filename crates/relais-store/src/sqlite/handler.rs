@@ -12,6 +12,7 @@ use std::{
 use relais_core::{
     BoxFuture,
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    inbox::InboxRow,
     store::StoreError,
 };
 use rusqlite::Transaction;
@@ -56,13 +57,34 @@ where
         let function = Arc::clone(&self.function);
         Box::pin(async move {
             let handled = self.writer.run_to_end(move |tx| {
-                let run = AssertUnwindSafe(|| function(tx, message).into_outcome());
-                let outcome = catch_unwind(run).unwrap_or_else(|_| panicked());
+                let outcome = run(tx, &*function, message);
                 conclude(tx, &work, outcome)
             });
             handled.await.unwrap_or_else(not_committed)
         })
     }
+
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        let message = match Received::<M>::decode(&row) {
+            Ok(message) => message,
+            Err(outcome) => return Box::pin(async { Ok(outcome) }),
+        };
+        let function = Arc::clone(&self.function);
+        Box::pin(self.writer.run_to_end(move |tx| {
+            let outcome = run(tx, &*function, message);
+            // A handler that ended the transaction itself would have changed something.
+            if tx.is_autocommit() { Err(transaction_gone()) } else { Ok(Ending::Undo(outcome)) }
+        }))
+    }
+}
+
+fn run<M, O: IntoOutcome>(
+    tx: &Transaction<'_>,
+    function: &impl Fn(&Transaction<'_>, Received<M>) -> O,
+    message: Received<M>,
+) -> Outcome {
+    let run = AssertUnwindSafe(|| function(tx, message).into_outcome());
+    catch_unwind(run).unwrap_or_else(|_| panicked())
 }
 
 fn conclude(
@@ -112,6 +134,7 @@ mod with_sqlx {
     use relais_core::{
         BoxFuture,
         handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+        inbox::InboxRow,
         store::StoreError,
     };
     use serde::de::DeserializeOwned;
@@ -171,6 +194,19 @@ mod with_sqlx {
                 self.run(&work, message).await.unwrap_or_else(not_committed)
             })
         }
+
+        fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+            Box::pin(async move {
+                let message = match Received::<M>::decode(&row) {
+                    Ok(message) => message,
+                    Err(outcome) => return Ok(outcome),
+                };
+                let mut tx = begin(self.pool.clone()).await?;
+                let outcome = self.ask(&mut tx, message).await;
+                rollback(tx).await;
+                outcome
+            })
+        }
     }
 
     impl<M, F> OnPool<M, F>
@@ -199,19 +235,32 @@ mod with_sqlx {
             work: &HandlerWork,
             message: Received<M>,
         ) -> Result<Handled, StoreError> {
+            match self.ask(tx, message).await? {
+                Outcome::Done => {}
+                other => return Ok(Handled::RolledBack(other)),
+            }
+            match mark_processed(tx, work).await? {
+                0 => Ok(Handled::Refused),
+                _ => Ok(Handled::Committed),
+            }
+        }
+
+        /// What the function says, with everything it wrote still open.
+        async fn ask(
+            &self,
+            tx: &mut SqliteConnection,
+            message: Received<M>,
+        ) -> Result<Outcome, StoreError> {
             control(tx, "SAVEPOINT relais_handler").await?;
             let function = async { self.function.call(&mut *tx, message).await.into_outcome() };
             let outcome = AssertUnwindSafe(function).catch_unwind().await;
             match outcome.unwrap_or_else(|_| panicked()) {
                 Outcome::Done => {}
-                other => return Ok(Handled::RolledBack(other)),
+                other => return Ok(other),
             }
             // Fails when the transaction ended behind our back; then the mark would commit alone.
             control(tx, "RELEASE relais_handler").await.map_err(|_| transaction_gone())?;
-            match mark_processed(tx, work).await? {
-                0 => Ok(Handled::Refused),
-                _ => Ok(Handled::Committed),
-            }
+            Ok(Outcome::Done)
         }
     }
 

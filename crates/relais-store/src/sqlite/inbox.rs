@@ -15,7 +15,9 @@ use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::{
+    attempt,
     lanes::tally,
+    process,
     row::{all, change, first, json_array, lane_bits, limit, millis, time_text},
     transaction,
 };
@@ -61,6 +63,23 @@ impl<'a> Stored<'a> {
 }
 
 fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<Accepted, StoreError> {
+    if store(tx, message)? == 1 {
+        return Ok(Accepted::Stored);
+    }
+    let stored = Stored::new(&message.content);
+    let compare = include_str!("sql/compare_inbox.sql");
+    let before = (&message.source_system, &message.message_id, stored.payload, &stored.raw);
+    match first(tx, compare, before, |c| (c.integer(0), c.flag(1)))? {
+        Some((_, true)) => Ok(Accepted::Duplicate),
+        Some((id, false)) => keep_conflict(tx, message, &stored, id),
+        None => {
+            Err(StoreError::Unavailable("a message was neither stored nor found; try again".into()))
+        }
+    }
+}
+
+/// One row, or none if its message is there already.
+pub(super) fn store(tx: &Transaction<'_>, message: &NewInbox) -> Result<u64, StoreError> {
     let stored = Stored::new(&message.content);
     let params = rusqlite::params![
         message.message_id,
@@ -81,18 +100,7 @@ fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<Accepted, Stor
         stored.problem.map(|problem| &problem.code),
         stored.problem.map(|problem| &problem.message),
     ];
-    if change(tx, include_str!("sql/accept_inbox.sql"), params)? == 1 {
-        return Ok(Accepted::Stored);
-    }
-    let compare = include_str!("sql/compare_inbox.sql");
-    let before = (&message.source_system, &message.message_id, stored.payload, &stored.raw);
-    match first(tx, compare, before, |c| (c.integer(0), c.flag(1)))? {
-        Some((_, true)) => Ok(Accepted::Duplicate),
-        Some((id, false)) => keep_conflict(tx, message, &stored, id),
-        None => {
-            Err(StoreError::Unavailable("a message was neither stored nor found; try again".into()))
-        }
-    }
+    change(tx, include_str!("sql/accept_inbox.sql"), params)
 }
 
 fn keep_conflict(
@@ -130,7 +138,7 @@ pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<InboxRow>, Sto
     all(db, include_str!("sql/fetch_inbox.sql"), params, |c| c.inbox())
 }
 
-/// Settles the rows whose lane is still ours; what follows from a refused row is not written.
+/// Settles the rows whose lane is still ours; what follows from a refused or stale row is not written.
 pub(super) fn settle(
     tx: &Transaction<'_>,
     fence: &Fence,
@@ -139,9 +147,29 @@ pub(super) fn settle(
     let scope = fence.scope.to_string();
     let mut settled = Settled::default();
     for row in rows {
-        tally(&mut settled, settle_one(tx, &scope, &fence.worker, row)?);
+        if is_stale(tx, &row.fate)? {
+            settled.stale.push(row.id);
+            continue;
+        }
+        let reached = settle_one(tx, &scope, &fence.worker, row)?;
+        if reached == 1 {
+            attempt::record_inbox(tx, row.id, &row.fate, &fence.worker)?;
+        }
+        tally(&mut settled, reached);
     }
     Ok(settled)
+}
+
+/// Whether a process of the row has moved on. Looked at before anything is written: there is no half
+/// of a row to take back.
+fn is_stale(tx: &Transaction<'_>, fate: &InboxFate) -> Result<bool, StoreError> {
+    let InboxFate::Processed { changes, .. } = fate else { return Ok(false) };
+    for change in changes {
+        if !process::is_current(tx, change)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn settle_one(
@@ -152,24 +180,23 @@ fn settle_one(
 ) -> Result<u64, StoreError> {
     let InboxSettlement { id, epoch, fate, .. } = row;
     match fate {
-        InboxFate::Processed { messages, .. } => {
+        InboxFate::Processed { messages, changes } => {
             let marked = mark_processed(tx, *id, scope, worker, *epoch)?;
             if marked == 1 {
                 send(tx, messages)?;
+                changes.iter().try_for_each(|change| process::apply(tx, change, worker))?;
             }
             Ok(marked)
         }
-        InboxFate::Retry { attempts, pause, problem } => change(
-            tx,
-            include_str!("sql/retry_inbox.sql"),
-            (id, scope, worker, epoch, attempts, millis(*pause), &problem.code, &problem.message),
-        ),
+        InboxFate::Retry { attempts, pause, problem } => {
+            let Problem { code, message } = problem;
+            let params = (id, scope, worker, epoch, attempts, millis(*pause), code, message);
+            change(tx, include_str!("sql/retry_inbox.sql"), params)
+        }
         InboxFate::Dead { attempts, problem, park } => {
-            let failed = change(
-                tx,
-                include_str!("sql/fail_inbox.sql"),
-                (id, scope, worker, epoch, attempts, &problem.code, &problem.message),
-            )?;
+            let Problem { code, message } = problem;
+            let params = (id, scope, worker, epoch, attempts, code, message);
+            let failed = change(tx, include_str!("sql/fail_inbox.sql"), params)?;
             if failed == 1 {
                 bury(tx, include_str!("sql/bury_inbox.sql"), *id, worker, *park)?;
             }
@@ -190,7 +217,7 @@ pub(super) fn mark_processed(
 }
 
 /// Writes the messages, but none that is older than what was seen of its aggregate.
-fn send(tx: &Transaction<'_>, messages: &[NewMessage]) -> Result<(), StoreError> {
+pub(super) fn send(tx: &Transaction<'_>, messages: &[NewMessage]) -> Result<(), StoreError> {
     let see = include_str!("sql/see_version.sql");
     for message in messages {
         let current = match message.as_of_version {

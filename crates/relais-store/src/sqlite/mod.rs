@@ -7,6 +7,7 @@
 //! [`writer`] and [`reader`] run the work, [`row`] reads what comes back, and the rest is one file a
 //! topic, named like the part of the seam it serves.
 
+mod attempt;
 mod bulk;
 mod check;
 mod cleanup;

@@ -9,6 +9,7 @@ use relais_core::{
 use rusqlite::{Connection, Transaction};
 
 use super::{
+    attempt,
     inbox::bury,
     lanes::tally,
     row::{all, change, json_array, lane_bits, limit, millis},
@@ -34,9 +35,14 @@ pub(super) fn settle(
     };
     let mut settled = Settled::default();
     for row in rows {
-        if row.fate != OutboxFate::Untouched {
-            tally(&mut settled, settle_one(tx, &proof, row)?);
+        if row.fate == OutboxFate::Untouched {
+            continue;
         }
+        let reached = settle_one(tx, &proof, row)?;
+        if reached == 1 {
+            attempt::record_outbox(tx, row.id, &row.fate, &fence.worker)?;
+        }
+        tally(&mut settled, reached);
     }
     Ok(settled)
 }

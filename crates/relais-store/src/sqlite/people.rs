@@ -4,7 +4,8 @@ use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
     inbox::{InboxRow, InboxStatus},
     outbox::{OutboxRow, OutboxStatus},
-    query::{Backlog, Count, Filter, Overview, PAGE_MAX, ParkedKey, WorkerRow},
+    process::ProcessStatus,
+    query::{Backlog, Count, Filter, Overview, PAGE_MAX, WorkerRow},
     store::{Changes, StoreError},
     text::sha256_hex,
 };
@@ -16,7 +17,6 @@ use super::{
     row::{all, change, first, limit},
 };
 
-/// Everything at one moment.
 /// Numbers that move when rows may have come, or workers came or left.
 pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
     let changes = first(db, include_str!("sql/changes.sql"), [], |c| Changes {
@@ -26,19 +26,20 @@ pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
     Ok(changes.unwrap_or_default())
 }
 
+/// Everything at one moment.
 pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let mut overview = first(&snapshot, include_str!("sql/overview.sql"), [], |c| Overview {
-        processes: Vec::new(),
-        timers_due: 0,
         now: c.some_time(0),
         schema_version: c.integer(1),
         dead_letters_open: c.count(2),
         parked_keys: c.count(3),
-        inbox_oldest: c.time(4),
+        timers_due: c.count(4),
+        inbox_oldest: c.time(5),
         inbox: Vec::new(),
         outbox: Vec::new(),
         backlogs: Vec::new(),
+        processes: Vec::new(),
         workers: Vec::new(),
     })?
     .expect("a SELECT without FROM gives one row");
@@ -46,6 +47,8 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
     overview.inbox = InboxStatus::ALL.map(|s| count_of(s.as_str(), &inbox)).to_vec();
     let outbox = counts(&snapshot, include_str!("sql/count_outbox.sql"))?;
     overview.outbox = OutboxStatus::ALL.map(|s| count_of(s.as_str(), &outbox)).to_vec();
+    let processes = counts(&snapshot, include_str!("sql/count_processes.sql"))?;
+    overview.processes = ProcessStatus::ALL.map(|s| count_of(s.as_str(), &processes)).to_vec();
     overview.backlogs = all(&snapshot, include_str!("sql/backlogs.sql"), [], |c| Backlog {
         destination: c.string(0),
         pending: c.count(1),
@@ -107,18 +110,6 @@ fn dead_letter_id(text: &str) -> Result<String, StoreError> {
     let invalid =
         |_| StoreError::Invalid(format!("`before` must be the id of a dead letter, not `{text}`"));
     Uuid::try_parse(text).map(|id| id.to_string()).map_err(invalid)
-}
-
-pub(super) fn parked_keys(db: &Connection, rows: usize) -> Result<Vec<ParkedKey>, StoreError> {
-    let rows = limit(rows.min(PAGE_MAX));
-    all(db, include_str!("sql/parked_keys.sql"), [rows], |c| ParkedKey {
-        dead_letter_id: uuid::Uuid::nil(),
-        backlog: 0,
-        origin: Origin::parse(&c.string(0)).unwrap_or(Origin::Process),
-        destination: c.text(1).filter(|name| !name.is_empty()),
-        msg_key: c.string(2),
-        parked_at: c.some_time(3),
-    })
 }
 
 pub(super) fn find_inbox(db: &Connection, id: &str) -> Result<Option<InboxRow>, StoreError> {
@@ -187,7 +178,15 @@ fn retry(tx: &Transaction<'_>, id: &str, resolved: &Resolved) -> Result<(), Stor
         Some(Origin::Outbox) => {
             change(tx, include_str!("sql/reopen_outbox.sql"), [resolved.origin_id])?;
         }
-        Some(Origin::Process) | None => {}
+        Some(Origin::Process) | None => return Err(process_goes_on_by_itself(resolved)),
     }
     Ok(())
+}
+
+fn process_goes_on_by_itself(resolved: &Resolved) -> StoreError {
+    let Resolved { message_id, failed_status, .. } = resolved;
+    let action = if failed_status == "PAUSED" { "resume" } else { "retry" };
+    StoreError::Invalid(format!(
+        "this dead letter is about a process; set it going with `relais process {action} {message_id}`"
+    ))
 }

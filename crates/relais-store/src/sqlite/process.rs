@@ -1,44 +1,259 @@
 //! Processes, their logs and their timers.
+//!
+//! Invariant: a change is carried out whole, and only on a process that is as the change found it: the
+//! check and the writes are under one write lock.
+
+use std::time::Duration;
 
 use relais_core::{
-    process::{Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes},
+    inbox::{Content, NewInbox},
+    message::Headers,
+    process::{
+        Applied, Change, DeadLetterChange, Fired, LogEntry, Process, ProcessFilter, ProcessRef,
+        ProcessStatus, Processes, SOURCE_SYSTEM, TIMER_FIRED, TimerChange, TimerFired,
+    },
+    query::PAGE_MAX,
     store::{StoreError, StoreFuture},
+    time::Timestamp,
 };
+use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
-use super::SqliteStore;
-
-fn later<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
-    Box::pin(async { Err(StoreError::Invalid("not built yet".into())) })
-}
+use super::{
+    SqliteStore, error, inbox,
+    row::{all, change, first, limit, millis},
+};
 
 impl Processes for SqliteStore {
-    fn load_processes(&self, _wanted: Vec<ProcessRef>) -> StoreFuture<'_, Vec<Option<Process>>> {
-        later()
+    fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreFuture<'_, Vec<Option<Process>>> {
+        Box::pin(self.readers().read(move |db| load(db, &wanted)))
     }
 
-    fn list_processes(&self, _filter: ProcessFilter) -> StoreFuture<'_, Vec<Process>> {
-        later()
+    fn list_processes(&self, filter: ProcessFilter) -> StoreFuture<'_, Vec<Process>> {
+        Box::pin(self.readers().read(move |db| list(db, &filter)))
     }
 
     fn process_log(
         &self,
-        _process_id: Uuid,
-        _before: Option<i64>,
-        _limit: usize,
+        process_id: Uuid,
+        before: Option<i64>,
+        entries: usize,
     ) -> StoreFuture<'_, Vec<LogEntry>> {
-        later()
+        Box::pin(self.readers().read(move |db| {
+            let params = (process_id.to_string(), before, limit(entries.min(PAGE_MAX)));
+            all(db, include_str!("sql/process_log.sql"), params, |c| c.log_entry())
+        }))
     }
 
-    fn process_log_of(&self, _message_id: String) -> StoreFuture<'_, Vec<LogEntry>> {
-        later()
+    fn process_log_of(&self, message_id: String) -> StoreFuture<'_, Vec<LogEntry>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (message_id, limit(PAGE_MAX));
+            all(db, include_str!("sql/process_log_of.sql"), params, |c| c.log_entry())
+        }))
     }
 
-    fn change_process(&self, _change: Change) -> StoreFuture<'_, Applied> {
-        later()
+    fn change_process(&self, change: Change) -> StoreFuture<'_, Applied> {
+        Box::pin(self.writer().run(move |tx| {
+            if !is_current(tx, &change)? {
+                return Ok(Applied::Stale);
+            }
+            apply(tx, &change, SOURCE_SYSTEM)?;
+            Ok(Applied::Done)
+        }))
     }
 
-    fn fire_timers(&self, _limit: usize) -> StoreFuture<'_, Fired> {
-        later()
+    fn fire_timers(&self, timers: usize) -> StoreFuture<'_, Fired> {
+        Box::pin(async move {
+            // Asked often and seldom with something to do: only then the write lock is taken.
+            match self.readers().read(next_timer).await? {
+                Some(Duration::ZERO) => self.writer().run(move |tx| fire(tx, timers)).await,
+                next => Ok(Fired { fired: 0, next }),
+            }
+        })
     }
+}
+
+fn load(db: &Connection, wanted: &[ProcessRef]) -> Result<Vec<Option<Process>>, StoreError> {
+    let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
+    let sql = include_str!("sql/load_processes.sql");
+    let one = |wanted: &ProcessRef| {
+        let params = match wanted {
+            ProcessRef::Id(id) => (Some(id.to_string()), None, None),
+            ProcessRef::Key { process_type, business_key } => {
+                (None, Some(process_type), Some(business_key))
+            }
+        };
+        first(&snapshot, sql, params, |c| c.process())
+    };
+    wanted.iter().map(one).collect()
+}
+
+fn list(db: &Connection, filter: &ProcessFilter) -> Result<Vec<Process>, StoreError> {
+    let ProcessFilter { status, process_type, business_key, since_seconds, before, .. } = filter;
+    let params = (
+        status.map(ProcessStatus::as_str),
+        process_type,
+        business_key,
+        since_seconds,
+        before.map(|id| id.to_string()),
+        limit(filter.limit.min(PAGE_MAX)),
+    );
+    all(db, include_str!("sql/list_processes.sql"), params, |c| c.process())
+}
+
+/// Whether the process is as the change found it.
+pub(super) fn is_current(tx: &Transaction<'_>, change: &Change) -> Result<bool, StoreError> {
+    let Process { process_id, process_type, business_key, .. } = &change.process;
+    let params = (process_id.to_string(), process_type, business_key, change.from);
+    Ok(first(tx, include_str!("sql/lock_processes.sql"), params, |_| ())?.is_some())
+}
+
+/// Writes everything a change consists of; [`is_current`] has said yes.
+pub(super) fn apply(tx: &Transaction<'_>, change: &Change, worker: &str) -> Result<(), StoreError> {
+    let process_id = change.process.process_id.to_string();
+    write_process(tx, change, &process_id)?;
+    write_log(tx, change, &process_id)?;
+    write_timer(tx, &change.timer, &process_id)?;
+    write_dead_letter(tx, change, &process_id, worker)?;
+    inbox::send(tx, &change.messages)
+}
+
+fn write_process(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result<(), StoreError> {
+    let Process { status, current_step, data, retries, progress, version, .. } = &new.process;
+    let status = status.as_str();
+    let written = if new.from == 0 {
+        let Process { process_type, definition, business_key, .. } = &new.process;
+        let params = rusqlite::params![
+            process_id,
+            process_type,
+            definition,
+            business_key,
+            status,
+            current_step,
+            data,
+            retries,
+            progress,
+            version,
+        ];
+        change(tx, include_str!("sql/insert_processes.sql"), params)?
+    } else {
+        let params = (process_id, new.from, status, current_step, data, retries, progress, version);
+        change(tx, include_str!("sql/update_processes.sql"), params)?
+    };
+    if written == 1 { Ok(()) } else { Err(changed_twice()) }
+}
+
+fn changed_twice() -> StoreError {
+    StoreError::Invalid("a process is changed twice by one row; join the two changes".into())
+}
+
+fn write_log(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result<(), StoreError> {
+    for (seq, entry) in (new.from + 1..).zip(&new.log) {
+        let event = serde_json::to_string(entry).expect("an entry is plain JSON");
+        let params = (process_id, seq, entry.event.name(), event, &new.message_id);
+        change(tx, include_str!("sql/log_processes.sql"), params)?;
+    }
+    Ok(())
+}
+
+fn write_timer(
+    tx: &Transaction<'_>,
+    timer: &TimerChange,
+    process_id: &str,
+) -> Result<(), StoreError> {
+    match timer {
+        TimerChange::Keep => {}
+        TimerChange::Clear => {
+            change(tx, include_str!("sql/clear_timers.sql"), [process_id])?;
+        }
+        TimerChange::Set(timer) => {
+            let params =
+                (process_id, &timer.step, timer.command_id.to_string(), millis(timer.after));
+            change(tx, include_str!("sql/set_timers.sql"), params)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_dead_letter(
+    tx: &Transaction<'_>,
+    new: &Change,
+    process_id: &str,
+    worker: &str,
+) -> Result<(), StoreError> {
+    let Process { process_type, business_key, data, .. } = &new.process;
+    match &new.dead_letter {
+        DeadLetterChange::Keep => {}
+        DeadLetterChange::Open { failed_status, problem, attempts } => {
+            let params = rusqlite::params![
+                Uuid::new_v4().to_string(),
+                process_id,
+                process_type,
+                business_key,
+                data,
+                failed_status,
+                problem.code,
+                problem.message,
+                attempts,
+                worker,
+            ];
+            change(tx, include_str!("sql/open_process_dead_letters.sql"), params)?;
+        }
+        DeadLetterChange::Close { actor, reason } => {
+            let sql = include_str!("sql/close_process_dead_letters.sql");
+            if let Some(id) = first(tx, sql, (process_id, actor, reason), |c| c.string(0))? {
+                let record = (actor, "dead-letter.retried", id, reason);
+                change(tx, include_str!("sql/audit.sql"), record)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fire(tx: &Transaction<'_>, timers: usize) -> Result<Fired, StoreError> {
+    let sql = include_str!("sql/fire_timers.sql");
+    let due = all(tx, sql, [limit(timers)], |c| {
+        let fired = TimerFired { process_id: c.uuid(0), step: c.string(1), command_id: c.uuid(2) };
+        (fired, c.some_time(3))
+    })?;
+    for (timer, due_at) in &due {
+        receive_timer(tx, timer, *due_at)?;
+    }
+    Ok(Fired { fired: due.len() as u64, next: next_timer(tx)? })
+}
+
+/// One inbox row for a timer. A command may have had one before, for the pause that came before it.
+fn receive_timer(
+    tx: &Transaction<'_>,
+    timer: &TimerFired,
+    due_at: Timestamp,
+) -> Result<(), StoreError> {
+    let key = timer.process_id.to_string();
+    let mut message = NewInbox {
+        source_system: SOURCE_SYSTEM.to_owned(),
+        message_id: format!("timer:{}", timer.command_id),
+        topic: String::new(),
+        partition_num: 0,
+        offset_num: 0,
+        key_str: None,
+        msg_key: key.clone(),
+        aggregate_id: Some(key),
+        event_type: Some(TIMER_FIRED.to_owned()),
+        content: Content::Json(serde_json::to_string(timer).expect("a timer is plain JSON")),
+        headers: Headers::default(),
+        event_ts: Some(due_at),
+    };
+    if inbox::store(tx, &message)? == 0 {
+        message.message_id = format!("{}:{}", message.message_id, Uuid::new_v4());
+        inbox::store(tx, &message)?;
+    }
+    Ok(())
+}
+
+/// Until the first timer is due.
+fn next_timer(db: &Connection) -> Result<Option<Duration>, StoreError> {
+    first(db, include_str!("sql/next_timer.sql"), [], |c| {
+        let micros = c.some_time(0).0 - c.some_time(1).0;
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    })
 }

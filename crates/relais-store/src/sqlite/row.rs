@@ -8,10 +8,13 @@ use std::{borrow::Cow, time::Duration};
 use relais_core::{
     bulk::{BulkJob, Phase},
     dead_letter::{DeadLetter, Origin},
+    desk::{Attempt, AuditEntry},
     inbox::{InboxRow, InboxStatus},
     lane::OwnedLane,
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
+    process::{Entry, LogEntry, Process, ProcessEvent, ProcessStatus},
+    query::ParkedKey,
     store::StoreError,
     text,
     time::Timestamp,
@@ -74,9 +77,13 @@ impl Cells<'_, '_> {
     }
 
     pub(super) fn integer(&self, column: usize) -> i64 {
+        self.number(column).unwrap_or(0)
+    }
+
+    fn number(&self, column: usize) -> Option<i64> {
         match self.0.get_ref(column) {
-            Ok(ValueRef::Integer(number)) => number,
-            _ => 0,
+            Ok(ValueRef::Integer(number)) => Some(number),
+            _ => None,
         }
     }
 
@@ -118,7 +125,7 @@ impl Cells<'_, '_> {
         i16::try_from(self.integer(column)).unwrap_or_default()
     }
 
-    fn uuid(&self, column: usize) -> Uuid {
+    pub(super) fn uuid(&self, column: usize) -> Uuid {
         self.parsed(column, |text| Some(uuid(text))).unwrap_or_default()
     }
 
@@ -192,14 +199,39 @@ impl Cells<'_, '_> {
         }
     }
 
+    pub(super) fn process(&self) -> Process {
+        Process {
+            process_id: self.uuid(0),
+            process_type: self.string(1),
+            definition: self.small(2),
+            business_key: self.text(3),
+            status: self.parsed(4, ProcessStatus::parse).unwrap_or(ProcessStatus::Failed),
+            current_step: self.text(5),
+            data: self.string(6),
+            retries: self.attempts(7),
+            progress: self.string(8),
+            version: self.integer(9),
+            created_at: self.some_time(10),
+            updated_at: self.some_time(11),
+        }
+    }
+
+    pub(super) fn log_entry(&self) -> LogEntry {
+        let entry = self.parsed(5, |json| serde_json::from_str(json).ok());
+        LogEntry {
+            process_id: self.uuid(0),
+            seq: self.integer(1),
+            at: self.some_time(2),
+            message_id: self.text(3),
+            entry: entry.unwrap_or_else(|| unreadable(&self.string(4), &self.string(5))),
+        }
+    }
+
     pub(super) fn dead_letter(&self) -> DeadLetter {
         DeadLetter {
-            original_payload: None,
-            edited_by: None,
-            edited_at: None,
             id: self.uuid(0),
-            origin: Origin::parse(&self.string(1)).unwrap_or(Origin::Process),
-            origin_id: Some(self.integer(2)),
+            origin: self.origin(1),
+            origin_id: self.number(2),
             message_id: self.string(3),
             source_system: self.text(4),
             destination: self.text(5),
@@ -213,17 +245,66 @@ impl Cells<'_, '_> {
             attempts: self.attempts(13),
             parked_by: self.string(14),
             parked_at: self.some_time(15),
-            resolution: self.text(16),
-            resolved_by: self.text(17),
-            resolved_at: self.time(18),
-            reason: self.text(19),
+            original_payload: self.text(16),
+            edited_by: self.text(17),
+            edited_at: self.time(18),
+            resolution: self.text(19),
+            resolved_by: self.text(20),
+            resolved_at: self.time(21),
+            reason: self.text(22),
         }
+    }
+
+    pub(super) fn attempt(&self) -> Attempt {
+        Attempt {
+            origin: self.origin(0),
+            origin_id: self.integer(1),
+            attempt: self.attempts(2),
+            at: self.some_time(3),
+            outcome: self.string(4),
+            error_code: self.text(5),
+            error_message: self.text(6),
+            worker: self.string(7),
+        }
+    }
+
+    pub(super) fn audit_entry(&self) -> AuditEntry {
+        AuditEntry {
+            id: self.integer(0),
+            at: self.some_time(1),
+            actor: self.string(2),
+            action: self.string(3),
+            target: self.string(4),
+            reason: self.string(5),
+        }
+    }
+
+    pub(super) fn parked_key(&self) -> ParkedKey {
+        ParkedKey {
+            origin: self.origin(0),
+            destination: self.text(1).filter(|name| !name.is_empty()),
+            msg_key: self.string(2),
+            parked_at: self.some_time(3),
+            dead_letter_id: self.uuid(4),
+            backlog: self.count(5),
+        }
+    }
+
+    fn origin(&self, column: usize) -> Origin {
+        self.parsed(column, Origin::parse).unwrap_or(Origin::Process)
     }
 }
 
 /// What is no UTF-8 is replaced; the common case is only checked.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
+/// What is shown of an entry that another version, or another writer, put into a log.
+fn unreadable(event_type: &str, event: &str) -> Entry {
+    let reason = format!("{event_type}: {event}");
+    let note = "this entry cannot be read; a newer version may have written it".to_owned();
+    Entry { note: Some(note), ..Entry::of(ProcessEvent::ProcessFailed { reason }) }
 }
 
 /// A UUID in any usual form. The schema refuses what is none; if one slips by, its hash serves, so

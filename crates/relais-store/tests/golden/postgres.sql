@@ -1,4 +1,13 @@
 -- columns
+relais_attempt.id: bigint NOT NULL IDENTITY
+relais_attempt.origin: text NOT NULL
+relais_attempt.origin_id: bigint NOT NULL
+relais_attempt.attempt: integer NOT NULL
+relais_attempt.at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_attempt.outcome: text NOT NULL
+relais_attempt.error_code: character varying(200)
+relais_attempt.error_message: character varying(2000)
+relais_attempt.worker: text NOT NULL
 relais_audit.id: bigint NOT NULL IDENTITY
 relais_audit.at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
 relais_audit.actor: text NOT NULL
@@ -19,7 +28,7 @@ relais_bulk_job.error_message: character varying(2000)
 relais_bulk_job.moved: bigint NOT NULL IDENTITY
 relais_dead_letter.id: uuid NOT NULL DEFAULT gen_random_uuid()
 relais_dead_letter.origin: text NOT NULL
-relais_dead_letter.origin_id: bigint NOT NULL
+relais_dead_letter.origin_id: bigint
 relais_dead_letter.message_id: text COLLATE "C" NOT NULL
 relais_dead_letter.source_system: text COLLATE "C"
 relais_dead_letter.destination: text COLLATE "C"
@@ -33,6 +42,9 @@ relais_dead_letter.error_message: character varying(2000)
 relais_dead_letter.attempts: integer NOT NULL DEFAULT 0
 relais_dead_letter.parked_by: text NOT NULL
 relais_dead_letter.parked_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_dead_letter.original_payload: text
+relais_dead_letter.edited_by: text
+relais_dead_letter.edited_at: timestamp with time zone
 relais_dead_letter.resolution: text
 relais_dead_letter.resolved_by: text
 relais_dead_letter.resolved_at: timestamp with time zone
@@ -96,6 +108,24 @@ relais_parked_key.msg_key: text COLLATE "C" NOT NULL
 relais_parked_key.key_hash: text COLLATE "C" NOT NULL GENERATED md5(msg_key)
 relais_parked_key.dead_letter_id: uuid NOT NULL
 relais_parked_key.parked_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_process.process_id: uuid NOT NULL
+relais_process.process_type: text COLLATE "C" NOT NULL
+relais_process.definition: integer NOT NULL
+relais_process.business_key: text COLLATE "C"
+relais_process.status: text NOT NULL
+relais_process.current_step: text
+relais_process.data: text NOT NULL
+relais_process.retries: integer NOT NULL DEFAULT 0
+relais_process.progress: text NOT NULL DEFAULT '{}'::text
+relais_process.version: bigint NOT NULL
+relais_process.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_process.updated_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_process_log.process_id: uuid NOT NULL
+relais_process_log.seq: bigint NOT NULL
+relais_process_log.at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_process_log.event_type: text NOT NULL
+relais_process_log.event: text NOT NULL
+relais_process_log.message_id: text COLLATE "C"
 relais_schema.version: bigint NOT NULL
 relais_schema.name: text NOT NULL
 relais_schema.applied_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
@@ -103,6 +133,10 @@ relais_source_position.source: text COLLATE "C" NOT NULL
 relais_source_position.partition_key: text COLLATE "C" NOT NULL
 relais_source_position.position: bigint NOT NULL
 relais_source_position.updated_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_timer.process_id: uuid NOT NULL
+relais_timer.step: text NOT NULL
+relais_timer.command_id: uuid NOT NULL
+relais_timer.due_at: timestamp with time zone NOT NULL
 relais_version.aggregate_type: text COLLATE "C" NOT NULL
 relais_version.aggregate_id: text COLLATE "C" NOT NULL
 relais_version.version: bigint NOT NULL
@@ -110,11 +144,15 @@ relais_worker.scope: text COLLATE "C" NOT NULL
 relais_worker.worker: text COLLATE "C" NOT NULL
 relais_worker.seen_until: timestamp with time zone NOT NULL
 -- constraints
+relais_attempt.relais_attempt_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
+relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text])))
+relais_attempt.relais_attempt_pkey: PRIMARY KEY (origin, origin_id, id)
 relais_audit.relais_audit_pkey: PRIMARY KEY (id)
 relais_bulk_job.relais_bulk_job_destination_check: CHECK ((destination <> ''::text))
 relais_bulk_job.relais_bulk_job_end: CHECK (((finished_at IS NOT NULL) = (phase = ANY (ARRAY['RECONCILED'::text, 'ABANDONED'::text]))))
 relais_bulk_job.relais_bulk_job_phase: CHECK ((phase = ANY (ARRAY['PLANNED'::text, 'CREATING'::text, 'CREATED'::text, 'UPLOADING'::text, 'UPLOADED'::text, 'CLOSING'::text, 'CLOSED'::text, 'FINISHED'::text, 'RECONCILED'::text, 'ABANDONED'::text])))
 relais_bulk_job.relais_bulk_job_pkey: PRIMARY KEY (id)
+relais_dead_letter.relais_dead_letter_check: CHECK (((origin = 'process'::text) = (origin_id IS NULL)))
 relais_dead_letter.relais_dead_letter_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text, 'process'::text])))
 relais_dead_letter.relais_dead_letter_pkey: PRIMARY KEY (id)
 relais_dead_letter.relais_dead_letter_resolution_check: CHECK ((resolution = ANY (ARRAY['retried'::text, 'skipped'::text])))
@@ -140,20 +178,31 @@ relais_outbox.relais_outbox_status: CHECK ((status = ANY (ARRAY['PENDING'::text,
 relais_parked_key.relais_parked_key_dead_letter_id_fkey: FOREIGN KEY (dead_letter_id) REFERENCES relais_dead_letter(id)
 relais_parked_key.relais_parked_key_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
 relais_parked_key.relais_parked_key_pkey: PRIMARY KEY (origin, destination, key_hash)
+relais_process.relais_process_pkey: PRIMARY KEY (process_id)
+relais_process.relais_process_process_type_check: CHECK ((process_type <> ''::text))
+relais_process.relais_process_retries_check: CHECK ((retries >= 0))
+relais_process.relais_process_status: CHECK ((status = ANY (ARRAY['NEW'::text, 'RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'COMPENSATING'::text, 'COMPENSATED'::text, 'PAUSED'::text])))
+relais_process.relais_process_version_check: CHECK ((version > 0))
+relais_process_log.relais_process_log_pkey: PRIMARY KEY (process_id, seq)
 relais_schema.relais_schema_pkey: PRIMARY KEY (version)
 relais_source_position.relais_source_position_pkey: PRIMARY KEY (source, partition_key)
+relais_timer.relais_timer_pkey: PRIMARY KEY (process_id)
 relais_version.relais_version_pkey: PRIMARY KEY (aggregate_type, aggregate_id)
 relais_worker.relais_worker_pkey: PRIMARY KEY (scope, worker)
 -- indexes
+relais_attempt.relais_attempt_pkey: CREATE UNIQUE INDEX relais_attempt_pkey ON relais_attempt USING btree (origin, origin_id, id)
 relais_audit.relais_audit_pkey: CREATE UNIQUE INDEX relais_audit_pkey ON relais_audit USING btree (id)
+relais_audit.relais_audit_target: CREATE INDEX relais_audit_target ON relais_audit USING btree (target, id)
 relais_bulk_job.relais_bulk_job_age: CREATE INDEX relais_bulk_job_age ON relais_bulk_job USING btree (finished_at) WHERE (finished_at IS NOT NULL)
 relais_bulk_job.relais_bulk_job_open: CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job USING btree (destination) WHERE (finished_at IS NULL)
 relais_bulk_job.relais_bulk_job_pkey: CREATE UNIQUE INDEX relais_bulk_job_pkey ON relais_bulk_job USING btree (id)
 relais_dead_letter.relais_dead_letter_age: CREATE INDEX relais_dead_letter_age ON relais_dead_letter USING btree (parked_at, id)
 relais_dead_letter.relais_dead_letter_key: CREATE INDEX relais_dead_letter_key ON relais_dead_letter USING btree (hashtextextended(msg_key, (0)::bigint)) WHERE (resolved_at IS NULL)
+relais_dead_letter.relais_dead_letter_message: CREATE INDEX relais_dead_letter_message ON relais_dead_letter USING btree (hashtextextended(message_id, (0)::bigint))
 relais_dead_letter.relais_dead_letter_open: CREATE INDEX relais_dead_letter_open ON relais_dead_letter USING btree (parked_at, id) WHERE (resolved_at IS NULL)
 relais_dead_letter.relais_dead_letter_origin: CREATE INDEX relais_dead_letter_origin ON relais_dead_letter USING btree (origin, origin_id)
 relais_dead_letter.relais_dead_letter_pkey: CREATE UNIQUE INDEX relais_dead_letter_pkey ON relais_dead_letter USING btree (id)
+relais_dead_letter.relais_dead_letter_process: CREATE UNIQUE INDEX relais_dead_letter_process ON relais_dead_letter USING btree (message_id) WHERE ((origin = 'process'::text) AND (resolved_at IS NULL))
 relais_handled.relais_handled_age: CREATE INDEX relais_handled_age ON relais_handled USING btree (processed_at)
 relais_handled.relais_handled_pkey: CREATE UNIQUE INDEX relais_handled_pkey ON relais_handled USING btree (message_id, handler)
 relais_inbox.relais_inbox_dedupe: CREATE UNIQUE INDEX relais_inbox_dedupe ON relais_inbox USING btree (source_system, message_id)
@@ -163,6 +212,7 @@ relais_inbox.relais_inbox_held: CREATE INDEX relais_inbox_held ON relais_inbox U
 relais_inbox.relais_inbox_pkey: CREATE UNIQUE INDEX relais_inbox_pkey ON relais_inbox USING btree (id)
 relais_inbox.relais_inbox_trouble: CREATE INDEX relais_inbox_trouble ON relais_inbox USING btree (status, id) WHERE (status = ANY (ARRAY['FAILED'::text, 'SERDE_ERROR'::text, 'RETRY'::text]))
 relais_lane.relais_lane_pkey: CREATE UNIQUE INDEX relais_lane_pkey ON relais_lane USING btree (scope, lane)
+relais_outbox.relais_outbox_cause: CREATE INDEX relais_outbox_cause ON relais_outbox USING btree (hashtextextended(causation_id, (0)::bigint)) WHERE (causation_id IS NOT NULL)
 relais_outbox.relais_outbox_due: CREATE INDEX relais_outbox_due ON relais_outbox USING btree (destination, next_attempt_at) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL))
 relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_outbox USING btree (id) WHERE (status = 'FAILED'::text)
 relais_outbox.relais_outbox_fresh: CREATE INDEX relais_outbox_fresh ON relais_outbox USING btree (destination, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NULL))
@@ -170,10 +220,19 @@ relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outb
 relais_outbox.relais_outbox_job: CREATE INDEX relais_outbox_job ON relais_outbox USING btree (job_id, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (job_id IS NOT NULL))
 relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id)
 relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id)
+relais_parked_key.relais_parked_key_age: CREATE INDEX relais_parked_key_age ON relais_parked_key USING btree (parked_at, key_hash)
 relais_parked_key.relais_parked_key_dead_letter: CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key USING btree (dead_letter_id)
 relais_parked_key.relais_parked_key_pkey: CREATE UNIQUE INDEX relais_parked_key_pkey ON relais_parked_key USING btree (origin, destination, key_hash)
+relais_process.relais_process_age: CREATE INDEX relais_process_age ON relais_process USING btree (created_at, process_id)
+relais_process.relais_process_key: CREATE UNIQUE INDEX relais_process_key ON relais_process USING btree (((md5(business_key))::uuid), process_type) WHERE (business_key IS NOT NULL)
+relais_process.relais_process_pkey: CREATE UNIQUE INDEX relais_process_pkey ON relais_process USING btree (process_id)
+relais_process.relais_process_state: CREATE INDEX relais_process_state ON relais_process USING btree (status, created_at, process_id) WHERE (status <> 'SUCCEEDED'::text)
+relais_process_log.relais_process_log_message: CREATE INDEX relais_process_log_message ON relais_process_log USING btree (hashtextextended(message_id, (0)::bigint)) WHERE (message_id IS NOT NULL)
+relais_process_log.relais_process_log_pkey: CREATE UNIQUE INDEX relais_process_log_pkey ON relais_process_log USING btree (process_id, seq)
 relais_schema.relais_schema_pkey: CREATE UNIQUE INDEX relais_schema_pkey ON relais_schema USING btree (version)
 relais_source_position.relais_source_position_pkey: CREATE UNIQUE INDEX relais_source_position_pkey ON relais_source_position USING btree (source, partition_key)
+relais_timer.relais_timer_due: CREATE INDEX relais_timer_due ON relais_timer USING btree (due_at)
+relais_timer.relais_timer_pkey: CREATE UNIQUE INDEX relais_timer_pkey ON relais_timer USING btree (process_id)
 relais_version.relais_version_pkey: CREATE UNIQUE INDEX relais_version_pkey ON relais_version USING btree (aggregate_type, aggregate_id)
 relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON relais_worker USING btree (scope, worker)
 -- triggers

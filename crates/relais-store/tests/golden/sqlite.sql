@@ -1,3 +1,17 @@
+CREATE TABLE relais_attempt (
+    id            INTEGER PRIMARY KEY,
+    origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
+    origin_id     INTEGER NOT NULL,
+    attempt       INTEGER NOT NULL,
+    at            TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed')),
+    error_code    TEXT CHECK (length(error_code) <= 200),
+    error_message TEXT CHECK (length(error_message) <= 2000),
+    worker        TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX relais_attempt_origin ON relais_attempt (origin, origin_id, id);
+
 CREATE TABLE relais_audit (
     id     INTEGER PRIMARY KEY AUTOINCREMENT,
     at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
@@ -6,6 +20,8 @@ CREATE TABLE relais_audit (
     target TEXT NOT NULL,
     reason TEXT NOT NULL
 ) STRICT;
+
+CREATE INDEX relais_audit_target ON relais_audit (target, id);
 
 CREATE TABLE relais_bulk_job (
     id            TEXT PRIMARY KEY NOT NULL,
@@ -37,7 +53,8 @@ CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job (destination) WHERE 
 CREATE TABLE relais_dead_letter (
     id            TEXT PRIMARY KEY NOT NULL,
     origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox', 'process')),
-    origin_id     INTEGER NOT NULL,
+    -- A process has none: message_id is its id.
+    origin_id     INTEGER CHECK ((origin = 'process') = (origin_id IS NULL)),
     message_id    TEXT NOT NULL,
     source_system TEXT,
     destination   TEXT,
@@ -51,6 +68,10 @@ CREATE TABLE relais_dead_letter (
     attempts      INTEGER NOT NULL DEFAULT 0,
     parked_by     TEXT NOT NULL,
     parked_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    -- Before somebody edited it.
+    original_payload TEXT,
+    edited_by     TEXT,
+    edited_at     TEXT,
     resolution    TEXT CHECK (resolution IN ('retried', 'skipped')),
     resolved_by   TEXT,
     resolved_at   TEXT,
@@ -61,9 +82,14 @@ CREATE INDEX relais_dead_letter_age ON relais_dead_letter (parked_at, id);
 
 CREATE INDEX relais_dead_letter_key ON relais_dead_letter (msg_key) WHERE resolved_at IS NULL;
 
+CREATE INDEX relais_dead_letter_message ON relais_dead_letter (message_id);
+
 CREATE INDEX relais_dead_letter_open ON relais_dead_letter (parked_at, id) WHERE resolved_at IS NULL;
 
 CREATE INDEX relais_dead_letter_origin ON relais_dead_letter (origin, origin_id);
+
+CREATE UNIQUE INDEX relais_dead_letter_process ON relais_dead_letter (message_id)
+    WHERE origin = 'process' AND resolved_at IS NULL;
 
 CREATE TABLE relais_handled (
     message_id   TEXT NOT NULL CHECK (message_id <> ''),
@@ -183,6 +209,8 @@ CREATE TABLE relais_outbox (
     CONSTRAINT relais_outbox_message UNIQUE (message_id)
 ) STRICT;
 
+CREATE INDEX relais_outbox_cause ON relais_outbox (causation_id) WHERE causation_id IS NOT NULL;
+
 CREATE INDEX relais_outbox_due ON relais_outbox (destination, next_attempt_at)
     WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL;
 
@@ -208,6 +236,41 @@ CREATE TABLE relais_parked_key (
 
 CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id);
 
+CREATE TABLE relais_process (
+    process_id   TEXT PRIMARY KEY NOT NULL,
+    process_type TEXT NOT NULL CHECK (process_type <> ''),
+    definition   INTEGER NOT NULL,
+    business_key TEXT,
+    status       TEXT NOT NULL
+                 CHECK (status IN ('NEW', 'RUNNING', 'SUCCEEDED', 'FAILED', 'COMPENSATING', 'COMPENSATED',
+                                   'PAUSED')),
+    current_step TEXT,
+    data         TEXT NOT NULL,
+    retries      INTEGER NOT NULL DEFAULT 0 CHECK (retries >= 0),
+    progress     TEXT NOT NULL DEFAULT '{}',
+    version      INTEGER NOT NULL,
+    created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    updated_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    CONSTRAINT relais_process_key UNIQUE (business_key, process_type)
+) STRICT;
+
+CREATE INDEX relais_process_age ON relais_process (created_at, process_id);
+
+CREATE INDEX relais_process_state ON relais_process (status, created_at, process_id)
+    WHERE status <> 'SUCCEEDED';
+
+CREATE TABLE relais_process_log (
+    process_id TEXT NOT NULL REFERENCES relais_process (process_id) ON DELETE CASCADE,
+    seq        INTEGER NOT NULL,
+    at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    event_type TEXT NOT NULL,
+    event      TEXT NOT NULL,
+    message_id TEXT,
+    PRIMARY KEY (process_id, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX relais_process_log_message ON relais_process_log (message_id) WHERE message_id IS NOT NULL;
+
 CREATE TABLE relais_schema (
     version    INTEGER PRIMARY KEY,
     name       TEXT NOT NULL,
@@ -222,6 +285,15 @@ CREATE TABLE relais_source_position (
     updated_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     PRIMARY KEY (source, partition_key)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE relais_timer (
+    process_id TEXT PRIMARY KEY NOT NULL REFERENCES relais_process (process_id) ON DELETE CASCADE,
+    step       TEXT NOT NULL,
+    command_id TEXT NOT NULL,
+    due_at     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX relais_timer_due ON relais_timer (due_at);
 
 CREATE TABLE relais_version (
     aggregate_type TEXT NOT NULL,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use relais_core::{
     handler::{Handled, Handler, Outcome, Received},
+    inbox::InboxRow,
     lane::Scope,
     store::Store,
 };
@@ -23,6 +24,15 @@ struct Order {
 }
 
 const DONE: &str = r#"{"id":"o-1","then":"done"}"#;
+
+/// What a handler may do instead, and the code that stays of it.
+const ENDS: [(&str, &str); 5] = [
+    ("retry", "LATER"),
+    ("fail", "NEVER"),
+    ("panic", "HANDLER_PANIC"),
+    ("swallow", "COMMIT_REFUSED"),
+    ("deferred", "COMMIT_REFUSED"),
+];
 
 fn then(what: &str) -> Option<String> {
     Some(format!(r#"{{"id":"o-1","then":"{what}"}}"#))
@@ -76,13 +86,7 @@ async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let Some(bed) = bed().await else { return };
     let work = bed.work(DONE).await;
     let handler = make(&bed).await;
-    for (what, code) in [
-        ("retry", "LATER"),
-        ("fail", "NEVER"),
-        ("panic", "HANDLER_PANIC"),
-        ("swallow", "COMMIT_REFUSED"),
-        ("deferred", "COMMIT_REFUSED"),
-    ] {
+    for (what, code) in ENDS {
         let mut other = work.clone();
         other.row.payload = then(what);
         let handled = handler.handle(other).await;
@@ -121,6 +125,33 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     assert!(matches!(handled, Handled::RolledBack(Outcome::Fail { .. })), "{handled:?}");
 }
 
+/// A rehearsal says what the handler would, and leaves nothing behind.
+async fn check_rehearsal(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let Some(bed) = bed().await else { return };
+    let work = bed.work(DONE).await;
+    let handler = make(&bed).await;
+    let rehearse = async |payload: Option<String>| {
+        let row = InboxRow { payload, ..work.row.clone() };
+        let outcome = handler.rehearse(row).await;
+        assert_undone(&bed).await;
+        outcome
+    };
+    assert_eq!(rehearse(Some(DONE.into())).await.unwrap(), Outcome::Done);
+    for (what, code) in ENDS {
+        let outcome = rehearse(then(what)).await.unwrap();
+        let (Outcome::Retry { problem, .. } | Outcome::Fail { problem }) = outcome else {
+            panic!("{what}: {outcome:?}")
+        };
+        assert_eq!(problem.code, code, "{what}");
+    }
+    let odd = rehearse(Some("[]".into())).await.unwrap();
+    assert!(matches!(odd, Outcome::Fail { problem } if problem.code == "PAYLOAD_SHAPE"));
+    let ended = rehearse(then("end")).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert!(matches!(handler.handle(work).await, Handled::Committed), "nothing is held");
+    assert_done(&bed).await;
+}
+
 /// Dropped after any number of steps, a handler leaves the pool without an open transaction.
 async fn check_drops(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let Some(bed) = bed().await else { return };
@@ -157,6 +188,11 @@ async fn a_handler_commits_with_its_row_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_handler_is_rehearsed_without_a_trace() {
+    check_rehearsal(pooled).await;
+}
+
+#[tokio::test]
 async fn a_handler_is_refused_after_a_take_over() {
     check_refusals(pooled).await;
 }
@@ -189,7 +225,9 @@ mod with_sqlx {
     use relais_store::{Transaction, postgres::sqlx_handler};
     use sqlx::{PgConnection, postgres::PgPoolOptions};
 
-    use super::{Bed, Order, check_drops, check_ends, check_refusals, message, outcome};
+    use super::{
+        Bed, Order, check_drops, check_ends, check_refusals, check_rehearsal, message, outcome,
+    };
 
     async fn on_order(
         tx: &mut PgConnection,
@@ -221,6 +259,11 @@ mod with_sqlx {
     #[tokio::test]
     async fn a_sqlx_handler_commits_with_its_row_or_not_at_all() {
         check_ends(pooled).await;
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_is_rehearsed_without_a_trace() {
+        check_rehearsal(pooled).await;
     }
 
     #[tokio::test]

@@ -106,6 +106,40 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     assert_undone(&bed);
 }
 
+/// A rehearsal says what the handler would, and leaves nothing behind.
+async fn check_rehearsal(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let bed = Bed::new().await;
+    let work = bed.work(DONE).await;
+    let handler = make(&bed).await;
+    let rehearse = async |payload: &str| {
+        let mut row = work.row.clone();
+        row.payload = Some(payload.to_owned());
+        handler.rehearse(row).await
+    };
+    assert_eq!(rehearse(DONE).await.unwrap(), Outcome::Done);
+    assert_undone(&bed);
+    for (then, code) in [("retry", "LATER"), ("fail", "NEVER"), ("panic", "HANDLER_PANIC")] {
+        let outcome = rehearse(&format!(r#"{{"id":"o-1","then":"{then}"}}"#)).await.unwrap();
+        let (Outcome::Retry { problem, .. } | Outcome::Fail { problem }) = outcome else {
+            panic!("{then}: {outcome:?}")
+        };
+        assert_eq!(problem.code, code);
+        assert_undone(&bed);
+    }
+    let odd = rehearse("[]").await.unwrap();
+    assert!(matches!(odd, Outcome::Fail { problem } if problem.code == "PAYLOAD_SHAPE"));
+    let ended = rehearse(r#"{"id":"o-1","then":"end"}"#).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert_undone(&bed);
+    assert!(matches!(handler.handle(work).await, Handled::Committed), "nothing is held");
+    assert_done(&bed);
+}
+
+#[tokio::test]
+async fn a_rusqlite_handler_is_rehearsed_without_a_trace() {
+    check_rehearsal(async |bed: &Bed| handler(&bed.store, on_order)).await;
+}
+
 #[tokio::test]
 async fn a_rusqlite_handler_commits_with_its_row_or_not_at_all() {
     check_ends(async |bed: &Bed| handler(&bed.store, on_order)).await;
@@ -157,7 +191,7 @@ mod with_sqlx {
         sqlite::{SqliteConnectOptions, SqlitePoolOptions},
     };
 
-    use super::{Bed, Order, check_ends, check_refusals, message};
+    use super::{Bed, Order, check_ends, check_refusals, check_rehearsal, message};
 
     pub(crate) async fn pool(bed: &Bed) -> SqlitePool {
         let options = SqliteConnectOptions::new().filename(bed.path());
@@ -181,6 +215,11 @@ mod with_sqlx {
             }
             _ => Outcome::Done,
         })
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_is_rehearsed_without_a_trace() {
+        check_rehearsal(async |bed: &Bed| sqlx_handler(pool(bed).await, on_order)).await;
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use relais_core::{
     lane::{Fence, Scope},
     outbox::{OutboxFate, OutboxSettlement},
+    process::{Entry, ProcessEvent, ProcessRef, ProcessStatus, Processes},
     store::{Fetch, Store},
 };
 use rusqlite::{Connection, TransactionBehavior};
@@ -142,4 +143,27 @@ async fn a_commit_of_anybody_changes_the_number_of_changes() {
     assert_ne!(other, quiet);
     bed.store.enqueue(vec![message("o-2")]).await.unwrap();
     assert_ne!(bed.store.changes().await.unwrap(), other);
+}
+
+#[tokio::test]
+async fn a_process_that_another_version_wrote_is_shown_as_well_as_it_can_be() {
+    let bed = Bed::new().await;
+    let id = Uuid::from_u128(7);
+    let broken = format!(
+        "PRAGMA ignore_check_constraints = ON; \
+         INSERT INTO relais_process (process_id, process_type, definition, status, data, version) \
+             VALUES ('{id}', 'Order', 1, 'SLEEPING', 'no json', 2); \
+         INSERT INTO relais_process_log (process_id, seq, event_type, event) \
+             VALUES ('{id}', 1, 'ProcessDreamt', '{{\"type\":\"ProcessDreamt\"}}'), \
+                    ('{id}', 2, 'ProcessFailed', '{{\"type\":\"ProcessFailed\",\"reason\":\"x\"}}');"
+    );
+    bed.raw().execute_batch(&broken).unwrap();
+    let found = bed.store.load_processes(vec![ProcessRef::Id(id)]).await.unwrap();
+    let process = found[0].clone().unwrap();
+    assert_eq!((process.status, process.data.as_str()), (ProcessStatus::Failed, "no json"));
+    let log = bed.store.process_log(id, None, 10).await.unwrap();
+    assert_eq!(log[0].entry, Entry::of(ProcessEvent::ProcessFailed { reason: "x".into() }));
+    assert!(log[1].entry.note.as_deref().is_some_and(|note| note.contains("cannot be read")));
+    let ProcessEvent::ProcessFailed { reason } = &log[1].entry.event else { panic!("{log:?}") };
+    assert!(reason.contains("ProcessDreamt"));
 }

@@ -76,6 +76,17 @@ async fn settling_goes_straight_to_the_row() {
         sql!("inbox_to_repair"),
         sql!("repair_inbox"),
         sql!("settle_duplicate"),
+        sql!("discard_serde_error"),
+        sql!("edit_dead_letter"),
+        sql!("edit_inbox"),
+        sql!("edit_outbox"),
+        sql!("load_processes"),
+        sql!("lock_processes"),
+        sql!("update_processes"),
+        sql!("clear_timers"),
+        sql!("fire_timers"),
+        sql!("close_process_dead_letters"),
+        sql!("cleanup_attempts"),
     ] {
         assert_bounded_find(&plan(&bed, sql));
     }
@@ -96,4 +107,27 @@ async fn people_find_trouble_by_its_index() {
     assert!(plan(&bed, sql!("list_outbox")).contains("relais_outbox_failed"));
     assert!(plan(&bed, sql!("count_inbox")).contains("relais_inbox_fresh"));
     assert!(plan(&bed, sql!("backlogs")).contains("relais_outbox_fresh"));
+}
+
+#[tokio::test]
+async fn processes_are_found_by_their_indexes() {
+    let bed = Bed::new().await;
+    let list = plan(&bed, sql!("list_processes"));
+    for index in ["relais_process_state", "relais_process_age", "autoindex_relais_process_2"] {
+        assert!(list.contains(index), "{index} unused: {list}");
+    }
+    assert!(plan(&bed, sql!("count_processes")).contains("relais_process_state"));
+    for sql in [sql!("process_log"), sql!("process_log_of"), sql!("cleanup_processes")] {
+        assert_bounded_find(&plan(&bed, sql));
+    }
+    assert!(plan(&bed, sql!("cleanup_processes")).contains("relais_process_age (created_at<?)"));
+}
+
+#[tokio::test]
+async fn the_desk_finds_what_belongs_to_a_message_by_its_indexes() {
+    let bed = Bed::new().await;
+    for sql in [sql!("attempts"), sql!("dead_letters_of"), sql!("caused_by")] {
+        assert_bounded_find(&plan(&bed, sql));
+    }
+    assert!(plan(&bed, sql!("list_audit")).contains("relais_audit_target"));
 }

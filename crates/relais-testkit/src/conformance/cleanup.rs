@@ -3,11 +3,16 @@
 use relais_core::{
     dead_letter::Resolution,
     outbox::OutboxFate,
+    process::{Change, Process, ProcessStatus, TimerChange},
     query::{Cleaned, Retention},
 };
 
 use super::{
-    Start, open_dead_letters, resolve,
+    Start, open_dead_letters,
+    process_build::{
+        TYPE, after, applied, begun, failed_process, found, history, step_started, timer,
+    },
+    resolve,
     worker::{MANY, Worker, all, dead_and_parked},
 };
 use crate::{
@@ -41,6 +46,8 @@ async fn age(f: &dyn Fixture, seconds: u32) {
         ("relais_inbox", &["received_at", "processed_at", "next_attempt_at"][..]),
         ("relais_dead_letter", &["parked_at", "resolved_at"][..]),
         ("relais_handled", &["processed_at"][..]),
+        ("relais_process", &["created_at", "updated_at"][..]),
+        ("relais_attempt", &["at"][..]),
     ];
     for (table, columns) in columns {
         for column in columns {
@@ -181,4 +188,79 @@ pub async fn cleaning_up_beside_others_never_fails(f: &dyn Fixture) {
     }
     assert_eq!(removed, 200, "each row once");
     assert_eq!(f.number("SELECT count(*) FROM relais_outbox").await, 80);
+}
+
+/// A process that came to this state, with a timer.
+async fn process_in(f: &dyn Fixture, status: ProcessStatus) -> Process {
+    let timer = TimerChange::Set(timer("reserve"));
+    let process = applied(f, Change { timer, ..begun(TYPE, None) }).await;
+    applied(f, after(&process, status, vec![step_started("a")])).await
+}
+
+pub async fn ended_processes_go_with_their_logs_and_timers(f: &dyn Fixture) {
+    for status in ProcessStatus::ALL {
+        process_in(f, status).await;
+    }
+    age(f, 89 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    age(f, YEAR).await;
+    assert_eq!(cleanup(f, 2).await, Cleaned { processes: 2, ..Cleaned::default() });
+    assert_eq!(cleanup(f, 2).await, Cleaned { processes: 1, ..Cleaned::default() });
+    assert_eq!(cleanup(f, 2).await, Cleaned::default());
+    let left = "SELECT count(*) FROM relais_process WHERE status NOT IN \
+                ('NEW', 'RUNNING', 'COMPENSATING', 'PAUSED')";
+    assert_eq!(f.number(left).await, 0, "only what has ended goes, however old the rest is");
+    for (table, rows) in [("relais_process", 4), ("relais_process_log", 8), ("relais_timer", 4)] {
+        assert_eq!(f.number(&format!("SELECT count(*) FROM {table}")).await, rows, "{table}");
+    }
+}
+
+pub async fn the_last_change_of_a_process_counts(f: &dyn Fixture) {
+    let old = process_in(f, ProcessStatus::Running).await;
+    age(f, YEAR).await;
+    let process = applied(f, after(&old, ProcessStatus::Succeeded, vec![step_started("b")])).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(found(f, process.process_id).await, Some(process));
+}
+
+/// What nobody has looked at is not cleaned away.
+pub async fn an_old_process_with_an_open_dead_letter_stays(f: &dyn Fixture) {
+    let kept = failed_process(f, Some("kept")).await;
+    let looked_at = failed_process(f, Some("looked at")).await;
+    let dead = open_dead_letters(f).await;
+    let dead = dead.iter().find(|dead| dead.msg_key == "looked at").expect("its dead letter");
+    assert!(resolve(f, dead.id, Resolution::Skipped).await);
+    age(f, YEAR).await;
+    assert_eq!(
+        cleanup(f, 1).await,
+        Cleaned { processes: 1, dead_letters: 1, ..Cleaned::default() },
+        "the one that stays is in nobody's way"
+    );
+    assert_eq!(found(f, looked_at.process_id).await, None);
+    assert_eq!(found(f, kept.process_id).await.map(|p| p.version), Some(kept.version));
+    assert_eq!(history(f, kept.process_id).await.len(), 3);
+    assert_eq!(open_dead_letters(f).await.len(), 1);
+}
+
+pub async fn attempts_go_with_their_row(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", 2)).await.expect("enqueue");
+    f.store().accept(vec![arrival("1"), arrival("2")], Vec::new()).await.expect("accept");
+    let (worker, handler) = (Worker::outbox(f, "orders", "w").await, Worker::inbox(f, "w").await);
+    let (sent, received) = (worker.pending(10).await, handler.received(10).await);
+    for row in &sent {
+        worker.settle(row, super::worker::retry_later()).await;
+    }
+    for row in &received {
+        handler.settle_inbox(row, super::worker::handle_later()).await;
+    }
+    worker.settle(&sent[0], OutboxFate::Dispatched).await;
+    handler.settle_inbox(&received[0], super::worker::processed()).await;
+    age(f, 6 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(f.number("SELECT count(*) FROM relais_attempt").await, 4);
+    age(f, YEAR).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned { inbox: 1, outbox: 1, ..Cleaned::default() });
+    let left = f.rows("SELECT origin, origin_id FROM relais_attempt ORDER BY origin").await;
+    let row = |origin: &str, id: i64| vec![Some(origin.to_owned()), Some(id.to_string())];
+    assert_eq!(left, [row("inbox", received[1].id), row("outbox", sent[1].id)]);
 }

@@ -22,7 +22,7 @@ use crate::{
 pub const START: Start = Start::Migrated;
 
 /// One outbox row that failed for good.
-async fn dead_outbox(f: &dyn Fixture, sent: NewMessage) -> (Worker, DeadLetter) {
+pub(super) async fn dead_outbox(f: &dyn Fixture, sent: NewMessage) -> (Worker, DeadLetter) {
     f.store().enqueue(vec![sent]).await.expect("enqueue");
     let worker = Worker::outbox(f, "orders", "worker-7").await;
     let rows = worker.pending(1).await;
@@ -31,7 +31,7 @@ async fn dead_outbox(f: &dyn Fixture, sent: NewMessage) -> (Worker, DeadLetter) 
 }
 
 /// One inbox row that failed for good.
-async fn dead_inbox(f: &dyn Fixture, received: NewInbox) -> (Worker, DeadLetter) {
+pub(super) async fn dead_inbox(f: &dyn Fixture, received: NewInbox) -> (Worker, DeadLetter) {
     f.store().accept(vec![received], Vec::new()).await.expect("accept");
     let worker = Worker::inbox(f, "worker-7").await;
     let rows = worker.received(1).await;
@@ -137,7 +137,7 @@ pub async fn a_parked_key_names_its_dead_letter(f: &dyn Fixture) {
     assert_eq!(f.value(points_to).await, Some(dead.id.to_string()));
 }
 
-async fn dead_inbox_beside(f: &dyn Fixture) {
+pub(super) async fn dead_inbox_beside(f: &dyn Fixture) {
     f.store().accept(vec![arrival("m-1")], Vec::new()).await.expect("accept");
     let worker = Worker::inbox(f, "w").await;
     let rows = worker.received(1).await;
@@ -168,7 +168,7 @@ pub async fn a_retried_inbox_row_starts_again(f: &dyn Fixture) {
 pub async fn a_skipped_row_stays_failed(f: &dyn Fixture) {
     let (worker, dead) = dead_outbox(f, message("orders", "k")).await;
     assert!(resolve(f, dead.id, Resolution::Skipped).await);
-    assert_eq!(outbox_status(f, dead.origin_id.unwrap()).await, OutboxStatus::Failed);
+    assert_eq!(outbox_status(f, dead.origin_id.expect("its row")).await, OutboxStatus::Failed);
     assert!(worker.pending(10).await.is_empty());
     assert!(f.store().parked_keys(10).await.expect("parked keys").is_empty());
 }
@@ -204,7 +204,7 @@ pub async fn a_decision_is_carried_out_once(f: &dyn Fixture) {
     assert_eq!(worker.settle(&rows[0], OutboxFate::Dispatched).await, all(1));
     assert!(!resolve(f, dead.id, Resolution::Retried).await);
     assert!(!resolve(f, dead.id, Resolution::Skipped).await);
-    assert_eq!(outbox_status(f, dead.origin_id.unwrap()).await, OutboxStatus::Dispatched);
+    assert_eq!(outbox_status(f, dead.origin_id.expect("its row")).await, OutboxStatus::Dispatched);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1);
     assert!(!resolve(f, Uuid::now_v7(), Resolution::Retried).await, "nothing of that id");
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1);

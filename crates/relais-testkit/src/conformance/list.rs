@@ -292,6 +292,79 @@ macro_rules! store_conformance {
                 resolved_dead_letters_go_and_open_ones_stay
                 a_resolved_dead_letter_goes_though_its_key_is_still_parked
                 cleaning_up_beside_others_never_fails
+                ended_processes_go_with_their_logs_and_timers
+                the_last_change_of_a_process_counts
+                an_old_process_with_an_open_dead_letter_stays
+                attempts_go_with_their_row
+            }
+            process {
+                insert_writes_the_process_and_its_first_event find_by_id_gives_every_field_back
+                several_are_found_in_the_order_asked_for find_by_status_is_limited_and_newest_first
+                find_by_type_and_status_gives_only_both a_list_goes_on_behind_a_page
+                a_list_can_be_of_the_last_hour_or_of_one_key
+                an_update_changes_the_status_and_logs_it an_update_changes_the_step_and_logs_it
+                an_update_changes_the_data the_log_holds_every_event_newest_first
+                the_log_keeps_to_its_limit_and_goes_on_behind_a_page find_by_business_key_is_exact
+                every_state_transition_is_logged concurrent_updates_never_overwrite_each_other
+                an_update_of_an_old_version_changes_nothing a_process_begins_once
+                of_starts_at_once_one_begins
+            }
+            process_fidelity {
+                nested_data_with_special_characters_comes_back_byte_for_byte
+                all_twelve_event_types_come_back_from_the_log
+                an_entry_keeps_who_why_and_what_else_there_is_to_say
+                entries_of_one_message_are_found_in_every_process
+                long_values_of_a_process_are_kept_whole what_a_process_does_not_have_is_null
+                only_the_seven_states_are_accepted
+            }
+            process_settle {
+                a_row_and_everything_of_its_process_settle_together
+                messages_of_a_row_go_beside_those_of_its_processes
+                a_stale_row_is_left_while_its_neighbours_settle
+                one_stale_process_of_several_leaves_the_whole_row
+                what_the_fence_refuses_changes_no_process a_settled_row_changes_no_process_again
+                a_start_whose_key_is_taken_is_stale a_start_of_a_process_that_exists_is_stale
+                many_processes_settle_in_one_batch a_batch_that_cannot_be_written_changes_nothing
+                a_worker_and_a_person_never_overwrite_each_other
+            }
+            process_dead_letters {
+                insert_keeps_every_field_of_the_process insert_takes_long_values
+                insert_without_a_business_key_or_a_text_takes_what_there_is
+                a_process_has_at_most_one_open_dead_letter going_on_closes_the_open_dead_letter
+                a_process_is_not_retried_by_its_dead_letter_alone
+                skipping_the_dead_letter_of_a_process_only_closes_it
+                a_stale_change_opens_and_closes_nothing
+                a_process_that_never_went_well_may_begin_with_a_dead_letter
+            }
+            timers {
+                without_timers_there_is_nothing_to_wait_for
+                a_timer_fires_when_the_databases_time_has_come
+                a_fired_timer_is_an_inbox_row_of_its_process each_timer_fires_once_however_many_ask
+                firing_keeps_to_its_limit_and_takes_the_earliest a_cleared_timer_does_not_fire
+                a_kept_timer_stays_and_a_new_one_replaces_it a_second_timer_of_a_command_fires_too
+                a_timer_due_at_once_fires_at_once the_overview_counts_processes_and_due_timers
+            }
+            edit {
+                an_edit_changes_an_inbox_row_that_stays_failed_until_it_is_replayed
+                an_edit_changes_an_outbox_row_too the_original_is_kept_after_two_edits
+                every_edit_is_recorded what_is_resolved_is_not_edited
+                only_json_can_be_edited_in an_edited_conflict_leaves_the_first_message_alone
+                the_original_of_an_edited_message_is_still_a_duplicate a_process_is_not_edited
+                of_edits_and_decisions_at_once_each_is_whole
+                what_nobody_can_read_is_closed_with_a_resolved_dead_letter
+                only_what_could_not_be_read_is_discarded_and_only_once
+                what_could_not_be_read_is_not_retried
+            }
+            desk {
+                every_failed_attempt_of_an_outbox_row_is_kept
+                every_failed_attempt_of_an_inbox_row_is_kept
+                every_failed_attempt_in_a_bulk_job_is_kept what_was_no_failed_attempt_leaves_none
+                a_replay_counts_its_attempts_anew parked_keys_say_what_waits_behind_them
+                a_parked_key_with_nothing_behind_it_waits_for_nobody
+                a_message_id_finds_the_rows_of_every_source_and_no_row_number
+                what_a_message_caused_is_found_oldest_first
+                dead_letters_of_a_message_are_found_resolved_or_not
+                the_audit_is_listed_newest_first_and_in_pages
             }
         }
     };
@@ -335,6 +408,13 @@ mod tests {
             ("outbox", include_str!("outbox.rs")),
             ("people", include_str!("people.rs")),
             ("repair", include_str!("repair.rs")),
+            ("process", include_str!("process.rs")),
+            ("process_fidelity", include_str!("process_fidelity.rs")),
+            ("process_settle", include_str!("process_settle.rs")),
+            ("process_dead_letters", include_str!("process_dead_letters.rs")),
+            ("timers", include_str!("timers.rs")),
+            ("edit", include_str!("edit.rs")),
+            ("desk", include_str!("desk.rs")),
             ("schema", include_str!("schema.rs")),
         ];
         let list = include_str!("list.rs").split("@each $open;\n").nth(1).expect("the list");

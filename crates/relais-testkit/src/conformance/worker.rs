@@ -6,6 +6,7 @@ use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    process::Change,
     store::{Fetch, Settled, Store},
 };
 
@@ -158,7 +159,11 @@ pub(super) fn dead_and_parked() -> OutboxFate {
 }
 
 pub(super) fn processed() -> InboxFate {
-    InboxFate::Processed { messages: Vec::new(), changes: Vec::new() }
+    processed_with(Vec::new())
+}
+
+pub(super) fn processed_with(changes: Vec<Change>) -> InboxFate {
+    InboxFate::Processed { messages: Vec::new(), changes }
 }
 
 pub(super) fn handle_later() -> InboxFate {

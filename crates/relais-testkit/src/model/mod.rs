@@ -1,9 +1,10 @@
-//! The protocol as two small machines that a model checker runs through every interleaving.
+//! The protocol as three small machines that a model checker runs through every interleaving.
 //!
 //! [`outbox`] is the relay: one lane with two keys, leases, epochs, the fence, retries, dead letters,
 //! caution after a crash, and a person. [`inbox`] is receiving and handling: positions,
-//! acknowledgement, duplicates, the handler's one commit, cleanup. Row states and decisions are the
-//! real ones (`relais_core::{outbox::settle, inbox::decide}`); the rest of the real code is tied to
+//! acknowledgement, duplicates, the handler's one commit, cleanup. [`process`] is a process with its
+//! services, time-outs, late replies, compensation and pauses. Row states and decisions are the
+//! real ones (`relais_core::{outbox::settle, inbox::decide, process::advance}`); the rest of the real code is tied to
 //! the same rules by `relais-store/tests/state_machine.rs`.
 //!
 //! Invariant: a model proves nothing unless it can fail. Every known bug is a variant (`Bug`) that
@@ -30,6 +31,7 @@
 
 pub mod inbox;
 pub mod outbox;
+pub mod process;
 
 use std::{collections::BTreeMap, fmt, hash::Hash, time::Instant};
 

@@ -4,7 +4,7 @@
 //! driver, durability and row width. No time is ever asserted; a missed target is shown.
 //!
 //! See docs/benchmarks.md. Read in this order: [`options`], [`bed`] (what a database must offer),
-//! [`send`], [`relay`], [`latency`], [`idle`], [`kafka`] (the figures), [`report`].
+//! [`send`], [`relay`], [`latency`], [`idle`], [`process`], [`kafka`] (the figures), [`report`].
 
 mod bed;
 mod idle;
@@ -13,6 +13,7 @@ mod latency;
 mod machine;
 mod options;
 mod postgres;
+mod process;
 mod relay;
 mod report;
 mod send;
@@ -89,7 +90,11 @@ async fn measure_all(options: &Options) -> Report {
     report
 }
 
-async fn measure<D: Database>(database: &D, options: &Options, report: &mut Report) {
+async fn measure<D: Database<Bed: process::Bare>>(
+    database: &D,
+    options: &Options,
+    report: &mut Report,
+) {
     match database.describe().await.context("no answer") {
         Ok(version) => report.store(D::NAME, &version),
         Err(error) => return report.failed(D::NAME, &error),
@@ -113,6 +118,11 @@ async fn measure<D: Database>(database: &D, options: &Options, report: &mut Repo
         && let Err(error) = idle::measure(database, options, report).await
     {
         report.failed(&format!("{} idle", D::NAME), &error);
+    }
+    if options.wants(Figure::Process)
+        && let Err(error) = process::measure(database, options, report).await
+    {
+        report.failed(&format!("{} process", D::NAME), &error);
     }
     if let Err(error) = kafka::measure(database, options, report).await {
         report.failed(&format!("{} with kafka", D::NAME), &error);

@@ -12,7 +12,7 @@ usage: cargo xtask bench [options]
   --quick                  small: a tenth of the rows, fewer samples
   --store sqlite|postgres|all
   --only NAME[,NAME]       send relay backlog finished snapshot writer sender latency idle memory
-                           kafka-out kafka-in
+                           process kafka-out kafka-in
   --json PATH              where the figures go; default target/bench.json";
 
 /// Where the figures go, unless `--json` says otherwise; set by `cargo xtask bench`.
@@ -42,6 +42,8 @@ pub(crate) enum Figure {
     Latency,
     Idle,
     Memory,
+    /// Processes of several steps.
+    Process,
     /// A backlog relayed to a topic.
     KafkaOut,
     /// A topic read into the inbox.
@@ -49,7 +51,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    const ALL: [(&'static str, Self); 12] = [
+    const ALL: [(&'static str, Self); 13] = [
         ("send", Self::Send),
         ("relay", Self::Relay),
         ("backlog", Self::Backlog),
@@ -60,6 +62,7 @@ impl Figure {
         ("latency", Self::Latency),
         ("idle", Self::Idle),
         ("memory", Self::Memory),
+        ("process", Self::Process),
         ("kafka-out", Self::KafkaOut),
         ("kafka-in", Self::KafkaIn),
     ];

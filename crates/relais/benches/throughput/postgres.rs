@@ -1,5 +1,7 @@
 //! PostgreSQL: a schema for each bed, in the database that `RELAIS_TEST_POSTGRES` names.
 
+mod process;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},

@@ -1,5 +1,7 @@
 //! SQLite: a file in cargo's scratch folder for each bed, one writer, every commit synced.
 
+mod process;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

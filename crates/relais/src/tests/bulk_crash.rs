@@ -65,7 +65,10 @@ fn nobody() -> JobFence {
 }
 
 /// Lets a future be woken so many times, then lets it go; whether it came to its end.
-async fn killed_after(mut work: Pin<Box<dyn Future<Output = ()> + Send>>, polls: usize) -> bool {
+pub(super) async fn killed_after(
+    mut work: Pin<Box<dyn Future<Output = ()> + Send>>,
+    polls: usize,
+) -> bool {
     let mut left = polls;
     std::future::poll_fn(|context| {
         if left == 0 {

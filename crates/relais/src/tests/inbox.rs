@@ -183,12 +183,30 @@ async fn a_crash_amid_routed_suspects_costs_one_of_them_an_attempt() {
     bench.expire_leases();
     bench.sql("UPDATE relais_inbox SET attempts = 2");
     // Nothing can be settled any more: as good as a crash before the settlement.
-    bench.sql(
-        "CREATE TRIGGER full BEFORE UPDATE OF status ON relais_inbox WHEN NEW.status = 'PROCESSED'
-         BEGIN SELECT RAISE(ABORT, 'no'); END",
-    );
+    bench.sql("ALTER TABLE relais_outbox RENAME TO gone");
     let mut heir = worker(&bench, "heir", vec![("A", route("A"))]).await;
     assert!(crate::worker::Worker::run_once(&mut heir).await.is_err());
     let counted = bench.texts("SELECT message_id FROM relais_inbox WHERE attempts > 2");
     assert_eq!(counted.len(), 1, "{counted:?}");
+}
+
+#[tokio::test]
+async fn one_row_whose_messages_the_database_refuses_stops_nobody() {
+    let bench = Bench::new().await;
+    let bodies = [("1", "x"), ("2", "odd"), ("3", "y")];
+    let bodies = bodies.map(|(id, of)| (id, format!("{{\"type\":\"T\",\"of\":\"{of}\"}}")));
+    let messages: Vec<_> = bodies.iter().map(|(id, body)| (*id, body.as_str())).collect();
+    accept(&bench, &messages).await;
+    bench.sql(
+        "CREATE TRIGGER odd BEFORE INSERT ON relais_outbox WHEN NEW.msg_key = 'odd'
+         BEGIN SELECT RAISE(ABORT, 'not this one'); END",
+    );
+    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
+    assert_eq!(statuses(&bench), ["1 PROCESSED 1", "2 FAILED 1", "3 PROCESSED 1"]);
+    let reason =
+        bench.texts("SELECT error_code || ' ' || error_message FROM relais_inbox WHERE id = 2");
+    assert!(
+        reason[0].starts_with("STORE_REFUSED ") && reason[0].contains("not this one"),
+        "{reason:?}"
+    );
 }

@@ -2,9 +2,15 @@
 
 mod bulk;
 mod bulk_crash;
+mod desk;
+mod explain;
 mod inbox;
 mod ingest;
 mod lanes;
+mod process;
+mod process_crash;
+mod process_operator;
+mod process_support;
 mod relay;
 mod remote;
 mod repair;

@@ -30,6 +30,20 @@ impl Section<'_> {
         Some(texts.collect())
     }
 
+    /// One name or a list of names; empty if the key is absent or nothing of it can be read.
+    pub(in crate::settings) fn names(&self, key: &'static str) -> Vec<String> {
+        const NAMES_MAX: usize = 50;
+        let value = self.table.and_then(|table| table.get(key)).map(Spanned::get_ref);
+        if !matches!(value, Some(DeValue::Array(_))) {
+            return self.name(key).into_iter().collect();
+        }
+        let names = self.texts(key).unwrap_or_default();
+        if names.is_empty() || names.len() > NAMES_MAX {
+            self.error(key, format_args!("must have 1 to {NAMES_MAX} entries"));
+        }
+        names.into_iter().filter(|name| self.is_name(key, name)).collect()
+    }
+
     /// `secret = "…"` or `secrets = ["…", "…"]`: all of them sign and verify, for rotation.
     pub(in crate::settings) fn secrets(&self) -> Vec<SecretString> {
         const SECRETS_MAX: usize = 8;

@@ -1,4 +1,5 @@
--- Failed for good: the row, its dead letter and, where asked, its parked key, in one statement.
+-- Failed for good: the row, its last attempt, its dead letter and, where asked, its parked key, in one
+-- statement.
 -- An already parked key is touched, not skipped: whoever resolves its dead letter waits for us.
 WITH fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
@@ -16,6 +17,9 @@ failed AS (
     WHERE i.id = s.id AND i.lane = s.lane AND i.status IN ('RECEIVED', 'RETRY')
     RETURNING i.id, i.message_id, i.source_system, i.event_type, i.msg_key, i.payload, i.headers,
               i.attempts, i.error_code, i.error_message, s.park),
+kept AS (
+    INSERT INTO relais_attempt (origin, origin_id, attempt, outcome, error_code, error_message, worker)
+    SELECT 'inbox', id, attempts, 'failed', error_code, error_message, $1 FROM failed),
 buried AS (
     INSERT INTO relais_dead_letter (origin, origin_id, message_id, source_system, event_type, msg_key,
                                     payload, headers, failed_status, error_class, error_message,

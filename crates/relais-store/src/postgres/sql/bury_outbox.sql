@@ -1,11 +1,14 @@
--- The dead letters of rows that were marked FAILED just before and, where asked, their parked keys, in
--- one statement. An already parked key is touched, not skipped: whoever resolves its dead letter waits
--- for us.
+-- The last attempts and the dead letters of rows that were marked FAILED just before and, where asked,
+-- their parked keys, in one statement. An already parked key is touched, not skipped: whoever resolves
+-- its dead letter waits for us.
 WITH failed AS MATERIALIZED (
     SELECT o.id, o.message_id, o.destination, o.event_type, o.msg_key, o.payload, o.headers,
            o.attempts, o.error_code, o.error_message, s.park
     FROM unnest($1::bigint[], $2::boolean[]) AS s (id, park)
     JOIN relais_outbox AS o ON o.id = s.id),
+kept AS (
+    INSERT INTO relais_attempt (origin, origin_id, attempt, outcome, error_code, error_message, worker)
+    SELECT 'outbox', id, attempts, 'failed', error_code, error_message, $3 FROM failed),
 buried AS (
     INSERT INTO relais_dead_letter (origin, origin_id, message_id, destination, event_type, msg_key,
                                     payload, headers, failed_status, error_class, error_message,

@@ -1,6 +1,6 @@
 -- Looks at the next $4 rows from $1 on, so that a pass with nothing to do does not read the table.
--- Gives back how many it removed, how many finished rows are too young, how many rows it looked at,
--- and the last id of those.
+-- Attempts go with their row. Gives back how many it removed, how many finished rows are too young, how
+-- many rows it looked at, and the last id of those.
 WITH seen AS MATERIALIZED (
     SELECT id, status, dispatched_at < clock_timestamp() - $2::bigint * INTERVAL '1 second' AS old
     FROM relais_outbox
@@ -11,7 +11,10 @@ gone AS (
     DELETE FROM relais_outbox
     WHERE id IN (SELECT id FROM seen WHERE status = 'DISPATCHED' AND old ORDER BY id LIMIT $3)
       AND status = 'DISPATCHED'
-    RETURNING id)
+    RETURNING id),
+attempts AS (
+    DELETE FROM relais_attempt
+    WHERE origin = 'outbox' AND origin_id = ANY (ARRAY (SELECT id FROM gone)))
 SELECT (SELECT count(*) FROM gone),
        (SELECT count(*) FROM seen WHERE status = 'DISPATCHED' AND NOT old),
        (SELECT count(*) FROM seen), (SELECT max(id) FROM seen)

@@ -10,4 +10,4 @@ SET status = 'PROCESSED', attempts = i.attempts + 1, next_attempt_at = NULL,
 FROM unnest($2::bigint[], $3::smallint[], $4::bigint[]) AS s (id, lane, epoch)
 JOIN fence ON fence.lane = s.lane AND fence.epoch = s.epoch
 WHERE i.id = s.id AND i.lane = s.lane AND i.status IN ('RECEIVED', 'RETRY')
-RETURNING i.id
+RETURNING i.id, FALSE AS stale

@@ -6,3 +6,4 @@ WHERE id IN (SELECT id FROM (SELECT id, processed_at FROM relais_inbox
                              ORDER BY id
                              LIMIT ?2)
              WHERE processed_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds'))
+RETURNING id

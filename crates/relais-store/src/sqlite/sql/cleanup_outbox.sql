@@ -6,3 +6,4 @@ WHERE id IN (SELECT id FROM (SELECT id, dispatched_at FROM relais_outbox
                              ORDER BY id
                              LIMIT ?2)
              WHERE dispatched_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds'))
+RETURNING id

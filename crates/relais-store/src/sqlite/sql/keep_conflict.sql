@@ -5,4 +5,5 @@ SELECT ?1, 'inbox', ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'CONFLICT', 'CONFLICT',
        'the same message id came before with other content', 'accept'
 WHERE NOT EXISTS (SELECT 1 FROM relais_dead_letter AS d
                   WHERE d.origin = 'inbox' AND d.origin_id = ?2 AND d.failed_status = 'CONFLICT'
-                    AND d.message_id = ?3 AND d.source_system = ?4 AND d.payload IS ?7)
+                    AND d.message_id = ?3 AND d.source_system = ?4
+                    AND coalesce(d.original_payload, d.payload) IS ?7)

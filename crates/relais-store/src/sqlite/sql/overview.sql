@@ -4,6 +4,8 @@ SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
        (SELECT coalesce(max(version), 0) FROM relais_schema),
        (SELECT count(*) FROM relais_dead_letter WHERE resolved_at IS NULL),
        (SELECT count(*) FROM relais_parked_key),
+       (SELECT count(*) FROM relais_timer
+        WHERE due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
        (SELECT received_at FROM relais_inbox WHERE id = (
             SELECT min(id) FROM (
                 SELECT min(id) AS id FROM relais_inbox

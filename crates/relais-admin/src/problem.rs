@@ -1,0 +1,94 @@
+//! What went wrong, as `application/problem+json` (RFC 9457): a status, a stable code for programs and
+//! a sentence for people that says what to do.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use relais_core::{delivery, store::StoreError};
+use serde::Serialize;
+
+/// An answer that is no success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: String,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    /// The code says which problem it is; there is no page about each.
+    r#type: &'static str,
+    title: &'a str,
+    status: u16,
+    code: &'a str,
+    detail: &'a str,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &str, detail: impl ToString) -> Self {
+        Self { status, code: code.to_owned(), detail: detail.to_string() }
+    }
+
+    /// The request itself is wrong.
+    pub(crate) fn bad_request(detail: impl ToString) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", detail)
+    }
+
+    pub(crate) fn not_found(detail: impl ToString) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", detail)
+    }
+
+    /// It was understood and cannot be done to what is there now.
+    pub(crate) fn conflict(code: &str, detail: impl ToString) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    /// It was understood and can never be done.
+    pub(crate) fn unprocessable(code: &str, detail: impl ToString) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
+    }
+
+    /// A problem of the engine, with its own code.
+    pub(crate) fn of(status: StatusCode, problem: &delivery::Problem) -> Self {
+        Self::new(status, &problem.code, &problem.message)
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", error)
+            }
+            StoreError::Invalid(_) => Self::unprocessable("INVALID", error),
+            StoreError::Setup(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_SETUP", error)
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            code: &self.code,
+            detail: &self.detail,
+        };
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,152 @@
+//! `relais process …`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use relais_core::process::{ProcessRef, ProcessStatus};
+use uuid::Uuid;
+
+use super::{Decision, limit, since};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProcessCommand {
+    /// List processes, newest first
+    List(ProcessList),
+    /// Show one, and all that happened to it
+    Show(ProcessId),
+    /// The log of one, newest first
+    Log(ProcessLog),
+    /// Hold: replies are taken in, nothing new begins
+    Pause(Act),
+    /// Go on where it stood
+    Resume(Act),
+    /// Send the command of the current step, or of its compensation, again
+    Retry(Act),
+    /// Take the current step, or its compensation, for done
+    Skip(Act),
+    /// Undo the completed steps, last first
+    Compensate(Act),
+    /// End as FAILED, with what is done standing
+    Cancel(Act),
+    /// Print the states of a kind of process as a Mermaid diagram
+    Diagram(Diagram),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProcessList {
+    #[command(flatten)]
+    pub(crate) matching: ProcessMatching,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
+    pub(crate) limit: usize,
+    /// The page after the process with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) before: Option<Uuid>,
+}
+
+/// Which processes.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ProcessMatching {
+    /// Only those in this state
+    #[arg(long, ignore_case = true, value_parser = status)]
+    pub(crate) status: Option<ProcessStatus>,
+    /// Only this type of process
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) process_type: Option<String>,
+    /// Only this business key
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// Only those not created longer ago than this, e.g. 15m or 2d
+    #[arg(long, value_name = "DURATION", value_parser = since)]
+    pub(crate) since: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProcessId {
+    /// The id of the process, or TYPE/BUSINESS-KEY
+    #[arg(value_parser = relais_admin::process_ref)]
+    pub(crate) id: ProcessRef,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProcessLog {
+    #[command(flatten)]
+    pub(crate) process: ProcessId,
+    /// At most this many entries
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
+    pub(crate) limit: usize,
+    /// The page after the entry with this number
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) before: Option<i64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Act {
+    /// Ids of processes, or TYPE/BUSINESS-KEY
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
+    #[arg(value_parser = relais_admin::process_ref)]
+    pub(crate) ids: Vec<ProcessRef>,
+    /// Every one that the filters match; needs --status
+    #[arg(long, requires = "status")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) matching: ProcessMatching,
+    #[command(flatten)]
+    pub(crate) decision: Decision,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Diagram {
+    /// The type of process
+    #[arg(value_name = "TYPE")]
+    pub(crate) process_type: String,
+    /// The version of its definition (default: the highest)
+    #[arg(long, value_name = "N")]
+    pub(crate) definition: Option<i32>,
+}
+
+fn status(text: &str) -> Result<ProcessStatus, String> {
+    ProcessStatus::parse(&text.to_uppercase()).ok_or_else(|| {
+        let all: Vec<&str> = ProcessStatus::ALL.iter().map(|status| status.as_str()).collect();
+        format!("must be one of {}", all.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parse(rest: &[&str]) -> Result<ProcessCommand, String> {
+        let parsed = Cli::try_parse_from(["relais", "process"].iter().chain(rest));
+        match parsed.map_err(|error| error.to_string())?.command {
+            Command::Process(command) => Ok(command),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_process_is_named_by_its_id_or_by_type_and_business_key() {
+        let shown = |id: &str| match parse(&["show", id]) {
+            Ok(ProcessCommand::Show(shown)) => Ok(shown.id),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        assert_eq!(shown(&Uuid::nil().to_string()), Ok(ProcessRef::Id(Uuid::nil())));
+        let key = ProcessRef::Key { process_type: "order".into(), business_key: "o/1".into() };
+        assert_eq!(shown("order/o/1"), Ok(key));
+        assert!(shown("order").is_err_and(|error| error.contains("TYPE/BUSINESS-KEY")));
+    }
+
+    #[test]
+    fn many_at_once_need_a_state() {
+        assert!(parse(&["pause", "--all", "--status", "running", "--type", "order"]).is_ok());
+        assert!(parse(&["pause", "--all"]).is_err());
+        assert!(parse(&["pause"]).is_err());
+        assert!(parse(&["pause", "order/o-1", "--all", "--status", "running"]).is_err());
+        let wrong = parse(&["list", "--status", "done"]).unwrap_err();
+        assert!(wrong.contains("SUCCEEDED"), "{wrong}");
+    }
+}

@@ -1,0 +1,129 @@
+//! `relais explain ID`: the story of a message, a process or a dead letter.
+
+use relais::explain::{Event, Explanation, Found, Role, Thing, What, explain};
+use relais_core::process::ProcessEvent;
+use serde_json::json;
+
+use super::{
+    Context,
+    rows::{plain, problem},
+};
+use crate::{
+    args::ExplainArgs,
+    failure::{Done, Failure},
+    output::{Column, Lines, Tone, escape, table},
+};
+
+pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> Done {
+    let (_, store) = context.store().await?;
+    match explain(store.as_ref(), &args.id).await? {
+        Found::Nothing => Err(Failure::failed(format!(
+            "nothing here has the id {}: no message, inbox or outbox row, process or dead letter",
+            args.id
+        ))),
+        Found::Ambiguous(things) => ambiguous(context, &args.id, &things),
+        Found::One(explanation) if context.output.json => context.output.print_json(&explanation),
+        Found::One(explanation) => tell(context, &explanation),
+    }
+}
+
+fn ambiguous(context: &Context, id: &str, things: &[Thing]) -> Done {
+    if context.output.json {
+        context.output.print_json(&json!({ "ambiguous": things }))?;
+    } else {
+        context.output.print(&things_table(context, things))?;
+    }
+    let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
+    Err(Failure::Usage(format!("{id} is several things; ask for one: {}", names.join(" or "))))
+}
+
+fn tell(context: &Context, story: &Explanation) -> Done {
+    let output = &context.output;
+    output.print(&timeline(context, &story.events))?;
+    let now: Vec<_> =
+        story.things.iter().filter(|thing| thing.role != Role::Cause).cloned().collect();
+    output.print(&format!("\nnow\n{}", things_table(context, &now)))?;
+    for note in &story.notes {
+        output.print(&format!("\nnote: {}", escape(note, Lines::Escape)))?;
+    }
+    if story.cut {
+        output.print(
+            "\nthere is more than is told here; ask for one of the things above by its name",
+        )?;
+    }
+    Ok(())
+}
+
+fn timeline(context: &Context, events: &[Event]) -> String {
+    const COLUMNS: [Column; 3] = [Column::Id("TIME"), Column::Id("WHAT"), Column::Id("EVENT")];
+    let lines = events.iter().map(|event| {
+        vec![plain(event.at), plain(&event.about), (event.what.to_string(), tone(&event.what))]
+    });
+    table(&context.output, &COLUMNS, lines)
+}
+
+fn tone(what: &What) -> Tone {
+    match what {
+        What::Processed | What::Dispatched { .. } => Tone::Good,
+        What::DeadLetter { .. } => Tone::Bad,
+        What::Attempt { outcome, .. } if outcome == "failed" => Tone::Bad,
+        What::Attempt { .. } | What::Action { .. } => Tone::Waiting,
+        What::Step { entry, .. } => tone_of_step(entry),
+        What::Received { .. }
+        | What::Created { .. }
+        | What::JobPlanned { .. }
+        | What::JobEnded { .. } => Tone::Plain,
+    }
+}
+
+fn tone_of_step(entry: &ProcessEvent) -> Tone {
+    match entry {
+        ProcessEvent::StepCompleted { .. }
+        | ProcessEvent::CompensationCompleted { .. }
+        | ProcessEvent::ProcessCompleted { .. } => Tone::Good,
+        ProcessEvent::StepFailed { .. }
+        | ProcessEvent::StepTimedOut { .. }
+        | ProcessEvent::CompensationFailed { .. }
+        | ProcessEvent::ProcessFailed { .. } => Tone::Bad,
+        ProcessEvent::ProcessPaused { .. } | ProcessEvent::ProcessResumed { .. } => Tone::Waiting,
+        ProcessEvent::ProcessStarted { .. }
+        | ProcessEvent::StepStarted { .. }
+        | ProcessEvent::CompensationStarted { .. } => Tone::Plain,
+    }
+}
+
+fn things_table(context: &Context, things: &[Thing]) -> String {
+    const COLUMNS: [Column; 6] = [
+        Column::Id("WHAT"),
+        Column::Text("STATUS"),
+        Column::Text("TYPE"),
+        Column::Text("KEY"),
+        Column::Text("WHERE"),
+        Column::Id("NEXT"),
+    ];
+    let lines = things.iter().map(|thing| {
+        let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
+        vec![
+            plain(&thing.name),
+            (thing.status.clone(), Tone::of_status(&thing.status)),
+            or_dash(&thing.event_type),
+            or_dash(&thing.key),
+            or_dash(&thing.place),
+            plain(next(thing)),
+        ]
+    });
+    table(&context.output, &COLUMNS, lines)
+}
+
+/// What it waits for, or what was wrong with it last.
+fn next(thing: &Thing) -> String {
+    if let Some(letter) = thing.held_by {
+        return format!("its key waits behind dead letter {letter}");
+    }
+    let last = thing.problem.as_ref();
+    let last = problem(last.map(|p| p.code.as_str()), last.map(|p| p.message.as_str()));
+    match thing.next_attempt_at {
+        Some(at) => format!("again at {at}; {last}"),
+        None => last,
+    }
+}

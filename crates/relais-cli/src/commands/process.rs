@@ -1,0 +1,153 @@
+//! `relais process …`: look, act, draw.
+
+mod act;
+mod orphans;
+mod show;
+
+use relais_core::{
+    process::{Process, ProcessFilter, ProcessRef, ProcessStatus},
+    query::PAGE_MAX,
+    store::Store,
+    time::Timestamp,
+};
+use serde_json::json;
+
+use super::{
+    Context,
+    rows::{plain, print_list, seconds},
+};
+use crate::{
+    args::{Diagram, ProcessCommand, ProcessList, ProcessMatching},
+    failure::{Done, Failure},
+    output::{Column, Lines, Tone, age, escape, table},
+    settings::Settings,
+};
+
+pub(crate) use self::orphans::undeclared;
+
+pub(crate) async fn process(context: &Context, command: ProcessCommand) -> Done {
+    let (action, args) = match command {
+        ProcessCommand::List(args) => return list(context, args).await,
+        ProcessCommand::Show(args) => return show::show(context, args).await,
+        ProcessCommand::Log(args) => return show::log(context, args).await,
+        ProcessCommand::Diagram(args) => return diagram(context, &args),
+        ProcessCommand::Pause(args) => (act::PAUSE, args),
+        ProcessCommand::Resume(args) => (act::RESUME, args),
+        ProcessCommand::Retry(args) => (act::RETRY, args),
+        ProcessCommand::Skip(args) => (act::SKIP, args),
+        ProcessCommand::Compensate(args) => (act::COMPENSATE, args),
+        ProcessCommand::Cancel(args) => (act::CANCEL, args),
+    };
+    act::act(context, action, &args).await
+}
+
+async fn list(context: &Context, list: ProcessList) -> Done {
+    let (_, store) = context.store().await?;
+    let filter = ProcessFilter { before: list.before, limit: list.limit, ..filter(&list.matching) };
+    let processes = store.list_processes(filter).await?;
+    if context.output.json {
+        return context.output.print_json(&processes);
+    }
+    let shown = processes_table(context, &processes, store.overview().await?.now);
+    let last = processes.last().map(|process| process.process_id);
+    print_list(context, &shown, processes.len(), list.limit, last)
+}
+
+/// The first page of what the command line says.
+fn filter(matching: &ProcessMatching) -> ProcessFilter {
+    ProcessFilter {
+        status: matching.status,
+        process_type: matching.process_type.clone(),
+        business_key: matching.key.clone(),
+        since_seconds: matching.since.map(seconds),
+        before: None,
+        limit: PAGE_MAX,
+    }
+}
+
+fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> String {
+    const COLUMNS: [Column; 8] = [
+        Column::Id("ID"),
+        Column::Text("STATUS"),
+        Column::Text("TYPE"),
+        Column::Text("KEY"),
+        Column::Text("STEP"),
+        Column::Number("RETRIES"),
+        Column::Number("AGE"),
+        Column::Number("CHANGED"),
+    ];
+    let lines = processes.iter().map(|process| {
+        vec![
+            plain(process.process_id),
+            (process.status.as_str().to_owned(), tone(process.status)),
+            plain(&process.process_type),
+            plain(process.business_key.as_deref().unwrap_or("-")),
+            plain(process.current_step.as_deref().unwrap_or("-")),
+            plain(process.retries),
+            plain(age(process.created_at, now)),
+            plain(age(process.updated_at, now)),
+        ]
+    });
+    table(&context.output, &COLUMNS, lines)
+}
+
+fn tone(status: ProcessStatus) -> Tone {
+    match status {
+        ProcessStatus::Succeeded => Tone::Good,
+        ProcessStatus::Failed => Tone::Bad,
+        ProcessStatus::Compensating | ProcessStatus::Compensated | ProcessStatus::Paused => {
+            Tone::Waiting
+        }
+        ProcessStatus::New | ProcessStatus::Running => Tone::Plain,
+    }
+}
+
+/// The process that is meant; that it is not there is a failure.
+async fn find(store: &dyn Store, wanted: &ProcessRef) -> Result<Process, Failure> {
+    let found = store.load_processes(vec![wanted.clone()]).await?.into_iter().next().flatten();
+    found.ok_or_else(|| match wanted {
+        ProcessRef::Id(id) => Failure::failed(format!("no process has the id {id}")),
+        ProcessRef::Key { process_type, business_key } => Failure::failed(format!(
+            "no process of type `{process_type}` has the business key `{business_key}`"
+        )),
+    })
+}
+
+/// `order o-1`, or the id where there is no business key; fit for a terminal.
+fn name(process: &Process) -> String {
+    let name = match &process.business_key {
+        Some(key) => format!("{} {key}", process.process_type),
+        None => format!("{} {}", process.process_type, process.process_id),
+    };
+    escape(&name, Lines::Escape)
+}
+
+fn diagram(context: &Context, args: &Diagram) -> Done {
+    let (settings, _) = context.settings()?;
+    let Diagram { process_type, definition: version } = args;
+    let definitions = settings.processes.iter().map(|process| &process.definition);
+    let found = definitions
+        .filter(|definition| definition.process_type() == process_type)
+        .filter(|definition| version.is_none_or(|version| definition.version() == version))
+        .max_by_key(|definition| definition.version());
+    let Some(definition) = found else { return Err(unknown_type(&settings, args)) };
+    let drawn = definition.diagram();
+    if context.output.json {
+        let version = definition.version();
+        return context
+            .output
+            .print_json(&json!({ "type": process_type, "version": version, "mermaid": drawn }));
+    }
+    context.output.print(&drawn)
+}
+
+fn unknown_type(settings: &Settings, wanted: &Diagram) -> Failure {
+    let version =
+        wanted.definition.map(|version| format!(" version {version}")).unwrap_or_default();
+    let known: Vec<String> = settings.processes.iter().map(|process| process.title()).collect();
+    let known = match known.as_slice() {
+        [] => "there is none".to_owned(),
+        known => known.join(", "),
+    };
+    Failure::failed(format!("no [[process]] is `{}`{version}; {known}", wanted.process_type))
+}

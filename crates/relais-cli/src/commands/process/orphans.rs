@@ -1,0 +1,47 @@
+//! Processes under way that the settings do not declare: nothing can happen to them until they are.
+
+use std::collections::BTreeMap;
+
+use relais_core::{
+    process::{Process, ProcessFilter, ProcessStatus},
+    query::PAGE_MAX,
+    store::{Store, StoreError},
+};
+
+use crate::settings::Settings;
+
+/// One sentence for each version, and each step, that is missing. Looks at the newest page of each
+/// state, so it may miss some, and never names one that is not missing.
+pub(crate) async fn undeclared(
+    settings: &Settings,
+    store: &dyn Store,
+) -> Result<Vec<String>, StoreError> {
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    for status in ProcessStatus::ALL.into_iter().filter(|status| !status.is_final()) {
+        let open =
+            ProcessFilter { status: Some(status), limit: PAGE_MAX, ..ProcessFilter::default() };
+        let processes = store.list_processes(open).await?;
+        for lack in processes.iter().filter_map(|process| lack(settings, process)) {
+            *missing.entry(lack).or_default() += 1;
+        }
+    }
+    let said = missing.into_iter().map(|(lack, count)| {
+        let plural = if count == 1 { "process waits" } else { "processes wait" };
+        format!("{lack}; {count} {plural} for it: put it back until they have ended")
+    });
+    Ok(said.collect())
+}
+
+/// What the settings lack for a process to go on.
+fn lack(settings: &Settings, process: &Process) -> Option<String> {
+    let Process { process_type, definition: version, current_step, .. } = process;
+    let declared = settings.processes.iter().map(|declared| &declared.definition);
+    let own = declared
+        .filter(|definition| definition.process_type() == process_type)
+        .find(|definition| definition.version() == *version);
+    let Some(own) = own else {
+        return Some(format!("no [[process]] is `{process_type}` version {version}"));
+    };
+    let step = current_step.as_deref().filter(|step| !own.step_names().contains(step))?;
+    Some(format!("`{process_type}` version {version} has no step `{step}`"))
+}

@@ -1,0 +1,100 @@
+//! `relais repair discard`: rows that nobody can repair are closed.
+
+use std::io::{self, IsTerminal};
+
+use relais::desk::{Answer, By};
+use relais_core::{query::PAGE_MAX, store::Store};
+use serde_json::json;
+
+use super::{rows_text, wanted};
+use crate::{
+    args::DiscardRows,
+    commands::{
+        Context,
+        dead_letter::{ask, said},
+        rows::not_found,
+    },
+    failure::{Done, Failure},
+    output::{Lines, Progress, escape},
+    wire,
+};
+
+pub(super) async fn discard(context: &Context, args: &DiscardRows) -> Done {
+    let (settings, store) = context.store().await?;
+    let rows = match args.rows.ids.is_empty() {
+        true => matching(store.as_ref(), args).await?,
+        false => named(store.as_ref(), &args.rows.ids).await?,
+    };
+    let output = &context.output;
+    if args.decision.dry_run {
+        return match output.json {
+            true => output.print_json(&json!({ "dry_run": true, "discarded": rows })),
+            false => {
+                output.print(&format!("dry run: would discard {}", rows_text(rows.len() as u64)))
+            }
+        };
+    }
+    if !rows.is_empty() && !args.decision.yes {
+        confirm(rows.len(), args)?;
+    }
+    let desk = wire::desk(&settings, store);
+    let by = By::new(&args.decision.actor, &args.decision.reason);
+    let mut progress = Progress::new("rows", Some(rows.len() as u64), true);
+    let (mut discarded, mut unchanged) = (Vec::new(), Vec::new());
+    for row in rows {
+        let answer = desk.discard_unreadable(row, &by).await?;
+        progress.step()?;
+        if answer == Answer::Done {
+            discarded.push(row);
+            continue;
+        }
+        if !output.json {
+            output.print(&escape(&format!("row {row}: {}", said(&answer)), Lines::Escape))?;
+        }
+        unchanged.push(json!({ "row": row, "answer": answer }));
+    }
+    progress.finish();
+    if output.json {
+        output.print_json(&json!({ "discarded": discarded, "unchanged": unchanged }))?;
+    } else {
+        output.print(&format!("discarded {}", rows_text(discarded.len() as u64)))?;
+    }
+    if unchanged.is_empty() || args.all { Ok(()) } else { Err(Failure::Said) }
+}
+
+async fn named(store: &dyn Store, ids: &[String]) -> Result<Vec<i64>, Failure> {
+    let mut rows = Vec::with_capacity(ids.len());
+    for id in ids {
+        let found = store.find_inbox(id.clone()).await?;
+        rows.push(found.ok_or_else(|| not_found("inbox", id))?.id);
+    }
+    Ok(rows)
+}
+
+/// Every one the filters match, oldest first.
+async fn matching(store: &dyn Store, args: &DiscardRows) -> Result<Vec<i64>, Failure> {
+    let mut wanted = wanted(&args.rows);
+    let mut rows = Vec::new();
+    while rows.len() < args.rows.limit {
+        wanted.limit = PAGE_MAX.min(args.rows.limit - rows.len());
+        let page = store.serde_errors(wanted.clone()).await?;
+        let Some(last) = page.last() else { break };
+        wanted.after = *last;
+        rows.extend(page);
+    }
+    Ok(rows)
+}
+
+fn confirm(count: usize, args: &DiscardRows) -> Done {
+    if io::stdin().is_terminal() {
+        return ask(&format!("discard {} for good?", rows_text(count as u64)));
+    }
+    if args.all {
+        return Err(Failure::Usage(
+            "--all discards many rows at once and nobody is here to ask; add --yes, or look with \
+             --dry-run"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}

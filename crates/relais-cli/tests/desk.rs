@@ -1,0 +1,348 @@
+//! The dead-letter desk with the real program: look, edit, replay, discard, release.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+// Some helpers are made for other tests of the program.
+#[allow(dead_code)]
+mod support;
+
+use std::{
+    io::Write,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use support::{Running, Said, Site, Target, post, postgres::PostgresSchema};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Orders go to a target as they are; a batch becomes one message for each of its `ids`.
+fn settings(store: &str, target: &Target) -> String {
+    format!(
+        "[store]\nurl = \"{store}\"\n\
+         [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+         source_system = \"shop\"\naggregate_id = \"payload:/orderId\"\n\
+         [[route]]\non = \"OrderPlaced\"\naggregate_type = \"Order\"\ndestination = \"orders\"\n\
+         [[route]]\non = \"Batch\"\neach = \"payload:/ids\"\ndestination = \"orders\"\n\
+         [[destination]]\nname = \"orders\"\nkind = \"http\"\nallow_private = true\n\
+         url = \"http://{}/in\"\n\
+         [destination.retry]\nattempts = 2\nfirst = \"1ms\"\n",
+        target.address
+    )
+}
+
+fn site(target: &Target) -> Site {
+    Site::with(&settings("sqlite:relais.db", target))
+}
+
+fn order(order: &str, note: &str) -> String {
+    json!({ "type": "OrderPlaced", "orderId": order, "note": note }).to_string()
+}
+
+fn send(running: &Running, id: &str, body: &str) {
+    let (status, answer) = post(running.address("hook"), "/hook", &[("message-id", id)], body);
+    assert_eq!(status, 202, "{answer}");
+}
+
+/// Waits until a list has so many entries.
+fn wait_for(site: &Site, list: &[&str], count: usize) -> Value {
+    let started = Instant::now();
+    loop {
+        let found = site.json(list);
+        if found.as_array().unwrap().len() == count {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "{list:?}: {found}");
+    }
+}
+
+fn assert_said(said: &Said, code: i32, texts: &[&str]) {
+    assert_eq!(said.code, code, "{said:?}");
+    for text in texts {
+        assert!(format!("{}{}", said.out, said.err).contains(text), "{text}: {said:?}");
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+/// The program is stopped with these orders of one key sent, the first of them dead.
+fn stuck(site: &Site, target: &Target, orders: &[&str]) -> Value {
+    target.answers(400);
+    let running = site.run();
+    for (n, note) in orders.iter().enumerate() {
+        send(&running, &format!("m-{n}"), &order("o-1", note));
+    }
+    let letters = wait_for(site, &["dead-letter", "list"], 1);
+    target.next();
+    running.stop();
+    assert_eq!(target.unseen(), 0, "the others wait");
+    target.answers(200);
+    letters
+}
+
+#[test]
+fn a_dead_letter_is_edited_and_replayed_on_sqlite() {
+    let target = Target::start();
+    edited_and_replayed(&site(&target), &target);
+}
+
+#[test]
+fn a_dead_letter_is_edited_and_replayed_on_postgres() {
+    let Some(schema) = PostgresSchema::new() else { return };
+    let target = Target::start();
+    edited_and_replayed(&Site::with(&settings(&schema.url, &target)), &target);
+}
+
+fn edited_and_replayed(site: &Site, target: &Target) {
+    let letters = stuck(site, target, &["wrong", "second"]);
+    let id = text(&letters[0]["id"]);
+    let shown = site.json(&["dead-letter", "show", id]);
+    assert_eq!((&shown["origin"], &shown["error_class"]), (&json!("outbox"), &json!("HTTP_400")));
+    assert_eq!(shown["history"][0]["outcome"], "failed", "{shown}");
+    assert_eq!(shown["parked_key"]["backlog"], 1, "{shown}");
+    let said = site.relais(&["dead-letter", "show", id]);
+    assert_said(&said, 0, &["HTTP_400", "key o-1 is held back", "1 wait behind it", "explain"]);
+    let keys = site.json(&["dead-letter", "keys"]);
+    assert_eq!((&keys[0]["msg_key"], &keys[0]["backlog"]), (&json!("o-1"), &json!(1)), "{keys}");
+    assert_said(&site.relais(&["dead-letter", "keys"]), 0, &["o-1", "to orders", id]);
+
+    let edit = |payload: &str| {
+        site.relais(&["dead-letter", "edit", id, "--payload", payload, "--actor", "ann"])
+    };
+    assert_said(&edit("{oops"), 1, &["not valid JSON", "nothing was changed"]);
+    assert_said(&site.relais(&["dead-letter", "edit", id]), 2, &["--payload-file", "EDITOR"]);
+    assert_said(&edit(&order("o-1", "right")), 0, &["edited; next: relais dead-letter replay"]);
+    let shown = site.json(&["dead-letter", "show", id]);
+    assert_eq!(shown["original_payload"], order("o-1", "wrong"));
+    assert_eq!((&shown["edited_by"], &shown["resolution"]), (&json!("ann"), &Value::Null));
+    let said = site.relais(&["dead-letter", "show", id]);
+    let end = format!(
+        "original_payload\n{}\npayload\n{}\n",
+        order("o-1", "wrong"),
+        order("o-1", "right")
+    );
+    assert!(said.out.contains(&end), "{said:?}");
+
+    let replay = |actor: &str| {
+        site.relais(&["dead-letter", "replay", id, "--reason", "mended", "--actor", actor])
+    };
+    assert_said(&replay("bob"), 0, &["replayed 1"]);
+    assert_said(&replay("cat"), 1, &["was resolved before: retried by bob at ", "replayed 0"]);
+    let running = site.run();
+    assert_eq!(target.next().body, order("o-1", "right"), "first in its key");
+    assert_eq!(target.next().body, order("o-1", "second"));
+    running.stop();
+    assert_eq!(site.json(&["dead-letter", "keys"]), json!([]));
+
+    let audit = site.json(&["audit", "list", "--target", id]);
+    let lines: Vec<_> =
+        audit.as_array().unwrap().iter().map(|l| (text(&l["actor"]), text(&l["action"]))).collect();
+    assert_eq!(lines, [("bob", "dead-letter.retried"), ("ann", "dead-letter.edited")]);
+    assert_eq!(audit[0]["reason"], "mended");
+    let ann = site.json(&["audit", "list", "--actor", "ann"]);
+    assert_eq!(ann.as_array().unwrap().len(), 1, "{ann}");
+    assert_eq!(site.json(&["audit", "list", "--limit", "1"])[0], audit[0]);
+    let before = audit[0]["id"].to_string();
+    assert_eq!(site.json(&["audit", "list", "--before", &before])[0], audit[1]);
+    assert_said(&site.relais(&["audit", "list"]), 0, &["dead-letter.edited", "bob", "mended"]);
+}
+
+#[test]
+fn an_edit_is_rehearsed_by_the_routes_unless_somebody_insists() {
+    let target = Target::start();
+    let site = site(&target);
+    let running = site.run();
+    send(&running, "m-1", r#"{"type":"Batch","orderId":"o-1"}"#);
+    let letters = wait_for(&site, &["dead-letter", "list"], 1);
+    running.stop();
+    let id = text(&letters[0]["id"]);
+    let edit = |payload: &str, more: &[&str]| {
+        site.relais(&[&["dead-letter", "edit", id, "--payload", payload], more].concat())
+    };
+    let wrong = r#"{"type":"Batch","ids":7}"#;
+    let said = edit(wrong, &[]);
+    assert_said(&said, 1, &["would fail again: payload has no array at `/ids`", "--force"]);
+    let unchanged = site.json(&["dead-letter", "show", id]);
+    assert_eq!(unchanged["edited_by"], Value::Null, "{unchanged}");
+    let right = r#"{"type":"Batch","ids":[7,8]}"#;
+    assert_said(&edit(right, &["--dry-run"]), 0, &["dry run: would be taken"]);
+    assert_eq!(site.json(&["dead-letter", "show", id]), unchanged);
+    assert_said(&edit(wrong, &["--force"]), 0, &["edited"]);
+
+    // From a file and from stdin, as JSON for programs.
+    site.write("right.json", &format!("{right}\n"));
+    let done = site.json(&["dead-letter", "edit", id, "--payload-file", "right.json"]);
+    assert_eq!(done, json!({ "id": id, "result": "done" }));
+    let mut typing = site
+        .command(&["dead-letter", "edit", id, "--payload-file", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    typing.stdin.take().unwrap().write_all(wrong.as_bytes()).unwrap();
+    let said = Said::from(typing.wait_with_output().unwrap());
+    assert_eq!(said.code, 1, "{said:?}");
+    let answer: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(answer["result"], "would_fail");
+    assert_eq!(answer["problem"]["code"], "ROUTE_EACH");
+
+    assert_eq!(site.relais(&["dead-letter", "replay", id]).code, 0);
+    let running = site.run();
+    let mut bodies = [target.next().body, target.next().body];
+    bodies.sort();
+    assert_eq!(bodies, [r#"{"id":7}"#, r#"{"id":8}"#]);
+    running.stop();
+}
+
+#[test]
+fn many_are_replayed_by_filter_at_a_rate_oldest_first() {
+    let target = Target::start();
+    let site = site(&target);
+    target.answers(400);
+    let running = site.run();
+    for n in 0..6 {
+        send(&running, &format!("m-{n}"), &order(&format!("o-{n}"), ""));
+        target.next();
+    }
+    wait_for(&site, &["dead-letter", "list"], 6);
+    running.stop();
+    target.answers(200);
+
+    let all = ["dead-letter", "replay", "--all", "--destination", "orders"];
+    let and = |more: &[&'static str]| [&all[..], more].concat();
+    assert_said(&site.relais(&and(&[])), 2, &["--yes", "--dry-run"]);
+    let said = site.relais(&and(&["--dry-run", "--key", "o-3"]));
+    assert_said(&said, 0, &["o-3", "1 would be replayed"]);
+    let tried = site.json(&and(&["--dry-run"]));
+    assert_eq!((&tried["dry_run"], tried["replayed"].as_array().unwrap().len()), (&json!(true), 6));
+    assert_eq!(site.json(&["dead-letter", "list"]).as_array().unwrap().len(), 6);
+    let none = site.json(&and(&["--type", "Other", "--yes"]));
+    assert_eq!(none, json!({ "replayed": [], "unchanged": [], "refused": [] }));
+
+    let done = site.json(&and(&["--yes", "--rate", "1000/s", "--reason", "target mended"]));
+    assert_eq!(done["replayed"], tried["replayed"], "in the order that was shown");
+    let audit = site.json(&["audit", "list"]);
+    let mut replayed: Vec<_> =
+        audit.as_array().unwrap().iter().map(|line| line["target"].clone()).collect();
+    replayed.reverse();
+    assert_eq!(Value::from(replayed), done["replayed"]);
+    let row = |id: &Value| site.json(&["dead-letter", "show", text(id)])["origin_id"].as_i64();
+    let rows: Vec<_> = done["replayed"].as_array().unwrap().iter().map(row).collect();
+    assert!(rows.is_sorted(), "oldest first: {rows:?}");
+    let running = site.run();
+    for _ in 0..6 {
+        target.next();
+    }
+    running.stop();
+    assert_said(&site.relais(&["dead-letter", "replay", "--all", "--rate", "soon"]), 2, &["50/s"]);
+}
+
+#[test]
+fn the_old_words_still_work() {
+    let target = Target::start();
+    let site = site(&target);
+    let letters = stuck(&site, &target, &["one"]);
+    let id = text(&letters[0]["id"]);
+    assert_said(&site.relais(&["dead-letter", "retry", id, "--dry-run"]), 0, &["1 would be"]);
+    assert_said(&site.relais(&["dead-letter", "skip", id, "--reason", "old"]), 0, &["discarded 1"]);
+    let said = site.relais(&["dead-letter", "discard", id]);
+    assert_said(&said, 1, &["was resolved before: skipped by "]);
+    let help = site.relais(&["dead-letter", "--help"]).out;
+    assert!(help.contains("retry") && help.contains("skip"), "{help}");
+}
+
+#[test]
+fn a_key_is_released_or_skipped_as_a_whole() {
+    let target = Target::start();
+    let site = site(&target);
+    stuck(&site, &target, &["first", "second"]);
+    let release =
+        |key: &str, more: &[&str]| site.relais(&[&["dead-letter", "release", key], more].concat());
+    assert_said(&release("nobody", &[]), 1, &["no open dead letter holds the key nobody"]);
+    assert_said(&release("o-1", &["--inbox"]), 1, &["relais dead-letter keys"]);
+    assert_said(&release("o-1", &["--dry-run"]), 0, &["1 would be replayed"]);
+    let said = release("o-1", &["--destination", "orders", "--reason", "mended"]);
+    assert_said(&said, 0, &["replayed 1"]);
+    let running = site.run();
+    assert_eq!(target.next().body, order("o-1", "first"));
+    assert_eq!(target.next().body, order("o-1", "second"));
+    running.stop();
+
+    // The same key in the inbox and at a destination: which one is meant must be said.
+    target.answers(400);
+    let running = site.run();
+    send(&running, "x-1", r#"{"type":"Batch","orderId":"o-1"}"#);
+    wait_for(&site, &["dead-letter", "list"], 1);
+    send(&running, "x-2", &order("o-1", "third"));
+    target.next();
+    wait_for(&site, &["dead-letter", "list"], 2);
+    running.stop();
+    let said = site.relais(&["dead-letter", "skip-key", "o-1"]);
+    assert_said(&said, 2, &["held in several places (inbox, to orders)", "--destination"]);
+    let said = site.relais(&["dead-letter", "skip-key", "o-1", "--destination", "orders"]);
+    assert_said(&said, 0, &["discarded 1"]);
+    let left = site.json(&["dead-letter", "list"]);
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["origin"]), (1, &json!("inbox")));
+    assert_eq!(site.json(&["dead-letter", "keys"]), json!([]), "it goes on");
+}
+
+#[test]
+fn rows_that_nobody_can_repair_are_closed_with_a_reason() {
+    let target = Target::start();
+    let site = site(&target);
+    let running = site.run();
+    for n in 0..3 {
+        send(&running, &format!("m-{n}"), &format!("{{oops {n}"));
+    }
+    running.stop();
+    let discard = |more: &[&str]| site.relais(&[&["repair", "discard"], more].concat());
+    assert_eq!(discard(&[]).code, 2, "ids or --all");
+    assert_said(&discard(&["1", "--dry-run"]), 0, &["dry run: would discard 1 row"]);
+    let said = discard(&["1", "--reason", "a test of the sender's", "--actor", "ann"]);
+    assert_said(&said, 0, &["discarded 1 row"]);
+    let row = site.json(&["inbox", "show", "1"]);
+    assert_eq!(row["status"], "FAILED");
+    assert_ne!(row["raw_payload_base64"], Value::Null, "the original stays");
+    let letters = site.json(&["dead-letter", "list", "--status", "resolved"]);
+    assert_eq!(
+        (&letters[0]["resolved_by"], &letters[0]["resolution"]),
+        (&json!("ann"), &json!("skipped"))
+    );
+    assert_said(&discard(&["1"]), 1, &["row 1: was resolved before: skipped by ann"]);
+    assert_said(&discard(&["99"]), 1, &["no inbox entry has the id 99"]);
+    assert_said(&discard(&["--all"]), 2, &["--yes"]);
+    let done = site.json(&["repair", "discard", "--all", "--code", "INVALID_JSON", "--yes"]);
+    assert_eq!(done, json!({ "discarded": [2, 3], "unchanged": [] }));
+    let status = site.json(&["status"]);
+    assert!(!status["inbox"].to_string().contains("\"SERDE_ERROR\",\"rows\":3"), "{status}");
+    assert_eq!(site.json(&["inbox", "list", "--status", "SERDE_ERROR"]), json!([]));
+    // The flat form still repairs.
+    assert_said(&site.relais(&["repair", "--yes"]), 0, &["no SERDE_ERROR row matches"]);
+}
+
+#[test]
+fn of_two_operators_one_decides_and_the_other_learns_who() {
+    let target = Target::start();
+    let site = site(&target);
+    let letters = stuck(&site, &target, &["one"]);
+    let id = text(&letters[0]["id"]);
+    let start = |actor: &str| {
+        let mut command = site.command(&["dead-letter", "replay", id, "--actor", actor]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let people: Vec<_> = ["ann", "bob", "cat"].into_iter().map(start).collect();
+    let said = people.into_iter().map(|person| Said::from(person.wait_with_output().unwrap()));
+    let (done, told): (Vec<_>, Vec<_>) = said.partition(|said| said.code == 0);
+    assert_eq!((done.len(), told.len()), (1, 2), "{done:?} {told:?}");
+    let faster = site.json(&["dead-letter", "show", id])["resolved_by"].clone();
+    for said in &told {
+        assert_said(said, 1, &[&format!("retried by {}", text(&faster))]);
+    }
+    assert_eq!(site.json(&["audit", "list"]).as_array().unwrap().len(), 1);
+}

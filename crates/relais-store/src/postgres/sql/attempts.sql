@@ -1,0 +1,5 @@
+SELECT attempt, at, outcome, error_code, error_message, worker
+FROM relais_attempt
+WHERE origin = $1 AND origin_id = $2
+ORDER BY id
+LIMIT $3

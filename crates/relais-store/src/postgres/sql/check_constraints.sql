@@ -1,0 +1,2 @@
+-- What a commit would check is checked now.
+SET CONSTRAINTS ALL IMMEDIATE

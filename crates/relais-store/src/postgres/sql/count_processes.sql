@@ -1,0 +1,17 @@
+-- All but SUCCEEDED are counted by their index. SUCCEEDED is counted in tables of up to $1 rows; in
+-- larger ones it is what the server's own estimate leaves, so that history costs nothing.
+WITH part AS MATERIALIZED (
+    SELECT status, count(*) AS amount FROM relais_process WHERE status <> 'SUCCEEDED' GROUP BY status),
+estimate AS MATERIALIZED (
+    SELECT reltuples::bigint AS amount FROM pg_class WHERE oid = 'relais_process'::regclass),
+seen AS MATERIALIZED (
+    SELECT count(*) AS amount, count(*) FILTER (WHERE status = 'SUCCEEDED') AS done
+    FROM (SELECT status FROM relais_process
+          LIMIT (SELECT CASE WHEN amount > $1 THEN 0 ELSE $1 + 1 END FROM estimate)) AS first)
+SELECT status, amount FROM part
+UNION ALL
+SELECT 'SUCCEEDED',
+       CASE WHEN estimate.amount <= $1 AND seen.amount <= $1 THEN seen.done
+            ELSE greatest(seen.done,
+                          estimate.amount - (SELECT coalesce(sum(amount), 0)::bigint FROM part)) END
+FROM seen CROSS JOIN estimate

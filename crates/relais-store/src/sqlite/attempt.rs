@@ -1,0 +1,77 @@
+//! Attempts that did not succeed: written with the settlement that says so, gone with their row.
+
+use relais_core::{
+    dead_letter::Origin, delivery::Problem, desk::Attempt, inbox::InboxFate, outbox::OutboxFate,
+    query::PAGE_MAX, store::StoreError,
+};
+use rusqlite::{Connection, Transaction};
+
+use super::row::{all, change, json_array, limit};
+
+/// Records the attempt of an inbox row that was settled just before, if it failed.
+pub(super) fn record_inbox(
+    tx: &Transaction<'_>,
+    id: i64,
+    fate: &InboxFate,
+    worker: &str,
+) -> Result<(), StoreError> {
+    match fate {
+        InboxFate::Processed { .. } => Ok(()),
+        InboxFate::Retry { attempts, problem, .. } => {
+            record(tx, (Origin::Inbox, id), *attempts, "retry", problem, worker)
+        }
+        InboxFate::Dead { attempts, problem, .. } => {
+            record(tx, (Origin::Inbox, id), *attempts, "failed", problem, worker)
+        }
+    }
+}
+
+/// The same for an outbox row. What was no attempt is not recorded.
+pub(super) fn record_outbox(
+    tx: &Transaction<'_>,
+    id: i64,
+    fate: &OutboxFate,
+    worker: &str,
+) -> Result<(), StoreError> {
+    match fate {
+        OutboxFate::Dispatched | OutboxFate::Untouched | OutboxFate::Uncounted { .. } => Ok(()),
+        OutboxFate::Retry { attempts, problem, .. } => {
+            record(tx, (Origin::Outbox, id), *attempts, "retry", problem, worker)
+        }
+        OutboxFate::Dead { attempts, problem, .. } => {
+            record(tx, (Origin::Outbox, id), *attempts, "failed", problem, worker)
+        }
+    }
+}
+
+fn record(
+    tx: &Transaction<'_>,
+    (origin, id): (Origin, i64),
+    attempts: u32,
+    outcome: &str,
+    problem: &Problem,
+    worker: &str,
+) -> Result<(), StoreError> {
+    let Problem { code, message } = problem;
+    let params = (origin.as_str(), id, attempts, outcome, code, message, worker);
+    change(tx, include_str!("sql/record_attempts.sql"), params).map(drop)
+}
+
+pub(super) fn list(
+    db: &Connection,
+    origin: Origin,
+    origin_id: i64,
+) -> Result<Vec<Attempt>, StoreError> {
+    let params = (origin.as_str(), origin_id, limit(PAGE_MAX));
+    all(db, include_str!("sql/attempts.sql"), params, |c| c.attempt())
+}
+
+/// Removes the attempts of rows that were just removed.
+pub(super) fn forget(
+    tx: &Transaction<'_>,
+    origin: Origin,
+    removed: &[i64],
+) -> Result<(), StoreError> {
+    let params = (origin.as_str(), json_array(removed));
+    change(tx, include_str!("sql/cleanup_attempts.sql"), params).map(drop)
+}

@@ -1,0 +1,270 @@
+//! What people look up: failed attempts, what waits behind parked keys, what came of a message, and who
+//! did what.
+
+use relais_core::{
+    dead_letter::{Origin, Resolution},
+    desk::{Attempt, AuditEntry, AuditFilter},
+    inbox::{InboxFate, NewInbox},
+    message::NewMessage,
+    outbox::OutboxFate,
+    query::{PAGE_MAX, ParkedKey},
+};
+
+use super::{
+    Start,
+    bulk::Held,
+    dead_letters::{dead_inbox, dead_outbox},
+    only_dead_letter, open_dead_letters,
+    process_build::failed_process,
+    resolve,
+    worker::{
+        Worker, all, dead_and_parked, dead_message, expire_all, handle_later, make_due, none,
+        processed, retry_later,
+    },
+};
+use crate::{
+    build::{arrival, arrival_for, message, problem},
+    fixture::Fixture,
+};
+
+pub const START: Start = Start::Migrated;
+
+async fn attempts(f: &dyn Fixture, origin: Origin, id: i64) -> Vec<Attempt> {
+    f.store().attempts(origin, id).await.expect("attempts")
+}
+
+/// The number and the outcome of each.
+fn outcomes(attempts: &[Attempt]) -> Vec<(u32, &str)> {
+    attempts.iter().map(|attempt| (attempt.attempt, attempt.outcome.as_str())).collect()
+}
+
+pub async fn every_failed_attempt_of_an_outbox_row_is_kept(f: &dyn Fixture) {
+    f.store().enqueue(vec![message("orders", "k")]).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "worker-7").await;
+    let row = worker.pending(1).await.remove(0);
+    let before = f.now().await;
+    assert_eq!(worker.settle(&row, retry_later()).await, all(1));
+    make_due(f, "relais_outbox").await;
+    assert_eq!(worker.settle(&row, dead_and_parked()).await, all(1));
+    let kept = attempts(f, Origin::Outbox, row.id).await;
+    assert_eq!(outcomes(&kept), [(1, "retry"), (5, "failed")], "oldest first");
+    let problem = problem();
+    for attempt in &kept {
+        assert_eq!((attempt.origin, attempt.origin_id), (Origin::Outbox, row.id));
+        assert_eq!(attempt.error_code.as_deref(), Some(problem.code.as_str()));
+        assert_eq!(attempt.error_message.as_deref(), Some(problem.message.as_str()));
+        assert_eq!(attempt.worker, "worker-7");
+        assert!(attempt.at >= before && attempt.at <= f.now().await);
+    }
+    assert!(attempts(f, Origin::Inbox, row.id).await.is_empty(), "that is another row");
+    assert!(attempts(f, Origin::Outbox, row.id + 1).await.is_empty());
+}
+
+pub async fn every_failed_attempt_of_an_inbox_row_is_kept(f: &dyn Fixture) {
+    f.store().accept(vec![arrival("1"), arrival("2")], Vec::new()).await.expect("accept");
+    let worker = Worker::inbox(f, "worker-7").await;
+    let rows = worker.received(10).await;
+    let fates = vec![
+        worker.inbox_fate(&rows[0], handle_later()),
+        worker
+            .inbox_fate(&rows[1], InboxFate::Dead { attempts: 1, problem: problem(), park: false }),
+    ];
+    assert_eq!(worker.settle_inbox_all(fates).await, all(2));
+    make_due(f, "relais_inbox").await;
+    assert_eq!(worker.settle_inbox(&rows[0], dead_message()).await, all(1));
+    let kept = attempts(f, Origin::Inbox, rows[0].id).await;
+    assert_eq!(outcomes(&kept), [(1, "retry"), (5, "failed")]);
+    assert_eq!(kept[0].worker, "worker-7");
+    assert_eq!(outcomes(&attempts(f, Origin::Inbox, rows[1].id).await), [(1, "failed")]);
+}
+
+pub async fn every_failed_attempt_in_a_bulk_job_is_kept(f: &dyn Fixture) {
+    let held = Held::of(f, &["retry", "dead", "done"]).await;
+    let fates = vec![
+        (held.id(0), retry_later()),
+        (held.id(1), dead_and_parked()),
+        (held.id(2), OutboxFate::Dispatched),
+    ];
+    assert_eq!(held.settle(fates).await, all(3));
+    for (row, wanted) in [(0, vec![(1, "retry")]), (1, vec![(5, "failed")]), (2, vec![])] {
+        assert_eq!(outcomes(&attempts(f, Origin::Outbox, held.id(row)).await), wanted);
+    }
+}
+
+pub async fn what_was_no_failed_attempt_leaves_none(f: &dyn Fixture) {
+    let batch = (0..4).map(|n| message("orders", &n.to_string())).collect();
+    f.store().enqueue(batch).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    worker.settle(&rows[0], OutboxFate::Dispatched).await;
+    worker.settle(&rows[1], OutboxFate::Untouched).await;
+    worker.settle(&rows[2], OutboxFate::Uncounted { attempts: 0, problem: problem() }).await;
+    f.store().accept(vec![arrival("1")], Vec::new()).await.expect("accept");
+    let handler = Worker::inbox(f, "w").await;
+    handler.settle_inbox(&handler.received(1).await[0], processed()).await;
+    expire_all(f).await;
+    Worker::start(f.second(), worker.fence.scope.clone(), "other").await;
+    assert_eq!(worker.settle(&rows[3], dead_and_parked()).await, none(1), "refused");
+    assert_eq!(f.number("SELECT count(*) FROM relais_attempt").await, 0);
+}
+
+pub async fn a_replay_counts_its_attempts_anew(f: &dyn Fixture) {
+    let (worker, dead) = dead_outbox(f, message("orders", "k")).await;
+    assert!(resolve(f, dead.id, Resolution::Retried).await);
+    let row = worker.pending(1).await.remove(0);
+    worker.settle(&row, retry_later()).await;
+    let kept = attempts(f, Origin::Outbox, row.id).await;
+    assert_eq!(outcomes(&kept), [(5, "failed"), (1, "retry")], "and keeps those before it");
+}
+
+pub async fn parked_keys_say_what_waits_behind_them(f: &dyn Fixture) {
+    let (_, outbox_dead) = dead_outbox(f, message("orders", "k")).await;
+    let mut delayed = message("orders", "k");
+    delayed.delay = Some(std::time::Duration::from_secs(3_600));
+    let batch = vec![
+        message("orders", "k"),
+        message("orders", "k"),
+        delayed,
+        message("orders", "other"),
+        message("elsewhere", "k"),
+    ];
+    f.store().enqueue(batch).await.expect("enqueue");
+    f.store().accept(vec![arrival_for("1", "k")], Vec::new()).await.expect("accept");
+    let handler = Worker::inbox(f, "w").await;
+    handler.settle_inbox(&handler.received(1).await[0], dead_message()).await;
+    let more = vec![arrival_for("2", "k"), arrival_for("3", "j")];
+    f.store().accept(more, Vec::new()).await.expect("accept");
+    let inbox_dead = open_dead_letters(f).await.into_iter().find(|d| d.origin == Origin::Inbox);
+    let old = f.past();
+    f.run(&format!("UPDATE relais_parked_key SET parked_at = {old} WHERE origin = 'inbox'")).await;
+    let parked = f.store().parked_keys(10).await.expect("parked keys");
+    let shown: Vec<_> = parked.iter().map(shown).collect();
+    let inbox_dead = inbox_dead.expect("a dead letter").id;
+    assert_eq!(
+        shown,
+        [
+            (Origin::Inbox, None, "k", inbox_dead, 1),
+            (Origin::Outbox, Some("orders"), "k", outbox_dead.id, 3),
+        ],
+        "longest first"
+    );
+    assert_eq!(f.store().parked_keys(1).await.expect("parked keys"), parked[..1]);
+}
+
+fn shown(key: &ParkedKey) -> (Origin, Option<&str>, &str, uuid::Uuid, u64) {
+    (key.origin, key.destination.as_deref(), &key.msg_key, key.dead_letter_id, key.backlog)
+}
+
+pub async fn a_parked_key_with_nothing_behind_it_waits_for_nobody(f: &dyn Fixture) {
+    let (_, dead) = dead_inbox(f, arrival("m-1")).await;
+    f.store().accept(vec![arrival("m-2")], Vec::new()).await.expect("accept");
+    let parked = f.store().parked_keys(10).await.expect("parked keys");
+    assert_eq!(parked.len(), 1);
+    assert_eq!(shown(&parked[0]), (Origin::Inbox, None, "m-1", dead.id, 0));
+}
+
+pub async fn a_message_id_finds_the_rows_of_every_source_and_no_row_number(f: &dyn Fixture) {
+    let from =
+        |source: &str, id: &str| NewInbox { source_system: source.to_owned(), ..arrival(id) };
+    let batch = vec![from("b", "m-1"), from("a", "1"), from("a", "m-1"), from("c", "M-1")];
+    f.store().accept(batch, Vec::new()).await.expect("accept");
+    let of = async |id: &str| -> Vec<(i64, String)> {
+        let found = f.store().received_as(id.to_owned()).await.expect("received as");
+        found.into_iter().map(|row| (row.id, row.source_system)).collect()
+    };
+    let sources: Vec<_> = of("m-1").await.into_iter().map(|(_, source)| source).collect();
+    assert_eq!(sources, ["b", "a"], "oldest first");
+    let first = f.store().find_inbox("1".to_owned()).await.expect("find").expect("row 1");
+    assert_eq!((first.id, first.message_id.as_str()), (1, "m-1"));
+    assert_eq!(of("1").await, [(2, "a".to_owned())], "the message, not the row of that number");
+    assert!(of("3").await.is_empty() && of("").await.is_empty());
+}
+
+pub async fn what_a_message_caused_is_found_oldest_first(f: &dyn Fixture) {
+    let caused = |cause: &str, destination: &str| NewMessage {
+        causation_id: Some(cause.to_owned()),
+        ..message(destination, "k")
+    };
+    let batch = vec![
+        caused("m-1", "orders"),
+        caused("m-10", "orders"),
+        message("orders", "k"),
+        caused("m-1", "elsewhere"),
+    ];
+    let ids = f.store().enqueue(batch.clone()).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    worker.settle(&worker.pending(1).await[0], OutboxFate::Dispatched).await;
+    let found = f.store().caused_by("m-1".to_owned()).await.expect("caused by");
+    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [ids[0], ids[3]]);
+    assert_eq!(found[1].message_id, batch[3].message_id);
+    assert!(f.store().caused_by("M-1".to_owned()).await.expect("caused by").is_empty());
+    let long = "😀".repeat(200);
+    f.store().enqueue(vec![caused(&long, "orders")]).await.expect("enqueue");
+    assert_eq!(f.store().caused_by(long).await.expect("caused by").len(), 1);
+}
+
+pub async fn dead_letters_of_a_message_are_found_resolved_or_not(f: &dyn Fixture) {
+    let (worker, first) = dead_outbox(f, message("orders", "k")).await;
+    assert!(resolve(f, first.id, Resolution::Retried).await);
+    let row = worker.pending(1).await.remove(0);
+    worker.settle(&row, dead_and_parked()).await;
+    let second = only_dead_letter(f).await;
+    let past = f.past();
+    f.run(&format!("UPDATE relais_dead_letter SET parked_at = {past} WHERE id = '{}'", first.id))
+        .await;
+    let of = async |id: String| -> Vec<uuid::Uuid> {
+        let found = f.store().dead_letters_of(id).await.expect("dead letters");
+        found.into_iter().map(|dead| dead.id).collect()
+    };
+    let id = row.message_id.to_string();
+    assert_eq!(of(id.clone()).await, [first.id, second.id], "oldest first");
+    assert_eq!(of(id.to_uppercase()).await.len(), 2, "one UUID however it is written");
+    dead_inbox_of(f, "Order-7").await;
+    assert_eq!(of("Order-7".to_owned()).await.len(), 1);
+    assert!(of("order-7".to_owned()).await.is_empty());
+    let process = failed_process(f, None).await;
+    assert_eq!(of(process.process_id.to_string()).await.len(), 1);
+}
+
+async fn dead_inbox_of(f: &dyn Fixture, message_id: &str) {
+    f.store().accept(vec![arrival(message_id)], Vec::new()).await.expect("accept");
+    let worker = Worker::inbox(f, "w").await;
+    worker.settle_inbox(&worker.received(1).await[0], dead_message()).await;
+}
+
+async fn audit(f: &dyn Fixture, filter: AuditFilter) -> Vec<AuditEntry> {
+    f.store().list_audit(filter).await.expect("audit")
+}
+
+pub async fn the_audit_is_listed_newest_first_and_in_pages(f: &dyn Fixture) {
+    let before = f.now().await;
+    for n in 0..6 {
+        let (actor, target) = (["ann", "ben"][n % 2], ["t-1", "t-2", "t-3"][n % 3]);
+        let columns = "(actor, action, target, reason)";
+        let line = format!("'{actor}', 'dead-letter.retried', '{target}', 'é 😀 {n}'");
+        f.run(&format!("INSERT INTO relais_audit {columns} VALUES ({line})")).await;
+    }
+    let filter = |limit| AuditFilter { limit, ..AuditFilter::default() };
+    let all = audit(f, filter(PAGE_MAX + 1)).await;
+    let reasons: Vec<&str> = all.iter().map(|line| line.reason.as_str()).collect();
+    assert_eq!(reasons, [5, 4, 3, 2, 1, 0].map(|n| format!("é 😀 {n}")));
+    assert!(all.iter().all(|line| line.at >= before && line.action == "dead-letter.retried"));
+    assert_eq!((all[0].actor.as_str(), all[0].target.as_str()), ("ben", "t-3"));
+    let by = |actor: Option<&str>, target: Option<&str>| AuditFilter {
+        actor: actor.map(str::to_owned),
+        target: target.map(str::to_owned),
+        ..filter(10)
+    };
+    let lines = |which: &[usize]| which.iter().map(|n| all[*n].clone()).collect::<Vec<_>>();
+    assert_eq!(audit(f, by(Some("ann"), None)).await, lines(&[1, 3, 5]));
+    assert_eq!(audit(f, by(None, Some("t-1"))).await, lines(&[2, 5]));
+    assert_eq!(audit(f, by(Some("ben"), Some("t-1"))).await, lines(&[2]));
+    assert!(audit(f, by(Some("eve"), None)).await.is_empty());
+    assert_eq!(
+        audit(f, AuditFilter { before: Some(all[1].id), ..filter(2) }).await,
+        lines(&[2, 3])
+    );
+    let page = AuditFilter { before: Some(all[2].id), ..by(None, Some("t-1")) };
+    assert_eq!(audit(f, page).await, lines(&[5]));
+    assert!(audit(f, filter(0)).await.is_empty());
+}

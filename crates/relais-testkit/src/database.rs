@@ -1,0 +1,79 @@
+//! A test's own database, reached in two ways: through relais's store, and with plain SQL.
+//!
+//! Invariant: what is asked here goes over a connection of its own, never over one that the code under
+//! test uses.
+
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::sync::Arc;
+
+use relais_core::{BoxFuture, store::Store};
+
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresScratch;
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteScratch;
+pub use crate::fixture::{Dialect, TextRows};
+
+/// A database that a test may look into and change. `SqliteStore` and `PostgresStore` are such, and
+/// what [`scratch`] makes.
+pub trait Database: Send + Sync {
+    fn store(&self) -> Arc<dyn Store>;
+
+    fn dialect(&self) -> Dialect;
+
+    /// Runs one statement outside relais; how many rows it touched.
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>>;
+
+    /// Reads outside relais.
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>>;
+}
+
+impl<D: Database + ?Sized> Database for Arc<D> {
+    fn store(&self) -> Arc<dyn Store> {
+        (**self).store()
+    }
+
+    fn dialect(&self) -> Dialect {
+        (**self).dialect()
+    }
+
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>> {
+        (**self).execute(sql)
+    }
+
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>> {
+        (**self).query(sql)
+    }
+}
+
+/// Databases that exist as long as the value does.
+pub mod scratch {
+    /// A file in a directory of its own, with relais's tables. It does not survive a power cut: that
+    /// makes it fast.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[cfg(feature = "sqlite")]
+    pub async fn sqlite() -> super::SqliteScratch {
+        super::SqliteScratch::create().await
+    }
+
+    /// A schema of its own on this server, with relais's tables.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(server_url: &str) -> super::PostgresScratch {
+        super::PostgresScratch::create(server_url).await
+    }
+}
+
+/// Runs SQL that must succeed.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+async fn run(database: &dyn Database, sql: &str) -> u64 {
+    database.execute(sql).await.unwrap_or_else(|error| panic!("{error}\n in: {sql}"))
+}

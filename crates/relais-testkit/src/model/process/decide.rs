@@ -1,0 +1,175 @@
+//! The real decisions, between the rows of the model and those of the store.
+
+use std::time::Duration;
+
+use relais_core::{
+    extract::Pick,
+    inbox::{InboxRow, InboxStatus},
+    message::{Headers, NewMessage},
+    process::{
+        Action, Change, Definition, Input, Process, TimerChange, advance,
+        declared::{Declared, DeclaredCall, DeclaredStep},
+        definition::{Begun, Correlate},
+    },
+    retry::RetryPolicy,
+    time::Timestamp,
+};
+use uuid::Uuid;
+
+use super::{Command, Row, STEPS, Says, Waiting};
+
+const NAMES: [&str; STEPS] = ["first", "second"];
+const PROCESS_ID: Uuid = Uuid::from_u128(1);
+
+/// What a decision comes to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Decided {
+    pub row: Row,
+    pub commands: Vec<Command>,
+    pub timer: TimerNext,
+}
+
+/// What becomes of the timer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TimerNext {
+    Keep,
+    Clear,
+    Set(usize, Uuid),
+}
+
+/// Two steps, each with a compensation and time-outs everywhere.
+pub(super) fn definition(attempts_max: u32) -> Definition {
+    let retry = RetryPolicy { attempts_max, ..RetryPolicy::default() };
+    let call = |name: &str, undo: bool| DeclaredCall {
+        destination: "service".into(),
+        command: event(name, undo, "do"),
+        payload: Some("null".into()),
+        completed: vec![event(name, undo, "done")],
+        failed: vec![event(name, undo, "refused")],
+        retryable: vec![event(name, undo, "busy")],
+        error: None,
+        correlate: Correlate::ProcessId(Pick::Header("correlation-id".into())),
+        timeout: Some(Duration::from_secs(1)),
+        retry,
+    };
+    let step = |name: &str| DeclaredStep {
+        name: name.into(),
+        call: call(name, false),
+        compensation: Some(call(name, true)),
+    };
+    let declared = Declared {
+        process_type: "Model".into(),
+        version: 1,
+        starts: vec!["Begin".into()],
+        business_key: None,
+        steps: NAMES.into_iter().map(step).collect(),
+    };
+    declared.build().expect("the model's definition is right")
+}
+
+pub(super) fn begin(definition: &Definition) -> Decided {
+    let begun = Begun { business_key: None, data: r#"{"input":null,"steps":{}}"#.into() };
+    decided(advance::begin(definition, PROCESS_ID, begun, None))
+}
+
+/// What a worker makes of an inbox row.
+pub(super) fn handle(definition: &Definition, process: &Row, waiting: Waiting) -> Decided {
+    let process = stored(process);
+    let change = match waiting {
+        Waiting::Reply { command, says, .. } => {
+            let says = match says {
+                Says::Done => "done",
+                Says::Refused => "refused",
+                Says::Busy => "busy",
+            };
+            let event = event(NAMES[command.step], command.undo, says);
+            let row = row(&event, Some(command.id));
+            advance(definition, &process, &Input::Reply(&row), 0.0)
+        }
+        Waiting::Timer { step, id } => {
+            let input = Input::Timer { step: NAMES[step], command_id: id, message_id: "timer" };
+            advance(definition, &process, &input, 0.0)
+        }
+    };
+    decided(change.expect("every reply of the model is one the definition knows"))
+}
+
+/// What a person's decision comes to; `None` if it does not fit.
+pub(super) fn act(definition: &Definition, process: &Row, action: Action) -> Option<Decided> {
+    let input = Input::Action { action, actor: "person", reason: "model" };
+    advance(definition, &stored(process), &input, 0.0).ok().map(decided)
+}
+
+fn event(name: &str, undo: bool, says: &str) -> String {
+    format!("{name}-{}{says}", if undo { "undo-" } else { "" })
+}
+
+fn decided(change: Change) -> Decided {
+    assert_eq!(change.process.version, change.from + change.log.len() as i64, "the log is linear");
+    let Process { status, current_step, data, retries, progress, .. } = change.process;
+    let place = |step: &str| NAMES.iter().position(|name| *name == step).expect("a known step");
+    let command = |message: &NewMessage| {
+        let name = message.event_type.trim_end_matches("-do").trim_end_matches("-undo");
+        let undo = message.event_type.ends_with("-undo-do");
+        Command { id: message.message_id, step: place(name), undo }
+    };
+    Decided {
+        row: Row { status, current_step, data, retries, progress },
+        commands: change.messages.iter().map(command).collect(),
+        timer: match change.timer {
+            TimerChange::Keep => TimerNext::Keep,
+            TimerChange::Clear => TimerNext::Clear,
+            TimerChange::Set(timer) => TimerNext::Set(place(&timer.step), timer.command_id),
+        },
+    }
+}
+
+fn stored(row: &Row) -> Process {
+    let Row { status, current_step, data, retries, progress } = row.clone();
+    Process {
+        process_id: PROCESS_ID,
+        process_type: "Model".into(),
+        definition: 1,
+        business_key: None,
+        status,
+        current_step,
+        data,
+        retries,
+        progress,
+        version: 1,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    }
+}
+
+fn row(event_type: &str, answers: Option<Uuid>) -> InboxRow {
+    let mut headers = Headers::default();
+    if let Some(command) = answers {
+        headers.set("causation-id", &command.to_string());
+    }
+    InboxRow {
+        id: 1,
+        message_id: "m".into(),
+        source_system: "model".into(),
+        topic: String::new(),
+        partition_num: 0,
+        offset_num: 0,
+        key_str: None,
+        msg_key: "k".into(),
+        lane: 0,
+        aggregate_id: None,
+        event_type: Some(event_type.into()),
+        payload: Some("null".into()),
+        headers,
+        raw_payload_base64: None,
+        event_ts: None,
+        received_at: Timestamp(0),
+        status: InboxStatus::Received,
+        attempts: 0,
+        next_attempt_at: None,
+        processed_at: None,
+        error_stage: None,
+        error_code: None,
+        error_message: None,
+    }
+}

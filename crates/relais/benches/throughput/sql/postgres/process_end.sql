@@ -1,0 +1,1 @@
+DELETE FROM relais_timer WHERE process_id = ANY ($1::uuid[])

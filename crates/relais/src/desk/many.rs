@@ -1,0 +1,230 @@
+//! Many dead letters at once: by filter, and all of one key.
+//!
+//! Invariant: of one key, the message that came first is decided first, whatever was tried since. A
+//! key that is held stays held until the last of its dead letters is decided, so that nothing later
+//! slips between two of them.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT},
+    limits::RateLimit,
+    query::{Filter, PAGE_MAX},
+    store::StoreError,
+    time::Timestamp,
+};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::{Answer, By, Desk};
+
+/// Most dead letters one selection takes; run it again for more.
+pub const PICKED_MAX: usize = 100_000;
+
+/// A dead letter that was chosen: what a decision needs of it, without its payload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Picked {
+    pub id: Uuid,
+    pub origin: Origin,
+    pub origin_id: Option<i64>,
+    pub message_id: String,
+    pub destination: Option<String>,
+    pub msg_key: String,
+    pub failed_status: String,
+    pub parked_at: Timestamp,
+}
+
+impl From<&DeadLetter> for Picked {
+    fn from(letter: &DeadLetter) -> Self {
+        Self {
+            id: letter.id,
+            origin: letter.origin,
+            origin_id: letter.origin_id,
+            message_id: letter.message_id.clone(),
+            destination: letter.destination.clone(),
+            msg_key: letter.msg_key.clone(),
+            failed_status: letter.failed_status.clone(),
+            parked_at: letter.parked_at,
+        }
+    }
+}
+
+impl Picked {
+    /// Rows by the order they came in, whenever they failed; processes by when they did.
+    fn order(&self) -> (u8, Option<i64>, Timestamp, Uuid) {
+        (self.origin as u8, self.origin_id, self.parked_at, self.id)
+    }
+}
+
+/// Puts them in the order in which they are to be decided.
+pub fn in_order(picked: &mut [Picked]) {
+    picked.sort_by_key(Picked::order);
+}
+
+/// A key with open dead letters, at the place where it is ordered: the inbox, or one destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldKey {
+    pub origin: Origin,
+    pub destination: Option<String>,
+    pub msg_key: String,
+    /// In the order they came.
+    pub letters: Vec<Picked>,
+}
+
+/// How fast many are decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    #[default]
+    AtOnce,
+    /// So many in that time, with a burst of as many.
+    Rate(u32, Duration),
+}
+
+/// What became of one of many.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub id: Uuid,
+    #[serde(flatten)]
+    pub answer: Answer,
+}
+
+/// How many came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    pub done: u64,
+    /// Somebody was faster, or they are gone.
+    pub unchanged: u64,
+    pub refused: u64,
+}
+
+impl Summary {
+    pub fn add(&mut self, answer: &Answer) {
+        *match answer {
+            Answer::Done => &mut self.done,
+            Answer::NotFound | Answer::ResolvedBefore { .. } | Answer::EditedMeanwhile { .. } => {
+                &mut self.unchanged
+            }
+            Answer::WouldFail { .. } | Answer::Refused { .. } => &mut self.refused,
+        } += 1;
+    }
+}
+
+impl Desk {
+    /// The open dead letters that match, in the order they are to be decided; of more than
+    /// [`PICKED_MAX`] those that failed last. The filter's `status`, `before` and `limit` are not used.
+    pub async fn pick(&self, filter: &Filter) -> Result<Vec<Picked>, StoreError> {
+        let open = Some("open".to_owned());
+        let mut filter = Filter { status: open, before: None, limit: PAGE_MAX, ..filter.clone() };
+        let mut picked: Vec<Picked> = Vec::new();
+        while picked.len() < PICKED_MAX {
+            filter.limit = PAGE_MAX.min(PICKED_MAX - picked.len());
+            let page = self.store.list_dead_letters(filter.clone()).await?;
+            picked.extend(page.iter().map(Picked::from));
+            if page.len() < filter.limit {
+                break;
+            }
+            filter.before = page.last().map(|letter| letter.id.to_string());
+        }
+        in_order(&mut picked);
+        Ok(picked)
+    }
+
+    /// Where a key has open dead letters. Conflicts hold nothing and are left out.
+    pub async fn held(&self, key: &str) -> Result<Vec<HeldKey>, StoreError> {
+        let filter = Filter { key: Some(key.to_owned()), ..Filter::default() };
+        let mut keys: Vec<HeldKey> = Vec::new();
+        for picked in self.pick(&filter).await? {
+            if picked.origin == Origin::Process || picked.failed_status == STATUS_CONFLICT {
+                continue;
+            }
+            let same = |k: &&mut HeldKey| {
+                (k.origin, &k.destination) == (picked.origin, &picked.destination)
+            };
+            match keys.iter_mut().find(same) {
+                Some(held) => held.letters.push(picked),
+                None => keys.push(HeldKey {
+                    origin: picked.origin,
+                    destination: picked.destination.clone(),
+                    msg_key: picked.msg_key.clone(),
+                    letters: vec![picked],
+                }),
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Replays what matches, the oldest message first. `each` is told of every one and may say stop.
+    pub async fn replay_all(
+        &self,
+        filter: &Filter,
+        pace: Pace,
+        by: &By,
+        each: impl FnMut(Report) -> ControlFlow<()>,
+    ) -> Result<Summary, StoreError> {
+        let picked = self.pick(filter).await?;
+        self.decide_all(&picked, Resolution::Retried, pace, by, each).await
+    }
+
+    /// Replays everything dead of a key in order; then it goes on.
+    pub async fn release_key(&self, key: &HeldKey, by: &By) -> Result<Summary, StoreError> {
+        self.decide_all(&key.letters, Resolution::Retried, Pace::AtOnce, by, go_on).await
+    }
+
+    /// Discards everything dead of a key; then it goes on.
+    pub async fn skip_key(&self, key: &HeldKey, by: &By) -> Result<Summary, StoreError> {
+        self.decide_all(&key.letters, Resolution::Skipped, Pace::AtOnce, by, go_on).await
+    }
+
+    /// Decides each in turn, as given. `each` is told of every one and may say stop.
+    pub async fn decide_all(
+        &self,
+        picked: &[Picked],
+        resolution: Resolution,
+        pace: Pace,
+        by: &By,
+        mut each: impl FnMut(Report) -> ControlFlow<()>,
+    ) -> Result<Summary, StoreError> {
+        let (mut summary, mut pacer) = (Summary::default(), Pacer::new(pace));
+        for one in picked {
+            pacer.wait().await;
+            let answer = self.decide(one, resolution, by).await?;
+            summary.add(&answer);
+            if each(Report { id: one.id, answer }).is_break() {
+                break;
+            }
+        }
+        Ok(summary)
+    }
+}
+
+fn go_on(_: Report) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Keeps the pace.
+struct Pacer {
+    limit: Option<RateLimit>,
+    started: Instant,
+}
+
+impl Pacer {
+    fn new(pace: Pace) -> Self {
+        let limit = match pace {
+            Pace::AtOnce => None,
+            Pace::Rate(count, period) => Some(RateLimit::new(count, period)),
+        };
+        Self { limit, started: Instant::now() }
+    }
+
+    async fn wait(&mut self) {
+        let Some(limit) = &mut self.limit else { return };
+        let now_ns =
+            |started: Instant| u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        while let Err(pause) = limit.take(now_ns(self.started)) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

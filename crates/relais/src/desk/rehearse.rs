@@ -1,0 +1,67 @@
+//! What would become of an inbox row: the routes are applied, the process advanced, the handler run in
+//! a transaction that is rolled back.
+//!
+//! Invariant: nothing is written, and what is asked is what the inbox worker asks.
+
+use std::{collections::HashMap, sync::Arc};
+
+use relais_core::{
+    BoxFuture,
+    handler::{Handler, Outcome},
+    inbox::InboxRow,
+    route::Route,
+    store::StoreError,
+};
+
+use super::{Desk, Rehearse};
+use crate::{App, inbox::Action, process::Operator};
+
+impl App {
+    /// The dead-letter desk, which rehearses with the handlers, routes and processes added so far.
+    pub fn desk(&self) -> Desk {
+        let store = Arc::clone(&self.store);
+        let operator = Operator::with(Arc::clone(&store), Arc::new(self.processes.clone()));
+        let rehearsal = Rehearsal { actions: self.actions.clone(), operator: operator.clone() };
+        Desk::new(store, Arc::new(rehearsal)).operator(operator)
+    }
+}
+
+struct Rehearsal {
+    actions: HashMap<String, Action>,
+    operator: Operator,
+}
+
+impl Rehearse for Rehearsal {
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        Box::pin(async {
+            match self.actions.get(row.event_type.as_deref().unwrap_or_default()) {
+                Some(Action::Handler(handler)) => handled(Arc::clone(handler), row).await,
+                Some(Action::Routes(routes)) => Ok(routed(routes, &row)),
+                Some(Action::Processes) => self.operator.rehearse(&row).await,
+                None => Ok(unknown(&row)),
+            }
+        })
+    }
+}
+
+/// In a task of its own, because a handler may panic.
+async fn handled(handler: Arc<dyn Handler>, row: InboxRow) -> Result<Outcome, StoreError> {
+    let run = tokio::spawn(async move { handler.rehearse(row).await });
+    run.await.unwrap_or_else(|_| Ok(Outcome::retry("HANDLER_PANIC", "the handler panicked")))
+}
+
+fn routed(routes: &[Route], row: &InboxRow) -> Outcome {
+    let applied = routes.iter().try_for_each(|route| route.apply(row).map(drop));
+    applied.map_or_else(|problem| Outcome::Fail { problem }, |()| Outcome::Done)
+}
+
+fn unknown(row: &InboxRow) -> Outcome {
+    let text = match &row.event_type {
+        Some(name) => format!(
+            "nothing here handles event type `{name}`, so it cannot be rehearsed; force it if another \
+             program does"
+        ),
+        None => "the message has no event type; set `event_type` of its source".to_owned(),
+    };
+    Outcome::fail("UNKNOWN_EVENT_TYPE", &text)
+}

@@ -1,0 +1,299 @@
+//! What rows say of themselves: as they are now, what happened to them, and that in words. Pure.
+
+use std::fmt;
+
+use relais_core::{
+    bulk::BulkJob,
+    dead_letter::DeadLetter,
+    delivery::Problem,
+    desk::{Attempt, AuditEntry},
+    inbox::InboxRow,
+    outbox::OutboxRow,
+    process::{LogEntry, Process, ProcessEvent},
+};
+use uuid::Uuid;
+
+use super::{Event, Kind, Name, Role, Thing, What, subject::Row};
+
+/// A row as it is now.
+pub(super) fn thing(row: &Row, role: Role) -> Thing {
+    let bare = Thing {
+        name: row.name(),
+        role,
+        message_id: Some(row.message_id()),
+        event_type: None,
+        key: None,
+        place: None,
+        status: "gone".to_owned(),
+        next_attempt_at: None,
+        problem: None,
+        held_by: None,
+    };
+    match row {
+        Row::Inbox(row) => Thing {
+            event_type: row.event_type.clone(),
+            key: Some(row.msg_key.clone()),
+            place: Some(row.source_system.clone()),
+            status: row.status.as_str().to_owned(),
+            next_attempt_at: row.next_attempt_at,
+            problem: problem(row.error_code.as_deref(), row.error_message.as_deref()),
+            ..bare
+        },
+        Row::Outbox(row) => Thing {
+            event_type: Some(row.event_type.clone()),
+            key: Some(row.msg_key.clone()),
+            place: Some(row.destination.clone()),
+            status: row.status.as_str().to_owned(),
+            next_attempt_at: row.next_attempt_at,
+            problem: problem(row.error_code.as_deref(), row.error_message.as_deref()),
+            ..bare
+        },
+        Row::Process(process) => Thing {
+            message_id: None,
+            event_type: Some(process.process_type.clone()),
+            key: process.business_key.clone(),
+            place: process.current_step.clone(),
+            status: process.status.as_str().to_owned(),
+            ..bare
+        },
+        Row::Gone(_) => bare,
+    }
+}
+
+pub(super) fn job_thing(job: &BulkJob, role: Role) -> Thing {
+    Thing {
+        name: Name::new(Kind::Job, job.id),
+        role,
+        message_id: None,
+        event_type: None,
+        key: None,
+        place: Some(job.destination.clone()),
+        status: job.phase.as_str().to_owned(),
+        next_attempt_at: None,
+        problem: problem(None, job.error_message.as_deref()),
+        held_by: None,
+    }
+}
+
+fn problem(code: Option<&str>, message: Option<&str>) -> Option<Problem> {
+    (code.is_some() || message.is_some())
+        .then(|| Problem::new(code.unwrap_or_default(), message.unwrap_or_default()))
+}
+
+/// How it came, and how it ended.
+pub(super) fn of_inbox(row: &InboxRow) -> Vec<Event> {
+    let about = || Name::new(Kind::Inbox, row.id);
+    let received = What::Received {
+        source_system: row.source_system.clone(),
+        topic: row.topic.clone(),
+        partition: row.partition_num,
+        offset: row.offset_num,
+        event_ts: row.event_ts,
+        event_type: row.event_type.clone(),
+        message_id: row.message_id.clone(),
+        key: row.msg_key.clone(),
+    };
+    let mut events = vec![Event { at: row.received_at, about: about(), what: received }];
+    events.extend(row.processed_at.map(|at| Event { at, about: about(), what: What::Processed }));
+    events
+}
+
+/// How it came, and how it ended.
+pub(super) fn of_outbox(row: &OutboxRow) -> Vec<Event> {
+    let about = || Name::new(Kind::Outbox, row.id);
+    let created = What::Created {
+        destination: row.destination.clone(),
+        event_type: row.event_type.clone(),
+        message_id: row.message_id,
+        key: row.msg_key.clone(),
+        causation_id: row.causation_id.clone(),
+        correlation_id: row.correlation_id.clone(),
+    };
+    let mut events = vec![Event { at: row.created_at, about: about(), what: created }];
+    events.extend(row.dispatched_at.map(|at| Event {
+        at,
+        about: about(),
+        what: What::Dispatched { destination: row.destination.clone(), job: row.job_id.clone() },
+    }));
+    events
+}
+
+pub(super) fn of_attempt(about: &Name, attempt: Attempt) -> Event {
+    let Attempt { attempt, at, outcome, error_code, error_message, worker, .. } = attempt;
+    let what = What::Attempt { attempt, outcome, code: error_code, message: error_message, worker };
+    Event { at, about: about.clone(), what }
+}
+
+pub(super) fn of_log(process: &Process, entry: &LogEntry) -> Event {
+    let LogEntry { process_id, seq, at, message_id, entry } = entry.clone();
+    let what = What::Step {
+        process_type: process.process_type.clone(),
+        seq,
+        message_id,
+        entry: entry.event,
+        note: entry.note,
+        actor: entry.actor,
+        reason: entry.reason,
+    };
+    Event { at, about: Name::new(Kind::Process, process_id), what }
+}
+
+pub(super) fn of_job(job: &BulkJob) -> Vec<Event> {
+    let about = || Name::new(Kind::Job, job.id);
+    let planned = What::JobPlanned { destination: job.destination.clone(), rows: job.row_count };
+    let mut events = vec![Event { at: job.created_at, about: about(), what: planned }];
+    events.extend(job.finished_at.map(|at| Event {
+        at,
+        about: about(),
+        what: What::JobEnded {
+            phase: job.phase.as_str(),
+            remote_id: job.remote_id.clone(),
+            message: job.error_message.clone(),
+        },
+    }));
+    events
+}
+
+/// Its birth, what people did about it, and its end if nobody is known to have done that.
+pub(super) fn of_letter(about: &Name, letter: DeadLetter, audit: Vec<AuditEntry>) -> Vec<Event> {
+    let id = letter.id;
+    let born = What::DeadLetter {
+        dead_letter: id,
+        failed_status: letter.failed_status,
+        code: letter.error_class,
+        message: letter.error_message,
+        attempts: letter.attempts,
+        worker: letter.parked_by,
+    };
+    let mut events = vec![Event { at: letter.parked_at, about: about.clone(), what: born }];
+    let end = letter.resolution.map(|resolution| format!("dead-letter.{resolution}"));
+    let recorded = audit.iter().any(|line| Some(&line.action) == end.as_ref());
+    events.extend(audit.into_iter().map(|line| of_audit(about, Some(id), line)));
+    if let (Some(at), Some(action), false) = (letter.resolved_at, end, recorded) {
+        let (actor, reason) =
+            (letter.resolved_by.unwrap_or_default(), letter.reason.unwrap_or_default());
+        let what = What::Action { dead_letter: Some(id), action, actor, reason };
+        events.push(Event { at, about: about.clone(), what });
+    }
+    events
+}
+
+pub(super) fn of_audit(about: &Name, dead_letter: Option<Uuid>, line: AuditEntry) -> Event {
+    let AuditEntry { at, actor, action, reason, .. } = line;
+    Event { at, about: about.clone(), what: What::Action { dead_letter, action, actor, reason } }
+}
+
+/// See [`What`]'s `Display`.
+pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match what {
+        What::Received {
+            source_system,
+            topic,
+            partition,
+            offset,
+            event_type,
+            message_id,
+            key,
+            ..
+        } => {
+            let kind = event_type.as_deref().unwrap_or("no type");
+            write!(
+                f,
+                "received from {source_system} ({topic} partition {partition} offset {offset}): {kind} \
+                 {message_id}, key {key}"
+            )
+        }
+        What::Attempt { attempt, outcome, code, message, worker } => {
+            let end = if outcome == "retry" { "failed, to be retried" } else { "failed for good" };
+            write!(f, "attempt {attempt} {end}{} (worker {worker})", because(code, message))
+        }
+        What::Processed => f.write_str("processed"),
+        What::Step { process_type, seq, entry, note, actor, reason, .. } => {
+            write!(f, "{process_type} {seq}: {}{}", entry.name(), details(entry))?;
+            optional(f, "; ", note.as_deref())?;
+            optional(f, "; by ", actor.as_deref())?;
+            optional(f, ": ", reason.as_deref())
+        }
+        What::Created { destination, event_type, message_id, key, .. } => {
+            write!(f, "written for {destination}: {event_type} {message_id}, key {key}")
+        }
+        What::JobPlanned { destination, rows } => {
+            write!(f, "bulk job for {destination} with {rows} rows")
+        }
+        What::JobEnded { phase, remote_id, message } => {
+            write!(f, "bulk job {phase}")?;
+            optional(f, ", there ", remote_id.as_deref())?;
+            optional(f, ": ", message.as_deref())
+        }
+        What::Dispatched { destination, job } => {
+            write!(f, "acknowledged by {destination}")?;
+            optional(f, ", in job ", job.as_deref())
+        }
+        What::DeadLetter { dead_letter, failed_status, code, message, attempts, .. } => write!(
+            f,
+            "dead letter {dead_letter}: {failed_status} after {attempts} attempts{}",
+            because(code, message)
+        ),
+        What::Action { action, actor, reason, .. } => {
+            write!(f, "{action} by {actor}")?;
+            optional(f, ": ", Some(reason.as_str()).filter(|reason| !reason.is_empty()))
+        }
+    }
+}
+
+fn because(code: &Option<String>, message: &Option<String>) -> String {
+    let parts = [code, message].map(|part| part.as_deref().unwrap_or_default());
+    let text: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    if text.is_empty() { String::new() } else { format!(": {}", text.join(": ")) }
+}
+
+fn optional(f: &mut fmt::Formatter<'_>, before: &str, text: Option<&str>) -> fmt::Result {
+    match text {
+        Some(text) => write!(f, "{before}{text}"),
+        None => Ok(()),
+    }
+}
+
+/// What an entry says beside its name.
+fn details(event: &ProcessEvent) -> String {
+    match event {
+        ProcessEvent::ProcessStarted { business_key, .. } => {
+            business_key.as_ref().map_or_else(String::new, |key| format!(" {key}"))
+        }
+        ProcessEvent::StepStarted { step, .. }
+        | ProcessEvent::StepCompleted { step, .. }
+        | ProcessEvent::CompensationStarted { step, .. }
+        | ProcessEvent::CompensationCompleted { step, .. } => format!(" {step}"),
+        ProcessEvent::StepFailed { step, error, retryable, .. } => {
+            let kind = if *retryable { "retryable" } else { "permanent" };
+            format!(" {step} ({kind}): {error}")
+        }
+        ProcessEvent::StepTimedOut { step, error, .. }
+        | ProcessEvent::CompensationFailed { step, error, .. } => format!(" {step}: {error}"),
+        ProcessEvent::ProcessCompleted { reason } | ProcessEvent::ProcessFailed { reason } => {
+            format!(": {reason}")
+        }
+        ProcessEvent::ProcessPaused { reason, paused_by: who }
+        | ProcessEvent::ProcessResumed { reason, resumed_by: who } => {
+            format!(" by {who}: {reason}")
+        }
+    }
+}
+
+/// The command an entry is about.
+pub(super) fn command_of(event: &ProcessEvent) -> Option<Uuid> {
+    match event {
+        ProcessEvent::StepStarted { command_id, .. }
+        | ProcessEvent::StepTimedOut { command_id, .. }
+        | ProcessEvent::CompensationStarted { command_id, .. } => Some(*command_id),
+        ProcessEvent::StepCompleted { command_id, .. }
+        | ProcessEvent::StepFailed { command_id, .. }
+        | ProcessEvent::CompensationCompleted { command_id, .. }
+        | ProcessEvent::CompensationFailed { command_id, .. } => *command_id,
+        ProcessEvent::ProcessStarted { .. }
+        | ProcessEvent::ProcessCompleted { .. }
+        | ProcessEvent::ProcessFailed { .. }
+        | ProcessEvent::ProcessPaused { .. }
+        | ProcessEvent::ProcessResumed { .. } => None,
+    }
+}

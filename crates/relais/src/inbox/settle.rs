@@ -1,0 +1,145 @@
+//! What becomes of rows is collected and settled in one commit of the store.
+
+use std::{collections::HashSet, time::Instant};
+
+use relais_core::{
+    delivery::Problem,
+    handler::Outcome,
+    inbox::{InboxFate, InboxRow, InboxSettlement, decide},
+    store::{Settled, StoreError},
+};
+
+use super::InboxWorker;
+use crate::{flight::Job, pulse, relay::random};
+
+impl InboxWorker {
+    /// Settles a row whose outcome is known without running anything.
+    pub(super) fn finish(&mut self, job: &Job<InboxRow>, outcome: Outcome) {
+        let mut forget = HashSet::new();
+        self.judge(job, outcome, &mut forget);
+        self.intake.flight.land(std::slice::from_ref(job), &forget);
+    }
+
+    pub(super) fn judge(
+        &mut self,
+        job: &Job<InboxRow>,
+        outcome: Outcome,
+        forget: &mut HashSet<String>,
+    ) {
+        let Some(fate) = decide(&self.retry, job.row.attempts, outcome, random()) else { return };
+        // Later rows of the key are read again once this one is settled.
+        self.intake.look();
+        forget.insert(job.row.msg_key.clone());
+        self.push(job, fate);
+    }
+
+    pub(super) fn push(&mut self, job: &Job<InboxRow>, fate: InboxFate) {
+        match &fate {
+            InboxFate::Processed { .. } => self.made += made(&fate),
+            InboxFate::Retry { pause, problem, .. } => {
+                self.counters.retried(problem);
+                let due = Instant::now() + *pause;
+                self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+            }
+            InboxFate::Dead { problem, attempts, .. } => {
+                self.counters.failed(problem);
+                tracing::warn!(
+                    source = job.row.source_system,
+                    message_id = job.row.message_id,
+                    attempts,
+                    code = problem.code,
+                    "dead letter: {}",
+                    problem.message
+                );
+            }
+        }
+        let (lane, epoch) = (job.lane.lane, job.lane.epoch);
+        self.settlements.push(InboxSettlement { id: job.row.id, lane, epoch, fate });
+    }
+
+    /// Settles what was collected; how many rows. As in the relay, without an answer everything but dead
+    /// letters is settled again; what follows from processes is decided again, from what they are then.
+    pub(super) async fn settle(&mut self) -> Result<usize, StoreError> {
+        if self.settlements.is_empty() {
+            return Ok(0);
+        }
+        let fence = self.intake.keeper().fence().clone();
+        let settled = match self.store.settle_inbox(fence, self.settlements.clone()).await {
+            Ok(settled) => settled,
+            Err(StoreError::Invalid(_)) => self.settle_singly().await?,
+            Err(error) => {
+                self.put_off();
+                return Err(error);
+            }
+        };
+        if settled.refused > 0 {
+            self.counters.refused(settled.refused);
+            self.intake.keeper().distrust();
+        }
+        let is_done = |s: &&InboxSettlement| matches!(s.fate, InboxFate::Processed { .. });
+        let processed = self.settlements.iter().filter(is_done).count() as u64;
+        let left = settled.refused + settled.stale.len() as u64;
+        self.counters.processed(processed.saturating_sub(left));
+        if std::mem::take(&mut self.made) > 0 {
+            pulse::sent();
+        }
+        let done = self.settlements.len() - settled.stale.len();
+        self.settled_processes(&settled);
+        let ids = self.settlements.drain(..).map(|s| s.id);
+        self.intake.flight.release(ids.filter(|id| !settled.stale.contains(id)));
+        Ok(done)
+    }
+
+    /// The store refuses something in the batch as such: each row goes alone, and the refused one fails
+    /// with the reason. One bad row stops nobody.
+    async fn settle_singly(&mut self) -> Result<Settled, StoreError> {
+        let fence = self.intake.keeper().fence().clone();
+        let mut all = Settled::default();
+        for at in 0..self.settlements.len() {
+            let mut one = self.settlements[at].clone();
+            let mut answer = self.store.settle_inbox(fence.clone(), vec![one.clone()]).await;
+            if let Err(StoreError::Invalid(reason)) = &answer {
+                let problem = Problem::new("STORE_REFUSED", reason);
+                self.counters.failed(&problem);
+                tracing::warn!(row = one.id, "dead letter: {reason}");
+                one.fate = InboxFate::Dead { attempts: 1, problem, park: false };
+                self.settlements[at] = one.clone();
+                answer = self.store.settle_inbox(fence.clone(), vec![one]).await;
+            }
+            match answer {
+                Ok(settled) => {
+                    all.settled += settled.settled;
+                    all.refused += settled.refused;
+                    all.stale.extend(settled.stale);
+                }
+                Err(error) => {
+                    self.put_off();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Nobody knows whether the batch was committed. What is settled twice is refused the second time.
+    fn put_off(&mut self) {
+        let again = self.processes.decide_again();
+        let gone = |s: &mut InboxSettlement| {
+            again.contains(&s.id) || matches!(s.fate, InboxFate::Dead { .. })
+        };
+        let gone: Vec<i64> = self.settlements.extract_if(.., gone).map(|s| s.id).collect();
+        self.intake.flight.release(gone.into_iter().filter(|id| !again.contains(id)));
+        self.made = self.settlements.iter().map(|s| made(&s.fate)).sum();
+    }
+}
+
+/// How many messages a fate writes.
+fn made(fate: &InboxFate) -> usize {
+    match fate {
+        InboxFate::Processed { messages, changes } => {
+            let sent = changes.iter().map(|change| change.messages.len());
+            messages.len() + sent.sum::<usize>()
+        }
+        InboxFate::Retry { .. } | InboxFate::Dead { .. } => 0,
+    }
+}

@@ -1,0 +1,116 @@
+//! Timers that are due become inbox rows, and so replies from nobody.
+//!
+//! Only database time decides what is due. The clock here says when to ask the store again: when the next
+//! timer is due, when one was set in this process, and once in a while for those of others.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    BoxFuture,
+    store::{Store, StoreError},
+};
+use tokio::sync::Notify;
+
+use crate::{
+    observe::ProcessCounters,
+    worker::{Progress, Worker},
+};
+
+/// Timers fired in one transaction.
+const FIRED_MAX: usize = 500;
+/// The longest rest: a process that died may have left timers behind.
+const REST_MAX: Duration = Duration::from_secs(1);
+/// The shortest, for a timer that is due in less than the clocks can tell.
+const REST_MIN: Duration = Duration::from_millis(1);
+
+/// When to look for timers next.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    at: Mutex<Instant>,
+    earlier: Notify,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self { at: Mutex::new(Instant::now()), earlier: Notify::new() }
+    }
+}
+
+impl Alarm {
+    /// A timer was set that is due after so long.
+    pub(crate) fn set(&self, after: Duration) {
+        if after >= REST_MAX {
+            return;
+        }
+        let due = Instant::now() + after;
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        if due < *at {
+            *at = due;
+            self.earlier.notify_one();
+        }
+    }
+
+    /// How long until then; at zero, the next time is put off as far as it goes.
+    fn ring(&self) -> Duration {
+        let now = Instant::now();
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = at.saturating_duration_since(now);
+        if wait.is_zero() {
+            *at = now + REST_MAX;
+        }
+        wait
+    }
+}
+
+pub(crate) struct Timers {
+    store: Arc<dyn Store>,
+    alarm: Arc<Alarm>,
+    counters: Arc<ProcessCounters>,
+    /// Called after timers became inbox rows, so that the inbox worker looks at once.
+    fired: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Timers {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        alarm: Arc<Alarm>,
+        counters: Arc<ProcessCounters>,
+        fired: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        Self { store, alarm, counters, fired }
+    }
+
+    async fn pass(&mut self) -> Result<Progress, StoreError> {
+        let wait = self.alarm.ring();
+        if !wait.is_zero() {
+            return Ok(Progress::Idle { at_most: wait });
+        }
+        let answer = self.store.fire_timers(FIRED_MAX).await;
+        if answer.is_err() {
+            self.alarm.set(Duration::ZERO);
+        }
+        let answer = answer?;
+        if let Some(next) = answer.next {
+            self.alarm.set(next.max(REST_MIN));
+        }
+        if answer.fired == 0 {
+            return Ok(Progress::Idle { at_most: REST_MAX });
+        }
+        self.counters.timers(answer.fired);
+        (self.fired)();
+        Ok(Progress::Worked)
+    }
+}
+
+impl Worker for Timers {
+    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
+        Box::pin(self.pass())
+    }
+
+    fn landed(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.alarm.earlier.notified())
+    }
+}

@@ -1,0 +1,491 @@
+//! What became of a message.
+
+use std::{sync::Arc, time::Duration};
+
+use relais_core::{
+    dead_letter::{DeadLetter, Origin},
+    delivery::Delivery,
+    extract::Pick,
+    handler::Outcome,
+    inbox::NewInbox,
+    process::{
+        Definition, Process, ProcessFilter, ProcessStatus,
+        declared::{Declared, DeclaredCall, DeclaredStep},
+        definition::Correlate,
+    },
+    query::Filter,
+    retry::RetryPolicy,
+    route::Route,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    ingest::received,
+    support::{Bench, Script},
+};
+use crate::{
+    App, DestinationSettings, Running,
+    desk::{Answer, By, Insist, Rewrite},
+    explain::{Event, Explanation, Found, Kind, Name, Role, THINGS_MAX, What, explain},
+};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn route(each: Option<&str>) -> Route {
+    Route {
+        on: "T".into(),
+        destination: "d".into(),
+        each: each.map(str::to_owned),
+        event_type: None,
+        aggregate_type: None,
+        version: None,
+        payload: None,
+    }
+}
+
+fn app(bench: &Bench, script: &Arc<Script>) -> App {
+    let retry = RetryPolicy {
+        attempts_max: 2,
+        first: Duration::from_millis(1),
+        jitter: false,
+        ..RetryPolicy::default()
+    };
+    let settings = DestinationSettings { retry, ..DestinationSettings::default() };
+    let publisher = Arc::clone(script) as Arc<dyn crate::Publisher>;
+    App::new(Arc::clone(&bench.store)).destination_with("d", publisher, settings)
+}
+
+/// From a broker.
+fn record(id: &str, body: &str, offset_num: i64) -> NewInbox {
+    NewInbox { topic: "orders".into(), partition_num: 3, offset_num, ..received(id, body) }
+}
+
+async fn accept(bench: &Bench, running: &Running, rows: Vec<NewInbox>) {
+    bench.store.accept(rows, Vec::new()).await.unwrap();
+    running.wake();
+}
+
+/// Waits until the answer to a question in SQL is this.
+async fn until(bench: &Bench, sql: &str, wanted: &str) {
+    let waited = async {
+        while bench.texts(sql) != [wanted] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, waited).await;
+    assert!(done.is_ok(), "{sql}: {:?}, not {wanted}", bench.texts(sql));
+}
+
+const DONE: &str = "SELECT count(*) FROM relais_outbox WHERE status = 'DISPATCHED'";
+
+async fn story(bench: &Bench, id: &str) -> Explanation {
+    match explain(bench.store.as_ref(), id).await.unwrap() {
+        Found::One(story) => *story,
+        other => panic!("{id}: {other:?}"),
+    }
+}
+
+/// `inbox:1 received`, in order.
+fn lines(story: &Explanation) -> Vec<String> {
+    story.events.iter().map(|event| format!("{} {}", event.about, kind(event))).collect()
+}
+
+fn kind(event: &Event) -> String {
+    let value = serde_json::to_value(event).unwrap();
+    match &event.what {
+        What::Step { entry, .. } => entry.name().to_owned(),
+        What::Action { action, actor, .. } => format!("{action} by {actor}"),
+        What::Attempt { attempt, outcome, .. } => format!("attempt {attempt} {outcome}"),
+        _ => value["event"].as_str().unwrap().to_owned(),
+    }
+}
+
+fn roles(story: &Explanation) -> Vec<(String, Role)> {
+    story.things.iter().map(|thing| (thing.name.to_string(), thing.role)).collect()
+}
+
+async fn open_letter(bench: &Bench) -> DeadLetter {
+    let filter = Filter { status: Some("open".into()), limit: 10, ..Filter::default() };
+    bench.store.list_dead_letters(filter).await.unwrap().remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_told_from_the_brokers_position_to_the_acknowledgement() {
+    let bench = Bench::new().await;
+    let running = app(&bench, &Script::new(&[])).route(route(None)).start();
+    accept(&bench, &running, vec![record("m-1", r#"{"type":"T","of":"k"}"#, 17)]).await;
+    until(&bench, DONE, "1").await;
+    running.stop().await;
+
+    let told = story(&bench, "m-1").await;
+    assert_eq!(
+        lines(&told),
+        ["inbox:1 received", "inbox:1 processed", "outbox:1 created", "outbox:1 dispatched"]
+    );
+    assert_eq!(told.subject, Name::new(Kind::Inbox, 1));
+    assert_eq!((told.cut, told.notes.len()), (false, 0));
+    let json = serde_json::to_value(&told).unwrap();
+    let first = &json["events"][0];
+    assert_eq!(
+        (&first["source_system"], &first["topic"], &first["partition"], &first["offset"]),
+        (&json!("crm"), &json!("orders"), &json!(3), &json!(17))
+    );
+    assert_eq!(json["things"][0]["status"], "PROCESSED");
+    assert_eq!(json["things"][1]["status"], "DISPATCHED");
+    assert!(told.events[0].what.to_string().contains("orders partition 3 offset 17"));
+
+    // From the other end, by the row's number and by its message id, the cause comes first.
+    let message_id = bench.texts("SELECT message_id FROM relais_outbox").remove(0);
+    let back = story(&bench, &message_id).await;
+    assert_eq!(lines(&back), lines(&told));
+    assert_eq!(roles(&back), [("inbox:1".into(), Role::Cause), ("outbox:1".into(), Role::Subject)]);
+    assert_eq!(story(&bench, "outbox:1").await, back);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_dead_letters_and_what_people_did_are_in_the_timeline() {
+    let bench = Bench::new().await;
+    let fails = vec![Delivery::retry("503", "busy"), Delivery::retry("503", "busy")];
+    let script = Script::new(&[("a", fails)]);
+    let app = app(&bench, &script);
+    let desk = app.desk();
+    let running = app.start();
+    bench.enqueue(&[("k", "a"), ("k", "b")]).await;
+    running.wake();
+    until(&bench, "SELECT count(*) FROM relais_dead_letter", "1").await;
+
+    // The second one waits, and says behind what.
+    let letter = open_letter(&bench).await;
+    let waiting = story(&bench, "outbox:2").await;
+    assert_eq!(waiting.things[0].held_by, Some(letter.id));
+    let dead = story(&bench, &letter.id.to_string()).await;
+    assert_eq!(dead.subject, Name::new(Kind::Outbox, 1), "a dead letter is about its row");
+    assert_eq!(dead.things[0].problem.as_ref().unwrap().code, "503");
+
+    let by = By::new("ann", "mended");
+    let rewrite = Rewrite::new("\"c\"");
+    assert_eq!(desk.edit(letter.id, rewrite, &by).await.unwrap(), Answer::Done);
+    assert_eq!(desk.replay(letter.id, &by).await.unwrap(), Answer::Done);
+    running.wake();
+    until(&bench, DONE, "2").await;
+    running.stop().await;
+    let told = story(&bench, &letter.message_id).await;
+    assert_eq!(
+        lines(&told),
+        [
+            "outbox:1 created",
+            "outbox:1 attempt 1 retry",
+            "outbox:1 attempt 2 failed",
+            "outbox:1 dead_letter",
+            "outbox:1 dead-letter.edited by ann",
+            "outbox:1 dead-letter.retried by ann",
+            "outbox:1 dispatched",
+        ]
+    );
+    assert!(told.events.is_sorted_by_key(|event| event.at));
+    let reason = told.events[5].what.to_string();
+    assert_eq!(reason, "dead-letter.retried by ann: mended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handler_attempts_are_told() {
+    let bench = Bench::new().await;
+    let handler = relais_store::sqlite::handler(
+        &bench.sqlite,
+        |_: &rusqlite::Transaction<'_>, message: crate::Received<Value>| match message.attempt {
+            1 => Outcome::retry_after(Duration::from_millis(1), "LOCKED", "the row is locked"),
+            _ => Outcome::Done,
+        },
+    );
+    let retry = RetryPolicy { first: Duration::from_millis(1), ..RetryPolicy::default() };
+    let app = App::new(Arc::clone(&bench.store)).handle("T", handler).inbox_retry(retry);
+    let running = app.start();
+    accept(&bench, &running, vec![record("m-1", r#"{"type":"T"}"#, 1)]).await;
+    until(&bench, "SELECT status FROM relais_inbox", "PROCESSED").await;
+    running.stop().await;
+    let told = story(&bench, "m-1").await;
+    assert_eq!(lines(&told), ["inbox:1 received", "inbox:1 attempt 1 retry", "inbox:1 processed"]);
+    assert!(told.events[1].what.to_string().contains("LOCKED: the row is locked"));
+}
+
+#[tokio::test]
+async fn a_number_that_is_several_things_is_asked_about() {
+    let bench = Bench::new().await;
+    let rows = vec![received("m-1", "{}"), received("1", "{}"), received("3", "{}")];
+    bench.store.accept(rows, Vec::new()).await.unwrap();
+    bench.enqueue(&[("k", "a")]).await;
+    let Found::Ambiguous(things) = explain(bench.store.as_ref(), "1").await.unwrap() else {
+        panic!("1 is an inbox row and an outbox row")
+    };
+    let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
+    assert_eq!(names, ["inbox:1", "outbox:1", "inbox:2"], "the last by its message id");
+    assert_eq!(story(&bench, "message:1").await.subject.to_string(), "inbox:2");
+    for name in names {
+        assert_eq!(story(&bench, &name).await.subject.to_string(), name);
+    }
+    // Two sources may use the same id.
+    let twin = NewInbox { source_system: "shop".into(), ..received("m-1", "{}") };
+    bench.store.accept(vec![twin], Vec::new()).await.unwrap();
+    let found = explain(bench.store.as_ref(), "m-1").await.unwrap();
+    assert!(matches!(&found, Found::Ambiguous(things) if things.len() == 2), "{found:?}");
+    // One row by its number and by its message id is one thing.
+    assert_eq!(story(&bench, "3").await.subject, Name::new(Kind::Inbox, 3));
+    assert_eq!(explain(bench.store.as_ref(), "nobody").await.unwrap(), Found::Nothing);
+    let nobody = Uuid::nil().to_string();
+    assert_eq!(explain(bench.store.as_ref(), &nobody).await.unwrap(), Found::Nothing);
+    assert_eq!(explain(bench.store.as_ref(), "inbox:9").await.unwrap(), Found::Nothing);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_event_became_is_bounded_and_says_when_it_is_cut() {
+    let bench = Bench::new().await;
+    let running = app(&bench, &Script::new(&[])).route(route(Some("/ids"))).start();
+    let ids: Vec<_> = (0..THINGS_MAX + 10).collect();
+    let body = json!({ "type": "T", "of": "k", "ids": ids }).to_string();
+    accept(&bench, &running, vec![record("m-1", &body, 1)]).await;
+    until(&bench, "SELECT status FROM relais_inbox", "PROCESSED").await;
+    running.stop().await;
+    let told = story(&bench, "m-1").await;
+    assert!(told.cut && told.things.len() == THINGS_MAX, "{}", told.things.len());
+    // Each of its messages tells its cause, and not its siblings.
+    let one = story(&bench, "outbox:7").await;
+    assert_eq!((one.cut, one.things.len()), (false, 2));
+}
+
+#[tokio::test]
+async fn what_is_gone_is_said_and_not_guessed() {
+    let bench = Bench::new().await;
+    let mut message = super::support::message("k", "a");
+    message.causation_id = Some("m-1".into());
+    bench.store.enqueue(vec![message]).await.unwrap();
+    let told = story(&bench, "outbox:1").await;
+    assert_eq!(told.notes, ["outbox:1 was caused by message m-1, which is not here (any more)"]);
+    // Its id still leads to what it caused.
+    let gone = story(&bench, "m-1").await;
+    assert_eq!(gone.subject, Name::new(Kind::Message, "m-1"));
+    assert_eq!(lines(&gone), ["outbox:1 created"]);
+    // A row that merely has the number of the cause is not its cause; a message of that id is.
+    bench.store.accept(vec![received("m-2", "{}")], Vec::new()).await.unwrap();
+    let mut message = super::support::message("k", "b");
+    message.causation_id = Some("1".into());
+    bench.store.enqueue(vec![message]).await.unwrap();
+    assert_eq!(roles(&story(&bench, "outbox:2").await).len(), 1);
+    bench.store.accept(vec![received("1", "{}")], Vec::new()).await.unwrap();
+    let told = story(&bench, "outbox:2").await;
+    assert_eq!(roles(&told)[0], ("inbox:2".to_owned(), Role::Cause));
+}
+
+#[tokio::test]
+async fn a_bulk_job_is_part_of_the_story() {
+    let bench = Bench::new().await;
+    bench.enqueue(&[("k", "a")]).await;
+    let job = Uuid::now_v7();
+    bench.sql(&format!(
+        "INSERT INTO relais_bulk_job (id, destination, remote_id, phase, row_count, finished_at)
+         VALUES ('{job}', 'd', '750x', 'RECONCILED', 1, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+         UPDATE relais_outbox SET job_id = '{job}', status = 'DISPATCHED',
+                dispatched_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now');"
+    ));
+    let told = story(&bench, "outbox:1").await;
+    let about_job = |line: &&String| line.starts_with("job:");
+    let all = lines(&told);
+    let job_lines: Vec<_> = all.iter().filter(about_job).collect();
+    assert_eq!(job_lines, [&format!("job:{job} job_planned"), &format!("job:{job} job_ended")]);
+    assert!(told.events.iter().any(|event| event.what.to_string().contains("there 750x")));
+    assert_eq!(told.things[1].status, "RECONCILED");
+}
+
+#[tokio::test]
+async fn a_row_that_was_discarded_unread_says_by_whom() {
+    let bench = Bench::new().await;
+    let desk = App::new(Arc::clone(&bench.store)).desk();
+    bench.store.accept(vec![received("m-1", "{oops")], Vec::new()).await.unwrap();
+    desk.discard_unreadable(1, &By::new("ann", "garbage")).await.unwrap();
+    let told = lines(&story(&bench, "inbox:1").await);
+    assert_eq!(told[0], "inbox:1 received");
+    assert!(told.contains(&"inbox:1 inbox.discarded by ann".to_owned()), "{told:?}");
+}
+
+/// Two steps; the second may fail.
+fn checkout() -> Definition {
+    let call = |command: &str, completed: &str, failed: &[&str]| DeclaredCall {
+        destination: "d".into(),
+        command: command.into(),
+        payload: None,
+        completed: vec![completed.into()],
+        failed: failed.iter().map(|name| (*name).to_owned()).collect(),
+        retryable: Vec::new(),
+        error: None,
+        correlate: Correlate::default(),
+        timeout: None,
+        retry: RetryPolicy::default(),
+    };
+    let step = |name: &str, call| DeclaredStep { name: name.into(), call, compensation: None };
+    let declared = Declared {
+        process_type: "checkout".into(),
+        version: 1,
+        starts: vec!["Started".into()],
+        business_key: Some(Pick::Payload("/of".into())),
+        steps: vec![
+            step("payment", call("Pay", "Paid", &["Declined"])),
+            step("shipment", call("Ship", "Shipped", &[])),
+        ],
+    };
+    declared.build().unwrap()
+}
+
+async fn commands(bench: &Bench) -> Vec<crate::OutboxRow> {
+    let filter = Filter { limit: 100, ..Filter::default() };
+    let mut rows = bench.store.list_outbox(filter).await.unwrap();
+    rows.reverse();
+    rows
+}
+
+/// What a service answers to a command.
+fn answer(id: &str, event_type: &str, command: &crate::OutboxRow) -> NewInbox {
+    let mut reply = received(id, &json!({ "type": event_type }).to_string());
+    reply.headers.set("correlation-id", command.correlation_id.as_deref().unwrap());
+    reply.headers.set("causation-id", &command.message_id.to_string());
+    reply.msg_key = command.correlation_id.clone().unwrap();
+    reply
+}
+
+async fn process(bench: &Bench) -> Process {
+    let filter = ProcessFilter { limit: 10, ..ProcessFilter::default() };
+    bench.store.list_processes(filter).await.unwrap().remove(0)
+}
+
+/// A checkout that was started by the message `start`.
+async fn begun(bench: &Bench) -> (App, Running) {
+    let app = || app(bench, &Script::new(&[])).process(checkout());
+    let running = app().start();
+    accept(bench, &running, vec![record("start", r#"{"type":"Started","of":"o-1"}"#, 5)]).await;
+    until(bench, DONE, "1").await;
+    (app(), running)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_is_told_from_its_start_to_its_end_from_any_of_its_messages() {
+    let bench = Bench::new().await;
+    let (_, running) = begun(&bench).await;
+    let pay = commands(&bench).await.remove(0);
+    accept(&bench, &running, vec![answer("r-1", "Paid", &pay)]).await;
+    until(&bench, DONE, "2").await;
+    let ship = commands(&bench).await.remove(1);
+    accept(&bench, &running, vec![answer("r-2", "Shipped", &ship)]).await;
+    until(&bench, "SELECT status FROM relais_process", "SUCCEEDED").await;
+    running.stop().await;
+
+    let process = process(&bench).await;
+    let of = format!("process:{}", process.process_id);
+    let told = story(&bench, "start").await;
+    let all = lines(&told);
+    let log: Vec<_> = all.iter().filter_map(|line| line.strip_prefix(&of)).collect();
+    let steps = [
+        " ProcessStarted",
+        " StepStarted",
+        " StepCompleted",
+        " StepStarted",
+        " StepCompleted",
+        " ProcessCompleted",
+    ];
+    assert_eq!(log, steps);
+    for line in ["inbox:2 received", "inbox:3 processed", "outbox:1 dispatched"] {
+        assert!(all.iter().any(|l| l == line), "{line}: {all:?}");
+    }
+    assert_eq!(all[0], "inbox:1 received");
+    assert!(told.events.is_sorted_by_key(|event| event.at));
+    assert_eq!(told.things.len(), 6, "three messages in, two out, one process: {all:?}");
+
+    // The process has the same story; its second command has what came before as causes.
+    let mut by_process = lines(&story(&bench, &process.process_id.to_string()).await);
+    let mut by_start = all.clone();
+    by_process.sort();
+    by_start.sort();
+    assert_eq!(by_process, by_start);
+    let ship = story(&bench, &ship.message_id.to_string()).await;
+    let causes: Vec<_> =
+        roles(&ship).into_iter().filter(|(_, role)| *role == Role::Cause).collect();
+    let causes: Vec<_> = causes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(causes, ["inbox:1", "outbox:1", "inbox:2"]);
+    assert!(roles(&ship).contains(&("inbox:3".to_owned(), Role::Effect)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dead_letter_of_a_process_is_replayed_through_its_operator_and_told() {
+    let bench = Bench::new().await;
+    let (app, running) = begun(&bench).await;
+    let desk = app.desk();
+    let pay = commands(&bench).await.remove(0);
+    accept(&bench, &running, vec![answer("r-1", "Declined", &pay)]).await;
+    until(&bench, "SELECT status FROM relais_process", "FAILED").await;
+    let letter = open_letter(&bench).await;
+    assert_eq!((letter.origin, letter.origin_id), (Origin::Process, None));
+    let by = By::new("ann", "card renewed");
+    let rewrite = Rewrite { insist: Insist::Forced, ..Rewrite::new("{}") };
+    let edited = desk.edit(letter.id, rewrite, &by).await.unwrap();
+    assert!(matches!(&edited, Answer::Refused { problem } if problem.code == "PROCESS_DATA"));
+
+    assert_eq!(desk.replay(letter.id, &by).await.unwrap(), Answer::Done);
+    running.wake();
+    until(&bench, DONE, "2").await;
+    let again = desk.replay(letter.id, &By::new("bob", "me too")).await.unwrap();
+    assert!(matches!(&again, Answer::ResolvedBefore { by, .. } if by == "ann"), "{again:?}");
+    let status = process(&bench).await.status;
+    assert_eq!(status, ProcessStatus::Running);
+    running.stop().await;
+
+    let told = lines(&story(&bench, &letter.id.to_string()).await);
+    let at = |text: &str| {
+        let found = told.iter().position(|line| line.ends_with(text));
+        found.unwrap_or_else(|| panic!("{text}: {told:?}"))
+    };
+    assert!(at(" StepFailed") < at(" dead-letter.retried by ann"), "{told:?}");
+    assert!(at(" dead_letter") < at(" dead-letter.retried by ann"), "{told:?}");
+    assert!(told.contains(&"outbox:2 dispatched".to_owned()), "the new command: {told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_is_rehearsed_against_its_process() {
+    let bench = Bench::new().await;
+    let (app, running) = begun(&bench).await;
+    let pay = commands(&bench).await.remove(0);
+    let mut lost = answer("r-1", "Paid", &pay);
+    lost.headers.set("correlation-id", &Uuid::nil().to_string());
+    let second = record("start-2", r#"{"type":"Started","of":"o-1"}"#, 6);
+    accept(&bench, &running, vec![lost, second]).await;
+    until(&bench, "SELECT count(*) FROM relais_dead_letter", "2").await;
+    running.stop().await;
+    let desk = app.desk();
+    let before = process(&bench).await;
+    let filter = Filter { limit: 10, ..Filter::default() };
+    let letters = bench.store.list_dead_letters(filter).await.unwrap();
+    let letter = |message_id: &str| letters.iter().find(|l| l.message_id == message_id).unwrap();
+    let by = By::new("ann", "");
+    let answer = desk.edit(letter("r-1").id, Rewrite::new("{}"), &by).await.unwrap();
+    assert!(matches!(&answer, Answer::WouldFail { problem } if problem.code == "PROCESS_UNKNOWN"));
+    let same_key = Rewrite::new(r#"{"type":"Started","of":"o-1"}"#);
+    let answer = desk.edit(letter("start-2").id, same_key, &by).await.unwrap();
+    assert!(
+        matches!(&answer, Answer::WouldFail { problem } if problem.code == "BUSINESS_KEY_TAKEN"),
+        "{answer:?}"
+    );
+    let other_key = Rewrite::new(r#"{"type":"Started","of":"o-2"}"#);
+    let answer = desk.edit(letter("start-2").id, other_key, &by).await.unwrap();
+    assert_eq!(answer, Answer::Done);
+    assert_eq!(process(&bench).await, before, "a rehearsal changes nothing");
+}
+
+#[tokio::test]
+async fn a_message_that_comes_back_is_one_story() {
+    let bench = Bench::new().await;
+    let message = super::support::message("k", "a");
+    let id = message.message_id.to_string();
+    bench.store.enqueue(vec![message]).await.unwrap();
+    bench.store.accept(vec![received(&id, "{}")], Vec::new()).await.unwrap();
+    let told = story(&bench, &id).await;
+    assert_eq!(lines(&told), ["outbox:1 created", "inbox:1 received"]);
+    assert_eq!(lines(&story(&bench, "inbox:1").await), lines(&told));
+}
