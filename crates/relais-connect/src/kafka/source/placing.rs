@@ -16,8 +16,9 @@ use relais_core::inbox::SourcePosition;
 
 use super::{
     KafkaSourceCounters, Start,
-    membership::{Blueprint, Membership, Owned, Partition, State, list},
+    membership::{Blueprint, Membership},
     offsets::{self, Beginning, Finding, Known, Topic},
+    owned::{Owned, Partition, State, list},
 };
 
 /// How long one question to the broker may take.
