@@ -5,15 +5,16 @@ mod process;
 
 use std::{path::PathBuf, time::Duration};
 
-pub(crate) use self::desk::{
-    AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
-};
-pub(crate) use self::process::{
-    Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,
-};
-use crate::settings::quantity;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use relais_core::{decode::Decoder, query::PAGE_MAX};
+
+pub(crate) use self::{
+    desk::{
+        AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
+    },
+    process::{Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching},
+};
+use crate::settings::quantity;
 
 /// Most rows one `relais repair` takes; run it again for more.
 const REPAIRED_MAX: usize = 100_000;
@@ -72,7 +73,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Process(ProcessCommand),
     /// Read again what could not be decoded (SERDE_ERROR), after a fix
-    Repair(RepairArgs),
+    Repair(Box<RepairArgs>),
     /// Tell what became of a message, a process or a dead letter, and where it came from
     Explain(ExplainArgs),
     /// Who did what, and why

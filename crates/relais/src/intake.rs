@@ -44,6 +44,8 @@ pub(crate) struct Intake<R> {
     keeper: Arc<LaneKeeper>,
     fetch: FetchRows<R>,
     pub(crate) flight: Flight<R>,
+    /// The lanes that everything queued here is of, unless rows came since.
+    kept: Option<Vec<OwnedLane>>,
     rows_wanted: usize,
     /// There may be rows we have not read: somebody said so, or the last read was cut by its limit.
     look: bool,
@@ -61,6 +63,7 @@ impl<R: Row> Intake<R> {
             keeper: Arc::new(keeper),
             fetch,
             flight: Flight::new(),
+            kept: None,
             rows_wanted: ROWS_FIRST,
             look: true,
             read_at: None,
@@ -89,8 +92,7 @@ impl<R: Row> Intake<R> {
 
     /// What to read now, if anything.
     pub(crate) fn plan(&mut self) -> Option<Fetch> {
-        let lanes = self.keeper.usable();
-        self.flight.keep_only(&epochs(&lanes));
+        let lanes = self.usable();
         let Self { flight, cautious, .. } = self;
         self.keeper.report_empty(|lane| !flight.uses(lane) && !cautious.contains(&lane));
         let room = self.rows_wanted.saturating_sub(self.flight.queued());
@@ -126,6 +128,7 @@ impl<R: Row> Intake<R> {
         let mut jobs = self.jobs(rows, &fetch.lanes);
         self.be_cautious(&mut jobs, &fetch.lanes, cut).await?;
         self.look = cut || !fetch.skip_keys.is_empty();
+        self.kept = None;
         let mut new = 0;
         for job in jobs {
             if forgotten.contains(job.row.key()) || self.flight.is_full(job.row.key()) {
@@ -151,8 +154,19 @@ impl<R: Row> Intake<R> {
 
     /// The next rows to start, but only while their lanes are surely ours.
     pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {
-        self.flight.keep_only(&epochs(&self.keeper.usable()));
+        self.usable();
         self.flight.take(batching)
+    }
+
+    /// The lanes that are surely ours; rows queued under others leave our hands. Looks through the queue
+    /// only if something changed: rows may be taken one by one, thousands in a second.
+    fn usable(&mut self) -> Vec<OwnedLane> {
+        let lanes = self.keeper.usable();
+        if self.kept.as_ref() != Some(&lanes) {
+            self.flight.keep_only(&epochs(&lanes));
+            self.kept = Some(lanes.clone());
+        }
+        lanes
     }
 
     /// Counts a suspect's attempt before it is worked on; `false` if its lane is lost.

@@ -117,13 +117,17 @@ impl LaneKeeper {
         state.unclean.extend(grant.lanes.iter().filter(|l| l.unclean).map(|l| l.lane));
         state.owned = grant.lanes.into_iter().map(|lane| (lane.lane, lane)).collect();
         state.valid_until = Some(asked_at + self.lease);
-        let State { owned, draining, .. } = &mut *state;
+        let State { owned, draining, unclean, .. } = &mut *state;
         draining.retain(|lane| owned.contains_key(lane));
         while draining.len() > grant.surplus {
             draining.pop_last();
         }
-        let surplus: Vec<i16> = owned.keys().rev().copied().take(grant.surplus).collect();
-        draining.extend(surplus.into_iter().take(grant.surplus - draining.len()));
+        // A lane that drains is read no more, so one that waits for its first, cautious read cannot go
+        // yet: it would neither be worked on nor given back.
+        let may_go = |lane: &&i16| !draining.contains(lane) && !unclean.contains(lane);
+        let more = owned.keys().rev().filter(may_go).take(grant.surplus - draining.len());
+        let more: Vec<i16> = more.copied().collect();
+        draining.extend(more);
         Ok(())
     }
 

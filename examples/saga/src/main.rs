@@ -15,9 +15,7 @@ use relais::{
         decode::Decoder,
         extract::{Mapping, Pick},
     },
-    http::{
-        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceError, HttpSourceSettings,
-    },
+    http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceError, HttpSourceSettings},
     process::{Action, Operator, Process, ProcessFilter, ProcessRef, ProcessStatus},
     sqlite::{SqliteOptions, SqliteStore},
 };
@@ -145,7 +143,11 @@ async fn ended(operator: &Operator) -> anyhow::Result<Vec<Process>> {
 }
 
 /// Shows one order, and proves all of them.
-async fn report(operator: &Operator, orders: &[Process], services: &Services) -> anyhow::Result<()> {
+async fn report(
+    operator: &Operator,
+    orders: &[Process],
+    services: &Services,
+) -> anyhow::Result<()> {
     let undone = find(operator, "order-4").await?;
     println!("\norder-4, whose address does not exist:");
     for line in operator.log(undone.process_id, None, 100).await?.iter().rev() {
@@ -155,10 +157,16 @@ async fn report(operator: &Operator, orders: &[Process], services: &Services) ->
     }
     let count = |status| orders.iter().filter(|order| order.status == status).count();
     let succeeded = count(ProcessStatus::Succeeded);
-    println!("\n{succeeded} orders succeeded, {} were undone, {} failed with nothing to undo",
-        count(ProcessStatus::Compensated), count(ProcessStatus::Failed));
+    println!(
+        "\n{succeeded} orders succeeded, {} were undone, {} failed with nothing to undo",
+        count(ProcessStatus::Compensated),
+        count(ProcessStatus::Failed)
+    );
     let ledger = services.ledger();
-    println!("{} commands came twice and had one effect; {} effects were undone", ledger.repeated, ledger.undone);
+    println!(
+        "{} commands came twice and had one effect; {} effects were undone",
+        ledger.repeated, ledger.undone
+    );
 
     anyhow::ensure!(ledger.shipped.len() == succeeded, "{} parcels", ledger.shipped.len());
     anyhow::ensure!(ledger.reserved == ledger.shipped, "stock is reserved for nothing");

@@ -73,18 +73,22 @@ struct Plain {}
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn definition() -> anyhow::Result<Definition> {
-    let reserve = command("stock", |order: &Order| ReserveStock { order_id: order.order_id.clone() })
-        .on_named("StockReserved", |_, _: Plain| ())
-        .on_named("StockBusy", |_, _: Plain| Meaning::retryable("the warehouse is busy"))
-        .timeout(PATIENCE);
-    let release = command("stock", |order: &Order| ReleaseStock { order_id: order.order_id.clone() })
-        .on_named("StockReleased", |_, _: Plain| ())
-        .timeout(PATIENCE);
+    let reserve =
+        command("stock", |order: &Order| ReserveStock { order_id: order.order_id.clone() })
+            .on_named("StockReserved", |_, _: Plain| ())
+            .on_named("StockBusy", |_, _: Plain| Meaning::retryable("the warehouse is busy"))
+            .timeout(PATIENCE);
+    let release =
+        command("stock", |order: &Order| ReleaseStock { order_id: order.order_id.clone() })
+            .on_named("StockReleased", |_, _: Plain| ())
+            .timeout(PATIENCE);
     let pay = command("payments", |order: &Order| TakePayment {
         order_id: order.order_id.clone(),
         cents: order.cents,
     })
-    .on_named("PaymentTaken", |order, taken: PaymentTaken| order.payment_id = Some(taken.payment_id))
+    .on_named("PaymentTaken", |order, taken: PaymentTaken| {
+        order.payment_id = Some(taken.payment_id)
+    })
     .on_named("PaymentRefused", |_, refused: Refused| Meaning::failed(refused.reason))
     .timeout(PATIENCE);
     let refund = command("payments", |order: &Order| {

@@ -139,7 +139,8 @@ impl Ledger {
             self.repeated += 1;
             return answer.clone();
         }
-        let busy = command.name == "ReserveStock" && number(body) % 6 == 5 && self.is_first(command);
+        let busy =
+            command.name == "ReserveStock" && number(body) % 6 == 5 && self.is_first(command);
         if busy {
             return ("StockBusy", json!({}));
         }

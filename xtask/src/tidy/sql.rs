@@ -39,6 +39,11 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "hydrate_session.sql", "settings of a server; SQLite has pragmas"),
     only("sqlite", "hydrate_ids.sql", "SQLite has no arrays; PostgreSQL's `= ANY ($1)` is no file"),
     only("sqlite", "fail_inbox.sql", "SQLite has no statement of several writes as bury_inbox.sql"),
+    only(
+        "sqlite",
+        "postpone_timers.sql",
+        "SQLite has no statement of several writes as fire_timers",
+    ),
     only("sqlite", "park_key.sql", "SQLite has no statement of several writes as bury_outbox.sql"),
     only(
         "sqlite",

@@ -130,12 +130,11 @@ async fn show(at: &At<'_>, shown: Shown) -> Done {
 }
 
 fn next(letter: &DeadLetter) -> String {
-    let id = letter.id;
     let edit = match letter.origin {
-        Origin::Inbox | Origin::Outbox => format!("edit {id}, "),
-        Origin::Process => String::new(),
+        Origin::Inbox | Origin::Outbox => "edit|",
+        Origin::Process => "",
     };
-    format!("relais dead-letter {edit}replay {id} or discard {id}; its story: relais explain {id}")
+    format!("relais dead-letter {edit}replay|discard ID, or relais explain {}", letter.id)
 }
 
 fn attempts_table(context: &Context, history: &[Attempt]) -> String {

@@ -48,7 +48,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Outbox(command) => rows::outbox(&context, command).await,
         Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
         Command::Process(command) => process::process(&context, command).await,
-        Command::Repair(args) => repair::repair(&context, args).await,
+        Command::Repair(args) => repair::repair(&context, *args).await,
         Command::Explain(args) => explain::run(&context, &args).await,
         Command::Audit(command) => audit::audit(&context, command).await,
         Command::Completions { shell } => {

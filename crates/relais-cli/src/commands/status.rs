@@ -100,6 +100,15 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
     let oldest = inbox_oldest.map(|at| format!(", oldest open {}", age(at, *now)));
     let _ = writeln!(out, "inbox         {}{}", counts(inbox), oldest.unwrap_or_default());
     let _ = writeln!(out, "outbox        {}", counts(outbox));
+    let processes: Vec<Count> =
+        status.overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();
+    if !processes.is_empty() {
+        let due = match status.overview.timers_due {
+            0 => String::new(),
+            due => format!(", {due} timers due"),
+        };
+        let _ = writeln!(out, "processes     {}{due}", counts(&processes));
+    }
     let open = status.overview.dead_letters_open;
     let hint = if open > 0 { " (relais dead-letter list)" } else { "" };
     let _ = writeln!(out, "dead letters  {open} open{hint}");

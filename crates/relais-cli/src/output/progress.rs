@@ -1,9 +1,12 @@
 //! How far a long command is, for whoever watches.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant},
+};
 
-/// Steps between two words.
-const EVERY: u64 = 100;
+/// Between two words; what is done sooner needs none.
+const EVERY: Duration = Duration::from_millis(200);
 
 /// A counter on one line of the terminal; silent where nobody watches, or where the steps themselves
 /// are seen going by.
@@ -14,17 +17,21 @@ pub(crate) struct Progress {
     /// How many there will be, if that is known.
     total: Option<u64>,
     done: u64,
+    said: bool,
+    last: Instant,
 }
 
 impl Progress {
     /// `quiet`: nothing else is printed meanwhile.
     pub(crate) fn new(what: &'static str, total: Option<u64>, quiet: bool) -> Self {
-        Self { shown: quiet && io::stderr().is_terminal(), what, total, done: 0 }
+        let shown = quiet && io::stderr().is_terminal();
+        Self { shown, what, total, done: 0, said: false, last: Instant::now() }
     }
 
     pub(crate) fn step(&mut self) -> io::Result<()> {
         self.done += 1;
-        if self.shown && (self.done.is_multiple_of(EVERY) || Some(self.done) == self.total) {
+        if self.shown && self.last.elapsed() >= EVERY {
+            (self.said, self.last) = (true, Instant::now());
             eprint!("\r{}", line(self.what, self.done, self.total));
             io::stderr().flush()?;
         }
@@ -33,8 +40,8 @@ impl Progress {
 
     /// Ends the line.
     pub(crate) fn finish(&self) {
-        if self.shown && (self.done >= EVERY || (self.done > 0 && Some(self.done) == self.total)) {
-            eprintln!();
+        if self.said {
+            eprintln!("\r{}", line(self.what, self.done, self.total));
         }
     }
 }

@@ -45,7 +45,9 @@ impl Tone {
     /// The tone of a row's state.
     pub(crate) fn of_status(status: &str) -> Self {
         match status {
-            "FAILED" | "SERDE_ERROR" | "CONFLICT" | "TIMED_OUT" | "COMPENSATION_FAILED" => Self::Bad,
+            "FAILED" | "SERDE_ERROR" | "CONFLICT" | "TIMED_OUT" | "COMPENSATION_FAILED" => {
+                Self::Bad
+            }
             "PROCESSED" | "DISPATCHED" | "SUCCEEDED" => Self::Good,
             "RETRY" | "COMPENSATING" | "COMPENSATED" | "PAUSED" => Self::Waiting,
             _ => Self::Plain,

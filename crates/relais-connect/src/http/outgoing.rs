@@ -10,7 +10,7 @@
 //! - A header *name* that HTTP does not know cannot be sent at all: the message is rejected.
 
 use relais_core::{
-    message::{HeaderValue as RowValue, HeaderValues},
+    message::{Category, HeaderValue as RowValue, HeaderValues},
     outbox::OutboxRow,
 };
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -108,7 +108,10 @@ impl Dress<'_> {
         let mut set = |name: &'static str, value: String| {
             map.insert(HeaderName::from_static(name), printable(&value));
         };
-        set("idempotency-key", message_id.clone());
+        // Every attempt of a process's step is a message of its own; what must happen once is the step.
+        let own = row.headers.get("idempotency-key").filter(|_| row.category == Category::Command);
+        let once = own.map_or_else(|| message_id.clone(), |key| exact(key.as_bytes()));
+        set("idempotency-key", once);
         set("message-id", message_id.clone());
         set("event-type", exact(row.event_type.as_bytes()));
         set("event-version", version);

@@ -38,15 +38,17 @@ pub enum Input<'a> {
 
 /// What a person may do with a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Replies are taken in, nothing new begins.
     Pause,
     /// Goes on where it stood; begins a process that is `NEW`.
     Resume,
     /// Sends the command of the current step (or compensation) again, with all its attempts.
+    #[serde(rename = "retry")]
     RetryStep,
     /// Takes the current step (or compensation) for done.
+    #[serde(rename = "skip")]
     SkipStep,
     /// Undoes the completed steps, last first.
     Compensate,
@@ -68,8 +70,8 @@ impl Action {
         match self {
             Self::Pause => "pause",
             Self::Resume => "resume",
-            Self::RetryStep => "retry-step",
-            Self::SkipStep => "skip-step",
+            Self::RetryStep => "retry",
+            Self::SkipStep => "skip",
             Self::Compensate => "compensate",
             Self::Cancel => "cancel",
         }

@@ -321,7 +321,7 @@ pub trait Processes: Send + Sync {
     fn change_process(&self, change: Change) -> StoreFuture<'_, Applied>;
 
     /// Turns at most `limit` timers that are due into inbox rows ([`TIMER_FIRED`], message id
-    /// `timer:<command id>`, key the process id), and removes them. Each becomes one row, however many
-    /// workers ask at once.
+    /// `timer:<id>`, with a random end where that is taken; key the process id), and removes them. Each
+    /// becomes one row, however many workers ask at once.
     fn fire_timers(&self, limit: usize) -> StoreFuture<'_, Fired>;
 }

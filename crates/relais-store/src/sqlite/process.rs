@@ -211,6 +211,7 @@ fn write_dead_letter(
 }
 
 fn fire(tx: &Transaction<'_>, timers: usize) -> Result<Fired, StoreError> {
+    change(tx, include_str!("sql/postpone_timers.sql"), [limit(timers)])?;
     let sql = include_str!("sql/fire_timers.sql");
     let due = all(tx, sql, [limit(timers)], |c| {
         let fired = TimerFired { process_id: c.uuid(0), step: c.string(1), command_id: c.uuid(2) };
@@ -222,7 +223,7 @@ fn fire(tx: &Transaction<'_>, timers: usize) -> Result<Fired, StoreError> {
     Ok(Fired { fired: due.len() as u64, next: next_timer(tx)? })
 }
 
-/// One inbox row for a timer. A command may have had one before, for the pause that came before it.
+/// One inbox row for a timer. A process that was removed and started again may have had one of its id.
 fn receive_timer(
     tx: &Transaction<'_>,
     timer: &TimerFired,

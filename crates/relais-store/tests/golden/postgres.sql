@@ -136,6 +136,7 @@ relais_source_position.updated_at: timestamp with time zone NOT NULL DEFAULT clo
 relais_timer.process_id: uuid NOT NULL
 relais_timer.step: text NOT NULL
 relais_timer.command_id: uuid NOT NULL
+relais_timer.after_ms: bigint NOT NULL
 relais_timer.due_at: timestamp with time zone NOT NULL
 relais_version.aggregate_type: text COLLATE "C" NOT NULL
 relais_version.aggregate_id: text COLLATE "C" NOT NULL

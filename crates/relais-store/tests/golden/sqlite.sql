@@ -290,6 +290,8 @@ CREATE TABLE relais_timer (
     process_id TEXT PRIMARY KEY NOT NULL REFERENCES relais_process (process_id) ON DELETE CASCADE,
     step       TEXT NOT NULL,
     command_id TEXT NOT NULL,
+    -- How long it waits; counted from when its command has left.
+    after_ms   INTEGER NOT NULL,
     due_at     TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 

@@ -339,6 +339,7 @@ macro_rules! store_conformance {
             timers {
                 without_timers_there_is_nothing_to_wait_for
                 a_timer_fires_when_the_databases_time_has_come
+                the_time_of_a_command_begins_when_it_has_left
                 a_fired_timer_is_an_inbox_row_of_its_process each_timer_fires_once_however_many_ask
                 firing_keeps_to_its_limit_and_takes_the_earliest a_cleared_timer_does_not_fire
                 a_kept_timer_stays_and_a_new_one_replaces_it a_second_timer_of_a_command_fires_too

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use relais_core::{
     inbox::{InboxRow, InboxStatus},
+    message::NewMessage,
     process::{
         Change, Fired, Process, ProcessStatus, SOURCE_SYSTEM, TIMER_FIRED, Timer, TimerChange,
         TimerFired,
@@ -15,7 +16,10 @@ use super::{
     process_build::{HOUR, TYPE, after, applied, begun, step_started, timer},
     worker::{MANY, Worker},
 };
-use crate::{build::arrival_for, fixture::Fixture};
+use crate::{
+    build::{arrival_for, message},
+    fixture::Fixture,
+};
 
 pub const START: Start = Start::Migrated;
 
@@ -59,6 +63,22 @@ pub async fn a_timer_fires_when_the_databases_time_has_come(f: &dyn Fixture) {
     assert_eq!(inbox(f).await.len(), 1);
     assert_eq!(fire(f, 10).await, Fired { fired: 0, next: None }, "once");
     assert_eq!(inbox(f).await.len(), 1);
+}
+
+pub async fn the_time_of_a_command_begins_when_it_has_left(f: &dyn Fixture) {
+    let timer = timer("reserve");
+    let command = NewMessage { message_id: timer.command_id, ..message("down", "k") };
+    let started =
+        Change { timer: TimerChange::Set(timer), messages: vec![command], ..begun(TYPE, None) };
+    applied(f, started).await;
+    make_due(f).await;
+    let Fired { fired, next } = fire(f, 10).await;
+    assert_eq!(fired, 0, "nobody can answer what nobody was told");
+    assert!(next.is_some_and(|next| next <= HOUR && next > HOUR / 2), "{next:?}");
+    let past = f.past();
+    f.run(&format!("UPDATE relais_outbox SET status = 'DISPATCHED', dispatched_at = {past}")).await;
+    make_due(f).await;
+    assert_eq!(fire(f, 10).await, Fired { fired: 1, next: None });
 }
 
 pub async fn a_fired_timer_is_an_inbox_row_of_its_process(f: &dyn Fixture) {

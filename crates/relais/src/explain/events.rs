@@ -231,7 +231,8 @@ pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         What::DeadLetter { dead_letter, failed_status, code, message, attempts, .. } => write!(
             f,
-            "dead letter {dead_letter}: {failed_status} after {attempts} attempts{}",
+            "dead letter {dead_letter}: {failed_status} after {attempts} attempt{}{}",
+            if *attempts == 1 { "" } else { "s" },
             because(code, message)
         ),
         What::Action { action, actor, reason, .. } => {

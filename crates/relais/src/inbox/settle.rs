@@ -6,6 +6,7 @@ use relais_core::{
     delivery::Problem,
     handler::Outcome,
     inbox::{InboxFate, InboxRow, InboxSettlement, decide},
+    process::{Change, DeadLetterChange},
     store::{Settled, StoreError},
 };
 
@@ -35,7 +36,10 @@ impl InboxWorker {
 
     pub(super) fn push(&mut self, job: &Job<InboxRow>, fate: InboxFate) {
         match &fate {
-            InboxFate::Processed { .. } => self.made += made(&fate),
+            InboxFate::Processed { changes, .. } => {
+                self.made += made(&fate);
+                changes.iter().for_each(warn);
+            }
             InboxFate::Retry { pause, problem, .. } => {
                 self.counters.retried(problem);
                 let due = Instant::now() + *pause;
@@ -141,5 +145,21 @@ fn made(fate: &InboxFate) -> usize {
             messages.len() + sent.sum::<usize>()
         }
         InboxFate::Retry { .. } | InboxFate::Dead { .. } => 0,
+    }
+}
+
+/// A process that needs a person is as loud as a message that does.
+fn warn(change: &Change) {
+    if let DeadLetterChange::Open { failed_status, problem, attempts } = &change.dead_letter {
+        tracing::warn!(
+            process = %change.process.process_id,
+            process_type = change.process.process_type,
+            business_key = change.process.business_key,
+            attempts,
+            status = failed_status,
+            code = problem.code,
+            "dead letter: {}",
+            problem.message
+        );
     }
 }

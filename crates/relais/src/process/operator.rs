@@ -12,8 +12,8 @@ use relais_core::{
     handler::Outcome,
     inbox::InboxRow,
     process::{
-        Action, Applied, Change, Definition, Input, LogEntry, Process, ProcessFilter, ProcessRef,
-        ProcessStatus, advance,
+        Action, Applied, Change, DeadLetterChange, Definition, Input, LogEntry, Process,
+        ProcessFilter, ProcessRef, ProcessStatus, advance,
         advance::{begin, cancel, create},
         definition::Begun,
     },
@@ -122,6 +122,9 @@ impl Operator {
             let process = self.find(ProcessRef::Id(process_id)).await?;
             let process = process.ok_or_else(|| not_found(process_id))?;
             let change = self.decide(&process, action, actor, reason)?;
+            if let Some(problem) = still_held(action, &change) {
+                return Err(problem.into());
+            }
             if let Some(process) = self.apply(change).await? {
                 return Ok(process);
             }
@@ -244,6 +247,20 @@ impl Operator {
         pulse::sent();
         let process = self.find(ProcessRef::Id(process_id)).await?;
         process.map(Some).ok_or_else(|| not_found(process_id))
+    }
+}
+
+/// Why setting a process going would only pause it again.
+fn still_held(action: Action, change: &Change) -> Option<Problem> {
+    let goes_on = matches!(action, Action::Resume | Action::RetryStep);
+    match &change.dead_letter {
+        DeadLetterChange::Open { problem, .. }
+            if goes_on && change.process.status == ProcessStatus::Paused =>
+        {
+            let text = format!("it would be paused again: {}", problem.message);
+            Some(Problem::new(&problem.code, &text))
+        }
+        _ => None,
     }
 }
 

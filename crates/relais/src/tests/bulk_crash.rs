@@ -65,10 +65,7 @@ fn nobody() -> JobFence {
 }
 
 /// Lets a future be woken so many times, then lets it go; whether it came to its end.
-pub(super) async fn killed_after(
-    mut work: Pin<Box<dyn Future<Output = ()> + Send>>,
-    polls: usize,
-) -> bool {
+async fn killed_after(mut work: Pin<Box<dyn Future<Output = ()> + Send>>, polls: usize) -> bool {
     let mut left = polls;
     std::future::poll_fn(|context| {
         if left == 0 {

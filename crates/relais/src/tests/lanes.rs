@@ -62,3 +62,21 @@ async fn a_lane_nobody_was_cautious_about_is_not_handed_over_as_clean() {
     next.beat().await.unwrap();
     assert_eq!(next.take_unclean(&next.usable()).len(), 64);
 }
+
+#[tokio::test]
+async fn a_lane_is_read_with_caution_before_it_is_given_back() {
+    let bench = Bench::new().await;
+    bench.keeper(Scope::Inbox, "dead").beat().await.unwrap();
+    bench.expire_leases();
+    let (heir, next) = (bench.keeper(Scope::Inbox, "heir"), bench.keeper(Scope::Inbox, "next"));
+    heir.beat().await.unwrap();
+    next.beat().await.unwrap();
+    heir.beat().await.unwrap();
+    assert_eq!(heir.usable().len(), 64, "what was not read yet is not held back from reading");
+    assert_eq!(heir.take_unclean(&heir.usable()).len(), 64);
+    heir.beat().await.unwrap();
+    heir.report_empty(|_| true);
+    heir.beat().await.unwrap();
+    next.beat().await.unwrap();
+    assert_eq!((heir.owned(), next.owned()), (32, 32));
+}

@@ -16,8 +16,7 @@ use futures_util::FutureExt;
 use relais_core::inbox::NewInbox;
 
 use super::{
-    bulk_crash::killed_after,
-    process_support::{Hand, inbox, message, order, placed, reply, timers},
+    process_support::{Hand, inbox, make_due, message, order, placed, reply, timers},
     support::Bench,
 };
 use crate::{
@@ -104,8 +103,8 @@ fn next_message(bench: &Bench, order_id: &str, event_type: &str) -> NewInbox {
 async fn inbox_killed_after(bench: &Bench, polls: usize) -> bool {
     let definition = || vec![order().build().unwrap()];
     let mut victim = inbox(bench, definition()).await;
-    let work = Box::pin(async move { run_until_idle(&mut victim).await });
-    let finished = killed_after(work, polls).await;
+    let finished = woken(&mut Box::pin(run_until_idle(&mut victim)), polls).await;
+    drop(victim);
     barrier(bench).await;
     let mut heir = inbox(bench, definition()).await;
     run_until_idle(&mut heir).await;
@@ -114,12 +113,11 @@ async fn inbox_killed_after(bench: &Bench, polls: usize) -> bool {
 }
 
 async fn timer_killed_after(bench: &Bench, polls: usize) -> bool {
-    bench.sql("UPDATE relais_timer SET due_at = '2000-01-01T00:00:00.000Z'");
+    make_due(bench);
     let mut victim = timers(bench);
-    let work = Box::pin(async move {
-        victim.run_once().await.unwrap();
-    });
-    let finished = killed_after(work, polls).await;
+    let work = async { drop(victim.run_once().await) };
+    let finished = woken(&mut Box::pin(work), polls).await;
+    drop(victim);
     barrier(bench).await;
     timers(bench).run_once().await.unwrap();
     finished
@@ -156,48 +154,66 @@ fn assert_life(bench: &Bench, order_id: &str) {
     assert!(bench.texts(open).is_empty(), "{order_id}: {:?}", bench.texts(open));
 }
 
-/// Polls once; whether it is ready.
-async fn poll_once(work: &mut (impl Future<Output = ()> + Unpin)) -> bool {
-    std::future::poll_fn(|context| Poll::Ready(work.poll_unpin(context).is_ready())).await
+/// Lets a future be woken so many times; whether it came to its end.
+async fn woken(work: &mut (impl Future<Output = ()> + Unpin), times: usize) -> bool {
+    let mut left = times;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        match work.poll_unpin(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 #[tokio::test]
 async fn what_somebody_else_does_in_between_is_never_overwritten() {
     let mut hand = Hand::new(vec![order().build().unwrap()]).await;
-    for polls in 1.. {
-        assert!(polls < POLLS_MAX, "a pass never came to its end");
-        let order_id = format!("o-{polls}");
-        hand.receive(vec![placed(&order_id)]).await;
-        let message = next_message(&hand.bench, &order_id, "Charged");
-        let id = message.headers.get("correlation-id").unwrap().parse().unwrap();
-        hand.bench.store.accept(vec![message], Vec::new()).await.unwrap();
-        let Hand { inbox, operator, .. } = &mut hand;
-        let mut work = Box::pin(run_until_idle(inbox));
-        let mut ready = false;
-        for _ in 0..polls {
-            ready = ready || poll_once(&mut work).await;
-            tokio::task::yield_now().await;
+    // A read that is slower than somebody else is no moment to come in between; the next round has it.
+    for round in 0..20 {
+        let mut polls = 1;
+        while !interrupted(&mut hand, &format!("o-{round}-{polls}"), polls).await {
+            polls += 1;
+            assert!(polls < POLLS_MAX, "a pass never came to its end");
         }
-        operator.act(id, Action::Pause, "ann", "in between").await.unwrap();
-        operator.act(id, Action::Resume, "ann", "in between").await.unwrap();
-        if ready {
-            drop(work)
-        } else {
-            work.await
-        }
-        let log = hand.operator.log(id, None, 100).await.unwrap();
-        let seqs: Vec<_> = log.iter().rev().map(|entry| entry.seq).collect();
-        assert_eq!(seqs, (1..=6).collect::<Vec<_>>(), "{log:#?}");
-        let sent = hand.bench.texts(&format!(
-            "SELECT event_type FROM relais_outbox WHERE correlation_id = '{id}' ORDER BY id"
-        ));
-        assert_eq!(sent, ["Charge", "Reserve"]);
-        if ready {
-            break;
+        assert!(hand.failures().is_empty());
+        if hand.bench.observer.snapshot().processes.stale > 0 {
+            return;
         }
     }
-    assert!(hand.failures().is_empty());
-    assert!(hand.bench.observer.snapshot().processes.stale > 0, "nobody came in between");
+    panic!("nobody came in between");
+}
+
+/// Pauses and resumes a process after so many polls of the worker that has a reply for it; whether the
+/// worker was done by then.
+async fn interrupted(hand: &mut Hand, order_id: &str, polls: usize) -> bool {
+    hand.receive(vec![placed(order_id)]).await;
+    let message = next_message(&hand.bench, order_id, "Charged");
+    let id = message.headers.get("correlation-id").unwrap().parse().unwrap();
+    hand.bench.store.accept(vec![message], Vec::new()).await.unwrap();
+    let Hand { inbox, operator, .. } = &mut *hand;
+    let mut work = Box::pin(run_until_idle(inbox));
+    let ready = woken(&mut work, polls).await;
+    operator.act(id, Action::Pause, "ann", "in between").await.unwrap();
+    operator.act(id, Action::Resume, "ann", "in between").await.unwrap();
+    if ready {
+        drop(work)
+    } else {
+        work.await
+    }
+    let log = hand.operator.log(id, None, 100).await.unwrap();
+    let seqs: Vec<_> = log.iter().rev().map(|entry| entry.seq).collect();
+    assert_eq!(seqs, (1..=6).collect::<Vec<_>>(), "{log:#?}");
+    let sent = hand.bench.texts(&format!(
+        "SELECT event_type FROM relais_outbox WHERE correlation_id = '{id}' ORDER BY id"
+    ));
+    assert_eq!(sent, ["Charge", "Reserve"]);
+    ready
 }
 
 /// `race`: one step, whose reply is judged while somebody else changes the process.

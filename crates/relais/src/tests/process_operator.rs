@@ -51,7 +51,7 @@ async fn an_action_that_does_not_fit_says_which_do() {
     let refused = hand.operator.act(hand.process_id(), Action::Resume, "ann", "x").await;
     let Err(ActError::Refused(problem)) = refused else { panic!("{refused:?}") };
     assert_eq!(problem.code, "PROCESS_ACTION");
-    assert!(problem.message.contains("pause, retry-step, skip-step"), "{}", problem.message);
+    assert!(problem.message.contains("pause, retry, skip"), "{}", problem.message);
     let nobody = hand.operator.act(Uuid::nil(), Action::Pause, "ann", "x").await;
     assert!(matches!(nobody, Err(ActError::NotFound(_))), "{nobody:?}");
 }

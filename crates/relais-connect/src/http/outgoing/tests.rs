@@ -120,6 +120,18 @@ fn a_row_never_replaces_our_headers() {
 }
 
 #[test]
+fn only_a_command_names_what_must_happen_once() {
+    let mut row = row("{}");
+    row.headers.set("idempotency-key", "p-1/pay");
+    assert_eq!(text(&dressed(&row).unwrap(), "idempotency-key"), row.message_id.to_string());
+    row.category = Category::Command;
+    let map = dressed(&row).unwrap();
+    assert_eq!(text(&map, "idempotency-key"), "p-1/pay");
+    assert_eq!(map.get_all("idempotency-key").iter().count(), 1);
+    assert_eq!(text(&map, "message-id"), row.message_id.to_string());
+}
+
+#[test]
 fn the_settings_win_over_the_row_but_not_over_us() {
     let mut row = row("{}");
     row.headers.set("X-Api-Key", "of the row");

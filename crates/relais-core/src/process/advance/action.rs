@@ -30,7 +30,7 @@ pub fn cancel(process: &Process, actor: &str, reason: &str) -> Result<Change, Pr
     let entry = Entry {
         actor: Some(actor.to_owned()),
         reason: Some(reason.to_owned()),
-        ..Entry::of(ProcessEvent::ProcessFailed { reason: format!("cancelled: {reason}") })
+        ..Entry::of(ProcessEvent::ProcessFailed { reason: "cancelled".to_owned() })
     };
     Ok(Change {
         timer: TimerChange::Clear,

@@ -31,10 +31,10 @@ fn every_state_has_its_actions_and_refuses_the_others() {
 
     let cases = [
         (new, vec!["pause", "resume", "compensate", "cancel"]),
-        (running, vec!["pause", "retry-step", "skip-step", "compensate", "cancel"]),
-        (paused, vec!["resume", "skip-step", "compensate", "cancel"]),
-        (failed, vec!["retry-step", "skip-step"]),
-        (compensating, vec!["pause", "retry-step", "skip-step", "cancel"]),
+        (running, vec!["pause", "retry", "skip", "compensate", "cancel"]),
+        (paused, vec!["resume", "skip", "compensate", "cancel"]),
+        (failed, vec!["retry", "skip"]),
+        (compensating, vec!["pause", "retry", "skip", "cancel"]),
         (succeeded(), vec!["compensate"]),
         (compensated, vec![]),
     ];

@@ -277,6 +277,8 @@ CREATE TABLE relais_timer (
     process_id uuid PRIMARY KEY,
     step       text NOT NULL,
     command_id uuid NOT NULL,
+    -- How long it waits; counted from when its command has left.
+    after_ms   bigint NOT NULL,
     due_at     timestamptz NOT NULL
 );
 CREATE INDEX relais_timer_due ON relais_timer (due_at);

@@ -1,16 +1,29 @@
 -- Timers that are due become inbox rows. One that another worker is at is left to it: each becomes one
--- row. A command may have had a timer before, for the pause that came before it: then the row needs an
--- id of its own.
+-- row. A process that was removed and started again may have timers of the same ids: then the row needs
+-- an id of its own.
+-- Nobody can answer a command that has not left: its time begins when it has, so that a destination that
+-- is down uses up nobody's attempts.
 WITH due AS MATERIALIZED (
-    SELECT process_id FROM relais_timer
-    WHERE due_at <= now()
-    ORDER BY due_at
+    SELECT t.process_id,
+           (SELECT CASE WHEN o.status = 'PENDING' THEN now() ELSE o.dispatched_at END
+                   + t.after_ms * INTERVAL '1 millisecond'
+            FROM relais_outbox AS o
+            WHERE o.message_id = t.command_id
+            LIMIT 1) AS due_at
+    FROM relais_timer AS t
+    WHERE t.due_at <= now()
+    ORDER BY t.due_at
     LIMIT $1
-    FOR UPDATE SKIP LOCKED),
+    FOR UPDATE OF t SKIP LOCKED),
+postponed AS (
+    UPDATE relais_timer AS t
+    SET due_at = due.due_at
+    FROM due
+    WHERE t.process_id = due.process_id AND due.due_at > now()),
 fired AS (
     DELETE FROM relais_timer AS t
     USING due
-    WHERE t.process_id = due.process_id
+    WHERE t.process_id = due.process_id AND (due.due_at IS NULL OR due.due_at <= now())
     RETURNING t.process_id, t.step, t.command_id, t.due_at)
 INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, msg_key,
                           aggregate_id, event_type, payload, event_ts)
