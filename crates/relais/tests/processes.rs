@@ -259,12 +259,13 @@ async fn check(store: Arc<dyn Store>) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let processes = ended(&store).await;
+    ended(&store).await;
     println!("{ORDERS} orders ended after {:?}", before.elapsed());
     println!("{:?}", steady.observer().snapshot().processes);
     steady.stop().await;
     victim.stop().await;
-    for process in &processes {
+    // Only now: a timer may still have had something to say about one that has ended.
+    for process in &orders(&store).await {
         assert_ended_well(&operator, &service, process).await;
     }
     let overview = store.overview().await.unwrap();
@@ -347,18 +348,22 @@ fn is_drained(overview: &Overview) -> bool {
 }
 
 /// Waits until every order has ended; gives up only after a time no slow machine needs.
-async fn ended(store: &Arc<dyn Store>) -> Vec<Process> {
+async fn ended(store: &Arc<dyn Store>) {
     const LOOKS_MAX: usize = 2_400;
     for _ in 0..LOOKS_MAX {
-        let filter = ProcessFilter { limit: 500, ..ProcessFilter::default() };
-        let all = store.list_processes(filter).await.unwrap();
+        let all = orders(store).await;
         let idle = is_drained(&store.overview().await.unwrap());
         if idle && all.len() == ORDERS && all.iter().all(|process| process.status.is_final()) {
-            return all;
+            return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("not ended: {:#?}", store.overview().await.unwrap());
+}
+
+async fn orders(store: &Arc<dyn Store>) -> Vec<Process> {
+    let filter = ProcessFilter { limit: 500, ..ProcessFilter::default() };
+    store.list_processes(filter).await.unwrap()
 }
 
 async fn assert_ended_well(operator: &Operator, service: &Service, process: &Process) {

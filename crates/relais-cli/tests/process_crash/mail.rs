@@ -44,7 +44,6 @@ struct Office {
     addresses: Mutex<Vec<SocketAddr>>,
     /// Handed in and not stored yet.
     waiting: AtomicUsize,
-    posts: AtomicUsize,
     duplicates: AtomicUsize,
     failures: AtomicUsize,
 }
@@ -52,7 +51,6 @@ struct Office {
 /// What became of the posts.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    pub(crate) posts: usize,
     /// Stored before.
     pub(crate) duplicates: usize,
     /// No answer, or none that says that it is stored.
@@ -98,7 +96,6 @@ impl Mail {
 
     pub(crate) fn tally(&self) -> Tally {
         Tally {
-            posts: self.office.posts.load(SeqCst),
             duplicates: self.office.duplicates.load(SeqCst),
             failures: self.office.failures.load(SeqCst),
         }
@@ -112,7 +109,6 @@ impl Office {
                 let addresses = self.addresses.lock().unwrap();
                 addresses.get(turn % addresses.len().max(1)).copied()
             };
-            self.posts.fetch_add(1, SeqCst);
             match address {
                 Some(address) => match post(client, address, outgoing).await {
                     Some(status) => {
