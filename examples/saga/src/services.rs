@@ -118,7 +118,7 @@ async fn take(
             // Later than anybody waits: the command comes again, and is not carried out again.
             tokio::time::sleep(PATIENCE + Duration::from_millis(500)).await;
         }
-        if number % 4 == 0 {
+        if number.is_multiple_of(4) {
             services.clone().reply(command.clone(), event_type, answer.clone()).await;
         }
         services.reply(command, event_type, answer).await;
