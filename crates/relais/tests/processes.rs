@@ -61,7 +61,9 @@ fn command(name: &'static str, timeout: Duration) -> Command<Order> {
         .timeout(timeout)
         .retry(RetryPolicy {
             attempts_max: 1_000,
-            first: Duration::from_millis(10),
+            first: Duration::from_millis(20),
+            // On a busy machine, more attempts must not make it busier for ever.
+            max: Duration::from_secs(5),
             ..RetryPolicy::default()
         })
 }
