@@ -1,14 +1,12 @@
 //! Topics as a source: a member of a consumer group, read in batches.
 //!
 //! Invariant: a batch is acknowledged to the group only after the database has it, and only for
-//! partitions that are still ours. Everything of librdkafka happens in one thread, and while a batch
-//! is out it lets no partition go; so they never change hands between storing and acknowledging.
+//! partitions that are still ours. Everything of librdkafka happens in one thread, which polls only
+//! while a batch is wanted; so partitions never change hands between storing and acknowledging.
 
 mod batch;
-mod member;
 mod membership;
 mod offsets;
-mod owned;
 mod placing;
 mod reader;
 mod record;

@@ -3,8 +3,8 @@
 use relais_core::inbox::{NewInbox, SourcePosition};
 
 use super::{
+    membership::{Owned, Partition},
     offsets,
-    owned::{Owned, Partition},
 };
 
 /// A batch ends when it has this many bytes; the record that goes beyond still belongs to it, so

@@ -16,9 +16,8 @@ use relais_core::inbox::SourcePosition;
 
 use super::{
     KafkaSourceCounters, Start,
-    membership::{Blueprint, Membership},
+    membership::{Blueprint, Membership, Owned, Partition, State, list},
     offsets::{self, Beginning, Finding, Known, Topic},
-    owned::{Owned, Partition, State, list},
 };
 
 /// How long one question to the broker may take.

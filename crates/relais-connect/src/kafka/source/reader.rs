@@ -1,11 +1,10 @@
-//! The thread that reads: it does what the source asks, one thing at a time, and reads ahead while
-//! the database is busy with a batch.
+//! The thread that reads: it does what the source asks, one thing at a time.
 //!
-//! Invariant: between a batch and its settlement no partition can be given or taken. What is asked
-//! back while reading ahead is let go when the batch is settled, and what was read ahead counts for
-//! nothing until it is handed out itself. Each `Collect` is answered by exactly one [`Reply`].
+//! Invariant: it polls only in `collect`, so between a batch and its settlement no partition can
+//! be given or taken. Each `Collect` is answered by exactly one [`Reply`].
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,16 +12,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::{
+    Message, Offset,
+    consumer::{BaseConsumer, CommitMode, Consumer},
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    message::BorrowedMessage,
+};
 use relais_core::{inbox::SourcePosition, source::SourceBatch};
 use tokio::sync::mpsc;
 
 use super::{
     batch::{Batch, Span},
-    member::{Member, Polled, Rest},
-    membership::Blueprint,
-    placing::PlaceError,
-    trouble::Complaints,
+    membership::{Blueprint, Membership},
+    placing::{ANSWER_MAX, PlaceError, Placing},
+    record,
+    trouble::{self, Complaints, Kind, Trouble},
 };
 
 /// What the source asks of the thread. That there is no more of it means: finish.
@@ -50,6 +54,13 @@ pub(super) enum Reply {
 const POLL_MAX: Duration = Duration::from_millis(100);
 /// The same while a partition waits to be placed.
 const POLL_MIN: Duration = Duration::from_millis(5);
+/// How long the id of a topic may take to come; without it offsets alone must do.
+const TOPIC_ID_MAX: Duration = Duration::from_millis(500);
+/// How often something is done while nothing comes.
+const COMMIT_PAUSE: Duration = Duration::from_secs(1);
+/// How long after a placing librdkafka is asked how far it is: it stops what it did before by and
+/// by, and until then would answer with the old place.
+const PASS_PAUSE: Duration = Duration::from_secs(5);
 
 /// Reads for one source.
 pub(super) struct Reader {
@@ -58,18 +69,24 @@ pub(super) struct Reader {
     member: Option<Member>,
     /// What is in the batch that is out.
     out: Vec<Span>,
-    /// What the next batch begins with: at most one batch, however long this one takes.
-    ahead: Batch,
-    /// Most messages of a batch, as it was asked for last.
-    max: usize,
     complaints: Complaints,
+}
+
+/// One membership of the group; after a fatal error there is another.
+struct Member {
+    consumer: BaseConsumer<Membership>,
+    /// The cluster's id, once it is known.
+    cluster: Option<String>,
+    /// Since when the id of a topic is waited for.
+    topics_asked: HashMap<String, Instant>,
+    commit_tried: Instant,
+    placed_at: Instant,
 }
 
 impl Reader {
     pub(super) fn new(blueprint: Blueprint, closing: Arc<AtomicBool>) -> Self {
         let complaints = Complaints::default();
-        let (out, ahead) = (Vec::new(), Batch::default());
-        Self { blueprint, closing, member: None, out, ahead, max: 0, complaints }
+        Self { blueprint, closing, member: None, out: Vec::new(), complaints }
     }
 
     /// Works until the source has nothing more to ask.
@@ -78,7 +95,7 @@ impl Reader {
         mut commands: mpsc::Receiver<Command>,
         replies: &mpsc::Sender<Reply>,
     ) {
-        while let Some(command) = self.wait(&mut commands) {
+        while let Some(command) = commands.blocking_recv() {
             match command {
                 Command::Acknowledge => self.acknowledge(),
                 Command::Refuse => self.refuse(),
@@ -93,39 +110,6 @@ impl Reader {
         self.leave();
     }
 
-    /// The next command; reads ahead until it comes.
-    fn wait(&mut self, commands: &mut mpsc::Receiver<Command>) -> Option<Command> {
-        while commands.is_empty() && !self.closing.load(Ordering::Relaxed) {
-            if self.read_ahead() == Ahead::Enough {
-                break;
-            }
-        }
-        commands.blocking_recv()
-    }
-
-    /// Takes one more record, without waiting for it.
-    fn read_ahead(&mut self) -> Ahead {
-        let Some(member) = &mut self.member else { return Ahead::Enough };
-        if self.out.is_empty() || self.ahead.is_full(self.max) || member.has_unplaced() {
-            return Ahead::Enough;
-        }
-        match member.poll(&self.blueprint, &mut self.ahead, Duration::ZERO) {
-            Polled::Record => {
-                self.complaints.note_record();
-                return Ahead::More;
-            }
-            Polled::Nothing | Polled::Other => {}
-            Polled::Trouble(trouble) => self.complaints.note(trouble),
-            Polled::Fatal(reason) => {
-                tracing::error!(reason, "the consumer has ended; making another");
-                self.let_go();
-                self.member = None;
-                self.ahead = Batch::default();
-            }
-        }
-        Ahead::Enough
-    }
-
     fn collect(
         &mut self,
         max: usize,
@@ -135,8 +119,7 @@ impl Reader {
             Some(member) => member,
             None => Member::join(&self.blueprint)?,
         };
-        self.max = max;
-        let mut batch = std::mem::take(&mut self.ahead);
+        let mut batch = Batch::default();
         let reply = loop {
             if self.closing.load(Ordering::Relaxed) {
                 break Ok(Reply::Closed);
@@ -152,9 +135,6 @@ impl Reader {
                     // Nobody knows what librdkafka reads now.
                     Err(PlaceError::Broken(reason)) => return Err(reason),
                 }
-            }
-            if batch.is_full(max) {
-                break Ok(self.hand_out(&member, batch));
             }
             if batch.is_empty()
                 && let Some(reason) = self.complaints.due(Instant::now())
@@ -181,6 +161,9 @@ impl Reader {
                     return Err(reason);
                 }
             }
+            if batch.is_full(max) {
+                break Ok(self.hand_out(&member, batch));
+            }
         };
         self.member = Some(member);
         reply
@@ -191,7 +174,6 @@ impl Reader {
         let positions = batch.positions(&self.blueprint.settings.name, cluster);
         let Batch { messages, spans, .. } = batch;
         self.out = spans;
-        member.consumer.context().state().out = true;
         Reply::Batch(SourceBatch { messages, positions })
     }
 
@@ -206,7 +188,6 @@ impl Reader {
         }
         drop(state);
         member.commit();
-        self.let_go();
     }
 
     fn refuse(&mut self) {
@@ -218,23 +199,10 @@ impl Reader {
                 owned.go_back(span);
             }
         }
-        drop(state);
-        // They come again behind what was refused.
-        self.ahead.retain(|span| !out.iter().any(|gone| gone.partition == span.partition));
-        self.let_go();
-    }
-
-    /// No batch is out: partitions that were asked back meanwhile can go.
-    fn let_go(&mut self) {
-        let Some(Member { consumer, .. }) = &self.member else { return };
-        consumer.context().let_go(consumer);
-        let mut state = consumer.context().state();
-        self.ahead.retain(|span| state.find_span(span).is_some());
     }
 
     /// Tells the group how far we are and leaves it.
     fn leave(mut self) {
-        self.let_go();
         let Some(member) = self.member.take() else { return };
         let (behind, away, given) = {
             let state = member.consumer.context().state();
@@ -254,10 +222,171 @@ impl Reader {
     }
 }
 
-/// Whether to go on reading ahead.
+/// What came of one poll.
+enum Polled {
+    Record,
+    Nothing,
+    /// Something to be looked at in the state.
+    Other,
+    Trouble(Trouble),
+    Fatal(String),
+}
+
+/// What a pause was good for.
 #[derive(PartialEq, Eq)]
-enum Ahead {
-    More,
-    /// Until the next batch has been handed out.
-    Enough,
+enum Rest {
+    Still,
+    /// The batch has positions to be stored, and no rows.
+    Passed,
+}
+
+impl Member {
+    fn join(blueprint: &Blueprint) -> Result<Self, String> {
+        Ok(Self {
+            consumer: blueprint.join()?,
+            cluster: None,
+            topics_asked: HashMap::new(),
+            commit_tried: Instant::now(),
+            placed_at: Instant::now(),
+        })
+    }
+
+    fn has_unplaced(&self) -> bool {
+        self.consumer.context().state().has_unplaced(Instant::now())
+    }
+
+    /// Whether the ids of topics to be placed are known, or have been waited for long enough.
+    fn knows_topics(&mut self) -> bool {
+        let unknown: Vec<String> = {
+            let state = self.consumer.context().state();
+            let topics = state.given.iter().map(|partition| &partition.topic);
+            topics.filter(|topic| !state.topic_ids.contains_key(*topic)).cloned().collect()
+        };
+        for topic in &unknown {
+            if !self.topics_asked.contains_key(topic) {
+                // The question makes librdkafka say the id, in a line that the next polls bring.
+                let _ = self.consumer.fetch_metadata(Some(topic), ANSWER_MAX);
+                self.topics_asked.insert(topic.clone(), Instant::now());
+            }
+        }
+        unknown.iter().all(|topic| self.topics_asked[topic].elapsed() > TOPIC_ID_MAX)
+    }
+
+    fn place(
+        &mut self,
+        blueprint: &Blueprint,
+        stored: &[SourcePosition],
+    ) -> Result<(), PlaceError> {
+        let cluster = match self.cluster.take() {
+            Some(cluster) => cluster,
+            None => self.consumer.client().fetch_cluster_id(ANSWER_MAX).ok_or_else(|| {
+                PlaceError::Unknown("the cluster does not tell its id".to_owned())
+            })?,
+        };
+        let placing = Placing { blueprint, consumer: &self.consumer, cluster: &cluster, stored };
+        let placed = placing.place();
+        self.cluster = Some(cluster);
+        self.commit_tried = Instant::now();
+        self.placed_at = Instant::now();
+        placed
+    }
+
+    fn poll(&mut self, blueprint: &Blueprint, batch: &mut Batch, wait: Duration) -> Polled {
+        let changes = self.consumer.context().state().changes;
+        let polled = match self.consumer.poll(wait) {
+            None => Polled::Nothing,
+            Some(Err(error)) => self.judge(&error, blueprint),
+            Some(Ok(record)) => {
+                self.take(&record, blueprint, batch);
+                Polled::Record
+            }
+        };
+        let mut state = self.consumer.context().state();
+        if state.changes != changes {
+            batch.retain(|span| state.find_span(span).is_some());
+        }
+        polled
+    }
+
+    /// Adds a record to the batch, if it is one we want.
+    fn take(&self, record: &BorrowedMessage<'_>, blueprint: &Blueprint, batch: &mut Batch) {
+        let mut state = self.consumer.context().state();
+        state.away = false;
+        let Some(owned) = state.find(record.topic(), record.partition()) else { return };
+        let offset = record.offset();
+        if !owned.wants(offset, Instant::now()) {
+            return;
+        }
+        let cluster = self.cluster.as_deref().unwrap_or_default();
+        let message = blueprint.settings.mapping.read(record::incoming(cluster, record));
+        let message = message.expect("a record has a position to be named by");
+        batch.push(owned, offset, message, record::size(record));
+        owned.next = offset.saturating_add(1);
+    }
+
+    fn judge(&self, error: &KafkaError, blueprint: &Blueprint) -> Polled {
+        let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+        let mut state = self.consumer.context().state();
+        let reason = std::mem::take(&mut state.reason);
+        if matches!(error, KafkaError::MessageConsumptionFatal(_)) || code == Code::Fatal {
+            return Polled::Fatal(reason);
+        }
+        match code {
+            // It says not which partition: all are placed again.
+            Code::AutoOffsetReset | Code::OffsetOutOfRange => {
+                let now = Instant::now();
+                state.owned.iter_mut().for_each(|owned| owned.astray = Some(now));
+                Polled::Other
+            }
+            // librdkafka has said it in its log and joins again by itself.
+            Code::PollExceeded => Polled::Other,
+            Code::BadMessage | Code::BadCompression | Code::NotImplemented
+                if let Some(offset) = trouble::offset_in(&reason) =>
+            {
+                Polled::Trouble(trouble::unreadable(&mut state, offset, &reason))
+            }
+            _ => {
+                let brokers = &blueprint.settings.connection.brokers;
+                let trouble = trouble::explain(code, &reason, brokers);
+                state.away |= trouble.kind == Kind::Away;
+                Polled::Trouble(trouble)
+            }
+        }
+    }
+
+    /// Now and then while nothing comes: offers the group what it did not take, and passes what
+    /// is no record (the marks of transactions), so that it is not taken for records unread.
+    fn rest(&mut self, batch: &mut Batch) -> Rest {
+        if self.commit_tried.elapsed() <= COMMIT_PAUSE {
+            return Rest::Still;
+        }
+        self.commit();
+        if self.placed_at.elapsed() <= PASS_PAUSE {
+            return Rest::Still;
+        }
+        let Ok(positions) = self.consumer.position() else { return Rest::Still };
+        let mut state = self.consumer.context().state();
+        let mut rest = Rest::Still;
+        for element in positions.elements() {
+            if let Offset::Offset(next) = element.offset()
+                && let Some(owned) = state.find(element.topic(), element.partition())
+                && owned.passes(next)
+            {
+                batch.pass(owned, next);
+                owned.next = next;
+                rest = Rest::Passed;
+            }
+        }
+        rest
+    }
+
+    fn commit(&mut self) {
+        self.commit_tried = Instant::now();
+        let behind = self.consumer.context().state().behind();
+        if behind.count() > 0
+            && let Err(error) = self.consumer.commit(&behind, CommitMode::Async)
+        {
+            tracing::debug!(%error, "the group did not take offsets");
+        }
+    }
 }

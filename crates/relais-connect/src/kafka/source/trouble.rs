@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use super::owned::State;
+use super::membership::State;
 
 /// The shortest time between two complaints.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
