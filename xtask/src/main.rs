@@ -25,6 +25,7 @@ usage: cargo xtask <command>
   test    lint, build and test everything against a PostgreSQL and an Apache Kafka of its own
             --filter NAME   only the tests whose name contains NAME, nothing else
             --no-lint       without format, tidy, clippy and cargo-deny
+            --strict        do not run up to three failed tests once more, alone
             --keep          leave the private servers running and say how to stop them
   tidy    the rules of this repository that no compiler checks
   bench   cargo bench against the private servers; the figures go to target/bench.json

@@ -23,6 +23,8 @@ use crate::{
 
 /// Examples and the demo end by themselves, in less than this.
 const PROGRAM_TIME_MAX: Duration = Duration::from_secs(120);
+/// So many failed tests are run once more, alone. More of them are no accident.
+const REPEATED_MAX: usize = 3;
 /// The packages whose features must each compile alone.
 const SYSTEM_PACKAGES: [&str; 2] = ["relais-store", "relais-connect"];
 
@@ -32,6 +34,7 @@ pub(crate) struct Options {
     filter: Option<String>,
     no_lint: bool,
     keep: bool,
+    strict: bool,
 }
 
 impl Options {
@@ -42,6 +45,7 @@ impl Options {
             match arg.as_str() {
                 "--no-lint" => options.no_lint = true,
                 "--keep" => options.keep = true,
+                "--strict" => options.strict = true,
                 "--filter" => {
                     let name = args.next().ok_or("--filter needs a part of a test's name")?;
                     options.filter = Some(name.clone());
@@ -58,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let workspace = Workspace::load()?;
     compiler::ensure()?;
     let starting = Servers::starting(&workspace)?;
-    let mut run = Run::default();
+    let mut run = Run { strict: options.strict, ..Run::default() };
 
     if options.filter.is_none() && !options.no_lint {
         run.lint()?;
@@ -88,6 +92,10 @@ struct Run {
     tally: Tally,
     /// Name of the step, and what repeats it.
     failed: Vec<(String, String)>,
+    /// A test that fails once has failed.
+    strict: bool,
+    /// Tests that failed among all others and passed alone.
+    unsteady: Vec<String>,
 }
 
 impl Run {
@@ -111,7 +119,34 @@ impl Run {
         let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
         servers.tell(tests.args(last));
         let repeat = format!("{} (with what `cargo xtask server` prints)", command::line(&tests));
-        self.step("tests", &repeat, |tally| command::succeeds_counting(&mut tests, tally))?;
+        let before = self.failed.len();
+        let good =
+            self.step("tests", &repeat, |tally| command::succeeds_counting(&mut tests, tally))?;
+        let failures = std::mem::take(&mut self.tally.failures);
+        if !good && !self.strict && (1..=REPEATED_MAX).contains(&failures.len()) {
+            self.failed.truncate(before);
+            self.repeat(servers, failures)?;
+        }
+        Ok(())
+    }
+
+    /// Hundreds of tests share two cores with real servers: one that fails among them and passes alone
+    /// is a fault of its own, and is named at the end, but it does not stop everybody's work.
+    fn repeat(&mut self, servers: &Servers, failures: Vec<String>) -> Result<()> {
+        let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
+        servers.tell(tests.arg("--exact").args(&failures));
+        let mut alone = Tally::default();
+        let line = format!("{} (with what `cargo xtask server` prints)", command::line(&tests));
+        let good = self.step("failed tests alone", &line, |_| {
+            let good = command::succeeds_counting(&mut tests, &mut alone)?;
+            // A test of the documentation has no exact name: it would not have been run at all.
+            Ok(good && alone.passed >= failures.len() as u64)
+        })?;
+        if good {
+            self.tally.failed -= failures.len() as u64;
+            self.tally.passed += failures.len() as u64;
+            self.unsteady = failures;
+        }
         Ok(())
     }
 
@@ -181,6 +216,9 @@ impl Run {
         for (name, repeat) in &self.failed {
             println!("failed: {name}; to repeat: {repeat}");
         }
+        for name in &self.unsteady {
+            println!("UNSTEADY: {name} failed among the others and passed alone; please mend it");
+        }
         let sqlite = workspace.sqlite_version()?;
         let tested = servers.summary();
         let code = if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -222,8 +260,8 @@ mod tests {
     #[test]
     fn arguments_are_read_and_unknown_ones_refused() {
         let filter = Some("lease".to_owned());
-        let expected = Options { filter, no_lint: true, keep: true };
-        assert_eq!(parse(&["--filter", "lease", "--no-lint", "--keep"]), Ok(expected));
+        let expected = Options { filter, no_lint: true, keep: true, strict: true };
+        assert_eq!(parse(&["--filter", "lease", "--no-lint", "--keep", "--strict"]), Ok(expected));
         assert!(parse(&["--filter"]).unwrap_err().contains("needs"));
         assert!(parse(&["--fast"]).unwrap_err().contains("--fast"));
     }

@@ -7,6 +7,7 @@
 //! - [`VirtualClock`]: time passes when the test says so
 //! - [`scratch`]: databases of a test's own
 //! - [`Rehearsal`]: a process without a database
+//! - [`proxy::FaultProxy`]: a network that delays, withholds, cuts, or loses only the reply
 //!
 //! For those who write a store: [`store_conformance!`] runs the whole contract of
 //! [`relais_core::store::Store`] against a real database, given as a [`fixture::Fixture`]. [`build`]
@@ -20,6 +21,7 @@ pub mod fixture;
 pub mod idempotent;
 pub mod model;
 pub mod outbox_assert;
+pub mod proxy;
 pub mod rehearsal;
 
 pub use clock::VirtualClock;

@@ -11,6 +11,8 @@ mod idempotent_postgres;
 mod idempotent_sqlite;
 #[path = "users/outbox.rs"]
 mod outbox;
+#[path = "users/proxy.rs"]
+mod proxy;
 #[path = "users/rehearsal.rs"]
 mod rehearsal;
 #[path = "users/shop.rs"]

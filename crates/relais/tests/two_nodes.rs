@@ -203,7 +203,11 @@ async fn nothing_is_lost_on_postgres() {
     let own = format!("{url}{joint}options=-c%20search_path%3D{schema}");
     let store = PostgresStore::connect(&own, PostgresOptions::default()).await.unwrap();
     check(Arc::new(store)).await;
-    client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+    // A worker's last statement may still run and stand in the way.
+    let dropped = client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await;
+    if let Err(error) = dropped {
+        eprintln!("schema {schema} is left behind: {error}");
+    }
     drop(client);
     let _ = connection.await;
 }

@@ -23,18 +23,27 @@ impl PostgresSchema {
     }
 
     pub(crate) fn execute(&self, sql: &str) {
+        self.try_execute(sql).unwrap();
+    }
+
+    fn try_execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (client, connection) =
-                tokio_postgres::connect(&self.base, tokio_postgres::NoTls).await.unwrap();
+                tokio_postgres::connect(&self.base, tokio_postgres::NoTls).await?;
             tokio::spawn(connection);
-            client.batch_execute(sql).await.unwrap();
-        });
+            client.batch_execute(sql).await
+        })
     }
 }
 
 impl Drop for PostgresSchema {
+    /// The last statement of a program that was killed may still run and stand in the way: what cannot
+    /// be removed goes with the server.
     fn drop(&mut self) {
-        self.execute(&format!("DROP SCHEMA {} CASCADE", self.name));
+        let sql = format!("SET lock_timeout = '10s'; DROP SCHEMA {} CASCADE", self.name);
+        if let Err(error) = self.try_execute(&sql) {
+            eprintln!("schema {} is left behind: {error}", self.name);
+        }
     }
 }
