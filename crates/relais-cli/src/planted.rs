@@ -1,0 +1,281 @@
+//! Faults built in on purpose, to prove that `cargo xtask torture` finds them: a store that breaks one
+//! rule of its contract and keeps all others. Only with the feature `planted-bugs`, and then only if
+//! `RELAIS_PLANTED_BUG` names one; no build for users has it.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use relais_core::{
+    browse::{Browse, Listed, Reach},
+    bulk::{Advance, BulkJob, BulkJobs, JobFence},
+    dead_letter::{DeadLetter, Origin, Verdict},
+    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
+    message::NewMessage,
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    process::{Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes},
+    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    repair::{Mode, Repair, Repaired},
+    store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
+};
+use secrecy::ExposeSecret;
+use uuid::Uuid;
+
+use crate::settings::StoreUrl;
+
+/// Names the fault.
+const VARIABLE: &str = "RELAIS_PLANTED_BUG";
+/// How late a commit is that was acknowledged too early.
+const LATE: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bug {
+    /// A worker settles rows of lanes it has lost.
+    NoFence,
+    /// Rows are settled as delivered when they are read.
+    MarkFirst,
+    /// Rows of one key are delivered side by side.
+    NoKeyGuard,
+    /// A message is acknowledged before it is committed.
+    AcknowledgeFirst,
+    /// What a bulk job did not process counts as delivered.
+    DropUnprocessed,
+}
+
+impl Bug {
+    const ALL: [(&'static str, Self); 5] = [
+        ("no-fence", Self::NoFence),
+        ("mark-first", Self::MarkFirst),
+        ("no-key-guard", Self::NoKeyGuard),
+        ("acknowledge-first", Self::AcknowledgeFirst),
+        ("drop-unprocessed", Self::DropUnprocessed),
+    ];
+
+    fn named() -> Option<Self> {
+        let name = std::env::var(VARIABLE).ok()?;
+        let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
+        Some(found.unwrap_or_else(|| panic!("{VARIABLE}: no fault is called `{name}`")).1)
+    }
+}
+
+/// Breaks the rule that the environment names, if it names one.
+pub(crate) fn plant(store: Arc<dyn Store>, url: &StoreUrl) -> Arc<dyn Store> {
+    let Some(bug) = Bug::named() else { return store };
+    let raw = match url {
+        StoreUrl::Sqlite(path) => Raw::Sqlite(path.clone()),
+        StoreUrl::Postgres { url, .. } => Raw::Postgres(url.expose_secret().to_owned()),
+    };
+    Arc::new(Planted { store, bug, raw, fences: Mutex::default() })
+}
+
+struct Planted {
+    store: Arc<dyn Store>,
+    bug: Bug,
+    raw: Raw,
+    /// Who leases here.
+    fences: Mutex<Vec<Fence>>,
+}
+
+/// The database itself, past every rule.
+enum Raw {
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<'_, $out> {
+            self.store.$name($($arg),*)
+        })*
+    };
+}
+
+impl Store for Planted {
+    fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant> {
+        let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        if !fences.contains(&request.fence) {
+            fences.push(request.fence.clone());
+        }
+        drop(fences);
+        self.store.lease_lanes(request)
+    }
+
+    fn accept(
+        &self,
+        messages: Vec<NewInbox>,
+        positions: Vec<SourcePosition>,
+    ) -> StoreFuture<'_, Vec<Accepted>> {
+        if self.bug != Bug::AcknowledgeFirst {
+            return self.store.accept(messages, positions);
+        }
+        let told = vec![Accepted::Stored; messages.len()];
+        let store = Arc::clone(&self.store);
+        tokio::spawn(async move {
+            tokio::time::sleep(LATE).await;
+            if let Err(error) = store.accept(messages, positions).await {
+                tracing::warn!(%error, "acknowledged and not stored, as planted");
+            }
+        });
+        Box::pin(async { Ok(told) })
+    }
+
+    fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(async move {
+            let mut rows = self.store.fetch_outbox(fetch.clone()).await?;
+            match self.bug {
+                Bug::MarkFirst => self.mark(&fetch, &rows).await?,
+                Bug::NoKeyGuard => {
+                    rows.iter_mut()
+                        .for_each(|row| row.msg_key = format!("{}#{}", row.msg_key, row.id));
+                }
+                Bug::NoFence | Bug::AcknowledgeFirst | Bug::DropUnprocessed => {}
+            }
+            Ok(rows)
+        })
+    }
+
+    fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled> {
+        if self.bug != Bug::NoFence {
+            return self.store.settle_outbox(fence, rows);
+        }
+        Box::pin(async move {
+            let (done, others): (Vec<_>, Vec<_>) =
+                rows.into_iter().partition(|row| row.fate == OutboxFate::Dispatched);
+            let ids: Vec<i64> = done.iter().map(|row| row.id).collect();
+            self.raw.dispatch(&ids).await.map_err(StoreError::Unavailable)?;
+            let mut settled = self.store.settle_outbox(fence, others).await?;
+            settled.settled += ids.len() as u64;
+            Ok(settled)
+        })
+    }
+
+    forward! {
+        describe() -> String;
+        migrate() -> Migrated;
+        check() -> ();
+        changes() -> Changes;
+        release_lanes(fence: Fence, lanes: Vec<i16>, leaving: bool) -> ();
+        positions(source: String) -> Vec<SourcePosition>;
+        fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
+        settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
+        once(message_id: String, handler: String) -> bool;
+        enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
+        count_attempt(fence: Fence, rows: Vec<(i64, OwnedLane)>) -> Settled;
+        overview() -> Overview;
+        list_inbox(filter: Filter) -> Vec<InboxRow>;
+        list_outbox(filter: Filter) -> Vec<OutboxRow>;
+        list_dead_letters(filter: Filter) -> Vec<DeadLetter>;
+        find_inbox(id: String) -> Option<InboxRow>;
+        find_outbox(id: String) -> Option<OutboxRow>;
+        find_dead_letter(id: Uuid) -> Option<DeadLetter>;
+        resolve(dead_letter: Uuid, verdict: Verdict) -> bool;
+        serde_errors(wanted: SerdeErrors) -> Vec<i64>;
+        repair(id: i64, repair: Repair, mode: Mode) -> Repaired;
+        cleanup(retention: Retention, rows_max: usize) -> Cleaned;
+        expired(retention: Retention) -> Cleaned;
+    }
+}
+
+impl Planted {
+    async fn mark(&self, fetch: &Fetch, rows: &[OutboxRow]) -> Result<(), StoreError> {
+        let fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(fence) = fences.into_iter().find(|fence| fence.scope == fetch.scope) else {
+            return Ok(());
+        };
+        let settlements = rows.iter().filter_map(|row| {
+            let lane = fetch.lanes.iter().find(|lane| lane.lane == row.lane)?;
+            let fate = OutboxFate::Dispatched;
+            Some(OutboxSettlement { id: row.id, lane: row.lane, epoch: lane.epoch, fate })
+        });
+        self.store.settle_outbox(fence, settlements.collect()).await.map(drop)
+    }
+}
+
+impl Raw {
+    async fn dispatch(&self, ids: &[i64]) -> Result<(), String> {
+        match self {
+            Self::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).map_err(|e| e.to_string())?;
+                connection.busy_timeout(Duration::from_secs(60)).map_err(|e| e.to_string())?;
+                for id in ids {
+                    let sql = include_str!("planted/dispatch_sqlite.sql");
+                    connection.execute(sql, [id]).map_err(|e| e.to_string())?;
+                }
+                Ok(())
+            }
+            Self::Postgres(url) => {
+                let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
+                let (client, connection) = connected.map_err(|e| e.to_string())?;
+                tokio::spawn(connection);
+                let sql = include_str!("planted/dispatch_postgres.sql");
+                client.execute(sql, &[&ids]).await.map(drop).map_err(|e| e.to_string())
+            }
+        }
+    }
+}
+
+impl BulkJobs for Planted {
+    fn settle_bulk(
+        &self,
+        fence: JobFence,
+        mut rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreFuture<'_, Settled> {
+        if self.bug == Bug::DropUnprocessed {
+            for (_, fate) in &mut rows {
+                if matches!(fate, OutboxFate::Untouched | OutboxFate::Retry { .. }) {
+                    *fate = OutboxFate::Dispatched;
+                }
+            }
+        }
+        self.store.settle_bulk(fence, rows)
+    }
+
+    forward! {
+        plan_bulk(fence: Fence, job: Uuid, rows: Vec<(i64, OwnedLane)>, lease: Duration) -> Option<BulkJob>;
+        take_bulk(destination: String, worker: String, lease: Duration) -> Option<BulkJob>;
+        renew_bulk(fence: JobFence, lease: Duration) -> bool;
+        release_bulk(fence: JobFence) -> ();
+        advance_bulk(fence: JobFence, advance: Advance) -> bool;
+        bulk_rows(job: Uuid, after: i64, limit: usize) -> Vec<OutboxRow>;
+        list_bulk(destination: Option<String>, limit: usize) -> Vec<BulkJob>;
+    }
+}
+
+impl Desk for Planted {
+    forward! {
+        edit_dead_letter(id: Uuid, edit: Edit) -> Decided;
+        discard_serde_error(id: i64, verdict: Verdict) -> Decided;
+        attempts(origin: Origin, origin_id: i64) -> Vec<Attempt>;
+        parked_keys(limit: usize) -> Vec<ParkedKey>;
+        dead_letters_of(message_id: String) -> Vec<DeadLetter>;
+        received_as(message_id: String) -> Vec<InboxRow>;
+        caused_by(message_id: String) -> Vec<OutboxRow>;
+        list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
+    }
+}
+
+impl Processes for Planted {
+    forward! {
+        load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
+        list_processes(filter: ProcessFilter) -> Vec<Process>;
+        process_log(process_id: Uuid, before: Option<i64>, limit: usize) -> Vec<LogEntry>;
+        process_log_of(message_id: String) -> Vec<LogEntry>;
+        change_process(change: Change) -> Applied;
+        fire_timers(limit: usize) -> Fired;
+    }
+}
+
+impl Browse for Planted {
+    forward! {
+        browse_inbox(filter: Filter) -> Vec<Listed<InboxRow>>;
+        browse_outbox(filter: Filter) -> Vec<Listed<OutboxRow>>;
+        browse_dead_letters(filter: Filter) -> Vec<Listed<DeadLetter>>;
+        reach_inbox(filter: Filter) -> Reach;
+        reach_outbox(filter: Filter) -> Reach;
+        reach_dead_letters(filter: Filter) -> Reach;
+    }
+}

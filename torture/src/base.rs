@@ -1,0 +1,146 @@
+//! The database of an arena, as the writers and the checker use it: never through relais.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use tokio_postgres::NoTls;
+
+/// How long SQLite waits for its one writer.
+const BUSY_MAX: Duration = Duration::from_secs(60);
+
+/// Where the rows are.
+#[derive(Clone, Debug)]
+pub(crate) enum Base {
+    /// A file.
+    Sqlite(PathBuf),
+    /// A server and a schema of our own in it.
+    Postgres { server: String, schema: String },
+}
+
+/// One connection.
+pub(crate) enum Client {
+    Sqlite(rusqlite::Connection),
+    Postgres(tokio_postgres::Client),
+}
+
+impl Base {
+    pub(crate) fn sqlite(folder: &Path) -> Self {
+        Self::Sqlite(folder.join("relais.db"))
+    }
+
+    /// Makes the schema.
+    pub(crate) async fn postgres(server: String) -> Result<Self> {
+        let schema = format!("torture_{}", uuid::Uuid::new_v4().simple());
+        let client = connect(&server).await?;
+        client.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
+        Ok(Self::Postgres { server, schema })
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Postgres { .. } => "postgres",
+        }
+    }
+
+    /// For `relais.toml`; `through` replaces the server's address by that of a proxy.
+    pub(crate) fn url(&self, through: Option<std::net::SocketAddr>) -> Result<String> {
+        Ok(match self {
+            Self::Sqlite(path) => format!("sqlite:{}", path.display()),
+            Self::Postgres { server, schema } => {
+                let mut server = server.clone();
+                if let Some(proxy) = through {
+                    server = server.replace(&self.address()?.to_string(), &proxy.to_string());
+                }
+                // Under this name its sessions are found when they are to end.
+                format!("{server}?options=-c%20search_path%3D{schema}&application_name={schema}")
+            }
+        })
+    }
+
+    /// Where the server listens.
+    pub(crate) fn address(&self) -> Result<std::net::SocketAddr> {
+        let Self::Postgres { server, .. } = self else { anyhow::bail!("SQLite is no server") };
+        let behind = server.rsplit('@').next().unwrap_or_default();
+        let host = behind.split('/').next().unwrap_or_default();
+        host.parse().with_context(|| format!("no address and port in the URL: {host}"))
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        match self {
+            Self::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path)?;
+                connection.busy_timeout(BUSY_MAX)?;
+                connection.pragma_update(None, "synchronous", "FULL")?;
+                Ok(Client::Sqlite(connection))
+            }
+            Self::Postgres { .. } => Ok(Client::Postgres(connect(&self.url(None)?).await?)),
+        }
+    }
+
+    /// Tables of the shop, and a trigger that writes down what must not happen: a change to a row that
+    /// has come to its end.
+    pub(crate) async fn prepare(&self) -> Result<()> {
+        self.connect()
+            .await?
+            .run(match self {
+                Self::Sqlite(_) => include_str!("sql/prepare_sqlite.sql"),
+                Self::Postgres { .. } => include_str!("sql/prepare_postgres.sql"),
+            })
+            .await
+    }
+
+    /// Ends every session of the arena but the one that asks.
+    pub(crate) async fn end_sessions(&self) -> Result<u64> {
+        let Client::Postgres(client) = self.connect().await? else { return Ok(0) };
+        let Self::Postgres { schema, .. } = self else { return Ok(0) };
+        let rows = client.query(include_str!("sql/end_sessions.sql"), &[schema]).await?;
+        Ok(rows.len() as u64)
+    }
+
+    /// Removes what the arena made; a file goes with its folder.
+    pub(crate) async fn remove(&self) -> Result<()> {
+        let Self::Postgres { server, schema } = self else { return Ok(()) };
+        Ok(connect(server).await?.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await?)
+    }
+}
+
+impl Client {
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<()> {
+        match self {
+            Self::Sqlite(connection) => Ok(connection.execute_batch(sql)?),
+            Self::Postgres(client) => Ok(client.batch_execute(sql).await?),
+        }
+    }
+
+    /// The first column of every row, as text.
+    pub(crate) async fn texts(&mut self, sql: &str) -> Result<Vec<String>> {
+        match self {
+            Self::Sqlite(connection) => {
+                let mut statement = connection.prepare(sql)?;
+                let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+                Ok(rows.collect::<rusqlite::Result<_>>()?)
+            }
+            Self::Postgres(client) => {
+                let rows = client.query(sql, &[]).await?;
+                Ok(rows.iter().map(|row| row.get::<_, String>(0)).collect())
+            }
+        }
+    }
+
+    /// The one number a statement asks for.
+    pub(crate) async fn number(&mut self, sql: &str) -> Result<u64> {
+        let texts = self.texts(sql).await?;
+        let [text] = texts.as_slice() else { anyhow::bail!("not one row: {sql}") };
+        text.parse().with_context(|| format!("not a number: {text}"))
+    }
+}
+
+async fn connect(url: &str) -> Result<tokio_postgres::Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}

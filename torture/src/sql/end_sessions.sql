@@ -1,0 +1,3 @@
+SELECT pg_terminate_backend(pid)
+FROM pg_stat_activity
+WHERE pid <> pg_backend_pid() AND application_name = $1

@@ -1,0 +1,87 @@
+//! `cargo xtask torture`: crash loops against private servers, and the proof that they would find a bug.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Result, ensure};
+
+use crate::{
+    command::{self, cargo},
+    compiler,
+    servers::Servers,
+    workspace::Workspace,
+};
+
+/// Each breaks one rule; each must be found.
+const PLANTED: [&str; 4] = ["no-fence", "mark-first", "no-key-guard", "acknowledge-first"];
+
+/// What the caller asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    planted: bool,
+    /// For the torture program.
+    rest: Vec<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(args: &[String]) -> Self {
+        let (planted, rest) = args.iter().cloned().partition::<Vec<_>, _>(|arg| arg == "--bugs");
+        Self { planted: !planted.is_empty(), rest }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    compiler::ensure()?;
+    let workspace = Workspace::load()?;
+    let starting = Servers::starting(&workspace)?;
+    let mut build = cargo(["build", "--workspace", "--all-features", "--bins"]);
+    ensure!(command::succeeds(&mut build)?, "`{}` failed", command::line(&build));
+    let servers = starting.ready()?;
+    servers.announce()?;
+    if options.planted {
+        bugs(&servers, &workspace, options)
+    } else {
+        once(&servers, &workspace, options)
+    }
+}
+
+fn once(servers: &Servers, workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let mut torture = torture(servers, workspace, options);
+    let good = command::succeeds(&mut torture)?;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every planted bug must turn a short run red.
+fn bugs(servers: &Servers, workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let mut missed = Vec::new();
+    for bug in PLANTED {
+        println!("\n==> planted: {bug}");
+        let mut torture = torture(servers, workspace, options);
+        if command::succeeds(torture.args(["--planted", bug]))? {
+            missed.push(bug);
+        }
+    }
+    println!("\nplanted bugs found: {} of {}", PLANTED.len() - missed.len(), PLANTED.len());
+    ensure!(missed.is_empty(), "not found: {}", missed.join(", "));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn torture(servers: &Servers, workspace: &Workspace, options: &Options) -> Command {
+    let built = workspace.target.join("debug");
+    let mut torture = Command::new(built.join("torture"));
+    torture.arg("--relais").arg(built.join("relais")).args(&options.rest);
+    servers.tell(&mut torture);
+    torture
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_goes_to_the_torture_program() {
+        let args = ["--seed", "7", "--bugs"].map(str::to_owned);
+        let options = Options::parse(&args);
+        assert!(options.planted);
+        assert_eq!(options.rest, ["--seed", "7"]);
+    }
+}
