@@ -20,6 +20,16 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Fetches a package into a folder without installing it.
+pub(crate) fn download(package: &str, folder: &std::path::Path) -> Result<()> {
+    println!("fetching with apt-get: {package}");
+    let mut apt = Command::new("apt-get");
+    let fetched = run(&["update", "-q"])?
+        && command::succeeds(apt.current_dir(folder).args(["download", "-q", package]))?;
+    ensure!(fetched, "apt-get failed; install it yourself: {package}");
+    Ok(())
+}
+
 fn run(arguments: &[&str]) -> Result<bool> {
     let mut apt = Command::new("apt-get");
     command::succeeds(apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments))

@@ -1,20 +1,24 @@
-//! The automation of relais: `cargo xtask test | tidy | bench | server`.
+//! The automation of relais: `cargo xtask test | tidy | bench | torture | server`.
 //!
 //! Invariant: only std, anyhow and serde_json, so that it builds in seconds on a cold machine; and
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
 
 mod apt;
 mod bench;
+mod chromium;
 mod command;
 mod compiler;
 mod kafka;
+mod languages;
 mod ports;
 mod postgres;
+mod promtool;
 mod scratch;
 mod servers;
 mod tally;
 mod test;
 mod tidy;
+mod torture;
 mod workspace;
 
 use std::process::ExitCode;
@@ -30,6 +34,9 @@ usage: cargo xtask <command>
   tidy    the rules of this repository that no compiler checks
   bench   cargo bench against the private servers; the figures go to target/bench.json
             further arguments go to the benchmark
+  torture crash loops against the private servers, with a checker; a few minutes
+            --seed N, --seconds N, --store sqlite|postgres, --mode ci|release
+            --bugs          the same with each planted bug: every one must be found
   server  start the private servers, print where they are, stop them at Ctrl-C";
 
 fn main() -> ExitCode {
@@ -52,6 +59,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
             },
             "tidy" if rest.is_empty() => tidy::run(),
             "bench" => bench::run(rest),
+            "torture" => torture::run(&torture::Options::parse(rest)),
             "server" if rest.is_empty() => servers::serve(),
             "help" | "--help" | "-h" => {
                 println!("{HELP}");

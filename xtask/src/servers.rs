@@ -9,15 +9,19 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{kafka, postgres, scratch::Scratch, workspace::Workspace};
+use crate::{
+    chromium, kafka, languages, postgres, promtool, scratch::Scratch, workspace::Workspace,
+};
 
 /// Everything the tests may be told about servers.
-const VARIABLES: [&str; 5] = [
+const VARIABLES: [&str; 7] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
     kafka::SECURE_VARIABLE,
     kafka::CERTIFICATE_VARIABLE,
+    chromium::DRIVER_VARIABLE,
+    promtool::VARIABLE,
 ];
 
 /// A running private server; it ends with its directory.
@@ -31,10 +35,20 @@ pub(crate) struct Server {
     pub(crate) scratch: Scratch,
 }
 
+/// A program that tests start themselves.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    pub(crate) version: String,
+    /// What the tests need to know.
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
 /// What became of one kind of server.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Running(Server),
+    Found(Tool),
     /// It cannot be had here; `why` says what to install.
     Missing {
         name: &'static str,
@@ -53,6 +67,9 @@ impl Servers {
     pub(crate) fn starting(workspace: &Workspace) -> Result<Starting> {
         postgres::install_if_missing()?;
         kafka::install_if_missing(&workspace.target)?;
+        chromium::install_if_missing()?;
+        promtool::install_if_missing(&workspace.target)?;
+        languages::install_if_missing()?;
         let target = workspace.target.clone();
         Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
     }
@@ -61,7 +78,8 @@ impl Servers {
         thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka::start(target));
             let postgres = postgres::start()?;
-            Ok(Self { all: vec![postgres, joined(kafka.join())?] })
+            let tools = [chromium::look(), promtool::look(target)];
+            Ok(Self { all: [postgres, joined(kafka.join())?].into_iter().chain(tools).collect() })
         })
     }
 
@@ -73,6 +91,12 @@ impl Servers {
                 Outcome::Running(server) => {
                     println!("{} {} is ready (private)", server.name, server.version);
                     for (variable, value) in &server.variables {
+                        println!("export {variable}={value}");
+                    }
+                }
+                Outcome::Found(Tool { name, version, variables }) => {
+                    println!("{name} {version} is there");
+                    for (variable, value) in variables {
                         println!("export {variable}={value}");
                     }
                 }
@@ -93,9 +117,13 @@ impl Servers {
         for variable in VARIABLES {
             program.env_remove(variable);
         }
-        for server in self.running() {
-            program.envs(server.variables.iter().map(|(variable, value)| (variable, value)));
-        }
+        let told = self.all.iter().flat_map(|outcome| match outcome {
+            Outcome::Running(Server { variables, .. }) | Outcome::Found(Tool { variables, .. }) => {
+                variables.as_slice()
+            }
+            Outcome::Missing { .. } => &[],
+        });
+        program.envs(told.map(|(variable, value)| (variable, value)));
     }
 
     /// Names and versions, for the last line of a run.
@@ -104,6 +132,7 @@ impl Servers {
             Outcome::Running(Server { name, version, port, .. }) => {
                 format!("{name} {version} (private, port {port})")
             }
+            Outcome::Found(Tool { name, version, .. }) => format!("{name} {version}"),
             Outcome::Missing { name, .. } => format!("{name} NOT TESTED"),
         });
         words.collect::<Vec<_>>().join(", ")
@@ -124,7 +153,7 @@ impl Servers {
     fn running(&self) -> impl Iterator<Item = &Server> {
         self.all.iter().filter_map(|outcome| match outcome {
             Outcome::Running(server) => Some(server),
-            Outcome::Missing { .. } => None,
+            Outcome::Found(_) | Outcome::Missing { .. } => None,
         })
     }
 }
@@ -171,12 +200,14 @@ mod tests {
             scratch: Scratch::new().unwrap(),
         };
         let missing = Outcome::Missing { name: "Two", why: "install it".to_owned() };
-        Servers { all: vec![Outcome::Running(running), missing] }
+        let variables = vec![(VARIABLES[5], "there".to_owned())];
+        let found = Outcome::Found(Tool { name: "Three", version: "3".to_owned(), variables });
+        Servers { all: vec![Outcome::Running(running), missing, found] }
     }
 
     #[test]
     fn the_summary_names_what_was_not_tested() {
-        assert_eq!(servers().summary(), "One 1.2 (private, port 20000), Two NOT TESTED");
+        assert_eq!(servers().summary(), "One 1.2 (private, port 20000), Two NOT TESTED, Three 3");
     }
 
     #[test]
@@ -184,8 +215,12 @@ mod tests {
         let mut program = Command::new("true");
         program.env(VARIABLES[1], "a server of the machine");
         servers().tell(&mut program);
-        let told: Vec<_> =
+        let mut told: Vec<_> =
             program.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
-        assert_eq!(told, [(VARIABLES[0].as_ref(), "here".as_ref())]);
+        told.sort_unstable();
+        assert_eq!(
+            told,
+            [(VARIABLES[5].as_ref(), "there".as_ref()), (VARIABLES[0].as_ref(), "here".as_ref())]
+        );
     }
 }

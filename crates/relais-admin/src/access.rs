@@ -1,75 +1,164 @@
-//! Who may ask, and who may change something.
+//! Who asks, and whether they may.
 //!
-//! Invariant: with a token, nothing but `/healthz` and `/readyz` answers without it. Without one only
-//! loopback listens, and a web page that a person at this machine has open cannot use that: it is
-//! known by the names it uses and by what its browser says about it.
+//! Invariant: where there are tokens, nothing but `/healthz`, `/readyz`, the console's files and `/login`
+//! answers without one, and every call of the API is allowed by the role its line in the table of routes
+//! names. Without tokens only loopback listens, and a web page that a person at this machine has open
+//! cannot use that: it is known by the names it uses and by what its browser says about it.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::SystemTime};
 
 use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, Method, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use subtle::ConstantTimeEq;
 
-use crate::{Admin, problem::Problem};
+use crate::{
+    Admin, Role,
+    problem::Problem,
+    session::{self, Session},
+    token,
+};
 
-/// Lets a request for `/metrics` through, or says why not.
-pub(crate) async fn with_token(
+/// The header that repeats the session's CSRF token.
+pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    pub(crate) identity: Identity,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Identity {
+    /// There are no tokens: somebody at this machine, who says who they are.
+    Anybody,
+    /// A token that several people share: whoever uses it says who they are.
+    Shared { name: String, session: Option<Session> },
+    /// Somebody's own token.
+    Named { name: String, session: Option<Session> },
+}
+
+impl Identity {
+    pub(crate) fn session(&self) -> Option<&Session> {
+        match self {
+            Self::Anybody => None,
+            Self::Shared { session, .. } | Self::Named { session, .. } => session.as_ref(),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get().cloned().ok_or_else(unauthorized)
+    }
+}
+
+/// Finds out who asks, before anything else about the request is judged.
+pub(crate) async fn identify(
     State(admin): State<Admin>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    match check_token(admin.token.as_deref(), request.headers()) {
-        Ok(()) => next.run(request).await,
+    match caller(&admin, request.headers()) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(problem) => problem.into_response(),
     }
 }
 
-/// Lets a call of the API through, or says why not.
-pub(crate) async fn to_api(State(admin): State<Admin>, request: Request, next: Next) -> Response {
-    let mut response = match check(admin.token.as_deref(), request.method(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+/// Lets a request through that somebody of this role, or of a higher one, makes; or says why not.
+pub(crate) async fn guard(State(role): State<Role>, request: Request, next: Next) -> Response {
+    let allowed = match request.extensions().get::<Caller>() {
+        Some(caller) => check(caller, role, request.method(), request.headers()),
+        None => Err(unauthorized()),
     };
-    // It may hold anybody's data, and is old the moment it is sent.
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    match allowed {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
-fn check(token: Option<&str>, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-    check_token(token, headers)?;
-    if token.is_none() {
-        check_host(headers)?;
-    }
+fn check(caller: &Caller, role: Role, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     if !method.is_safe() {
         check_site(headers)?;
+        check_csrf(caller.identity.session(), headers)?;
+    }
+    if caller.role < role {
+        return Err(not_allowed(caller, role));
+    }
+    if !method.is_safe() {
         check_content(headers)?;
     }
     Ok(())
 }
 
-fn check_token(token: Option<&str>, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(token) = token else { return Ok(()) };
-    let given =
-        text(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-    if given.unwrap_or_default().as_bytes().ct_eq(token.as_bytes()).into() {
-        return Ok(());
+pub(crate) fn not_allowed(caller: &Caller, role: Role) -> Problem {
+    let (has, needs) = (caller.role.as_str(), role.as_str());
+    let detail = format!("this needs the role {needs}; this token has the role {has}");
+    Problem::new(StatusCode::FORBIDDEN, "ROLE", detail)
+}
+
+/// By token, by session, or by being at this machine.
+pub(crate) fn caller(admin: &Admin, headers: &HeaderMap) -> Result<Caller, Problem> {
+    if admin.tokens.is_empty() {
+        check_host(headers)?;
+        return Ok(Caller { role: Role::Admin, identity: Identity::Anybody });
     }
-    let detail = "send the header `authorization: Bearer TOKEN` with the token of `[admin]`";
-    Err(Problem::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail))
+    let now = SystemTime::now();
+    let named = |token: &token::Token, session: Option<Session>| {
+        let name = token.name.clone();
+        let identity = if token.is_shared() {
+            Identity::Shared { name, session }
+        } else {
+            Identity::Named { name, session }
+        };
+        Caller { role: token.role, identity }
+    };
+    // Whoever shows a token means it; a cookie comes by itself.
+    if headers.contains_key(header::AUTHORIZATION) {
+        let shown = bearer(headers).ok_or_else(unauthorized)?;
+        let token = token::find(&admin.tokens, shown, now).ok_or_else(unauthorized)?;
+        return Ok(named(token, None));
+    }
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let cookie = session::of_cookies(cookies).ok_or_else(unauthorized)?;
+    let (session, token) =
+        session::read(&admin.session_key, &admin.tokens, cookie, now).ok_or_else(session_over)?;
+    Ok(named(token, Some(session)))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = text(headers, header::AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+pub(crate) fn unauthorized() -> Problem {
+    let detail =
+        "send the header `authorization: Bearer TOKEN` with a token of `[admin]`, or log in";
+    Problem::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail)
+}
+
+fn session_over() -> Problem {
+    let detail = "this session has ended; log in again";
+    Problem::new(StatusCode::UNAUTHORIZED, "SESSION_ENDED", detail)
 }
 
 /// A page of another site can make its own name mean this machine; it cannot make a number do so.
-fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     let host = text(headers, header::HOST).unwrap_or_default();
     if is_this_machine(host) {
         return Ok(());
     }
-    let detail = "without `admin.token` the API answers to `localhost` and IP addresses only; set a \
-                  token, or ask http://127.0.0.1";
+    let detail = "without a token the API answers to `localhost` and IP addresses only; set \
+                  `admin.token`, or ask http://127.0.0.1";
     Err(Problem::new(StatusCode::FORBIDDEN, "HOST_REFUSED", detail))
 }
 
@@ -83,7 +172,7 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 /// Browsers say where a request comes from; other programs say nothing and are no danger here.
-fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
     let host = text(headers, header::HOST).unwrap_or_default();
     let own = match text(headers, header::ORIGIN) {
         Some(origin) => origin.split_once("://").is_some_and(|(_, from)| from == host),
@@ -100,8 +189,19 @@ fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, "CROSS_SITE", detail))
 }
 
+/// A cookie is sent by the browser whoever asked it to; the header only by our own page.
+fn check_csrf(session: Option<&Session>, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(session) = session else { return Ok(()) };
+    let given = headers.get(CSRF_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
+    if given.ct_eq(session.csrf.as_bytes()).into() {
+        return Ok(());
+    }
+    let detail = "send the header `x-csrf-token` with `csrf` of GET /api/v1/session";
+    Err(Problem::new(StatusCode::FORBIDDEN, "CSRF", detail))
+}
+
 /// Also a guard: a form of another site cannot send this type.
-fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
     let content_type = text(headers, header::CONTENT_TYPE).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("application/json") {
@@ -116,71 +216,5 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
-        let parse = |(name, value): &(&str, &str)| {
-            (name.parse::<header::HeaderName>().unwrap(), value.parse().unwrap())
-        };
-        pairs.iter().map(parse).collect()
-    }
-
-    fn status(token: Option<&str>, method: &Method, pairs: &[(&str, &str)]) -> u16 {
-        let refused = check(token, method, &headers(pairs)).err();
-        refused.map_or(200, |problem| problem.into_response().status().as_u16())
-    }
-
-    const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
-    const HOST: (&str, &str) = ("host", "127.0.0.1:7070");
-
-    #[test]
-    fn a_token_is_needed_where_there_is_one_whatever_is_asked() {
-        for method in [Method::GET, Method::POST] {
-            assert_eq!(status(Some("t"), &method, &[HOST, JSON]), 401);
-            assert_eq!(
-                status(Some("t"), &method, &[HOST, JSON, ("authorization", "Bearer x")]),
-                401
-            );
-            assert_eq!(
-                status(Some("t"), &method, &[HOST, JSON, ("authorization", "Bearer t")]),
-                200
-            );
-        }
-        let elsewhere = [("host", "relais.example"), ("authorization", "Bearer t")];
-        assert_eq!(status(Some("t"), &Method::GET, &elsewhere), 200);
-    }
-
-    #[test]
-    fn without_a_token_a_name_that_may_be_anybodys_is_refused() {
-        for host in ["localhost", "LOCALHOST:7070", "127.0.0.1", "[::1]:7070", "10.0.0.1:1"] {
-            assert_eq!(status(None, &Method::GET, &[("host", host)]), 200, "{host}");
-        }
-        for host in ["evil.example:7070", "", "localhost.evil.example", "127.0.0.1.evil.example"] {
-            assert_eq!(status(None, &Method::GET, &[("host", host)]), 403, "{host}");
-        }
-    }
-
-    #[test]
-    fn a_page_of_another_site_can_look_at_nothing_it_could_not_and_act_never() {
-        let act = |pair| status(None, &Method::POST, &[HOST, JSON, pair]);
-        assert_eq!(act(("origin", "http://127.0.0.1:7070")), 200);
-        assert_eq!(act(("origin", "https://127.0.0.1:7070")), 200, "behind a proxy with TLS");
-        for origin in ["http://evil.example", "http://127.0.0.1:8080", "null", ""] {
-            assert_eq!(act(("origin", origin)), 403, "{origin}");
-        }
-        assert_eq!(act(("sec-fetch-site", "same-origin")), 200);
-        assert_eq!(act(("sec-fetch-site", "cross-site")), 403);
-        assert_eq!(act(("sec-fetch-site", "same-site")), 403);
-    }
-
-    #[test]
-    fn what_changes_something_is_json() {
-        for content_type in ["text/plain", "application/x-www-form-urlencoded", ""] {
-            let pairs = [HOST, ("content-type", content_type)];
-            assert_eq!(status(None, &Method::POST, &pairs), 415, "{content_type}");
-        }
-        assert_eq!(status(None, &Method::POST, &[HOST]), 415);
-        assert_eq!(status(None, &Method::POST, &[HOST, JSON]), 200);
-    }
-}
+#[path = "access_tests.rs"]
+mod tests;

@@ -1,69 +1,135 @@
-//! The HTTP side of a running relais: `/healthz`, `/readyz`, `/metrics` and the API under `/api/v1`.
+//! The HTTP side of a running relais: the console at `/`, the API under `/api/v1`, `/healthz`, `/readyz` and
+//! `/metrics`.
 //!
 //! Invariant: no row is changed but by a decision of the engine's operator or desk, made for a person who
 //! is named, with a reason, and recorded by it. On an address other than loopback a token is required.
 //!
-//! - here: what is served, and the pages that need no API
-//! - `access`: who may ask; `input`: what they said; `problem`: what is wrong with it
-//! - `api`: the calls
-//! - `metrics`: the page for Prometheus
+//! - here: what is served
+//! - `routes`: every call of the API with who may make it; `openapi`: its description
+//! - `access`: who asks, by [`Token`] or by `session`; `login`: how one begins; `headers`: what every
+//!   answer tells a browser
+//! - `input`: what they said; `problem`: what is wrong with it
+//! - `api`: the calls; `sample`: the numbers they show, counted beforehand
+//! - `console`: the files of the web console
+//! - `health`: whether this process can work; `metrics`: the page for Prometheus
 
 mod access;
 mod api;
+mod console;
+mod headers;
+mod health;
 mod input;
+mod login;
 mod metrics;
+mod openapi;
 mod problem;
+mod role;
+mod routes;
+mod sample;
+mod session;
+mod throttle;
+mod token;
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, net::SocketAddr, ops::Deref, sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Router,
     extract::State,
-    http::{StatusCode, header},
-    middleware::from_fn_with_state,
+    http::header,
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
-use relais::{desk::Desk, observe::Observer, process::Operator};
+use relais::{desk::Desk, observe::Observer, process::Operator, repair::Declared};
 use relais_core::{
     process::ProcessRef,
     query::Overview,
     store::{Store, StoreError},
 };
 use serde::Serialize;
-use serde_json::json;
-use tokio::{net::TcpListener, sync::Mutex};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, SemaphorePermit},
+};
 
-/// The store is counted at most this often, however often it is scraped.
-const OVERVIEW_EVERY: Duration = Duration::from_secs(5);
+use self::{api::live::STREAMS_MAX, sample::Sampler, throttle::Throttle};
+pub use self::{
+    health::{Facts, Target},
+    role::Role,
+    session::SessionKey,
+    token::{SHARED_NAME, Token},
+};
+
 /// A store that does not answer within this is as good as away: probes and scrapes have short limits.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Whole payloads read at once.
+const DOWNLOADS_MAX: usize = 4;
 
-/// What the pages show.
+/// What is served. Cheap to clone.
 #[derive(Clone)]
-pub struct Admin {
-    store: Arc<dyn Store>,
-    observer: Arc<Observer>,
-    operator: Operator,
-    desk: Desk,
-    token: Option<String>,
-    losses: Vec<(String, Losses)>,
-    usage: Vec<(String, ApiUsage)>,
-    overview: Arc<Mutex<Option<(Instant, Overview)>>>,
+pub(crate) struct Admin(Arc<Inner>);
+
+pub(crate) struct Inner {
+    parts: Parts,
+    sampler: Sampler,
+    throttle: Throttle,
+    /// For streams.
+    seats: Arc<Semaphore>,
+    downloads: Semaphore,
 }
 
-/// What a source lost at its origin, before relais could read it.
+/// What the pages show, and who may see them.
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub observer: Arc<Observer>,
+    /// Acts on processes.
+    pub operator: Operator,
+    /// Acts on dead letters.
+    pub desk: Desk,
+    /// The sources as they are declared now, by which rows are read again.
+    pub declared: Vec<Declared>,
+    /// Without any, everybody on this machine may do everything.
+    pub tokens: Vec<Token>,
+    pub session_key: SessionKey,
+    pub sources: Vec<SourceInfo>,
+    /// By the names of destinations.
+    pub limits: Vec<(String, DestinationLimits)>,
+    pub facts: Facts,
+    /// What sources lost, by their names.
+    pub losses: Vec<(String, Losses)>,
+    /// What is used of the calls destinations may make, by their names.
+    pub usage: Vec<(String, ApiUsage)>,
+}
+
+/// A source, for people.
+#[derive(Clone, Debug)]
+pub struct SourceInfo {
+    pub name: String,
+    pub kind: &'static str,
+}
+
+/// What the settings allow a destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DestinationLimits {
+    /// As it is written: `50/s`.
+    pub rate: Option<String>,
+    /// Calls under way at once.
+    pub concurrency: u32,
+    /// The longest one call may take.
+    pub timeout_ms: u64,
+}
+
+/// What a source knows of its origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceLosses {
     /// Records that were deleted before they were read.
     pub missed: u64,
     /// How often a partition was found deleted and made again.
     pub recreated: u64,
+    /// Records that wait to be read, where that is known.
+    pub lag: Option<u64>,
+    /// Whether it has a connection, where that is known.
+    pub connected: Option<bool>,
 }
 
 /// Asks a source for its losses.
@@ -79,13 +145,27 @@ pub struct CallsUsed {
 /// Asks a destination how much of its calls is used; `None` before its first answer.
 pub type ApiUsage = Arc<dyn Fn() -> Option<CallsUsed> + Send + Sync>;
 
-/// What people act through.
-#[derive(Clone, Debug)]
-pub struct People {
-    /// On processes.
-    pub operator: Operator,
-    /// On dead letters.
-    pub desk: Desk,
+/// Binds the address; the returned future serves until it is dropped.
+pub async fn bind(
+    parts: Parts,
+    listen: SocketAddr,
+) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
+    if !listen.ip().is_loopback() && parts.tokens.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "an admin address other than loopback needs `admin.token` or `[[admin.tokens]]`",
+        ));
+    }
+    let listener = TcpListener::bind(listen).await?;
+    let address = listener.local_addr()?;
+    let admin = Admin::new(parts);
+    let router = admin.router().into_make_service_with_connect_info::<SocketAddr>();
+    Ok((address, async move {
+        tokio::select! {
+            served = axum::serve(listener, router) => served,
+            never = Sampler::run(admin) => match never {},
+        }
+    }))
 }
 
 /// A process by its id, or as `TYPE/BUSINESS-KEY`.
@@ -100,100 +180,68 @@ pub fn process_ref(text: &str) -> Result<ProcessRef, String> {
     Ok(ProcessRef::Key { process_type: process_type.into(), business_key: business_key.into() })
 }
 
-impl std::fmt::Debug for Admin {
+impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin").field("token", &self.token.is_some()).finish_non_exhaustive()
+        f.debug_struct("Parts").field("tokens", &self.tokens).finish_non_exhaustive()
+    }
+}
+
+impl Deref for Admin {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Deref for Inner {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
     }
 }
 
 impl Admin {
-    /// Serves what `people` may look at and do; with a token, only to those who have it.
-    pub fn new(
-        store: Arc<dyn Store>,
-        observer: Arc<Observer>,
-        people: People,
-        token: Option<String>,
-    ) -> Self {
-        let People { operator, desk } = people;
-        let (losses, usage) = (Vec::new(), Vec::new());
-        Self { store, observer, operator, desk, token, losses, usage, overview: Arc::default() }
-    }
-
-    /// Shows what these sources lost, by their names.
-    #[must_use]
-    pub fn losses(mut self, losses: Vec<(String, Losses)>) -> Self {
-        self.losses = losses;
-        self
-    }
-
-    /// Shows what is used of the calls these destinations may make, by their names.
-    #[must_use]
-    pub fn usage(mut self, usage: Vec<(String, ApiUsage)>) -> Self {
-        self.usage = usage;
-        self
-    }
-
-    /// Binds the address; the returned future serves until it is dropped.
-    pub async fn bind(
-        self,
-        listen: SocketAddr,
-    ) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
-        if !listen.ip().is_loopback() && self.token.is_none() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "an admin address other than loopback needs `admin.token`",
-            ));
-        }
-        let listener = TcpListener::bind(listen).await?;
-        let address = listener.local_addr()?;
-        let router = self.router();
-        Ok((address, async move { axum::serve(listener, router).await }))
+    fn new(parts: Parts) -> Self {
+        Self(Arc::new(Inner {
+            parts,
+            sampler: Sampler::new(),
+            throttle: Throttle::default(),
+            seats: Arc::new(Semaphore::new(STREAMS_MAX)),
+            downloads: Semaphore::new(DOWNLOADS_MAX),
+        }))
     }
 
     /// The routes, as a table.
-    pub fn router(self) -> Router {
-        let with_token = from_fn_with_state(self.clone(), access::with_token);
-        let to_api = from_fn_with_state(self.clone(), access::to_api);
+    fn router(&self) -> Router {
+        let known = from_fn_with_state(self.clone(), access::identify);
         Router::new()
-            .route("/healthz", get(health))
-            .route("/readyz", get(ready))
-            .route("/metrics", get(show_metrics).layer(with_token))
-            .nest("/api/v1", api::router().layer(to_api))
-            .with_state(self)
+            .route("/metrics", get(show_metrics).route_layer(known.clone()))
+            .route("/api/openapi.json", get(openapi::show).route_layer(known.clone()))
+            .nest(routes::PREFIX, routes::router().layer(known))
+            .route("/healthz", get(health::alive))
+            .route("/readyz", get(health::ready))
+            .route("/login", post(login::login))
+            .route("/logout", post(login::logout))
+            .merge(console::router())
+            .layer(from_fn(headers::add))
+            .with_state(self.clone())
     }
 
-    async fn overview(&self) -> Result<Overview, StoreError> {
-        let mut cached = self.overview.lock().await;
-        if let Some((at, overview)) = &*cached
-            && at.elapsed() < OVERVIEW_EVERY
-        {
-            return Ok(overview.clone());
-        }
-        let store = Arc::clone(&self.store);
-        let overview = soon(async move { store.overview().await }).await?;
-        *cached = Some((Instant::now(), overview.clone()));
-        Ok(overview)
+    /// Waits until a whole payload may be read.
+    pub(crate) async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        self.downloads.acquire().await.ok()
+    }
+
+    /// The rows as they were last counted.
+    fn overview(&self) -> Option<Overview> {
+        self.sampler.counted().ok().map(|counted| counted.overview)
     }
 
     /// By destination, where it is known.
     fn used(&self) -> impl Iterator<Item = (&str, CallsUsed)> {
         self.usage.iter().filter_map(|(name, ask)| Some((name.as_str(), ask()?)))
-    }
-}
-
-/// The process is alive.
-async fn health() -> Json<serde_json::Value> {
-    Json(json!({ "status": "ok" }))
-}
-
-/// The store answers and fits this program, or why not.
-async fn ready(State(admin): State<Admin>) -> Response {
-    match soon(async move { admin.store.check().await }).await {
-        Ok(()) => Json(json!({ "ready": true })).into_response(),
-        Err(error) => {
-            let body = json!({ "ready": false, "reason": error.to_string() });
-            (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
-        }
     }
 }
 
@@ -211,10 +259,16 @@ async fn soon<T: Send + 'static>(
 
 async fn show_metrics(State(admin): State<Admin>) -> Response {
     // Without the store the counters of this process are still worth showing.
-    let overview = admin.overview().await.ok();
-    let losses: Vec<_> = admin.losses.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
+    let overview = admin.overview();
+    let sources: Vec<_> = admin.losses.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
     let usage: Vec<_> = admin.used().collect();
-    let text = metrics::render(overview.as_ref(), &admin.observer.snapshot(), &losses, &usage);
+    let text = metrics::render(&metrics::Seen {
+        overview: overview.as_ref(),
+        snapshot: &admin.observer.snapshot(),
+        facts: &admin.facts,
+        sources: &sources,
+        usage: &usage,
+    });
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

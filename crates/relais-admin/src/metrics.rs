@@ -1,29 +1,69 @@
 //! The Prometheus page. Every metric name of relais is in this file and in `docs/metrics.md`.
+//!
+//! Invariant: as many series as the settings name things, and a fixed number more: nothing in a message
+//! makes a new one without end.
 
-use std::fmt::Write;
+mod page;
+mod process;
+#[cfg(test)]
+mod tests;
 
-use relais::observe::Snapshot;
-use relais_core::{limits::BreakerState, query::Overview, time::Timestamp};
+use relais::observe::{Latency, Snapshot};
+use relais_core::{
+    limits::BreakerState,
+    query::{Backlog, Overview},
+    time::Timestamp,
+};
 
-use crate::{CallsUsed, SourceLosses};
+use self::page::Page;
+use crate::{
+    CallsUsed, SourceLosses,
+    health::{Facts, is_here},
+};
+
+/// Destinations told apart that are in the outbox and not in the settings.
+const UNKNOWN_MAX: usize = 20;
+
+/// What a page is made of.
+pub(crate) struct Seen<'a> {
+    /// Absent if the store did not answer.
+    pub(crate) overview: Option<&'a Overview>,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) facts: &'a Facts,
+    pub(crate) sources: &'a [(&'a str, SourceLosses)],
+    pub(crate) usage: &'a [(&'a str, CallsUsed)],
+}
 
 /// The text format: the store's rows if it answered, and what this process counted.
-pub(crate) fn render(
-    overview: Option<&Overview>,
-    snapshot: &Snapshot,
-    losses: &[(&str, SourceLosses)],
-    usage: &[(&str, CallsUsed)],
-) -> String {
+pub(crate) fn render(seen: &Seen<'_>) -> String {
     let mut page = Page::default();
-    page.one("relais_store_up", "gauge", "1 if the store answered.", u64::from(overview.is_some()));
-    if let Some(overview) = overview {
+    facts(&mut page, seen.facts);
+    let up = u64::from(seen.overview.is_some());
+    page.one("relais_store_up", "gauge", "1 if the store answered.", up);
+    if let Some(overview) = seen.overview {
         rows(&mut page, overview);
+        backlogs(&mut page, overview, seen.snapshot);
     }
-    counters(&mut page, snapshot);
-    processes(&mut page, snapshot);
-    targets(&mut page, snapshot, usage);
-    sources(&mut page, losses);
+    counters(&mut page, seen.snapshot);
+    latencies(&mut page, seen.snapshot);
+    processes(&mut page, seen.snapshot);
+    scopes(&mut page, seen.snapshot);
+    targets(&mut page, seen.snapshot, seen.usage);
+    sources(&mut page, seen.snapshot, seen.sources);
+    process::render(&mut page);
     page.0
+}
+
+fn facts(page: &mut Page, facts: &Facts) {
+    page.head("relais_build_info", "gauge", "Always 1; the labels say what runs here.");
+    let labels = [("version", facts.version.as_str()), ("store", facts.store.as_str())];
+    page.line("relais_build_info", &labels, 1);
+    page.head("relais_destination_info", "gauge", "Always 1; the labels say what it delivers to.");
+    for target in &facts.destinations {
+        let object = target.object.as_deref().unwrap_or_default();
+        let labels = [("destination", target.name.as_str()), ("kind", target.kind.as_str())];
+        page.line("relais_destination_info", &[&labels[..], &[("object", object)]].concat(), 1);
+    }
 }
 
 fn rows(page: &mut Page, overview: &Overview) {
@@ -31,25 +71,11 @@ fn rows(page: &mut Page, overview: &Overview) {
     for count in &overview.inbox {
         page.line("relais_inbox_rows", &[("status", &count.name)], count.rows);
     }
-    let age = |at: Option<Timestamp>| at.map_or(0, |at| at.seconds_until(overview.now));
-    let oldest = age(overview.inbox_oldest);
+    let oldest = age(overview.inbox_oldest, overview);
     page.one("relais_inbox_oldest_seconds", "gauge", "Age of the oldest open inbox row.", oldest);
     page.head("relais_outbox_rows", "gauge", "Outbox rows by status.");
     for count in &overview.outbox {
         page.line("relais_outbox_rows", &[("status", &count.name)], count.rows);
-    }
-    page.head("relais_outbox_pending", "gauge", "Pending outbox rows by destination.");
-    for backlog in &overview.backlogs {
-        page.line(
-            "relais_outbox_pending",
-            &[("destination", &backlog.destination)],
-            backlog.pending,
-        );
-    }
-    page.head("relais_outbox_oldest_seconds", "gauge", "Age of the oldest pending row.");
-    for backlog in &overview.backlogs {
-        let labels = [("destination", backlog.destination.as_str())];
-        page.line("relais_outbox_oldest_seconds", &labels, age(backlog.oldest));
     }
     let open = overview.dead_letters_open;
     page.one("relais_dead_letters_open", "gauge", "Dead letters that wait for a person.", open);
@@ -62,19 +88,65 @@ fn rows(page: &mut Page, overview: &Overview) {
     page.one("relais_timers_due", "gauge", "Timers that are due and have not fired.", due);
 }
 
-fn counters(page: &mut Page, snapshot: &Snapshot) {
-    let inbox = &snapshot.inbox;
-    page.head("relais_received_total", "counter", "Messages received, by what became of them.");
-    for (result, count) in
-        [("stored", inbox.stored), ("duplicate", inbox.duplicates), ("conflict", inbox.conflicts)]
-    {
-        page.line("relais_received_total", &[("result", result)], count);
+fn age(at: Option<Timestamp>, overview: &Overview) -> u64 {
+    at.map_or(0, |at| at.seconds_until(overview.now))
+}
+
+/// Anybody can write any destination into the outbox: those the settings do not know are told apart up to
+/// a limit, the longest backlogs first, and the rest counts together.
+fn backlogs(page: &mut Page, overview: &Overview, snapshot: &Snapshot) {
+    let is_known = |b: &&Backlog| snapshot.destinations.contains_key(&b.destination);
+    let (mut shown, mut unknown): (Vec<&Backlog>, Vec<&Backlog>) =
+        overview.backlogs.iter().partition(is_known);
+    unknown.sort_by_key(|backlog| std::cmp::Reverse(backlog.pending));
+    let rest = unknown.split_off(unknown.len().min(UNKNOWN_MAX));
+    shown.extend(unknown);
+    let other = Backlog {
+        destination: "other".to_owned(),
+        pending: rest.iter().map(|backlog| backlog.pending).sum(),
+        oldest: rest.iter().filter_map(|backlog| backlog.oldest).min(),
+    };
+    shown.extend((!rest.is_empty()).then_some(&other));
+    page.head("relais_outbox_pending", "gauge", "Pending outbox rows by destination.");
+    for backlog in &shown {
+        let labels = [("destination", backlog.destination.as_str())];
+        page.line("relais_outbox_pending", &labels, backlog.pending);
     }
+    page.head("relais_outbox_oldest_seconds", "gauge", "Age of the oldest pending row.");
+    for backlog in &shown {
+        let labels = [("destination", backlog.destination.as_str())];
+        page.line("relais_outbox_oldest_seconds", &labels, age(backlog.oldest, overview));
+    }
+}
+
+fn counters(page: &mut Page, snapshot: &Snapshot) {
+    page.head("relais_received_total", "counter", "Messages received, by what became of them.");
+    for (source, s) in &snapshot.sources {
+        for (result, count) in
+            [("stored", s.stored), ("duplicate", s.duplicates), ("conflict", s.conflicts)]
+        {
+            let labels = [("source", source.as_str()), ("result", result)];
+            page.line("relais_received_total", &labels, count);
+        }
+    }
+    page.head("relais_serde_errors_total", "counter", "Messages stored that could not be decoded.");
+    for (source, s) in &snapshot.sources {
+        page.line("relais_serde_errors_total", &[("source", source)], s.undecodable);
+    }
+    let inbox = &snapshot.inbox;
     page.head("relais_handled_total", "counter", "Inbox rows handled, by result.");
     for (result, count) in
         [("processed", inbox.processed), ("retry", inbox.retried), ("failed", inbox.failed)]
     {
         page.line("relais_handled_total", &[("result", result)], count);
+    }
+    page.head(
+        "relais_handling_problems_total",
+        "counter",
+        "Failed attempts at inbox rows by code.",
+    );
+    for (code, count) in &inbox.codes {
+        page.line("relais_handling_problems_total", &[("code", code)], *count);
     }
     page.head("relais_delivered_total", "counter", "Deliveries by destination and result.");
     for (name, d) in &snapshot.destinations {
@@ -84,11 +156,8 @@ fn counters(page: &mut Page, snapshot: &Snapshot) {
             ("failed", d.failed),
             ("outage", d.outages),
         ] {
-            page.line(
-                "relais_delivered_total",
-                &[("destination", name), ("result", result)],
-                count,
-            );
+            let labels = [("destination", name.as_str()), ("result", result)];
+            page.line("relais_delivered_total", &labels, count);
         }
     }
     page.head("relais_problems_total", "counter", "Failed deliveries by destination and code.");
@@ -97,8 +166,28 @@ fn counters(page: &mut Page, snapshot: &Snapshot) {
             page.line("relais_problems_total", &[("destination", name), ("code", code)], *count);
         }
     }
-    scopes(page, snapshot);
 }
+
+fn latencies(page: &mut Page, snapshot: &Snapshot) {
+    let name = "relais_handling_seconds";
+    page.head(name, "histogram", "From received to processed.");
+    page.histogram(name, &[], &snapshot.inbox.handling);
+    let mut by_destination = |name: &str, help: &str, of: fn(&Latencies<'_>) -> Latency| {
+        page.head(name, "histogram", help);
+        for (destination, d) in &snapshot.destinations {
+            let all = Latencies(&d.dispatch, &d.end_to_end, &d.publish);
+            page.histogram(name, &[("destination", destination)], &of(&all));
+        }
+    };
+    let help = "From an outbox row's being due to the target's acknowledgement.";
+    by_destination("relais_dispatch_seconds", help, |all| all.0.clone());
+    let help = "From the reception of what caused a message to the target's acknowledgement of it.";
+    by_destination("relais_end_to_end_seconds", help, |all| all.1.clone());
+    by_destination("relais_publish_seconds", "Calls to the target.", |all| all.2.clone());
+}
+
+/// Dispatch, end to end, publish.
+struct Latencies<'a>(&'a Latency, &'a Latency, &'a Latency);
 
 fn processes(page: &mut Page, snapshot: &Snapshot) {
     let types = &snapshot.processes.types;
@@ -126,19 +215,32 @@ fn processes(page: &mut Page, snapshot: &Snapshot) {
     page.one("relais_process_stale_total", "counter", "Decisions made again.", stale);
 }
 
-/// What each scope holds and lost. Samples of one metric stand together, as the format wants.
+/// What each scope holds and lost.
 fn scopes(page: &mut Page, snapshot: &Snapshot) {
-    let inbox = &snapshot.inbox;
-    let outbox = |name: &str| format!("outbox:{name}");
+    let refused = |scope: &str| match scope.strip_prefix("outbox:") {
+        Some(name) => snapshot.destinations.get(name).map_or(0, |d| d.refused),
+        None => snapshot.inbox.refused,
+    };
     page.head("relais_fence_refusals_total", "counter", "Settlements refused: the lane was lost.");
-    page.line("relais_fence_refusals_total", &[("scope", "inbox")], inbox.refused);
-    for (name, d) in &snapshot.destinations {
-        page.line("relais_fence_refusals_total", &[("scope", &outbox(name))], d.refused);
+    for scope in snapshot.scopes.keys() {
+        page.line("relais_fence_refusals_total", &[("scope", scope)], refused(scope));
     }
     page.head("relais_lanes_owned", "gauge", "Lanes this process holds, by scope.");
-    page.line("relais_lanes_owned", &[("scope", "inbox")], inbox.lanes as u64);
-    for (name, d) in &snapshot.destinations {
-        page.line("relais_lanes_owned", &[("scope", &outbox(name))], d.lanes as u64);
+    for (scope, s) in &snapshot.scopes {
+        page.line("relais_lanes_owned", &[("scope", scope)], s.lanes);
+    }
+    page.head("relais_lanes_lost_total", "counter", "Lanes lost before they were given back.");
+    for (scope, s) in &snapshot.scopes {
+        page.line("relais_lanes_lost_total", &[("scope", scope)], s.lanes_lost);
+    }
+    page.head(
+        "relais_heartbeat_age_seconds",
+        "gauge",
+        "Since the last heartbeat that was written.",
+    );
+    for (scope, s) in &snapshot.scopes {
+        let silent = format!("{:.3}", s.silent_for.as_secs_f64());
+        page.line("relais_heartbeat_age_seconds", &[("scope", scope)], silent);
     }
     page.head("relais_breaker_state", "gauge", "0 closed, 1 half open, 2 open.");
     for (name, d) in &snapshot.destinations {
@@ -167,7 +269,18 @@ fn targets(page: &mut Page, snapshot: &Snapshot, usage: &[(&str, CallsUsed)]) {
     }
 }
 
-fn sources(page: &mut Page, losses: &[(&str, SourceLosses)]) {
+fn sources(page: &mut Page, snapshot: &Snapshot, losses: &[(&str, SourceLosses)]) {
+    page.head("relais_source_up", "gauge", "1 if the source can be read.");
+    for (name, source) in &snapshot.sources {
+        let lost = losses.iter().find(|(n, _)| n == name).map(|(_, lost)| lost);
+        page.line("relais_source_up", &[("source", name)], u64::from(is_here(source, lost)));
+    }
+    page.head("relais_source_lag", "gauge", "Records of its partitions that are not stored yet.");
+    for (name, lost) in losses {
+        if let Some(lag) = lost.lag {
+            page.line("relais_source_lag", &[("source", name)], lag);
+        }
+    }
     page.head("relais_source_missed_total", "counter", "Records deleted before they were read.");
     for (name, lost) in losses {
         page.line("relais_source_missed_total", &[("source", name)], lost.missed);
@@ -175,69 +288,5 @@ fn sources(page: &mut Page, losses: &[(&str, SourceLosses)]) {
     page.head("relais_source_recreated_total", "counter", "Partitions deleted and made again.");
     for (name, lost) in losses {
         page.line("relais_source_recreated_total", &[("source", name)], lost.recreated);
-    }
-}
-
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
-        self.head(name, kind, help);
-        self.line(name, &[], value);
-    }
-
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, text)| format!("{name}=\"{}\"", escape(text))).collect();
-        let labels =
-            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
-    }
-}
-
-/// Label values come from messages: quotes, backslashes and line breaks must not break the page.
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use relais::observe::Observer;
-
-    #[test]
-    fn without_the_store_the_process_still_tells_what_it_counted() {
-        let losses = [("members", SourceLosses { missed: 7, recreated: 0 })];
-        let usage = [("contacts", CallsUsed { used: 8, limit: 100 })];
-        let page = render(None, &Observer::default().snapshot(), &losses, &usage);
-        assert!(page.contains("relais_api_calls_used{destination=\"contacts\"} 8\n"));
-        assert!(page.contains("relais_source_missed_total{source=\"members\"} 7\n"));
-        assert!(page.contains("relais_store_up 0\n"));
-        assert!(page.contains("relais_received_total{result=\"stored\"} 0\n"));
-    }
-
-    #[test]
-    fn every_metric_is_documented_and_every_documented_one_exists() {
-        let docs = include_str!("../../../docs/metrics.md");
-        let code = include_str!("metrics.rs");
-        let names = |text: &str, quote: char| -> std::collections::BTreeSet<String> {
-            let parts = text.split(quote).filter(|part| {
-                part.len() > 7
-                    && part.starts_with("relais_")
-                    && part.chars().all(|c| c.is_ascii_lowercase() || c == '_')
-            });
-            parts.map(str::to_owned).collect()
-        };
-        assert_eq!(names(docs, '`'), names(code, '"'));
-    }
-
-    #[test]
-    fn labels_cannot_break_out() {
-        assert_eq!(escape("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 }

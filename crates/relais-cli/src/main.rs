@@ -4,8 +4,11 @@
 
 mod args;
 mod failure;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod settings;
 
+mod telemetry;
 mod wire;
 
 mod commands;

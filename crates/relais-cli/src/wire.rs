@@ -1,28 +1,30 @@
 //! From settings to the parts of a running relais. The only place that constructs them.
 
+mod admin;
 mod desk;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
 mod salesforce;
 
-use std::{fmt, io, net::SocketAddr, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
-pub(crate) use self::desk::desk;
+pub(crate) use self::{
+    admin::{Served, admin, declared},
+    desk::desk,
+};
 use relais::{
     App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
     http::{
         HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, WebhookSecret,
     },
     log::LogPublisher,
-    observe::Observer,
     postgres::{PostgresOptions, PostgresStore},
     process::Operator,
     salesforce::Budget,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::{Admin, ApiUsage, CallsUsed, Losses, People};
+use relais_admin::{ApiUsage, CallsUsed, Losses};
 use relais_core::{
-    BoxFuture,
     publisher::Publisher,
     source::Source,
     store::{Store, StoreError},
@@ -138,7 +140,10 @@ enum Delivers {
 
 /// Puts everything together; the sources listen from here on.
 pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wired, WireError> {
-    let mut app = App::new(database.store())
+    let store = database.store();
+    #[cfg(feature = "planted-bugs")]
+    let store = crate::planted::plant(store, &settings.store.url);
+    let mut app = App::new(store)
         .inbox_retry(settings.inbox_retry)
         .retention(settings.retention)
         .lease(settings.lease);
@@ -179,33 +184,6 @@ pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wire
         app = app.source(&settings.name, source);
     }
     Ok(Wired { app, listening, losses, usage })
-}
-
-/// The HTTP side: where it listens, and what serves it until dropped.
-pub(crate) type Served = (SocketAddr, BoxFuture<'static, io::Result<()>>);
-
-/// The HTTP side, if the settings want one.
-pub(crate) async fn admin(
-    settings: &Settings,
-    store: Arc<dyn Store>,
-    observer: Arc<Observer>,
-    losses: Vec<(String, Losses)>,
-    usage: Vec<(String, ApiUsage)>,
-) -> Result<Option<Served>, WireError> {
-    let Some(admin) = &settings.admin else { return Ok(None) };
-    let token = admin.token.as_ref().map(|token| token.expose_secret().to_owned());
-    let people = People {
-        operator: operator(settings, Arc::clone(&store)),
-        desk: desk(settings, Arc::clone(&store)),
-    };
-    let admin_side = Admin::new(store, observer, people, token).losses(losses).usage(usage);
-    match admin_side.bind(admin.listen).await {
-        Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
-        Err(error) => Err(WireError {
-            section: "admin".to_owned(),
-            message: format!("cannot listen on {}: {error}", admin.listen),
-        }),
-    }
 }
 
 /// What acts on processes, with the definitions of the settings.

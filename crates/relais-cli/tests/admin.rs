@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "admin/client.rs"]
+#[allow(dead_code)]
 mod client;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]

@@ -1,12 +1,24 @@
-//! The documentation against the program: examples are accepted, keys and defaults are the real ones.
+//! The documentation against the program: its code runs, its keys and defaults are the real ones.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+#[path = "docs/code.rs"]
+mod code;
+#[path = "docs/languages.rs"]
+mod languages;
+#[path = "docs/pages.rs"]
+mod pages;
+#[path = "docs/reference.rs"]
+mod reference;
+// Shared with tests that use more of it.
+#[allow(dead_code)]
+mod support;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -16,24 +28,9 @@ use serde_json::Value;
 const PROBE: &str = "zzzzzzzzzzzz";
 /// The value of every variable an example names.
 const ANY_VALUE: &str = "s3cret-value";
-
-#[test]
-fn every_example_is_accepted() {
-    let mut examples = 0;
-    for page in pages() {
-        let text = fs::read_to_string(&page).unwrap();
-        for block in toml_blocks(&text).filter(|block| block.contains("[store]")) {
-            if block.contains("\"kafka\"") && !cfg!(feature = "kafka") {
-                continue;
-            }
-            let report = check(block);
-            assert_eq!(report["ok"], true, "{}: {report:#}\n{block}", page.display());
-            assert_eq!(report["warnings"], Value::Array(vec![]), "{}\n{block}", page.display());
-            examples += 1;
-        }
-    }
-    assert!(examples >= 3, "only {examples} examples found: has their form changed?");
-}
+/// What a token needs.
+const TOKEN: &str = "name = \"ann\"\nrole = \"viewer\"\nsha256 = \
+                     \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
 
 #[test]
 fn the_page_on_configuration_names_every_key_and_no_other() {
@@ -82,7 +79,7 @@ fn documented_defaults_are_the_real_ones() {
 
 #[test]
 fn the_page_on_the_outbox_names_every_column() {
-    let page = fs::read_to_string(docs().join("outbox-from-any-language.md")).unwrap();
+    let page = pages::read("docs/outbox-from-any-language.md");
     for database in ["postgres", "sqlite"] {
         let output = relais(Path::new("."), &["migrate", "--print", "--database", database]);
         let table = output.split("TABLE relais_outbox (").nth(1).expect("the table is made");
@@ -177,6 +174,7 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
     [
         section("[store]", ""),
         section("[admin]", ""),
+        section("[[admin.tokens]]", TOKEN),
         kind("source", "http", ""),
         kind("source", "kafka", "brokers = \"k\"\ntopics = [\"t\"]\n"),
         section("[[route]]", "on = \"A\"\ndestination = \"http\"\n"),
@@ -201,6 +199,8 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
         section("[inbox.retry]", ""),
         section("[retention]", ""),
         section("[lanes]", ""),
+        section("[log]", ""),
+        section("[telemetry]", ""),
     ]
     .concat()
 }
@@ -219,7 +219,7 @@ struct Row {
 
 /// The lines under each heading such as ``## `[destination.retry]` `` and ``### Kind `http` ``.
 fn documented() -> BTreeMap<Section, Vec<Row>> {
-    let page = fs::read_to_string(docs().join("configuration.md")).unwrap();
+    let page = pages::read("docs/configuration.md");
     let mut sections = BTreeMap::new();
     for part in page.split("\n## ").skip(1) {
         let (heading, body) = part.split_once('\n').unwrap();
@@ -248,23 +248,4 @@ fn row(line: &str) -> Option<Row> {
     let key = line.strip_prefix("| `")?.split('`').next()?.to_owned();
     let default = line.split(" | ").nth(2)?.trim().to_owned();
     Some(Row { key, default })
-}
-
-/// README and every page of `docs`.
-fn pages() -> Vec<PathBuf> {
-    let pages = fs::read_dir(docs()).unwrap().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<_> =
-        pages.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect();
-    pages.push(docs().with_file_name("README.md"));
-    pages
-}
-
-fn docs() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    workspace.join("docs")
-}
-
-/// The inside of each block that is marked as TOML.
-fn toml_blocks(page: &str) -> impl Iterator<Item = &str> {
-    page.split("```toml\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or(rest))
 }

@@ -131,7 +131,7 @@ fn explained(site: &Site, target: &Target) {
 
     let said = site.relais(&["explain", "m-1"]);
     let told = [
-        "received from shop (hook partition 0 offset 0): OrderPlaced m-1, key o-1",
+        "received from shop (hook): OrderPlaced m-1, key o-1",
         "attempt 1 failed, to be retried: HTTP_500",
         "attempt 2 failed for good: HTTP_500",
         "dead-letter.retried by ann: up",
@@ -171,6 +171,14 @@ fn process_explained(site: &Site, target: &Target) {
     assert_eq!((&letter["origin"], &letter["msg_key"]), (&json!("process"), &json!("o-1")));
     let said = site.relais(&["dead-letter", "edit", id, "--payload", "{}", "--force"]);
     assert_said(&said, 1, &["the data of a process is not edited"]);
+
+    // By type and business key too; what stands still says why and what can be done.
+    let told = ["StepFailed payment (permanent): no money", "no money; relais process "];
+    assert_said(&site.relais(&["explain", "checkout/o-1"]), 0, &told);
+    assert_said(&site.relais(&["explain", "checkout/nobody"]), 1, &["TYPE/BUSINESS-KEY"]);
+    let whole = events(&site.json(&["explain", "start"]));
+    let at = |name: &str| whole.iter().position(|event| event == name);
+    assert!(at("StepFailed") < at("dead_letter"), "causes before effects: {whole:?}");
 
     // Replaying it is retrying its step, through the process itself.
     let said = site.relais(&["dead-letter", "replay", id, "--reason", "paid cash"]);

@@ -38,6 +38,16 @@ impl Outcome {
     pub fn park(code: &str, message: &str) -> Self {
         Self::Park { problem: Problem::new(code, message) }
     }
+
+    /// What went wrong, if anything did.
+    pub fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Done => None,
+            Self::Retry { problem, .. } | Self::Fail { problem } | Self::Park { problem } => {
+                Some(problem)
+            }
+        }
+    }
 }
 
 /// What a handler function may return: an [`Outcome`], nothing (done), or a `Result` of these whose

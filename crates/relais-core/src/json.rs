@@ -51,6 +51,49 @@ pub fn check(bytes: &[u8]) -> Result<&str, JsonError> {
     Ok(text)
 }
 
+/// Whether every number of a JSON text can be held as serde holds numbers, in 64 bits, without becoming
+/// another one.
+pub(crate) fn keeps_numbers(json: &str) -> bool {
+    let (mut in_string, mut escaped, mut from) = (false, false, None);
+    for (at, byte) in json.bytes().chain([b' ']).enumerate() {
+        if in_string {
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+        } else if byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.') {
+            from = from.or(Some(at));
+        } else if !(from.is_some() && matches!(byte, b'e' | b'E')) {
+            in_string = byte == b'"';
+            if from.take().is_some_and(|from| !keeps_number(&json[from..at])) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn keeps_number(text: &str) -> bool {
+    let held = serde_json::from_str::<serde_json::Number>(text);
+    held.is_ok_and(|held| decimal(&held.to_string()) == decimal(text))
+}
+
+/// Sign, digits without zeros around them, and the power of ten of the last; nothing for zero, and for an
+/// exponent beyond all bounds.
+fn decimal(text: &str) -> Option<(bool, String, i64)> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (negative, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let kept = digits.trim_end_matches('0');
+    let moved = i64::try_from(digits.len() - kept.len()).ok()?;
+    let power = exponent.parse::<i64>().ok()?.saturating_add(moved);
+    let power = power.saturating_sub(i64::try_from(fraction.len()).ok()?);
+    let kept = kept.trim_start_matches('0');
+    (!kept.is_empty()).then(|| (negative, kept.to_owned(), power))
+}
+
 /// Deepest nesting of brackets outside strings.
 fn depth(bytes: &[u8]) -> usize {
     let (mut level, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
@@ -168,5 +211,26 @@ mod tests {
         assert_eq!(pointer(json, "/a~1b/7"), None);
         assert_eq!(pointer(json, "t"), None);
         assert_eq!(pointer("5", ""), Some("5"));
+    }
+
+    #[test]
+    fn numbers_that_would_become_others_are_known() {
+        for kept in [
+            "1",
+            "-0.0",
+            "1.10",
+            "0.1",
+            "1e3",
+            "0e9223372036854775807",
+            "[18446744073709551615,-9223372036854775808]",
+        ] {
+            assert!(keeps_numbers(kept), "{kept}");
+        }
+        assert!(keeps_numbers(r#"{"id":"9007199254740993123456789\\","e":true,"n":2.5E-3}"#));
+        for other in ["9007199254740993123456789", "1e400", "0.1000000000000000055511151231257827"]
+        {
+            assert!(!keeps_numbers(other), "{other}");
+            assert!(!keeps_numbers(&format!("{{\"a\\\"\": [{other}]}}")), "{other}");
+        }
     }
 }

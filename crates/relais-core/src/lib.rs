@@ -29,6 +29,7 @@ pub mod outbox;
 pub mod publisher;
 pub mod retry;
 
+pub mod browse;
 pub mod dead_letter;
 pub mod desk;
 pub mod lane;

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub use uuid::Uuid as Id;
 use uuid::Uuid;
 
+use crate::time::Timestamp;
+
 /// A typed message of the user's. Usually derived:
 ///
 /// ```text
@@ -125,6 +127,9 @@ pub const HEADER_MESSAGE_ID: &str = "relais-message-id";
 pub const HEADER_SCHEMA_ID: &str = "relais-schema-id";
 /// Reserved header: the bytes of a key that is no text.
 pub const HEADER_KEY: &str = "relais-key";
+/// Reserved header of an outbox row: when the message that caused it was received, in microseconds
+/// since 1970. It stays here: targets do not get it.
+pub const HEADER_RECEIVED: &str = "relais-received-at";
 /// What the names of reserved headers begin with.
 const HEADER_RESERVED: &str = "relais-";
 
@@ -208,6 +213,19 @@ impl Headers {
         }
     }
 
+    /// Notes when the message that causes the one with these headers was received.
+    pub fn set_received_at(&mut self, at: Timestamp) {
+        self.set(HEADER_RECEIVED, &at.0.to_string());
+    }
+
+    /// When the message that caused the one with these headers was received, if that is noted.
+    pub fn received_at(&self) -> Option<Timestamp> {
+        let HeaderValues::One(HeaderValue::Text(text)) = self.0.get(HEADER_RECEIVED)? else {
+            return None;
+        };
+        text.parse().ok().map(Timestamp)
+    }
+
     /// Every name with each of its text values.
     pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().flat_map(|(name, values)| {
@@ -267,6 +285,16 @@ mod tests {
         assert_eq!(headers.get(HEADER_VALUE), None);
         assert_eq!(headers.get("x-relais-value"), Some("tombstone"));
         assert_eq!(headers.get("relais"), Some("mine"));
+    }
+
+    #[test]
+    fn the_time_of_reception_is_noted_and_read() {
+        let mut headers = Headers::default();
+        assert_eq!(headers.received_at(), None);
+        headers.set_received_at(Timestamp(1_794_812_563_823_117));
+        assert_eq!(headers.received_at(), Some(Timestamp(1_794_812_563_823_117)));
+        headers.set(HEADER_RECEIVED, "yesterday");
+        assert_eq!(headers.received_at(), None);
     }
 
     #[test]

@@ -16,11 +16,17 @@ pub struct Filter {
     pub event_type: Option<String>,
     pub key: Option<String>,
     pub destination: Option<String>,
+    /// The source system of inbox rows, and of dead letters of the inbox.
+    pub source: Option<String>,
+    /// The error code of rows, and of dead letters.
+    pub code: Option<String>,
     /// Not older than this long before the database's now, in seconds.
     pub since_seconds: Option<i64>,
     /// Only rows with a smaller id than this: the next page. For dead letters: parked before the
     /// entry with this id.
     pub before: Option<String>,
+    /// Only down to the row with this id: how far back is looked, see [`crate::browse::Reach`].
+    pub down_to: Option<String>,
     /// At most [`PAGE_MAX`].
     pub limit: usize,
 }

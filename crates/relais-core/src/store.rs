@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     BoxFuture,
+    browse::Browse,
     bulk::BulkJobs,
     dead_letter::{DeadLetter, Verdict},
     desk::Desk,
@@ -80,7 +81,7 @@ pub struct Migrated {
 }
 
 /// A database that keeps relais's rows.
-pub trait Store: BulkJobs + Desk + Processes + Send + Sync {
+pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
     /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
     fn describe(&self) -> StoreFuture<'_, String>;
 
@@ -173,4 +174,8 @@ pub trait Store: BulkJobs + Desk + Processes + Send + Sync {
 
     /// Removes at most `rows_max` finished rows of each table past their retention.
     fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned>;
+
+    /// How many rows [`Store::cleanup`] would remove now, in as many passes as it takes. Reads whole
+    /// tables: for a person who asks.
+    fn expired(&self, retention: Retention) -> StoreFuture<'_, Cleaned>;
 }

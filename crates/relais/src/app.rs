@@ -86,6 +86,7 @@ pub struct App {
     inbox_retry: RetryPolicy,
     retention: Retention,
     lease: Duration,
+    observer: Arc<Observer>,
 }
 
 impl std::fmt::Debug for App {
@@ -109,6 +110,7 @@ impl App {
             inbox_retry: RetryPolicy::default(),
             retention: Retention::default(),
             lease: LEASE,
+            observer: Arc::default(),
         }
     }
 
@@ -225,6 +227,14 @@ impl App {
         self
     }
 
+    /// Counts here, for a program that starts its workers more than once and goes on counting, or wants
+    /// [spans](Observer::with_spans).
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
     /// Starts every worker on this runtime.
     pub fn start(self) -> Running {
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
@@ -233,11 +243,13 @@ impl App {
             tasks: JoinSet::new(),
             wake: watch::Sender::new(0),
             crowd: watch::Sender::new(0),
-            observer: Arc::default(),
+            observer: self.observer,
         };
+        let observer = running.observer();
         let keeper = |scope| {
+            let heartbeat = observer.scope(&scope);
             let fence = Fence { scope, worker: worker.clone() };
-            LaneKeeper::new(Arc::clone(&self.store), fence, self.lease)
+            LaneKeeper::new(Arc::clone(&self.store), fence, self.lease).told_to(heartbeat)
         };
         for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
@@ -268,8 +280,7 @@ impl App {
         }
         let inbox = Arc::clone(&running.observer.inbox);
         if !self.actions.is_empty() || !self.sources.is_empty() {
-            let keeper = keeper(Scope::Inbox);
-            let store = Arc::clone(&self.store);
+            let (store, keeper) = (Arc::clone(&self.store), keeper(Scope::Inbox));
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
             let mut worker =
@@ -283,7 +294,9 @@ impl App {
             let ingest = Ingest {
                 store: Arc::clone(&self.store),
                 source,
-                counters: Arc::clone(&inbox),
+                inbox: Arc::clone(&inbox),
+                counters: observer.source(&name),
+                name: name.clone(),
                 stop: running.stop.clone(),
                 stored: running.waker(),
             };

@@ -8,8 +8,10 @@
 //! - `subject`: which thing an id means
 //! - `walk`: from a thing to its causes and its effects
 //! - `events`: what a row says happened
+//! - `order`: events by time, and at one time causes before effects
 
 mod events;
+mod order;
 mod subject;
 mod walk;
 
@@ -120,7 +122,7 @@ pub struct Thing {
     pub place: Option<String>,
     pub status: String,
     pub next_attempt_at: Option<Timestamp>,
-    /// The last problem it had.
+    /// The last problem it had; of a process that stands still, why it does.
     pub problem: Option<Problem>,
     /// The dead letter its key waits behind, if it is not done and waits.
     pub held_by: Option<Uuid>,
@@ -152,8 +154,9 @@ pub enum What {
     Received {
         source_system: String,
         topic: String,
-        partition: i32,
-        offset: i64,
+        /// Where a broker kept it; other sources have no such place.
+        partition: Option<i32>,
+        offset: Option<i64>,
         /// When it happened, by the sender's clock.
         event_ts: Option<Timestamp>,
         event_type: Option<String>,
@@ -223,7 +226,7 @@ pub enum What {
 }
 
 /// What became of the thing with this id: a message id, the number of an inbox or outbox row, the id
-/// of a process or of a dead letter, or a full name such as `inbox:17`.
+/// of a process or its `TYPE/BUSINESS-KEY`, the id of a dead letter, or a full name such as `inbox:17`.
 pub async fn explain(store: &dyn Store, id: &str) -> Result<Found, StoreError> {
     let mut rows = subject::find(store, id).await?;
     Ok(match rows.len() {

@@ -108,6 +108,11 @@ impl<R: Row> Flight<R> {
         self.queued
     }
 
+    /// Queued, under way, or landed and not yet settled.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -25,6 +25,7 @@ use relais_core::{
     retry::RetryPolicy,
     route::Route,
     store::{Store, StoreError},
+    time::Timestamp,
 };
 use relais_store::Transaction;
 use tokio::task::JoinSet;
@@ -34,7 +35,7 @@ use crate::{
     flight::Job,
     intake::Intake,
     lanes::LaneKeeper,
-    observe::InboxCounters,
+    observe::{InboxCounters, trace::Open},
     worker::{Progress, Worker},
 };
 
@@ -68,7 +69,14 @@ pub(crate) enum Action {
     Processes,
 }
 
-type Landed = (Job<InboxRow>, Handled);
+type Landed = (Job<InboxRow>, Handled, Option<Open>);
+
+/// A row that is processed as soon as its settlement is committed.
+struct Processing {
+    id: i64,
+    received_at: Timestamp,
+    span: Option<Open>,
+}
 
 pub(crate) struct InboxWorker {
     store: Arc<dyn Store>,
@@ -79,6 +87,8 @@ pub(crate) struct InboxWorker {
     handlers: JoinSet<Landed>,
     landed: Vec<Landed>,
     settlements: Vec<InboxSettlement>,
+    /// Those of them that finish a row.
+    processing: Vec<Processing>,
     /// Messages in them.
     made: usize,
     processes: ProcessWork,
@@ -105,6 +115,7 @@ impl InboxWorker {
             handlers: JoinSet::new(),
             landed: Vec::new(),
             settlements: Vec::new(),
+            processing: Vec::new(),
             made: 0,
             processes: ProcessWork::default(),
             retry_at: None,
@@ -149,11 +160,14 @@ impl InboxWorker {
         while let Some(done) = self.handlers.try_join_next() {
             self.take_in(done);
         }
-        for (job, handled) in std::mem::take(&mut self.landed) {
+        for (job, handled, span) in std::mem::take(&mut self.landed) {
             let mut forget = HashSet::new();
+            self.end_span(&handled, span);
             match handled {
                 Handled::Committed => {
                     self.counters.processed(1);
+                    self.counters.took(job.row.received_at);
+                    told(&job.row, "handled");
                     self.intake.flight.release([job.row.id]);
                 }
                 Handled::RolledBack(outcome) => self.judge(&job, outcome, &mut forget),
@@ -240,7 +254,7 @@ impl InboxWorker {
                 "WORKER_LOST",
                 "its worker died each time it was handled; look at the payload before a retry",
             );
-            self.landed.push((job.clone(), Handled::RolledBack(outcome)));
+            self.landed.push((job.clone(), Handled::RolledBack(outcome), None));
             return Ok(false);
         }
         let counted = self.intake.count_suspect(job).await;
@@ -251,18 +265,32 @@ impl InboxWorker {
     }
 
     fn start(&mut self, handler: Arc<dyn Handler>, job: Job<InboxRow>) {
-        let work = HandlerWork {
-            row: job.row.clone(),
-            fence: self.intake.keeper().fence().clone(),
-            epoch: job.lane.epoch,
-        };
+        let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(&job.row));
+        let mut row = job.row.clone();
+        if let Some(handling) = &handling {
+            handling.pass_on(&mut row.headers);
+        }
+        let span = handling.map(|handling| handling.open);
+        let work =
+            HandlerWork { row, fence: self.intake.keeper().fence().clone(), epoch: job.lane.epoch };
         self.handlers.spawn(async move {
             let handled = tokio::spawn(async move { handler.handle(work).await }).await;
             let handled = handled.unwrap_or_else(|_| {
                 Handled::RolledBack(Outcome::retry("HANDLER_PANIC", "the handler panicked"))
             });
-            (job, handled)
+            (job, handled, span)
         });
+    }
+
+    /// A handler's span ends with what it said.
+    fn end_span(&self, handled: &Handled, span: Option<Open>) {
+        let (Some(tracer), Some(span)) = (&self.counters.tracer, span) else { return };
+        match handled {
+            Handled::Committed => tracer.end(span, None),
+            Handled::RolledBack(outcome) => tracer.end(span, outcome.problem()),
+            // Somebody else handles it, or it is handled again.
+            Handled::Refused | Handled::Unavailable(_) => {}
+        }
     }
 
     fn route(&mut self, job: &Job<InboxRow>, routes: &[Route]) {
@@ -277,6 +305,11 @@ impl InboxWorker {
             Err(problem) => self.finish(job, Outcome::Fail { problem }),
         }
     }
+}
+
+fn told(row: &InboxRow, what: &str) {
+    let (source, message_id, key) = (&row.source_system, &row.message_id, &row.msg_key);
+    tracing::debug!(source, message_id, key, id = row.id, event_type = row.event_type, "{what}");
 }
 
 fn unknown_type(row: &InboxRow) -> Outcome {

@@ -1,6 +1,9 @@
 //! Source → inbox → acknowledge: stored first, acknowledged after.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use relais_core::{
     BoxFuture,
@@ -12,7 +15,10 @@ use relais_core::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    observe::InboxCounters,
+    observe::{
+        InboxCounters, SourceCounters, Tracer,
+        trace::{Incoming, Stood},
+    },
     worker::{Progress, Worker},
 };
 
@@ -23,8 +29,10 @@ const SOURCE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Ingest {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) name: String,
     pub(crate) source: Box<dyn Source>,
-    pub(crate) counters: Arc<InboxCounters>,
+    pub(crate) inbox: Arc<InboxCounters>,
+    pub(crate) counters: Arc<SourceCounters>,
     pub(crate) stop: CancellationToken,
     /// Called after rows were stored, so that the inbox worker looks at once.
     pub(crate) stored: Box<dyn Fn() + Send + Sync>,
@@ -47,17 +55,22 @@ impl Ingest {
                 Ok(batch) => batch,
                 Err(SourceError::Closed) => return Ok(Progress::Finished),
                 Err(SourceError::Unavailable(reason)) => {
-                    return Ok(wait(&reason, &self.stop).await);
+                    self.counters.away(&reason);
+                    return Ok(wait(&self.name, &reason, &self.stop).await);
                 }
             },
         };
+        self.counters.here();
+        let seen = Seen::new(self.inbox.tracer.as_deref(), &batch);
         match accept(self.store.as_ref(), batch).await {
             Ok(accepted) => {
-                self.counters.accepted(&accepted);
+                self.inbox.accepted(&accepted);
+                self.counters.accepted(&accepted, seen.undecodable(&accepted));
+                seen.trace(self.inbox.tracer.as_deref(), &self.name, &accepted);
                 (self.stored)();
                 if let Err(error) = self.source.acknowledge(accepted).await {
                     // Durable but not acknowledged: it comes again and is recognised.
-                    tracing::warn!(%error, "not acknowledged");
+                    tracing::warn!(source = self.name, %error, "not acknowledged");
                 }
                 Ok(Progress::Worked)
             }
@@ -69,9 +82,44 @@ impl Ingest {
     }
 }
 
+/// What is to be told of a batch once it is stored.
+struct Seen {
+    start: SystemTime,
+    /// Which messages have no readable content.
+    undecodable: Vec<usize>,
+    /// Only if somebody wants traces.
+    messages: Vec<Incoming>,
+}
+
+impl Seen {
+    fn new(tracer: Option<&Tracer>, batch: &SourceBatch) -> Self {
+        let bad = |message: &NewInbox| matches!(message.content, Content::Undecodable { .. });
+        let bad = batch.messages.iter().enumerate().filter(|(_, message)| bad(message));
+        let stood = if batch.positions.is_empty() { Stood::Nowhere } else { Stood::InPartition };
+        let incoming = |message| Incoming::new(message, stood);
+        let messages = tracer.map(|_| batch.messages.iter().map(incoming).collect());
+        Self {
+            start: SystemTime::now(),
+            undecodable: bad.map(|(at, _)| at).collect(),
+            messages: messages.unwrap_or_default(),
+        }
+    }
+
+    fn undecodable(&self, accepted: &[Accepted]) -> u64 {
+        let is_new = |at: &&usize| accepted.get(**at) == Some(&Accepted::Stored);
+        self.undecodable.iter().filter(is_new).count() as u64
+    }
+
+    fn trace(&self, tracer: Option<&Tracer>, source: &str, accepted: &[Accepted]) {
+        if let Some(tracer) = tracer {
+            tracer.accepted(source, &self.messages, accepted, self.start);
+        }
+    }
+}
+
 /// The source has nothing to give for now: tells it, and lets it rest.
-async fn wait(reason: &str, stop: &CancellationToken) -> Progress {
-    tracing::warn!(reason, "waiting for the source");
+async fn wait(source: &str, reason: &str, stop: &CancellationToken) -> Progress {
+    tracing::warn!(source, reason, "waiting for the source");
     tokio::select! {
         () = stop.cancelled() => Progress::Finished,
         () = tokio::time::sleep(SOURCE_PAUSE) => Progress::Worked,

@@ -30,6 +30,8 @@ pub(crate) const ROWS_MAX: usize = 1_000;
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Rows of the first read, before sizes are known.
 const ROWS_FIRST: usize = 100;
+/// Most rows in hand while caution lasts: what a crash makes suspect, it makes slow.
+const ROWS_CAUTIOUS: usize = 64;
 /// While rows are queued here, the store is not read more often than this: each read brings the rows
 /// in our hands again.
 const READ_EVERY: Duration = Duration::from_millis(20);
@@ -95,8 +97,13 @@ impl<R: Row> Intake<R> {
         let lanes = self.usable();
         let Self { flight, cautious, .. } = self;
         self.keeper.report_empty(|lane| !flight.uses(lane) && !cautious.contains(&lane));
-        let room = self.rows_wanted.saturating_sub(self.flight.queued());
-        if !self.look || lanes.is_empty() || room == 0 || room * 2 < self.rows_wanted {
+        let (wanted, held) = if self.cautious.is_empty() && !self.keeper.has_unclean(&lanes) {
+            (self.rows_wanted, self.flight.queued())
+        } else {
+            (self.rows_wanted.min(ROWS_CAUTIOUS), self.flight.held())
+        };
+        let room = wanted.saturating_sub(held);
+        if !self.look || lanes.is_empty() || room == 0 || room * 2 < wanted {
             return None;
         }
         if self.flight.queued() > 0 && self.read_at.is_some_and(|at| at.elapsed() < READ_EVERY) {

@@ -20,6 +20,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::observe::Heartbeat;
+
 /// A heartbeat comes this many times within one lease.
 const BEATS_PER_LEASE: u32 = 3;
 /// The pause after a heartbeat that failed.
@@ -32,6 +34,7 @@ pub(crate) struct LaneKeeper {
     state: Mutex<State>,
     /// Told when the next beat should not wait: a draining lane is empty, or a lane may be lost.
     hurry: Notify,
+    heartbeat: Arc<Heartbeat>,
 }
 
 #[derive(Default)]
@@ -48,7 +51,14 @@ struct State {
 
 impl LaneKeeper {
     pub(crate) fn new(store: Arc<dyn Store>, fence: Fence, lease: Duration) -> Self {
-        Self { store, fence, lease, state: Mutex::default(), hurry: Notify::new() }
+        let (state, heartbeat) = (Mutex::default(), Arc::default());
+        Self { store, fence, lease, state, hurry: Notify::new(), heartbeat }
+    }
+
+    /// Tells of its beats there.
+    pub(crate) fn told_to(mut self, heartbeat: Arc<Heartbeat>) -> Self {
+        self.heartbeat = heartbeat;
+        self
     }
 
     pub(crate) fn fence(&self) -> &Fence {
@@ -70,6 +80,12 @@ impl LaneKeeper {
     pub(crate) fn distrust(&self) {
         self.lock().valid_until = None;
         self.hurry.notify_one();
+    }
+
+    /// Whether [`LaneKeeper::take_unclean`] would give any.
+    pub(crate) fn has_unclean(&self, lanes: &[OwnedLane]) -> bool {
+        let state = self.lock();
+        lanes.iter().any(|lane| state.unclean.contains(&lane.lane))
     }
 
     /// Those of these lanes that were taken over uncleanly and not asked for yet.
@@ -115,6 +131,11 @@ impl LaneKeeper {
         let grant = self.store.lease_lanes(request).await?;
         let mut state = self.lock();
         state.unclean.extend(grant.lanes.iter().filter(|l| l.unclean).map(|l| l.lane));
+        let kept = grant
+            .lanes
+            .iter()
+            .filter(|l| state.owned.get(&l.lane).is_some_and(|before| before.epoch == l.epoch));
+        self.heartbeat.beat(grant.lanes.len(), state.owned.len().saturating_sub(kept.count()));
         state.owned = grant.lanes.into_iter().map(|lane| (lane.lane, lane)).collect();
         state.valid_until = Some(asked_at + self.lease);
         let State { owned, draining, unclean, .. } = &mut *state;
@@ -150,6 +171,7 @@ impl LaneKeeper {
                         keeper.lease / BEATS_PER_LEASE
                     }
                     Err(error) => {
+                        keeper.heartbeat.failed(&error.to_string());
                         if !std::mem::replace(&mut troubled, true) {
                             tracing::warn!(scope = %keeper.fence.scope, %error, "no heartbeat");
                         }

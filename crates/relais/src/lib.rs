@@ -95,6 +95,8 @@ pub use relais_core as core;
     feature = "log"
 ))]
 #[doc = include_str!("../../../docs/library.md")]
+#[doc = include_str!("../../../docs/tutorial-rust.md")]
+#[doc = include_str!("../../../docs/dead-letters.md")]
 struct Library;
 
 /// The code on the page about aggregates runs.

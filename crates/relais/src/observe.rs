@@ -1,4 +1,15 @@
 //! Everything the workers count, in one place. Nothing here decides anything.
+//!
+//! - here: what became of messages
+//! - `latency`: how long it took
+//! - `processes`: what became of processes
+//! - `trace`: spans of what was done
+//! - `vitals`: whether there is life in lanes and sources
+
+mod latency;
+mod processes;
+pub(crate) mod trace;
+mod vitals;
 
 use std::{
     collections::BTreeMap,
@@ -6,24 +17,43 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    time::{Duration, SystemTime},
 };
 
 use relais_core::{
-    bulk::Phase,
-    delivery::Problem,
-    inbox::Accepted,
-    limits::BreakerState,
-    process::{Change, ProcessStatus},
+    bulk::Phase, delivery::Problem, inbox::Accepted, lane::Scope, limits::BreakerState,
+    outbox::OutboxRow, time::Timestamp,
 };
 use serde::Serialize;
 
+use self::latency::{Clock, Histogram};
+pub use self::{
+    latency::{BOUNDS_MICROS, Latency},
+    processes::{ProcessTypeSnapshot, ProcessesSnapshot},
+    trace::{Attribute, Span, SpanKind, SpanSink},
+    vitals::{Away, ScopeSnapshot, SourceSnapshot},
+};
+pub(crate) use self::{
+    processes::ProcessCounters,
+    trace::Tracer,
+    vitals::{Heartbeat, SourceCounters},
+};
+
 /// The counters of one running [`App`](crate::App).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Observer {
     pub(crate) inbox: Arc<InboxCounters>,
     pub(crate) processes: Arc<ProcessCounters>,
-    destinations: Mutex<BTreeMap<String, Arc<DestinationCounters>>>,
+    destinations: Named<DestinationCounters>,
+    scopes: Named<Heartbeat>,
+    sources: Named<SourceCounters>,
+    clock: Arc<Clock>,
+    /// Absent: nothing is traced.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
+
+/// As many as the settings name.
+type Named<T> = Mutex<BTreeMap<String, Arc<T>>>;
 
 /// Counters of receiving and handling.
 #[derive(Debug, Default)]
@@ -37,15 +67,10 @@ pub(crate) struct InboxCounters {
     refused: AtomicU64,
     lanes: AtomicUsize,
     codes: Codes,
-}
-
-/// Counters of processes.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessCounters {
-    /// As many as there are definitions here.
-    types: Mutex<BTreeMap<String, ProcessTypeSnapshot>>,
-    timers: AtomicU64,
-    stale: AtomicU64,
+    /// From received to processed.
+    handling: Histogram,
+    clock: Arc<Clock>,
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// Counters of one destination.
@@ -63,6 +88,11 @@ pub(crate) struct DestinationCounters {
     jobs: AtomicU64,
     phase: Mutex<Option<Phase>>,
     codes: Codes,
+    dispatch: Histogram,
+    end_to_end: Histogram,
+    publish: Histogram,
+    clock: Arc<Clock>,
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// How often each problem code was seen; bounded, the rest goes under `other`.
@@ -78,6 +108,9 @@ pub struct Snapshot {
     pub inbox: InboxSnapshot,
     pub processes: ProcessesSnapshot,
     pub destinations: BTreeMap<String, DestinationSnapshot>,
+    /// Heartbeats by scope: `inbox`, and `outbox:` with each destination.
+    pub scopes: BTreeMap<String, ScopeSnapshot>,
+    pub sources: BTreeMap<String, SourceSnapshot>,
 }
 
 /// What was received and handled by this process.
@@ -93,27 +126,8 @@ pub struct InboxSnapshot {
     pub refused: u64,
     pub lanes: usize,
     pub codes: BTreeMap<String, u64>,
-}
-
-/// What the workers here did for processes. What people did through an operator is not counted.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProcessesSnapshot {
-    pub types: BTreeMap<String, ProcessTypeSnapshot>,
-    /// Timers turned into inbox rows.
-    pub timers: u64,
-    /// Decisions made again, because somebody else had changed the process meanwhile.
-    pub stale: u64,
-}
-
-/// What happened to processes of one type.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ProcessTypeSnapshot {
-    pub started: u64,
-    /// Commands sent: each attempt of a step or of a compensation is one.
-    pub steps: u64,
-    pub succeeded: u64,
-    pub failed: u64,
-    pub compensated: u64,
+    /// From received to processed.
+    pub handling: Latency,
 }
 
 /// What this process delivered to one destination.
@@ -134,23 +148,97 @@ pub struct DestinationSnapshot {
     /// Where the bulk job is that this process works on now.
     pub phase: Option<Phase>,
     pub codes: BTreeMap<String, u64>,
+    /// From the row's being due to the target's acknowledgement.
+    pub dispatch: Latency,
+    /// From the reception of the message that caused it to the target's acknowledgement.
+    pub end_to_end: Latency,
+    /// Calls to the target, each with one message or many.
+    pub publish: Latency,
+}
+
+impl Snapshot {
+    /// Dispatch latency over all destinations.
+    pub fn dispatch(&self) -> Latency {
+        let all = self.destinations.values().map(|destination| &destination.dispatch);
+        all.fold(Latency::default(), |sum, one| sum.and(one))
+    }
+}
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self::new(None)
+    }
 }
 
 impl Observer {
-    /// All counters now.
-    pub fn snapshot(&self) -> Snapshot {
-        let destinations = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
-        Snapshot {
-            inbox: self.inbox.snapshot(),
-            processes: self.processes.snapshot(),
-            destinations: destinations.iter().map(|(n, c)| (n.clone(), c.snapshot())).collect(),
+    /// Also gives a span of everything done to a message to `sink`. `sample` is the share of the traces
+    /// that begin here which are recorded; one that came in with a message is recorded if its
+    /// `traceparent` says so.
+    pub fn with_spans(sink: Arc<dyn SpanSink>, sample: f64) -> Self {
+        Self::new(Some(Arc::new(Tracer::new(sink, sample))))
+    }
+
+    fn new(tracer: Option<Arc<Tracer>>) -> Self {
+        let clock = Arc::<Clock>::default();
+        let inbox = InboxCounters {
+            clock: Arc::clone(&clock),
+            tracer: tracer.clone(),
+            ..InboxCounters::default()
+        };
+        Self {
+            inbox: Arc::new(inbox),
+            processes: Arc::default(),
+            destinations: Mutex::default(),
+            scopes: Mutex::default(),
+            sources: Mutex::default(),
+            clock,
+            tracer,
         }
     }
 
-    pub(crate) fn destination(&self, name: &str) -> Arc<DestinationCounters> {
-        let mut all = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(name.to_owned()).or_default())
+    /// All counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            inbox: self.inbox.snapshot(),
+            processes: self.processes.snapshot(),
+            destinations: each(&self.destinations, DestinationCounters::snapshot),
+            scopes: each(&self.scopes, Heartbeat::snapshot),
+            sources: each(&self.sources, SourceCounters::snapshot),
+        }
     }
+
+    /// The database, asked and answering at these moments of this machine, says it is `now` there.
+    /// Latencies are read by its clock from then on.
+    pub fn database_time(&self, asked: SystemTime, now: Timestamp, answered: SystemTime) {
+        self.clock.learn(asked, now, answered);
+    }
+
+    pub(crate) fn destination(&self, name: &str) -> Arc<DestinationCounters> {
+        let (clock, tracer) = (Arc::clone(&self.clock), self.tracer.clone());
+        named(&self.destinations, name, || DestinationCounters {
+            clock,
+            tracer,
+            ..DestinationCounters::default()
+        })
+    }
+
+    pub(crate) fn scope(&self, scope: &Scope) -> Arc<Heartbeat> {
+        named(&self.scopes, &scope.to_string(), Heartbeat::default)
+    }
+
+    pub(crate) fn source(&self, name: &str) -> Arc<SourceCounters> {
+        named(&self.sources, name, SourceCounters::default)
+    }
+}
+
+fn named<T>(all: &Named<T>, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(all.entry(name.to_owned()).or_insert_with(|| Arc::new(make())))
+}
+
+fn each<T, S>(all: &Named<T>, look: impl Fn(&T) -> S) -> BTreeMap<String, S> {
+    let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().map(|(name, one)| (name.clone(), look(one))).collect()
 }
 
 impl InboxCounters {
@@ -167,6 +255,11 @@ impl InboxCounters {
 
     pub(crate) fn processed(&self, rows: u64) {
         self.processed.fetch_add(rows, Relaxed);
+    }
+
+    /// A row received then is processed now.
+    pub(crate) fn took(&self, received_at: Timestamp) {
+        self.handling.record(self.clock.since(received_at));
     }
 
     pub(crate) fn retried(&self, problem: &Problem) {
@@ -198,49 +291,26 @@ impl InboxCounters {
             refused: self.refused.load(Relaxed),
             lanes: self.lanes.load(Relaxed),
             codes: self.codes.snapshot(),
-        }
-    }
-}
-
-impl ProcessCounters {
-    /// A change was committed; `before` is the status the process had.
-    pub(crate) fn changed(&self, before: Option<ProcessStatus>, change: &Change) {
-        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = types.entry(change.process.process_type.clone()).or_default();
-        counts.started += u64::from(before.is_none());
-        counts.steps += change.messages.len() as u64;
-        let after = change.process.status;
-        if before == Some(after) {
-            return;
-        }
-        match after {
-            ProcessStatus::Succeeded => counts.succeeded += 1,
-            ProcessStatus::Failed => counts.failed += 1,
-            ProcessStatus::Compensated => counts.compensated += 1,
-            _ => {}
-        }
-    }
-
-    pub(crate) fn timers(&self, fired: u64) {
-        self.timers.fetch_add(fired, Relaxed);
-    }
-
-    pub(crate) fn stale(&self, rows: u64) {
-        self.stale.fetch_add(rows, Relaxed);
-    }
-
-    fn snapshot(&self) -> ProcessesSnapshot {
-        ProcessesSnapshot {
-            types: self.types.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            timers: self.timers.load(Relaxed),
-            stale: self.stale.load(Relaxed),
+            handling: self.handling.snapshot(),
         }
     }
 }
 
 impl DestinationCounters {
-    pub(crate) fn dispatched(&self) {
+    pub(crate) fn dispatched(&self, row: &OutboxRow) {
         self.dispatched.fetch_add(1, Relaxed);
+        // What was delayed on purpose is not late.
+        let delay = row.next_attempt_at.filter(|_| row.attempts == 0);
+        let due = delay.map_or(row.created_at, |until| until.max(row.created_at));
+        self.dispatch.record(self.clock.since(due));
+        if let Some(received_at) = row.headers.received_at() {
+            self.end_to_end.record(self.clock.since(received_at));
+        }
+    }
+
+    /// One call to the target.
+    pub(crate) fn called(&self, took: Duration) {
+        self.publish.record(took);
     }
 
     pub(crate) fn retried(&self, problem: &Problem) {
@@ -293,6 +363,9 @@ impl DestinationCounters {
             jobs: self.jobs.load(Relaxed),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             codes: self.codes.snapshot(),
+            dispatch: self.dispatch.snapshot(),
+            end_to_end: self.end_to_end.snapshot(),
+            publish: self.publish.snapshot(),
         }
     }
 }

@@ -4,6 +4,8 @@
 //! message id. Rows are read, worked on and settled in batches; what came back while the last batch
 //! was being settled makes up the next one.
 
+mod noted;
+
 use std::{
     collections::HashSet,
     sync::Arc,
@@ -19,6 +21,8 @@ use relais_core::{
 };
 use tokio::task::JoinSet;
 
+use self::noted::Noted;
+pub(crate) use self::noted::count;
 use crate::{
     app::DestinationSettings,
     flight::Job,
@@ -277,11 +281,13 @@ impl Relay {
     }
 
     fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {
-        let (lanes, rows): (Vec<_>, Vec<_>) =
+        let (lanes, mut rows): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|job| ((job.lane, job.suspect, job.counted), job.row)).unzip();
+        let noted = Noted::new(&self.counters, &mut rows);
         let call = self.guard.call(rows);
         self.calls.spawn(async move {
-            let (rows, deliveries) = call.await;
+            let (mut rows, deliveries) = call.await;
+            noted.back(&mut rows, &deliveries);
             let jobs = rows.into_iter().zip(lanes);
             let jobs =
                 jobs.map(|(row, (lane, suspect, counted))| Job { row, lane, suspect, counted });
@@ -350,22 +356,6 @@ impl Worker for Relay {
             self.guard.close().await;
             self.intake.leave().await;
         })
-    }
-}
-
-/// Counts what becomes of a row, and tells a person of a dead letter.
-pub(crate) fn count(counters: &DestinationCounters, row: &OutboxRow, fate: &OutboxFate) {
-    match fate {
-        OutboxFate::Dispatched => counters.dispatched(),
-        OutboxFate::Retry { problem, .. } => counters.retried(problem),
-        OutboxFate::Dead { problem, attempts, .. } => {
-            counters.failed(problem);
-            tracing::warn!(
-                destination = row.destination, id = row.id, message_id = %row.message_id,
-                attempts, code = problem.code, "dead letter: {}", problem.message
-            );
-        }
-        OutboxFate::Uncounted { .. } | OutboxFate::Untouched => {}
     }
 }
 

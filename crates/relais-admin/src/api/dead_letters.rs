@@ -1,28 +1,36 @@
 //! Messages and processes that need a person: look, mend, replay, discard.
 
-use axum::{extract::State, http::StatusCode};
-use relais::desk::{self, Basis, Insist, Rewrite, Shown};
-use relais_core::{dead_letter::DeadLetter, json, query::Filter, repair::Mode, time::Timestamp};
-use serde::{Deserialize, Deserializer};
+use axum::{extract::State, http::StatusCode, response::Response};
+use relais::desk::{self, Basis, By, Insist, Rewrite};
+use relais_core::{dead_letter::Origin, json, query::Filter, repair::Mode, time::Timestamp};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
 use uuid::Uuid;
 
-use super::{Answer, run};
+use super::{
+    Answer,
+    payload::{Content, SHOWN_MAX, attachment, cut, line},
+    perform, run,
+};
 use crate::{
     Admin,
-    input::{Asked, Body, Limit, Named, Page, Who},
+    access::Caller,
+    input::{Asked, Body, Limit, Named, Page, Since, Text, Who, known},
     problem::Problem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// `open` (as without it), `resolved` or `all`.
     status: Option<String>,
-    r#type: Option<String>,
-    key: Option<String>,
-    destination: Option<String>,
-    since_seconds: Option<i64>,
+    r#type: Option<Text>,
+    key: Option<Text>,
+    destination: Option<Text>,
+    source: Option<Text>,
+    code: Option<Text>,
+    #[serde(default)]
+    since_seconds: Since,
     before: Option<Uuid>,
     #[serde(default)]
     limit: Limit,
@@ -30,45 +38,79 @@ pub(super) struct Wanted {
 
 impl Wanted {
     fn filter(self) -> Result<Filter, Problem> {
-        let status = match self.status.as_deref().unwrap_or("open") {
-            "all" => None,
-            known @ ("open" | "resolved") => Some(known.to_owned()),
-            _ => return Err(Problem::bad_request("`status` must be `open`, `resolved` or `all`")),
-        };
+        let status = known("status", self.status, &["open", "resolved", "all"])?;
+        let status = status.unwrap_or_else(|| "open".to_owned());
         Ok(Filter {
-            status,
-            event_type: self.r#type,
-            key: self.key,
-            destination: self.destination,
-            since_seconds: self.since_seconds,
+            status: Some(status).filter(|status| status != "all"),
+            event_type: self.r#type.map(String::from),
+            key: self.key.map(String::from),
+            destination: self.destination.map(String::from),
+            source: self.source.map(String::from),
+            code: self.code.map(String::from),
+            since_seconds: self.since_seconds.get()?,
             before: self.before.map(|id| id.to_string()),
             limit: self.limit.get()?,
+            ..Filter::default()
         })
     }
 }
 
 /// Newest first.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(admin): State<Admin>,
     Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<DeadLetter>> {
+) -> Answer<Page<Value>> {
     let filter = wanted.filter()?;
     run(async move {
-        let limit = filter.limit;
-        let letters = admin.desk.list(filter).await?;
-        Ok(Page::of(letters, limit, |letter| letter.id.to_string()))
+        let reach = admin.store.reach_dead_letters(filter.clone()).await?;
+        let (limit, filter) = (filter.limit, Filter { down_to: reach.down_to, ..filter });
+        let letters = admin.store.browse_dead_letters(filter).await?;
+        let page = Page::of(letters, limit, |listed| listed.row.id.to_string());
+        Ok(page.or_next(reach.next).map(|one| line(&one)))
     })
     .await
 }
 
-pub(super) async fn show(State(admin): State<Admin>, Named(id): Named<Uuid>) -> Answer<Shown> {
-    run(async move { admin.desk.show(id).await?.ok_or_else(|| not_found(id)) }).await
+/// One with what there is to know of it; a large payload is cut.
+#[derive(Serialize)]
+pub(crate) struct Shown {
+    #[serde(flatten)]
+    shown: desk::Shown,
+    payload_bytes: usize,
+    payload_truncated: bool,
+}
+
+pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<Uuid>) -> Answer<Shown> {
+    run(async move {
+        let mut shown = admin.desk.show(id).await?.ok_or_else(|| not_found(id))?;
+        let payload_bytes =
+            shown.letter.payload.as_mut().map_or(0, |payload| cut(payload, SHOWN_MAX));
+        let payload_truncated = payload_bytes > SHOWN_MAX;
+        if let Some(original) = &mut shown.letter.original_payload {
+            cut(original, SHOWN_MAX);
+        }
+        Ok(Shown { shown, payload_bytes, payload_truncated })
+    })
+    .await
+}
+
+pub(crate) async fn payload(
+    State(admin): State<Admin>,
+    Named(id): Named<Uuid>,
+) -> Result<Response, Problem> {
+    perform(async move {
+        let _room = admin.room().await;
+        let letter = admin.store.find_dead_letter(id).await?.ok_or_else(|| not_found(id))?;
+        let payload = letter.payload.unwrap_or_default();
+        Ok(attachment(&format!("dead-letter-{id}.json"), Content::Text(payload)))
+    })
+    .await
 }
 
 /// Another payload, and who gives it why.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Edit {
+pub(crate) struct Edit {
     /// Taken byte for byte.
     payload: Box<RawValue>,
     /// `edited_at` as it was when somebody looked: refuses to write over what another person wrote.
@@ -80,7 +122,7 @@ pub(super) struct Edit {
     /// Only rehearse it.
     #[serde(default)]
     dry_run: bool,
-    actor: String,
+    actor: Option<String>,
     reason: String,
 }
 
@@ -90,12 +132,13 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Timestam
 }
 
 /// Gives it and its row another payload; it stays a dead letter until it is replayed.
-pub(super) async fn edit(
+pub(crate) async fn edit(
     State(admin): State<Admin>,
+    caller: Caller,
     Named(id): Named<Uuid>,
     Body(edit): Body<Edit>,
 ) -> Answer<Value> {
-    let by = Who { actor: edit.actor, reason: edit.reason }.by()?;
+    let by = Who { actor: edit.actor, reason: edit.reason }.by(&caller)?;
     let payload = edit.payload.get();
     json::check(payload.as_bytes()).map_err(|error| Problem::unprocessable(error.code(), error))?;
     let payload = payload.to_owned();
@@ -120,26 +163,50 @@ async fn basis(admin: &Admin, id: Uuid, seen: Option<Option<Timestamp>>) -> Resu
 }
 
 /// Tries it again: first in its key, attempts from zero.
-pub(super) async fn replay(
+pub(crate) async fn replay(
     State(admin): State<Admin>,
+    caller: Caller,
     Named(id): Named<Uuid>,
     Body(who): Body<Who>,
 ) -> Answer<Value> {
-    let by = who.by()?;
+    let by = who.by(&caller)?;
     run(async move { said(id, admin.desk.replay(id, &by).await?) }).await
 }
 
 /// Leaves it failed and lets its key go on.
-pub(super) async fn discard(
+pub(crate) async fn discard(
     State(admin): State<Admin>,
+    caller: Caller,
     Named(id): Named<Uuid>,
     Body(who): Body<Who>,
 ) -> Answer<Value> {
-    let by = who.by()?;
+    let by = who.by(&caller)?;
     run(async move { said(id, admin.desk.discard(id, &by).await?) }).await
 }
 
-fn said(id: Uuid, answer: desk::Answer) -> Result<Value, Problem> {
+/// Replays the dead letter of a row of the inbox or the outbox.
+pub(crate) async fn retry_row(
+    admin: &Admin,
+    (origin, row): (Origin, i64),
+    key: &str,
+    status: &str,
+    by: &By,
+) -> Result<Value, Problem> {
+    let letter = admin.desk.letter_of(origin, row, key).await?;
+    let letter = letter.ok_or_else(|| {
+        Problem::conflict(
+            "NOT_FAILED",
+            format_args!(
+                "{} row {row} is {status} and has no open dead letter; only a failed row can be \
+                 retried, and somebody may have been faster",
+                origin.as_str()
+            ),
+        )
+    })?;
+    said(letter.id, admin.desk.replay(letter.id, by).await?)
+}
+
+pub(super) fn said(id: impl std::fmt::Display, answer: desk::Answer) -> Result<Value, Problem> {
     match answer {
         desk::Answer::Done => Ok(serde_json::json!({ "result": "done" })),
         desk::Answer::NotFound => Err(not_found(id)),
@@ -158,6 +225,6 @@ fn said(id: Uuid, answer: desk::Answer) -> Result<Value, Problem> {
     }
 }
 
-fn not_found(id: Uuid) -> Problem {
+fn not_found(id: impl std::fmt::Display) -> Problem {
     Problem::not_found(format_args!("no dead letter has the id {id}"))
 }

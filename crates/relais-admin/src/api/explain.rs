@@ -6,7 +6,7 @@ use relais::explain::{Explanation, Found};
 use super::{Answer, run};
 use crate::{Admin, input::Named, problem::Problem};
 
-pub(super) async fn explain(
+pub(crate) async fn explain(
     State(admin): State<Admin>,
     Named(id): Named<String>,
 ) -> Answer<Explanation> {

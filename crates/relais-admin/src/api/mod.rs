@@ -1,69 +1,52 @@
 //! `/api/v1`: what people and programs look at, and what they may do about it. `docs/http-api.md`
-//! describes every call.
+//! describes every call, [`routes`](crate::routes) lists them.
 //!
-//! Invariant: what changes a row goes through the engine's own [`Operator`](relais::process::Operator) and
-//! [`Desk`](relais::desk::Desk), which record who and why; nothing is decided here. It runs in a task of
-//! its own, so that a client that goes away does not cut it short.
+//! Invariant: what changes a row goes through the engine's own [`Operator`](relais::process::Operator),
+//! [`Desk`](relais::desk::Desk) and [`repair`](relais::repair), which record who and why; nothing is
+//! decided here. It runs in a task of its own, so that a client that goes away does not cut it short.
 
-mod audit;
-mod dead_letters;
-mod destinations;
-mod explain;
-mod parked_keys;
-mod processes;
+pub(crate) mod audit;
+pub(crate) mod bulk;
+pub(crate) mod dead_letters;
+pub(crate) mod destinations;
+pub(crate) mod explain;
+pub(crate) mod inbox;
+pub(crate) mod live;
+pub(crate) mod outbox;
+pub(crate) mod overview;
+pub(crate) mod parked_keys;
+pub(crate) mod payload;
+pub(crate) mod processes;
+pub(crate) mod serde_errors;
+pub(crate) mod session;
 
 use std::time::Duration;
 
 use axum::{
-    Json, Router,
-    extract::DefaultBodyLimit,
+    Json,
     http::{StatusCode, Uri},
-    routing::{get, post},
 };
 
-use crate::{Admin, problem::Problem};
+use crate::{problem::Problem, routes::PREFIX};
 
 /// What a call gives back.
-type Answer<T> = Result<Json<T>, Problem>;
+pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 
-/// Largest body of a decision, and of one that carries a payload.
-const BODY_MAX: usize = 64 << 10;
-const EDIT_BODY_MAX: usize = 16 << 20;
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
-/// The calls, as a table.
-pub(crate) fn router() -> Router<Admin> {
-    let edit = post(dead_letters::edit).layer(DefaultBodyLimit::max(EDIT_BODY_MAX));
-    Router::new()
-        .route("/destinations", get(destinations::list))
-        .route("/processes", get(processes::list))
-        .route("/processes/{id}", get(processes::show))
-        .route("/processes/{id}/log", get(processes::log))
-        .route("/processes/{id}/{action}", post(processes::act))
-        .route("/dead-letters", get(dead_letters::list))
-        .route("/dead-letters/{id}", get(dead_letters::show))
-        .route("/dead-letters/{id}/edit", edit)
-        .route("/dead-letters/{id}/replay", post(dead_letters::replay))
-        .route("/dead-letters/{id}/discard", post(dead_letters::discard))
-        .route("/parked-keys", get(parked_keys::list))
-        .route("/parked-keys/release", post(parked_keys::release))
-        .route("/parked-keys/skip", post(parked_keys::skip))
-        .route("/explain/{*id}", get(explain::explain))
-        .route("/audit", get(audit::list))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_MAX))
-}
-
-async fn nothing_here(uri: Uri) -> Problem {
+pub(crate) async fn nothing_here(uri: Uri) -> Problem {
     let path = uri.path();
-    Problem::not_found(format_args!("`{path}` is no call of this API; see docs/http-api.md"))
+    Problem::not_found(format_args!(
+        "`{PREFIX}{path}` is no call of this API; see /api/openapi.json"
+    ))
 }
 
-async fn wrong_method(uri: Uri) -> Problem {
-    let detail =
-        format!("`{}` is there, but not for this method: look with GET, act with POST", uri.path());
+pub(crate) async fn wrong_method(uri: Uri) -> Problem {
+    let detail = format!(
+        "`{PREFIX}{}` is there, but not for this method: look with GET, act with POST",
+        uri.path()
+    );
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
 }
 
@@ -71,8 +54,15 @@ async fn wrong_method(uri: Uri) -> Problem {
 async fn run<T: Send + 'static>(
     call: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Answer<T> {
+    perform(call).await.map(Json)
+}
+
+/// The same for an answer that is not JSON.
+async fn perform<T: Send + 'static>(
+    call: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
     match tokio::time::timeout(CALL_MAX, tokio::spawn(call)).await {
-        Ok(Ok(answer)) => answer.map(Json),
+        Ok(Ok(answer)) => answer,
         Ok(Err(ended)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "PANIC", ended)),
         Err(_) => {
             let detail = format!(

@@ -8,19 +8,20 @@ use serde::Deserialize;
 use super::{Answer, run};
 use crate::{
     Admin,
-    input::{Asked, Body, Limit, Page, Who},
+    access::Caller,
+    input::{Asked, Body, Limit, Page, Text, Who},
     problem::Problem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     #[serde(default)]
     limit: Limit,
 }
 
 /// Longest held first. There is no next page: those come into view as the first are decided.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(admin): State<Admin>,
     Asked(wanted): Asked<Wanted>,
 ) -> Answer<Page<ParkedKey>> {
@@ -35,43 +36,46 @@ pub(super) async fn list(
 /// Which key, and who decides why.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Decision {
+pub(crate) struct Decision {
     /// `inbox` or `outbox`.
     origin: String,
     /// Of an outbox key.
-    destination: Option<String>,
-    key: String,
-    actor: String,
+    destination: Option<Text>,
+    key: Text,
+    actor: Option<String>,
     reason: String,
 }
 
 /// Replays everything dead of the key in order; then it goes on.
-pub(super) async fn release(
+pub(crate) async fn release(
     State(admin): State<Admin>,
+    caller: Caller,
     Body(decision): Body<Decision>,
 ) -> Answer<Summary> {
     run(async move {
-        let (key, by) = held(&admin.desk, decision).await?;
+        let (key, by) = held(&admin.desk, decision, &caller).await?;
         Ok(admin.desk.release_key(&key, &by).await?)
     })
     .await
 }
 
 /// Discards everything dead of the key; then it goes on.
-pub(super) async fn skip(
+pub(crate) async fn skip(
     State(admin): State<Admin>,
+    caller: Caller,
     Body(decision): Body<Decision>,
 ) -> Answer<Summary> {
     run(async move {
-        let (key, by) = held(&admin.desk, decision).await?;
+        let (key, by) = held(&admin.desk, decision, &caller).await?;
         Ok(admin.desk.skip_key(&key, &by).await?)
     })
     .await
 }
 
-async fn held(desk: &Desk, decision: Decision) -> Result<(HeldKey, By), Problem> {
-    let Decision { origin, destination, key, actor, reason } = decision;
-    let by = Who { actor, reason }.by()?;
+async fn held(desk: &Desk, decision: Decision, caller: &Caller) -> Result<(HeldKey, By), Problem> {
+    let Decision { origin, destination, key: Text(key), actor, reason } = decision;
+    let destination = destination.map(String::from);
+    let by = Who { actor, reason }.by(caller)?;
     let Some(origin @ (Origin::Inbox | Origin::Outbox)) = Origin::parse(&origin) else {
         return Err(Problem::unprocessable("INVALID", "`origin` must be `inbox` or `outbox`"));
     };

@@ -1,25 +1,37 @@
 //! Processes: look, and act as a person.
 
-use axum::{extract::State, http::StatusCode};
-use relais::process::ActError;
-use relais_core::process::{Action, LogEntry, Process, ProcessFilter, ProcessRef, ProcessStatus};
-use serde::Deserialize;
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use relais::process::{
+    ActError,
+    timeline::{StepLine, steps},
+};
+use relais_core::{
+    process::{Action, LogEntry, Process, ProcessFilter, ProcessRef, ProcessStatus},
+    query::PAGE_MAX,
+};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Answer, run};
+use super::{Answer, perform, run};
 use crate::{
     Admin,
-    input::{Asked, Body, Limit, Named, Page, Who},
+    access::Caller,
+    input::{Asked, Body, Limit, Named, Page, Since, Text, Who},
     problem::Problem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     status: Option<String>,
-    r#type: Option<String>,
-    key: Option<String>,
-    since_seconds: Option<i64>,
+    r#type: Option<Text>,
+    key: Option<Text>,
+    #[serde(default)]
+    since_seconds: Since,
     before: Option<Uuid>,
     #[serde(default)]
     limit: Limit,
@@ -35,9 +47,9 @@ impl Wanted {
         });
         Ok(ProcessFilter {
             status: status.transpose()?,
-            process_type: self.r#type,
-            business_key: self.key,
-            since_seconds: self.since_seconds,
+            process_type: self.r#type.map(String::from),
+            business_key: self.key.map(String::from),
+            since_seconds: self.since_seconds.get()?,
             before: self.before,
             limit: self.limit.get()?,
         })
@@ -45,7 +57,7 @@ impl Wanted {
 }
 
 /// Newest first.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(admin): State<Admin>,
     Asked(wanted): Asked<Wanted>,
 ) -> Answer<Page<Process>> {
@@ -58,20 +70,51 @@ pub(super) async fn list(
     .await
 }
 
-pub(super) async fn show(State(admin): State<Admin>, Named(id): Named<String>) -> Answer<Process> {
-    run(async move { find(&admin, &id).await }).await
+/// One with what became of its steps, and what can be done with it now.
+#[derive(Serialize)]
+pub(crate) struct Shown {
+    #[serde(flatten)]
+    process: Process,
+    steps: Vec<StepLine>,
+    actions: Vec<Action>,
+}
+
+pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<String>) -> Answer<Shown> {
+    run(async move {
+        let process = find(&admin, &id).await?;
+        let mut log = admin.operator.log(process.process_id, None, PAGE_MAX).await?;
+        log.reverse();
+        let steps = steps(admin.operator.definition(&process).ok(), &log);
+        let actions = admin.operator.actions(&process);
+        Ok(Shown { process, steps, actions })
+    })
+    .await
+}
+
+/// A picture of its definition, in the language of mermaid.
+pub(crate) async fn diagram(
+    State(admin): State<Admin>,
+    Named(id): Named<String>,
+) -> Result<Response, Problem> {
+    perform(async move {
+        let process = find(&admin, &id).await?;
+        let definition = admin.operator.definition(&process);
+        let definition = definition.map_err(|p| Problem::of(StatusCode::CONFLICT, &p))?;
+        Ok(definition.diagram().into_response())
+    })
+    .await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Part {
+pub(crate) struct Part {
     before: Option<i64>,
     #[serde(default)]
     limit: Limit,
 }
 
 /// Newest first.
-pub(super) async fn log(
+pub(crate) async fn log(
     State(admin): State<Admin>,
     Named(id): Named<String>,
     Asked(part): Asked<Part>,
@@ -86,35 +129,28 @@ pub(super) async fn log(
 }
 
 /// Does it, and gives the process as it is then.
-pub(super) async fn act(
+pub(crate) async fn act(
     State(admin): State<Admin>,
+    caller: Caller,
     Named((id, action)): Named<(String, String)>,
     Body(who): Body<Who>,
 ) -> Answer<Process> {
     let action = parse_action(&action)?;
-    who.check()?;
+    let by = who.by(&caller)?;
     run(async move {
         let process = find(&admin, &id).await?;
-        let acted = admin.operator.act(process.process_id, action, &who.actor, &who.reason).await;
+        let acted = admin.operator.act(process.process_id, action, &by.actor, &by.reason).await;
         acted.map_err(refused)
     })
     .await
 }
 
 fn parse_action(word: &str) -> Result<Action, Problem> {
-    Ok(match word {
-        "pause" => Action::Pause,
-        "resume" => Action::Resume,
-        "retry" => Action::RetryStep,
-        "skip" => Action::SkipStep,
-        "compensate" => Action::Compensate,
-        "cancel" => Action::Cancel,
-        _ => {
-            return Err(Problem::not_found(format_args!(
-                "`{word}` is nothing that can be done to a process; there are pause, resume, retry, \
-                 skip, compensate and cancel"
-            )));
-        }
+    Action::parse(word).ok_or_else(|| {
+        let all = Action::ALL.map(Action::as_str).join(", ");
+        Problem::not_found(format_args!(
+            "`{word}` is nothing that can be done to a process; there are {all}"
+        ))
     })
 }
 

@@ -5,31 +5,53 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use uuid::Uuid;
 
-use super::{Decision, Matching, Page, limit};
+use super::{
+    Decision,
+    rows::{Matching, Page, limit},
+};
 use crate::settings::quantity::{self, Rate};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetterCommand {
     /// List dead letters, newest first
+    #[command(after_help = "Example:\n  relais dead-letter list --destination orders --since 2d")]
     List(DeadLetterList),
     /// Show one with its payload, what was tried, and what waits behind it
+    #[command(
+        after_help = "Example:\n  relais dead-letter show 0192f3c4-5a6b-7c8d-9e0f-112233445566"
+    )]
     Show {
         /// Its id
+        #[arg(value_parser = letter)]
         id: Uuid,
     },
     /// Give one another payload, after a rehearsal; the original is kept
+    #[command(
+        after_help = "Example:\n  relais dead-letter edit 0192f3c4-5a6b-7c8d-9e0f-112233445566 --payload-file mended.json"
+    )]
     Edit(EditArgs),
     /// Try again: first in its key, attempts from zero
     #[command(visible_alias = "retry")]
+    #[command(
+        after_help = "Example:\n  relais dead-letter replay --all --destination orders --rate 50/s"
+    )]
     Replay(ReplayArgs),
     /// Leave it failed and let its key go on
     #[command(visible_alias = "skip")]
+    #[command(
+        after_help = "Example:\n  relais dead-letter discard 0192f3c4-5a6b-7c8d-9e0f-112233445566 --reason \"a test\""
+    )]
     Discard(Resolve),
     /// Keys held back behind dead letters, longest first
+    #[command(after_help = "Example:\n  relais dead-letter keys")]
     Keys(KeyList),
     /// Replay everything dead of a key, in order; then it goes on
+    #[command(after_help = "Example:\n  relais dead-letter release o-1 --reason \"target mended\"")]
     Release(KeyArgs),
     /// Discard everything dead of a key; then it goes on
+    #[command(
+        after_help = "Example:\n  relais dead-letter skip-key o-1 --destination orders --dry-run"
+    )]
     SkipKey(KeyArgs),
 }
 
@@ -51,6 +73,7 @@ pub(crate) struct DeadLetterList {
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
     /// Its id
+    #[arg(value_parser = letter)]
     pub(crate) id: Uuid,
     /// The new payload, as JSON (default: opens $EDITOR)
     #[arg(long, value_name = "JSON", conflicts_with = "payload_file")]
@@ -78,7 +101,8 @@ pub(crate) struct ReplayArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Resolve {
     /// Ids of dead letters
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
+    #[arg(value_parser = letter)]
     pub(crate) ids: Vec<Uuid>,
     /// Every open one that the filters match
     #[arg(long)]
@@ -115,14 +139,15 @@ pub(crate) struct KeyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A message id, the number of an inbox or outbox row, the id of a process or a dead letter; or a
-    /// full name such as inbox:17
+    /// A message id, the number of an inbox or outbox row, the id of a process or its TYPE/BUSINESS-KEY,
+    /// the id of a dead letter; or a full name such as inbox:17
     pub(crate) id: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// List who did what and why, newest first
+    #[command(after_help = "Example:\n  relais audit list --actor ann")]
     List(AuditList),
 }
 
@@ -140,6 +165,15 @@ pub(crate) struct AuditList {
     /// The page after the line with this id
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<i64>,
+}
+
+fn letter(text: &str) -> Result<Uuid, String> {
+    let id = text.strip_prefix("dead-letter:").unwrap_or(text);
+    Uuid::try_parse(id).map_err(|_| {
+        "not the id of a dead letter; `relais dead-letter list` shows them, and `relais explain` finds one \
+         by its message"
+            .to_owned()
+    })
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

@@ -6,29 +6,48 @@ use clap::{Args, Subcommand};
 use relais_core::process::{ProcessRef, ProcessStatus};
 use uuid::Uuid;
 
-use super::{Decision, limit, since};
+use super::{
+    Decision,
+    rows::{limit, since},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProcessCommand {
     /// List processes, newest first
+    #[command(after_help = "Example:\n  relais process list --status paused")]
     List(ProcessList),
     /// Show one, and all that happened to it
+    #[command(after_help = "Example:\n  relais process show order/o-1")]
     Show(ProcessId),
     /// The log of one, newest first
+    #[command(after_help = "Example:\n  relais process log order/o-1")]
     Log(ProcessLog),
     /// Hold: replies are taken in, nothing new begins
+    #[command(after_help = "Example:\n  relais process pause order/o-1 --reason \"wrong address\"")]
     Pause(Act),
     /// Go on where it stood
+    #[command(
+        after_help = "Example:\n  relais process resume order/o-1 --reason \"address mended\""
+    )]
     Resume(Act),
     /// Send the command of the current step, or of its compensation, again
+    #[command(
+        after_help = "Example:\n  relais process retry order/o-1 --reason \"refund possible again\""
+    )]
     Retry(Act),
     /// Take the current step, or its compensation, for done
+    #[command(after_help = "Example:\n  relais process skip order/o-1 --reason \"paid in cash\"")]
     Skip(Act),
     /// Undo the completed steps, last first
+    #[command(
+        after_help = "Example:\n  relais process compensate order/o-1 --reason \"customer left\""
+    )]
     Compensate(Act),
     /// End as FAILED, with what is done standing
+    #[command(after_help = "Example:\n  relais process cancel order/o-1 --reason \"a test\"")]
     Cancel(Act),
     /// Print the states of a kind of process as a Mermaid diagram
+    #[command(after_help = "Example:\n  relais process diagram order")]
     Diagram(Diagram),
 }
 

@@ -92,7 +92,7 @@ pub(super) fn letters_table(context: &Context, letters: &[DeadLetter], now: Time
         vec![
             plain(letter.id),
             plain(match letter.origin_id {
-                Some(id) => format!("{} {id}", letter.origin.as_str()),
+                Some(id) => format!("{}:{id}", letter.origin.as_str()),
                 None => letter.origin.as_str().to_owned(),
             }),
             (status.to_owned(), Tone::of_status(status)),
@@ -130,11 +130,12 @@ async fn show(at: &At<'_>, shown: Shown) -> Done {
 }
 
 fn next(letter: &DeadLetter) -> String {
-    let edit = match letter.origin {
-        Origin::Inbox | Origin::Outbox => "edit|",
-        Origin::Process => "",
+    let other = match letter.origin {
+        Origin::Inbox | Origin::Outbox => "edit, discard",
+        Origin::Process => "discard",
     };
-    format!("relais dead-letter {edit}replay|discard ID, or relais explain {}", letter.id)
+    let id = letter.id;
+    format!("relais dead-letter replay {id} (or {other}); relais explain {id} tells all of it")
 }
 
 fn attempts_table(context: &Context, history: &[Attempt]) -> String {

@@ -1,6 +1,6 @@
 //! `relais explain ID`: the story of a message, a process or a dead letter.
 
-use relais::explain::{Event, Explanation, Found, Role, Thing, What, explain};
+use relais::explain::{Event, Explanation, Found, Kind, Role, Thing, What, explain};
 use relais_core::process::ProcessEvent;
 use serde_json::json;
 
@@ -18,7 +18,8 @@ pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     match explain(store.as_ref(), &args.id).await? {
         Found::Nothing => Err(Failure::failed(format!(
-            "nothing here has the id {}: no message, inbox or outbox row, process or dead letter",
+            "nothing here has the id {}: no message, inbox or outbox row, process (by id or \
+             TYPE/BUSINESS-KEY) or dead letter",
             args.id
         ))),
         Found::Ambiguous(things) => ambiguous(context, &args.id, &things),
@@ -119,6 +120,13 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
 fn next(thing: &Thing) -> String {
     if let Some(letter) = thing.held_by {
         return format!("its key waits behind dead letter {letter}");
+    }
+    if let (Kind::Process, Some(why)) = (thing.name.kind, &thing.problem) {
+        let id = &thing.name.id;
+        return match thing.status.as_str() {
+            "PAUSED" => format!("{}; relais process resume {id}", why.message),
+            _ => format!("{}; relais process show {id}", why.message),
+        };
     }
     let last = thing.problem.as_ref();
     let last = problem(last.map(|p| p.code.as_str()), last.map(|p| p.message.as_str()));

@@ -3,11 +3,13 @@
 use std::fmt::Write;
 
 use relais::{postgres, sqlite};
+use serde_json::json;
 
 use super::Context;
 use crate::{
     args::{Database, MigrateArgs},
     failure::{Done, Failure},
+    output::waiting,
     settings::StoreUrl,
     wire,
 };
@@ -19,13 +21,18 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
             Some(database) => database,
             None => database_of_settings(context)?,
         };
-        return context.output.print(&match database {
-            Database::Sqlite => sqlite::schema_sql(),
-            Database::Postgres => postgres::schema_sql(),
-        });
+        let (name, sql) = match database {
+            Database::Sqlite => ("sqlite", sqlite::schema_sql()),
+            Database::Postgres => ("postgres", postgres::schema_sql()),
+        };
+        return match context.output.json {
+            true => context.output.print_json(&json!({ "database": name, "sql": sql })),
+            false => context.output.print(&sql),
+        };
     }
     let (settings, _) = context.settings()?;
-    let migrated = wire::Database::connect(&settings).await?.store().migrate().await?;
+    let store = wire::Database::connect(&settings).await?.store();
+    let migrated = waiting("bringing the tables up to date", store.migrate()).await?;
     if context.output.json {
         return context.output.print_json(&migrated);
     }

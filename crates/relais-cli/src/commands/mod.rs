@@ -1,21 +1,25 @@
 //! One file a command. Each reads its arguments, asks the store, prints.
 
 mod audit;
+mod bench;
 mod check;
+mod cleanup;
 mod dead_letter;
 mod demo;
 mod explain;
 mod init;
+mod man;
 mod migrate;
 mod process;
 mod repair;
 mod rows;
 mod run;
 mod status;
+mod token;
+mod top;
 
 use std::{path::PathBuf, sync::Arc};
 
-use clap::CommandFactory;
 use relais_core::store::Store;
 
 use crate::{
@@ -39,7 +43,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
     let context = Context { config: cli.config, output };
     match cli.command {
         Command::Run(args) => run::run(&context, &args, cli.color).await,
-        Command::Demo(args) => demo::run(args).await,
+        Command::Demo(args) => demo::run(output, args).await,
         Command::Init(args) => init::init(&context, &args),
         Command::Check(args) => check::check(&context, &args).await,
         Command::Migrate(args) => migrate::migrate(&context, &args).await,
@@ -51,11 +55,12 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Repair(args) => repair::repair(&context, *args).await,
         Command::Explain(args) => explain::run(&context, &args).await,
         Command::Audit(command) => audit::audit(&context, command).await,
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "relais", &mut script);
-            output.print(&String::from_utf8_lossy(&script))
-        }
+        Command::Top(args) => top::top(&context, &args).await,
+        Command::Bench(args) => bench::bench(&context, &args).await,
+        Command::Cleanup(args) => cleanup::cleanup(&context, &args).await,
+        Command::Token(args) => token::token(&context, &args),
+        Command::Completions(args) => man::completions(&context, args.shell),
+        Command::Man(args) => man::man(&context, args.out.as_deref()),
     }
 }
 

@@ -66,13 +66,14 @@ fn filter(matching: &ProcessMatching) -> ProcessFilter {
 }
 
 fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> String {
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 9] = [
         Column::Id("ID"),
         Column::Text("STATUS"),
         Column::Text("TYPE"),
+        Column::Number("DEFINITION"),
         Column::Text("KEY"),
         Column::Text("STEP"),
-        Column::Number("RETRIES"),
+        Column::Number("STEP FAILURES"),
         Column::Number("AGE"),
         Column::Number("CHANGED"),
     ];
@@ -81,6 +82,7 @@ fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> 
             plain(process.process_id),
             (process.status.as_str().to_owned(), tone(process.status)),
             plain(&process.process_type),
+            plain(process.definition),
             plain(process.business_key.as_deref().unwrap_or("-")),
             plain(process.current_step.as_deref().unwrap_or("-")),
             plain(process.retries),
@@ -146,8 +148,9 @@ fn unknown_type(settings: &Settings, wanted: &Diagram) -> Failure {
         wanted.definition.map(|version| format!(" version {version}")).unwrap_or_default();
     let known: Vec<String> = settings.processes.iter().map(|process| process.title()).collect();
     let known = match known.as_slice() {
-        [] => "there is none".to_owned(),
-        known => known.join(", "),
+        [] => "the settings declare none".to_owned(),
+        known => format!("the settings declare {}", known.join(", ")),
     };
-    Failure::failed(format!("no [[process]] is `{}`{version}; {known}", wanted.process_type))
+    let wanted = &wanted.process_type;
+    Failure::failed(format!("no [[process]] has the type `{wanted}`{version}; {known}"))
 }

@@ -1,6 +1,7 @@
 //! `relais repair`: rows that could not be decoded, read again after a fix, or given up.
 
 mod discard;
+mod list;
 
 use std::{
     fs::File,
@@ -18,25 +19,27 @@ use serde_json::json;
 use super::{
     Context,
     dead_letter::ask,
-    rows::{not_found, seconds},
+    rows::{inbox_row, not_found, seconds},
 };
 use crate::{
     args::{BrokenRows, RepairArgs, RepairCommand},
     failure::{Done, Failure},
     output::{Lines, Output, Progress, escape},
-    settings::{Origin, Settings},
+    wire,
 };
 
 /// Largest payload that is read from a file.
 const PAYLOAD_MAX: u64 = 256 << 20;
 
 pub(crate) async fn repair(context: &Context, args: RepairArgs) -> Done {
-    if let Some(RepairCommand::Discard(args)) = &args.command {
-        return discard::discard(context, args).await;
+    match args.command {
+        Some(RepairCommand::List(args)) => return list::list(context, args).await,
+        Some(RepairCommand::Discard(args)) => return discard::discard(context, &args).await,
+        None => {}
     }
     let plan = plan(&args)?;
     let (settings, store) = context.store().await?;
-    let work = Work { store: store.as_ref(), sources: declared(&settings), plan, args };
+    let work = Work { store: store.as_ref(), sources: wire::declared(&settings), plan, args };
     let mut log = Log::new(context.output, work.plan.mode);
     if work.args.rows.ids.is_empty() {
         work.matching(&mut log).await
@@ -61,7 +64,7 @@ fn plan(args: &RepairArgs) -> Result<Plan, Failure> {
         fix,
         identity: if args.keep_id { Identity::Own } else { Identity::Promised },
         mode: if args.decision.dry_run { Mode::Try } else { Mode::Write },
-        actor: args.decision.actor.clone(),
+        actor: args.decision.actor()?,
         reason: args.decision.reason.clone(),
     })
 }
@@ -79,18 +82,6 @@ pub(super) fn read_payload(path: &Path) -> Result<Vec<u8>, Failure> {
         return Err(Failure::failed(format!("the payload is larger than {PAYLOAD_MAX} bytes")));
     }
     Ok(bytes.trim_ascii().to_vec())
-}
-
-/// The sources as the settings declare them now.
-fn declared(settings: &Settings) -> Vec<Declared> {
-    let declared = settings.sources.iter().map(|source| Declared {
-        topics: match &source.origin {
-            Origin::Http(_) => vec![source.name.clone()],
-            Origin::Kafka(kafka) => kafka.topics.clone(),
-        },
-        mapping: source.mapping.clone(),
-    });
-    declared.collect()
 }
 
 /// The rows the filters match, from the first on.
@@ -116,8 +107,7 @@ impl Work<'_> {
     async fn named(&self, log: &mut Log) -> Done {
         let mut rows = Vec::with_capacity(self.args.rows.ids.len());
         for id in &self.args.rows.ids {
-            let found = self.store.find_inbox(id.clone()).await?;
-            rows.push(found.ok_or_else(|| not_found("inbox", id))?.id);
+            rows.push(inbox_row(self.store, id).await?.id);
         }
         if self.must_ask() && io::stdin().is_terminal() && !self.payload_on_stdin() {
             ask(&format!("repair {}?", rows_text(rows.len() as u64)))?;

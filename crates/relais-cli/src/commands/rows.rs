@@ -1,18 +1,22 @@
 //! `relais inbox …` and `relais outbox …`.
+//!
+//! - here: lists and rows in full
+//! - `find`: which row an id means
+
+mod find;
 
 use std::time::Duration;
 
-use relais::desk::Picked;
 use relais_core::{
-    dead_letter::{DeadLetter, Origin, Resolution, STATUS_FAILED},
+    dead_letter::{Origin, Resolution},
     inbox::InboxRow,
     outbox::OutboxRow,
     query::{Filter, PAGE_MAX},
     repair::original,
-    store::Store,
     time::Timestamp,
 };
 
+pub(super) use self::find::{inbox_row, outbox_row};
 use super::{
     Context,
     dead_letter::{At, Selection, decide},
@@ -24,14 +28,14 @@ use crate::{
     wire,
 };
 
-/// Most dead letters of one key that are looked through for a row's own.
-const SEARCHED_MAX: usize = 100 * PAGE_MAX;
-
 pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
     let (settings, store) = context.store().await?;
     match command {
         InboxCommand::List(list) => {
-            let filter = filter(upper(list.status), None, &list.matching, Some(&list.page));
+            let filter = Filter {
+                source: list.source,
+                ..filter(upper(list.status), None, &list.matching, Some(&list.page))
+            };
             let rows = store.list_inbox(filter).await?;
             if context.output.json {
                 return context.output.print_json(&rows);
@@ -42,12 +46,10 @@ pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
             print_list(context, &shown, rows.len(), list.page.limit, rows.last().map(|r| r.id))
         }
         InboxCommand::Show(wanted) => {
-            let row = store.find_inbox(wanted.id.clone()).await?;
-            show_inbox(context, &wanted.id, row)
+            show_inbox(context, inbox_row(store.as_ref(), &wanted.id).await?)
         }
         InboxCommand::Retry(args) => {
-            let row = store.find_inbox(args.id.clone()).await?;
-            let row = row.ok_or_else(|| not_found("inbox", &args.id))?;
+            let row = inbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
             let wanted = Wanted { origin: Origin::Inbox, id: row.id, key: row.msg_key, status };
             let desk = wire::desk(&settings, store.clone());
@@ -75,12 +77,10 @@ pub(crate) async fn outbox(context: &Context, command: OutboxCommand) -> Done {
             print_list(context, &shown, rows.len(), list.page.limit, rows.last().map(|r| r.id))
         }
         OutboxCommand::Show(wanted) => {
-            let row = store.find_outbox(wanted.id.clone()).await?;
-            show(context, "outbox", &wanted.id, row)
+            show(context, &outbox_row(store.as_ref(), &wanted.id).await?)
         }
         OutboxCommand::Retry(args) => {
-            let row = store.find_outbox(args.id.clone()).await?;
-            let row = row.ok_or_else(|| not_found("outbox", &args.id))?;
+            let row = outbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
             let wanted = Wanted { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
             let desk = wire::desk(&settings, store.clone());
@@ -109,6 +109,7 @@ pub(super) fn filter(
         since_seconds: matching.since.map(seconds),
         before: page.and_then(|page| page.before.clone()),
         limit: page.map_or(PAGE_MAX, |page| page.limit),
+        ..Filter::default()
     }
 }
 
@@ -200,28 +201,21 @@ pub(super) fn print_list(
 }
 
 /// One row in full.
-pub(super) fn show(
-    context: &Context,
-    what: &str,
-    id: &str,
-    row: Option<impl serde::Serialize>,
-) -> Done {
-    let row = row.ok_or_else(|| not_found(what, id))?;
+fn show(context: &Context, row: &impl serde::Serialize) -> Done {
     if context.output.json {
-        return context.output.print_json(&row);
+        return context.output.print_json(row);
     }
-    context.output.print(&fields(&context.output, &row).map_err(Failure::failed)?)
+    context.output.print(&fields(&context.output, row).map_err(Failure::failed)?)
 }
 
 /// For people, bytes that could not be decoded show as such, not as Base64.
-fn show_inbox(context: &Context, id: &str, row: Option<InboxRow>) -> Done {
-    let Some(mut row) = row else { return Err(not_found("inbox", id)) };
+fn show_inbox(context: &Context, mut row: InboxRow) -> Done {
     let raw = row.raw_payload_base64.as_ref().and_then(|_| original(&row).ok());
     let Some(raw) = raw.filter(|_| !context.output.json) else {
-        return show(context, "inbox", id, Some(row));
+        return show(context, &row);
     };
     row.raw_payload_base64 = Some(format!("{} bytes, at the end", raw.len()));
-    show(context, "inbox", id, Some(row))?;
+    show(context, &row)?;
     context.output.print(&format!("raw\n{}", hex(&raw)))
 }
 
@@ -238,40 +232,14 @@ struct Wanted {
 }
 
 async fn retry(at: &At<'_>, wanted: Wanted, args: &RetryRow) -> Done {
-    let Some(letter) = open_dead_letter(at.store, &wanted).await? else {
+    let letter = at.desk.letter_of(wanted.origin, wanted.id, &wanted.key).await?;
+    let Some(letter) = letter else {
         let Wanted { origin, id, status, .. } = wanted;
         return Err(Failure::failed(format!(
             "{} row {id} is {status} and has no open dead letter; only a failed row can be retried",
             origin.as_str()
         )));
     };
-    let selection = Selection::named(vec![Picked::from(&letter)], Resolution::Retried);
+    let selection = Selection::named(vec![letter], Resolution::Retried);
     decide(at, selection, &args.decision).await
-}
-
-/// The open dead letter of a row. A conflict is about another message with the row's id.
-async fn open_dead_letter(
-    store: &dyn Store,
-    wanted: &Wanted,
-) -> Result<Option<DeadLetter>, Failure> {
-    let mut filter = Filter {
-        status: Some("open".to_owned()),
-        key: Some(wanted.key.clone()),
-        limit: PAGE_MAX,
-        ..Filter::default()
-    };
-    for _ in 0..SEARCHED_MAX / PAGE_MAX {
-        let page = store.list_dead_letters(filter.clone()).await?;
-        let full = page.len() == PAGE_MAX;
-        filter.before = page.last().map(|letter| letter.id.to_string());
-        let own = page.into_iter().find(|letter| {
-            letter.origin == wanted.origin
-                && letter.origin_id == Some(wanted.id)
-                && letter.failed_status == STATUS_FAILED
-        });
-        if own.is_some() || !full {
-            return Ok(own);
-        }
-    }
-    Ok(None)
 }

@@ -1,29 +1,26 @@
 //! `relais run`: everything the settings name, until told to stop.
 
-use std::{
-    io::{self, IsTerminal},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 use relais::{Running, observe::Snapshot};
 use relais_core::store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
 
 use super::{Context, process};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
-    output::use_color,
     settings::{Origin, Settings},
+    telemetry::{Traces, start_log},
     wire::{self, Database, Served, WireError, Wired},
 };
 
 /// Starts, waits for a signal, hands everything over.
 pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -> Done {
     let (settings, warnings) = context.settings()?;
-    start_log(if context.output.json { LogFormat::Json } else { args.log }, color);
+    let json = context.output.json.then_some(LogFormat::Json);
+    start_log(&settings.log, json.or(args.log), color);
     for warning in &warnings {
         warn!("{warning}");
     }
@@ -37,7 +34,8 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     }
     let Wired { app, listening, losses, usage } =
         wire::app(&settings, &database).await.map_err(Failure::failed)?;
-    let running = app.start();
+    let traces = Traces::start(&settings.telemetry).map_err(Failure::Failed)?;
+    let running = traces.of(app).start();
     for (name, address) in &listening {
         info!(source = name, "POST http://{address}/{name}");
     }
@@ -54,7 +52,9 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
         }
     }
     let admin = wire::admin(&settings, store.clone(), running.observer(), losses, usage).await;
-    work(admin, running, store, &mut signals).await
+    let done = work(admin, running, store, &mut signals).await;
+    traces.close().await;
+    done
 }
 
 /// Serves the HTTP side until a signal, or until something breaks; then stops everything.
@@ -86,20 +86,6 @@ async fn work(
     };
     stop(running, signals, store.as_ref()).await?;
     broken.map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
-}
-
-/// Log lines go to stderr: stdout may be a destination.
-fn start_log(format: LogFormat, color: ColorChoice) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_target(false)
-        .with_ansi(use_color(color, io::stderr().is_terminal()));
-    match format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
 }
 
 /// Makes the tables if that is allowed, and refuses a database that cannot keep the promises.
@@ -153,20 +139,20 @@ fn handed_over(snapshot: &Snapshot) {
 }
 
 /// Ctrl-C and SIGTERM.
-struct Signals {
+pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
     }
 
-    async fn next(&mut self) -> &'static str {
+    pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,12 +1,15 @@
 //! `relais status`: the store at a glance, and the guards of the process that runs here.
 
-mod guards;
+pub(super) mod guards;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use relais_core::{
     bulk::BulkJob,
-    query::{Backlog, Count, Overview, ParkedKey},
+    query::{Backlog, Count, Overview, ParkedKey, WorkerRow},
     time::Timestamp,
 };
 use serde::Serialize;
@@ -55,7 +58,7 @@ pub(crate) async fn status(context: &Context) -> Done {
     let parked = store.parked_keys(PARKED_SHOWN).await?;
     let mut bulk_jobs = store.list_bulk(None, JOBS_MAX).await?;
     bulk_jobs.retain(|job| !job.phase.is_terminal());
-    let guards = guards::ask(settings.admin.as_ref()).await;
+    let guards = guards::ask(settings.admin.as_ref(), &overview.workers).await;
     let destinations = destinations(&settings, &overview.backlogs, &guards);
     let store = settings.store.url.to_string();
     let status = Status { store, database, overview, destinations, bulk_jobs };
@@ -191,23 +194,22 @@ fn jobs_table(output: &Output, jobs: &[BulkJob], now: Timestamp) -> String {
 }
 
 fn workers(output: &Output, overview: &Overview) -> String {
-    const COLUMNS: [Column; 4] = [
-        Column::Text("SCOPE"),
-        Column::Text("WORKER"),
-        Column::Number("LANES"),
-        Column::Text("ALIVE"),
-    ];
+    const COLUMNS: [Column; 3] =
+        [Column::Text("SCOPE"), Column::Text("WORKER"), Column::Number("LANES")];
     if overview.workers.is_empty() {
         return "no worker has been seen lately; `relais run` starts one".to_owned();
     }
-    let lines = overview.workers.iter().map(|worker| {
-        let (alive, tone) = if worker.alive { ("yes", Tone::Good) } else { ("no", Tone::Bad) };
-        vec![
-            plain(&worker.scope),
-            plain(&worker.worker),
-            plain(worker.lanes),
-            (alive.to_owned(), tone),
-        ]
-    });
-    table(output, &COLUMNS, lines)
+    let (alive, gone): (Vec<&WorkerRow>, Vec<_>) = overview.workers.iter().partition(|w| w.alive);
+    let lines = alive
+        .iter()
+        .map(|worker| vec![plain(&worker.scope), plain(&worker.worker), plain(worker.lanes)]);
+    let mut out = match alive.len() {
+        0 => "no worker is at work; `relais run` starts one".to_owned(),
+        _ => table(output, &COLUMNS, lines),
+    };
+    let names: BTreeSet<&str> = gone.iter().map(|worker| worker.worker.as_str()).collect();
+    if !names.is_empty() {
+        let _ = write!(out, "\n{} gone lately without saying so", names.len());
+    }
+    out
 }

@@ -13,7 +13,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 pub(crate) use hex::hex;
-pub(crate) use progress::Progress;
+pub(crate) use progress::{Progress, waiting};
 pub(crate) use table::{Column, Tone, fields, table};
 pub(crate) use text::{Lines, age, escape};
 

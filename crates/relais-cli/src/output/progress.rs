@@ -7,6 +7,8 @@ use std::{
 
 /// Between two words; what is done sooner needs none.
 const EVERY: Duration = Duration::from_millis(200);
+/// Clears what a longer line left behind.
+const CLEAR: &str = "\x1b[K";
 
 /// A counter on one line of the terminal; silent where nobody watches, or where the steps themselves
 /// are seen going by.
@@ -18,6 +20,7 @@ pub(crate) struct Progress {
     total: Option<u64>,
     done: u64,
     said: bool,
+    started: Instant,
     last: Instant,
 }
 
@@ -25,14 +28,20 @@ impl Progress {
     /// `quiet`: nothing else is printed meanwhile.
     pub(crate) fn new(what: &'static str, total: Option<u64>, quiet: bool) -> Self {
         let shown = quiet && io::stderr().is_terminal();
-        Self { shown, what, total, done: 0, said: false, last: Instant::now() }
+        let now = Instant::now();
+        Self { shown, what, total, done: 0, said: false, started: now, last: now }
     }
 
     pub(crate) fn step(&mut self) -> io::Result<()> {
-        self.done += 1;
+        self.advance(1)
+    }
+
+    /// So many more are done.
+    pub(crate) fn advance(&mut self, more: u64) -> io::Result<()> {
+        self.done += more;
         if self.shown && self.last.elapsed() >= EVERY {
             (self.said, self.last) = (true, Instant::now());
-            eprint!("\r{}", line(self.what, self.done, self.total));
+            eprint!("\r{}{CLEAR}", self.line());
             io::stderr().flush()?;
         }
         Ok(())
@@ -41,17 +50,48 @@ impl Progress {
     /// Ends the line.
     pub(crate) fn finish(&self) {
         if self.said {
-            eprintln!("\r{}", line(self.what, self.done, self.total));
+            eprintln!("\r{}{CLEAR}", self.line());
+        }
+    }
+
+    fn line(&self) -> String {
+        line(self.what, self.done, self.total, self.started.elapsed())
+    }
+}
+
+/// Says that it goes on, while one thing takes its time whose end nobody knows.
+pub(crate) async fn waiting<T>(what: &str, work: impl Future<Output = T>) -> T {
+    if !io::stderr().is_terminal() {
+        return work.await;
+    }
+    let mut work = std::pin::pin!(work);
+    let started = Instant::now();
+    loop {
+        match tokio::time::timeout(EVERY, &mut work).await {
+            Ok(done) => {
+                eprint!("\r{CLEAR}");
+                return done;
+            }
+            Err(_) => eprint!("\r{what}, {}s{CLEAR}", started.elapsed().as_secs()),
         }
     }
 }
 
-fn line(what: &str, done: u64, total: Option<u64>) -> String {
+fn line(what: &str, done: u64, total: Option<u64>, elapsed: Duration) -> String {
     const WIDTH: u64 = 24;
     let Some(total) = total.filter(|total| *total > 0) else { return format!("{done} {what}") };
     let filled = usize::try_from(done.min(total) * WIDTH / total).unwrap_or_default();
     let empty = usize::try_from(WIDTH).unwrap_or_default().saturating_sub(filled);
-    format!("[{}{}] {done} of {total} {what}", "=".repeat(filled), " ".repeat(empty))
+    let bar = format!("[{}{}]", "=".repeat(filled), " ".repeat(empty));
+    let left = match done {
+        0 => String::new(),
+        done if done >= total => format!(", {}s", elapsed.as_secs()),
+        done => {
+            let whole = elapsed.as_secs_f64() * total as f64 / done as f64;
+            format!(", {:.0}s left", (whole - elapsed.as_secs_f64()).ceil())
+        }
+    };
+    format!("{bar} {done} of {total} {what}{left}")
 }
 
 #[cfg(test)]
@@ -60,12 +100,14 @@ mod tests {
 
     #[test]
     fn a_bar_fills_up_where_the_end_is_known() {
-        assert_eq!(line("rows", 200, None), "200 rows");
-        assert_eq!(line("rows", 200, Some(0)), "200 rows");
+        let after = |seconds| Duration::from_secs(seconds);
+        assert_eq!(line("rows", 200, None, after(1)), "200 rows");
+        assert_eq!(line("rows", 200, Some(0), after(1)), "200 rows");
         assert_eq!(
-            line("dead letters", 100, Some(400)),
-            "[======                  ] 100 of 400 dead letters"
+            line("dead letters", 100, Some(400), after(2)),
+            "[======                  ] 100 of 400 dead letters, 6s left"
         );
-        assert!(line("rows", 400, Some(400)).starts_with("[========================] 400"));
+        let full = line("rows", 400, Some(400), after(9));
+        assert_eq!(full, "[========================] 400 of 400 rows, 9s");
     }
 }

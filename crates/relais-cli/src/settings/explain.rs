@@ -21,7 +21,7 @@ use super::{
     quantity::{show_duration, show_rate, show_size},
     types::{
         AdminSettings, Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, Limits, Origin,
-        Settings, SourceSettings, Start, Target,
+        Settings, SourceSettings, Start, Target, TelemetrySettings,
     },
 };
 
@@ -46,7 +46,17 @@ pub(crate) fn explain(settings: &Settings) -> Vec<Explained> {
     all.push(one("inbox", vec![retry(&settings.inbox_retry)]));
     all.push(one("retention", vec![retention(&settings.retention)]));
     all.push(one("lanes", vec![format!("lease {}", show_duration(settings.lease))]));
+    all.push(one("telemetry", vec![telemetry(&settings.telemetry)]));
     all
+}
+
+fn telemetry(settings: &TelemetrySettings) -> String {
+    let Some(otlp) = &settings.otlp else { return "no traces".to_owned() };
+    let (service, sample) = (&settings.service_name, settings.sample);
+    let to = otlp.origin().ascii_serialization();
+    format!(
+        "traces of service `{service}` go to {to}, a share of {sample} of those that begin here"
+    )
 }
 
 fn store(settings: &Settings) -> Vec<String> {
@@ -65,8 +75,17 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
     match admin {
         None => vec!["off; add [admin] for health, readiness, metrics and the API".to_owned()],
         Some(admin) => {
-            let token = if admin.token.is_some() { "with a token" } else { "no token (loopback)" };
-            vec![format!("http://{}, {token}", admin.listen)]
+            let tokens = admin
+                .tokens
+                .iter()
+                .map(|token| format!("token of {} ({})", token.name, token.role.as_str()));
+            let shared = admin.token.iter().map(|_| "with a token".to_owned());
+            let tokens: Vec<String> = shared.chain(tokens).collect();
+            let who = match tokens.as_slice() {
+                [] => "no token (loopback)".to_owned(),
+                tokens => tokens.join(", "),
+            };
+            vec![format!("http://{}, {who}", admin.listen)]
         }
     }
 }

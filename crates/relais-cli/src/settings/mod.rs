@@ -4,12 +4,14 @@ mod types;
 
 mod checks;
 mod parse;
+mod parse_admin;
 mod parse_destination;
 mod parse_kafka;
 mod parse_process;
 mod parse_route;
 mod parse_salesforce;
 mod parse_source;
+mod parse_telemetry;
 mod reader;
 mod store_url;
 
@@ -32,11 +34,13 @@ mod tests;
 use std::path::Path;
 
 pub(crate) use findings::{Finding, SettingsError, Severity};
+pub(crate) use parse_admin::date;
 #[cfg(feature = "kafka")]
 pub(crate) use types::Start;
 pub(crate) use types::{
     AdminSettings, Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, KafkaOrigin, KafkaTarget,
-    Origin, SalesforceAuth, SalesforceTarget, Settings, SourceSettings, StoreUrl, Target,
+    LogSettings, Origin, SalesforceAuth, SalesforceTarget, Settings, SourceSettings, StoreUrl,
+    Target, TelemetrySettings,
 };
 
 /// Largest settings file that is read.

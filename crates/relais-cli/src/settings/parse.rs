@@ -8,11 +8,11 @@ use toml::de::DeTable;
 use super::{
     checks,
     findings::{Finding, Place, Severity},
-    parse_destination, parse_process, parse_route, parse_source,
+    parse_admin, parse_destination, parse_process, parse_route, parse_source, parse_telemetry,
     quantity::{duration, show_duration},
     reader::{Reader, Section},
     store_url::store_url,
-    types::{AdminSettings, ProcessSettings, Settings, StoreSettings},
+    types::{ProcessSettings, Settings, StoreSettings},
 };
 
 /// What was read, and everything there is to say about it.
@@ -31,7 +31,7 @@ pub(super) fn parse(
     }
     let settings = {
         let root = reader.root(table.get_ref());
-        let settings = read(&root, path);
+        let settings = read(&root, path, environment);
         // After a syntax error keys may sit in the wrong table; only the syntax is worth reporting.
         if errors.is_empty() {
             root.finish(|_| None);
@@ -47,7 +47,7 @@ pub(super) fn parse(
     (settings, findings)
 }
 
-fn read(root: &Section<'_>, path: &Path) -> Settings {
+fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Settings {
     let folder = path.parent().unwrap_or(Path::new(""));
     let inbox = root.child("inbox");
     let inbox_retry = retry(inbox.child("retry"));
@@ -61,7 +61,7 @@ fn read(root: &Section<'_>, path: &Path) -> Settings {
     };
     Settings {
         store: store(root.child("store"), folder),
-        admin: admin(root.child("admin")),
+        admin: parse_admin::admin(root.child("admin")),
         sources: parse_source::sources(root.children("source")),
         routes: parse_route::routes(root.children("route")),
         processes,
@@ -69,6 +69,8 @@ fn read(root: &Section<'_>, path: &Path) -> Settings {
         inbox_retry,
         retention: retention(root.child("retention"), horizons),
         lease: lease(root.child("lanes")),
+        log: parse_telemetry::log(root.child("log")),
+        telemetry: parse_telemetry::telemetry(root.child("telemetry"), environment),
     }
 }
 
@@ -89,18 +91,6 @@ fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
     }
     section.finish(|_| None);
     settings
-}
-
-fn admin(section: Section<'_>) -> Option<AdminSettings> {
-    let present = section.is_present();
-    let listen = section.parsed("listen", listen_address);
-    let token = section.secret("token");
-    let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7070)));
-    if !listen.ip().is_loopback() && !section.has("token") {
-        section.error("listen", "is not a loopback address; set `admin.token` or use 127.0.0.1");
-    }
-    section.finish(|_| None);
-    present.then_some(AdminSettings { listen, token })
 }
 
 /// `IP:PORT` or `localhost:PORT`.

@@ -236,8 +236,8 @@ fn a_missing_variable_is_named_with_its_line() {
 fn sections_that_do_not_fit_together_are_refused() {
     check(
         "[admin]\nlisten = \"0.0.0.0:7070\"\n",
-        &["relais.toml:2:10: admin.listen: is not a loopback address; set `admin.token` or use \
-           127.0.0.1"],
+        &["relais.toml:2:10: admin.listen: is not a loopback address; set `admin.token` or \
+           [[admin.tokens]], or use 127.0.0.1"],
     );
     check(
         "[[destination]]\nname = \"a\"\nkind = \"log\"\n[[destination]]\nname = \"a\"\n\

@@ -5,6 +5,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use relais::salesforce::{Api, OnMissing};
+use relais_admin::Token;
 use relais_core::{
     extract::Mapping,
     limits::BreakerPolicy,
@@ -21,6 +22,7 @@ use reqwest::Url;
 use secrecy::SecretString;
 
 use super::{findings::Place, quantity::Rate};
+use crate::args::LogFormat;
 
 /// One `relais.toml`.
 #[derive(Debug)]
@@ -35,12 +37,33 @@ pub(crate) struct Settings {
     pub(crate) inbox_retry: RetryPolicy,
     pub(crate) retention: Retention,
     pub(crate) lease: Duration,
+    pub(crate) log: LogSettings,
+    pub(crate) telemetry: TelemetrySettings,
 }
 
 impl Settings {
     pub(crate) fn defines(&self, destination: &str) -> bool {
         self.destinations.iter().any(|d| d.name == destination)
     }
+}
+
+/// `[log]`
+#[derive(Debug)]
+pub(crate) struct LogSettings {
+    pub(crate) format: Option<LogFormat>,
+    /// A level, or levels by module.
+    pub(crate) level: Option<String>,
+}
+
+/// `[telemetry]`
+#[derive(Debug)]
+pub(crate) struct TelemetrySettings {
+    /// Where traces go; absent: nowhere.
+    pub(crate) otlp: Option<Url>,
+    pub(crate) headers: Vec<(String, SecretString)>,
+    pub(crate) service_name: String,
+    /// The share of new traces that are recorded.
+    pub(crate) sample: f64,
 }
 
 /// `[store]`
@@ -79,6 +102,10 @@ impl fmt::Debug for StoreUrl {
 pub(crate) struct AdminSettings {
     pub(crate) listen: SocketAddr,
     pub(crate) token: Option<SecretString>,
+    /// What sessions are signed with; equal in all replicas.
+    pub(crate) session_key: Option<SecretString>,
+    /// `[[admin.tokens]]`, of people and programs; only their hashes.
+    pub(crate) tokens: Vec<Token>,
 }
 
 /// `[[source]]`

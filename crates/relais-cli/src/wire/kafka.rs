@@ -31,8 +31,12 @@ pub(super) fn source(
     };
     let made = KafkaSource::new(settings).map_err(|error| source.error(error))?;
     let counters = made.counters();
-    let losses =
-        move || SourceLosses { missed: counters.missed(), recreated: counters.recreated() };
+    let losses = move || SourceLosses {
+        missed: counters.missed(),
+        recreated: counters.recreated(),
+        lag: counters.lag(),
+        connected: counters.connected(),
+    };
     Ok((Box::new(made), Arc::new(losses)))
 }
 

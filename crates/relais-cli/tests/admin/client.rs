@@ -48,7 +48,12 @@ impl Client {
         self.ask("POST", &format!("/api/v1{path}"), body)
     }
 
-    fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+    /// A page outside the API.
+    pub(crate) fn post_page(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &body.to_string())
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
         let mut request = format!(
             "{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n",
             body.len()
@@ -66,7 +71,8 @@ impl Client {
             answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let asked = format!("{method} {path}");
-        Answer { asked, status, head: head.to_lowercase(), body: body.to_owned() }
+        let exact = head.to_owned();
+        Answer { asked, status, head: head.to_lowercase(), exact, body: body.to_owned() }
     }
 }
 
@@ -75,10 +81,21 @@ pub(crate) struct Answer {
     asked: String,
     pub(crate) status: u16,
     pub(crate) head: String,
-    body: String,
+    /// As it came.
+    exact: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
+    /// The value of a header of the answer; names and values are in small letters, but for cookies.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        let lines = if name == "set-cookie" { &self.exact } else { &self.head };
+        lines.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        })
+    }
+
     /// What it says; it must be a success.
     pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");

@@ -103,7 +103,7 @@ impl Shop {
         self.running.as_ref().expect("it runs").logged("admin http://")
     }
 
-    fn hook(&self) -> SocketAddr {
+    pub(crate) fn hook(&self) -> SocketAddr {
         self.running.as_ref().expect("it runs").address("hook")
     }
 

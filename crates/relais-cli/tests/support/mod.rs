@@ -70,20 +70,24 @@ impl Site {
 
     /// Starts `relais run` and waits until it says so.
     pub(crate) fn run(&self) -> Running {
-        let mut child = self
-            .command(&["run", "--log", "json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut running = Running {
-            log: BufReader::new(child.stderr.take().unwrap()),
-            child,
-            lines: Vec::new(),
-            ended: false,
-        };
-        running.wait_for("\"message\":\"running\"");
-        running
+        self.run_with(&[])
+    }
+
+    /// The same with these in its environment.
+    pub(crate) fn run_with(&self, variables: &[(&str, &str)]) -> Running {
+        self.run_args(&["run", "--log", "json"], variables, "\"message\":\"running\"")
+    }
+
+    /// Starts the program and waits for some words in its log.
+    pub(crate) fn run_args(
+        &self,
+        args: &[&str],
+        variables: &[(&str, &str)],
+        words: &str,
+    ) -> Running {
+        let mut command = self.command(args);
+        command.envs(variables.iter().copied());
+        Running::start(command, words)
     }
 }
 
@@ -114,6 +118,19 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Starts a command and waits for some words in its log.
+    pub(crate) fn start(mut command: Command, words: &str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Self {
+            log: BufReader::new(child.stderr.take().unwrap()),
+            child,
+            lines: Vec::new(),
+            ended: false,
+        };
+        running.wait_for(words);
+        running
+    }
+
     fn wait_for(&mut self, text: &str) {
         loop {
             let mut line = String::new();
@@ -197,7 +214,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
 fn exchange(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!("{head}host: test\r\nconnection: close\r\n\r\n{body}");
+    let request = format!("{head}host: {address}\r\nconnection: close\r\n\r\n{body}");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

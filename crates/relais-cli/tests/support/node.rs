@@ -75,9 +75,15 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start(site: &Site, name: &str) -> Self {
+        Self::start_with(site, name, &[])
+    }
+
+    /// The same with these in its environment.
+    pub(crate) fn start_with(site: &Site, name: &str, variables: &[(&str, &str)]) -> Self {
         let log = site.path(&format!("{name}.log"));
         let child = site
             .command(&["run", "--log", "json"])
+            .envs(variables.iter().copied())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
             .spawn()
@@ -133,7 +139,7 @@ impl Node {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn admin(&self) -> Option<SocketAddr> {
+    pub(crate) fn admin(&self) -> Option<SocketAddr> {
         self.lines()
             .iter()
             .find_map(|line| line["message"].as_str()?.strip_prefix("admin http://")?.parse().ok())

@@ -5,6 +5,7 @@
 //! while a batch is wanted; so partitions never change hands between storing and acknowledging.
 
 mod batch;
+mod lag;
 mod membership;
 mod offsets;
 mod placing;
@@ -16,7 +17,7 @@ mod trouble;
 use std::{
     fmt, io,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -76,11 +77,12 @@ pub enum Start {
     Latest,
 }
 
-/// What a [`KafkaSource`] has found wrong with its topics.
+/// What a [`KafkaSource`] has found wrong with its topics, and how far it is behind.
 #[derive(Debug, Default)]
 pub struct KafkaSourceCounters {
     missed: AtomicU64,
     recreated: AtomicU64,
+    told: Mutex<lag::Told>,
 }
 
 impl KafkaSourceCounters {
@@ -92,6 +94,25 @@ impl KafkaSourceCounters {
     /// How often a partition was found in a topic that had been deleted and created again.
     pub fn recreated(&self) -> u64 {
         self.recreated.load(Ordering::Relaxed)
+    }
+
+    /// Records in the partitions this source reads that are not stored yet, as of a few seconds ago;
+    /// nothing while it reads none.
+    pub fn lag(&self) -> Option<u64> {
+        self.told().lag
+    }
+
+    /// Whether there was a connection to any broker a few seconds ago; nothing before it is known.
+    pub fn connected(&self) -> Option<bool> {
+        self.told().connected
+    }
+
+    fn tell(&self, told: lag::Told) {
+        *self.told() = told;
+    }
+
+    fn told(&self) -> MutexGuard<'_, lag::Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Received messages into the inbox, with how far their sources are read, in one transaction.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use base64::Engine;
 use deadpool_postgres::{Client, Transaction};
@@ -10,47 +13,39 @@ use relais_core::{
     store::StoreError,
     text,
 };
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
-use super::{error::Failure, row::Micros};
+use super::{error::Failure, fence::Value, row::Micros};
 
 /// Stores messages and positions; one answer for each message, in order.
 pub(super) async fn accept(
     client: &mut Client,
+    caution: &Caution,
     messages: &[NewInbox],
     positions: &[SourcePosition],
 ) -> Result<Vec<Accepted>, Failure> {
-    let insert = client.prepare_cached(sql!("accept_inbox")).await?;
-    let position = client.prepare_cached(sql!("set_position")).await?;
     let columns = Columns::of(messages);
     let read = Positions::of(positions);
+    let mut accepted = vec![Accepted::Stored; messages.len()];
+    if !caution.is_on() {
+        if accept_new(client, &columns, &read).await? {
+            return Ok(accepted);
+        }
+        caution.begin();
+    }
+    let insert = client.prepare_cached(sql!("accept_inbox")).await?;
+    let position = client.prepare_cached(sql!("set_position")).await?;
     let transaction = client.transaction().await?;
     let (stored, _) = try_join(
-        transaction.query(
-            &insert,
-            &[
-                &columns.message_ids,
-                &columns.source_systems,
-                &columns.topics,
-                &columns.partitions,
-                &columns.offsets,
-                &columns.key_strs,
-                &columns.msg_keys,
-                &columns.aggregate_ids,
-                &columns.event_types,
-                &columns.payloads,
-                &columns.headers,
-                &columns.raws,
-                &columns.event_times,
-                &columns.error_codes,
-                &columns.error_messages,
-            ],
-        ),
-        transaction.execute(&position, &[&read.sources, &read.partitions, &read.positions]),
+        transaction.query(&insert, &columns.values()),
+        transaction.execute(&position, &read.values()),
     )
     .await?;
-    let mut accepted = vec![Accepted::Stored; messages.len()];
-    if stored.len() < messages.len() {
+    if stored.len() == messages.len() {
+        caution.calm();
+    } else {
+        caution.begin();
         let mut new: HashSet<(&str, &str)> =
             stored.iter().map(|row| (row.get(0), row.get(1))).collect();
         // The first of a pair was stored; what comes after it in the batch was not.
@@ -61,6 +56,48 @@ pub(super) async fn accept(
     }
     transaction.commit().await?;
     Ok(accepted)
+}
+
+/// Stores all of it in one statement; `false` if one of the messages was there, and nothing is stored.
+async fn accept_new(
+    client: &Client,
+    columns: &Columns<'_>,
+    read: &Positions<'_>,
+) -> Result<bool, Failure> {
+    let insert = client.prepare_cached(sql!("accept_new")).await?;
+    let values: Vec<Value<'_>> = columns.values().into_iter().chain(read.values()).collect();
+    match client.execute(&insert, &values).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How long messages that came before are to be expected. [`accept_new`] is far cheaper without them;
+/// with one it is work for nothing, and an error in the server's log.
+#[derive(Debug, Default)]
+pub(super) struct Caution {
+    batches_left: AtomicU32,
+}
+
+/// Batches in a row without such a message that end the caution.
+const CAUTION_BATCHES: u32 = 1_000;
+
+impl Caution {
+    fn is_on(&self) -> bool {
+        self.batches_left.load(Ordering::Relaxed) > 0
+    }
+
+    fn begin(&self) {
+        self.batches_left.store(CAUTION_BATCHES, Ordering::Relaxed);
+    }
+
+    /// A batch had none.
+    fn calm(&self) {
+        let one_less = |left: u32| left.checked_sub(1);
+        // An error means that there was nothing left.
+        let _ = self.batches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+    }
 }
 
 /// Says of each message that was there before whether it is the same, and keeps it if it is not.
@@ -182,6 +219,27 @@ impl<'a> Columns<'a> {
         }
         columns
     }
+
+    /// In the order of the statements' parameters.
+    fn values(&self) -> [Value<'_>; 15] {
+        [
+            &self.message_ids,
+            &self.source_systems,
+            &self.topics,
+            &self.partitions,
+            &self.offsets,
+            &self.key_strs,
+            &self.msg_keys,
+            &self.aggregate_ids,
+            &self.event_types,
+            &self.payloads,
+            &self.headers,
+            &self.raws,
+            &self.event_times,
+            &self.error_codes,
+            &self.error_messages,
+        ]
+    }
 }
 
 /// Positions turned on their side, in one order everywhere so that two nodes cannot deadlock, and
@@ -194,6 +252,10 @@ struct Positions<'a> {
 }
 
 impl<'a> Positions<'a> {
+    fn values(&self) -> [Value<'_>; 3] {
+        [&self.sources, &self.partitions, &self.positions]
+    }
+
     fn of(positions: &'a [SourcePosition]) -> Self {
         let last: BTreeMap<(&str, &str), i64> = positions
             .iter()

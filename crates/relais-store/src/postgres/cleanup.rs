@@ -65,6 +65,38 @@ pub(super) async fn cleanup(
     Ok(Cleaned { inbox, outbox, handled, dead_letters, processes })
 }
 
+/// How many rows all passes together would remove.
+pub(super) async fn expired(client: &Client, retention: &Retention) -> Result<Cleaned, Failure> {
+    let Retention {
+        processed_seconds,
+        dispatched_seconds,
+        handled_seconds,
+        resolved_seconds,
+        processes_seconds,
+    } = retention;
+    let statement = client.prepare_cached(sql!("count_expired")).await?;
+    let counted = client
+        .query_one(
+            &statement,
+            &[
+                processed_seconds,
+                dispatched_seconds,
+                handled_seconds,
+                resolved_seconds,
+                processes_seconds,
+            ],
+        )
+        .await?;
+    let count = |column| row::amount(counted.get(column));
+    Ok(Cleaned {
+        inbox: count(0),
+        outbox: count(1),
+        handled: count(2),
+        dead_letters: count(3),
+        processes: count(4),
+    })
+}
+
 /// One bounded look at a table; at the end of what is old it starts over.
 async fn walk(
     client: &Client,

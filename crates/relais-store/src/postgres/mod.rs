@@ -45,6 +45,7 @@ use std::{fmt, sync::Arc};
 use deadpool_postgres::{Client, Pool};
 use relais_core::{
     BoxFuture,
+    browse::{Browse, Listed, Reach},
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
@@ -58,7 +59,9 @@ use uuid::Uuid;
 
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx_handler::{SqlxHandlerFn, sqlx_handler};
-use self::{check::Durability, cleanup::Places, error::Failure, mark::Marks};
+use self::{
+    accept::Caution, check::Durability, cleanup::Places, error::Failure, mark::Marks, people::Part,
+};
 pub use self::{
     connect::PostgresOptions,
     enqueue::ENQUEUE_SQL,
@@ -81,6 +84,7 @@ pub struct PostgresStore {
 struct Shared {
     durability: Durability,
     marks: Marks,
+    caution: Caution,
     places: Places,
 }
 
@@ -90,7 +94,8 @@ impl PostgresStore {
         let pool = connect::connect(url, options).await?;
         let durability =
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
-        let shared = Shared { durability, marks: Marks::default(), places: Places::default() };
+        let (marks, caution, places) = Default::default();
+        let shared = Shared { durability, marks, caution, places };
         Ok(Self { pool, shared: Arc::new(shared) })
     }
 
@@ -144,6 +149,43 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
+impl Browse for PostgresStore {
+    fn browse_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<InboxRow>>> {
+        self.run(filter, |client, _, filter| {
+            Box::pin(people::list_inbox(client, filter, Part::Preview))
+        })
+    }
+
+    fn browse_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<OutboxRow>>> {
+        self.run(filter, |client, _, filter| {
+            Box::pin(people::list_outbox(client, filter, Part::Preview))
+        })
+    }
+
+    fn browse_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<DeadLetter>>> {
+        self.run(filter, |client, _, filter| {
+            Box::pin(people::list_dead_letters(client, filter, Part::Preview))
+        })
+    }
+
+    fn reach_inbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
+        self.run(filter, |client, _, filter| Box::pin(people::reach_inbox(client, filter)))
+    }
+
+    fn reach_outbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
+        self.run(filter, |client, _, filter| Box::pin(people::reach_outbox(client, filter)))
+    }
+
+    fn reach_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Reach> {
+        self.run(filter, |client, _, filter| Box::pin(people::reach_dead_letters(client, filter)))
+    }
+}
+
+/// Without what only lists show.
+fn rows<T>(listed: Vec<Listed<T>>) -> Vec<T> {
+    listed.into_iter().map(|listed| listed.row).collect()
+}
+
 impl Store for PostgresStore {
     fn describe(&self) -> StoreFuture<'_, String> {
         self.run((), |client, _, ()| Box::pin(check::describe(client)))
@@ -180,8 +222,8 @@ impl Store for PostgresStore {
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
     ) -> StoreFuture<'_, Vec<Accepted>> {
-        self.run((messages, positions), |client, _, (messages, positions)| {
-            Box::pin(accept::accept(client, messages, positions))
+        self.run((messages, positions), |client, shared, (messages, positions)| {
+            Box::pin(accept::accept(client, &shared.caution, messages, positions))
         })
     }
 
@@ -235,15 +277,23 @@ impl Store for PostgresStore {
     }
 
     fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>> {
-        self.run(filter, |client, _, filter| Box::pin(people::list_inbox(client, filter)))
+        self.run(filter, |client, _, filter| {
+            Box::pin(async { Ok(rows(people::list_inbox(client, filter, Part::Whole).await?)) })
+        })
     }
 
     fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>> {
-        self.run(filter, |client, _, filter| Box::pin(people::list_outbox(client, filter)))
+        self.run(filter, |client, _, filter| {
+            Box::pin(async { Ok(rows(people::list_outbox(client, filter, Part::Whole).await?)) })
+        })
     }
 
     fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
-        self.run(filter, |client, _, filter| Box::pin(people::list_dead_letters(client, filter)))
+        self.run(filter, |client, _, filter| {
+            Box::pin(async {
+                Ok(rows(people::list_dead_letters(client, filter, Part::Whole).await?))
+            })
+        })
     }
 
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {
@@ -278,5 +328,9 @@ impl Store for PostgresStore {
         self.run((retention, rows_max), |client, shared, (retention, rows_max)| {
             Box::pin(cleanup::cleanup(client, &shared.places, retention, *rows_max))
         })
+    }
+
+    fn expired(&self, retention: Retention) -> StoreFuture<'_, Cleaned> {
+        self.run(retention, |client, _, retention| Box::pin(cleanup::expired(client, retention)))
     }
 }

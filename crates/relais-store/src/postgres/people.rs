@@ -1,8 +1,11 @@
 //! What people ask: the store at a glance, lists, single rows.
 
+use std::str::FromStr;
+
 use deadpool_postgres::Client;
 use futures_util::future::{try_join, try_join5};
 use relais_core::{
+    browse::{LOOK_MAX, Listed, PREVIEW_CHARS, Reach},
     dead_letter::DeadLetter,
     inbox::{InboxRow, InboxStatus},
     outbox::{OutboxRow, OutboxStatus},
@@ -12,7 +15,7 @@ use relais_core::{
 };
 use tokio_postgres::{
     Row,
-    types::{ToSql, Type},
+    types::{FromSql, ToSql, Type},
 };
 use uuid::Uuid;
 
@@ -22,7 +25,7 @@ use super::{
 };
 
 /// Finished rows are counted one by one up to here; beyond, the server's estimate serves.
-const EXACT_MAX: i64 = 100_000;
+const EXACT_MAX: i64 = 20_000;
 
 pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
     let statement = client.prepare_cached(sql!("overview")).await?;
@@ -86,32 +89,58 @@ fn worker(row: &Row) -> WorkerRow {
     }
 }
 
+/// How much of each payload is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Whole,
+    Preview,
+}
+
 /// An inbox row has no destination: a filter that names one finds none.
-pub(super) async fn list_inbox(client: &Client, filter: &Filter) -> Result<Vec<InboxRow>, Failure> {
+pub(super) async fn list_inbox(
+    client: &Client,
+    filter: &Filter,
+    part: Part,
+) -> Result<Vec<Listed<InboxRow>>, Failure> {
     if filter.destination.is_some() {
         return Ok(Vec::new());
     }
-    let before = before::<i64>(filter)?;
-    let rows = list(client, sql!("list_inbox"), filter, (&before, Type::INT8)).await?;
-    Ok(rows.iter().map(row::inbox_row).collect::<Result<_, _>>()?)
+    let span = Span::<i64>::of(filter)?;
+    let rows = list(client, sql!("list_inbox"), filter, span.values(Type::INT8), part).await?;
+    listed(&rows, row::inbox_row)
 }
 
 pub(super) async fn list_outbox(
     client: &Client,
     filter: &Filter,
-) -> Result<Vec<OutboxRow>, Failure> {
-    let before = before::<i64>(filter)?;
-    let rows = list(client, sql!("list_outbox"), filter, (&before, Type::INT8)).await?;
-    Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
+    part: Part,
+) -> Result<Vec<Listed<OutboxRow>>, Failure> {
+    let span = Span::<i64>::of(filter)?;
+    let rows = list(client, sql!("list_outbox"), filter, span.values(Type::INT8), part).await?;
+    listed(&rows, row::outbox_row)
 }
 
 pub(super) async fn list_dead_letters(
     client: &Client,
     filter: &Filter,
-) -> Result<Vec<DeadLetter>, Failure> {
-    let before = before::<Uuid>(filter)?;
-    let rows = list(client, sql!("list_dead_letters"), filter, (&before, Type::UUID)).await?;
-    Ok(rows.iter().map(row::dead_letter).collect::<Result<_, _>>()?)
+    part: Part,
+) -> Result<Vec<Listed<DeadLetter>>, Failure> {
+    let span = Span::<Uuid>::of(filter)?;
+    let rows =
+        list(client, sql!("list_dead_letters"), filter, span.values(Type::UUID), part).await?;
+    listed(&rows, row::dead_letter)
+}
+
+/// The size is the last column of each list.
+fn listed<T>(
+    rows: &[Row],
+    read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
+) -> Result<Vec<Listed<T>>, Failure> {
+    let one = |row: &Row| {
+        let bytes: Option<i32> = row.try_get(row.len() - 1)?;
+        Ok(Listed { row: read(row)?, payload_bytes: row::amount(bytes.unwrap_or(0).into()) })
+    };
+    rows.iter().map(one).collect()
 }
 
 /// Not prepared: the best plan depends on which filters are set.
@@ -119,10 +148,15 @@ async fn list(
     client: &Client,
     statement: &str,
     filter: &Filter,
-    before: (&(dyn ToSql + Sync), Type),
+    [before, down_to]: [Typed<'_>; 2],
+    part: Part,
 ) -> Result<Vec<Row>, Failure> {
     let limit = row::count(filter.limit.min(PAGE_MAX));
-    let values: [(&(dyn ToSql + Sync), Type); 7] = [
+    let chars = match part {
+        Part::Whole => None,
+        Part::Preview => i32::try_from(PREVIEW_CHARS).ok(),
+    };
+    let values: [Typed<'_>; 12] = [
         (&filter.status, Type::TEXT),
         (&filter.event_type, Type::TEXT),
         (&filter.key, Type::TEXT),
@@ -130,15 +164,73 @@ async fn list(
         before,
         (&limit, Type::INT8),
         (&filter.destination, Type::TEXT),
+        (&filter.source, Type::TEXT),
+        (&filter.code, Type::TEXT),
+        (&chars, Type::INT4),
+        down_to,
+        (&LOOK_MAX, Type::INT8),
     ];
     Ok(client.query_typed(statement, &values).await?)
 }
 
-fn before<T: std::str::FromStr>(filter: &Filter) -> Result<Option<T>, StoreError> {
-    let parse = |text: &String| {
-        text.parse().map_err(|_| StoreError::Invalid(format!("`{text}` is not an id of a page")))
-    };
-    filter.before.as_ref().map(parse).transpose()
+type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Between which rows a list looks.
+struct Span<T> {
+    before: Option<T>,
+    down_to: Option<T>,
+}
+
+impl<T: FromStr + ToSql + Sync> Span<T> {
+    fn of(filter: &Filter) -> Result<Self, StoreError> {
+        let parse = |text: &String| {
+            text.parse()
+                .map_err(|_| StoreError::Invalid(format!("`{text}` is not an id of a page")))
+        };
+        Ok(Self {
+            before: filter.before.as_ref().map(parse).transpose()?,
+            down_to: filter.down_to.as_ref().map(parse).transpose()?,
+        })
+    }
+
+    fn values(&self, kind: Type) -> [Typed<'_>; 2] {
+        [(&self.before, kind.clone()), (&self.down_to, kind)]
+    }
+}
+
+pub(super) async fn reach_inbox(client: &Client, filter: &Filter) -> Result<Reach, Failure> {
+    reach::<i64>(client, sql!("reach_inbox"), filter, Type::INT8).await
+}
+
+pub(super) async fn reach_outbox(client: &Client, filter: &Filter) -> Result<Reach, Failure> {
+    reach::<i64>(client, sql!("reach_outbox"), filter, Type::INT8).await
+}
+
+pub(super) async fn reach_dead_letters(client: &Client, filter: &Filter) -> Result<Reach, Failure> {
+    reach::<Uuid>(client, sql!("reach_dead_letters"), filter, Type::UUID).await
+}
+
+async fn reach<T>(
+    client: &Client,
+    statement: &str,
+    filter: &Filter,
+    kind: Type,
+) -> Result<Reach, Failure>
+where
+    T: FromStr + ToSql + Sync + ToString + for<'a> FromSql<'a>,
+{
+    let span = Span::<T>::of(filter)?;
+    let values: [Typed<'_>; 4] = [
+        (&filter.status, Type::TEXT),
+        (&span.before, kind),
+        (&LOOK_MAX, Type::INT8),
+        (&filter.since_seconds, Type::INT8),
+    ];
+    let last = client.query_typed(statement, &values).await?;
+    Ok(last.first().map_or_else(Reach::default, |row| {
+        let id = row.get::<_, T>(0).to_string();
+        Reach { next: row.get::<_, bool>(1).then(|| id.clone()), down_to: Some(id) }
+    }))
 }
 
 pub(super) async fn find_inbox(client: &Client, id: &str) -> Result<Option<InboxRow>, Failure> {

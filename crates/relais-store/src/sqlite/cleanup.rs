@@ -8,11 +8,11 @@ use relais_core::{
     query::{Cleaned, Retention},
     store::StoreError,
 };
-use rusqlite::Transaction;
+use rusqlite::{Connection, Transaction};
 
 use super::{
     attempt,
-    row::{all, change, limit},
+    row::{all, change, first, limit},
 };
 
 pub(super) fn cleanup(
@@ -43,4 +43,31 @@ pub(super) fn cleanup(
         )?,
         processes: remove(include_str!("sql/cleanup_processes.sql"), retention.processes_seconds)?,
     })
+}
+
+/// How many rows all passes together would remove.
+pub(super) fn expired(db: &Connection, retention: &Retention) -> Result<Cleaned, StoreError> {
+    let Retention {
+        processed_seconds,
+        dispatched_seconds,
+        handled_seconds,
+        resolved_seconds,
+        processes_seconds,
+    } = *retention;
+    let ages = [
+        processed_seconds,
+        dispatched_seconds,
+        handled_seconds,
+        resolved_seconds,
+        processes_seconds,
+    ];
+    let ages = ages.map(|seconds| seconds.max(0));
+    let counted = first(db, include_str!("sql/count_expired.sql"), ages, |c| Cleaned {
+        inbox: c.count(0),
+        outbox: c.count(1),
+        handled: c.count(2),
+        dead_letters: c.count(3),
+        processes: c.count(4),
+    })?;
+    Ok(counted.expect("a SELECT without FROM gives one row"))
 }

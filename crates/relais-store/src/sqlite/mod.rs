@@ -34,6 +34,7 @@ use std::{
 };
 
 use relais_core::{
+    browse::{Browse, Listed, Reach},
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
@@ -43,10 +44,12 @@ use relais_core::{
     repair::{Mode, Repair, Repaired},
     store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
 };
+use rusqlite::Connection;
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-sqlite")]
 pub use self::handler::{SqlxHandlerFn, sqlx_handler};
+use self::people::Part;
 pub use self::{
     connect::SqliteOptions,
     handler::handler,
@@ -100,6 +103,40 @@ impl SqliteStore {
     fn readers(&self) -> &Readers {
         &self.inner.readers
     }
+}
+
+impl Browse for SqliteStore {
+    fn browse_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<InboxRow>>> {
+        let list = move |db: &Connection| people::list_inbox(db, &filter, Part::Preview);
+        Box::pin(self.readers().read(list))
+    }
+
+    fn browse_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<OutboxRow>>> {
+        let list = move |db: &Connection| people::list_outbox(db, &filter, Part::Preview);
+        Box::pin(self.readers().read(list))
+    }
+
+    fn browse_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<DeadLetter>>> {
+        let list = move |db: &Connection| people::list_dead_letters(db, &filter, Part::Preview);
+        Box::pin(self.readers().read(list))
+    }
+
+    fn reach_inbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
+        Box::pin(self.readers().read(move |db| people::reach_inbox(db, &filter)))
+    }
+
+    fn reach_outbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
+        Box::pin(self.readers().read(move |db| people::reach_outbox(db, &filter)))
+    }
+
+    fn reach_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Reach> {
+        Box::pin(self.readers().read(move |db| people::reach_dead_letters(db, &filter)))
+    }
+}
+
+/// Without what only lists show.
+fn rows<T>(listed: Vec<Listed<T>>) -> Vec<T> {
+    listed.into_iter().map(|listed| listed.row).collect()
 }
 
 impl Store for SqliteStore {
@@ -172,15 +209,22 @@ impl Store for SqliteStore {
     }
 
     fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>> {
-        Box::pin(self.readers().read(move |db| people::list_inbox(db, &filter)))
+        Box::pin(
+            self.readers().read(move |db| Ok(rows(people::list_inbox(db, &filter, Part::Whole)?))),
+        )
     }
 
     fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(self.readers().read(move |db| people::list_outbox(db, &filter)))
+        Box::pin(
+            self.readers().read(move |db| Ok(rows(people::list_outbox(db, &filter, Part::Whole)?))),
+        )
     }
 
     fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
-        Box::pin(self.readers().read(move |db| people::list_dead_letters(db, &filter)))
+        Box::pin(
+            self.readers()
+                .read(move |db| Ok(rows(people::list_dead_letters(db, &filter, Part::Whole)?))),
+        )
     }
 
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {
@@ -209,5 +253,9 @@ impl Store for SqliteStore {
 
     fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned> {
         Box::pin(self.writer().run(move |tx| cleanup::cleanup(tx, &retention, rows_max)))
+    }
+
+    fn expired(&self, retention: Retention) -> StoreFuture<'_, Cleaned> {
+        Box::pin(self.readers().read(move |db| cleanup::expired(db, &retention)))
     }
 }

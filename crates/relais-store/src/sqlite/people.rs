@@ -1,6 +1,7 @@
 //! What people see and decide: the overview, lists, single rows, and the end of a dead letter.
 
 use relais_core::{
+    browse::{LOOK_MAX, Listed, PREVIEW_CHARS, Reach},
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
     inbox::{InboxRow, InboxStatus},
     outbox::{OutboxRow, OutboxStatus},
@@ -16,6 +17,9 @@ use super::{
     error,
     row::{all, change, first, limit},
 };
+
+/// Tables are counted row by row up to here; beyond, the span of their ids serves.
+const EXACT_MAX: i64 = 20_000;
 
 /// Numbers that move when rows may have come, or workers came or left.
 pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
@@ -64,7 +68,7 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
 }
 
 fn counts(db: &Connection, sql: &str) -> Result<Vec<Count>, StoreError> {
-    all(db, sql, [], |c| Count { name: c.string(0), rows: c.count(1) })
+    all(db, sql, [EXACT_MAX], |c| Count { name: c.string(0), rows: c.count(1) })
 }
 
 fn count_of(name: &str, found: &[Count]) -> Count {
@@ -72,44 +76,114 @@ fn count_of(name: &str, found: &[Count]) -> Count {
     Count { name: name.to_owned(), rows }
 }
 
-pub(super) fn list_inbox(db: &Connection, filter: &Filter) -> Result<Vec<InboxRow>, StoreError> {
-    let Filter { status, event_type, key, since_seconds, .. } = filter;
-    let params = (status, event_type, key, since_seconds, before(filter)?, page(filter));
-    all(db, include_str!("sql/list_inbox.sql"), params, |c| c.inbox())
+/// How much of each payload is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Whole,
+    Preview,
 }
 
-pub(super) fn list_outbox(db: &Connection, filter: &Filter) -> Result<Vec<OutboxRow>, StoreError> {
-    let Filter { status, event_type, key, destination, since_seconds, .. } = filter;
+impl Part {
+    fn chars(self) -> Option<i64> {
+        match self {
+            Self::Whole => None,
+            Self::Preview => Some(PREVIEW_CHARS),
+        }
+    }
+}
+
+pub(super) fn list_inbox(
+    db: &Connection,
+    filter: &Filter,
+    part: Part,
+) -> Result<Vec<Listed<InboxRow>>, StoreError> {
+    let Filter { status, event_type, key, since_seconds: since, source, code, .. } = filter;
+    let (before, down_to, page) = (row_id(&filter.before)?, row_id(&filter.down_to)?, page(filter));
+    let chars = part.chars();
     let params =
-        (status, event_type, key, destination, since_seconds, before(filter)?, page(filter));
-    all(db, include_str!("sql/list_outbox.sql"), params, |c| c.outbox())
+        (status, event_type, key, since, before, page, source, code, chars, down_to, LOOK_MAX);
+    all(db, include_str!("sql/list_inbox.sql"), params, |c| Listed {
+        row: c.inbox(),
+        payload_bytes: c.count(23),
+    })
+}
+
+pub(super) fn list_outbox(
+    db: &Connection,
+    filter: &Filter,
+    part: Part,
+) -> Result<Vec<Listed<OutboxRow>>, StoreError> {
+    let Filter { status, event_type, key, destination, since_seconds: since, code, .. } = filter;
+    let (before, down_to, page) = (row_id(&filter.before)?, row_id(&filter.down_to)?, page(filter));
+    let chars = part.chars();
+    let params =
+        (status, event_type, key, destination, since, before, page, code, chars, down_to, LOOK_MAX);
+    all(db, include_str!("sql/list_outbox.sql"), params, |c| Listed {
+        row: c.outbox(),
+        payload_bytes: c.count(22),
+    })
 }
 
 pub(super) fn list_dead_letters(
     db: &Connection,
     filter: &Filter,
-) -> Result<Vec<DeadLetter>, StoreError> {
-    let Filter { status, event_type, key, destination, since_seconds, before, .. } = filter;
-    let before = before.as_deref().map(dead_letter_id).transpose()?;
-    let params = (status, event_type, key, destination, since_seconds, before, page(filter));
-    all(db, include_str!("sql/list_dead_letters.sql"), params, |c| c.dead_letter())
+    part: Part,
+) -> Result<Vec<Listed<DeadLetter>>, StoreError> {
+    let Filter { status, event_type, key, destination, source, code, .. } = filter;
+    let (before, down_to) = (dead_letter_id(&filter.before)?, dead_letter_id(&filter.down_to)?);
+    let (since, page, chars) = (filter.since_seconds, page(filter), part.chars());
+    let params =
+        (status, event_type, key, destination, since, before, page, source, code, chars, down_to);
+    all(db, include_str!("sql/list_dead_letters.sql"), params, |c| Listed {
+        row: c.dead_letter(),
+        payload_bytes: c.count(23),
+    })
 }
 
 fn page(filter: &Filter) -> i64 {
     limit(filter.limit.min(PAGE_MAX))
 }
 
-fn before(filter: &Filter) -> Result<Option<i64>, StoreError> {
-    let Some(before) = &filter.before else { return Ok(None) };
+fn row_id(text: &Option<String>) -> Result<Option<i64>, StoreError> {
+    let Some(text) = text else { return Ok(None) };
     let invalid =
-        |_| StoreError::Invalid(format!("`before` must be the id of a row, not `{before}`"));
-    before.parse().map(Some).map_err(invalid)
+        |_| StoreError::Invalid(format!("`before` must be the id of a row, not `{text}`"));
+    text.parse().map(Some).map_err(invalid)
 }
 
-fn dead_letter_id(text: &str) -> Result<String, StoreError> {
+fn dead_letter_id(text: &Option<String>) -> Result<Option<String>, StoreError> {
+    let Some(text) = text else { return Ok(None) };
     let invalid =
         |_| StoreError::Invalid(format!("`before` must be the id of a dead letter, not `{text}`"));
-    Uuid::try_parse(text).map(|id| id.to_string()).map_err(invalid)
+    Uuid::try_parse(text).map(|id| Some(id.to_string())).map_err(invalid)
+}
+
+pub(super) fn reach_inbox(db: &Connection, filter: &Filter) -> Result<Reach, StoreError> {
+    let params = (&filter.status, row_id(&filter.before)?, LOOK_MAX, filter.since_seconds);
+    let last = first(db, include_str!("sql/reach_inbox.sql"), params, |c| {
+        reach(c.integer(0).to_string(), c.flag(1))
+    })?;
+    Ok(last.unwrap_or_default())
+}
+
+pub(super) fn reach_outbox(db: &Connection, filter: &Filter) -> Result<Reach, StoreError> {
+    let params = (&filter.status, row_id(&filter.before)?, LOOK_MAX, filter.since_seconds);
+    let last = first(db, include_str!("sql/reach_outbox.sql"), params, |c| {
+        reach(c.integer(0).to_string(), c.flag(1))
+    })?;
+    Ok(last.unwrap_or_default())
+}
+
+pub(super) fn reach_dead_letters(db: &Connection, filter: &Filter) -> Result<Reach, StoreError> {
+    let params = (&filter.status, dead_letter_id(&filter.before)?, LOOK_MAX, filter.since_seconds);
+    let last = first(db, include_str!("sql/reach_dead_letters.sql"), params, |c| {
+        reach(c.string(0), c.flag(1))
+    })?;
+    Ok(last.unwrap_or_default())
+}
+
+fn reach(last: String, more: bool) -> Reach {
+    Reach { next: more.then(|| last.clone()), down_to: Some(last) }
 }
 
 pub(super) fn find_inbox(db: &Connection, id: &str) -> Result<Option<InboxRow>, StoreError> {

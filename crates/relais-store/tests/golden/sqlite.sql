@@ -21,6 +21,8 @@ CREATE TABLE relais_audit (
     reason TEXT NOT NULL
 ) STRICT;
 
+CREATE INDEX relais_audit_actor ON relais_audit (actor, id);
+
 CREATE INDEX relais_audit_target ON relais_audit (target, id);
 
 CREATE TABLE relais_bulk_job (
@@ -234,6 +236,8 @@ CREATE TABLE relais_parked_key (
     PRIMARY KEY (origin, destination, msg_key)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX relais_parked_key_age ON relais_parked_key (parked_at);
+
 CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id);
 
 CREATE TABLE relais_process (
@@ -258,6 +262,8 @@ CREATE INDEX relais_process_age ON relais_process (created_at, process_id);
 
 CREATE INDEX relais_process_state ON relais_process (status, created_at, process_id)
     WHERE status <> 'SUCCEEDED';
+
+CREATE INDEX relais_process_type ON relais_process (process_type, created_at, process_id);
 
 CREATE TABLE relais_process_log (
     process_id TEXT NOT NULL REFERENCES relais_process (process_id) ON DELETE CASCADE,

@@ -106,6 +106,22 @@ async fn people_find_trouble_by_its_index() {
     assert_bounded(&in_order);
     assert!(plan(&bed, sql!("list_outbox")).contains("relais_outbox_failed"));
     assert!(plan(&bed, sql!("count_inbox")).contains("relais_inbox_fresh"));
+    for (list, reach, table) in [
+        (sql!("list_inbox"), sql!("reach_inbox"), "inbox"),
+        (sql!("list_outbox"), sql!("reach_outbox"), "outbox"),
+    ] {
+        for plan in [plan(&bed, list), plan(&bed, reach)] {
+            for index in ["fresh", "due"] {
+                let index = format!("relais_{table}_{index}");
+                assert!(plan.contains(&index), "{index} unused: {plan}");
+            }
+        }
+    }
+    for sql in [sql!("list_dead_letters"), sql!("reach_dead_letters")] {
+        let plan = plan(&bed, sql);
+        assert!(plan.contains("relais_dead_letter_open"), "{plan}");
+        assert!(plan.contains("relais_dead_letter_age"), "{plan}");
+    }
     assert!(plan(&bed, sql!("backlogs")).contains("relais_outbox_fresh"));
 }
 

@@ -24,9 +24,17 @@ pub const START: Start = Start::Migrated;
 
 const DAY: u32 = 86_400;
 const YEAR: u32 = 365 * DAY;
+/// A pass that removes everything there is in these tests.
+const WHOLE: usize = 100;
 
 async fn cleanup(f: &dyn Fixture, rows_max: usize) -> Cleaned {
-    f.store().cleanup(Retention::default(), rows_max).await.expect("cleanup")
+    let expired = f.store().expired(Retention::default()).await.expect("expired");
+    let cleaned = f.store().cleanup(Retention::default(), rows_max).await.expect("cleanup");
+    assert!(cleaned.total() <= expired.total(), "{cleaned:?} of {expired:?}");
+    if rows_max >= WHOLE {
+        assert_eq!(cleaned, expired, "what a pass removes was announced");
+    }
+    cleaned
 }
 
 /// Writes and dispatches so many messages.

@@ -239,6 +239,14 @@ macro_rules! store_conformance {
                 what_is_not_there_is_not_found
                 a_dead_letter_is_found_by_its_id
             }
+            browse {
+                a_short_list_is_looked_through_at_once
+                what_is_far_back_in_the_inbox_is_found_page_by_page
+                what_is_far_back_in_the_outbox_is_found_page_by_page
+                rows_that_wait_are_found_at_once_while_they_are_few
+                a_page_ends_where_rows_are_too_old
+                what_is_far_back_among_dead_letters_is_found_page_by_page
+            }
             fidelity {
                 outbox_payloads_come_out_as_they_went_in
                 inbox_payloads_come_out_as_they_went_in

@@ -84,6 +84,9 @@ pub(crate) trait Bed {
     /// Whether none of these rows is pending.
     async fn settled(&self, ids: &[i64]) -> Result<bool>;
 
+    /// Puts so many rows into each large table of relais, nearly all of them finished.
+    async fn fill_console(&self, rows: u64) -> Result<()>;
+
     /// Empties and fills the plain table of the raw relay.
     async fn fill_plain(&self, rows: u64) -> Result<()>;
     /// The bare loop over it: read a batch, mark it, commit, until nothing is pending.

@@ -4,9 +4,10 @@
 //! driver, durability and row width. No time is ever asserted; a missed target is shown.
 //!
 //! See docs/benchmarks.md. Read in this order: [`options`], [`bed`] (what a database must offer),
-//! [`send`], [`relay`], [`latency`], [`idle`], [`process`], [`kafka`] (the figures), [`report`].
+//! [`send`], [`relay`], [`latency`], [`idle`], [`process`], [`kafka`], [`console`] (the figures), [`report`].
 
 mod bed;
+mod console;
 mod idle;
 mod kafka;
 mod latency;
@@ -123,6 +124,11 @@ async fn measure<D: Database<Bed: process::Bare>>(
         && let Err(error) = process::measure(database, options, report).await
     {
         report.failed(&format!("{} process", D::NAME), &error);
+    }
+    if options.wants(Figure::Console)
+        && let Err(error) = console::measure(database, options, report).await
+    {
+        report.failed(&format!("{} console", D::NAME), &error);
     }
     if let Err(error) = kafka::measure(database, options, report).await {
         report.failed(&format!("{} with kafka", D::NAME), &error);

@@ -12,7 +12,7 @@ usage: cargo xtask bench [options]
   --quick                  small: a tenth of the rows, fewer samples
   --store sqlite|postgres|all
   --only NAME[,NAME]       send relay backlog finished snapshot writer sender latency idle memory
-                           process kafka-out kafka-in
+                           process kafka-out kafka-in console
   --json PATH              where the figures go; default target/bench.json";
 
 /// Where the figures go, unless `--json` says otherwise; set by `cargo xtask bench`.
@@ -48,10 +48,12 @@ pub(crate) enum Figure {
     KafkaOut,
     /// A topic read into the inbox.
     KafkaIn,
+    /// What people look at, with a long history.
+    Console,
 }
 
 impl Figure {
-    const ALL: [(&'static str, Self); 13] = [
+    const ALL: [(&'static str, Self); 14] = [
         ("send", Self::Send),
         ("relay", Self::Relay),
         ("backlog", Self::Backlog),
@@ -65,6 +67,7 @@ impl Figure {
         ("process", Self::Process),
         ("kafka-out", Self::KafkaOut),
         ("kafka-in", Self::KafkaIn),
+        ("console", Self::Console),
     ];
 
     fn parse(name: &str) -> Result<Self> {

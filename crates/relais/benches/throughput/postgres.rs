@@ -156,6 +156,13 @@ impl Bed for PostgresBed {
         Ok(settled.get(0))
     }
 
+    async fn fill_console(&self, rows: u64) -> Result<()> {
+        let fill = include_str!("sql/postgres/console_fill.sql");
+        let fill = fill.replace("{rows}", &rows.to_string()).replace("{payload}", &payload());
+        self.client.batch_execute(&fill).await?;
+        Ok(self.client.batch_execute("VACUUM (ANALYZE)").await?)
+    }
+
     async fn fill_plain(&self, rows: u64) -> Result<()> {
         self.client.batch_execute("TRUNCATE plain_relay").await?;
         let fill = self.client.prepare(include_str!("sql/postgres/fill_plain.sql")).await?;

@@ -151,6 +151,12 @@ impl Bed for SqliteBed {
         .await
     }
 
+    async fn fill_console(&self, rows: u64) -> Result<()> {
+        let fill = include_str!("sql/sqlite/console_fill.sql");
+        let fill = fill.replace("{rows}", &rows.to_string()).replace("{payload}", &payload());
+        self.on_connection(move |db| Ok(db.execute_batch(&fill)?)).await
+    }
+
     async fn fill_plain(&self, rows: u64) -> Result<()> {
         self.on_connection(move |db| {
             db.execute("DELETE FROM plain_relay", [])?;

@@ -3,7 +3,11 @@
 //! Invariant: no call starts while the breaker is open or the lease is lost, and every answer teaches
 //! the breaker.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
 use relais_core::{
@@ -87,8 +91,10 @@ impl Caller {
         limit: Duration,
         call: impl FnOnce(&'a dyn BulkTarget) -> BoxFuture<'a, Result<T, CallProblem>>,
     ) -> Answer<T> {
+        let start = Instant::now();
         let calm = AssertUnwindSafe(async { call(self.target.as_ref()).await }).catch_unwind();
         let answer = self.halts.unless_lost(tokio::time::timeout(limit, calm)).await?;
+        self.counters.called(start.elapsed());
         Ok(match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => unclear("TARGET_PANIC", "the bulk target panicked"),

@@ -4,12 +4,17 @@
 //! store and the fence was asked; after it, what came of it is committed. So whoever takes the job over
 //! at any point follows it, and a worker that lost it changes nothing more.
 
-use std::{sync::Arc, time::Duration};
+mod settle;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use relais_core::{
     bulk::{Advance, BulkJob, CallProblem, JobFence, Phase, Remote, Step, next},
     delivery::{Delivery, Problem},
-    outbox::{OutboxFate, OutboxRow, settle},
+    outbox::OutboxRow,
     store::{Store, StoreFuture},
 };
 
@@ -18,10 +23,8 @@ use super::{
     call::{Caller, outage_of},
     halt::{Halt, Halts},
 };
-use crate::relay::{count, random};
+use crate::relay::random;
 
-/// Rows settled in one transaction.
-const SETTLED_MAX: usize = 500;
 /// Rows read at a time.
 const PAGE: usize = 1_000;
 /// The pause after the database did not answer; doubles up to the maximum.
@@ -39,6 +42,8 @@ pub(crate) struct Drive {
     body: Option<Vec<u8>>,
     /// The next pause between two questions.
     poll: Duration,
+    /// Since when this worker is at it.
+    start: SystemTime,
 }
 
 impl Drive {
@@ -50,7 +55,17 @@ impl Drive {
         (fence, lease): (JobFence, Duration),
     ) -> Self {
         let poll = settings.poll_first;
-        Self { store, caller, settings, job, fence, lease, body: None, poll }
+        Self {
+            store,
+            caller,
+            settings,
+            job,
+            fence,
+            lease,
+            body: None,
+            poll,
+            start: SystemTime::now(),
+        }
     }
 
     /// Until the job has ended, or is not ours to work on.
@@ -292,34 +307,6 @@ impl Drive {
         self.persist(move |store| store.advance_bulk(fence.clone(), step.clone())).await?;
         self.job.phase = Phase::Reconciled;
         Ok(None)
-    }
-
-    async fn settle<'r>(
-        &self,
-        answers: impl Iterator<Item = (&'r OutboxRow, Delivery)>,
-    ) -> Result<(), Halt> {
-        let policy = &self.settings.destination;
-        let fates: Vec<(&OutboxRow, OutboxFate)> = answers
-            .map(|(row, answer)| {
-                let dead = policy.on_dead_letter;
-                (row, settle(&policy.retry, dead, row.attempts, answer, random()))
-            })
-            .collect();
-        for part in fates.chunks(SETTLED_MAX) {
-            let rows: Vec<_> = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();
-            let fence = self.fence.clone();
-            let settled =
-                self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
-            if settled.refused > 0 {
-                // A person was faster, or the job is not ours any more.
-                self.caller.counters.refused(settled.refused);
-                self.prove().await?;
-            }
-            for (row, fate) in part {
-                count(&self.caller.counters, row, fate);
-            }
-        }
-        Ok(())
     }
 
     /// The job is still ours, says the store.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT},
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, STATUS_FAILED},
     limits::RateLimit,
     query::{Filter, PAGE_MAX},
     store::StoreError,
@@ -121,15 +121,30 @@ impl Desk {
         let mut picked: Vec<Picked> = Vec::new();
         while picked.len() < PICKED_MAX {
             filter.limit = PAGE_MAX.min(PICKED_MAX - picked.len());
-            let page = self.store.list_dead_letters(filter.clone()).await?;
-            picked.extend(page.iter().map(Picked::from));
+            let page = self.store.browse_dead_letters(filter.clone()).await?;
+            picked.extend(page.iter().map(|listed| Picked::from(&listed.row)));
             if page.len() < filter.limit {
                 break;
             }
-            filter.before = page.last().map(|letter| letter.id.to_string());
+            filter.before = page.last().map(|listed| listed.row.id.to_string());
         }
         in_order(&mut picked);
         Ok(picked)
+    }
+
+    /// The open dead letter of a row that failed, by the row's key. A conflict is about another message
+    /// with the row's id.
+    pub async fn letter_of(
+        &self,
+        origin: Origin,
+        row: i64,
+        key: &str,
+    ) -> Result<Option<Picked>, StoreError> {
+        let filter = Filter { key: Some(key.to_owned()), ..Filter::default() };
+        let mut picked = self.pick(&filter).await?.into_iter();
+        Ok(picked.find(|one| {
+            (one.origin, one.origin_id) == (origin, Some(row)) && one.failed_status == STATUS_FAILED
+        }))
     }
 
     /// Where a key has open dead letters. Conflicts hold nothing and are left out.

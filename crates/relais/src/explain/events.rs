@@ -9,7 +9,7 @@ use relais_core::{
     desk::{Attempt, AuditEntry},
     inbox::InboxRow,
     outbox::OutboxRow,
-    process::{LogEntry, Process, ProcessEvent},
+    process::{LogEntry, Process, ProcessEvent, ProcessStatus, SOURCE_SYSTEM},
 };
 use uuid::Uuid;
 
@@ -75,6 +75,27 @@ pub(super) fn job_thing(job: &BulkJob, role: Role) -> Thing {
     }
 }
 
+/// Why a process stands still, or ended as it did: what its log said last of that.
+pub(super) fn standstill(process: &Process, log: &[LogEntry]) -> Option<Problem> {
+    use ProcessEvent as E;
+    if !matches!(process.status, ProcessStatus::Paused | ProcessStatus::Failed) {
+        return None;
+    }
+    let code = process.status.as_str();
+    log.iter().rev().find_map(|entry| match &entry.entry.event {
+        E::ProcessPaused { reason, paused_by } => {
+            Some(Problem::new(code, &format!("paused by {paused_by}: {reason}")))
+        }
+        E::ProcessFailed { reason } => Some(Problem::new(code, reason)),
+        E::StepFailed { step, error, .. }
+        | E::StepTimedOut { step, error, .. }
+        | E::CompensationFailed { step, error, .. } => {
+            Some(Problem::new(code, &format!("step {step}: {error}")))
+        }
+        _ => None,
+    })
+}
+
 fn problem(code: Option<&str>, message: Option<&str>) -> Option<Problem> {
     (code.is_some() || message.is_some())
         .then(|| Problem::new(code.unwrap_or_default(), message.unwrap_or_default()))
@@ -83,11 +104,12 @@ fn problem(code: Option<&str>, message: Option<&str>) -> Option<Problem> {
 /// How it came, and how it ended.
 pub(super) fn of_inbox(row: &InboxRow) -> Vec<Event> {
     let about = || Name::new(Kind::Inbox, row.id);
+    let placed = has_place(row);
     let received = What::Received {
         source_system: row.source_system.clone(),
         topic: row.topic.clone(),
-        partition: row.partition_num,
-        offset: row.offset_num,
+        partition: placed.then_some(row.partition_num),
+        offset: placed.then_some(row.offset_num),
         event_ts: row.event_ts,
         event_type: row.event_type.clone(),
         message_id: row.message_id.clone(),
@@ -96,6 +118,14 @@ pub(super) fn of_inbox(row: &InboxRow) -> Vec<Event> {
     let mut events = vec![Event { at: row.received_at, about: about(), what: received }];
     events.extend(row.processed_at.map(|at| Event { at, about: about(), what: What::Processed }));
     events
+}
+
+/// Whether it came from a place in a broker. Requests and timers have none: their rows say 0 and 0, as the
+/// first record of a partition does too, but a request has a host and a length.
+fn has_place(row: &InboxRow) -> bool {
+    let request = ["host", "content-length"].iter().any(|name| row.headers.get(name).is_some());
+    (row.partition_num, row.offset_num) != (0, 0)
+        || !(request || row.source_system == SOURCE_SYSTEM)
 }
 
 /// How it came, and how it ended.
@@ -197,11 +227,11 @@ pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             ..
         } => {
             let kind = event_type.as_deref().unwrap_or("no type");
-            write!(
-                f,
-                "received from {source_system} ({topic} partition {partition} offset {offset}): {kind} \
-                 {message_id}, key {key}"
-            )
+            write!(f, "received from {source_system} ({topic}")?;
+            if let (Some(partition), Some(offset)) = (partition, offset) {
+                write!(f, " partition {partition} offset {offset}")?;
+            }
+            write!(f, "): {kind} {message_id}, key {key}")
         }
         What::Attempt { attempt, outcome, code, message, worker } => {
             let end = if outcome == "retry" { "failed, to be retried" } else { "failed for good" };

@@ -128,9 +128,17 @@ pub(super) async fn received(store: &dyn Store, id: &str) -> Result<Option<Inbox
     Ok(store.received_as(id.to_owned()).await?.pop())
 }
 
+/// By its id, or by `TYPE/BUSINESS-KEY`.
 async fn process(store: &dyn Store, id: &str) -> Result<Option<Row>, StoreError> {
-    let Ok(process_id) = Uuid::try_parse(id) else { return Ok(None) };
-    Ok(load(store, process_id).await?.map(|process| Row::Process(Box::new(process))))
+    let wanted = match (Uuid::try_parse(id), id.split_once('/')) {
+        (Ok(id), _) => ProcessRef::Id(id),
+        (Err(_), Some((process_type, key))) if !process_type.is_empty() && !key.is_empty() => {
+            ProcessRef::Key { process_type: process_type.into(), business_key: key.into() }
+        }
+        _ => return Ok(None),
+    };
+    let found = store.load_processes(vec![wanted]).await?.pop().flatten();
+    Ok(found.map(|process| Row::Process(Box::new(process))))
 }
 
 pub(super) async fn load(store: &dyn Store, id: Uuid) -> Result<Option<Process>, StoreError> {

@@ -18,7 +18,7 @@ use relais_core::{
 use uuid::Uuid;
 
 use super::{
-    EVENTS_MAX, Event, Explanation, Kind, Name, Role, THINGS_MAX, Thing, events,
+    EVENTS_MAX, Event, Explanation, Kind, Name, Role, THINGS_MAX, Thing, events, order,
     subject::{Row, load, received, sent},
 };
 
@@ -69,7 +69,7 @@ struct Walk<'a> {
     store: &'a dyn Store,
     things: Vec<Thing>,
     names: HashSet<Name>,
-    /// In the order of causality, which decides between events of one moment.
+    /// Those of one thing in their order.
     events: Vec<Event>,
     /// Log entries among them.
     told: HashSet<(Uuid, i64)>,
@@ -224,7 +224,12 @@ impl Walk<'_> {
         let Some(logged) = self.logged(id).await? else { return Ok(()) };
         let entries: Vec<_> = logged.log.iter().filter(|e| e.seq >= from).cloned().collect();
         let process = Row::Process(Box::new(logged.process.clone()));
+        let stands = events::standstill(&logged.process, &logged.log);
         self.add(&process, Role::Effect).await?;
+        let name = process.name();
+        for thing in self.things.iter_mut().filter(|thing| thing.name == name) {
+            thing.problem.clone_from(&stands);
+        }
         for entry in entries {
             if !self.tell_entry(&entry).await? {
                 continue;
@@ -297,7 +302,7 @@ impl Walk<'_> {
     }
 
     fn finish(mut self, subject: Name) -> Explanation {
-        self.events.sort_by_key(|event| event.at);
+        self.events = order::by_time(self.events);
         if self.events.len() > EVENTS_MAX {
             self.events.truncate(EVENTS_MAX);
             self.cut = true;

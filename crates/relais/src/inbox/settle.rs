@@ -6,16 +6,20 @@ use relais_core::{
     delivery::Problem,
     handler::Outcome,
     inbox::{InboxFate, InboxRow, InboxSettlement, decide},
+    message::NewMessage,
     process::{Change, DeadLetterChange},
     store::{Settled, StoreError},
 };
 
-use super::InboxWorker;
+use super::{InboxWorker, Processing, told};
 use crate::{flight::Job, pulse, relay::random};
 
 impl InboxWorker {
     /// Settles a row whose outcome is known without running anything.
     pub(super) fn finish(&mut self, job: &Job<InboxRow>, outcome: Outcome) {
+        if let Some(tracer) = &self.counters.tracer {
+            tracer.end(tracer.handling(&job.row).open, outcome.problem());
+        }
         let mut forget = HashSet::new();
         self.judge(job, outcome, &mut forget);
         self.intake.flight.land(std::slice::from_ref(job), &forget);
@@ -34,14 +38,25 @@ impl InboxWorker {
         self.push(job, fate);
     }
 
-    pub(super) fn push(&mut self, job: &Job<InboxRow>, fate: InboxFate) {
-        match &fate {
-            InboxFate::Processed { changes, .. } => {
-                self.made += made(&fate);
+    pub(super) fn push(&mut self, job: &Job<InboxRow>, mut fate: InboxFate) {
+        match &mut fate {
+            InboxFate::Processed { messages, changes } => {
                 changes.iter().for_each(warn);
+                let sent = changes.iter_mut().flat_map(|change| &mut change.messages);
+                self.mark(&job.row, messages.iter_mut().chain(sent));
+                told(&job.row, "handled");
             }
-            InboxFate::Retry { pause, problem, .. } => {
+            InboxFate::Retry { pause, problem, attempts } => {
                 self.counters.retried(problem);
+                tracing::debug!(
+                    source = job.row.source_system,
+                    message_id = job.row.message_id,
+                    key = job.row.msg_key,
+                    attempts,
+                    code = problem.code,
+                    "retry: {}",
+                    problem.message
+                );
                 let due = Instant::now() + *pause;
                 self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
             }
@@ -50,6 +65,7 @@ impl InboxWorker {
                 tracing::warn!(
                     source = job.row.source_system,
                     message_id = job.row.message_id,
+                    key = job.row.msg_key,
                     attempts,
                     code = problem.code,
                     "dead letter: {}",
@@ -58,7 +74,21 @@ impl InboxWorker {
             }
         }
         let (lane, epoch) = (job.lane.lane, job.lane.epoch);
+        self.made += made(&fate);
         self.settlements.push(InboxSettlement { id: job.row.id, lane, epoch, fate });
+    }
+
+    /// Writes on each message a row became when the row was received, and which trace it belongs to.
+    fn mark<'m>(&mut self, row: &InboxRow, messages: impl Iterator<Item = &'m mut NewMessage>) {
+        let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(row));
+        for message in messages {
+            message.headers.set_received_at(row.received_at);
+            if let Some(handling) = &handling {
+                handling.pass_on(&mut message.headers);
+            }
+        }
+        let span = handling.map(|handling| handling.open);
+        self.processing.push(Processing { id: row.id, received_at: row.received_at, span });
     }
 
     /// Settles what was collected; how many rows. As in the relay, without an answer everything but dead
@@ -87,11 +117,22 @@ impl InboxWorker {
         if std::mem::take(&mut self.made) > 0 {
             pulse::sent();
         }
+        self.finished(&settled);
         let done = self.settlements.len() - settled.stale.len();
         self.settled_processes(&settled);
         let ids = self.settlements.drain(..).map(|s| s.id);
         self.intake.flight.release(ids.filter(|id| !settled.stale.contains(id)));
         Ok(done)
+    }
+
+    /// Tells how long the rows took that are processed now.
+    fn finished(&mut self, settled: &Settled) {
+        for row in self.processing.drain(..).filter(|row| !settled.stale.contains(&row.id)) {
+            self.counters.took(row.received_at);
+            if let (Some(tracer), Some(span)) = (&self.counters.tracer, row.span) {
+                tracer.end(span, None);
+            }
+        }
     }
 
     /// The store refuses something in the batch as such: each row goes alone, and the refused one fails
@@ -106,6 +147,7 @@ impl InboxWorker {
                 let problem = Problem::new("STORE_REFUSED", reason);
                 self.counters.failed(&problem);
                 tracing::warn!(row = one.id, "dead letter: {reason}");
+                self.processing.retain(|row| row.id != one.id);
                 one.fate = InboxFate::Dead { attempts: 1, problem, park: false };
                 self.settlements[at] = one.clone();
                 answer = self.store.settle_inbox(fence.clone(), vec![one]).await;
@@ -133,6 +175,7 @@ impl InboxWorker {
         };
         let gone: Vec<i64> = self.settlements.extract_if(.., gone).map(|s| s.id).collect();
         self.intake.flight.release(gone.into_iter().filter(|id| !again.contains(id)));
+        self.processing.retain(|row| !again.contains(&row.id));
         self.made = self.settlements.iter().map(|s| made(&s.fate)).sum();
     }
 }

@@ -7,11 +7,12 @@
 //! - `registry`: the definitions known here
 //! - `decide`: what a row makes of the processes it concerns
 //! - `timers`: timers that are due become inbox rows
-//! - [`operator`]: what people do with processes
+//! - [`operator`]: what people do with processes; [`timeline`]: what they see of one
 
 pub(crate) mod decide;
 pub mod operator;
 pub(crate) mod registry;
+pub mod timeline;
 pub(crate) mod timers;
 
 pub use self::operator::{ActError, Operator};

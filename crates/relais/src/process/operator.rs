@@ -13,7 +13,7 @@ use relais_core::{
     inbox::InboxRow,
     process::{
         Action, Applied, Change, DeadLetterChange, Definition, Input, LogEntry, Process,
-        ProcessFilter, ProcessRef, ProcessStatus, advance,
+        ProcessFilter, ProcessRef, ProcessStatus, actions, advance,
         advance::{begin, cancel, create},
         definition::Begun,
     },
@@ -180,6 +180,21 @@ impl Operator {
         limit: usize,
     ) -> Result<Vec<LogEntry>, StoreError> {
         self.store.process_log(process_id, before, limit).await
+    }
+
+    /// What a person may do with a process as it is; nothing if its definition is not known here, but to
+    /// cancel it.
+    pub fn actions(&self, process: &Process) -> Vec<Action> {
+        let known = self.registry.of(process).and_then(|known| actions(known, process));
+        known.unwrap_or_else(|_| match process.status.is_final() {
+            true => Vec::new(),
+            false => vec![Action::Cancel],
+        })
+    }
+
+    /// The definition a process was started with.
+    pub fn definition(&self, process: &Process) -> Result<&Definition, Problem> {
+        self.registry.of(process)
     }
 
     /// What the inbox worker would say of a row, with nothing changed.

@@ -23,7 +23,7 @@ use crate::{
     worker::run_until_idle,
 };
 
-fn route(on: &str) -> Action {
+pub(super) fn route(on: &str) -> Action {
     Action::Routes(vec![Route {
         on: on.into(),
         destination: "d".into(),
@@ -35,7 +35,7 @@ fn route(on: &str) -> Action {
     }])
 }
 
-async fn worker(bench: &Bench, name: &str, actions: Vec<(&str, Action)>) -> InboxWorker {
+pub(super) async fn worker(bench: &Bench, name: &str, actions: Vec<(&str, Action)>) -> InboxWorker {
     let keeper = bench.keeper(Scope::Inbox, name);
     keeper.beat().await.unwrap();
     let actions: HashMap<_, _> = actions.into_iter().map(|(n, a)| (n.to_owned(), a)).collect();
@@ -50,7 +50,7 @@ async fn worker(bench: &Bench, name: &str, actions: Vec<(&str, Action)>) -> Inbo
     )
 }
 
-async fn accept(bench: &Bench, messages: &[(&str, &str)]) {
+pub(super) async fn accept(bench: &Bench, messages: &[(&str, &str)]) {
     let rows = messages.iter().map(|(id, body)| received(id, body)).collect();
     bench.store.accept(rows, Vec::new()).await.unwrap();
 }
@@ -62,7 +62,7 @@ fn statuses(bench: &Bench) -> Vec<String> {
 }
 
 /// A handler that writes its message to the user's table, and answers by a function.
-fn noting(
+pub(super) fn noting(
     bench: &Bench,
     answer: impl Fn(&Received<serde_json::Value>) -> Outcome + Send + Sync + 'static,
 ) -> Arc<dyn Handler> {

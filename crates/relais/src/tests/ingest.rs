@@ -66,7 +66,9 @@ fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
     let ingest = Ingest {
         store: Arc::clone(&bench.store),
         source: Box::new(source.clone()),
-        counters: Arc::clone(&bench.observer.inbox),
+        name: "hook".into(),
+        inbox: Arc::clone(&bench.observer.inbox),
+        counters: bench.observer.source("hook"),
         stop: CancellationToken::new(),
         stored: Box::new(|| {}),
     };
@@ -84,6 +86,9 @@ async fn a_batch_is_stored_then_acknowledged_message_by_message() {
     let rows = bench.texts("SELECT message_id || ' ' || status FROM relais_inbox ORDER BY id");
     assert_eq!(rows, ["1 RECEIVED", "2 SERDE_ERROR"]);
     assert_eq!(bench.texts("SELECT failed_status FROM relais_dead_letter"), ["CONFLICT"]);
+    let counted = &bench.observer.snapshot().sources["hook"];
+    assert_eq!((counted.stored, counted.duplicates, counted.conflicts), (2, 1, 1));
+    assert_eq!(counted.undecodable, 1);
     assert_eq!(ingest.run_once().await.unwrap(), Progress::Finished);
 }
 

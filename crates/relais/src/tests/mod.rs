@@ -7,6 +7,7 @@ mod explain;
 mod inbox;
 mod ingest;
 mod lanes;
+mod observe;
 mod process;
 mod process_crash;
 mod process_operator;

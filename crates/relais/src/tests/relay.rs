@@ -187,6 +187,27 @@ async fn a_message_that_kills_its_worker_ends_as_a_dead_letter_and_takes_no_neig
 }
 
 #[tokio::test]
+async fn crashes_make_few_rows_suspect_however_many_wait() {
+    let bench = Bench::new().await;
+    let names: Vec<String> = (0..500).map(|n| format!("m{n}")).collect();
+    let messages: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
+    bench.enqueue(&messages).await;
+    for life in 0..4 {
+        // Nothing comes back before the worker dies.
+        let publisher = Script::new(&[]);
+        names.iter().for_each(|name| publisher.stick(name));
+        let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
+        for _ in 0..5 {
+            relay.run_once().await.unwrap();
+        }
+        drop(relay);
+        bench.expire_leases();
+    }
+    let counted = bench.texts("SELECT message_id FROM relais_outbox WHERE attempts > 0").len();
+    assert!((1..=64).contains(&counted), "{counted} of 500 go alone from now on");
+}
+
+#[tokio::test]
 async fn stopping_hands_lanes_over_at_once_and_cleanly() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);

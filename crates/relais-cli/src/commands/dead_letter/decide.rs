@@ -122,7 +122,7 @@ pub(in crate::commands) async fn decide(
     if !selection.picked.is_empty() && !decision.yes {
         confirm(&selection)?;
     }
-    let by = By::new(&decision.actor, &decision.reason);
+    let by = By::new(&decision.actor()?, &decision.reason);
     let Selection { picked, resolution, named, pace } = selection;
     let mut log = Log::new(at.context.output, resolution, picked.len());
     let mut printed = Ok(());
@@ -270,7 +270,7 @@ pub(in crate::commands) fn said(answer: &Answer) -> String {
             problem.message, problem.code
         ),
         Answer::Refused { problem } => {
-            format!("cannot be: {} ({}); nothing was changed", problem.message, problem.code)
+            format!("is refused: {} ({}); nothing was changed", problem.message, problem.code)
         }
     }
 }

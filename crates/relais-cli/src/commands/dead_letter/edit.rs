@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 
 use relais::desk::{Answer, Basis, By, Insist, Report, Rewrite};
 use relais_core::repair::Mode;
+use serde_json::json;
 
 use super::{At, decide::said, editor::Draft};
 use crate::{
@@ -30,11 +31,14 @@ pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
         insist: if args.force { Insist::Forced } else { Insist::Rehearsed },
         mode: if dry_run { Mode::Try } else { Mode::Write },
     };
-    let by = By::new(&args.decision.actor, &args.decision.reason);
+    let by = By::new(&args.decision.actor()?, &args.decision.reason);
     let answer = at.desk.edit(args.id, rewrite, &by).await?;
     let output = &at.context.output;
     let done = answer == Answer::Done;
-    if output.json {
+    if output.json && done && dry_run {
+        output
+            .print_json(&json!({ "id": args.id, "dry_run": true, "result": "would_be_taken" }))?;
+    } else if output.json {
         output.print_json(&Report { id: args.id, answer })?;
     } else {
         let text = match (&answer, dry_run) {

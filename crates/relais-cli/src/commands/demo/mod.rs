@@ -1,214 +1,173 @@
-//! `relais demo`: the whole product in one process, with faults, and a proof at the end.
+//! `relais demo`: the whole product in one process, with faults, a console to look at, and a proof at
+//! the end.
 //!
 //! Senders post events over HTTP, some twice, some as garbage. relais stores, routes and relays them:
 //! orders to a target that fails at times, is down for a while, and does the work but loses its reply;
-//! members and blocks in bulk jobs to a simulated Salesforce that does the same. The workers are
-//! killed in the middle. The proof compares what was sent with what the two did.
+//! members and blocks in bulk jobs to a simulated Salesforce that does the same; checkouts through three
+//! services that refuse, are busy, answer late and answer twice. The workers are killed in the middle.
+//! The proof compares what was acknowledged with what all of these did.
+//!
+//! - `plan`, `sender`: what is sent; `target`, `services`, `salesforce`: where it ends
+//! - `relais.toml`: what runs in between, as it would for a user
+//! - `proof`, `view`: what is shown
 
 mod plan;
 mod proof;
 mod salesforce;
 mod sender;
+mod services;
+mod stage;
 mod target;
 mod view;
 
 use std::{
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use relais::{
-    App, BreakerPolicy, DestinationSettings, Retention, RetryPolicy, Route, Running, Store,
-    http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings},
-    sqlite::{SqliteOptions, SqliteStore},
-};
-use relais_core::{decode::Decoder, extract::Mapping};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
-    plan::Plan, proof::Proof, salesforce::Org, sender::Senders, target::Target, view::View,
+    plan::{Plan, Until},
+    proof::{People, Proof},
+    sender::Senders,
+    stage::{Places, Stage},
+    view::View,
 };
+use super::run::Signals;
 use crate::{
     args::DemoArgs,
     failure::{Done, Failure},
+    output::Output,
 };
 
-/// Messages of a demo unless said otherwise.
-const MESSAGES: u64 = 2_000;
+/// Messages of `--once` unless said otherwise.
+const MESSAGES: u64 = 1_000;
+/// Nobody looks for longer; everything a demo has made is kept until it ends.
+const LOOK_MAX: Duration = Duration::from_secs(3_600);
 /// The longest a demo may take to drain after the last message was sent.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the view is drawn.
-const FRAME: Duration = Duration::from_millis(100);
-/// Short, so that a take-over is something to watch.
-const LEASE: Duration = Duration::from_secs(1);
-/// The workers are killed when this share of the messages was sent, in percent.
-const KILLS_AT: [u64; 2] = [35, 70];
-/// The target is down when this share was sent, for this long.
-const OUTAGE_AT: u64 = 50;
-const OUTAGE_FOR: Duration = Duration::from_secs(1);
+const FRAME: Duration = Duration::from_millis(200);
 
 /// Runs the demo.
-pub(crate) async fn run(args: DemoArgs) -> Done {
+pub(crate) async fn run(output: Output, args: DemoArgs) -> Done {
+    // Before anything is made that a signal would leave behind.
+    let mut signals = Signals::new()?;
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let plan = Arc::new(Plan::new(seed, args.messages.unwrap_or(MESSAGES).max(1)));
-    let stage = Stage::build(&plan).await?;
-    let mut view = View::new(seed, &plan, &stage.describe);
-    let mut running = Some(stage.start(stage.hook).await?);
-    let senders = Senders::start(&plan, stage.hook);
-    let proof = stage.play(&plan, &senders, &mut running, &mut view).await?;
-    let all_well = proof.holds();
-    view.summary(&proof);
-    if let Some(running) = running.take() {
-        if !args.once && all_well {
-            view.stay(stage.hook, &stage.org.url());
-            let _ = tokio::signal::ctrl_c().await;
+    let until = match (args.once, args.messages) {
+        (false, None) => Until::Told,
+        (_, messages) => Until::Messages(messages.unwrap_or(MESSAGES).max(1)),
+    };
+    let plan = Arc::new(Plan::new(seed, until));
+    let mut stage = Stage::build(&plan).await?;
+    let mut view = View::new(output, &plan, stage.places());
+    let proof = play(&plan, &mut stage, &mut view, &mut signals).await?;
+    view.summary(&proof)?;
+    stage.stop().await;
+    if proof.holds { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// Faults until everything was sent, then none until everything is delivered.
+async fn play(
+    plan: &Arc<Plan>,
+    stage: &mut Stage,
+    view: &mut View,
+    signals: &mut Signals,
+) -> Result<Proof, Failure> {
+    let mut senders = Senders::start(plan, stage.places().hook);
+    let mut trouble = Trouble::new(plan.until);
+    let started = Instant::now();
+    let mut draining: Option<Instant> = None;
+    let mut is_stopping = false;
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        if draining.is_none() && senders.finished() {
+            draining = Some(Instant::now());
         }
-        running.stop().await;
-    }
-    if all_well { Ok(()) } else { Err(Failure::Said) }
-}
-
-/// Everything that stays while workers come and go.
-struct Stage {
-    store: SqliteStore,
-    target: Arc<Target>,
-    target_address: SocketAddr,
-    org: Org,
-    hook: SocketAddr,
-    describe: String,
-    /// Removed with everything in it at the end.
-    _dir: TempDir,
-}
-
-impl Stage {
-    async fn build(plan: &Arc<Plan>) -> Result<Self, Failure> {
-        let dir = TempDir::new()?;
-        let path = dir.0.join("relais.db");
-        let store = SqliteStore::open(&path, SqliteOptions::default()).await?;
-        store.migrate().await?;
-        store.check().await?;
-        let describe = store.describe().await?;
-        let target = Arc::new(Target::new(plan.seed));
-        let target_address = Arc::clone(&target).listen().await?;
-        let org = Org::start(plan.seed).await?;
-        // A free port, found once, so that the address survives the kills.
-        let hook = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        Ok(Self { store, target, target_address, org, hook, describe, _dir: dir })
-    }
-
-    /// Starts the workers: what `relais run` does, without the file.
-    async fn start(&self, listen: SocketAddr) -> Result<Running, Failure> {
-        let mapping = Mapping {
-            source_system: "shop".into(),
-            decoder: Decoder::Json,
-            message_id: "header:message-id".parse().map_err(Failure::failed)?,
-            event_type: Some("payload:/type".parse().map_err(Failure::failed)?),
-            aggregate_id: Some("payload:/order".parse().map_err(Failure::failed)?),
-        };
-        let settings = HttpSourceSettings::new("hook", listen, mapping);
-        let source = HttpSource::bind(settings).await.map_err(Failure::failed)?;
-        let mut publisher = HttpPublisherSettings::new(&format!("http://{}/", self.target_address));
-        publisher.allow_private = true;
-        let publisher = HttpPublisher::new(publisher).map_err(Failure::Failed)?;
-        let route = Route {
-            on: plan::EVENT_TYPE.into(),
-            destination: "warehouse".into(),
-            each: None,
-            event_type: None,
-            aggregate_type: Some("Order".into()),
-            version: None,
-            payload: None,
-        };
-        let app = App::new(Arc::new(self.store.clone()))
-            .source("hook", Box::new(source))
-            .route(route)
-            .destination_with("warehouse", Arc::new(publisher), destination_settings())
-            .retention(Retention::default())
-            .lease(LEASE);
-        Ok(self.org.join(app)?.start())
-    }
-
-    /// Faults first, then none, until everything is delivered.
-    async fn play(
-        &self,
-        plan: &Arc<Plan>,
-        senders: &Senders,
-        running: &mut Option<Running>,
-        view: &mut View,
-    ) -> Result<Proof, Failure> {
-        let mut kills = KILLS_AT.iter().copied().peekable();
-        let mut outage = Some(OUTAGE_AT);
-        let mut last_sent = Instant::now();
-        loop {
-            let done = senders.done();
-            let percent = done * 100 / plan.messages.max(1);
-            if kills.next_if(|at| percent >= *at).is_some() {
-                view.event(
-                    "workers killed in mid-flight; the next ones take over when the lease ends",
-                );
-                // Dropped, not stopped: no goodbye, as a kill -9 would.
-                drop(running.take());
-                *running = Some(self.restart().await?);
+        if draining.is_none() && !is_stopping {
+            trouble.make(&senders, started.elapsed(), stage, view).await?;
+        }
+        let facts = stage.facts().await?;
+        view.draw(&senders.counts, &facts, &stage.target);
+        if let Some(since) = draining {
+            let prove = |people| {
+                let run = (plan.seed, trouble.kills);
+                Proof::new(run, &senders.counts, &facts, &stage.target, people)
+            };
+            let mut proof = prove(People::Looked);
+            if !proof.holds && stage.people().await? == People::Acted {
+                proof = prove(People::Acted);
             }
-            if outage.take_if(|at| percent >= *at).is_some() {
-                view.event("the target is down; messages wait, nobody's attempts are used");
-                self.target.go_down(OUTAGE_FOR);
-            }
-            if done < plan.messages || senders.light_done() < plan.light_total() {
-                last_sent = Instant::now();
-            }
-            let (overview, seen) = (self.store.overview().await?, self.org.seen());
-            view.draw(senders, &overview, &self.target, seen);
-            let proof = Proof::new(plan, senders, &overview, &self.target, seen);
-            if proof.holds() || last_sent.elapsed() > DRAIN_MAX {
+            if proof.holds || since.elapsed() > DRAIN_MAX {
                 return Ok(proof);
             }
-            tokio::time::sleep(FRAME).await;
         }
-    }
-
-    /// The old listener may need a moment to let go of its port.
-    async fn restart(&self) -> Result<Running, Failure> {
-        const TRIES: usize = 50;
-        for _ in 1..TRIES {
-            if let Ok(running) = self.start(self.hook).await {
-                return Ok(running);
+        tokio::select! {
+            () = tokio::time::sleep(FRAME) => {}
+            name = signals.next() => {
+                if is_stopping {
+                    return Err(Failure::failed(format!("{name} again: ended without the proof")));
+                }
+                is_stopping = true;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            // The terminal is gone: nobody reads the proof, and nothing may stay behind.
+            _ = hangup.recv() => return Err(Failure::Said),
         }
-        self.start(self.hook).await
+        is_stopping |= started.elapsed() > LOOK_MAX;
+        if is_stopping && draining.is_none() {
+            senders.stop();
+        }
     }
 }
 
-/// Patient enough for every fault, and quick because this is to be watched.
-fn destination_settings() -> DestinationSettings {
-    DestinationSettings {
-        retry: RetryPolicy {
-            attempts_max: 12,
-            first: Duration::from_millis(20),
-            max: Duration::from_millis(500),
-            ..RetryPolicy::default()
-        },
-        timeout: Duration::from_secs(5),
-        breaker: BreakerPolicy { open_for: Duration::from_millis(300), ..BreakerPolicy::default() },
-        ..DestinationSettings::default()
-    }
+/// When the workers are killed and the target is down.
+struct Trouble {
+    until: Until,
+    kills: u64,
+    outages: u64,
 }
 
-/// A directory of our own under the system's temporary one.
-struct TempDir(std::path::PathBuf);
+impl Trouble {
+    /// With a number of messages: when these shares of them were sent, in percent.
+    const KILLS_AT: [u64; 2] = [35, 70];
+    const OUTAGES_AT: [u64; 1] = [50];
+    /// Without one: first after this many seconds, then each time so many later.
+    const KILL_FIRST_EVERY: (u64, u64) = (8, 30);
+    const OUTAGE_FIRST_EVERY: (u64, u64) = (4, 25);
 
-impl TempDir {
-    fn new() -> std::io::Result<Self> {
-        let name = format!("relais-demo-{}", uuid::Uuid::new_v4().simple());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
+    fn new(until: Until) -> Self {
+        Self { until, kills: 0, outages: 0 }
     }
-}
 
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+    async fn make(
+        &mut self,
+        senders: &Senders,
+        elapsed: Duration,
+        stage: &mut Stage,
+        view: &mut View,
+    ) -> Done {
+        let sent = senders.counts.orders.load(std::sync::atomic::Ordering::Relaxed);
+        let is_due = |so_far: u64, at: &[u64], (first, every): (u64, u64)| match self.until {
+            Until::Messages(messages) => {
+                let index = usize::try_from(so_far).unwrap_or(usize::MAX);
+                at.get(index).is_some_and(|at| sent * 100 / messages >= *at)
+            }
+            Until::Told => elapsed.as_secs() >= first + so_far * every,
+        };
+        if is_due(self.outages, &Self::OUTAGES_AT, Self::OUTAGE_FIRST_EVERY) {
+            self.outages += 1;
+            view.event("the target is down; messages wait, nobody's attempts are used");
+            stage.target.go_down(match self.until {
+                Until::Messages(_) => Duration::from_secs(1),
+                Until::Told => Duration::from_secs(3),
+            });
+        }
+        if is_due(self.kills, &Self::KILLS_AT, Self::KILL_FIRST_EVERY) {
+            self.kills += 1;
+            view.event("workers killed in mid-flight; the next ones take over when the lease ends");
+            stage.kill_and_restart().await?;
+        }
+        Ok(())
     }
 }

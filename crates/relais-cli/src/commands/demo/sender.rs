@@ -1,40 +1,52 @@
-//! The senders: post each event until it is acknowledged, as any careful client would.
+//! The senders: post each event until it is acknowledged, as any careful client would, and keep count.
 
 use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
+use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::plan::Plan;
+use super::{
+    plan::{self, Light, Plan},
+    services::Fate,
+};
 
-/// Senders at work at once; each has its own orders.
+/// Senders of orders at work at once; each has its own orders.
 const SENDERS: u64 = 8;
-/// A breath between two messages of a sender, so that a person can watch.
-const BREATH: Duration = Duration::from_millis(15);
 /// The pause before an unanswered message is posted again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 pub(super) struct Senders {
     pub(super) counts: Arc<Counts>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
-/// What the senders saw.
+/// What was acknowledged, each message counted once; and what was sent beside that.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// Good messages acknowledged, each counted once.
-    pub(super) acknowledged: AtomicU64,
+    stop: AtomicBool,
+    /// Messages about orders.
+    pub(super) orders: AtomicU64,
+    pub(super) cents: AtomicU64,
+    pub(super) contacts: AtomicU64,
+    pub(super) blocks: AtomicU64,
+    pub(super) checkouts: AtomicU64,
+    /// Checkouts that only a person can bring to an end.
+    pub(super) hopeless: AtomicU64,
+    /// Messages that must become dead letters.
+    pub(super) dead: AtomicU64,
+    /// Messages that must wait behind one of them.
+    pub(super) held: AtomicU64,
+    /// Bodies that are no JSON.
+    pub(super) garbage: AtomicU64,
     /// Extra copies posted on purpose or because no answer came.
     pub(super) repeats: AtomicU64,
-    pub(super) garbage: AtomicU64,
-    /// Light messages acknowledged, each counted once.
-    pub(super) light: AtomicU64,
 }
 
 impl Senders {
@@ -42,69 +54,139 @@ impl Senders {
         let counts = Arc::<Counts>::default();
         let mut tasks = JoinSet::new();
         for sender in 0..SENDERS {
-            let (plan, counts) = (Arc::clone(plan), Arc::clone(&counts));
-            tasks.spawn(async move { send(&plan, &counts, sender, hook).await });
+            let (plan, client) = (Arc::clone(plan), Client::new(hook, &counts));
+            tasks.spawn(async move { client.send_orders(&plan, sender).await });
         }
-        Self { counts, _tasks: tasks }
+        let (plan, client) = (Arc::clone(plan), Client::new(hook, &counts));
+        tasks.spawn(async move { client.send_extras(&plan).await });
+        Self { counts, tasks }
     }
 
-    pub(super) fn done(&self) -> u64 {
-        self.counts.acknowledged.load(Relaxed)
+    /// Each sender ends when its message under way is acknowledged.
+    pub(super) fn stop(&self) {
+        self.counts.stop.store(true, Relaxed);
     }
 
-    pub(super) fn light_done(&self) -> u64 {
-        self.counts.light.load(Relaxed)
+    /// Whether everything was sent.
+    pub(super) fn finished(&mut self) -> bool {
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.is_empty()
     }
 }
 
-/// Takes one message of each of its orders in turn, so that orders interleave.
-async fn send(plan: &Plan, counts: &Counts, sender: u64, hook: SocketAddr) {
-    let client = reqwest::Client::builder().no_proxy().build();
-    let client = client.expect("a client without special settings can be built");
-    let url = format!("http://{hook}/hook");
-    let mine = (0..plan.orders()).filter(|order| order % SENDERS == sender);
-    let mut queues: Vec<_> = mine.map(|order| plan.events(order)).collect();
-    while !queues.is_empty() {
-        let mut left = Vec::new();
-        for mut queue in queues {
-            let Some(event) = queue.next() else { continue };
-            if let Some(garbage) = plan.garbage(event) {
-                let id = format!("garbage-{}", event.id());
-                post(&client, &url, &id, garbage, counts).await;
-                counts.garbage.fetch_add(1, Relaxed);
-            }
-            for (id, body) in plan.light(event) {
-                // Always twice: an order of one message may have no repeats.
-                post(&client, &url, &id, body.clone(), counts).await;
-                counts.light.fetch_add(1, Relaxed);
-                counts.repeats.fetch_add(1, Relaxed);
-                post(&client, &url, &id, body, counts).await;
-            }
-            post(&client, &url, &event.id(), event.body(), counts).await;
-            counts.acknowledged.fetch_add(1, Relaxed);
-            if plan.is_repeated(event) {
-                counts.repeats.fetch_add(1, Relaxed);
-                post(&client, &url, &event.id(), event.body(), counts).await;
-            }
-            left.push(queue);
-            tokio::time::sleep(BREATH).await;
-        }
-        queues = left;
-    }
+struct Client {
+    http: reqwest::Client,
+    url: String,
+    counts: Arc<Counts>,
 }
 
-/// Posts until the answer is 202: what was not acknowledged may be lost, so it is sent again.
-async fn post(client: &reqwest::Client, url: &str, id: &str, body: String, counts: &Counts) {
-    loop {
-        let request = client
-            .post(url)
-            .header("content-type", "application/json")
-            .header("message-id", id)
-            .body(body.clone());
-        if request.send().await.is_ok_and(|answer| answer.status() == 202) {
-            return;
+impl Client {
+    fn new(hook: SocketAddr, counts: &Arc<Counts>) -> Self {
+        let http = reqwest::Client::builder().no_proxy().build();
+        let http = http.expect("a client without special settings can be built");
+        Self { http, url: format!("http://{hook}/hook"), counts: Arc::clone(counts) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.counts.stop.load(Relaxed)
+    }
+
+    /// Takes one message of each of its orders in turn, so that orders interleave.
+    async fn send_orders(&self, plan: &Plan, sender: u64) {
+        let mine = (0..plan.orders()).filter(|order| order % SENDERS == sender);
+        let mut queues: Vec<_> = mine.map(|order| plan.events(order)).collect();
+        while !queues.is_empty() {
+            let mut left = Vec::new();
+            for mut queue in queues {
+                if self.is_over() {
+                    return;
+                }
+                let Some(event) = queue.next() else { continue };
+                if let Some(garbage) = plan.garbage(event) {
+                    self.post(&format!("garbage-{}", event.id()), &garbage).await;
+                    self.counts.garbage.fetch_add(1, Relaxed);
+                }
+                for light in plan.light(event) {
+                    self.send_light(&light).await;
+                }
+                self.post(&event.id(), &event.body()).await;
+                self.counts.orders.fetch_add(1, Relaxed);
+                self.counts.cents.fetch_add(event.cents, Relaxed);
+                if plan.is_repeated(event) {
+                    self.repeat(&event.id(), &event.body()).await;
+                }
+                left.push(queue);
+                tokio::time::sleep(plan.breath()).await;
+            }
+            queues = left;
         }
-        counts.repeats.fetch_add(1, Relaxed);
-        tokio::time::sleep(AGAIN).await;
+    }
+
+    /// Always twice: an order of one message may have no repeats.
+    async fn send_light(&self, light: &Light) {
+        self.post(&light.id, &light.body).await;
+        self.counts.contacts.fetch_add(light.contacts, Relaxed);
+        self.counts.blocks.fetch_add(light.blocks, Relaxed);
+        self.repeat(&light.id, &light.body).await;
+    }
+
+    /// Checkouts, and what gives people something to decide.
+    async fn send_extras(&self, plan: &Plan) {
+        let extras = plan.extras();
+        let (id, body) = plan::stranger();
+        self.post(&id, &body).await;
+        self.counts.dead.fetch_add(1, Relaxed);
+        for number in 0..extras.checkouts {
+            if self.is_over() {
+                return;
+            }
+            let body = json!({
+                "type": "CheckoutPlaced", "order": format!("c-{number}"), "cents": 1_999,
+            });
+            self.post(&format!("checkout-{number}"), &body.to_string()).await;
+            self.counts.checkouts.fetch_add(1, Relaxed);
+            if Fate::of(number).refund_is_refused() {
+                self.counts.hopeless.fetch_add(1, Relaxed);
+            }
+            let batch = number / extras.poison_every;
+            if number % extras.poison_every == 1 && batch < extras.poison {
+                self.send_poison(batch).await;
+            }
+            tokio::time::sleep(extras.checkout_every).await;
+        }
+    }
+
+    async fn send_poison(&self, number: u64) {
+        let [well, refused, held] = plan::poison(number);
+        self.post(&well.0, &well.1).await;
+        self.post(&refused.0, &refused.1).await;
+        self.counts.dead.fetch_add(1, Relaxed);
+        self.post(&held.0, &held.1).await;
+        self.counts.held.fetch_add(1, Relaxed);
+        // The id of the first again, with the content of the last: a conflict.
+        self.post(&well.0, &held.1).await;
+        self.counts.dead.fetch_add(1, Relaxed);
+    }
+
+    async fn repeat(&self, id: &str, body: &str) {
+        self.counts.repeats.fetch_add(1, Relaxed);
+        self.post(id, body).await;
+    }
+
+    /// Posts until the answer is 202: what was not acknowledged may be lost, so it is sent again.
+    async fn post(&self, id: &str, body: &str) {
+        loop {
+            let request = self
+                .http
+                .post(&self.url)
+                .header("content-type", "application/json")
+                .header("message-id", id)
+                .body(body.to_owned());
+            if request.send().await.is_ok_and(|answer| answer.status() == 202) {
+                return;
+            }
+            self.counts.repeats.fetch_add(1, Relaxed);
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The target: an HTTP service that fails at times, and keeps a ledger of what it did.
+//! The target: an HTTP service that fails at times, refuses poison, and keeps a ledger of what it did.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use axum::{
     routing::post,
 };
 
-use super::plan::mix;
+use super::plan::{POISON, mix};
 
 /// Calls in a hundred that fail and do nothing.
 const FAILS: u64 = 5;
@@ -53,19 +53,24 @@ impl Ledger {
         self.copies.values().map(|n| n - 1).sum()
     }
 
-    /// Applies a message that was not seen before.
+    /// Applies a message that was not seen before; nothing if it is not what it should be.
     fn apply(&mut self, id: &str, body: &[u8]) -> Option<()> {
+        let event: serde_json::Value = serde_json::from_slice(body).ok()?;
+        let order = event["order"].as_str()?;
+        let (step, cents) = (event["step"].as_u64()?, event["cents"].as_u64()?);
+        if order.starts_with(POISON) {
+            // People may do with these what they like, so they are in no sum.
+            return Some(());
+        }
         let copies = self.copies.entry(id.to_owned()).or_default();
         *copies += 1;
         if *copies > 1 {
             return Some(());
         }
-        let event: serde_json::Value = serde_json::from_slice(body).ok()?;
-        let last = self.steps.entry(event["order"].as_str()?.to_owned()).or_default();
-        let step = event["step"].as_u64()?;
+        let last = self.steps.entry(order.to_owned()).or_default();
         self.out_of_order += u64::from(step != *last + 1);
         *last = step;
-        self.cents += event["cents"].as_u64()?;
+        self.cents += cents;
         Some(())
     }
 }
@@ -107,7 +112,7 @@ async fn receive(State(target): State<Arc<Target>>, headers: HeaderMap, body: By
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
     if ledger.apply(id, &body).is_none() {
-        return StatusCode::BAD_REQUEST;
+        return StatusCode::UNPROCESSABLE_ENTITY;
     }
     if dice < FAILS + LOSES_REPLY {
         ledger.failures += 1;

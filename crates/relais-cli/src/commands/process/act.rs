@@ -18,7 +18,7 @@ use crate::{
     args::Act,
     commands::dead_letter::ask,
     failure::{Done, Failure},
-    output::{Lines, escape},
+    output::{Lines, Progress, escape},
     wire,
 };
 
@@ -63,6 +63,7 @@ struct Unchanged {
 pub(super) async fn act(context: &Context, deed: Deed, args: &Act) -> Done {
     let decision = &args.decision;
     check(args)?;
+    let actor = decision.actor()?;
     let (settings, store) = context.store().await?;
     let processes = selected(store.as_ref(), args).await?;
     if decision.dry_run {
@@ -72,10 +73,10 @@ pub(super) async fn act(context: &Context, deed: Deed, args: &Act) -> Done {
         confirm(deed, args.all, processes.len())?;
     }
     let operator = wire::operator(&settings, store);
+    let mut progress = Progress::new("processes", Some(processes.len() as u64), true);
     let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
     for process in processes {
-        let acted =
-            operator.act(process.process_id, deed.action, &decision.actor, &decision.reason).await;
+        let acted = operator.act(process.process_id, deed.action, &actor, &decision.reason).await;
         match acted {
             Ok(process) => changed.push(process),
             Err(error) => {
@@ -84,7 +85,9 @@ pub(super) async fn act(context: &Context, deed: Deed, args: &Act) -> Done {
                     .push((name(&process), Unchanged { process_id: process.process_id, problem }));
             }
         }
+        progress.step()?;
     }
+    progress.finish();
     say(context, deed, &changed, &unchanged)?;
     // With --all some may have moved on meanwhile; a named one that did not change is a failure.
     if unchanged.is_empty() || args.all { Ok(()) } else { Err(Failure::Said) }

@@ -12,7 +12,7 @@ use crate::{
     commands::{
         Context,
         dead_letter::{ask, said},
-        rows::not_found,
+        rows::inbox_row,
     },
     failure::{Done, Failure},
     output::{Lines, Progress, escape},
@@ -38,7 +38,7 @@ pub(super) async fn discard(context: &Context, args: &DiscardRows) -> Done {
         confirm(rows.len(), args)?;
     }
     let desk = wire::desk(&settings, store);
-    let by = By::new(&args.decision.actor, &args.decision.reason);
+    let by = By::new(&args.decision.actor()?, &args.decision.reason);
     let mut progress = Progress::new("rows", Some(rows.len() as u64), true);
     let (mut discarded, mut unchanged) = (Vec::new(), Vec::new());
     for row in rows {
@@ -65,8 +65,7 @@ pub(super) async fn discard(context: &Context, args: &DiscardRows) -> Done {
 async fn named(store: &dyn Store, ids: &[String]) -> Result<Vec<i64>, Failure> {
     let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
-        let found = store.find_inbox(id.clone()).await?;
-        rows.push(found.ok_or_else(|| not_found("inbox", id))?.id);
+        rows.push(inbox_row(store, id).await?.id);
     }
     Ok(rows)
 }

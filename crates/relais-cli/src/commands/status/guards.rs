@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
+use relais_core::query::WorkerRow;
 use secrecy::ExposeSecret;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{output::Tone, settings::AdminSettings};
 
@@ -19,39 +20,66 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ANSWER_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Guards {
-    pub(super) breaker: Option<String>,
-    pub(super) reason: Option<Reason>,
-    pub(super) calls: Option<Calls>,
+pub(crate) struct Guards {
+    pub(crate) breaker: Option<String>,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) calls: Option<Calls>,
+    /// Delivered since that process started.
+    #[serde(default)]
+    pub(crate) dispatched: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Reason {
-    pub(super) code: String,
-    pub(super) message: String,
+pub(crate) struct Reason {
+    pub(crate) code: String,
+    pub(crate) message: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     used: u64,
     limit: u64,
 }
 
-/// By destination; empty without `[admin]`, or if nobody answers there.
-pub(super) async fn ask(admin: Option<&AdminSettings>) -> BTreeMap<String, Guards> {
-    let Some(admin) = admin else { return BTreeMap::new() };
-    let asked = async {
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().ok()?;
-        let url = format!("http://{}/api/v1/destinations", reachable(admin.listen));
-        let mut request = client.get(url);
-        if let Some(token) = &admin.token {
-            request = request.bearer_auth(token.expose_secret());
-        }
-        let answer = request.send().await.ok()?.error_for_status().ok()?;
-        answer.content_length().filter(|length| *length <= ANSWER_MAX)?;
-        serde_json::from_slice(&answer.bytes().await.ok()?).ok()
-    };
-    asked.await.unwrap_or_default()
+/// By destination; empty without `[admin]`, or if nobody answers there who works on this store.
+pub(super) async fn ask(
+    admin: Option<&AdminSettings>,
+    workers: &[WorkerRow],
+) -> BTreeMap<String, Guards> {
+    #[derive(Deserialize)]
+    struct Answer {
+        workers: Vec<Worker>,
+        destinations: BTreeMap<String, Guards>,
+    }
+    #[derive(Deserialize)]
+    struct Worker {
+        worker: String,
+    }
+    let answer: Option<Answer> = overview(admin).await;
+    let ours = answer.filter(|answer| {
+        let mut there = answer.workers.iter().map(|worker| worker.worker.as_str());
+        there.any(|name| is_ours(name, workers))
+    });
+    ours.map(|answer| answer.destinations).unwrap_or_default()
+}
+
+/// Whether a worker that answers over HTTP works on this store: another relais may listen at that address.
+/// Names of workers have a random part.
+pub(crate) fn is_ours(worker: &str, workers: &[WorkerRow]) -> bool {
+    workers.iter().any(|row| row.worker == worker)
+}
+
+/// What a running relais says of itself; nothing without `[admin]`, or if nobody answers there, or not so.
+pub(crate) async fn overview<T: DeserializeOwned>(admin: Option<&AdminSettings>) -> Option<T> {
+    let admin = admin?;
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().ok()?;
+    let mut request = client.get(format!("http://{}/api/v1/overview", reachable(admin.listen)));
+    if let Some(token) = &admin.token {
+        request = request.bearer_auth(token.expose_secret());
+    }
+    let answer = request.send().await.ok()?.error_for_status().ok()?;
+    answer.content_length().filter(|length| *length <= ANSWER_MAX)?;
+    serde_json::from_slice(&answer.bytes().await.ok()?).ok()
 }
 
 /// Who listens everywhere is reached here.
@@ -65,7 +93,7 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 /// Breaker and calls as a table shows them.
-pub(super) fn show(guards: Option<&Guards>) -> ((String, Tone), String) {
+pub(crate) fn show(guards: Option<&Guards>) -> ((String, Tone), String) {
     let unknown = || "-".to_owned();
     let breaker = match guards.and_then(|guards| guards.breaker.as_deref()) {
         None => (unknown(), Tone::Plain),

@@ -22,6 +22,7 @@ use rdkafka::{
 use super::{
     KafkaSourceCounters, KafkaSourceSettings,
     batch::Span,
+    lag,
     offsets::{Memory, Moved},
     topic_id,
 };
@@ -47,6 +48,7 @@ impl Blueprint {
         let contexts = wanted.iter().map(String::as_str).chain([topic_id::DEBUG_CONTEXT]);
         config.set("debug", contexts.collect::<Vec<_>>().join(","));
         config.set_log_level(RDKafkaLogLevel::Debug);
+        config.set("statistics.interval.ms", lag::TOLD_EVERY);
         // Without a group it is a consumer that does nothing.
         let made: KafkaResult<BaseConsumer> = config.create();
         let log = ClientLog::new(&settings.name, &settings.connection);
@@ -58,7 +60,8 @@ impl Blueprint {
     /// A new member of the group.
     pub(super) fn join(&self) -> Result<BaseConsumer<Membership>, String> {
         let log = ClientLog::new(&self.settings.name, &self.settings.connection);
-        let member = Membership { log, debug: self.debug, state: Mutex::default() };
+        let counters = Arc::clone(&self.counters);
+        let member = Membership { log, counters, debug: self.debug, state: Mutex::default() };
         let made: KafkaResult<BaseConsumer<Membership>> = self.config.create_with_context(member);
         let consumer = made.map_err(|error| format!("cannot make a consumer: {error}"))?;
         let topics: Vec<&str> = self.settings.topics.iter().map(String::as_str).collect();
@@ -240,6 +243,7 @@ pub(super) fn list<'a>(offsets: impl Iterator<Item = (&'a Partition, i64)>) -> T
 /// The context of our consumer.
 pub(super) struct Membership {
     log: ClientLog,
+    counters: Arc<KafkaSourceCounters>,
     debug: bool,
     state: Mutex<State>,
 }
@@ -358,7 +362,9 @@ impl ClientContext for Membership {
         self.state().reason = self.log.clean(reason);
     }
 
-    fn stats_raw(&self, _statistics: &[u8]) {}
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.counters.tell(lag::read(statistics, &self.state().owned));
+    }
 }
 
 impl ConsumerContext for Membership {

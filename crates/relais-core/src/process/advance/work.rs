@@ -11,6 +11,7 @@ use super::{
 use crate::{
     delivery::Problem,
     inbox::InboxRow,
+    json::keeps_numbers,
     message::{Headers, NewMessage},
     process::{
         Action, Change, DeadLetterChange, Definition, Entry, PROCESS_DEFINITION, Process,
@@ -273,7 +274,8 @@ pub(super) fn closed(actor: &str, reason: &str) -> DeadLetterChange {
     }
 }
 
-/// JSON for the log; what serde cannot hold (a number beyond all bounds) is kept as text.
+/// JSON for the log; what serde cannot hold as it is (a number of too many digits) is kept as text.
 pub(super) fn value(json: &str) -> serde_json::Value {
-    serde_json::from_str(json).unwrap_or_else(|_| json.into())
+    let held = Some(json).filter(|json| keeps_numbers(json));
+    held.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| json.into())
 }

@@ -185,6 +185,17 @@ fn payloads_beyond_what_the_log_can_hold_as_json_are_kept_as_text() {
 }
 
 #[test]
+fn numbers_of_many_digits_stand_in_the_log_as_they_came() {
+    let placed = row("m-0", "Placed", r#"{"id": 9007199254740993123456789}"#);
+    let world = World::start_with(declared().build().unwrap(), &placed);
+    let ProcessEvent::ProcessStarted { initial_data, .. } = &world.last.log[0].event else {
+        panic!("the process is started")
+    };
+    assert_eq!(initial_data, world.process.data.as_str());
+    assert!(world.process.data.contains("9007199254740993123456789"));
+}
+
+#[test]
 fn a_failing_reply_says_why_or_its_type_does() {
     let mut world = World::start();
     let mut reply = world.reply_row("payFailed", None);

@@ -1,5 +1,5 @@
--- Open and failed rows are counted by their small indexes. PROCESSED is counted up to $1 rows; in
--- larger tables it is what the server's own estimate leaves, so that history costs nothing.
+-- Open and failed rows are counted by their small indexes. PROCESSED is counted in tables of up to $1 rows;
+-- in larger ones it is what the server's own estimate leaves, so that history costs nothing.
 WITH part AS MATERIALIZED (
     SELECT status, count(*) AS amount FROM relais_inbox
     WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NULL GROUP BY status
@@ -9,14 +9,16 @@ WITH part AS MATERIALIZED (
     UNION ALL
     SELECT status, count(*) FROM relais_inbox
     WHERE status IN ('FAILED', 'SERDE_ERROR') GROUP BY status),
-done AS MATERIALIZED (
-    SELECT count(*) AS amount
-    FROM (SELECT FROM relais_inbox WHERE status = 'PROCESSED' LIMIT $1::bigint + 1) AS seen)
+estimate AS MATERIALIZED (
+    SELECT reltuples::bigint AS amount FROM pg_class WHERE oid = 'relais_inbox'::regclass),
+seen AS MATERIALIZED (
+    SELECT count(*) AS amount, count(*) FILTER (WHERE status = 'PROCESSED') AS done
+    FROM (SELECT status FROM relais_inbox
+          LIMIT (SELECT CASE WHEN amount > $1 THEN 0 ELSE $1 + 1 END FROM estimate)) AS first)
 SELECT status, sum(amount)::bigint FROM part GROUP BY status
 UNION ALL
 SELECT 'PROCESSED',
-       CASE WHEN done.amount <= $1 THEN done.amount
-            ELSE greatest(done.amount, (SELECT reltuples::bigint FROM pg_class
-                                        WHERE oid = 'relais_inbox'::regclass)
-                                       - (SELECT coalesce(sum(amount), 0)::bigint FROM part)) END
-FROM done
+       CASE WHEN estimate.amount <= $1 AND seen.amount <= $1 THEN seen.done
+            ELSE greatest(seen.done,
+                          estimate.amount - (SELECT coalesce(sum(amount), 0)::bigint FROM part)) END
+FROM seen CROSS JOIN estimate

@@ -1,5 +1,5 @@
--- Open and failed rows are counted by their small indexes. DISPATCHED is counted up to $1 rows; in
--- larger tables it is what the server's own estimate leaves, so that history costs nothing.
+-- Open and failed rows are counted by their small indexes. DISPATCHED is counted in tables of up to $1 rows;
+-- in larger ones it is what the server's own estimate leaves, so that history costs nothing.
 WITH part AS MATERIALIZED (
     SELECT 'PENDING' AS status, count(*) AS amount FROM relais_outbox
     WHERE status = 'PENDING' AND next_attempt_at IS NULL
@@ -8,14 +8,16 @@ WITH part AS MATERIALIZED (
     WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
     UNION ALL
     SELECT 'FAILED', count(*) FROM relais_outbox WHERE status = 'FAILED'),
-done AS MATERIALIZED (
-    SELECT count(*) AS amount
-    FROM (SELECT FROM relais_outbox WHERE status = 'DISPATCHED' LIMIT $1::bigint + 1) AS seen)
+estimate AS MATERIALIZED (
+    SELECT reltuples::bigint AS amount FROM pg_class WHERE oid = 'relais_outbox'::regclass),
+seen AS MATERIALIZED (
+    SELECT count(*) AS amount, count(*) FILTER (WHERE status = 'DISPATCHED') AS done
+    FROM (SELECT status FROM relais_outbox
+          LIMIT (SELECT CASE WHEN amount > $1 THEN 0 ELSE $1 + 1 END FROM estimate)) AS first)
 SELECT status, sum(amount)::bigint FROM part GROUP BY status
 UNION ALL
 SELECT 'DISPATCHED',
-       CASE WHEN done.amount <= $1 THEN done.amount
-            ELSE greatest(done.amount, (SELECT reltuples::bigint FROM pg_class
-                                        WHERE oid = 'relais_outbox'::regclass)
-                                       - (SELECT coalesce(sum(amount), 0)::bigint FROM part)) END
-FROM done
+       CASE WHEN estimate.amount <= $1 AND seen.amount <= $1 THEN seen.done
+            ELSE greatest(seen.done,
+                          estimate.amount - (SELECT coalesce(sum(amount), 0)::bigint FROM part)) END
+FROM seen CROSS JOIN estimate

@@ -53,13 +53,13 @@ chosen AS (
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
         o.event_version, o.payload, o.headers, o.destination, o.msg_key, o.lane, o.created_at,
         o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
-        o.correlation_id, o.error_code, o.error_message
+        o.correlation_id, o.error_code, o.error_message, o.id + 0 AS place
  FROM relais_outbox AS o
  WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at IS NULL AND o.id + 0 > $3
+   AND o.id NOT IN (SELECT unnest($6::bigint[]))
    AND o.lane = ANY ($2::smallint[])
    AND (o.job_id IS NULL OR o.job_id IS DISTINCT FROM (SELECT id FROM job))
    AND o.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
-   AND o.id NOT IN (SELECT unnest($6::bigint[]))
    AND (NOT EXISTS (
             SELECT FROM relais_outbox AS e
             WHERE e.destination = $1
@@ -86,9 +86,10 @@ UNION ALL
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
         o.event_version, o.payload, o.headers, o.destination, o.msg_key, o.lane, o.created_at,
         o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
-        o.correlation_id, o.error_code, o.error_message
+        o.correlation_id, o.error_code, o.error_message, o.id + 0 AS place
  FROM chosen
  JOIN relais_outbox AS o ON o.id = chosen.id
- WHERE o.id NOT IN (SELECT unnest($6::bigint[])))
-ORDER BY id
+ WHERE o.id NOT IN (SELECT unnest($6::bigint[]))
+ ORDER BY o.id + 0)
+ORDER BY place
 LIMIT $4

@@ -1,12 +1,58 @@
--- Sent with its values each time, so that the planner sees which filters are set.
+-- Sent with its values each time, so that the planner sees which filters are set. Rows that wait are found
+-- by their own indexes while there are no more than $12 of them; else among the newest.
+WITH few (yes) AS MATERIALIZED (
+    SELECT $1::text IS NOT DISTINCT FROM 'RECEIVED'
+           AND (SELECT count(*) <= $12 FROM (
+                    SELECT FROM relais_inbox
+                    WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NULL
+                    LIMIT $12 + 1) AS fresh)
+           AND (SELECT count(*) <= $12 FROM (
+                    SELECT FROM relais_inbox
+                    WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL
+                    LIMIT $12 + 1) AS later)),
+page (id) AS (
+    (SELECT id FROM relais_inbox
+     WHERE (SELECT yes FROM few) AND status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NULL
+       AND ($1::text IS NULL OR status = $1)
+       AND ($2::text IS NULL OR event_type = $2)
+       AND ($3::text IS NULL OR msg_key = $3)
+       AND ($4::bigint IS NULL OR received_at >= now() - $4 * INTERVAL '1 second')
+       AND ($8::text IS NULL OR source_system = $8)
+       AND ($9::text IS NULL OR error_code = $9)
+       AND id + 0 < coalesce($5::bigint, 9223372036854775807) AND id + 0 >= coalesce($11::bigint, 0)
+     ORDER BY id + 0 DESC
+     LIMIT $6)
+    UNION ALL
+    (SELECT id FROM relais_inbox
+     WHERE (SELECT yes FROM few) AND status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL
+       AND ($1::text IS NULL OR status = $1)
+       AND ($2::text IS NULL OR event_type = $2)
+       AND ($3::text IS NULL OR msg_key = $3)
+       AND ($4::bigint IS NULL OR received_at >= now() - $4 * INTERVAL '1 second')
+       AND ($8::text IS NULL OR source_system = $8)
+       AND ($9::text IS NULL OR error_code = $9)
+       AND id + 0 < coalesce($5::bigint, 9223372036854775807) AND id + 0 >= coalesce($11::bigint, 0)
+     ORDER BY id + 0 DESC
+     LIMIT $6)
+    UNION ALL
+    (SELECT id FROM relais_inbox
+     WHERE NOT (SELECT yes FROM few)
+       AND ($1::text IS NULL OR status = $1)
+       AND ($2::text IS NULL OR event_type = $2)
+       AND ($3::text IS NULL OR msg_key = $3)
+       AND ($4::bigint IS NULL OR received_at >= now() - $4 * INTERVAL '1 second')
+       AND ($8::text IS NULL OR source_system = $8)
+       AND ($9::text IS NULL OR error_code = $9)
+       AND id < coalesce($5::bigint, 9223372036854775807) AND id >= coalesce($11::bigint, 0)
+     ORDER BY id DESC
+     LIMIT $6))
 SELECT id, message_id, source_system, topic, partition_num, offset_num, key_str, msg_key, lane,
-       aggregate_id, event_type, payload, headers, raw_payload_base64, event_ts, received_at, status,
-       attempts, next_attempt_at, processed_at, error_stage, error_code, error_message
+       aggregate_id, event_type,
+       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END, headers,
+       CASE WHEN $10::int IS NULL THEN raw_payload_base64 ELSE left(raw_payload_base64, $10) END,
+       event_ts, received_at, status, attempts, next_attempt_at, processed_at, error_stage, error_code, error_message,
+       coalesce(octet_length(payload), octet_length(rtrim(raw_payload_base64, '=')) * 3 / 4)
 FROM relais_inbox
-WHERE ($1::text IS NULL OR status = $1)
-  AND ($2::text IS NULL OR event_type = $2)
-  AND ($3::text IS NULL OR msg_key = $3)
-  AND ($4::bigint IS NULL OR received_at >= now() - $4 * INTERVAL '1 second')
-  AND ($5::bigint IS NULL OR id < $5)
+WHERE id IN (SELECT id FROM page)
 ORDER BY id DESC
 LIMIT $6

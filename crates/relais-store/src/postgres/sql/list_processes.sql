@@ -7,7 +7,7 @@ WHERE ($1::text IS NULL OR status = $1)
   AND ($3::text IS NULL OR (md5(business_key)::uuid = md5($3)::uuid AND business_key = $3))
   AND ($4::bigint IS NULL OR created_at >= now() - $4 * INTERVAL '1 second')
   AND ($5::uuid IS NULL
-       OR (created_at, process_id) < (SELECT b.created_at, b.process_id FROM relais_process AS b
-                                      WHERE b.process_id = $5))
+       OR (created_at, process_id)
+          < ((SELECT b.created_at FROM relais_process AS b WHERE b.process_id = $5), $5))
 ORDER BY created_at DESC, process_id DESC
 LIMIT $6

@@ -186,6 +186,8 @@ CREATE TABLE relais_parked_key (
 ) STRICT, WITHOUT ROWID;
 -- From a dead letter to its key, when it is resolved or removed.
 CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id);
+-- Longest parked first, for people.
+CREATE INDEX relais_parked_key_age ON relais_parked_key (parked_at);
 
 -- Who owns which share of the keys. Scope is 'inbox' or 'outbox:<destination>'.
 CREATE TABLE relais_lane (
@@ -250,6 +252,7 @@ CREATE TABLE relais_process (
     CONSTRAINT relais_process_key UNIQUE (business_key, process_type)
 ) STRICT;
 CREATE INDEX relais_process_age ON relais_process (created_at, process_id);
+CREATE INDEX relais_process_type ON relais_process (process_type, created_at, process_id);
 -- What people look for; leaves the index in the end, so that history costs nothing.
 CREATE INDEX relais_process_state ON relais_process (status, created_at, process_id)
     WHERE status <> 'SUCCEEDED';
@@ -311,3 +314,4 @@ CREATE TABLE relais_audit (
     reason TEXT NOT NULL
 ) STRICT;
 CREATE INDEX relais_audit_target ON relais_audit (target, id);
+CREATE INDEX relais_audit_actor ON relais_audit (actor, id);

@@ -1,0 +1,145 @@
+// A decision is confirmed here: what will happen, to how many, by whom and why.
+
+import { append, h, replace } from "./dom.js";
+import { Problem, session } from "./api.js";
+import { button, problemNotice, toast } from "./parts.js";
+import { refresh } from "./live.js";
+
+const ACTOR = "relais.actor";
+/** As the API has them. */
+const ACTOR_MAX = 200;
+const REASON_MAX = 2000;
+
+/**
+ * Asks for who and why, then runs `act({ actor, reason })`.
+ * Gives what that gave, or null if the person turned back. A conflict (409) closes the dialog and is thrown,
+ * because what the person looked at is no longer true; any other problem is shown here to be mended.
+ */
+export function decide({ title, text, confirm, danger = false, preview = null, act }) {
+  return new Promise((resolve, reject) => {
+    const result = h("div", { "aria-live": "assertive" });
+    const who = actorField();
+    const reason = h("textarea", { id: "reason", name: "reason", rows: "2", required: true, maxlength: REASON_MAX, autocomplete: "off" });
+    const submit = h("button", { type: "submit", class: `button ${danger ? "danger" : "primary"}` }, h("span", null, confirm));
+    const form = h("form", { method: "dialog", class: "decision" },
+      h("h2", { id: "dialog-title" }, title),
+      text ? h("p", null, text) : null,
+      preview,
+      who.element,
+      h("div", { class: "field" }, h("label", { for: "reason" }, "Reason"), reason, h("p", { class: "hint" }, "It is kept in the audit, for whoever asks later.")),
+      result,
+      h("div", { class: "dialog-buttons" }, button("Cancel", () => dialog.close()), submit));
+    const dialog = show(form, () => resolve(null));
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (!reason.value.trim()) return void reason.focus();
+      submit.disabled = true;
+      try {
+        const answer = await act({ actor: who.value(), reason: reason.value.trim() });
+        resolve(answer ?? {});
+        dialog.close();
+      } catch (problem) {
+        submit.disabled = false;
+        if (problem instanceof Problem && problem.status === 409) {
+          reject(problem);
+          dialog.close();
+        } else {
+          replace(result, problemNotice(problem));
+        }
+      }
+    });
+    (who.focus ?? reason).focus();
+  });
+}
+
+/** After a decision: what came of it (a text, or how to say it), and how it is now. A conflict says so above the row as it is now. */
+export async function settle(context, decision, said) {
+  try {
+    const answer = await decision;
+    if (answer === null) return;
+    toast(typeof said === "function" ? said(answer) : said);
+    refresh();
+    context.reload();
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    context.reload(problem);
+  }
+}
+
+/** Who acts: the name of the token, or, where that is nobody's own, the name a person gives. */
+function actorField() {
+  if (!isShared()) {
+    return { element: h("p", { class: "soft" }, "You act as ", h("strong", null, session.name), "."), value: () => session.name };
+  }
+  const kept = remembered();
+  const input = h("input", { id: "actor", name: "actor", type: "text", required: true, maxlength: ACTOR_MAX, autocomplete: "name", value: kept });
+  const element = h("div", { class: "field" }, h("label", { for: "actor" }, "Your name"), input);
+  const value = () => {
+    const name = input.value.trim();
+    remember(name);
+    return name;
+  };
+  return { element, value, focus: kept ? null : input };
+}
+
+/** Who acts where nobody is asked, as in a rehearsal that changes nothing. */
+export function actor() {
+  return isShared() ? remembered() || "console" : session.name;
+}
+
+/** On this machine without a token, or with the one token that is nobody's own. */
+function isShared() {
+  return session.loopback || (session.name === "admin" && session.role === "admin");
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem(ACTOR) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function remember(name) {
+  try {
+    localStorage.setItem(ACTOR, name);
+  } catch {
+    // It is asked again next time.
+  }
+}
+
+/** Shows content in a dialog that keeps the focus until it closes; `closed` runs then. */
+export function show(content, closed = () => {}) {
+  const dialog = h("dialog", { class: "dialog", "aria-labelledby": "dialog-title" }, content);
+  const before = document.activeElement;
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    closed();
+    if (before?.isConnected) before.focus();
+  });
+  append(document.getElementById("dialogs"), dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** Whether a dialog is open: then nothing behind it may change under the person's hands. */
+export function isOpen() {
+  return document.querySelector("dialog[open]") !== null;
+}
+
+const KEYS = [
+  ["/", "find any id"],
+  ["j and k", "next and previous row"],
+  ["Enter", "open the row"],
+  ["g then o", "overview"],
+  ["g then i, u", "inbox, outbox"],
+  ["g then d, k", "dead letters, parked keys"],
+  ["g then p, r", "processes, repair"],
+  ["g then a", "audit"],
+  ["?", "this list"],
+];
+
+export function help() {
+  const list = h("dl", { class: "keys" }, KEYS.map(([key, what]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, what))));
+  const dialog = show(h("div", { class: "decision" }, h("h2", { id: "dialog-title" }, "Keys"), list, h("div", { class: "dialog-buttons" }, button("Close", () => dialog.close(), { kind: "primary" }))));
+}

@@ -1,0 +1,203 @@
+// The picture of the flow: sources, inbox, processes, outbox, destinations, and what moves between them.
+// Boxes are made once and then only told new numbers, so that the focus stays and nothing flickers.
+
+import { h, replace, s, setText } from "./dom.js";
+import { age, brief, count, duration, plural, rate } from "./format.js";
+import { status } from "./parts.js";
+import { query } from "./api.js";
+
+/** Boxes of one column; the rest is one line. */
+const BOXES_MAX = 8;
+
+/** Makes the picture; `update(overview, rates, sample)` brings it up to date. */
+export function flow() {
+  const wires = s("svg", { class: "wires", "aria-hidden": "true" });
+  const columns = ["Sources", "Inbox", "Processes", "Outbox", "Destinations"].map((title) => {
+    const list = h("div", { class: "boxes" });
+    return { list, element: h("section", { class: "column" }, h("h3", null, title), list) };
+  });
+  const element = h("div", { class: "flow" }, wires, columns.map((column) => column.element));
+  const boxes = new Map();
+  let state = null;
+
+  const redraw = () => state && connect(element, wires, columns, state);
+  const observer = new ResizeObserver(redraw);
+  observer.observe(element);
+
+  return {
+    element,
+    stop: () => observer.disconnect(),
+    update(overview, rates, sample) {
+      const wanted = [sources(overview, rates), [inbox(overview, sample)], processes(overview), [outbox(overview, sample)], destinations(overview, rates)];
+      wanted.forEach((all, index) => place(columns[index].list, all, boxes, index));
+      state = { sample, wanted };
+      redraw();
+    },
+  };
+}
+
+/** Puts boxes into a column, keeping those that are there. */
+function place(list, all, boxes, column) {
+  const shown = all.slice(0, BOXES_MAX);
+  const elements = shown.map((box) => {
+    const key = `${column}/${box.name}`;
+    if (!boxes.has(key)) boxes.set(key, makeBox(box));
+    const made = boxes.get(key);
+    made.update(box);
+    return made.element;
+  });
+  if (all.length > BOXES_MAX) elements.push(h("p", { class: "soft more" }, `and ${plural(all.length - BOXES_MAX, "more", "more")}`));
+  const same = elements.length === list.children.length && elements.every((element, index) => list.children[index] === element);
+  if (!same) replace(list, elements);
+}
+
+function makeBox(first) {
+  const head = h("div", { class: "box-head" });
+  const numbers = h("dl", { class: "box-numbers" });
+  const more = h("div", { class: "box-more" });
+  const name = first.href ? h("a", { href: first.href }, first.name) : h("span", null, first.name);
+  const element = h("article", { class: "box" }, h("div", { class: "box-top" }, h("h4", null, name), head), numbers, more);
+  let seen = "";
+  const cells = new Map();
+  return {
+    element,
+    update(box) {
+      element.dataset.tone = box.tone ?? "";
+      for (const [label, value] of box.numbers) {
+        if (!cells.has(label)) {
+          const cell = h("dd");
+          cells.set(label, cell);
+          numbers.append(h("div", null, h("dt", null, label), cell));
+        }
+        setText(cells.get(label), value);
+      }
+      const text = JSON.stringify(box.state ?? null);
+      if (text !== seen) {
+        seen = text;
+        replace(head, box.state?.kind ? h("span", { class: "soft" }, box.state.kind) : null, box.state?.status ? status(...box.state.status) : null);
+        replace(more, (box.state?.lines ?? []).map((line) => h("p", { title: line }, line)), box.state?.budget ? budget(box.state.budget) : null);
+      }
+    },
+  };
+}
+
+function sources(overview, rates) {
+  const all = overview.sources ?? [];
+  if (!all.length) return [{ name: "none", numbers: [], state: { lines: ["No [[source]] is declared; rows come from your own transactions."] } }];
+  return all.map((source) => {
+    const lost = (source.missed ?? 0) + (source.recreated ?? 0);
+    const state = source.away ? ["FAILED", "cannot be read"] : lost ? ["FAILED", `${count(lost)} lost at the origin`] : null;
+    return {
+      name: source.name,
+      numbers: [["per s", rate(rates.sources.get(source.name))], ["received", brief(source.stored)]],
+      tone: state ? "bad" : "",
+      state: { kind: source.kind, status: state, lines: source.away ? [source.away.reason] : [] },
+    };
+  });
+}
+
+function rowsOf(counts, name) {
+  return counts?.find((entry) => entry.name === name)?.rows ?? 0;
+}
+
+function oldest(text) {
+  return text ? duration(age(text)) : "–";
+}
+
+function inbox(overview, sample) {
+  const waiting = rowsOf(overview.inbox, "RECEIVED") + rowsOf(overview.inbox, "RETRY");
+  const unreadable = overview.serde_errors ?? rowsOf(overview.inbox, "SERDE_ERROR");
+  return {
+    name: "Messages received",
+    href: "#/inbox",
+    numbers: [["per s", rate(sample?.stored)], ["waiting", brief(waiting)], ["oldest", oldest(overview.inbox_oldest)], ["done", brief(rowsOf(overview.inbox, "PROCESSED"))]],
+    tone: unreadable ? "bad" : "",
+    state: { status: unreadable ? ["SERDE_ERROR", plural(unreadable, "unreadable", "unreadable")] : null },
+  };
+}
+
+function processes(overview) {
+  const at = (name) => rowsOf(overview.processes, name);
+  const paused = at("PAUSED");
+  return [{
+    name: "Processes",
+    href: "#/processes",
+    numbers: [["running", brief(at("RUNNING"))], ["undoing", brief(at("COMPENSATING"))], ["done", brief(at("SUCCEEDED"))], ["timers due", brief(overview.timers_due)]],
+    tone: paused ? "warn" : "",
+    state: { status: paused ? ["PAUSED", plural(paused, "paused", "paused")] : null },
+  }];
+}
+
+function outbox(overview, sample) {
+  const failed = rowsOf(overview.outbox, "FAILED");
+  const times = (overview.backlogs ?? []).map((backlog) => backlog.oldest).filter(Boolean).sort();
+  return {
+    name: "Messages to send",
+    href: "#/outbox",
+    numbers: [["per s", rate(sample?.dispatched)], ["waiting", brief(rowsOf(overview.outbox, "PENDING"))], ["oldest", oldest(times[0])], ["done", brief(rowsOf(overview.outbox, "DISPATCHED"))]],
+    tone: failed ? "warn" : "",
+    state: { status: failed ? ["FAILED", plural(failed, "failed", "failed")] : null },
+  };
+}
+
+/** Declared ones, and those that only rows know. */
+function destinations(overview, rates) {
+  const known = overview.destinations ?? {};
+  const backlogs = new Map((overview.backlogs ?? []).map((backlog) => [backlog.destination, backlog]));
+  const names = [...new Set([...Object.keys(known), ...backlogs.keys()])].sort();
+  return names.map((name) => {
+    const guard = known[name];
+    const backlog = backlogs.get(name);
+    const breaker = guard ? String(guard.breaker ?? "closed").toLowerCase() : null;
+    const lines = [];
+    if (!guard) lines.push("No [[destination]] has this name: its rows wait.");
+    if (guard?.reason) lines.push([guard.reason.code, guard.reason.message].filter(Boolean).join(": "));
+    if (guard?.phase) lines.push(`bulk job: ${String(guard.phase).toLowerCase().replaceAll("_", " ")}`);
+    return {
+      name,
+      href: `#/outbox${query({ destination: name })}`,
+      numbers: [["per s", rate(rates.destinations.get(name))], ["waiting", brief(backlog?.pending ?? 0)], ["oldest", oldest(backlog?.oldest)], ["lanes", guard ? count(guard.lanes) : "–"]],
+      tone: breaker === null || breaker === "open" ? "bad" : breaker === "closed" ? "" : "warn",
+      state: { status: breakerStatus(breaker), kind: guard?.kind, lines, budget: guard?.calls ?? guard?.budget ?? null },
+    };
+  });
+}
+
+function breakerStatus(breaker) {
+  if (breaker === null) return ["FAILED", "not declared"];
+  if (breaker === "closed") return ["closed", "reachable"];
+  return breaker === "open" ? ["open", "breaker open"] : ["half_open", "trying again"];
+}
+
+/** Calls of the day that are used: a bar, and the same in words. */
+function budget({ used, limit }) {
+  const part = limit > 0 ? used / limit : 0;
+  return h("div", { class: "budget" },
+    h("meter", { min: 0, max: limit, low: limit * 0.8, high: limit * 0.95, optimum: 0, value: used, "aria-label": "API calls used today" }),
+    h("span", { class: "soft" }, `${brief(used)} of ${brief(limit)} calls today (${Math.round(part * 100)} %)`));
+}
+
+/** Curves between neighbouring columns; they move where something flows. */
+function connect(element, wires, columns, { sample, wanted }) {
+  const base = element.getBoundingClientRect();
+  // Under each other on a phone: there the order says it.
+  const stacked = columns[0].element.getBoundingClientRect().left === columns[1].element.getBoundingClientRect().left;
+  if (stacked) return replace(wires);
+  const moving = [sample?.stored, sample?.processed, sample?.processed, sample?.dispatched].map((value) => value > 0);
+  const paths = columns.slice(0, -1).flatMap((column, index) => {
+    const from = [...column.list.children];
+    const to = [...columns[index + 1].list.children];
+    return from.flatMap((left) => to.map((right, at) => {
+      const tone = index === 3 && wanted[4][at]?.tone === "bad" ? "stopped" : moving[index] ? "moving" : "";
+      return s("path", { class: `wire ${tone}`, d: curve(left.getBoundingClientRect(), right.getBoundingClientRect(), base) });
+    }));
+  });
+  replace(wires, paths);
+}
+
+function curve(left, right, base) {
+  const [x1, y1] = [left.right - base.left, (left.top + left.bottom) / 2 - base.top];
+  const [x2, y2] = [right.left - base.left, (right.top + right.bottom) / 2 - base.top];
+  const middle = (x1 + x2) / 2;
+  return `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
+}

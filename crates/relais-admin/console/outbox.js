@@ -1,0 +1,73 @@
+// What is to be sent, and was: the list, and one row.
+
+import { h } from "./dom.js";
+import { get, may, post } from "./api.js";
+import { ago, bytes, count, moment } from "./format.js";
+import { attempts, button, code, copyable, facts, heading, headers, panel, payload, status } from "./parts.js";
+import { SINCE, listPage } from "./table.js";
+import { decide, settle } from "./dialog.js";
+import { story } from "./message.js";
+
+export function list(context) {
+  return listPage(context, {
+    title: "Outbox",
+    about: "What is to be delivered and what was, newest first. A row is here if, and only if, its transaction was committed.",
+    base: "#/outbox",
+    path: "/outbox",
+    filters: [
+      { name: "status", label: "Status", options: [["", "all"], ["pending", "pending"], ["dispatched", "dispatched"], ["failed", "failed"]] },
+      { name: "type", label: "Type" },
+      { name: "key", label: "Key" },
+      { name: "destination", label: "Destination" },
+      SINCE,
+    ],
+    columns: [
+      { title: "Row", cell: (row) => `${row.id}`, kind: "numeric" },
+      { title: "Status", cell: (row) => status(row.status) },
+      { title: "Type", cell: (row) => row.event_type },
+      { title: "Key", cell: (row) => code(row.msg_key) },
+      { title: "Destination", cell: (row) => row.destination },
+      { title: "Last problem", cell: (row) => [row.error_code, row.error_message].filter(Boolean).join(": ") || "–", kind: "wide" },
+      { title: "Attempts", cell: (row) => count(row.attempts), kind: "numeric" },
+      { title: "Created", cell: (row) => ago(row.created_at) },
+    ],
+    key: (row) => row.id,
+    href: (row) => `#/outbox/${row.id}`,
+    empty: ["Nothing was written to the outbox yet", "A handler, a route, a process or your own INSERT into relais_outbox writes rows; they appear here with their commit."],
+  });
+}
+
+export async function show(context) {
+  const row = await get(`/outbox/${encodeURIComponent(context.params[0])}`, { signal: context.signal });
+  const retry = () => settle(context, decide({ title: "Try it again", text: "Its dead letter is replayed: first in its key, with attempts from zero.", confirm: "Retry", act: (who) => post(`/outbox/${row.id}/retry`, who) }), "It is tried again.");
+  const actions = row.status === "FAILED" && may("operator") ? [button("Retry", retry, { kind: "primary", picture: "retry" })] : [];
+  const side = facts([
+    ["Status", status(row.status)],
+    ["Message id", copyable(row.message_id)],
+    ["Type", row.event_version ? `${row.event_type}, version ${row.event_version}` : row.event_type],
+    ["Category", row.category],
+    ["Key", copyable(row.msg_key)],
+    ["Aggregate", `${row.aggregate_type} ${row.aggregate_id}`],
+    ["Destination", h("a", { href: `#/outbox?destination=${encodeURIComponent(row.destination)}` }, row.destination)],
+    ["Lane", count(row.lane)],
+    ["Created", moment(row.created_at)],
+    ["Delivered", row.dispatched_at ? moment(row.dispatched_at) : null],
+    ["Next attempt", row.next_attempt_at ? ago(row.next_attempt_at) : null],
+    ["Attempts", count(row.attempts)],
+    ["Size", bytes(row.payload_bytes)],
+    ["Bulk job", row.job_id],
+    ["Caused by", row.causation_id ? h("a", { href: `#/explain/${encodeURIComponent(row.causation_id)}` }, code(row.causation_id)) : null],
+    ["Correlation", row.correlation_id ? h("a", { href: `#/explain/${encodeURIComponent(row.correlation_id)}` }, code(row.correlation_id)) : null],
+    ["Code", row.error_code],
+  ]);
+  return h("div", { class: "page" },
+    heading(row.event_type, ["Outbox row ", h("strong", null, String(row.id)), " for ", h("strong", null, row.destination)], actions),
+    row.error_message ? panel("Last problem", h("p", { class: "error-text" }, row.error_message)) : null,
+    h("div", { class: "split" },
+      h("div", { class: "main-part" },
+        panel("Payload", payload(row.payload, { truncated: row.payload_truncated, size: row.payload_bytes, download: `/api/v1/outbox/${row.id}/payload` })),
+        panel("Headers", headers(row.headers)),
+        panel("Failed attempts", attempts(row.history)),
+        await story(`outbox:${row.id}`, context.signal)),
+      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+}

@@ -1,0 +1,152 @@
+// Processes: the list, and one with its steps in time, its log, and what can be done now.
+
+import { h } from "./dom.js";
+import { get, may, post, query } from "./api.js";
+import { ago, count, milliseconds, moment, serverNow } from "./format.js";
+import { button, code, copyable, facts, heading, panel, payload, status } from "./parts.js";
+import { SINCE, listPage } from "./table.js";
+import { decide, isOpen, settle } from "./dialog.js";
+import { eventWords, signed, story } from "./message.js";
+import * as live from "./live.js";
+
+const STATES = ["new", "running", "paused", "compensating", "succeeded", "compensated", "failed"];
+
+export function list(context) {
+  return listPage(context, {
+    title: "Processes",
+    about: "Sagas: steps that are sent as commands, answered, and undone if it must be. Newest first.",
+    base: "#/processes",
+    path: "/processes",
+    filters: [
+      { name: "status", label: "Status", options: [["", "all"], ...STATES.map((name) => [name, name])] },
+      { name: "type", label: "Type" },
+      { name: "key", label: "Business key" },
+      SINCE,
+    ],
+    columns: [
+      { title: "Business key", cell: (row) => row.business_key ?? row.process_id },
+      { title: "Status", cell: (row) => status(row.status) },
+      { title: "Type", cell: (row) => row.process_type },
+      { title: "Step", cell: (row) => row.current_step ?? "–" },
+      { title: "Retries", cell: (row) => count(row.retries), kind: "numeric" },
+      { title: "Started", cell: (row) => ago(row.created_at) },
+      { title: "Last change", cell: (row) => ago(row.updated_at) },
+    ],
+    key: (row) => row.process_id,
+    href: (row) => `#/processes/${row.process_id}`,
+    empty: ["No process has started", "Declare a [[process]] in relais.toml, or one in Rust; its first message starts it, and it appears here."],
+  });
+}
+
+/** What each action is called and does. */
+const ACTIONS = {
+  pause: ["Pause", "pause", "Replies are still taken in; nothing new begins until somebody resumes it."],
+  resume: ["Resume", "run", "It goes on where it stands."],
+  retry: ["Retry the step", "retry", "The command of this step is sent again, with attempts from zero."],
+  skip: ["Skip the step", "skip", "The step counts as done without an answer, and the process goes on.", true],
+  compensate: ["Undo all", "undo", "Every step that is done is undone, last first.", true],
+  cancel: ["Cancel", "bad", "It ends now as failed; what it has done stays as it is. This cannot be undone.", true],
+};
+
+export async function show(context) {
+  const path = `/processes/${encodeURIComponent(context.params[0])}`;
+  const log = `${path}/log${query({ limit: 100 })}`;
+  const [row, entries] = await Promise.all([get(path, { signal: context.signal }), get(log, { signal: context.signal })]);
+  follow(context, path, row.version);
+  const possible = may("operator") ? (row.actions ?? []) : [];
+  const actions = possible.filter((name) => ACTIONS[name]).map((name) => {
+    const [label, picture, text, danger = false] = ACTIONS[name];
+    const ask = () => settle(context, decide({ title: `${label}: ${row.business_key ?? row.process_type}`, text, confirm: label, danger, act: (who) => post(`${path}/${name}`, who) }), (answer) => `It is ${String(answer.status ?? "done").toLowerCase()} now.`);
+    return button(label, ask, { picture, kind: danger ? "quiet-danger" : name === "resume" ? "primary" : "" });
+  });
+  const side = facts([
+    ["Status", status(row.status)],
+    ["Process id", copyable(row.process_id)],
+    ["Business key", copyable(row.business_key)],
+    ["Type", row.process_type],
+    ["Definition", `version ${row.definition}`],
+    ["Step", row.current_step],
+    ["Retries of the step", count(row.retries)],
+    ["Started", moment(row.created_at)],
+    ["Last change", moment(row.updated_at)],
+    ["Log entries", count(row.version)],
+  ]);
+  return h("div", { class: "page" },
+    heading(row.business_key ?? row.process_type, [`${row.process_type} · started `, ago(row.created_at)], actions),
+    panel("Steps", steps(row)),
+    h("div", { class: "split" },
+      h("div", { class: "main-part" },
+        panel("Log", logList(entries.items), entries.next ? h("p", { class: "soft" }, "Only the newest 100 entries are shown.") : null),
+        panel("What it knows", payload(row.data, { label: "Data of the process" })),
+        await diagram(path, context.signal),
+        await story(`process:${row.process_id}`, context.signal)),
+      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+}
+
+/** Shows it anew when it has moved on, unless somebody is in the middle of something. */
+function follow(context, path, version) {
+  let busy = false;
+  context.leave(live.on("overview", async () => {
+    if (busy || isOpen() || document.activeElement?.closest("main pre, main details, main button")) return;
+    busy = true;
+    const now = await get(path, { signal: context.signal }).catch(() => null);
+    busy = false;
+    if (now && now.version !== version && !isOpen()) context.reload();
+  }));
+}
+
+const STEP = {
+  waiting: ["calm", "NEW", "not begun"],
+  running: ["info", "RUNNING"],
+  failed: ["bad", "FAILED"],
+  completed: ["ok", "SUCCEEDED"],
+  undoing: ["warn", "COMPENSATING"],
+  stuck: ["bad", "COMPENSATION_FAILED", "cannot be undone"],
+  undone: ["calm", "COMPENSATED"],
+};
+
+/** One line a step: its name, its state, and a bar where it stood in time. */
+function steps({ steps: all, created_at: begin, updated_at: last, status: state }) {
+  if (!all?.length) return h("p", { class: "soft" }, "Its definition is not known to this relais, so its steps cannot be listed. The log below has what happened.");
+  const over = ["SUCCEEDED", "FAILED", "COMPENSATED"].includes(state);
+  const from = Date.parse(begin);
+  const to = Math.max(over ? Date.parse(last) : serverNow(), from + 1);
+  const left = (text) => Math.min(Math.max((Date.parse(text) - from) / (to - from), 0), 1);
+  const line = (step) => {
+    const [tone, look, words = step.state] = STEP[step.state] ?? ["calm", "NEW"];
+    const start = step.started_at ? left(step.started_at) : null;
+    const end = step.ended_at ? left(step.ended_at) : start === null ? null : 1;
+    const took = step.started_at ? milliseconds((step.ended_at ? Date.parse(step.ended_at) : serverNow()) - Date.parse(step.started_at)) : "";
+    return h("li", { class: `step ${tone}` },
+      h("span", { class: "step-name" }, step.name),
+      h("span", { class: "step-state" }, status(look, words)),
+      h("span", { class: "step-track", "aria-hidden": "true" }, start === null ? null : h("span", { class: "step-bar", css: { left: `${(start * 100).toFixed(2)}%`, width: `${Math.max((end - start) * 100, 0.8).toFixed(2)}%` } })),
+      h("span", { class: "step-took" }, took, step.attempts > 1 ? ` · ${count(step.attempts)} attempts` : ""),
+      step.error ? h("p", { class: "step-error" }, step.error) : null);
+  };
+  return h("ol", { class: "steps" }, all.map(line));
+}
+
+function logList(entries) {
+  return h("ol", { class: "log" }, entries.map((entry) => h("li", null,
+    h("span", { class: "seq" }, count(entry.seq)),
+    h("div", null,
+      h("div", { class: "line" }, h("strong", null, eventWords(entry)), h("time", { datetime: entry.at, title: `${entry.at} UTC` }, moment(entry.at))),
+      entry.error ? h("p", { class: "error-text" }, entry.error) : null,
+      entry.note ? h("p", { class: "soft" }, entry.note) : null,
+      signed(entry) ? h("p", { class: "soft" }, signed(entry)) : null,
+      entry.message_id ? h("p", null, h("a", { href: `#/explain/${encodeURIComponent(entry.message_id)}` }, code(entry.message_id))) : null))));
+}
+
+/** The definition as a picture in words; only where it is known. */
+async function diagram(path, signal) {
+  try {
+    const answer = await fetch(`/api/v1${path}/diagram`, { signal, credentials: "same-origin" });
+    if (!answer.ok) return null;
+    const text = await answer.text();
+    return h("details", { class: "panel" }, h("summary", null, "Definition as a Mermaid diagram"), h("pre", { class: "payload", tabindex: "0" }, text));
+  } catch (error) {
+    if (signal.aborted) throw error;
+    return null;
+  }
+}

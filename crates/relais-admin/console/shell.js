@@ -1,0 +1,141 @@
+// What stands around every page: where one can go, a field to find anything, who one is.
+
+import { h, icon, replace, setText } from "./dom.js";
+import { session, signOut } from "./api.js";
+import { brief } from "./format.js";
+import { help } from "./dialog.js";
+import * as live from "./live.js";
+
+const paused = (overview) => overview.processes?.find((entry) => entry.name === "PAUSED")?.rows;
+
+/** Address, name, picture, what of it needs a person, and whether something new begins. */
+const PLACES = [
+  ["", "Overview", "overview"],
+  ["inbox", "Inbox", "inbox"],
+  ["outbox", "Outbox", "outbox"],
+  ["processes", "Processes", "process", paused],
+  ["dead-letters", "Dead letters", "letter", (overview) => overview.dead_letters_open, "apart"],
+  ["parked-keys", "Parked keys", "key", (overview) => overview.parked_keys],
+  ["repair", "Repair", "repair", (overview) => overview.serde_errors],
+  ["audit", "Audit", "audit", null, "apart"],
+];
+
+/** Builds the shell; gives where pages go and how to tell it the place. */
+export function shell(signedOut) {
+  const badges = [];
+  const links = [];
+  const items = PLACES.map((place) => {
+    const [address, name, picture, read, kind = ""] = place;
+    const badge = read ? h("span", { class: "badge", hidden: true }) : null;
+    if (read) badges.push([badge, read, name]);
+    const link = h("a", { href: `#/${address}` }, icon(picture), h("span", null, name), badge);
+    links.push([address, link]);
+    return h("li", { class: kind }, link);
+  });
+  const nav = h("nav", { class: "places", id: "places", "aria-label": "Pages" }, h("ul", null, items));
+  const menu = h("button", { type: "button", class: "button bare menu", "aria-label": "Menu", "aria-expanded": "false", "aria-controls": "places" }, icon("menu"));
+  const toggle = (open) => {
+    nav.classList.toggle("open", open);
+    menu.setAttribute("aria-expanded", String(open));
+  };
+  menu.addEventListener("click", () => toggle(!nav.classList.contains("open")));
+  const shown = state();
+  const main = h("main", { id: "main", tabindex: "-1" });
+  const element = h("div", { class: "frame" },
+    h("header", { class: "top" }, menu, h("a", { class: "brand", href: "#/" }, mark(), h("span", null, "relais")), finder(), shown.element, themeSwitch(), person(signedOut)),
+    nav, main);
+  const count = (overview) => badges.forEach(([badge, read, name]) => {
+    const number = read(overview) ?? 0;
+    badge.hidden = number === 0;
+    setText(badge, brief(number));
+    badge.setAttribute("aria-label", `${number} ${name.toLowerCase()} need a person`);
+  });
+  const stops = [live.on("overview", count), live.on("state", shown.show)];
+  return {
+    element,
+    main,
+    stop: () => stops.forEach((stop) => stop()),
+    at(place) {
+      toggle(false);
+      for (const [address, link] of links) {
+        if (address === place) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+      }
+    },
+  };
+}
+
+/** The same picture as in the tab. */
+function mark() {
+  const picture = icon("overview");
+  picture.setAttribute("viewBox", "0 0 32 32");
+  picture.classList.add("mark");
+  picture.firstChild.setAttribute("d", "M6 11h9a5 5 0 0 1 5 5 5 5 0 0 0 5 5h1M6 21h5M21 11h5");
+  return picture;
+}
+
+function finder() {
+  const field = h("input", { id: "find", type: "search", placeholder: "Find any id", "aria-label": "Find any id: of a message, row, process or dead letter", autocomplete: "off", spellcheck: "false" });
+  const form = h("form", { class: "finder", role: "search" }, icon("search"), field, h("kbd", { "aria-hidden": "true" }, "/"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const id = field.value.trim();
+    if (!id) return;
+    field.value = "";
+    location.hash = `#/explain/${encodeURIComponent(id)}`;
+  });
+  return form;
+}
+
+const STATES = { live: "live", slow: "every few seconds", off: "no connection" };
+
+/** Whether what is shown is what is. */
+function state() {
+  const words = h("span");
+  const element = h("span", { class: "live-state", role: "status", title: "Whether the numbers follow what happens" }, h("span", { class: "pulse", "aria-hidden": "true" }), words);
+  const show = (name) => {
+    element.dataset.state = name;
+    setText(words, STATES[name]);
+  };
+  show(live.state);
+  return { element, show };
+}
+
+/** As the system has it, dark, light: each press the next. */
+function themeSwitch() {
+  const root = document.documentElement;
+  const next = { system: "dark", dark: "light", light: "system" };
+  const words = h("span", { class: "hidden-words" });
+  const element = h("button", { type: "button", class: "button bare", id: "theme" }, icon("sun"), words);
+  const show = () => {
+    const now = root.dataset.theme ?? "system";
+    setText(words, `Colours: ${now}`);
+    element.title = `Colours: ${now}. Press for ${next[now]}.`;
+  };
+  element.addEventListener("click", () => {
+    const chosen = next[root.dataset.theme ?? "system"];
+    if (chosen === "system") delete root.dataset.theme;
+    else root.dataset.theme = chosen;
+    try {
+      localStorage.setItem("relais.theme", chosen);
+    } catch {
+      // It holds until the page is closed.
+    }
+    show();
+  });
+  show();
+  return element;
+}
+
+function person(signedOut) {
+  const element = h("div", { class: "person" });
+  const keys = h("button", { type: "button", class: "button bare", title: "Keys", on: { click: help } }, h("kbd", { "aria-hidden": "true" }, "?"), h("span", { class: "hidden-words" }, "Keys"));
+  const leave = h("button", { type: "button", class: "button", on: { click: async () => {
+    await signOut().catch(() => {});
+    signedOut();
+  } } }, h("span", null, "Sign out"));
+  replace(element, keys, session.loopback
+    ? h("span", { class: "who soft", title: "No token is set: whoever is at this machine may do everything" }, icon("person"), "this machine")
+    : [h("span", { class: "who", title: `role ${session.role}` }, icon("person"), h("span", null, session.name), h("span", { class: "soft" }, session.role)), leave]);
+  return element;
+}

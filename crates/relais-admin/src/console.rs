@@ -1,0 +1,198 @@
+//! The web console: its files, as they are in `console/`, served from the program itself.
+//!
+//! Invariant: nothing here depends on who asks or on any row; whatever a person sees comes from the API.
+//! So the files need no token, and may be kept by a browser as long as it asks whether they are still the
+//! same.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use axum::{
+    Router,
+    extract::Path,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+
+use crate::problem::Problem;
+
+/// A file of the console.
+struct File {
+    name: &'static str,
+    content: &'static str,
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        [$(File { name: $name, content: include_str!(concat!("../console/", $name)) }),*]
+    };
+}
+
+const INDEX: File = File { name: "index.html", content: include_str!("../console/index.html") };
+
+static FILES: [File; 27] = files![
+    "api.js",
+    "app.js",
+    "audit.js",
+    "chart.js",
+    "dead_letters.js",
+    "dialog.js",
+    "dom.js",
+    "flow.js",
+    "format.js",
+    "hex.js",
+    "icon.svg",
+    "inbox.js",
+    "json_text.js",
+    "live.js",
+    "login.js",
+    "message.js",
+    "outbox.js",
+    "overview.js",
+    "pages.css",
+    "parked_keys.js",
+    "parts.js",
+    "processes.js",
+    "repair.js",
+    "shell.js",
+    "style.css",
+    "table.js",
+    "theme.js",
+];
+
+/// `/` and `/console/…`, for anybody.
+pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route("/", get(|headers: HeaderMap| async move { serve(&INDEX, &headers) }))
+        .route("/console/{name}", get(file))
+}
+
+async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    match FILES.iter().find(|file| file.name == name) {
+        Some(file) => serve(file, &headers),
+        None => {
+            Problem::not_found(format_args!("the console has no file `{name}`")).into_response()
+        }
+    }
+}
+
+fn serve(file: &File, asked: &HeaderMap) -> Response {
+    let tag = tag(file.content);
+    // Kept, but asked for each time: after an upgrade no page is made of old and new files.
+    let kept = [(header::CACHE_CONTROL, "no-cache"), (header::ETAG, tag.as_str())];
+    let known = asked.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    if known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag)) {
+        return (StatusCode::NOT_MODIFIED, kept).into_response();
+    }
+    let content_type = [(header::CONTENT_TYPE, content_type(file.name))];
+    (kept, content_type, file.content).into_response()
+}
+
+fn tag(content: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, end)| end) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "text/javascript; charset=utf-8",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+
+    /// All that a browser loads for the console.
+    const WEIGHT_MAX: usize = 200_000;
+    const LINES_MAX: usize = 300;
+
+    fn all() -> impl Iterator<Item = &'static File> {
+        FILES.iter().chain([&INDEX])
+    }
+
+    #[test]
+    fn the_whole_console_is_light() {
+        let weight: usize = all().map(|file| file.content.len()).sum();
+        assert!(weight <= WEIGHT_MAX, "{weight} bytes");
+    }
+
+    #[test]
+    fn every_file_is_served_and_small() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
+        let there: BTreeSet<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let served: BTreeSet<String> = all().map(|file| file.name.to_owned()).collect();
+        assert_eq!(there, served);
+        for file in all().filter(|file| file.name.ends_with(".js")) {
+            let lines = file.content.lines().count();
+            assert!(lines <= LINES_MAX, "{} has {lines} lines", file.name);
+        }
+    }
+
+    /// What could turn a message into a page, or what the policy of the page forbids.
+    #[test]
+    fn no_file_can_make_markup_of_text() {
+        const NEVER: [&str; 13] = [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "createContextualFragment",
+            "DOMParser",
+            "eval(",
+            "new Function",
+            "setHTML",
+            "style=",
+            "javascript:",
+            "http://",
+            "https://",
+        ];
+        for file in all() {
+            // The name of a vocabulary, not an address.
+            let content = file.content.replace("http://www.w3.org/2000/svg", "");
+            for word in NEVER {
+                assert!(!content.contains(word), "{} contains `{word}`", file.name);
+            }
+            assert!(!has_inline_handler(&content), "{} has an inline handler", file.name);
+        }
+    }
+
+    /// `<a onclick=…` or the like.
+    fn has_inline_handler(content: &str) -> bool {
+        content.split('<').skip(1).any(|tag| {
+            let tag = tag.split('>').next().unwrap_or_default();
+            tag.split_whitespace().any(|word| word.starts_with("on") && word.contains('='))
+        })
+    }
+
+    #[test]
+    fn elements_are_made_in_one_place_only() {
+        for file in FILES.iter().filter(|file| file.name != "dom.js") {
+            assert!(!file.content.contains("createElement"), "{}", file.name);
+        }
+    }
+
+    #[test]
+    fn an_inline_handler_is_noticed() {
+        assert!(has_inline_handler("<b><img src=x onerror=alert(1)>"));
+        assert!(!has_inline_handler("if (a < b) { on = 1 } // on the way"));
+    }
+
+    #[test]
+    fn a_file_that_is_known_is_not_sent_again() {
+        let first = serve(&INDEX, &HeaderMap::new());
+        assert_eq!(first.status(), StatusCode::OK);
+        let tag = first.headers()[header::ETAG].clone();
+        let asked = HeaderMap::from_iter([(header::IF_NONE_MATCH, tag)]);
+        assert_eq!(serve(&INDEX, &asked).status(), StatusCode::NOT_MODIFIED);
+    }
+}

@@ -1,0 +1,247 @@
+//! A full page, read by a strict reader of the text format, against the table in `docs/metrics.md`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use relais::observe::{DestinationSnapshot, Observer, ProcessTypeSnapshot, SourceSnapshot};
+use relais_core::query::Count;
+
+use super::*;
+use crate::health::Target;
+
+const EVIL: &str = "a\"b\\c\nd} 1";
+
+/// With at least one sample of every metric.
+fn snapshot() -> Snapshot {
+    let mut snapshot = Observer::default().snapshot();
+    snapshot.inbox.codes.insert(EVIL.into(), 3);
+    let latency = || snapshot.inbox.handling.clone();
+    let destination = DestinationSnapshot {
+        dispatched: 7,
+        retried: 2,
+        failed: 1,
+        outages: 0,
+        refused: 0,
+        lanes: 64,
+        breaker: Some(BreakerState::Open),
+        reason: None,
+        jobs: 1,
+        phase: None,
+        codes: BTreeMap::from([("503".to_owned(), 2)]),
+        dispatch: latency(),
+        end_to_end: latency(),
+        publish: latency(),
+    };
+    snapshot.destinations.insert("contacts".into(), destination);
+    snapshot.sources.insert("members".into(), SourceSnapshot::default());
+    snapshot.scopes.insert("outbox:contacts".into(), Default::default());
+    snapshot.processes.types.insert("order".into(), ProcessTypeSnapshot::default());
+    snapshot
+}
+
+fn overview() -> Overview {
+    let count = |name: &str| vec![Count { name: name.into(), rows: 1 }];
+    let unknown = (0..100).map(|n| Backlog {
+        destination: format!("unknown-{n}"),
+        pending: n,
+        oldest: Some(Timestamp(0)),
+    });
+    let known = Backlog { destination: "contacts".into(), pending: 0, oldest: None };
+    let evil = Backlog { destination: EVIL.into(), pending: 1_000, oldest: None };
+    Overview {
+        now: Timestamp(5_000_000),
+        schema_version: 1,
+        inbox: count("RECEIVED"),
+        inbox_oldest: None,
+        outbox: count("PENDING"),
+        backlogs: unknown.chain([known, evil]).collect(),
+        dead_letters_open: 0,
+        parked_keys: 0,
+        processes: count("RUNNING"),
+        timers_due: 0,
+        workers: Vec::new(),
+    }
+}
+
+fn page() -> String {
+    let target = |name: &str, kind: &str, object: Option<&str>| Target {
+        name: name.into(),
+        kind: kind.into(),
+        object: object.map(str::to_owned),
+    };
+    let facts = Facts {
+        version: "0.1.0".into(),
+        store: "sqlite 3.51.3".into(),
+        destinations: vec![
+            target("contacts", "salesforce", Some("Contact")),
+            target("log", "log", None),
+        ],
+    };
+    let lost = SourceLosses { missed: 7, lag: Some(12), ..SourceLosses::default() };
+    render(&Seen {
+        overview: Some(&overview()),
+        snapshot: &snapshot(),
+        facts: &facts,
+        sources: &[("members", lost)],
+        usage: &[("contacts", CallsUsed { used: 8, limit: 100 })],
+    })
+}
+
+/// Type and label names, by metric.
+type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
+
+/// Reads a page as the format's definition has it; anything else is a panic.
+fn parse(page: &str) -> Metrics {
+    let mut metrics = Metrics::new();
+    let mut open: Option<(String, String)> = None;
+    let mut series = BTreeSet::new();
+    assert!(page.ends_with('\n'), "the last line must end");
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, text) = help.split_once(' ').expect("a help text");
+            assert!(!text.is_empty());
+            let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE "));
+            let (typed, kind) = kind.and_then(|line| line.split_once(' ')).expect("a type");
+            assert_eq!(typed, name, "help and type of one metric");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{kind}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
+            let new = metrics.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+            assert_eq!(new, None, "{name} has two heads");
+            open = Some((name.to_owned(), kind.to_owned()));
+            continue;
+        }
+        let (id, labels, value) = sample(line);
+        let (name, kind) = open.as_ref().expect("a head before the first sample");
+        let suffix = id.strip_prefix(name.as_str()).expect("a sample under its own head");
+        let suffixes: &[&str] =
+            if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        assert!(suffixes.contains(&suffix), "{line}");
+        let number: f64 = value.parse().unwrap_or_else(|_| panic!("no number: {line}"));
+        assert!(number.is_finite() && number >= 0.0, "{line}");
+        assert!(series.insert((id, labels.clone())), "twice: {line}");
+        let names = labels.iter().map(|(name, _)| name.clone()).filter(|name| name != "le");
+        metrics.get_mut(name).expect("just opened").1.extend(names);
+    }
+    metrics
+}
+
+/// Name, labels and value of a sample.
+fn sample(line: &str) -> (String, Vec<(String, String)>, String) {
+    let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').expect("a value");
+    let (name, mut rest) = line.split_at(end);
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        loop {
+            let (label, after) = rest.split_once("=\"").expect("a label");
+            assert!(label.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{label}");
+            let mut text = String::new();
+            let mut chars = after.char_indices();
+            let end = loop {
+                match chars.next().expect("a closing quote") {
+                    (at, '"') => break at + 1,
+                    (_, '\\') => match chars.next().expect("something escaped").1 {
+                        'n' => text.push('\n'),
+                        c @ ('"' | '\\') => text.push(c),
+                        c => panic!("\\{c} is no escape"),
+                    },
+                    (_, c) => text.push(c),
+                }
+            };
+            labels.push((label.to_owned(), text));
+            rest = &after[end..];
+            match rest.split_at(1) {
+                (",", after) => rest = after,
+                ("}", after) => {
+                    rest = after;
+                    break;
+                }
+                _ => panic!("after a label: {rest}"),
+            }
+        }
+    }
+    let value = rest.strip_prefix(' ').expect("one space before the value");
+    (name.to_owned(), labels, value.to_owned())
+}
+
+/// The table: name, type, labels.
+fn documented() -> Metrics {
+    let docs = include_str!("../../../../docs/metrics.md");
+    let mut metrics = Metrics::new();
+    let rows = docs.lines().filter(|line| line.starts_with("| `"));
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, labels, meaning, action] = cells[..] else { panic!("five cells: {row}") };
+        assert!(!meaning.is_empty() && !action.is_empty(), "{row}");
+        let labels = labels.split(',').map(|label| label.trim().trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        metrics.insert(name.trim_matches('`').to_owned(), (kind.to_owned(), labels));
+    }
+    metrics
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_one_exists() {
+    assert_eq!(parse(&page()), documented());
+}
+
+#[test]
+fn without_the_store_the_process_still_tells_what_it_counted() {
+    let page = render(&Seen {
+        overview: None,
+        snapshot: &snapshot(),
+        facts: &Facts::default(),
+        sources: &[],
+        usage: &[],
+    });
+    parse(&page);
+    assert!(page.contains("relais_store_up 0\n"));
+    assert!(page.contains("relais_received_total{source=\"members\",result=\"stored\"} 0\n"));
+}
+
+#[test]
+fn destinations_nobody_knows_do_not_make_series_without_end() {
+    let page = page();
+    let lines = page.lines().filter(|line| line.starts_with("relais_outbox_pending{"));
+    assert_eq!(lines.count(), 1 + UNKNOWN_MAX + 1);
+    assert!(page.contains("relais_outbox_pending{destination=\"other\"} "));
+    assert!(page.contains("relais_outbox_pending{destination=\"unknown-99\"} 99\n"));
+    assert!(!page.contains("unknown-3\""));
+}
+
+#[test]
+fn histograms_count_up_to_infinity() {
+    let page = page();
+    assert!(
+        page.contains("relais_dispatch_seconds_bucket{destination=\"contacts\",le=\"0.001\"} 0")
+    );
+    assert!(
+        page.contains("relais_dispatch_seconds_bucket{destination=\"contacts\",le=\"+Inf\"} 0")
+    );
+}
+
+/// Prometheus's own checker; `RELAIS_TEST_PROMTOOL` says where it is.
+#[test]
+fn promtool_finds_nothing() {
+    let Ok(promtool) = std::env::var("RELAIS_TEST_PROMTOOL") else {
+        assert!(std::env::var_os("CI").is_none(), "CI must set RELAIS_TEST_PROMTOOL");
+        eprintln!("NOT TESTED: the page with promtool; set RELAIS_TEST_PROMTOOL");
+        return;
+    };
+    let mut check = Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool runs");
+    check.stdin.take().expect("piped").write_all(page().as_bytes()).expect("it reads");
+    let done = check.wait_with_output().expect("it ends");
+    let said =
+        String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.trim().is_empty(), "{said}");
+}

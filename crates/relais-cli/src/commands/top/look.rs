@@ -1,0 +1,114 @@
+//! One look at everything: from the HTTP side of a running relais where it answers, which counts nothing
+//! for it, else from the store.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use relais_core::{store::Store, time::Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    commands::status::guards::{self, Guards},
+    failure::Failure,
+    settings::{AdminSettings, Settings, quantity::show_rate},
+};
+
+/// What there is to see. The overview of the store and that of the HTTP side both read as this.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Look {
+    /// The database's now.
+    pub(super) now: Timestamp,
+    pub(super) inbox: Vec<Counted>,
+    pub(super) inbox_oldest: Option<Timestamp>,
+    pub(super) outbox: Vec<Counted>,
+    pub(super) backlogs: Vec<Waiting>,
+    pub(super) dead_letters_open: u64,
+    pub(super) parked_keys: u64,
+    pub(super) processes: Vec<Counted>,
+    pub(super) timers_due: u64,
+    pub(super) workers: Vec<AtWork>,
+    /// As the process sees them that serves `[admin]`; empty if none does.
+    #[serde(default)]
+    pub(super) destinations: BTreeMap<String, Guards>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Counted {
+    pub(super) name: String,
+    pub(super) rows: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Waiting {
+    pub(super) destination: String,
+    pub(super) pending: u64,
+    pub(super) oldest: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct AtWork {
+    pub(super) scope: String,
+    pub(super) worker: String,
+    pub(super) lanes: u64,
+    pub(super) alive: bool,
+}
+
+impl Look {
+    pub(super) fn rows(counts: &[Counted], names: &[&str]) -> u64 {
+        let wanted = counts.iter().filter(|count| names.contains(&count.name.as_str()));
+        wanted.map(|count| count.rows).sum()
+    }
+}
+
+/// Looks again and again.
+pub(super) struct Looker {
+    store: Arc<dyn Store>,
+    admin: Option<AdminSettings>,
+    /// The worker that was found to answer for this store.
+    known: Option<String>,
+}
+
+impl Looker {
+    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminSettings>) -> Self {
+        Self { store, admin, known: None }
+    }
+
+    pub(super) async fn look(&mut self) -> Result<Look, Failure> {
+        let answered: Option<Look> = guards::overview(self.admin.as_ref()).await;
+        let known =
+            |look: &Look| look.workers.iter().any(|at| Some(&at.worker) == self.known.as_ref());
+        if let Some(look) = answered.as_ref().filter(|look| known(look)) {
+            return Ok(look.clone());
+        }
+        let overview = self.store.overview().await?;
+        let there = answered.iter().flat_map(|look| &look.workers);
+        let mut ours = there.filter(|at| guards::is_ours(&at.worker, &overview.workers));
+        self.known = ours.next().map(|at| at.worker.clone());
+        if let (Some(look), Some(_)) = (answered, &self.known) {
+            return Ok(look);
+        }
+        // The same fields, by their names.
+        serde_json::to_value(&overview).and_then(serde_json::from_value).map_err(Failure::failed)
+    }
+}
+
+/// What the settings say, which does not change while somebody looks.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) store: String,
+    pub(super) sources: Vec<String>,
+    /// Name and rate limit of each destination, in the order of the settings.
+    pub(super) destinations: Vec<(String, Option<String>)>,
+}
+
+impl Place {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let destinations = settings.destinations.iter();
+        Self {
+            store: settings.store.url.to_string(),
+            sources: settings.sources.iter().map(|source| source.name.clone()).collect(),
+            destinations: destinations
+                .map(|d| (d.name.clone(), d.limits.rate.map(show_rate)))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The picture and the keys, with made-up looks.
+
+use serde_json::json;
+
+use super::*;
+
+/// So many seconds after the beginning, with so many rows received and delivered.
+pub(in crate::commands::top) fn look(seconds: i64, received: u64, dispatched: u64) -> Look {
+    let now = relais_core::time::Timestamp(seconds * 1_000_000);
+    let oldest = relais_core::time::Timestamp(-5_000_000);
+    let counted = |name: &str, rows: u64| json!({ "name": name, "rows": rows });
+    let reason = json!({ "code": "HTTP_503", "message": "down\u{1b}[2J" });
+    let look = json!({
+        "now": now, "inbox_oldest": oldest, "dead_letters_open": 2, "parked_keys": 1, "timers_due": 0,
+        "inbox": [counted("RECEIVED", 3), counted("PROCESSED", received - 3)],
+        "outbox": [counted("PENDING", 7), counted("DISPATCHED", dispatched)],
+        "processes": [counted("PAUSED", 1), counted("RUNNING", 0)],
+        "backlogs": [{ "destination": "orders", "pending": 7, "oldest": oldest },
+                     { "destination": "stray", "pending": 1, "oldest": null }],
+        "workers": [{ "scope": "inbox", "worker": "w-1", "lanes": 64, "alive": true },
+                    { "scope": "inbox", "worker": "w-0", "lanes": 0, "alive": false }],
+        "destinations": { "orders": { "breaker": "open", "reason": reason, "calls": null,
+                                      "dispatched": dispatched } },
+    });
+    serde_json::from_value(look).unwrap()
+}
+
+fn drawn(choice: &Choice, trouble: Option<&str>) -> String {
+    let place = Place {
+        store: "sqlite:a.db".to_owned(),
+        sources: vec!["hook".to_owned()],
+        destinations: vec![("orders".to_owned(), Some("50/s".to_owned()))],
+    };
+    let mut history = History::default();
+    history.add(&look(0, 100, 50));
+    let now = look(2, 300, 250);
+    history.add(&now);
+    let scene = Scene { place: &place, look: &now, history: &history, choice, trouble };
+    let lines = picture(&scene).into_iter();
+    let lines = lines.map(|line| line.into_iter().map(|(text, _)| text).collect::<String>());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_picture_tells_rates_depths_ages_breakers_and_workers() {
+    let text = drawn(&Choice::default(), None);
+    for wanted in [
+        "received",
+        "100/s",
+        "3 open, oldest 7s",
+        "1 paused; 0 timers due",
+        "8 pending",
+        "dead letters 2, parked keys 1",
+        "> orders",
+        "open      HTTP_503: down",
+        "rate limit 50/s",
+        "stray",
+        "waits: no [[destination]] names it",
+        "worker w-1: 64 lanes in 1 scope",
+    ] {
+        assert!(text.contains(wanted), "{wanted}:\n{text}");
+    }
+    assert!(!text.contains("w-0"), "a worker that is gone:\n{text}");
+    assert!(!text.contains('\u{1b}'), "a target writes to the terminal:\n{text}");
+}
+
+#[test]
+fn trouble_pause_and_help_show() {
+    let text = drawn(&Choice { paused: true, ..Choice::default() }, Some("database unavailable"));
+    assert!(text.contains("paused") && text.contains("database unavailable"), "{text}");
+    let text = drawn(&Choice { help: true, ..Choice::default() }, None);
+    assert!(text.contains("breaker") && !text.contains("worker w-1"), "{text}");
+}
+
+#[test]
+fn a_choice_stays_among_the_destinations() {
+    let mut choice = Choice::default();
+    for (key, wanted) in [(Key::Up, 0), (Key::Down, 1), (Key::Down, 1), (Key::Up, 0)] {
+        pressed(&mut choice, key, 2);
+        assert_eq!(choice.destination, wanted, "{key:?}");
+    }
+    pressed(&mut choice, Key::Down, 0);
+    assert_eq!(choice.destination, 0);
+}

@@ -1,0 +1,109 @@
+//! The HTTP side: what it shows of the settings, and who may use it.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use relais::{observe::Observer, repair::Declared};
+use relais_admin::{
+    ApiUsage, DestinationLimits, Facts, Losses, Parts, SessionKey, SourceInfo, Token,
+};
+use relais_core::{BoxFuture, store::Store};
+use secrecy::ExposeSecret;
+
+use super::{WireError, desk, operator};
+use crate::settings::{
+    AdminSettings, Destination, Origin, Settings, SourceSettings, Target, quantity::show_rate,
+};
+
+/// The HTTP side: where it listens, and what serves it until dropped.
+pub(crate) type Served = (SocketAddr, BoxFuture<'static, io::Result<()>>);
+
+/// The HTTP side, if the settings want one.
+pub(crate) async fn admin(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    observer: Arc<Observer>,
+    losses: Vec<(String, Losses)>,
+    usage: Vec<(String, ApiUsage)>,
+) -> Result<Option<Served>, WireError> {
+    let Some(admin) = &settings.admin else { return Ok(None) };
+    let parts = Parts {
+        operator: operator(settings, Arc::clone(&store)),
+        desk: desk(settings, Arc::clone(&store)),
+        declared: declared(settings),
+        tokens: tokens(admin),
+        session_key: session_key(admin),
+        sources: settings.sources.iter().map(source).collect(),
+        limits: settings.destinations.iter().map(limits).collect(),
+        facts: facts(settings, store.as_ref()).await,
+        store,
+        observer,
+        losses,
+        usage,
+    };
+    match relais_admin::bind(parts, admin.listen).await {
+        Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
+        Err(error) => Err(WireError {
+            section: "admin".to_owned(),
+            message: format!("cannot listen on {}: {error}", admin.listen),
+        }),
+    }
+}
+
+/// The sources as the settings declare them now.
+pub(crate) fn declared(settings: &Settings) -> Vec<Declared> {
+    let declared = settings.sources.iter().map(|source| Declared {
+        topics: match &source.origin {
+            Origin::Http(_) => vec![source.name.clone()],
+            Origin::Kafka(kafka) => kafka.topics.clone(),
+        },
+        mapping: source.mapping.clone(),
+    });
+    declared.collect()
+}
+
+fn tokens(admin: &AdminSettings) -> Vec<Token> {
+    let shared = admin.token.iter().map(|token| Token::shared(token.expose_secret()));
+    shared.chain(admin.tokens.iter().cloned()).collect()
+}
+
+/// From a secret that the settings hold and nobody can compute from hashes; without one, of this process
+/// alone.
+fn session_key(admin: &AdminSettings) -> SessionKey {
+    let secret = admin.session_key.as_ref().or(admin.token.as_ref());
+    secret.map_or_else(SessionKey::random, |secret| SessionKey::of(secret.expose_secret()))
+}
+
+fn source(source: &SourceSettings) -> SourceInfo {
+    let kind = match source.origin {
+        Origin::Http(_) => "http",
+        Origin::Kafka(_) => "kafka",
+    };
+    SourceInfo { name: source.name.clone(), kind }
+}
+
+fn limits(destination: &Destination) -> (String, DestinationLimits) {
+    let limits = &destination.limits;
+    let shown = DestinationLimits {
+        rate: limits.rate.map(show_rate),
+        concurrency: limits.concurrency,
+        timeout_ms: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
+    };
+    (destination.name.clone(), shown)
+}
+
+/// What the metrics page says of the process as a whole.
+async fn facts(settings: &Settings, store: &dyn Store) -> Facts {
+    let target = |destination: &Destination| relais_admin::Target {
+        name: destination.name.clone(),
+        kind: destination.target.kind().to_owned(),
+        object: match &destination.target {
+            Target::Salesforce(target) => Some(target.object.clone()),
+            Target::Http(_) | Target::Kafka(_) | Target::Log { .. } => None,
+        },
+    };
+    Facts {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        store: store.describe().await.unwrap_or_default(),
+        destinations: settings.destinations.iter().map(target).collect(),
+    }
+}

@@ -1,0 +1,307 @@
+//! Who may use the HTTP side: tokens, roles, sessions, and what is told to those who may not.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+#[path = "admin/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[allow(dead_code)]
+mod support;
+
+use client::{Answer, Client};
+use serde_json::{Value, json};
+use support::{Running, Site, post};
+
+/// A relais with tokens, and the tokens by their names.
+struct Guarded {
+    site: Site,
+    running: Running,
+    tokens: Vec<(&'static str, String)>,
+}
+
+const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
+    [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\nsource_system = \"shop\"\n\
+    [[route]]\non = \"Order\"\ndestination = \"out\"\n\
+    [[destination]]\nname = \"out\"\nkind = \"log\"\npath = \"out.jsonl\"\n\
+    [admin]\nlisten = \"127.0.0.1:0\"\n";
+
+impl Guarded {
+    fn start() -> Self {
+        let site = Site::new();
+        let mut settings = format!("{SETTINGS}token = \"the-shared-one\"\n");
+        let mut tokens = vec![("admin", "the-shared-one".to_owned())];
+        for (name, role) in [("vic", "viewer"), ("olga", "operator"), ("ada", "admin")] {
+            let said = site.relais(&["token", name, "--role", role]);
+            let (token, block) = said.out.split_once("\n\n").unwrap();
+            settings.push_str(block);
+            tokens.push((name, token.to_owned()));
+        }
+        let gone = site.relais(&["token", "gone", "--role", "admin", "--expires", "2020-01-31"]);
+        let (token, block) = gone.out.split_once("\n\n").unwrap();
+        settings.push_str(block);
+        tokens.push(("gone", token.to_owned()));
+        site.write("relais.toml", &settings);
+        let running = site.run();
+        Self { site, running, tokens }
+    }
+
+    fn anybody(&self) -> Client {
+        Client::at(self.running.logged("admin http://"))
+    }
+
+    fn token(&self, name: &str) -> &str {
+        &self.tokens.iter().find(|(of, _)| *of == name).unwrap().1
+    }
+
+    fn with_token(&self, name: &str) -> Client {
+        self.anybody().with("authorization", &format!("Bearer {}", self.token(name)))
+    }
+
+    /// Logs in, as the console does.
+    fn session(&self, name: &str) -> Client {
+        let answer = self.log_in(self.token(name));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let cookie = answer.header("set-cookie").unwrap();
+        assert!(cookie.contains("HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+        self.anybody().with("cookie", cookie.split(';').next().unwrap())
+    }
+
+    fn log_in(&self, token: &str) -> Answer {
+        self.anybody().post_page("/login", &json!({ "token": token }))
+    }
+}
+
+fn reason() -> Value {
+    json!({ "reason": "a test" })
+}
+
+#[test]
+fn every_route_has_a_role_and_each_role_may_do_what_the_table_says() {
+    let guarded = Guarded::start();
+    let described = guarded.with_token("vic").page("/api/openapi.json").ok();
+    let ranks = ["viewer", "operator", "admin"];
+    let rank = |role: &Value| ranks.iter().position(|one| role == one).unwrap();
+    let mut seen = 0;
+    for (path, operations) in described["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let needs = rank(&operation["x-role"]);
+            assert_eq!(method == "get", needs == 0, "whoever looks is a viewer: {method} {path}");
+            seen += 1;
+            if path.ends_with("/live") {
+                continue;
+            }
+            let path = path
+                .replace("{id}", "9999")
+                .replace("{row}", "9999")
+                .replace("{uuid}", "01890a5d-ac96-774b-bcce-b302099a8057")
+                .replace("{process}", "order%2Fnobody")
+                .replace("{action}", "pause");
+            let ask = |client: &Client| match method.as_str() {
+                "get" => client.page(&path),
+                _ => client.post_page(&path, &reason()),
+            };
+            assert_eq!(ask(&guarded.anybody()).status, 401, "{method} {path}");
+            assert_eq!(ask(&guarded.with_token("gone")).status, 401, "{method} {path}");
+            for (has, name) in ["vic", "olga", "ada"].into_iter().enumerate() {
+                let answer = ask(&guarded.with_token(name));
+                if has < needs {
+                    answer.problem(403, "ROLE");
+                } else {
+                    let status = answer.status;
+                    assert!(![401, 403, 405, 500].contains(&status), "{name} {path}: {answer:?}");
+                }
+            }
+        }
+    }
+    assert!(seen > 30, "{seen}");
+}
+
+#[test]
+fn without_a_token_only_the_console_and_the_probes_answer() {
+    let guarded = Guarded::start();
+    let client = guarded.anybody();
+    for page in ["/", "/healthz", "/readyz", "/console/app.js"] {
+        assert_eq!(client.page(page).status, 200, "{page}");
+    }
+    for page in ["/metrics", "/api/openapi.json", "/api/v1/overview", "/api/v1/nowhere"] {
+        assert_eq!(client.page(page).status, 401, "{page}");
+    }
+    assert_eq!(guarded.with_token("vic").page("/metrics").status, 200);
+}
+
+#[test]
+fn a_session_looks_with_its_cookie_and_acts_with_its_csrf_token() {
+    let guarded = Guarded::start();
+    let client = guarded.session("olga");
+    let session = client.get("/session").ok();
+    assert_eq!(
+        (&session["name"], &session["role"], &session["loopback"]),
+        (&json!("olga"), &json!("operator"), &json!(false))
+    );
+    assert!(session["expires"].as_str().unwrap().ends_with('Z'));
+    let act = |client: &Client| client.post("/inbox/9999/retry", &reason());
+    act(&client).problem(403, "CSRF");
+    act(&client.with("x-csrf-token", "guessed")).problem(403, "CSRF");
+    let csrf = session["csrf"].as_str().unwrap();
+    act(&client.with("x-csrf-token", csrf)).problem(404, "NOT_FOUND");
+    act(&client.with("x-csrf-token", csrf).with("origin", "http://evil.example"))
+        .problem(403, "CROSS_SITE");
+    let other = guarded.session("olga").get("/session").ok()["csrf"].clone();
+    act(&client.with("x-csrf-token", other.as_str().unwrap())).problem(403, "CSRF");
+
+    let out = client.post_page("/logout", &json!({}));
+    assert_eq!(out.status, 204);
+    assert!(out.header("set-cookie").unwrap().contains("relais_session=; "), "{out:?}");
+}
+
+#[test]
+fn a_session_that_is_over_or_changed_is_told_so() {
+    let guarded = Guarded::start();
+    let client = guarded.anybody();
+    // Signed by another key, and long past.
+    let cookie = "relais_session=b2xnYQ.1000000000.c2b1b9b8f5f84f35a3b1d4b3a0c0f4d2.AAAA";
+    client.with("cookie", cookie).get("/session").problem(401, "SESSION_ENDED");
+    client.with("cookie", "relais_session=").get("/session").problem(401, "SESSION_ENDED");
+    client.with("cookie", "other=1").get("/session").problem(401, "UNAUTHORIZED");
+}
+
+#[test]
+fn a_session_ends_with_its_token() {
+    let guarded = Guarded::start();
+    let cookie = guarded.log_in(guarded.token("olga")).header("set-cookie").unwrap();
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    let Guarded { site, running, .. } = guarded;
+    running.stop();
+    let settings = std::fs::read_to_string(site.path("relais.toml")).unwrap();
+    let again = site.run();
+    let client = Client::at(again.logged("admin http://")).with("cookie", &cookie);
+    assert_eq!(client.get("/session").ok()["name"], "olga", "it lives through a restart");
+    again.stop();
+    site.write("relais.toml", &settings.replace("\"olga\"", "\"olga2\""));
+    let again = site.run();
+    let client = Client::at(again.logged("admin http://")).with("cookie", &cookie);
+    client.get("/session").problem(401, "SESSION_ENDED");
+}
+
+#[test]
+fn whoever_shows_wrong_tokens_too_often_waits() {
+    let guarded = Guarded::start();
+    for _ in 0..10 {
+        guarded.log_in("wrong").problem(401, "WRONG_TOKEN");
+    }
+    let answer = guarded.log_in("wrong");
+    answer.problem(429, "TOO_MANY_ATTEMPTS");
+    assert!(answer.header("retry-after").unwrap().parse::<u64>().unwrap() <= 61, "{answer:?}");
+    guarded.log_in(guarded.token("vic")).problem(429, "TOO_MANY_ATTEMPTS");
+    assert_eq!(guarded.with_token("vic").get("/session").status, 200, "tokens are not held up");
+}
+
+#[test]
+fn a_log_in_is_refused_to_pages_of_other_sites_and_to_forms() {
+    let guarded = Guarded::start();
+    let body = json!({ "token": guarded.token("vic") });
+    let client = guarded.anybody();
+    client
+        .with("origin", "http://evil.example")
+        .post_page("/login", &body)
+        .problem(403, "CROSS_SITE");
+    client
+        .with("content-type", "application/x-www-form-urlencoded")
+        .post_page("/login", &body)
+        .problem(415, "UNSUPPORTED_MEDIA_TYPE");
+    client.post_page("/login", &json!({ "token": "x", "more": 1 })).problem(422, "INVALID");
+    let secure = client.with("x-forwarded-proto", "https").post_page("/login", &body);
+    assert!(secure.header("set-cookie").unwrap().ends_with("; Secure"), "{secure:?}");
+}
+
+#[test]
+fn what_is_done_is_recorded_under_the_name_of_the_token() {
+    let guarded = Guarded::start();
+    let hook = guarded.running.address("hook");
+    for id in ["m-1", "m-2"] {
+        assert_eq!(post(hook, "/hook", &[("message-id", id)], r#"{"type":"Unheard"}"#).0, 202);
+    }
+    let olga = guarded.with_token("olga");
+    let letters = wait_for(|| {
+        let letters = olga.get("/dead-letters").ok()["items"].as_array().unwrap().clone();
+        (letters.len() == 2).then_some(letters)
+    });
+    let discard = |client: &Client, letter: &Value, body: Value| {
+        client.post(&format!("/dead-letters/{}/discard", letter["id"].as_str().unwrap()), &body)
+    };
+    let as_ann = json!({ "actor": "ann", "reason": "a test" });
+    discard(&olga, &letters[0], as_ann.clone()).problem(422, "ACTOR");
+    discard(&olga, &letters[0], reason()).ok();
+    discard(&olga, &letters[0], reason()).problem(409, "RESOLVED_BEFORE");
+    discard(&guarded.with_token("admin"), &letters[1], as_ann).ok();
+    let audit = olga.get("/audit").ok();
+    let actors: Vec<&str> =
+        audit["items"].as_array().unwrap().iter().map(|e| e["actor"].as_str().unwrap()).collect();
+    assert_eq!(actors, ["ann", "olga"], "{audit}");
+}
+
+#[test]
+fn every_answer_carries_the_strict_headers() {
+    let guarded = Guarded::start();
+    let client = guarded.with_token("vic");
+    for page in ["/", "/api/v1/overview", "/api/v1/nowhere", "/metrics", "/healthz", "/nowhere"] {
+        let answer = client.page(page);
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        for part in ["default-src 'none'", "frame-ancestors 'none'", "require-trusted-types-for"] {
+            assert!(policy.contains(part), "{page}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{page}: {policy}");
+        assert_eq!(answer.header("x-content-type-options").as_deref(), Some("nosniff"), "{page}");
+        assert_eq!(answer.header("x-frame-options").as_deref(), Some("deny"), "{page}");
+        assert_eq!(answer.header("referrer-policy").as_deref(), Some("no-referrer"), "{page}");
+    }
+    let api = client.get("/overview").header("cache-control");
+    assert_eq!(api.as_deref(), Some("no-store"));
+}
+
+#[test]
+fn an_open_address_without_any_token_is_refused() {
+    let open =
+        SETTINGS.replace("[admin]\nlisten = \"127.0.0.1:0\"", "[admin]\nlisten = \"0.0.0.0:0\"");
+    let said = Site::with(&open).relais(&["run"]);
+    assert!(said.code != 0 && said.err.contains("admin.listen"), "{said:?}");
+    let site = Site::new();
+    let token = site.json(&["token", "vic", "--role", "viewer"]);
+    let (name, hash) = (token["name"].as_str().unwrap(), token["sha256"].as_str().unwrap());
+    let block =
+        format!("[[admin.tokens]]\nname = \"{name}\"\nrole = \"viewer\"\nsha256 = \"{hash}\"\n");
+    site.write("relais.toml", &format!("{open}{block}"));
+    let said = site.run().stop();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!said.err.contains(token["token"].as_str().unwrap()));
+}
+
+#[test]
+fn wrong_settings_of_tokens_are_told_without_repeating_them() {
+    let check = |block: &str| {
+        let said = Site::with(&format!("{SETTINGS}{block}")).relais(&["check", "--offline"]);
+        assert_ne!(said.code, 0, "{said:?}");
+        format!("{}{}", said.out, said.err)
+    };
+    let said = check("[[admin.tokens]]\nname = \"a\"\nrole = \"king\"\nsha256 = \"CANARY\"\n");
+    assert!(said.contains("role") && said.contains("sha256"), "{said}");
+    assert!(!said.contains("CANARY"), "{said}");
+    let said = check("[[admin.tokens]]\nname = \"admin\"\n");
+    assert!(said.contains("admin.token") && said.contains("relais token"), "{said}");
+    let hash = "0".repeat(64);
+    let block = format!("[[admin.tokens]]\nname = \"a\"\nrole = \"viewer\"\nsha256 = \"{hash}\"\n");
+    let said = check(&format!("{block}expires = \"soon\"\n"));
+    assert!(said.contains("2027-01-31"), "{said}");
+    assert!(check(&format!("{block}{block}")).contains("another token has this name"));
+}
+
+fn wait_for<T>(look: impl Fn() -> Option<T>) -> T {
+    let started = std::time::Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed().as_secs() < 60, "not in time");
+    }
+}

@@ -1,0 +1,393 @@
+//! The web console in a real browser, as people use it, on the real program.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+#[path = "console/browser.rs"]
+mod browser;
+#[path = "console/corpus.rs"]
+mod corpus;
+#[path = "console/pictures.rs"]
+mod pictures;
+// Some helpers are made for other tests of the program.
+#[allow(dead_code, unused_macros)]
+#[path = "process/shop.rs"]
+mod shop;
+#[allow(dead_code)]
+mod support;
+
+use browser::Browser;
+use serde_json::{Value, json};
+use shop::{LONG, Shop};
+use support::post;
+
+/// What each token is; the settings have only their hashes.
+const ANN: &str = "browser-ann-token";
+const OSKAR: &str = "browser-oskar-token";
+const VERA: &str = "browser-vera-token";
+
+const TOKENS: &str = r#"
+[[admin.tokens]]
+name = "ann"
+role = "admin"
+sha256 = "6087301539745219d2bac4cff99f4a81400178064d355bc64bbf98c8ddfb9b31"
+[[admin.tokens]]
+name = "oskar"
+role = "operator"
+sha256 = "0f997ea57b44dbac91833f46c4358cd2d7b1c205b56d7868ff787acaa87a31d9"
+[[admin.tokens]]
+name = "vera"
+role = "viewer"
+sha256 = "739066af67495430ea58de57c7aa4ac55e2320f44500c18e0a1a1248ced7d99a"
+"#;
+
+/// A shop that is open, and a browser at its console's door.
+fn opened() -> Option<(Shop, Browser)> {
+    let mut shop = Shop::sqlite();
+    shop.settle(&format!("{}{TOKENS}", shop.settings(LONG)));
+    shop.start();
+    let browser = Browser::open(shop.admin())?;
+    Some((shop, browser))
+}
+
+/// The same, with somebody signed in.
+fn signed_in(token: &str) -> Option<(Shop, Browser)> {
+    let (shop, browser) = opened()?;
+    sign_in(&browser, token);
+    Some((shop, browser))
+}
+
+fn sign_in(browser: &Browser, token: &str) {
+    browser.fill("Token", token);
+    browser.press("Sign in");
+    browser.sees(&["Overview", "Workers"]);
+}
+
+/// A message the order process cannot begin with: its id is missing.
+fn place_badly(shop: &Shop, id: &str) {
+    shop.send(id, &[], &json!({"type": "OrderPlaced", "cents": 1}));
+}
+
+#[test]
+fn a_person_signs_in_sees_the_numbers_move_and_signs_out() {
+    let Some((shop, browser)) = opened() else { return };
+    browser.fill("Token", "not-a-token");
+    browser.press("Sign in");
+    browser.sees(&["This token is not known here"]);
+    sign_in(&browser, ANN);
+    browser.until("a live stream", || {
+        let state =
+            browser.script("return document.querySelector('.live-state').dataset.state", &[]);
+        (state == "live").then_some(())
+    });
+    let received = || {
+        const BOX: &str =
+            "return [...document.querySelectorAll('.box')].map((one) => one.innerText)
+            .find((text) => text.startsWith('Messages received')) ?? null";
+        browser.script(BOX, &[])
+    };
+    let before = received();
+    for order in 0..20 {
+        shop.place(&format!("o-{order}"));
+    }
+    browser.until("other numbers", || (received() != before).then_some(()));
+    browser.until("all that was received, as done", || {
+        received().as_str()?.contains("done\n20").then_some(())
+    });
+    browser.reload();
+    browser.sees(&["Overview", "Throughput", "ann"]);
+    browser.press("Sign out");
+    browser.sees(&["Sign in with a token"]);
+    browser.go("#/inbox");
+    browser.reload();
+    browser.sees(&["Sign in with a token"]);
+    sign_in_at(&browser, VERA, "Inbox");
+    browser.forget_session();
+    browser.press("Outbox");
+    browser.sees(&["Sign in with a token"]);
+    sign_in_at(&browser, VERA, "Outbox");
+}
+
+/// Whoever signs in lands where they wanted to go.
+fn sign_in_at(browser: &Browser, token: &str, title: &str) {
+    browser.fill("Token", token);
+    browser.press("Sign in");
+    browser.until(title, || {
+        (browser.script("return document.querySelector('h1')?.innerText ?? null", &[]) == title)
+            .then_some(())
+    });
+}
+
+#[test]
+fn a_dead_letter_is_edited_rehearsed_and_replayed() {
+    let Some((shop, browser)) = signed_in(ANN) else { return };
+    place_badly(&shop, "m-1");
+    browser.go("#/dead-letters");
+    browser.press("OrderPlaced");
+    browser.sees(&["Why it is here", "Failed attempts", "What happened", "Received from shop"]);
+    browser.press("Edit the payload");
+    browser.fill("Payload", r#"{"type": "OrderPlaced""#);
+    browser.press("Rehearse");
+    browser.sees(&["This is not JSON"]);
+    browser.fill("Payload", r#"{"type": "OrderPlaced"}"#);
+    browser.press("Rehearse");
+    browser.sees(&["It would fail again"]);
+    // A number that no browser can hold.
+    let mended = r#"{"type": "OrderPlaced", "orderId": "o-1", "cents": 12345678901234567890}"#;
+    browser.fill("Payload", mended);
+    browser.press("Rehearse");
+    browser.sees(&["The rehearsal passes"]);
+    browser.press("Keep");
+    browser.decide("Keep");
+    browser.sees(&["Payload before it was edited", "edited", "12345678901234567890"]);
+    browser.press("Replay");
+    browser.decide("Replay");
+    browser.sees(&["retried", "Decided"]);
+    assert!(!browser.offers("Replay"), "it is decided");
+    let command = shop.command("TakePayment");
+    assert_eq!(command.payload, json!({"order": "o-1", "cents": 12_345_678_901_234_567_890_u64}));
+    browser.go("#/dead-letters");
+    browser.sees(&["No dead letter"]);
+    browser.go("#/audit");
+    browser.sees(&["ann", "a test in a browser"]);
+}
+
+#[test]
+fn many_dead_letters_are_counted_before_they_are_replayed() {
+    let Some((shop, browser)) = signed_in(OSKAR) else { return };
+    for id in ["m-1", "m-2", "m-3"] {
+        shop.send(id, &[], &json!({"type": "Unheard"}));
+    }
+    place_badly(&shop, "m-4");
+    browser.go("#/dead-letters?type=Unheard");
+    browser.until("three rows", || (rows(&browser) == 3).then_some(()));
+    assert!(!browser.offers("Discard all shown"), "that takes an admin");
+    browser.press("Replay all shown");
+    browser.sees(&["3 dead letters", "type Unheard", "You act as oskar"]);
+    browser.decide("Replay 3");
+    browser.sees(&["3 done, 0 unchanged, 0 refused"]);
+}
+
+/// Rows of the list that is shown.
+fn rows(browser: &Browser) -> u64 {
+    let count = browser.script("return document.querySelectorAll('tr[data-key]').length", &[]);
+    count.as_u64().unwrap()
+}
+
+#[test]
+fn what_could_not_be_read_is_repaired_by_hand() {
+    let Some((shop, browser)) = signed_in(ANN) else { return };
+    let broken = r#"{"type": "OrderPlaced", "orderId": "o-1", "cents": 42"#;
+    let (status, answer) = post(shop.hook(), "/hook", &[("message-id", "m-1")], broken);
+    assert_eq!(status, 202, "{answer}");
+    browser.go("#/repair");
+    browser.until("a row", || (rows(&browser) == 1).then_some(()));
+    browser.keys("j");
+    browser.keys("\u{e007}");
+    browser.sees(&["Why it could not be read", "7b 22 74 79 70 65", broken]);
+    browser.press("Try a second reading");
+    browser.sees(&["It would not be repaired"]);
+    browser.fill("What it should have said, as JSON", &format!("{broken}}}"));
+    browser.press("Try it");
+    browser.sees(&["It would be repaired"]);
+    browser.press("Repair with this text");
+    browser.decide("Repair");
+    browser.sees(&["It is no longer unreadable"]);
+    assert_eq!(shop.command("TakePayment").payload, json!({"order": "o-1", "cents": 42}));
+    browser.go("#/repair");
+    browser.sees(&["Everything could be read"]);
+}
+
+#[test]
+fn a_process_is_paused_and_resumed() {
+    let Some((shop, browser)) = signed_in(OSKAR) else { return };
+    shop.place("o-1");
+    shop.command("TakePayment");
+    browser.go("#/processes?status=running");
+    browser.press("o-1");
+    browser.sees(&["Steps", "payment", "running", "shipment", "not begun", "process started"]);
+    browser.press("Pause");
+    browser.decide("Pause");
+    browser.sees(&["It is paused now", "process paused", "by oskar: a test in a browser"]);
+    assert_eq!(shop.process("o-1")["status"], "PAUSED");
+    assert!(!browser.offers("Pause"), "only what is possible now is offered");
+    browser.press("Resume");
+    browser.decide("Resume");
+    browser.sees(&["It is running now", "process resumed"]);
+    assert_eq!(shop.process("o-1")["status"], "RUNNING");
+}
+
+#[test]
+fn without_tokens_a_person_says_who_they_are_once() {
+    let shop = Shop::sqlite().open(LONG);
+    let Some(browser) = Browser::open(shop.admin()) else { return };
+    browser.sees(&["Overview", "this machine"]);
+    shop.place("o-1");
+    shop.command("TakePayment");
+    browser.go("#/processes");
+    browser.press("o-1");
+    browser.press("Pause");
+    browser.fill("Your name", "bea");
+    browser.decide("Pause");
+    browser.sees(&["by bea: a test in a browser"]);
+    browser.press("Resume");
+    browser.decide("Resume");
+    browser.sees(&["It is running now"]);
+    let log = shop.process("o-1")["log"].clone();
+    let by = log
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["pausedBy"] == "bea" || entry["resumedBy"] == "bea")
+        .count();
+    assert_eq!(by, 2, "{log}");
+}
+
+#[test]
+fn a_large_payload_is_shown_in_part_and_cannot_be_edited_by_mistake() {
+    let Some((shop, browser)) = signed_in(ANN) else { return };
+    let large = "x".repeat(2 << 20);
+    shop.send("m-1", &[], &json!({"type": "Unheard", "large": large, "last": "the very end"}));
+    browser.go("#/dead-letters");
+    browser.press("Unheard");
+    browser.sees(&["2 MiB", "only the beginning is shown", "too large to be edited here"]);
+    assert!(!browser.offers("Edit the payload"));
+    const LOAD: &str = "
+        const link = [...document.querySelectorAll('a')].find((one) => one.innerText === 'Download');
+        const request = new XMLHttpRequest();
+        request.open('GET', link.href, false);
+        request.send();
+        return [request.status, request.getResponseHeader('content-disposition').split(';')[0],
+            request.responseText.includes('the very end')]";
+    assert_eq!(browser.script(LOAD, &[]), json!([200, "attachment", true]));
+}
+
+#[test]
+fn a_parked_key_is_released() {
+    let Some((shop, browser)) = signed_in(OSKAR) else { return };
+    shop.refuses(400);
+    shop.place("o-1");
+    shop.command("TakePayment");
+    browser.go("#/parked-keys");
+    browser.until("a parked key", || (rows(&browser) == 1).then_some(()));
+    shop.refuses(200);
+    browser.press("Release");
+    browser.decide("Release");
+    browser.sees(&["1 done, 0 unchanged, 0 refused", "No key is held back"]);
+    shop.command("TakePayment");
+}
+
+#[test]
+fn filters_and_pages_are_in_the_address_and_survive_a_reload() {
+    let Some((shop, browser)) = signed_in(VERA) else { return };
+    for number in 0..120 {
+        let kind = if number % 2 == 0 { "Even" } else { "Odd" };
+        shop.send(&format!("m-{number}"), &[], &json!({ "type": kind }));
+    }
+    browser.go("#/inbox");
+    browser.fill("Type", "Even");
+    browser.press("Filter");
+    browser.until("fifty rows of it", || {
+        (rows(&browser) == 50 && !browser.text().contains("Odd")).then_some(())
+    });
+    assert_eq!(browser.address_bar(), "#/inbox?type=Even");
+    browser.press("Next");
+    browser.until("the last ten", || (rows(&browser) == 10).then_some(()));
+    let address = browser.address_bar();
+    assert!(address.starts_with("#/inbox?type=Even&before="), "{address}");
+    browser.reload();
+    browser.until("the same ten", || (rows(&browser) == 10).then_some(()));
+    assert_eq!(browser.address_bar(), address);
+    browser.press("Previous");
+    browser.until("the first fifty", || (rows(&browser) == 50).then_some(()));
+    browser.choose("Status", "received");
+    browser.sees(&["Nothing matches"]);
+    assert_eq!(browser.address_bar(), "#/inbox?status=received&type=Even");
+    browser.press("Clear the filters");
+    browser.until("everything", || browser.text().contains("Odd").then_some(()));
+    // The keys of people who know them.
+    browser.keys("go");
+    browser.sees(&["Throughput"]);
+    browser.keys("/");
+    let focus = browser.script("return document.activeElement.id", &[]);
+    assert_eq!(focus, "find");
+    browser.keys("m-7\u{e007}");
+    browser.sees(&["The story of", "What happened", "Received from shop"]);
+}
+
+#[test]
+fn of_two_tabs_on_one_row_the_slower_is_told_and_sees_what_is() {
+    let Some((shop, browser)) = signed_in(OSKAR) else { return };
+    place_badly(&shop, "m-1");
+    browser.go("#/dead-letters");
+    browser.press("OrderPlaced");
+    browser.sees(&["Why it is here"]);
+    let (address, first) = (browser.address_bar(), browser.tab());
+    browser.press("Discard");
+    browser.fill("Reason", "too slow");
+    browser.new_tab();
+    browser.go(&address);
+    browser.press("Discard");
+    browser.decide("Discard");
+    browser.sees(&["skipped"]);
+    browser.switch(&first);
+    browser.press("Discard");
+    browser.sees(&["Somebody was faster", "`oskar` was faster", "Nothing was changed", "skipped"]);
+    assert!(!browser.offers("Discard"), "what is shown is how it is now");
+}
+
+#[test]
+fn a_viewer_sees_everything_and_is_offered_nothing() {
+    let Some((shop, browser)) = signed_in(VERA) else { return };
+    place_badly(&shop, "m-1");
+    shop.refuses(400);
+    shop.place("o-1");
+    shop.command("TakePayment");
+    post(shop.hook(), "/hook", &[("message-id", "m-2")], "{");
+    let letter = shop.wait("a dead letter", || shop.dead_letters().pop());
+    let process = shop.process("o-1")["process_id"].as_str().unwrap().to_owned();
+    let look = |place: &str, words: &str| {
+        browser.go(place);
+        browser.sees(&[words]);
+        let shown = "return [...document.querySelectorAll('main button')].map((one) => one.innerText.trim())";
+        let known = ["", "As it came", "Filter", "Next", "Previous"];
+        for button in browser.script(shown, &[]).as_array().unwrap() {
+            assert!(known.contains(&button.as_str().unwrap()), "{place} offers {button}");
+        }
+    };
+    look("#/dead-letters", "OrderPlaced");
+    look(&format!("#/dead-letters/{}", letter["id"].as_str().unwrap()), "Why it is here");
+    look("#/parked-keys", "Behind");
+    look(&format!("#/processes/{process}"), "payment");
+    look("#/repair", "shop");
+    browser.press("3");
+    look(&browser.address_bar(), "Why it could not be read");
+    look("#/audit", "Nobody has decided anything yet");
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_to_do() {
+    let Some((_shop, browser)) = signed_in(VERA) else { return };
+    for (place, words) in [
+        ("#/inbox/999", ["no inbox row", "Check the id"]),
+        ("#/dead-letters/00000000-0000-4000-8000-000000000000", ["dead letter", "Check the id"]),
+        ("#/dead-letters/none", ["That did not work", "Try again"]),
+        ("#/explain/nothing-has-this-id", ["nothing here has the id", "Check the id"]),
+        ("#/nowhere", ["There is no such page", "write an id"]),
+        ("#/inbox?since_seconds=1;DROP", ["That did not work", "Try again"]),
+    ] {
+        browser.go(place);
+        browser.until(place, || {
+            let text = browser.text().to_lowercase();
+            words.iter().all(|word| text.contains(&word.to_lowercase())).then_some(())
+        });
+    }
+}
+
+/// Nothing of what messages carry ran, and the page's policy had nothing to stop.
+fn nothing_ran(browser: &Browser, place: &str) {
+    let trace: Value = browser.script("return [window.ran, window.violations]", &[]);
+    assert_eq!(trace, json!([[], []]), "{place}");
+    let made = "return [...document.querySelectorAll('main :is(script, img, iframe, object, embed, base, meta, link, style, video, audio, math, marquee)')].map((one) => one.outerHTML)";
+    assert_eq!(browser.script(made, &[]), json!([]), "{place}");
+}

@@ -1,0 +1,26 @@
+-- The last of the $3 rows that a page looks at, and whether it is recent enough for others behind it: all
+-- rows in order, or those in trouble by their index. None if there are fewer; none for rows that wait if
+-- those are few, because they have an index too. Sent with its values each time.
+WITH few (yes) AS MATERIALIZED (
+    SELECT $1::text IS NOT DISTINCT FROM 'PENDING'
+           AND (SELECT count(*) <= $3::bigint FROM (
+                    SELECT FROM relais_outbox WHERE status = 'PENDING' AND next_attempt_at IS NULL
+                    LIMIT $3 + 1) AS fresh)
+           AND (SELECT count(*) <= $3 FROM (
+                    SELECT FROM relais_outbox WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
+                    LIMIT $3 + 1) AS later)),
+last (id) AS (
+    (SELECT id FROM relais_outbox
+     WHERE $1 = 'FAILED' AND status = 'FAILED'
+       AND id < coalesce($2::bigint, 9223372036854775807)
+     ORDER BY id DESC
+     OFFSET $3 - 1 LIMIT 1)
+    UNION ALL
+    (SELECT id FROM relais_outbox
+     WHERE $1 = 'FAILED' IS NOT TRUE AND NOT (SELECT yes FROM few)
+       AND id < coalesce($2::bigint, 9223372036854775807)
+     ORDER BY id DESC
+     OFFSET $3 - 1 LIMIT 1))
+SELECT id, $4::bigint IS NULL OR created_at >= now() - $4 * INTERVAL '1 second'
+FROM relais_outbox
+WHERE id = (SELECT id FROM last)

@@ -1,0 +1,137 @@
+//! Lists for people: a page looks at so many rows and no more, and says where to look on.
+
+use relais_core::{
+    browse::{LOOK_MAX, Reach},
+    outbox::OutboxFate,
+    query::Filter,
+};
+
+use super::{
+    Start,
+    worker::{Worker, all},
+};
+use crate::{
+    build::{arrival, messages, problem},
+    fixture::Fixture,
+};
+
+pub const START: Start = Start::Migrated;
+
+/// Rows so that the first of them is in the second page.
+const MANY: usize = LOOK_MAX as usize + 100;
+
+fn rare(status: Option<&str>) -> Filter {
+    let status = status.map(str::to_owned);
+    Filter { event_type: Some("Rare".into()), status, limit: 10, ..Filter::default() }
+}
+
+async fn rare_is_first(f: &dyn Fixture, table: &str, id: &str) {
+    let first = format!("SELECT min({id}) FROM {table}");
+    f.run(&format!("UPDATE {table} SET event_type = 'Rare' WHERE {id} = ({first})")).await;
+}
+
+/// The ids of one page, and where to look on.
+async fn inbox_page(f: &dyn Fixture, filter: Filter) -> (Vec<i64>, Option<String>) {
+    let Reach { down_to, next } = f.store().reach_inbox(filter.clone()).await.expect("reach");
+    let rows = f.store().browse_inbox(Filter { down_to, ..filter }).await.expect("browse");
+    (rows.into_iter().map(|listed| listed.row.id).collect(), next)
+}
+
+async fn outbox_page(f: &dyn Fixture, filter: Filter) -> (Vec<i64>, Option<String>) {
+    let Reach { down_to, next } = f.store().reach_outbox(filter.clone()).await.expect("reach");
+    let rows = f.store().browse_outbox(Filter { down_to, ..filter }).await.expect("browse");
+    (rows.into_iter().map(|listed| listed.row.id).collect(), next)
+}
+
+async fn letters_page(f: &dyn Fixture, filter: Filter) -> (Vec<String>, Option<String>) {
+    let reach = f.store().reach_dead_letters(filter.clone()).await.expect("reach");
+    let filter = Filter { down_to: reach.down_to, ..filter };
+    let rows = f.store().browse_dead_letters(filter).await.expect("browse");
+    (rows.into_iter().map(|listed| listed.row.id.to_string()).collect(), reach.next)
+}
+
+pub async fn a_short_list_is_looked_through_at_once(f: &dyn Fixture) {
+    f.store().accept(vec![arrival("1"), arrival("2")], Vec::new()).await.expect("accept");
+    f.store().enqueue(messages("orders", 2)).await.expect("enqueue");
+    for reach in [
+        f.store().reach_inbox(rare(None)).await,
+        f.store().reach_outbox(rare(None)).await,
+        f.store().reach_dead_letters(rare(None)).await,
+    ] {
+        assert_eq!(reach.expect("reach"), Reach::default());
+    }
+}
+
+pub async fn what_is_far_back_in_the_inbox_is_found_page_by_page(f: &dyn Fixture) {
+    let batch = (0..MANY).map(|n| arrival(&n.to_string())).collect();
+    f.store().accept(batch, Vec::new()).await.expect("accept");
+    rare_is_first(f, "relais_inbox", "id").await;
+    let first = f.number("SELECT min(id) FROM relais_inbox").await;
+    let (found, next) = inbox_page(f, rare(None)).await;
+    assert!(found.is_empty() && next.is_some(), "{found:?} {next:?}");
+    let (found, end) = inbox_page(f, Filter { before: next, ..rare(None) }).await;
+    assert_eq!((found, end), (vec![first], None));
+    let (found, next) = inbox_page(f, rare(Some("RECEIVED"))).await;
+    assert!(found.is_empty() && next.is_some(), "too many wait to look at all of them");
+}
+
+pub async fn what_is_far_back_in_the_outbox_is_found_page_by_page(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", MANY)).await.expect("enqueue");
+    rare_is_first(f, "relais_outbox", "id").await;
+    let first = f.number("SELECT min(id) FROM relais_outbox").await;
+    let (found, next) = outbox_page(f, rare(None)).await;
+    assert!(found.is_empty() && next.is_some(), "{found:?} {next:?}");
+    let (found, end) = outbox_page(f, Filter { before: next, ..rare(None) }).await;
+    assert_eq!((found, end), (vec![first], None));
+}
+
+pub async fn rows_that_wait_are_found_at_once_while_they_are_few(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", MANY)).await.expect("enqueue");
+    let batch = (0..MANY).map(|n| arrival(&n.to_string())).collect();
+    f.store().accept(batch, Vec::new()).await.expect("accept");
+    f.run("UPDATE relais_outbox SET status = 'DISPATCHED' WHERE event_type <> 'Rare'").await;
+    f.run("UPDATE relais_inbox SET status = 'PROCESSED'").await;
+    let soon = f.past();
+    let ids = ["SELECT min(id) FROM relais_outbox", "SELECT min(id) + 1 FROM relais_outbox"];
+    let (fresh, waiting) = (f.number(ids[0]).await, f.number(ids[1]).await);
+    for (table, status) in [("relais_outbox", "PENDING"), ("relais_inbox", "RECEIVED")] {
+        let low = format!("(SELECT min(id) FROM {table})");
+        f.run(&format!("UPDATE {table} SET status = '{status}' WHERE id <= {low} + 1")).await;
+        f.run(&format!("UPDATE {table} SET next_attempt_at = {soon} WHERE id = {low} + 1")).await;
+    }
+    let waits = |status: &str| Filter { event_type: None, ..rare(Some(status)) };
+    assert_eq!(outbox_page(f, waits("PENDING")).await, (vec![waiting, fresh], None));
+    let one = Filter { limit: 1, ..waits("PENDING") };
+    assert_eq!(outbox_page(f, one).await.0, [waiting]);
+    let before = Filter { before: Some(waiting.to_string()), ..waits("PENDING") };
+    assert_eq!(outbox_page(f, before).await.0, [fresh]);
+    assert_eq!(inbox_page(f, waits("RECEIVED")).await.0.len(), 2);
+}
+
+pub async fn a_page_ends_where_rows_are_too_old(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", MANY)).await.expect("enqueue");
+    let hour = f.dialect().ago(3_600);
+    f.run(&format!("UPDATE relais_outbox SET created_at = {hour}")).await;
+    let recent = Filter { since_seconds: Some(60), ..rare(None) };
+    let reach = f.store().reach_outbox(recent).await.expect("reach");
+    assert!(reach.down_to.is_some() && reach.next.is_none(), "{reach:?}");
+}
+
+pub async fn what_is_far_back_among_dead_letters_is_found_page_by_page(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", MANY)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(MANY).await;
+    let dead = || OutboxFate::Dead { attempts: 1, problem: problem(), park: false };
+    let fates = rows.iter().map(|row| worker.outbox_fate(row, dead()));
+    assert_eq!(worker.settle_all(fates.collect()).await, all(MANY as u64));
+    let (table, hour) = ("relais_dead_letter", f.dialect().ago(3_600));
+    let first = format!("SELECT min(origin_id) FROM {table}");
+    f.run(&format!("UPDATE {table} SET parked_at = {hour} WHERE origin_id = ({first})")).await;
+    rare_is_first(f, table, "origin_id").await;
+    for status in [None, Some("open")] {
+        let (found, next) = letters_page(f, rare(status)).await;
+        assert!(found.is_empty() && next.is_some(), "{found:?} {next:?}");
+        let (found, end) = letters_page(f, Filter { before: next, ..rare(status) }).await;
+        assert_eq!((found.len(), end), (1, None));
+    }
+}

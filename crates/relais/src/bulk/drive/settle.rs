@@ -1,0 +1,60 @@
+//! What the target said of a job's rows, written down in the store.
+
+use relais_core::{
+    delivery::Delivery,
+    outbox::{OutboxFate, OutboxRow, settle},
+};
+
+use super::Drive;
+use crate::{
+    bulk::halt::Halt,
+    observe::trace::JobSpan,
+    relay::{count, random},
+};
+
+/// Rows settled in one transaction.
+const SETTLED_MAX: usize = 500;
+
+impl Drive {
+    pub(super) async fn settle<'r>(
+        &self,
+        answers: impl Iterator<Item = (&'r OutboxRow, Delivery)>,
+    ) -> Result<(), Halt> {
+        let policy = &self.settings.destination;
+        let answers: Vec<_> = answers.collect();
+        self.trace(&answers);
+        let fates: Vec<(&OutboxRow, OutboxFate)> = answers
+            .into_iter()
+            .map(|(row, answer)| {
+                let dead = policy.on_dead_letter;
+                (row, settle(&policy.retry, dead, row.attempts, answer, random()))
+            })
+            .collect();
+        for part in fates.chunks(SETTLED_MAX) {
+            let rows: Vec<_> = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();
+            let fence = self.fence.clone();
+            let settled =
+                self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
+            if settled.refused > 0 {
+                // A person was faster, or the job is not ours any more.
+                self.caller.counters.refused(settled.refused);
+                self.prove().await?;
+            }
+            for (row, fate) in part {
+                count(&self.caller.counters, row, fate);
+            }
+        }
+        Ok(())
+    }
+
+    fn trace(&self, answers: &[(&OutboxRow, Delivery)]) {
+        let Some(tracer) = &self.caller.counters.tracer else { return };
+        let job = JobSpan {
+            id: self.job.id.to_string(),
+            remote_id: self.job.remote_id.clone(),
+            start: self.start,
+            rows: answers.len(),
+        };
+        answers.iter().for_each(|(row, answer)| tracer.in_job(row, &job, answer));
+    }
+}

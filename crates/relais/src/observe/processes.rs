@@ -1,0 +1,78 @@
+//! What became of processes, by type.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use relais_core::process::{Change, ProcessStatus};
+use serde::Serialize;
+
+/// Counters of processes.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessCounters {
+    /// As many as there are definitions here.
+    types: Mutex<BTreeMap<String, ProcessTypeSnapshot>>,
+    timers: AtomicU64,
+    stale: AtomicU64,
+}
+
+/// What the workers here did for processes. What people did through an operator is not counted.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessesSnapshot {
+    pub types: BTreeMap<String, ProcessTypeSnapshot>,
+    /// Timers turned into inbox rows.
+    pub timers: u64,
+    /// Decisions made again, because somebody else had changed the process meanwhile.
+    pub stale: u64,
+}
+
+/// What happened to processes of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessTypeSnapshot {
+    pub started: u64,
+    /// Commands sent: each attempt of a step or of a compensation is one.
+    pub steps: u64,
+    pub succeeded: u64,
+    pub failed: u64,
+    pub compensated: u64,
+}
+
+impl ProcessCounters {
+    /// A change was committed; `before` is the status the process had.
+    pub(crate) fn changed(&self, before: Option<ProcessStatus>, change: &Change) {
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = types.entry(change.process.process_type.clone()).or_default();
+        counts.started += u64::from(before.is_none());
+        counts.steps += change.messages.len() as u64;
+        let after = change.process.status;
+        if before == Some(after) {
+            return;
+        }
+        match after {
+            ProcessStatus::Succeeded => counts.succeeded += 1,
+            ProcessStatus::Failed => counts.failed += 1,
+            ProcessStatus::Compensated => counts.compensated += 1,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn timers(&self, fired: u64) {
+        self.timers.fetch_add(fired, Relaxed);
+    }
+
+    pub(crate) fn stale(&self, rows: u64) {
+        self.stale.fetch_add(rows, Relaxed);
+    }
+
+    pub(super) fn snapshot(&self) -> ProcessesSnapshot {
+        ProcessesSnapshot {
+            types: self.types.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            timers: self.timers.load(Relaxed),
+            stale: self.stale.load(Relaxed),
+        }
+    }
+}

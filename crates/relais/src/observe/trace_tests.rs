@@ -1,0 +1,87 @@
+//! What a trace is called, which traces are recorded, and what a span does not say.
+
+use std::sync::Mutex;
+
+use super::*;
+
+#[derive(Default)]
+struct Kept(Mutex<Vec<Span>>);
+
+impl SpanSink for Kept {
+    fn record(&self, span: Span) {
+        self.0.lock().unwrap().push(span);
+    }
+}
+
+fn with(traceparent: &str) -> Headers {
+    let mut headers = Headers::default();
+    headers.set(TRACEPARENT, traceparent);
+    headers
+}
+
+const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+#[test]
+fn a_traceparent_is_read_and_written_alike() {
+    let context = Context::of(&with(GOOD)).unwrap();
+    assert!(context.sampled);
+    assert_eq!(context.to_string(), GOOD);
+    let of_the_future = format!("cc{}-what-comes", &GOOD[2..]);
+    assert_eq!(Context::of(&with(&of_the_future)), Some(context));
+}
+
+#[test]
+fn what_is_no_traceparent_begins_a_new_trace() {
+    let zero_trace = GOOD.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32));
+    let zero_span = GOOD.replace("b7ad6b7169203331", &"0".repeat(16));
+    let bad = ["", "00-abc", "00--", &GOOD.to_uppercase(), &format!("ff{}", &GOOD[2..])];
+    for text in bad.into_iter().chain([zero_trace.as_str(), zero_span.as_str(), "é0-é-é-é"]) {
+        assert_eq!(Context::of(&with(text)), None, "{text}");
+    }
+    assert_eq!(Context::of(&with(&format!("{GOOD}-more"))), None, "version 00 has four parts");
+}
+
+#[test]
+fn everybody_computes_the_same_ids_for_a_message_and_different_ones_for_others() {
+    let ids = |source, id| (Ids::of(source, id).trace, Ids::of(source, id).accept);
+    assert_eq!(ids("crm", "1"), ids("crm", "1"));
+    assert_ne!(ids("crm", "1"), ids("crm", "2"));
+    assert_ne!(ids("cr", "m1"), ids("crm", "1"));
+}
+
+#[test]
+fn about_the_wanted_share_of_new_traces_is_recorded() {
+    let share = |sample: f64| {
+        let tracer = Tracer::new(Arc::<Kept>::default(), sample);
+        let sampled = |n: &u32| tracer.root(&Ids::of("crm", &n.to_string())).sampled;
+        (0..4_000).filter(sampled).count()
+    };
+    assert_eq!((share(0.0), share(1.0)), (0, 4_000));
+    let tenth = share(0.1);
+    assert!((250..600).contains(&tenth), "{tenth} of 4000");
+}
+
+#[test]
+fn an_end_with_a_problem_names_its_code_and_not_its_text() {
+    let kept = Arc::<Kept>::default();
+    let tracer = Tracer::new(kept.clone(), 1.0);
+    let span = Span {
+        trace_id: [1; 16],
+        span_id: [2; 8],
+        parent: None,
+        kind: SpanKind::Producer,
+        name: "publish d".into(),
+        start: SystemTime::now(),
+        end: SystemTime::UNIX_EPOCH,
+        attributes: Vec::new(),
+        error: None,
+    };
+    let problem = Problem::new("500", "the token abc is wrong");
+    tracer.end(Open(Some(Box::new(span))), Some(&problem));
+    tracer.end(Open(None), Some(&problem));
+    let spans = kept.0.lock().unwrap();
+    assert_eq!(spans.len(), 1);
+    assert!(spans[0].end >= spans[0].start);
+    assert_eq!(spans[0].error.as_deref(), Some("500"));
+    assert!(!format!("{:?}", spans[0]).contains("abc"));
+}

@@ -1,0 +1,224 @@
+//! What is measured and traced of a message on its way.
+
+use std::sync::{Arc, Mutex};
+
+use relais_core::{
+    BoxFuture, delivery::Delivery, handler::Outcome, lane::Scope, outbox::OutboxRow,
+    publisher::Publisher,
+};
+
+use super::{
+    bulk::{bulk, drain_bulk, settings},
+    inbox::{accept, noting, route, worker},
+    ingest::received,
+    remote::RemoteTarget,
+    support::{Bench, Script, drain},
+};
+use crate::{
+    DestinationSettings,
+    guard::Guard,
+    inbox::Action,
+    observe::{Attribute, Observer, Span, SpanSink},
+    relay::Relay,
+    worker::run_until_idle,
+};
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Span>>>);
+
+impl SpanSink for Kept {
+    fn record(&self, span: Span) {
+        self.0.lock().unwrap().push(span);
+    }
+}
+
+impl Kept {
+    fn spans(&self) -> Vec<Span> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The last span of this name.
+    fn find(&self, name: &str) -> Span {
+        let spans = self.spans();
+        let found = spans.iter().rev().find(|span| span.name == name);
+        found.unwrap_or_else(|| panic!("no {name} in {spans:?}")).clone()
+    }
+}
+
+async fn traced() -> (Bench, Kept) {
+    let kept = Kept::default();
+    let mut bench = Bench::new().await;
+    bench.observer = Observer::with_spans(Arc::new(kept.clone()), 1.0);
+    (bench, kept)
+}
+
+/// Keeps the headers it was given.
+#[derive(Default)]
+struct Receiver(Mutex<Vec<String>>);
+
+impl Publisher for Receiver {
+    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+        let headers = messages.iter().map(|row| row.headers.to_json());
+        self.0.lock().unwrap().extend(headers);
+        Box::pin(async move { vec![Delivery::Accepted; messages.len()] })
+    }
+}
+
+async fn deliver(bench: &Bench) -> Vec<String> {
+    let receiver = Arc::new(Receiver::default());
+    let settings = DestinationSettings::default();
+    let keeper = bench.keeper(Scope::Outbox("d".into()), "r");
+    let guard = Guard::new(receiver.clone(), &settings);
+    let counters = bench.observer.destination("d");
+    let mut relay = Relay::new(Arc::clone(&bench.store), keeper, guard, settings, counters);
+    relay.intake().keeper().beat().await.unwrap();
+    drain(&mut relay).await;
+    receiver.0.lock().unwrap().clone()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn each_part_of_the_way_is_measured() {
+    let bench = Bench::new().await;
+    accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#), ("2", r#"{"type":"T","of":"y"}"#)]).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
+    let headers = deliver(&bench).await;
+    assert_eq!(headers, ["{}", "{}"], "the time of reception stays here");
+    let snapshot = bench.observer.snapshot();
+    assert_eq!(snapshot.inbox.handling.count(), 2);
+    let d = &snapshot.destinations["d"];
+    assert_eq!((d.dispatch.count(), d.end_to_end.count(), d.publish.count()), (2, 2, 2));
+    assert_eq!(snapshot.dispatch(), d.dispatch);
+}
+
+#[tokio::test]
+async fn a_message_nobody_received_has_no_end_to_end_and_a_delay_is_not_latency() {
+    let bench = Bench::new().await;
+    bench.enqueue(&[("a", "a1")]).await;
+    bench.sql(
+        "UPDATE relais_outbox SET created_at = '2000-01-01T00:00:00.000Z',
+         next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+    );
+    drain(&mut bench.relay("w", &Script::new(&[])).await).await;
+    let d = &bench.observer.snapshot().destinations["d"];
+    assert_eq!((d.dispatch.count(), d.end_to_end.count()), (1, 0));
+    assert!(d.dispatch.sum().as_secs() < 3_600, "{:?}", d.dispatch.sum());
+}
+
+#[tokio::test]
+async fn a_heartbeat_tells_of_lanes_and_of_those_that_were_lost() {
+    let bench = Bench::new().await;
+    let heart = bench.observer.scope(&Scope::Inbox);
+    let keeper = bench.keeper(Scope::Inbox, "w").told_to(heart);
+    keeper.beat().await.unwrap();
+    assert_eq!(bench.observer.snapshot().scopes["inbox"].lanes, 64);
+    bench.expire_leases();
+    bench.keeper(Scope::Inbox, "other").beat().await.unwrap();
+    keeper.beat().await.unwrap();
+    let scope = bench.observer.snapshot().scopes["inbox"].clone();
+    assert!(scope.lanes_lost > 0 && scope.trouble.is_none(), "{scope:?}");
+}
+
+#[tokio::test]
+async fn a_trace_that_came_in_goes_on_to_the_target() {
+    let (bench, kept) = traced().await;
+    let mut message = received("1", r#"{"type":"T","of":"x"}"#);
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    message.headers.set("traceparent", parent);
+    bench.store.accept(vec![message], Vec::new()).await.unwrap();
+    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
+    let handle = kept.find("handle T");
+    assert_eq!(hex(&handle.trace_id), "0af7651916cd43dd8448eb211c80319c");
+    // The rest of the way in a process of its own, that knows nothing but the rows.
+    let (mut elsewhere, kept) = traced().await;
+    elsewhere.store = Arc::clone(&bench.store);
+    let headers = deliver(&elsewhere).await;
+    let publish = kept.find("publish d");
+    assert_eq!(publish.trace_id, handle.trace_id);
+    assert_eq!(publish.parent, Some(handle.span_id));
+    let sent = format!("00-{}-{}-01", hex(&publish.trace_id), hex(&publish.span_id));
+    assert_eq!(headers, [format!(r#"{{"traceparent":"{sent}"}}"#)]);
+}
+
+#[tokio::test]
+async fn a_message_without_a_trace_begins_one_that_everybody_finds() {
+    let (bench, kept) = traced().await;
+    accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#)]).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
+    deliver(&bench).await;
+    let (handle, publish) = (kept.find("handle T"), kept.find("publish d"));
+    assert_eq!(publish.trace_id, handle.trace_id);
+    assert_eq!(publish.parent, Some(handle.span_id));
+    assert!(handle.parent.is_some(), "the span of its reception, whoever made it");
+    assert!(handle.attributes.contains(&("messaging.message.id", Attribute::Text("1".into()))));
+    let all = format!("{:?}", kept.spans());
+    assert!(!all.contains(r#""x""#), "no key in clear: {all}");
+}
+
+#[tokio::test]
+async fn a_handler_gets_the_trace_and_its_failure_is_a_span() {
+    let (bench, kept) = traced().await;
+    accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#)]).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&seen);
+    let handler = noting(&bench, move |message| {
+        notes.lock().unwrap().push(message.headers.get("traceparent").map(str::to_owned));
+        Outcome::retry("LATER", "the password is abc")
+    });
+    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    let span = kept.find("handle T");
+    let passed_on = format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
+    assert_eq!(*seen.lock().unwrap(), [Some(passed_on)]);
+    assert_eq!(span.error.as_deref(), Some("LATER"));
+    assert!(!format!("{span:?}").contains("abc"));
+}
+
+#[tokio::test]
+async fn what_is_not_sampled_stays_so_all_the_way() {
+    let kept = Kept::default();
+    let mut bench = Bench::new().await;
+    bench.observer = Observer::with_spans(Arc::new(kept.clone()), 0.0);
+    accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#)]).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
+    bench.observer = Observer::with_spans(Arc::new(kept.clone()), 1.0);
+    let headers = deliver(&bench).await;
+    assert!(headers[0].ends_with("-00\"}"), "{headers:?}");
+    assert!(kept.spans().is_empty(), "{:?}", kept.spans());
+}
+
+#[tokio::test]
+async fn every_attempt_is_a_span() {
+    let (bench, kept) = traced().await;
+    bench.enqueue(&[("a", "a1")]).await;
+    let script = Script::new(&[("a1", vec![Delivery::retry("503", "busy")])]);
+    let mut relay = bench.relay("w", &script).await;
+    drain(&mut relay).await;
+    bench.make_due();
+    drain(&mut relay).await;
+    let spans = kept.spans();
+    let errors: Vec<_> = spans.iter().map(|span| span.error.as_deref()).collect();
+    assert_eq!(errors, [Some("503"), None]);
+    assert_eq!(spans[0].trace_id, spans[1].trace_id);
+    assert_ne!(spans[0].span_id, spans[1].span_id);
+}
+
+#[tokio::test]
+async fn each_row_of_a_bulk_job_has_its_span_in_its_own_trace() {
+    let (bench, kept) = traced().await;
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    let remote = RemoteTarget::new();
+    drain_bulk(&bench, &mut bulk(&bench, "w", &remote, settings()).await).await;
+    let spans = kept.spans();
+    assert_eq!(spans.len(), 2);
+    assert_ne!(spans[0].trace_id, spans[1].trace_id);
+    for span in &spans {
+        assert_eq!(span.name, "publish d");
+        let names: Vec<_> = span.attributes.iter().map(|(name, _)| *name).collect();
+        assert!(names.contains(&"relais.bulk_job"), "{names:?}");
+        assert!(names.contains(&"relais.bulk_job.remote_id"), "{names:?}");
+    }
+    assert_eq!(bench.observer.snapshot().destinations["d"].dispatch.count(), 2);
+}

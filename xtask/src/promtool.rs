@@ -1,0 +1,76 @@
+//! Prometheus's own checker of metrics and alert rules, found or unpacked from Debian's package. The
+//! package is not installed: that would start a server nobody asked for.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Result, ensure};
+
+use crate::{
+    apt, command,
+    servers::{Outcome, Tool},
+};
+
+pub(crate) const NAME: &str = "promtool";
+/// The variable that names the program.
+pub(crate) const VARIABLE: &str = "RELAIS_TEST_PROMTOOL";
+
+const PACKAGE: &str = "prometheus";
+/// Where the package has it.
+const PLACE: &str = "usr/bin/promtool";
+
+/// What to do where we cannot get it.
+const HINT: &str =
+    "promtool not found: install the package `prometheus`, or run as root where apt-get is";
+
+pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
+    if place(target).is_some() || !apt::possible() {
+        return Ok(());
+    }
+    let folder = target.join(PACKAGE);
+    fs::create_dir_all(&folder)?;
+    apt::download(PACKAGE, &folder)?;
+    let mut packages = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let Some(package) = packages.find(|path| path.extension().is_some_and(|end| end == "deb"))
+    else {
+        anyhow::bail!("apt-get download {PACKAGE} left no package; install it yourself");
+    };
+    let mut unpack = Command::new("dpkg-deb");
+    let unpacked = command::succeeds(unpack.arg("-x").arg(&package).arg(&folder))?;
+    ensure!(unpacked, "`{}` failed", command::line(&unpack));
+    fs::remove_file(package)?;
+    Ok(())
+}
+
+pub(crate) fn look(target: &Path) -> Outcome {
+    let Some(promtool) = place(target) else {
+        return Outcome::Missing { name: NAME, why: HINT.to_owned() };
+    };
+    let answer = command::output(Command::new(&promtool).arg("--version")).unwrap_or_default();
+    let variables = vec![(VARIABLE, promtool.display().to_string())];
+    Outcome::Found(Tool { name: NAME, version: version_in(&answer), variables })
+}
+
+fn place(target: &Path) -> Option<PathBuf> {
+    let unpacked = target.join(PACKAGE).join(PLACE);
+    command::find(NAME).or_else(|| unpacked.is_file().then_some(unpacked))
+}
+
+/// `promtool, version 2.42.0+ds (branch: debian/sid, …)`.
+fn version_in(answer: &str) -> String {
+    answer.split_whitespace().nth(2).unwrap_or("of an unknown version").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read_from_what_it_says() {
+        assert_eq!(version_in("promtool, version 2.42.0+ds (branch: x)"), "2.42.0+ds");
+        assert_eq!(version_in(""), "of an unknown version");
+    }
+}
