@@ -34,7 +34,7 @@ export async function listPage(context, spec) {
     shown = text;
     const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
     replace(body, answer.items.map((row) => rowOf(row, spec)));
-    replace(holder, answer.items.length ? table(spec, body) : nothing(spec, values, before));
+    replace(holder, answer.items.length ? table(spec, body) : nothing(spec, values, before, answer));
     replace(pager, pages(context, spec, values, before, answer));
     if (kept) [...body.rows].find((row) => row.dataset.key === kept)?.querySelector("a,button")?.focus();
   };
@@ -81,7 +81,13 @@ function rowOf(row, spec) {
   return h("tr", { class: href ? "clickable" : "", data: { key: spec.key(row) }, on: { click: open } }, cells);
 }
 
-function nothing(spec, values, before) {
+function nothing(spec, values, before, answer) {
+  // A page looks back a bounded number of rows.
+  if (answer.next) {
+    return h("div", { class: "empty" },
+      h("p", { class: "empty-title" }, "Nothing matches so far"),
+      h("p", null, "None of the rows looked at fits all of these filters. Older ones may: look further back."));
+  }
   const filtered = before || spec.filters.some((filter) => values[filter.name] !== (filter.initial ?? ""));
   if (!filtered) return empty(spec.empty[0], spec.empty[1]);
   return h("div", { class: "empty" },
@@ -124,7 +130,7 @@ function pages(context, spec, values, before, answer) {
   const back = () => context.go(here > 0 ? at(trail[here - 1]) : first);
   if (!before && !answer.next) return null;
   const previous = button("Previous", back, { picture: "previous" });
-  const next = button("Next", forward, { picture: "next" });
+  const next = button(answer.items.length ? "Next" : "Look further back", forward, { picture: "next" });
   previous.disabled = !before;
   next.disabled = !answer.next;
   const page = here >= 0 ? `Page ${here + 2}` : before ? "A later page" : "Page 1";

@@ -72,7 +72,7 @@ fn schemathesis_finds_nothing() {
     let address = running.logged("admin http://");
     // Ids that are there by chance alone would be none.
     check(&site, &schemathesis, address, &settings);
-    let shorter = settings.replace("max-time = 40", "max-time = 20");
+    let shorter = settings.replace("max-time = 25", "max-time = 10");
     let known = format!("{shorter}{}", known(&client));
     check(&site, &schemathesis, address, &known);
     let said = running.stop();

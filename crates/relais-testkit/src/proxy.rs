@@ -161,8 +161,10 @@ async fn connection(
     counters: Arc<Counters>,
 ) {
     let now = *fault.borrow();
-    if let Fault::Cut | Fault::Reset = now {
-        return end(&caller, now);
+    match now {
+        Fault::Cut => return,
+        Fault::Reset => return reset(&caller),
+        Fault::None | Fault::Delay(_) | Fault::BlackHole | Fault::DropReplies => {}
     }
     let Ok(upstream) = TcpStream::connect(server).await else { return };
     drop((caller.set_nodelay(true), upstream.set_nodelay(true)));
@@ -170,18 +172,21 @@ async fn connection(
     let (from_server, to_server) = upstream.into_split();
     let mut ended = fault.clone();
     let ended = ended.wait_for(|fault| matches!(fault, Fault::Cut | Fault::Reset));
-    tokio::select! {
-        () = requests(from_caller, to_server, fault.clone(), &counters) => {}
-        () = replies(from_server, &to_caller, fault.clone(), &counters) => {}
-        Ok(fault) = ended => end(to_caller.as_ref(), *fault),
+    let ended = tokio::select! {
+        () = requests(from_caller, to_server, fault.clone(), &counters) => None,
+        () = replies(from_server, &to_caller, fault.clone(), &counters) => None,
+        Ok(fault) = ended => Some(*fault),
+    };
+    if ended == Some(Fault::Reset) {
+        reset(to_caller.as_ref());
+        // Without this, its end is told in peace before the reset.
+        to_caller.forget();
     }
 }
 
-fn end(caller: &TcpStream, fault: Fault) {
-    if fault == Fault::Reset {
-        // It then ends with a reset. If the other side was faster, there is nothing to reset.
-        drop(caller.set_zero_linger());
-    }
+/// From now on the connection ends with a reset. If the other side was faster, there is nothing to reset.
+fn reset(caller: &TcpStream) {
+    drop(caller.set_zero_linger());
 }
 
 async fn requests(
