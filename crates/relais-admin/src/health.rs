@@ -16,7 +16,7 @@ use relais_core::store::StoreError;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{Admin, SourceLosses, soon};
+use crate::{Admin, SourceState, soon};
 
 /// How long heartbeats may fail before the process is not ready: less than a lease, so that others know
 /// before they take the lanes over.
@@ -53,8 +53,8 @@ pub(crate) async fn alive() -> Json<serde_json::Value> {
 pub(crate) async fn ready(State(admin): State<Admin>) -> Response {
     let store = admin.store.clone();
     let store = soon(async move { store.check().await }).await;
-    let losses: Vec<_> = admin.losses.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
-    let readiness = judge(store, &admin.observer.snapshot(), &losses);
+    let states: Vec<_> = admin.states.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
+    let readiness = judge(store, &admin.observer.snapshot(), &states);
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness)).into_response()
 }
@@ -75,9 +75,9 @@ struct Readiness {
 fn judge(
     store: Result<(), StoreError>,
     snapshot: &Snapshot,
-    losses: &[(&str, SourceLosses)],
+    states: &[(&str, SourceState)],
 ) -> Readiness {
-    let away = away(snapshot, losses);
+    let away = away(snapshot, states);
     let all_away = !away.is_empty() && away.len() == snapshot.sources.len();
     let mut notes: Vec<String> = snapshot.scopes.iter().filter_map(bare).collect();
     if !all_away {
@@ -112,8 +112,8 @@ fn bare((scope, state): (&String, &ScopeSnapshot)) -> Option<String> {
 }
 
 /// Sources that cannot be read, with the reason.
-fn away(snapshot: &Snapshot, losses: &[(&str, SourceLosses)]) -> Vec<String> {
-    let of = |name: &str| losses.iter().find(|(n, _)| *n == name).map(|(_, lost)| lost);
+fn away(snapshot: &Snapshot, states: &[(&str, SourceState)]) -> Vec<String> {
+    let of = |name: &str| states.iter().find(|(n, _)| *n == name).map(|(_, state)| state);
     let away = |(name, source): (&String, &SourceSnapshot)| {
         if is_here(source, of(name)) {
             return None;
@@ -128,8 +128,8 @@ fn away(snapshot: &Snapshot, losses: &[(&str, SourceLosses)]) -> Vec<String> {
 }
 
 /// Whether a source can be read. What it says of its connection is newer than its last complaint.
-pub(crate) fn is_here(source: &SourceSnapshot, losses: Option<&SourceLosses>) -> bool {
-    losses.and_then(|losses| losses.connected).unwrap_or(source.away.is_none())
+pub(crate) fn is_here(source: &SourceSnapshot, state: Option<&SourceState>) -> bool {
+    state.and_then(|state| state.connected).unwrap_or(source.away.is_none())
 }
 
 #[cfg(test)]
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn what_a_source_knows_of_its_connection_is_newer_than_its_last_complaint() {
-        let lost = |connected| [("a", SourceLosses { connected, ..SourceLosses::default() })];
+        let state = |connected| [("a", SourceState { connected, ..SourceState::default() })];
         let complained = with_sources(&[("a", Some(60))]);
-        assert!(judge(Ok(()), &complained, &lost(Some(true))).ready);
-        let quiet = judge(Ok(()), &with_sources(&[("a", None)]), &lost(Some(false)));
+        assert!(judge(Ok(()), &complained, &state(Some(true))).ready);
+        let quiet = judge(Ok(()), &with_sources(&[("a", None)]), &state(Some(false)));
         assert_eq!(quiet.reason.as_deref(), Some("source a: no connection"));
-        assert!(!judge(Ok(()), &complained, &lost(None)).ready);
+        assert!(!judge(Ok(()), &complained, &state(None)).ready);
     }
 
     #[test]

@@ -95,8 +95,8 @@ pub struct Parts {
     /// By the names of destinations.
     pub limits: Vec<(String, DestinationLimits)>,
     pub facts: Facts,
-    /// What sources lost, by their names.
-    pub losses: Vec<(String, Losses)>,
+    /// What sources know of their origins, by their names.
+    pub states: Vec<(String, AskSource)>,
     /// What is used of the calls destinations may make, by their names.
     pub usage: Vec<(String, ApiUsage)>,
 }
@@ -121,7 +121,7 @@ pub struct DestinationLimits {
 
 /// What a source knows of its origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceLosses {
+pub struct SourceState {
     /// Records that were deleted before they were read.
     pub missed: u64,
     /// How often a partition was found deleted and made again.
@@ -132,8 +132,8 @@ pub struct SourceLosses {
     pub connected: Option<bool>,
 }
 
-/// Asks a source for its losses.
-pub type Losses = Arc<dyn Fn() -> SourceLosses + Send + Sync>;
+/// Asks a source what it knows of its origin.
+pub type AskSource = Arc<dyn Fn() -> SourceState + Send + Sync>;
 
 /// Calls of a day, as a target counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -260,7 +260,7 @@ async fn soon<T: Send + 'static>(
 async fn show_metrics(State(admin): State<Admin>) -> Response {
     // Without the store the counters of this process are still worth showing.
     let overview = admin.overview();
-    let sources: Vec<_> = admin.losses.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
+    let sources: Vec<_> = admin.states.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
     let usage: Vec<_> = admin.used().collect();
     let text = metrics::render(&metrics::Seen {
         overview: overview.as_ref(),

@@ -17,7 +17,7 @@ use relais_core::{
 
 use self::page::Page;
 use crate::{
-    CallsUsed, SourceLosses,
+    CallsUsed, SourceState,
     health::{Facts, is_here},
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) overview: Option<&'a Overview>,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) facts: &'a Facts,
-    pub(crate) sources: &'a [(&'a str, SourceLosses)],
+    pub(crate) sources: &'a [(&'a str, SourceState)],
     pub(crate) usage: &'a [(&'a str, CallsUsed)],
 }
 
@@ -269,24 +269,24 @@ fn targets(page: &mut Page, snapshot: &Snapshot, usage: &[(&str, CallsUsed)]) {
     }
 }
 
-fn sources(page: &mut Page, snapshot: &Snapshot, losses: &[(&str, SourceLosses)]) {
+fn sources(page: &mut Page, snapshot: &Snapshot, states: &[(&str, SourceState)]) {
     page.head("relais_source_up", "gauge", "1 if the source can be read.");
     for (name, source) in &snapshot.sources {
-        let lost = losses.iter().find(|(n, _)| n == name).map(|(_, lost)| lost);
-        page.line("relais_source_up", &[("source", name)], u64::from(is_here(source, lost)));
+        let state = states.iter().find(|(n, _)| n == name).map(|(_, state)| state);
+        page.line("relais_source_up", &[("source", name)], u64::from(is_here(source, state)));
     }
     page.head("relais_source_lag", "gauge", "Records of its partitions that are not stored yet.");
-    for (name, lost) in losses {
-        if let Some(lag) = lost.lag {
+    for (name, state) in states {
+        if let Some(lag) = state.lag {
             page.line("relais_source_lag", &[("source", name)], lag);
         }
     }
     page.head("relais_source_missed_total", "counter", "Records deleted before they were read.");
-    for (name, lost) in losses {
-        page.line("relais_source_missed_total", &[("source", name)], lost.missed);
+    for (name, state) in states {
+        page.line("relais_source_missed_total", &[("source", name)], state.missed);
     }
     page.head("relais_source_recreated_total", "counter", "Partitions deleted and made again.");
-    for (name, lost) in losses {
-        page.line("relais_source_recreated_total", &[("source", name)], lost.recreated);
+    for (name, state) in states {
+        page.line("relais_source_recreated_total", &[("source", name)], state.recreated);
     }
 }

@@ -23,7 +23,7 @@ use relais::{
     salesforce::Budget,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::{ApiUsage, CallsUsed, Losses};
+use relais_admin::{ApiUsage, AskSource, CallsUsed};
 use relais_core::{
     publisher::Publisher,
     source::Source,
@@ -121,8 +121,8 @@ pub(crate) struct Wired {
     pub(crate) app: App,
     /// By source name.
     pub(crate) listening: Vec<(String, SocketAddr)>,
-    /// What sources lost, by source name.
-    pub(crate) losses: Vec<(String, Losses)>,
+    /// What sources know of their origins, by source name.
+    pub(crate) states: Vec<(String, AskSource)>,
     /// How much of an org's calls is used, by destination name.
     pub(crate) usage: Vec<(String, ApiUsage)>,
 }
@@ -165,12 +165,12 @@ pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wire
         };
         usage.extend(budget.map(|budget| (name.clone(), api_usage(budget))));
     }
-    let (mut listening, mut losses) = (Vec::new(), Vec::new());
+    let (mut listening, mut states) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
         let source: Box<dyn Source> = match &settings.origin {
             Origin::Kafka(origin) => {
-                let (source, lost) = kafka::source(settings, origin)?;
-                losses.push((settings.name.clone(), lost));
+                let (source, state) = kafka::source(settings, origin)?;
+                states.push((settings.name.clone(), state));
                 source
             }
             Origin::Http(origin) => {
@@ -183,7 +183,7 @@ pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wire
         };
         app = app.source(&settings.name, source);
     }
-    Ok(Wired { app, listening, losses, usage })
+    Ok(Wired { app, listening, states, usage })
 }
 
 /// What acts on processes, with the definitions of the settings.

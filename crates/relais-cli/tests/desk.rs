@@ -14,7 +14,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::{Running, Said, Site, Target, post, postgres::PostgresSchema};
+use support::{Running, Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,13 +56,6 @@ fn wait_for(site: &Site, list: &[&str], count: usize) -> Value {
             return found;
         }
         assert!(started.elapsed() < PATIENCE, "{list:?}: {found}");
-    }
-}
-
-fn assert_said(said: &Said, code: i32, texts: &[&str]) {
-    assert_eq!(said.code, code, "{said:?}");
-    for text in texts {
-        assert!(format!("{}{}", said.out, said.err).contains(text), "{text}: {said:?}");
     }
 }
 

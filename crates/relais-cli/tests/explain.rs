@@ -10,7 +10,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{Running, Said, Seen, Site, Target, post, postgres::PostgresSchema};
+use support::{Running, Seen, Site, Target, assert_said, post, postgres::PostgresSchema};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,13 +67,6 @@ fn events(story: &Value) -> Vec<String> {
         None => event["event"].as_str().unwrap().to_owned(),
     };
     list.map(name).collect()
-}
-
-fn assert_said(said: &Said, code: i32, texts: &[&str]) {
-    assert_eq!(said.code, code, "{said:?}");
-    for text in texts {
-        assert!(format!("{}{}", said.out, said.err).contains(text), "{text}: {said:?}");
-    }
 }
 
 #[test]

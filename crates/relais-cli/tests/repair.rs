@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::{Running, Said, Site, Target, post, postgres::PostgresSchema};
+use support::{Running, Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 
 /// A source that declares `decoder`, and takes its ids from the payload.
 fn settings(target: &Target, decoder: &str) -> String {
@@ -87,13 +87,6 @@ fn texts(site: &Site, sql: &str) -> Vec<String> {
     let mut statement = db.prepare(sql).unwrap();
     let rows = statement.query_map([], |row| row.get(0)).unwrap();
     rows.map(Result::unwrap).collect()
-}
-
-fn assert_said(said: &Said, code: i32, texts: &[&str]) {
-    assert_eq!(said.code, code, "{said:?}");
-    for text in texts {
-        assert!(format!("{}{}", said.out, said.err).contains(text), "{text}: {said:?}");
-    }
 }
 
 #[test]

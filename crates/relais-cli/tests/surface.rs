@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::{Said, Site, Target, post, postgres::PostgresSchema};
+use support::{Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -189,13 +189,6 @@ fn a_running_relais_logs_json_when_asked_to() {
     let said = site.run().stop();
     for line in said.err.lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
-    }
-}
-
-fn assert_said(said: &Said, code: i32, texts: &[&str]) {
-    assert_eq!(said.code, code, "{said:?}");
-    for text in texts {
-        assert!(format!("{}{}", said.out, said.err).contains(text), "{text}: {said:?}");
     }
 }
 

@@ -4,7 +4,11 @@
 use serde::Serialize;
 
 use crate::{
-    dead_letter::DeadLetter, inbox::InboxRow, outbox::OutboxRow, query::Filter, store::StoreFuture,
+    dead_letter::DeadLetter,
+    inbox::InboxRow,
+    outbox::OutboxRow,
+    query::Filter,
+    store::{StoreError, StoreFuture},
 };
 
 /// Characters that are read of each payload.
@@ -46,4 +50,14 @@ pub trait Browse: Send + Sync {
     fn reach_inbox(&self, filter: Filter) -> StoreFuture<'_, Reach>;
     fn reach_outbox(&self, filter: Filter) -> StoreFuture<'_, Reach>;
     fn reach_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Reach>;
+}
+
+/// A page that looks back no further than its [`Reach`], and where to look on.
+pub async fn look_back<'a, T>(
+    filter: Filter,
+    reach: impl FnOnce(Filter) -> StoreFuture<'a, Reach>,
+    browse: impl FnOnce(Filter) -> StoreFuture<'a, Vec<Listed<T>>>,
+) -> Result<(Vec<Listed<T>>, Option<String>), StoreError> {
+    let Reach { down_to, next } = reach(filter.clone()).await?;
+    Ok((browse(Filter { down_to, ..filter }).await?, next))
 }

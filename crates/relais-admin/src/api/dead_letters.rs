@@ -8,7 +8,7 @@ use serde_json::{Value, value::RawValue};
 use uuid::Uuid;
 
 use super::{
-    Answer,
+    Answer, page,
     payload::{Content, SHOWN_MAX, attachment, cut, line},
     perform, run,
 };
@@ -62,11 +62,9 @@ pub(crate) async fn list(
 ) -> Answer<Page<Value>> {
     let filter = wanted.filter()?;
     run(async move {
-        let reach = admin.store.reach_dead_letters(filter.clone()).await?;
-        let (limit, filter) = (filter.limit, Filter { down_to: reach.down_to, ..filter });
-        let letters = admin.store.browse_dead_letters(filter).await?;
-        let page = Page::of(letters, limit, |listed| listed.row.id.to_string());
-        Ok(page.or_next(reach.next).map(|one| line(&one)))
+        let store = &admin.store;
+        let (reach, browse) = (|f| store.reach_dead_letters(f), |f| store.browse_dead_letters(f));
+        Ok(page(filter, reach, browse, |row| row.id.to_string()).await?.map(|row| line(&row)))
     })
     .await
 }

@@ -27,7 +27,13 @@ use axum::{
     http::{StatusCode, Uri},
 };
 
-use crate::{problem::Problem, routes::PREFIX};
+use relais_core::{
+    browse::{Listed, Reach, look_back},
+    query::Filter,
+    store::StoreFuture,
+};
+
+use crate::{input::Page, problem::Problem, routes::PREFIX};
 
 /// What a call gives back.
 pub(crate) type Answer<T> = Result<Json<T>, Problem>;
@@ -71,6 +77,18 @@ async fn perform<T: Send + 'static>(
             Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT", detail))
         }
     }
+}
+
+/// A page of rows that may be many; `id` is what the next one starts after.
+async fn page<'a, T>(
+    filter: Filter,
+    reach: impl FnOnce(Filter) -> StoreFuture<'a, Reach>,
+    browse: impl FnOnce(Filter) -> StoreFuture<'a, Vec<Listed<T>>>,
+    id: impl Fn(&T) -> String,
+) -> Result<Page<Listed<T>>, Problem> {
+    let limit = filter.limit;
+    let (rows, next) = look_back(filter, reach, browse).await?;
+    Ok(Page::of(rows, limit, |listed| id(&listed.row)).or_next(next))
 }
 
 #[cfg(test)]

@@ -3,16 +3,15 @@
 use axum::{extract::State, response::Response};
 use relais_core::{
     dead_letter::Origin,
-    desk::Attempt,
     outbox::{OutboxRow, OutboxStatus},
     query::Filter,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Answer, dead_letters,
-    payload::{Content, SHOWN_MAX, attachment, cut, line},
+    Answer, dead_letters, page,
+    payload::{Content, SHOWN_MAX, Shown, attachment, cut, line},
     perform, run,
 };
 use crate::{
@@ -60,27 +59,17 @@ pub(crate) async fn list(
 ) -> Answer<Page<Value>> {
     let filter = wanted.filter()?;
     run(async move {
-        let reach = admin.store.reach_outbox(filter.clone()).await?;
-        let (limit, filter) = (filter.limit, Filter { down_to: reach.down_to, ..filter });
-        let rows = admin.store.browse_outbox(filter).await?;
-        let page = Page::of(rows, limit, |listed| listed.row.id.to_string());
-        Ok(page.or_next(reach.next).map(|row| line(&row)))
+        let store = &admin.store;
+        let (reach, browse) = (|f| store.reach_outbox(f), |f| store.browse_outbox(f));
+        Ok(page(filter, reach, browse, |row| row.id.to_string()).await?.map(|row| line(&row)))
     })
     .await
 }
 
-/// A row with what there is to know of it; a large payload is cut.
-#[derive(Serialize)]
-pub(crate) struct Shown {
-    #[serde(flatten)]
-    row: OutboxRow,
-    payload_bytes: usize,
-    payload_truncated: bool,
-    /// What was tried and failed, oldest first.
-    history: Vec<Attempt>,
-}
-
-pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<String>) -> Answer<Shown> {
+pub(crate) async fn show(
+    State(admin): State<Admin>,
+    Named(id): Named<String>,
+) -> Answer<Shown<OutboxRow>> {
     run(async move {
         let mut row = find(&admin, &id).await?;
         let history = admin.store.attempts(Origin::Outbox, row.id).await?;

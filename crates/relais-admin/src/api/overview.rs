@@ -60,14 +60,14 @@ pub(crate) fn shown(admin: &Admin) -> Result<Shown, crate::problem::Problem> {
     let snapshot = admin.observer.snapshot();
     let serde_errors = overview.inbox.iter().find(|count| count.name == "SERDE_ERROR");
     let source = |source: &crate::SourceInfo| {
-        let losses = admin.losses.iter().find(|(name, _)| *name == source.name);
-        let lost = losses.map(|(_, ask)| ask()).unwrap_or_default();
+        let state = admin.states.iter().find(|(name, _)| *name == source.name);
+        let state = state.map(|(_, ask)| ask()).unwrap_or_default();
         Source {
             name: source.name.clone(),
             kind: source.kind,
-            missed: lost.missed,
-            recreated: lost.recreated,
-            lag: lost.lag,
+            missed: state.missed,
+            recreated: state.recreated,
+            lag: state.lag,
             counters: snapshot.sources.get(&source.name).cloned().unwrap_or_default(),
         }
     };

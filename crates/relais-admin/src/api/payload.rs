@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use relais_core::browse::Listed;
+use relais_core::{browse::Listed, desk::Attempt};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,6 +25,17 @@ pub(super) fn line<T: Serialize>(listed: &Listed<T>) -> Value {
         fields.insert("preview".to_owned(), preview);
     }
     line
+}
+
+/// A row of the inbox or the outbox with what there is to know of it; a large payload is cut.
+#[derive(Serialize)]
+pub(crate) struct Shown<R> {
+    #[serde(flatten)]
+    pub(super) row: R,
+    pub(super) payload_bytes: usize,
+    pub(super) payload_truncated: bool,
+    /// What was tried and failed, oldest first.
+    pub(super) history: Vec<Attempt>,
 }
 
 /// Cuts a text to what is shown of it; its length before.

@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::{
     Answer,
     bulk::{ROWS_MAX, TIME_MAX, bounded},
-    dead_letters,
+    dead_letters, page,
     payload::RAW_SHOWN_MAX,
     run,
 };
@@ -101,13 +101,10 @@ pub(crate) async fn list(
         ..Filter::default()
     };
     run(async move {
-        let reach = admin.store.reach_inbox(filter.clone()).await?;
-        let (limit, filter) = (filter.limit, Filter { down_to: reach.down_to, ..filter });
-        let rows = admin.store.browse_inbox(filter).await?;
-        let page = Page::of(rows, limit, |listed| listed.row.id.to_string());
-        Ok(page
-            .or_next(reach.next)
-            .map(|Listed { row, payload_bytes }| Line::of(row, payload_bytes)))
+        let store = &admin.store;
+        let (reach, browse) = (|f| store.reach_inbox(f), |f| store.browse_inbox(f));
+        let page = page(filter, reach, browse, |row| row.id.to_string()).await?;
+        Ok(page.map(|Listed { row, payload_bytes }| Line::of(row, payload_bytes)))
     })
     .await
 }

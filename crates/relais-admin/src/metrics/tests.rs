@@ -80,12 +80,12 @@ fn page() -> String {
             target("log", "log", None),
         ],
     };
-    let lost = SourceLosses { missed: 7, lag: Some(12), ..SourceLosses::default() };
+    let state = SourceState { missed: 7, lag: Some(12), ..SourceState::default() };
     render(&Seen {
         overview: Some(&overview()),
         snapshot: &snapshot(),
         facts: &facts,
-        sources: &[("members", lost)],
+        sources: &[("members", state)],
         usage: &[("contacts", CallsUsed { used: 8, limit: 100 })],
     })
 }

@@ -32,7 +32,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     for orphan in process::undeclared(&settings, store.as_ref()).await? {
         warn!("{orphan}");
     }
-    let Wired { app, listening, losses, usage } =
+    let Wired { app, listening, states, usage } =
         wire::app(&settings, &database).await.map_err(Failure::failed)?;
     let traces = Traces::start(&settings.telemetry).map_err(Failure::Failed)?;
     let running = traces.of(app).start();
@@ -51,7 +51,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
             info!(source = source.name, group = kafka.group, "reads {}", kafka.topics.join(", "));
         }
     }
-    let admin = wire::admin(&settings, store.clone(), running.observer(), losses, usage).await;
+    let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
     let done = work(admin, running, store, &mut signals).await;
     traces.close().await;
     done

@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use relais::{observe::Observer, repair::Declared};
 use relais_admin::{
-    ApiUsage, DestinationLimits, Facts, Losses, Parts, SessionKey, SourceInfo, Token,
+    ApiUsage, AskSource, DestinationLimits, Facts, Parts, SessionKey, SourceInfo, Token,
 };
 use relais_core::{BoxFuture, store::Store};
 use secrecy::ExposeSecret;
@@ -22,7 +22,7 @@ pub(crate) async fn admin(
     settings: &Settings,
     store: Arc<dyn Store>,
     observer: Arc<Observer>,
-    losses: Vec<(String, Losses)>,
+    states: Vec<(String, AskSource)>,
     usage: Vec<(String, ApiUsage)>,
 ) -> Result<Option<Served>, WireError> {
     let Some(admin) = &settings.admin else { return Ok(None) };
@@ -37,7 +37,7 @@ pub(crate) async fn admin(
         facts: facts(settings, store.as_ref()).await,
         store,
         observer,
-        losses,
+        states,
         usage,
     };
     match relais_admin::bind(parts, admin.listen).await {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use relais::kafka::{
     KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
 };
-use relais_admin::{Losses, SourceLosses};
+use relais_admin::{AskSource, SourceState};
 use relais_core::{publisher::Publisher, source::Source};
 use secrecy::SecretString;
 
@@ -15,7 +15,7 @@ use crate::settings::{Destination, KafkaOrigin, KafkaTarget, SourceSettings, Sta
 pub(super) fn source(
     source: &SourceSettings,
     origin: &KafkaOrigin,
-) -> Result<(Box<dyn Source>, Losses), WireError> {
+) -> Result<(Box<dyn Source>, AskSource), WireError> {
     let settings = KafkaSourceSettings {
         start: match origin.start {
             Start::Earliest => relais::kafka::Start::Earliest,
@@ -31,13 +31,13 @@ pub(super) fn source(
     };
     let made = KafkaSource::new(settings).map_err(|error| source.error(error))?;
     let counters = made.counters();
-    let losses = move || SourceLosses {
+    let state = move || SourceState {
         missed: counters.missed(),
         recreated: counters.recreated(),
         lag: counters.lag(),
         connected: counters.connected(),
     };
-    Ok((Box::new(made), Arc::new(losses)))
+    Ok((Box::new(made), Arc::new(state)))
 }
 
 pub(super) fn publisher(

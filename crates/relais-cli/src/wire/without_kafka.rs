@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relais_admin::Losses;
+use relais_admin::AskSource;
 use relais_core::{publisher::Publisher, source::Source};
 
 use super::WireError;
@@ -14,7 +14,7 @@ const HOW: &str =
 pub(super) fn source(
     source: &SourceSettings,
     _origin: &KafkaOrigin,
-) -> Result<(Box<dyn Source>, Losses), WireError> {
+) -> Result<(Box<dyn Source>, AskSource), WireError> {
     Err(source.error(HOW))
 }
 

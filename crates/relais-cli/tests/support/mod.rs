@@ -99,6 +99,16 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
+/// A command ended so, and said all of this, wherever.
+// Not every test reads what commands say.
+#[allow(dead_code)]
+pub(crate) fn assert_said(said: &Said, code: i32, texts: &[&str]) {
+    assert_eq!(said.code, code, "{said:?}");
+    for text in texts {
+        assert!(format!("{}{}", said.out, said.err).contains(text), "{text}: {said:?}");
+    }
+}
+
 impl From<Output> for Said {
     fn from(output: Output) -> Self {
         Self {

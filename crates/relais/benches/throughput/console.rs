@@ -9,12 +9,8 @@ use anyhow::Result;
 use relais::{
     Store,
     core::{
-        browse::{Listed, Reach},
-        dead_letter::Origin,
-        desk::AuditFilter,
-        process::ProcessFilter,
-        query::Filter,
-        store::{StoreError, StoreFuture},
+        browse::look_back, dead_letter::Origin, desk::AuditFilter, process::ProcessFilter,
+        query::Filter, store::StoreError,
     },
     explain::explain,
 };
@@ -88,14 +84,20 @@ impl Page {
         match self {
             Self::Overview => drop(store.overview().await?),
             Self::Inbox(filter) => {
-                list(filter, |f| store.reach_inbox(f), |f| store.browse_inbox(f)).await?;
+                look_back(filter.clone(), |f| store.reach_inbox(f), |f| store.browse_inbox(f))
+                    .await?;
             }
             Self::Outbox(filter) => {
-                list(filter, |f| store.reach_outbox(f), |f| store.browse_outbox(f)).await?;
+                look_back(filter.clone(), |f| store.reach_outbox(f), |f| store.browse_outbox(f))
+                    .await?;
             }
             Self::DeadLetters(filter) => {
-                list(filter, |f| store.reach_dead_letters(f), |f| store.browse_dead_letters(f))
-                    .await?;
+                look_back(
+                    filter.clone(),
+                    |f| store.reach_dead_letters(f),
+                    |f| store.browse_dead_letters(f),
+                )
+                .await?;
             }
             Self::Processes(filter) => drop(store.list_processes(filter.clone()).await?),
             Self::ProcessLog(id) => drop(store.process_log(*id, None, PAGE).await?),
@@ -110,15 +112,6 @@ impl Page {
         }
         Ok(())
     }
-}
-
-async fn list<'a, T>(
-    filter: &Filter,
-    reach: impl FnOnce(Filter) -> StoreFuture<'a, Reach>,
-    browse: impl FnOnce(Filter) -> StoreFuture<'a, Vec<Listed<T>>>,
-) -> Result<(), StoreError> {
-    let down_to = reach(filter.clone()).await?.down_to;
-    browse(Filter { down_to, ..filter.clone() }).await.map(drop)
 }
 
 /// A table: its name, its pages, three of its statuses, and whether its ids are those of dead letters.

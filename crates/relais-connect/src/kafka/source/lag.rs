@@ -70,22 +70,6 @@ pub(super) fn read(statistics: &[u8], owned: &[Owned]) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::source::{membership::Partition, offsets::Moved};
-
-    fn at(number: i32, stored: i64) -> Owned {
-        Owned {
-            partition: Partition { topic: "members".into(), number },
-            placed: 1,
-            next: stored,
-            stored,
-            moved: Moved::No,
-            committed: None,
-            topic_id: None,
-            saved_topic_id: None,
-            astray: None,
-            unreadable: None,
-        }
-    }
 
     #[test]
     fn it_is_what_our_partitions_hold_beyond_what_is_stored() {
@@ -95,16 +79,16 @@ mod tests {
             "2":{"partition":2,"hi_offset":7,"ls_offset":7},
             "-1":{"partition":-1,"hi_offset":-1001,"ls_offset":-1001}}}}}"#;
         let of = |statistics, owned: &[Owned]| read(statistics, owned).lag;
-        assert_eq!(of(statistics, &[at(0, 5)]), Some(15));
-        assert_eq!(of(statistics, &[at(0, 5), at(1, 90)]), Some(25));
+        assert_eq!(of(statistics, &[Owned::at(0, 5)]), Some(15));
+        assert_eq!(of(statistics, &[Owned::at(0, 5), Owned::at(1, 90)]), Some(25));
         assert_eq!(
-            of(statistics, &[at(0, 30)]),
+            of(statistics, &[Owned::at(0, 30)]),
             Some(0),
             "the end we know is older than our place"
         );
-        assert_eq!(of(statistics, &[at(9, 0)]), None);
+        assert_eq!(of(statistics, &[Owned::at(9, 0)]), None);
         assert_eq!(of(statistics, &[]), None);
-        assert_eq!(of(b"no JSON", &[at(0, 5)]), None);
+        assert_eq!(of(b"no JSON", &[Owned::at(0, 5)]), None);
     }
 
     #[test]

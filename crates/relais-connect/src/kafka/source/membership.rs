@@ -394,19 +394,26 @@ impl ConsumerContext for Membership {
 mod tests {
     use super::*;
 
-    fn owned(next: i64) -> Owned {
-        Owned {
-            partition: Partition { topic: "members".into(), number: 0 },
-            placed: 1,
-            next,
-            stored: next,
-            moved: Moved::No,
-            committed: None,
-            topic_id: None,
-            saved_topic_id: None,
-            astray: None,
-            unreadable: None,
+    impl Owned {
+        /// A partition of `members` that is stored and read up to here, for tests.
+        pub(crate) fn at(number: i32, stored: i64) -> Self {
+            Self {
+                partition: Partition { topic: "members".into(), number },
+                placed: 1,
+                next: stored,
+                stored,
+                moved: Moved::No,
+                committed: None,
+                topic_id: None,
+                saved_topic_id: None,
+                astray: None,
+                unreadable: None,
+            }
         }
+    }
+
+    fn owned(next: i64) -> Owned {
+        Owned::at(0, next)
     }
 
     #[test]
