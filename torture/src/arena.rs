@@ -2,20 +2,26 @@
 //! in which everything must drain.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use relais_testkit::proxy::FaultProxy;
+use tokio::task::JoinHandle;
 
 use crate::{
     base::Base,
-    check::{self, Findings},
+    check::{self, Known},
+    diary::Diary,
     dice::Dice,
-    faults::{self, Toll},
-    history::Flow,
-    node::Program,
+    disk::Disk,
+    faults::{self, Place, Toll},
+    figures::Outcome,
+    flows::{Flows, Stage, kafka::Broker},
+    history::{Closed, Flow},
+    node::{Node, Program},
     settings,
     sink::Sink,
     writers::{self, Desk, Keys},
@@ -23,10 +29,11 @@ use crate::{
 
 /// How long a writer may wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long phase two may take.
-const DRAIN_MAX: Duration = Duration::from_secs(120);
-/// How often it is looked whether everything has drained.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often it is looked how far everything is, and said.
+const LOOK: Duration = Duration::from_millis(200);
+const PROGRESS: Duration = Duration::from_secs(10);
+/// Most messages on their way: what is left when the faults end must drain in time.
+const BACKLOG_MAX: u64 = 8_000;
 /// Writers of each kind, and the keys of each.
 const WRITERS: u32 = 2;
 const KEYS: usize = 100;
@@ -37,32 +44,28 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// How long phase one is.
     pub(crate) time: Duration,
+    /// How long phase two may take.
+    pub(crate) drain: Duration,
     pub(crate) nodes: usize,
     /// Messages written into the outbox, and posted.
     pub(crate) sent: u64,
     pub(crate) heard: u64,
+    pub(crate) means: Means,
 }
 
-/// What came of it.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) store: &'static str,
-    pub(crate) findings: Findings,
-    pub(crate) messages: u64,
-    pub(crate) rolled_back: u64,
-    /// Copies beyond the first.
-    pub(crate) duplicates: u64,
-    pub(crate) kills: u64,
-    pub(crate) zombies: u64,
-    pub(crate) refusals: u64,
-    pub(crate) network: u64,
-    pub(crate) sessions: u64,
-    pub(crate) unanswered: u64,
-    pub(crate) busy: u64,
-    pub(crate) drained_in: Duration,
+/// What the faults need beside signals.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Means {
+    /// Restarts the database as a crash would, and returns when it serves again.
+    pub(crate) restart: Option<PathBuf>,
+    /// The library that gives a program another time of day.
+    pub(crate) faketime: Option<PathBuf>,
+    /// Where the database is, if its disk is its own.
+    pub(crate) disk: Option<Arc<Disk>>,
+    pub(crate) kafka: Option<Broker>,
 }
 
-pub(crate) async fn run(base: Base, program: Program, plan: Plan) -> Result<Outcome> {
+pub(crate) async fn run(base: Base, program: Program, plan: Plan, diary: Diary) -> Result<Outcome> {
     let (sink, target) = Sink::start(Dice::new(plan.seed, 1)).await?;
     let to_sink = Arc::new(FaultProxy::to(target).await?);
     let to_base = match &base {
@@ -70,73 +73,180 @@ pub(crate) async fn run(base: Base, program: Program, plan: Plan) -> Result<Outc
         Base::Sqlite(_) => None,
     };
     let through = to_base.as_ref().map(|proxy| proxy.address());
-    let settings = settings::text(&base.url(through)?, to_sink.address());
-    std::fs::write(program.folder.join("relais.toml"), settings)?;
+    let desk = Arc::new(Desk::at(&format!("hook-{}", base.name())));
+    let toll = Arc::new(Toll::default());
+    let _ = (desk.diary.set(diary.clone()), sink.diary.set(diary.clone()));
+    let http = reqwest::Client::builder().no_proxy().timeout(ANSWER_MAX).build()?;
+    let stage = Stage {
+        base: base.clone(),
+        through,
+        program: program.clone(),
+        plan: plan.clone(),
+        desk: Arc::clone(&desk),
+        toll: Arc::clone(&toll),
+        diary: diary.clone(),
+        http: http.clone(),
+    };
+    let mut flows = Flows::start(&stage).await?;
+    let text = settings::text(&base.url(through)?, to_sink.address(), desk.hook());
+    flows.write_settings(&stage, &text)?;
     program.call(&["migrate"]).await?;
     base.prepare().await?;
 
-    let (desk, toll) = (Arc::new(Desk::default()), Arc::new(Toll::default()));
-    let http = reqwest::Client::builder().no_proxy().timeout(ANSWER_MAX).build()?;
-    let mut disturbers = vec![tokio::spawn(faults::disturb(
-        Arc::clone(&to_sink),
-        Dice::new(plan.seed, 2),
-        Arc::clone(&toll),
-    ))];
-    if let Some(proxy) = &to_base {
-        let dice = Dice::new(plan.seed, 3);
-        disturbers.push(tokio::spawn(faults::disturb(Arc::clone(proxy), dice, Arc::clone(&toll))));
-        let dice = Dice::new(plan.seed, 4);
-        disturbers.push(tokio::spawn(faults::end_sessions(base.clone(), dice, Arc::clone(&toll))));
-    }
-    let haunted: Vec<_> = (0..plan.nodes)
-        .map(|place| {
-            let dice = Dice::new(plan.seed, 100 + place as u64);
-            let (desk, toll) = (Arc::clone(&desk), Arc::clone(&toll));
-            tokio::spawn(faults::haunt(program.clone(), place, dice, desk, toll, http.clone()))
-        })
-        .collect();
+    let trouble = Trouble { base: &base, plan: &plan, toll: &toll, diary: &diary };
+    let disturbers = trouble.start(&to_sink, to_base.as_ref());
+    let mut haunted = trouble.haunt(&program, &desk, &http);
     let writers = Writers::start(&base, &plan, &desk, &http);
+    haunted.extend(flows.go(&stage));
 
-    tokio::time::sleep(plan.time).await;
+    watch(base.name(), plan.time, &desk, &toll, &sink).await;
     toll.over.store(true, Relaxed);
+    diary.note("the faults are over");
     for disturber in disturbers {
-        disturber.await?;
+        disturber.await??;
     }
     sink.recover();
     let mut nodes = Vec::new();
     for node in haunted {
         nodes.push(node.await??);
     }
+    flows.calm().await?;
     desk.closed.store(true, Relaxed);
     let posted = writers.finish().await?;
-    let drained_in = drain(&base).await?;
+    flows.finish().await?;
+    let drained_in = drain(&base, &flows, plan.drain).await?;
+    let mut stayed = Vec::new();
     for node in nodes {
-        node.stop().await?;
+        stayed.extend(node.stop().await.err().map(|error| format!("{error:#}")));
     }
     let closed = sink.arrivals.close();
-    let findings = check::check(&base, &posted, &closed).await?;
-    let copies: u64 = closed.arrived.values().map(|arrival| u64::from(arrival.copies)).sum();
-    Ok(Outcome {
-        store: base.name(),
-        findings,
-        messages: closed.arrived.len() as u64,
-        rolled_back: desk.rolled_back.load(Relaxed),
-        duplicates: copies - closed.arrived.len() as u64,
-        kills: toll.kills.load(Relaxed),
-        zombies: toll.zombies.load(Relaxed),
-        refusals: toll.refusals.load(Relaxed),
-        network: toll.network.load(Relaxed),
-        sessions: toll.sessions.load(Relaxed),
-        unanswered: desk.unanswered.load(Relaxed),
-        busy: sink.busy(),
-        drained_in,
-    })
+    let (posted, unwell) = (&*posted, &*toll.unwell());
+    let mut findings = check::check(Known { base: &base, posted, closed: &closed, unwell }).await?;
+    stayed.extend(flows.stop().await.err().map(|error| format!("{error:#}")));
+    findings.add("did not end well", stayed);
+    flows.check(&base, &mut findings).await?;
+    flows.remove().await?;
+    let kept = base.connect().await?.number(KEPT).await?;
+    let mut counts = counts(&toll, &desk, &sink, &closed);
+    counts.push(("rows cleaned up", closed.messages.saturating_sub(kept)));
+    counts.extend(flows.counts());
+    Ok(Outcome { store: base.name(), findings, counts, drained_in })
+}
+
+/// What happened, the most telling first.
+fn counts(toll: &Toll, desk: &Desk, sink: &Sink, closed: &Closed) -> Vec<(&'static str, u64)> {
+    let first = ["kills", "zombies", "fence refusals"];
+    let others = toll.counts().into_iter().filter(|(what, _)| !first.contains(what));
+    let mut counts = vec![("messages", closed.messages)];
+    counts.extend(first.map(|what| (what, toll.count(what))));
+    counts.push(("copies", closed.copies));
+    counts.extend(others);
+    counts.extend([
+        ("calls refused", sink.busy()),
+        ("posts unanswered", desk.unanswered.load(Relaxed)),
+        ("rolled back", desk.rolled_back.load(Relaxed)),
+    ]);
+    counts
+}
+
+/// Rows of the sink's messages that no cleanup has removed.
+const KEPT: &str = "SELECT CAST(count(*) AS TEXT) FROM relais_outbox WHERE destination = 'sink'";
+
+/// Those who disturb.
+struct Trouble<'a> {
+    base: &'a Base,
+    plan: &'a Plan,
+    toll: &'a Arc<Toll>,
+    diary: &'a Diary,
+}
+
+impl Trouble<'_> {
+    fn dice(&self, part: u64) -> Dice {
+        Dice::new(self.plan.seed, part)
+    }
+
+    /// Begins to disturb everything but the processes.
+    fn start(
+        &self,
+        to_sink: &Arc<FaultProxy>,
+        to_base: Option<&Arc<FaultProxy>>,
+    ) -> Vec<JoinHandle<Result<()>>> {
+        let (toll, diary) = (|| Arc::clone(self.toll), || self.diary.clone());
+        let network = |proxy: &Arc<FaultProxy>, what, part| {
+            let disturb =
+                faults::disturb(Arc::clone(proxy), what, self.dice(part), toll(), diary());
+            tokio::spawn(quietly(disturb))
+        };
+        let mut disturbers = vec![network(to_sink, faults::SINK, 2)];
+        if let Some(proxy) = to_base {
+            disturbers.push(network(proxy, "the database", 3));
+            let end = faults::end_sessions(self.base.clone(), self.dice(4), toll(), diary());
+            disturbers.push(tokio::spawn(quietly(end)));
+        }
+        if let Some(script) = self.plan.means.restart.clone() {
+            let restart = faults::restart_database(script, self.dice(5), toll(), diary());
+            disturbers.push(tokio::spawn(restart));
+        }
+        if let Some(disk) = self.plan.means.disk.clone() {
+            let fill = faults::fill_disk(disk, self.dice(6), toll(), diary());
+            disturbers.push(tokio::spawn(quietly(fill)));
+        }
+        disturbers
+    }
+
+    /// Begins to start processes, and to end them. The first has a clock of its own if it may: a server
+    /// has one time for all, but for SQLite the time of a process is the time of the database.
+    fn haunt(
+        &self,
+        program: &Program,
+        desk: &Arc<Desk>,
+        http: &reqwest::Client,
+    ) -> Vec<JoinHandle<Result<Node>>> {
+        let places = (0..self.plan.nodes).map(|number| {
+            let program = match &self.plan.means.faketime {
+                Some(library) if number == 0 => program.clone().a_day_ahead(library),
+                _ => program.clone(),
+            };
+            let source = Some((Arc::clone(desk), number));
+            let dice = self.dice(100 + number as u64);
+            Place { program, name: format!("node-{number}"), dice, source }
+        });
+        let haunt = |place| {
+            let (toll, diary) = (Arc::clone(self.toll), self.diary.clone());
+            tokio::spawn(faults::haunt(place, toll, diary, http.clone()))
+        };
+        places.map(haunt).collect()
+    }
+}
+
+/// One that cannot fail, beside those that can.
+async fn quietly(work: impl Future<Output = ()>) -> Result<()> {
+    work.await;
+    Ok(())
+}
+
+/// Lets time pass: slows the writers down while too much is on its way, and says how far it is.
+async fn watch(store: &str, time: Duration, desk: &Desk, toll: &Toll, sink: &Sink) {
+    let (started, mut told) = (Instant::now(), Instant::now());
+    while started.elapsed() < time {
+        tokio::time::sleep(LOOK).await;
+        let (expected, arrived) = (desk.expected(), sink.arrivals.count());
+        desk.full.store(expected.saturating_sub(arrived) > BACKLOG_MAX, Relaxed);
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            let (kills, zombies) = (toll.count("kills"), toll.count("zombies"));
+            println!(
+                "{store:>8} {:>4} s: {expected} written, {arrived} arrived, {kills} kills, {zombies} zombies",
+                started.elapsed().as_secs()
+            );
+        }
+    }
 }
 
 /// Those at work.
 struct Writers {
-    senders: Vec<tokio::task::JoinHandle<Result<()>>>,
-    posters: Vec<tokio::task::JoinHandle<Keys>>,
+    senders: Vec<JoinHandle<Result<()>>>,
+    posters: Vec<JoinHandle<Keys>>,
 }
 
 impl Writers {
@@ -149,14 +259,7 @@ impl Writers {
             let keys = keys(Flow::Sent, writer);
             let send =
                 writers::send(base.clone(), Arc::clone(desk), keys, dice, plan.sent / each, pace);
-            match base {
-                // SQLite blocks the thread it is used on.
-                Base::Sqlite(_) => {
-                    let handle = tokio::runtime::Handle::current();
-                    tokio::task::spawn_blocking(move || handle.block_on(send))
-                }
-                Base::Postgres { .. } => tokio::spawn(send),
-            }
+            writers::spawn(base, send)
         });
         let posters = (0..WRITERS * 4).map(|writer| {
             let dice = Dice::new(plan.seed, 300 + u64::from(writer));
@@ -179,15 +282,14 @@ impl Writers {
     }
 }
 
-/// Waits until no row is on its way any more.
-async fn drain(base: &Base) -> Result<Duration> {
+/// Waits until no row is on its way any more; what is left then is for the checker to say.
+async fn drain(base: &Base, flows: &Flows, most: Duration) -> Result<Duration> {
     let started = Instant::now();
-    loop {
-        let open = check::open_rows(base).await?;
-        if open == 0 {
-            return Ok(started.elapsed());
+    while started.elapsed() < most {
+        if flows.open(base).await?.is_empty() && check::open_rows(base).await? == 0 {
+            break;
         }
-        ensure!(started.elapsed() < DRAIN_MAX, "{open} rows have not drained in {DRAIN_MAX:?}");
         tokio::time::sleep(LOOK).await;
     }
+    Ok(started.elapsed())
 }

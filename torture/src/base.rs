@@ -10,6 +10,9 @@ use tokio_postgres::NoTls;
 
 /// How long SQLite waits for its one writer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
+/// How often, and how long apart, it is looked whether a session has ended whose program has.
+const LEAVING_MAX: usize = 50;
+const LEAVING: Duration = Duration::from_millis(100);
 
 /// Where the rows are.
 #[derive(Clone, Debug)]
@@ -81,8 +84,8 @@ impl Base {
         }
     }
 
-    /// Tables of the shop, and a trigger that writes down what must not happen: a change to a row that
-    /// has come to its end.
+    /// Tables of the shop, and triggers that write down what must not happen (a change to a row that has
+    /// come to its end) and what the checker cannot see afterwards.
     pub(crate) async fn prepare(&self) -> Result<()> {
         self.connect()
             .await?
@@ -99,6 +102,38 @@ impl Base {
         let Self::Postgres { schema, .. } = self else { return Ok(0) };
         let rows = client.query(include_str!("sql/end_sessions.sql"), &[schema]).await?;
         Ok(rows.len() as u64)
+    }
+
+    /// Who still holds something although everybody has left.
+    pub(crate) async fn left_locked(&self) -> Result<Vec<String>> {
+        match (self, self.connect().await?) {
+            (Self::Sqlite(_), Client::Sqlite(connection)) => {
+                connection.busy_timeout(Duration::ZERO)?;
+                let free = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+                Ok(free.err().map(|error| error.to_string()).into_iter().collect())
+            }
+            (Self::Postgres { schema, .. }, Client::Postgres(client)) => {
+                let sql = include_str!("sql/left_sessions.sql");
+                let mut rows = client.query(sql, &[schema]).await?;
+                for _ in 0..LEAVING_MAX {
+                    if rows.is_empty() {
+                        break;
+                    }
+                    tokio::time::sleep(LEAVING).await;
+                    rows = client.query(sql, &[schema]).await?;
+                }
+                Ok(rows.iter().map(|row| row.get(0)).collect())
+            }
+            (Self::Sqlite(_) | Self::Postgres { .. }, _) => Ok(Vec::new()),
+        }
+    }
+
+    /// What SQLite says about its file, if that is not well.
+    pub(crate) async fn damage(&self) -> Result<Vec<String>> {
+        let Self::Sqlite(_) = self else { return Ok(Vec::new()) };
+        let mut said = self.connect().await?.texts("PRAGMA integrity_check").await?;
+        said.retain(|line| line != "ok");
+        Ok(said)
     }
 
     /// Removes what the arena made; a file goes with its folder.

@@ -1,12 +1,15 @@
 //! The checker: compares what was written with what arrived, and what is left in the tables.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Instant,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
 use crate::{
-    base::Base,
-    history::{Closed, Flow, Name},
+    base::{Base, Client},
+    history::{Closed, Flow, Name, Repeated, Written, hash},
     writers::Keys,
 };
 
@@ -26,11 +29,61 @@ impl Findings {
         self.0.is_empty()
     }
 
-    fn add(&mut self, name: &'static str, examples: impl IntoIterator<Item = String>) {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
+    pub(crate) fn add(&mut self, name: &'static str, examples: impl IntoIterator<Item = String>) {
         let examples: Vec<_> = examples.into_iter().collect();
         if !examples.is_empty() {
             self.0.entry(name).or_default().extend(examples);
         }
+    }
+
+    /// What was written, and what arrived of it.
+    pub(crate) fn compare(&mut self, written: &Written, closed: &Closed) {
+        let gone = |name: &Name| !closed.has(*name) && !written.waiting.contains(name);
+        self.add("lost", written.names().filter(gone).map(|name| name.to_string()));
+        let unwritten = closed.names().filter(|name| !written.has(*name));
+        self.add("phantom", unwritten.map(|name| name.to_string()));
+        self.add("phantom", closed.unknown.iter().cloned());
+        self.add("reordered", closed.reordered.iter().map(Name::to_string));
+        self.add("double effect", closed.renamed.iter().map(Name::to_string));
+    }
+
+    /// What is left in the tables. Nobody may have a session by now, the caller included.
+    pub(crate) async fn tables(&mut self, base: &Base) -> Result<()> {
+        let mut client = base.connect().await?;
+        self.add("rewritten", client.texts("SELECT what FROM rewritten").await?);
+        self.add("stranded", open(&mut client).await?);
+        self.add("left locked", client.texts(OWNED).await?);
+        drop(client);
+        self.add("left locked", base.left_locked().await?);
+        self.add("corrupt", base.damage().await?);
+        Ok(())
+    }
+
+    /// Copies of a message against the claims of its row (see [`claims`]): each attempt that was
+    /// counted and each owner its lane had meanwhile may have sent one. What cannot be counted in the
+    /// tables: while a target fails too often, a probe that fails is not counted as an attempt; one
+    /// for each disturbance of the target's network between the first copy and the last is allowed. The
+    /// claims of a row are noted when it ends: one that still waits is left out.
+    pub(crate) fn compare_copies(
+        &mut self,
+        written: &Written,
+        closed: &Closed,
+        claims: &HashMap<u64, u32>,
+        unwell: &[(Instant, Instant)],
+    ) {
+        let allowed = |of: &Repeated| {
+            let during = unwell.iter().filter(|(from, to)| *from <= of.last && *to >= of.first);
+            claims.get(&of.hash).copied().unwrap_or(1) as usize + during.count()
+        };
+        let ended = closed.repeated.values().filter(|of| !written.waiting.contains(&of.name));
+        let beyond = ended.filter(|of| of.copies as usize > allowed(of));
+        let told =
+            beyond.map(|of| format!("{} came {} times of {}", of.name, of.copies, allowed(of)));
+        self.add("too many copies", told);
     }
 }
 
@@ -47,43 +100,218 @@ impl std::fmt::Display for Findings {
 /// Rows that should have come to their end, by table.
 const OPEN: &str = "\
     SELECT 'outbox ' || CAST(id AS TEXT) || ' ' || status FROM relais_outbox WHERE status <> 'DISPATCHED' \
-    UNION ALL SELECT 'inbox ' || CAST(id AS TEXT) || ' ' || status FROM relais_inbox WHERE status <> 'PROCESSED' \
+    UNION ALL SELECT 'inbox ' || CAST(id AS TEXT) || ' ' || status FROM relais_inbox WHERE status NOT IN ('PROCESSED', 'SERDE_ERROR') \
     UNION ALL SELECT 'parked key ' || msg_key FROM relais_parked_key \
-    UNION ALL SELECT 'dead letter ' || message_id FROM relais_dead_letter";
+    UNION ALL SELECT 'dead letter ' || message_id FROM relais_dead_letter WHERE origin <> 'process'";
 
 /// Lanes that are still owned although everybody has left.
 const OWNED: &str =
     "SELECT scope || ' ' || CAST(lane AS TEXT) FROM relais_lane WHERE owner IS NOT NULL";
+
+/// What lies in rows that are not at their end.
+const WAITING: &str = "\
+    SELECT payload FROM relais_outbox WHERE status <> 'DISPATCHED' \
+    UNION ALL SELECT payload FROM relais_inbox WHERE status <> 'PROCESSED' AND payload IS NOT NULL";
+
+/// Rows that are not at their end yet. What a process leaves to a person is not among them.
+pub(crate) async fn open(client: &mut Client) -> Result<Vec<String>> {
+    client.texts(OPEN).await
+}
 
 /// How many rows are not at their end yet.
 pub(crate) async fn open_rows(base: &Base) -> Result<u64> {
     base.connect().await?.number(&format!("SELECT CAST(count(*) AS TEXT) FROM ({OPEN}) AS o")).await
 }
 
-/// Everything that can be checked when all has come to rest and every process has ended.
-pub(crate) async fn check(base: &Base, posted: &[Keys], closed: &Closed) -> Result<Findings> {
+/// What is known when all has come to rest and every process has ended.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) base: &'a Base,
+    /// The keys of those who posted: everything up to the last number was promised.
+    pub(crate) posted: &'a [Keys],
+    pub(crate) closed: &'a Closed,
+    /// When the network of the target was not well.
+    pub(crate) unwell: &'a [(Instant, Instant)],
+}
+
+/// Everything that can be checked then. Finished rows may be gone: the business rows and the notes of
+/// our own triggers are what was written.
+pub(crate) async fn check(known: Known<'_>) -> Result<Findings> {
+    let Known { base, posted, closed, unwell } = known;
     let mut client = base.connect().await?;
     let mut findings = Findings::default();
-    let mut written: BTreeSet<Name> = posted.iter().flat_map(names).collect();
-    let orders = client.texts("SELECT name FROM shop_order").await?;
-    written.extend(orders.iter().filter_map(|name| Name::parse(name)));
+    let mut written = orders(&mut client, Flow::Sent).await?;
+    for keys in posted {
+        written.extend(keys.written());
+    }
+    written.waiting = waiting(&mut client).await?;
 
-    let arrived: BTreeSet<Name> = closed.arrived.keys().copied().collect();
-    findings.add("lost", written.difference(&arrived).map(Name::to_string));
-    findings.add("phantom", arrived.difference(&written).map(Name::to_string));
-    findings.add("phantom", closed.unknown.iter().cloned());
-    findings.add("reordered", closed.reordered.iter().map(Name::to_string));
-    findings.add("double effect", closed.renamed.iter().map(Name::to_string));
-    findings.add("rewritten", client.texts("SELECT what FROM rewritten").await?);
-    findings.add("stranded", client.texts(OPEN).await?);
-    findings.add("left locked", client.texts(OWNED).await?);
+    findings.compare(&written, closed);
+    findings.compare_copies(&written, closed, &claims(&mut client).await?, unwell);
+    drop(client);
+    findings.tables(base).await?;
     Ok(findings)
 }
 
-/// The last number of a key that was answered: everything up to it must arrive.
-fn names(keys: &Keys) -> impl Iterator<Item = Name> {
-    debug_assert_eq!(keys.flow, Flow::Heard);
-    let keyed = keys.numbers.iter().zip(keys.first..);
-    let flow = keys.flow;
-    keyed.flat_map(move |(last, key)| (1..=*last).map(move |number| Name { flow, key, number }))
+/// The business rows of a flow: for each of them there must be a message.
+pub(crate) async fn orders(client: &mut Client, flow: Flow) -> Result<Written> {
+    let letter = flow.letter();
+    let sql = format!(
+        "SELECT msg_key || '-' || CAST(max(number) AS TEXT) || ' ' || CAST(count(*) AS TEXT) \
+         FROM shop_order WHERE msg_key LIKE '{letter}%' GROUP BY msg_key"
+    );
+    let mut written = Written::default();
+    for text in client.texts(&sql).await? {
+        let (last, count) = text.split_once(' ').context("two words")?;
+        let last = Name::parse(last).with_context(|| format!("no name: {last}"))?;
+        ensure!(count.parse() == Ok(last.number), "the database has lost orders before {last}");
+        written.add(flow, last.key, last.number);
+    }
+    Ok(written)
+}
+
+/// Messages in rows that have not come to their end.
+pub(crate) async fn waiting(client: &mut Client) -> Result<HashSet<Name>> {
+    let name = |payload: &String| {
+        let payload: serde_json::Value = serde_json::from_str(payload).ok()?;
+        Name::parse(payload["name"].as_str()?)
+    };
+    Ok(client.texts(WAITING).await?.iter().filter_map(name).collect())
+}
+
+/// How often a row was claimed, by the hash of its message id, if more than once: its attempts, and the
+/// take-overs of its lane from when it was written to when it was settled, as a trigger counted them.
+async fn claims(client: &mut Client) -> Result<HashMap<u64, u32>> {
+    let rows = client.texts("SELECT message_id || ' ' || CAST(claims AS TEXT) FROM claim").await?;
+    let read = |row: &String| {
+        let (message_id, claims) = row.split_once(' ')?;
+        Some((hash(message_id), claims.parse().ok()?))
+    };
+    Ok(rows.iter().filter_map(read).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::history::Arrivals;
+
+    /// What is found when of the key `s7` so many were written and these arrived.
+    fn found(written: u32, arrived: &[(&str, &str)]) -> Findings {
+        let mut findings = Findings::default();
+        findings.compare(&up_to(written), &close(arrived));
+        findings
+    }
+
+    fn up_to(last: u32) -> Written {
+        let mut written = Written::default();
+        written.add(Flow::Sent, 7, last);
+        written
+    }
+
+    fn close(arrived: &[(&str, &str)]) -> Closed {
+        let arrivals = Arrivals::default();
+        for (name, id) in arrived {
+            arrivals.note(name, id);
+        }
+        arrivals.close()
+    }
+
+    #[test]
+    fn a_good_history_has_no_findings() {
+        let findings = found(2, &[("s7-1", "a"), ("s7-2", "b"), ("s7-1", "a")]);
+        assert!(findings.is_empty(), "{findings}");
+    }
+
+    #[test]
+    fn what_was_written_and_never_came_is_lost_unless_it_waits() {
+        assert_eq!(found(2, &[("s7-1", "a")]).count("lost"), 1);
+        let mut written = up_to(2);
+        written.waiting.extend(Name::parse("s7-2"));
+        let mut findings = Findings::default();
+        findings.compare(&written, &close(&[("s7-1", "a")]));
+        assert!(findings.is_empty(), "{findings}");
+    }
+
+    #[test]
+    fn what_came_and_was_never_written_is_a_phantom() {
+        assert_eq!(found(1, &[("s7-1", "a"), ("s7-2", "b")]).count("phantom"), 1);
+        assert_eq!(found(1, &[("s7-1", "a"), ("rolled back", "b")]).count("phantom"), 1);
+    }
+
+    #[test]
+    fn a_first_copy_after_a_later_message_is_reordered() {
+        let findings = found(2, &[("s7-2", "b"), ("s7-1", "a")]);
+        assert_eq!((findings.count("reordered"), findings.count("lost")), (1, 0));
+    }
+
+    #[test]
+    fn a_copy_under_another_id_is_a_double_effect() {
+        assert_eq!(found(1, &[("s7-1", "a"), ("s7-1", "b")]).count("double effect"), 1);
+    }
+
+    #[test]
+    fn more_copies_than_claims_are_too_many() {
+        let closed = close(&[("s7-1", "a"), ("s7-1", "a"), ("s7-1", "a")]);
+        let count = |claims: Option<u32>, unwell: &[(Instant, Instant)]| {
+            let claims = claims.map(|claims| (hash("a"), claims)).into_iter().collect();
+            let mut findings = Findings::default();
+            findings.compare_copies(&up_to(1), &closed, &claims, unwell);
+            findings.count("too many copies")
+        };
+        assert_eq!(count(None, &[]), 1, "a row nobody noted was claimed once");
+        assert_eq!(count(Some(2), &[]), 1);
+        assert_eq!(count(Some(3), &[]), 0);
+        let now = Instant::now();
+        let before = now - Duration::from_secs(9);
+        assert_eq!(count(Some(2), &[(before, now)]), 0, "the network was unwell meanwhile");
+        assert_eq!(count(Some(2), &[(before, before)]), 1, "it was well again");
+        let mut written = up_to(1);
+        written.waiting.extend(Name::parse("s7-1"));
+        let mut findings = Findings::default();
+        findings.compare_copies(&written, &closed, &HashMap::new(), &[]);
+        assert!(findings.is_empty(), "its claims are not noted yet");
+    }
+
+    /// A database of the tables the checker reads.
+    async fn tables(rows: &str) -> (tempfile::TempDir, Base) {
+        let folder = tempfile::tempdir().unwrap();
+        let base = Base::sqlite(folder.path());
+        let mut client = base.connect().await.unwrap();
+        client.run(include_str!("sql/checked_tables.sql")).await.unwrap();
+        client.run(rows).await.unwrap();
+        (folder, base)
+    }
+
+    async fn found_in(rows: &str) -> Findings {
+        let (_folder, base) = tables(rows).await;
+        let closed = close(&[]);
+        check(Known { base: &base, posted: &[], closed: &closed, unwell: &[] }).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_left_in_the_tables_is_found() {
+        assert!(found_in("").await.is_empty());
+        let pending = r#"INSERT INTO relais_outbox VALUES (1, 'PENDING', '{"name": "s7-1"}')"#;
+        assert_eq!(found_in(pending).await.count("stranded"), 1);
+        let parked = "INSERT INTO relais_parked_key VALUES ('s7')";
+        assert_eq!(found_in(parked).await.count("stranded"), 1);
+        let owned = "INSERT INTO relais_lane VALUES ('inbox', 3, 'somebody')";
+        assert_eq!(found_in(owned).await.count("left locked"), 1);
+        let rewritten = "INSERT INTO rewritten VALUES ('outbox 1')";
+        assert_eq!(found_in(rewritten).await.count("rewritten"), 1);
+        let order = "INSERT INTO shop_order VALUES ('s7', 1)";
+        assert_eq!(found_in(order).await.count("lost"), 1);
+    }
+
+    #[tokio::test]
+    async fn an_open_write_transaction_is_a_lock_left_behind() {
+        let (_folder, base) = tables("").await;
+        let mut other = base.connect().await.unwrap();
+        other.run("BEGIN IMMEDIATE").await.unwrap();
+        let closed = close(&[]);
+        let known = Known { base: &base, posted: &[], closed: &closed, unwell: &[] };
+        assert_eq!(check(known).await.unwrap().count("left locked"), 1);
+    }
 }

@@ -5,9 +5,14 @@
 //! not; what it cannot know (the answer to its commit was lost) is looked up in the database.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Mutex,
+    time::{Duration, Instant},
 };
+
+/// No key has more messages; a higher number was written by nobody.
+const NUMBER_MAX: u32 = 1_000_000;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,6 +21,12 @@ pub(crate) enum Flow {
     Sent,
     /// Posted to a source, and routed to the target.
     Heard,
+    /// Written with a business row into the outbox, and upserted in Salesforce.
+    Contact,
+    /// Posted to the ledger, and told to its target.
+    Booked,
+    /// Produced to a topic, and routed to another.
+    Record,
 }
 
 /// One message.
@@ -27,10 +38,15 @@ pub(crate) struct Name {
 }
 
 impl Flow {
+    const ALL: [Self; 5] = [Self::Sent, Self::Heard, Self::Contact, Self::Booked, Self::Record];
+
     pub(crate) fn letter(self) -> char {
         match self {
             Self::Sent => 's',
             Self::Heard => 'h',
+            Self::Contact => 'c',
+            Self::Booked => 'b',
+            Self::Record => 'r',
         }
     }
 }
@@ -44,80 +60,164 @@ impl std::fmt::Display for Name {
 impl Name {
     /// Reads what [`Name::to_string`] wrote.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (flow, rest) = match text.split_at_checked(1)? {
-            ("s", rest) => (Flow::Sent, rest),
-            ("h", rest) => (Flow::Heard, rest),
-            _ => return None,
-        };
-        let (key, number) = rest.split_once('-')?;
+        let flow = Flow::ALL.into_iter().find(|flow| text.starts_with(flow.letter()))?;
+        let (key, number) = text[1..].split_once('-')?;
         Some(Self { flow, key: key.parse().ok()?, number: number.parse().ok()? })
     }
 }
 
-/// What the target got.
-#[derive(Debug, Default)]
-pub(crate) struct Arrivals(Mutex<Book>);
-
-#[derive(Debug, Default)]
-struct Book {
-    arrived: HashMap<Name, Arrival>,
-    /// The highest number that has arrived, by key.
-    highest: HashMap<(Flow, u32), u32>,
-    reordered: Vec<Name>,
-    renamed: Vec<Name>,
-    unknown: Vec<String>,
+/// What was written: the last number of each key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written {
+    last: BTreeMap<(Flow, u32), u32>,
+    /// Still in a table: that is no loss.
+    pub(crate) waiting: HashSet<Name>,
 }
 
-/// How one message arrived.
-#[derive(Clone, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) message_id: String,
+impl Written {
+    pub(crate) fn add(&mut self, flow: Flow, key: u32, last: u32) {
+        self.last.insert((flow, key), last);
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.last.extend(other.last);
+        self.waiting.extend(other.waiting);
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+        self.last.iter().flat_map(|((flow, key), last)| {
+            (1..=*last).map(|number| Name { flow: *flow, key: *key, number })
+        })
+    }
+
+    pub(crate) fn has(&self, name: Name) -> bool {
+        self.last.get(&(name.flow, name.key)).is_some_and(|last| (1..=*last).contains(&name.number))
+    }
+}
+
+/// What the target got.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    started: Instant,
+    book: Mutex<Closed>,
+}
+
+/// How one message arrived. There are millions of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrival {
+    /// Of its message id.
+    hash: u64,
+    copies: u32,
+    /// Milliseconds since the start.
+    first: u32,
+}
+
+/// A message of which more than one copy came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeated {
+    pub(crate) name: Name,
+    /// Of its message id.
+    pub(crate) hash: u64,
     pub(crate) copies: u32,
+    pub(crate) first: Instant,
+    pub(crate) last: Instant,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self { started: Instant::now(), book: Mutex::default() }
+    }
 }
 
 impl Arrivals {
     /// Writes down one arrival.
     pub(crate) fn note(&self, text: &str, message_id: &str) {
-        let mut book = self.0.lock().expect("nobody panics with the book");
-        let Some(name) = Name::parse(text) else {
-            book.unknown.push(text.to_owned());
-            return;
-        };
-        if let Some(arrival) = book.arrived.get_mut(&name) {
-            arrival.copies += 1;
-            // A copy under another id would be a second effect at any target that knows ids.
-            if arrival.message_id != message_id {
-                book.renamed.push(name);
-            }
-            return;
+        let now = Instant::now();
+        let mut book = self.book.lock().expect("nobody panics with the book");
+        let name = Name::parse(text).filter(|name| (1..=NUMBER_MAX).contains(&name.number));
+        match name {
+            Some(name) => book.note(name, hash(message_id), self.started, now),
+            None => book.unknown.push(text.to_owned()),
         }
-        let highest = book.highest.entry((name.flow, name.key)).or_default();
-        let overtaken = name.number < *highest;
-        *highest = name.number.max(*highest);
-        if overtaken {
-            book.reordered.push(name);
-        }
-        book.arrived.insert(name, Arrival { message_id: message_id.to_owned(), copies: 1 });
+    }
+
+    /// How many messages have arrived.
+    pub(crate) fn count(&self) -> u64 {
+        self.book.lock().expect("nobody panics with the book").messages
     }
 
     /// Everything, when nothing arrives any more.
     pub(crate) fn close(&self) -> Closed {
-        let book = std::mem::take(&mut *self.0.lock().expect("nobody panics with the book"));
-        let Book { arrived, reordered, renamed, unknown, .. } = book;
-        Closed { arrived: arrived.into_iter().collect(), reordered, renamed, unknown }
+        std::mem::take(&mut *self.book.lock().expect("nobody panics with the book"))
     }
 }
 
 /// All arrivals of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Closed {
-    pub(crate) arrived: BTreeMap<Name, Arrival>,
+    /// By number; the length of a list is the highest number that has arrived.
+    arrived: HashMap<(Flow, u32), Vec<Arrival>>,
+    pub(crate) messages: u64,
+    /// Beyond the first.
+    pub(crate) copies: u64,
+    pub(crate) repeated: HashMap<Name, Repeated>,
     /// First came after a later one of its key.
     pub(crate) reordered: Vec<Name>,
     /// Came under two message ids.
     pub(crate) renamed: Vec<Name>,
     /// What nobody has written.
     pub(crate) unknown: Vec<String>,
+}
+
+impl Closed {
+    fn note(&mut self, name: Name, hash: u64, started: Instant, now: Instant) {
+        let numbers = self.arrived.entry((name.flow, name.key)).or_default();
+        let place = name.number as usize - 1;
+        if place < numbers.len() && numbers[place].copies == 0 {
+            self.reordered.push(name);
+        }
+        if place >= numbers.len() {
+            numbers.resize(place + 1, Arrival::default());
+        }
+        let arrival = &mut numbers[place];
+        arrival.copies += 1;
+        if arrival.copies == 1 {
+            self.messages += 1;
+            arrival.hash = hash;
+            let first = now.saturating_duration_since(started).as_millis();
+            arrival.first = u32::try_from(first).unwrap_or(u32::MAX);
+            return;
+        }
+        self.copies += 1;
+        // A copy under another id would be a second effect at any target that knows ids.
+        if arrival.hash != hash {
+            self.renamed.push(name);
+        }
+        let first = started + Duration::from_millis(arrival.first.into());
+        let copies = arrival.copies;
+        self.repeated.insert(name, Repeated { name, hash, copies, first, last: now });
+    }
+
+    pub(crate) fn has(&self, name: Name) -> bool {
+        let numbers = self.arrived.get(&(name.flow, name.key));
+        let arrival =
+            numbers.and_then(|numbers| numbers.get((name.number as usize).wrapping_sub(1)));
+        arrival.is_some_and(|arrival| arrival.copies > 0)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+        self.arrived.iter().flat_map(|((flow, key), numbers)| {
+            let came = numbers.iter().zip(1..).filter(|(arrival, _)| arrival.copies > 0);
+            came.map(|(_, number)| Name { flow: *flow, key: *key, number })
+        })
+    }
+}
+
+/// A message id is known by its hash: ten million texts would be too many.
+pub(crate) fn hash(message_id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    message_id.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -148,7 +248,11 @@ mod tests {
     fn a_late_copy_is_harmless_and_a_late_first_is_not() {
         let copies = arrivals(&[("s7-1", "a"), ("s7-2", "b"), ("s7-1", "a")]);
         assert!(copies.reordered.is_empty() && copies.renamed.is_empty());
-        assert_eq!(copies.arrived.values().map(|arrival| arrival.copies).sum::<u32>(), 3);
+        assert_eq!((copies.messages, copies.copies), (2, 1));
+        assert_eq!(
+            copies.repeated.values().map(|repeated| repeated.copies).collect::<Vec<_>>(),
+            [2]
+        );
         let late = arrivals(&[("s7-2", "b"), ("s7-1", "a"), ("h7-1", "c")]);
         assert_eq!(late.reordered, [Name { flow: Flow::Sent, key: 7, number: 1 }]);
     }

@@ -2,8 +2,9 @@
 //!
 //! - `arena`: one database with everything around it, from the first fault to the checker
 //! - `writers`, `sink`: those who write, and the one who gets it; `history`: what both sides know
-//! - `node`, `faults`: the processes, and what is done to them; `dice`: chance from one seed
-//! - `check`: what must hold
+//! - `node`, `faults`, `disk`: the processes, and what is done to them; `dice`: chance from one seed
+//! - `flows`: what else of the product takes part: Salesforce, Kafka, a service with the library
+//! - `check`: what must hold; `figures`, `diary`: what is told
 //!
 //! Invariant: nothing here knows relais from the inside. Rows are written and read with plain SQL,
 //! processes are started as anybody starts them.
@@ -11,24 +12,45 @@
 mod arena;
 mod base;
 mod check;
+mod diary;
 mod dice;
+mod disk;
 mod faults;
+mod figures;
+mod flows;
 mod history;
 mod node;
 mod settings;
 mod sink;
 mod writers;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result};
-use arena::{Outcome, Plan};
+use anyhow::{Context, Result, ensure};
+use arena::{Means, Plan};
 use base::Base;
 use clap::{Parser, ValueEnum};
+use diary::Diary;
+use disk::Disk;
+use figures::{Minimums, Outcome};
+use flows::kafka::Broker;
 use node::Program;
 
+/// How long phase two may take, and with a planted bug, where it may never end.
+const DRAIN_MAX: Duration = Duration::from_secs(60);
+const EXPECTED_DRAIN_MAX: Duration = Duration::from_secs(6);
+
 #[derive(Debug, Parser)]
-#[command(about = "Crash loops with a checker; run by `cargo xtask torture`")]
+#[command(
+    about = "Crash loops with a checker; run by `cargo xtask torture`",
+    args_override_self = true
+)]
 struct Args {
     /// The program under test
     #[arg(long)]
@@ -48,6 +70,24 @@ struct Args {
     /// A fault to build in (the program must be built with the feature `planted-bugs`)
     #[arg(long)]
     planted: Option<String>,
+    /// Succeed if, and only if, the checker finds this on every store
+    #[arg(long)]
+    expect: Option<String>,
+    /// Write the figures here
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// A program that restarts the private server as a crash would
+    #[arg(long, env = "RELAIS_TEST_POSTGRES_RESTART")]
+    restart_postgres: Option<PathBuf>,
+    /// A private broker, `HOST:PORT`
+    #[arg(long, env = "RELAIS_TEST_KAFKA")]
+    kafka: Option<String>,
+    /// A program that restarts it as a crash would
+    #[arg(long, env = "RELAIS_TEST_KAFKA_RESTART")]
+    restart_kafka: Option<PathBuf>,
+    /// libfaketime, for a process whose clock is a day ahead
+    #[arg(long, env = "RELAIS_TEST_FAKETIME")]
+    faketime: Option<PathBuf>,
     /// Only this store
     #[arg(long, value_enum)]
     store: Option<Store>,
@@ -59,6 +99,31 @@ enum Mode {
     Ci,
     /// Hours: ten thousand kills, ten million messages
     Release,
+}
+
+impl Mode {
+    /// How much longer than a run of continuous integration.
+    fn scale(self) -> u64 {
+        match self {
+            Self::Ci => 1,
+            Self::Release => 50,
+        }
+    }
+
+    fn minimums(self) -> Minimums {
+        match self {
+            Self::Ci => figures::CI,
+            Self::Release => figures::RELEASE,
+        }
+    }
+
+    /// The size of a disk that can be filled, in megabytes.
+    fn disk(self) -> u64 {
+        match self {
+            Self::Ci => 256,
+            Self::Release => 2_048,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,105 +145,169 @@ async fn main() -> ExitCode {
 }
 
 async fn torture(args: Args) -> Result<bool> {
-    let seed = args.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
+    let (seed, started) =
+        (args.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0), Instant::now());
     println!("seed {seed}");
-    let mut arenas = Vec::new();
     let folder = tempfile::tempdir()?;
+    let mut arenas = Vec::new();
     for store in [Store::Postgres, Store::Sqlite] {
-        if args.store.is_some_and(|only| only != store) {
-            continue;
+        if args.store.is_none_or(|only| only == store) {
+            arenas.push(Arena::start(&args, store, seed, folder.path()).await?);
         }
-        let name = format!("{store:?}").to_lowercase();
-        let place = folder.path().join(&name);
-        std::fs::create_dir(&place)?;
+    }
+    let mut outcomes = Vec::new();
+    let mut good = true;
+    for arena in arenas {
+        let outcome = arena.end(args.expect.is_none()).await?;
+        good &= outcome.as_ref().is_some_and(|outcome| match &args.expect {
+            Some(name) => expected(outcome, name),
+            None => outcome.findings.is_empty(),
+        });
+        outcomes.extend(outcome);
+    }
+    if args.expect.is_none() {
+        good &= hard_enough(&args, &outcomes);
+        let verdict = if good { "nothing lost, doubled or reordered" } else { "FAILED" };
+        let load = figures::load().unwrap_or_default();
+        println!(
+            "seed {seed}, {} s, load {load}: {}",
+            started.elapsed().as_secs(),
+            paint(good, verdict)
+        );
+    }
+    if let Some(file) = &args.json {
+        std::fs::write(file, figures::report(&outcomes, seed, started.elapsed(), good)?)?;
+    }
+    if !good && args.expect.is_none() {
+        println!("logs and histories are kept in {}", folder.keep().display());
+    }
+    Ok(good)
+}
+
+/// One store under torture.
+struct Arena {
+    base: Base,
+    folder: PathBuf,
+    diary: Diary,
+    run: tokio::task::JoinHandle<Result<Outcome>>,
+}
+
+impl Arena {
+    async fn start(args: &Args, store: Store, seed: u64, folder: &Path) -> Result<Self> {
+        let folder = folder.join(format!("{store:?}").to_lowercase());
+        let disk = folder.join("disk");
+        std::fs::create_dir_all(&disk)?;
+        let means = means(args, store, &disk)?;
         let base = match store {
-            Store::Sqlite => Base::sqlite(&place),
+            Store::Sqlite => Base::sqlite(&disk),
             Store::Postgres => {
                 let server = args.postgres.clone();
                 Base::postgres(server.context("no PostgreSQL: set RELAIS_TEST_POSTGRES")?).await?
             }
         };
-        let program =
-            Program { relais: args.relais.clone(), folder: place, planted: args.planted.clone() };
-        let plan = plan(&args, store, seed);
-        arenas.push((base.clone(), program.clone(), tokio::spawn(arena::run(base, program, plan))));
+        let relais = args.relais.canonicalize().context("no program at --relais")?;
+        let program = Program::relais(&relais, &folder, args.planted.as_deref());
+        let diary = Diary::new(&folder)?;
+        let plan = plan(args, store, seed, means);
+        let run = tokio::spawn(arena::run(base.clone(), program, plan, diary.clone()));
+        Ok(Self { base, folder, diary, run })
     }
-    let mut outcomes = Vec::new();
-    let mut good = true;
-    for (base, program, run) in arenas {
-        match run.await? {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(error) => {
-                good = false;
-                println!("{}: {error:#}\n{}", base.name(), node::last_words(&program.folder));
+
+    /// Says what came of it; nothing if it could not be carried through.
+    async fn end(self, history: bool) -> Result<Option<Outcome>> {
+        let Self { base, folder, diary, run } = self;
+        let outcome = match run.await? {
+            Ok(outcome) => {
+                println!("{}\n{}", outcome.line(), paint(false, &outcome.findings.to_string()));
+                Some(outcome)
             }
+            Err(error) => {
+                println!("{}: {error:#}\n{}", base.name(), node::last_words(&folder));
+                None
+            }
+        };
+        if history && outcome.as_ref().is_none_or(|outcome| !outcome.findings.is_empty()) {
+            println!("the end of the history of {}:\n{}", base.name(), diary.last()?);
         }
         base.remove().await?;
+        Ok(outcome)
     }
-    for outcome in &outcomes {
-        println!("{}", line(outcome));
-        print!("{}", outcome.findings);
-        good &= outcome.findings.is_empty() && hard_enough(outcome, args.mode);
-    }
-    println!("seed {seed}: {}", if good { "nothing lost, doubled or reordered" } else { "FAILED" });
-    Ok(good)
 }
 
-fn plan(args: &Args, store: Store, seed: u64) -> Plan {
-    let scale = match args.mode {
-        Mode::Ci => 1,
-        Mode::Release => 50,
-    };
+/// Gets what the faults need, or says what is not tortured.
+fn means(args: &Args, store: Store, disk: &Path) -> Result<Means> {
+    let mut means = Means::default();
+    match &args.kafka {
+        Some(address) => {
+            // There is one broker: the first arena kills it.
+            let kills = store == Store::Postgres || args.store.is_some();
+            let restart = args.restart_kafka.clone().filter(|_| kills);
+            means.kafka = Some(Broker { address: address.clone(), restart });
+        }
+        None => missing("records through Kafka", "set RELAIS_TEST_KAFKA")?,
+    }
+    match store {
+        Store::Postgres => {
+            means.restart = args.restart_postgres.clone();
+            means.faketime = args.faketime.clone();
+            if means.restart.is_none() {
+                missing("a database restarted hard", "set RELAIS_TEST_POSTGRES_RESTART")?;
+            }
+            if means.faketime.is_none() {
+                missing("a clock that is a day ahead", "set RELAIS_TEST_FAKETIME")?;
+            }
+        }
+        Store::Sqlite => match Disk::mount(disk, args.mode.disk()) {
+            Ok(disk) => means.disk = Some(Arc::new(disk)),
+            Err(error) => println!("NOT TORTURED: a full disk; {error:#}"),
+        },
+    }
+    Ok(means)
+}
+
+/// Continuous integration must not pass without what it is there to test.
+fn missing(what: &str, hint: &str) -> Result<()> {
+    ensure!(std::env::var_os("CI").is_none(), "CI is set, and {what} is not to be had: {hint}");
+    println!("NOT TORTURED: {what}; {hint}");
+    Ok(())
+}
+
+fn plan(args: &Args, store: Store, seed: u64, means: Means) -> Plan {
+    let scale = args.mode.scale();
     let (nodes, sent, heard) = match store {
-        Store::Postgres => (4, 160_000, 20_000),
-        Store::Sqlite => (3, 40_000, 5_000),
+        Store::Postgres => (5, 170_000, 24_000),
+        Store::Sqlite => (4, 60_000, 8_000),
     };
-    let time = Duration::from_secs(args.seconds.unwrap_or(170 * scale));
-    Plan { seed, time, nodes, sent: sent * scale, heard: heard * scale }
+    let time = Duration::from_secs(args.seconds.unwrap_or(165 * scale));
+    let drain = if args.expect.is_some() { EXPECTED_DRAIN_MAX } else { DRAIN_MAX };
+    Plan { seed, time, drain, nodes, sent: sent * scale, heard: heard * scale, means }
 }
 
-/// The figures of one store, in one line.
-fn line(outcome: &Outcome) -> String {
-    let Outcome {
-        store,
-        findings,
-        messages,
-        rolled_back,
-        duplicates,
-        kills,
-        zombies,
-        refusals,
-        network,
-        sessions,
-        unanswered,
-        busy,
-        drained_in,
-    } = outcome;
-    let of = |name| findings.count(name);
-    format!(
-        "{store}: {messages} messages, {kills} kills, {zombies} zombies ({refusals} fence refusals), \
-         {network} network faults, {sessions} sessions ended, {unanswered} posts unanswered, {busy} calls \
-         refused, {duplicates} copies, {rolled_back} rolled back | lost {}, phantom {}, double effect {}, \
-         reordered {}, rewritten {}, stranded {}, left locked {} | drained in {drained_in:.1?}",
-        of("lost"),
-        of("phantom"),
-        of("double effect"),
-        of("reordered"),
-        of("rewritten"),
-        of("stranded"),
-        of("left locked"),
-    )
+/// A planted bug is found if the checker says what it does; any other failure proves nothing.
+fn expected(outcome: &Outcome, name: &str) -> bool {
+    let found = outcome.findings.count(name) > 0;
+    let store = outcome.store;
+    println!("{store}: {}", paint(found, if found { "found" } else { "NOT FOUND" }));
+    found
 }
 
 /// A run in which little happened proves little.
-fn hard_enough(outcome: &Outcome, mode: Mode) -> bool {
-    let (kills, zombies) = match mode {
-        Mode::Ci => (20, 10),
-        Mode::Release => (1_000, 200),
-    };
-    let hard = outcome.kills >= kills && outcome.zombies >= zombies && outcome.duplicates > 0;
-    if !hard {
-        println!("{}: too easy to prove anything", outcome.store);
+fn hard_enough(args: &Args, outcomes: &[Outcome]) -> bool {
+    if args.seconds.is_some() || args.store.is_some() {
+        println!("a short run: no minimums are asked");
+        return true;
     }
-    hard
+    let short = figures::too_easy(outcomes, args.mode.minimums());
+    if !short.is_empty() {
+        println!("{}", paint(false, &format!("too easy to prove anything: {}", short.join(", "))));
+    }
+    short.is_empty()
+}
+
+/// Green or red, where a person looks.
+fn paint(good: bool, text: &str) -> String {
+    if text.is_empty() || !std::io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    format!("\x1b[{}m{text}\x1b[0m", if good { 32 } else { 31 })
 }

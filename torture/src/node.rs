@@ -1,4 +1,4 @@
-//! One `relais run`: started, stopped for a while, killed, asked to end.
+//! One process of a program: started, stopped for a while, killed, asked to end.
 
 use std::{
     fs::{self, File},
@@ -17,14 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often its log is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A program with its settings.
+/// How libfaketime is told what time it is.
+const SHIFT: &str = "FAKETIME";
+
+/// A program that runs until it is ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    pub(crate) relais: PathBuf,
-    /// Holds `relais.toml`; logs go here too.
+    pub(crate) path: PathBuf,
+    /// What starts it.
+    pub(crate) args: Vec<String>,
+    /// It is started here, beside its settings; logs go here too.
     pub(crate) folder: PathBuf,
-    /// The fault that was built in, if any.
-    pub(crate) planted: Option<String>,
+    /// What it finds in its environment beside ours.
+    pub(crate) env: Vec<(String, String)>,
 }
 
 /// A process of it.
@@ -35,37 +40,61 @@ pub(crate) struct Node {
 }
 
 impl Program {
+    /// `relais run` with the `relais.toml` of a folder, and the fault that was built in, if any.
+    pub(crate) fn relais(path: &Path, folder: &Path, planted: Option<&str>) -> Self {
+        let planted = planted.map(|name| ("RELAIS_PLANTED_BUG".to_owned(), name.to_owned()));
+        Self {
+            path: path.to_owned(),
+            args: ["run", "--log", "json"].map(str::to_owned).to_vec(),
+            folder: folder.to_owned(),
+            env: planted.into_iter().collect(),
+        }
+    }
+
+    /// The same with a clock that is a day ahead; the library between it and the system sees to that.
+    /// Only the time of day is: no machine's steady clock ever jumps.
+    pub(crate) fn a_day_ahead(mut self, library: &Path) -> Self {
+        let library = library.display().to_string();
+        let shift =
+            [("LD_PRELOAD", &*library), (SHIFT, "+1d"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+        self.env.extend(shift.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        self
+    }
+
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.env.iter().any(|(name, _)| name == SHIFT)
+    }
+
     /// Runs a command to its end; it must succeed.
     pub(crate) async fn call(&self, args: &[&str]) -> Result<()> {
         let output = self.command(args).output().await?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.success(), "relais {}: {said}", args.join(" "));
+        ensure!(output.status.success(), "{} {}: {said}", self.path.display(), args.join(" "));
         Ok(())
     }
 
     pub(crate) fn start(&self, name: &str) -> Result<Node> {
         let log = self.folder.join(format!("{name}.log"));
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let child = self
-            .command(&["run", "--log", "json"])
+            .command(&args)
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
             .spawn()
-            .with_context(|| format!("cannot start {}", self.relais.display()))?;
+            .with_context(|| format!("cannot start {}", self.path.display()))?;
         Ok(Node { child, log })
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.relais);
+        let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).args(args).stdin(Stdio::null()).kill_on_drop(true);
-        if let Some(planted) = &self.planted {
-            command.env("RELAIS_PLANTED_BUG", planted);
-        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
 }
 
 impl Node {
-    /// Waits until it serves its source, and says where.
+    /// Waits until it serves, and says where it takes posts.
     pub(crate) async fn ready(&mut self) -> Result<SocketAddr> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use crate::faults::LEASE;
 
-pub(crate) fn text(store: &str, sink: SocketAddr) -> String {
+/// `hook` is the path of the source.
+pub(crate) fn text(store: &str, sink: SocketAddr, hook: &str) -> String {
     let lease = LEASE.as_secs();
     format!(
         r#"[store]
@@ -14,11 +15,22 @@ migrate = false
 [lanes]
 lease = "{lease}s"
 
+# What is finished goes under way; what was received is remembered for longer than anybody sends again.
+# Retention must be longer than all retries of a message, which is why these are short.
+[retention]
+dispatched = "12s"
+processed = "60s"
+
+[inbox.retry]
+attempts = 400
+first = "10ms"
+max = "20ms"
+
 [admin]
 listen = "127.0.0.1:0"
 
 [[source]]
-name = "hook"
+name = "{hook}"
 kind = "http"
 listen = "127.0.0.1:0"
 source_system = "shop"
@@ -37,9 +49,9 @@ url = "http://{sink}/sink"
 allow_private = true
 
 [destination.retry]
-attempts = 1000
-first = "20ms"
-max = "500ms"
+attempts = 400
+first = "10ms"
+max = "20ms"
 
 [destination.limits]
 concurrency = 32

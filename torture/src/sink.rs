@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -17,7 +17,7 @@ use axum::{
 };
 use tokio::net::TcpListener;
 
-use crate::{dice::Dice, history::Arrivals};
+use crate::{diary::Diary, dice::Dice, history::Arrivals};
 
 /// Of a hundred calls, while the target is unwell: refused before anything happened.
 const BUSY_PERCENT: u64 = 1;
@@ -26,6 +26,8 @@ const BUSY_PERCENT: u64 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Sink {
     pub(crate) arrivals: Arc<Arrivals>,
+    /// Where everything is written down, if it is.
+    pub(crate) diary: Arc<OnceLock<Diary>>,
     dice: Arc<Mutex<Dice>>,
     well: Arc<AtomicBool>,
     busy: Arc<AtomicU64>,
@@ -36,6 +38,7 @@ impl Sink {
     pub(crate) async fn start(dice: Dice) -> Result<(Self, SocketAddr)> {
         let sink = Self {
             arrivals: Arc::default(),
+            diary: Arc::default(),
             dice: Arc::new(Mutex::new(dice)),
             well: Arc::default(),
             busy: Arc::default(),
@@ -66,6 +69,10 @@ async fn take(State(sink): State<Sink>, headers: HeaderMap, body: String) -> Sta
     }
     let body: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
     let id = headers.get("message-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-    sink.arrivals.note(body["name"].as_str().unwrap_or_default(), id);
+    let name = body["name"].as_str().unwrap_or_default();
+    if let Some(diary) = sink.diary.get() {
+        diary.note(format_args!("arrives {name} as {id}"));
+    }
+    sink.arrivals.note(name, id);
     StatusCode::OK
 }

@@ -6,18 +6,20 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use anyhow::Result;
+use tokio::task::JoinHandle;
 
 use crate::{
     base::{Base, Client},
+    diary::Diary,
     dice::Dice,
-    history::{Flow, Name},
+    history::{Flow, Name, Written},
 };
 
 /// Of a hundred transactions, so many are rolled back: their messages must never arrive.
@@ -37,13 +39,48 @@ const RECONNECTS_MAX: usize = 3_000;
 pub(crate) struct Desk {
     /// Write no more.
     pub(crate) closed: AtomicBool,
+    /// Write no more for now: enough is on its way.
+    pub(crate) full: AtomicBool,
     /// Where relais listens now.
     pub(crate) sources: Mutex<Vec<SocketAddr>>,
+    /// The path of the source, which nobody else has: the port of a process that is gone may be that of
+    /// another by now.
+    hook: String,
     pub(crate) sent: AtomicU64,
     pub(crate) heard: AtomicU64,
+    /// How many of them the sink of the arena must get.
+    expected: AtomicU64,
     pub(crate) rolled_back: AtomicU64,
     /// Posts without an answer, or with one that is no promise.
     pub(crate) unanswered: AtomicU64,
+    /// Where everything is written down, if it is.
+    pub(crate) diary: OnceLock<Diary>,
+}
+
+impl Desk {
+    pub(crate) fn at(hook: &str) -> Self {
+        Self { hook: hook.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn hook(&self) -> &str {
+        &self.hook
+    }
+
+    fn expect(&self, flow: Flow, count: u64) {
+        if matches!(flow, Flow::Sent | Flow::Heard) {
+            self.expected.fetch_add(count, Relaxed);
+        }
+    }
+
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected.load(Relaxed)
+    }
+
+    fn note(&self, what: impl FnOnce() -> String) {
+        if let Some(diary) = self.diary.get() {
+            diary.note(what());
+        }
+    }
 }
 
 /// The keys of a writer, and how far each is.
@@ -60,7 +97,16 @@ impl Keys {
         Self { flow, first, numbers: vec![0; count] }
     }
 
-    fn next(&mut self, dice: &mut Dice) -> Name {
+    /// Everything up to the last number was written.
+    pub(crate) fn written(&self) -> Written {
+        let mut written = Written::default();
+        for (last, key) in self.numbers.iter().zip(self.first..) {
+            written.add(self.flow, key, *last);
+        }
+        written
+    }
+
+    pub(crate) fn next(&mut self, dice: &mut Dice) -> Name {
         let place = usize::try_from(dice.below(self.numbers.len() as u64)).unwrap_or(0);
         self.numbers[place] += 1;
         let key = self.first + u32::try_from(place).unwrap_or(0);
@@ -68,12 +114,32 @@ impl Keys {
     }
 }
 
-fn payload(name: Name) -> String {
-    format!(
-        "{{\"type\":\"Heard\",\"key\":\"{}{}\",\"name\":\"{name}\"}}",
-        name.flow.letter(),
-        name.key
-    )
+impl Name {
+    pub(crate) fn key(self) -> String {
+        format!("{}{}", self.flow.letter(), self.key)
+    }
+
+    fn event_type(self) -> &'static str {
+        match self.flow {
+            Flow::Sent | Flow::Contact => "OrderPlaced",
+            Flow::Heard => "Heard",
+            Flow::Booked => "Posted",
+            Flow::Record => "Recorded",
+        }
+    }
+
+    /// Where it goes, if it is written into the outbox.
+    fn destination(self) -> &'static str {
+        match self.flow {
+            Flow::Contact => "contacts",
+            _ => "sink",
+        }
+    }
+}
+
+pub(crate) fn payload(name: Name) -> String {
+    let (event_type, key, number) = (name.event_type(), name.key(), name.number);
+    format!(r#"{{"type":"{event_type}","key":"{key}","name":"{name}","number":{number}}}"#)
 }
 
 /// Writes up to `limit` messages, with pauses that make about `pace` of them a second.
@@ -88,22 +154,30 @@ pub(crate) async fn send(
     let mut client = base.connect().await?;
     let mut written = 0;
     while written < limit && !desk.closed.load(Relaxed) {
+        if keys.flow == Flow::Sent && desk.full.load(Relaxed) {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
         let count = 1 + dice.below(BATCH_MAX);
         let before = keys.numbers.clone();
         let names: Vec<Name> = (0..count).map(|_| keys.next(&mut dice)).collect();
         let commit = !dice.percent(ROLLED_BACK_PERCENT);
+        desk.note(|| format!("writes {}", list(&names)));
         let committed = match write(&mut client, &names, commit).await {
             Ok(()) => commit,
             // The session ended: whether the commit was the last thing it did, only the rows can tell.
-            Err(_) => {
-                client = reconnect(&base).await?;
-                is_written(&mut client, names[0]).await?
+            Err(error) => {
+                desk.note(|| format!("unknown {} …: {error:#}", names[0]));
+                is_written(&mut client, &base, names[0]).await?
             }
         };
         if committed {
+            desk.note(|| format!("committed {} …", names[0]));
             written += count;
             desk.sent.fetch_add(count, Relaxed);
+            desk.expect(keys.flow, count);
         } else {
+            desk.note(|| format!("rolled back {} …", names[0]));
             keys.numbers = before;
             desk.rolled_back.fetch_add(count, Relaxed);
         }
@@ -112,28 +186,54 @@ pub(crate) async fn send(
     Ok(())
 }
 
-async fn reconnect(base: &Base) -> Result<Client> {
-    for _ in 0..RECONNECTS_MAX {
-        if let Ok(client) = base.connect().await {
-            return Ok(client);
+/// Begins to work where it may block: SQLite blocks the thread it is used on.
+pub(crate) fn spawn(
+    base: &Base,
+    work: impl Future<Output = Result<()>> + Send + 'static,
+) -> JoinHandle<Result<()>> {
+    match base {
+        Base::Sqlite(_) => {
+            let handle = tokio::runtime::Handle::current();
+            tokio::task::spawn_blocking(move || handle.block_on(work))
         }
-        tokio::time::sleep(PAUSE).await;
+        Base::Postgres { .. } => tokio::spawn(work),
     }
-    base.connect().await
 }
 
-async fn is_written(client: &mut Client, name: Name) -> Result<bool> {
-    let sql = format!("SELECT name FROM shop_order WHERE name = '{name}'");
-    Ok(!client.texts(&sql).await?.is_empty())
+/// Looks it up in a session of its own, which is the next one to write in.
+async fn is_written(client: &mut Client, base: &Base, name: Name) -> Result<bool> {
+    let (key, number) = (name.key(), name.number);
+    let sql =
+        format!("SELECT msg_key FROM shop_order WHERE msg_key = '{key}' AND number = {number}");
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let found = match base.connect().await {
+            Ok(fresh) => {
+                *client = fresh;
+                client.texts(&sql).await
+            }
+            Err(error) => Err(error),
+        };
+        match found {
+            Err(_) if tries < RECONNECTS_MAX => tokio::time::sleep(PAUSE).await,
+            found => return Ok(!found?.is_empty()),
+        }
+    }
+}
+
+fn list(names: &[Name]) -> String {
+    names.iter().map(Name::to_string).collect::<Vec<_>>().join(" ")
 }
 
 async fn write(client: &mut Client, names: &[Name], commit: bool) -> Result<()> {
-    let orders = names.iter().map(|name| format!("('{name}')")).collect::<Vec<_>>().join(", ");
+    let orders = names.iter().map(|name| format!("('{}', {})", name.key(), name.number));
+    let orders = orders.collect::<Vec<_>>().join(", ");
     let rows = names.iter().map(|name| {
-        let key = format!("{}{}", name.flow.letter(), name.key);
+        let (key, event_type, destination) = (name.key(), name.event_type(), name.destination());
         // A rolled-back message has the name a later one gets: only its payload tells them apart.
         let payload = if commit { payload(*name) } else { "{\"name\":\"rolled back\"}".to_owned() };
-        format!("('Order', '{key}', 'OrderPlaced', 'sink', '{payload}')")
+        format!("('Order', '{key}', '{event_type}', '{destination}', '{payload}')")
     });
     let rows = rows.collect::<Vec<_>>().join(", ");
     let end = if commit { "COMMIT" } else { "ROLLBACK" };
@@ -143,7 +243,7 @@ async fn write(client: &mut Client, names: &[Name], commit: bool) -> Result<()> 
     };
     client
         .run(&format!(
-            "{begin}; INSERT INTO shop_order (name) VALUES {orders}; \
+            "{begin}; INSERT INTO shop_order (msg_key, number) VALUES {orders}; \
              INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload) \
              VALUES {rows}; {end}"
         ))
@@ -165,27 +265,49 @@ pub(crate) async fn post(
         }
         let name = keys.next(&mut dice);
         let times = 1 + u64::from(dice.percent(TWICE_PERCENT));
+        let letter = Letter { id: name.to_string(), answers: None, body: payload(name) };
         for _ in 0..times {
-            while !post_once(&desk, &http, name, &mut dice).await {
-                desk.unanswered.fetch_add(1, Relaxed);
-                tokio::time::sleep(PAUSE).await;
-            }
+            deliver(&desk, &http, &letter, &mut dice).await;
         }
         desk.heard.fetch_add(1, Relaxed);
+        desk.expect(keys.flow, 1);
     }
     keys
 }
 
-async fn post_once(desk: &Desk, http: &reqwest::Client, name: Name, dice: &mut Dice) -> bool {
+/// What is posted to a source.
+#[derive(Clone, Debug)]
+pub(crate) struct Letter {
+    pub(crate) id: String,
+    /// The process and the command it answers, if it is a reply.
+    pub(crate) answers: Option<(String, String)>,
+    pub(crate) body: String,
+}
+
+/// Posts until it is answered with a promise.
+pub(crate) async fn deliver(desk: &Desk, http: &reqwest::Client, letter: &Letter, dice: &mut Dice) {
+    desk.note(|| format!("posts {}", letter.id));
+    while !post_once(desk, http, letter, dice).await {
+        desk.note(|| format!("no promise {}", letter.id));
+        desk.unanswered.fetch_add(1, Relaxed);
+        tokio::time::sleep(PAUSE).await;
+    }
+    desk.note(|| format!("promised {}", letter.id));
+}
+
+async fn post_once(desk: &Desk, http: &reqwest::Client, letter: &Letter, dice: &mut Dice) -> bool {
     let source = {
         let sources = desk.sources.lock().expect("nobody panics with the list");
         let place = usize::try_from(dice.below(sources.len().max(1) as u64)).unwrap_or(0);
         sources.get(place).copied()
     };
     let Some(source) = source else { return false };
-    let request = http
-        .post(format!("http://{source}/hook"))
-        .header("message-id", name.to_string())
-        .body(payload(name));
+    let mut request = http
+        .post(format!("http://{source}/{}", desk.hook))
+        .header("message-id", &letter.id)
+        .body(letter.body.clone());
+    if let Some((process, command)) = &letter.answers {
+        request = request.header("correlation-id", process).header("causation-id", command);
+    }
     request.send().await.is_ok_and(|answer| answer.status() == reqwest::StatusCode::ACCEPTED)
 }

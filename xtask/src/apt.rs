@@ -1,6 +1,6 @@
 //! Installing packages on a machine that lets us: root with apt, as continuous integration has.
 
-use std::{fs, os::unix::fs::MetadataExt, process::Command};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
 use anyhow::{Result, ensure};
 
@@ -20,8 +20,21 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Fetches a package into a folder without installing it.
-pub(crate) fn download(package: &str, folder: &std::path::Path) -> Result<()> {
+/// Fetches a package and unpacks it into a folder, without installing it.
+pub(crate) fn unpack(package: &str, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    download(package, folder)?;
+    let mut files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let Some(file) = files.find(|path| path.extension().is_some_and(|end| end == "deb")) else {
+        anyhow::bail!("apt-get download {package} left no package; install it yourself");
+    };
+    let mut unpack = Command::new("dpkg-deb");
+    let unpacked = command::succeeds(unpack.arg("-x").arg(&file).arg(folder))?;
+    ensure!(unpacked, "`{}` failed", command::line(&unpack));
+    Ok(fs::remove_file(file)?)
+}
+
+fn download(package: &str, folder: &Path) -> Result<()> {
     println!("fetching with apt-get: {package}");
     let mut apt = Command::new("apt-get");
     let fetched = run(&["update", "-q"])?
@@ -35,7 +48,7 @@ fn run(arguments: &[&str]) -> Result<bool> {
     command::succeeds(apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments))
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // What we make belongs to us; std does not tell the user's number otherwise.
     Scratch::new().and_then(|scratch| Ok(fs::metadata(scratch.path())?.uid() == 0)).unwrap_or(false)
 }

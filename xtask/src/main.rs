@@ -1,4 +1,4 @@
-//! The automation of relais: `cargo xtask test | tidy | bench | torture | server`.
+//! The automation of relais: `cargo xtask test | tidy | bench | torture | sbom | server`.
 //!
 //! Invariant: only std, anyhow and serde_json, so that it builds in seconds on a cold machine; and
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
@@ -8,15 +8,19 @@ mod bench;
 mod chromium;
 mod command;
 mod compiler;
+mod faketime;
+mod jobs;
 mod kafka;
 mod languages;
 mod ports;
 mod postgres;
 mod promtool;
+mod sbom;
 mod scratch;
 mod servers;
 mod tally;
 mod test;
+mod test_programs;
 mod tidy;
 mod torture;
 mod workspace;
@@ -37,6 +41,7 @@ usage: cargo xtask <command>
   torture crash loops against the private servers, with a checker; a few minutes
             --seed N, --seconds N, --store sqlite|postgres, --mode ci|release
             --bugs          the same with each planted bug: every one must be found
+  sbom    write what the program is made of to target/relais.cdx.json (CycloneDX)
   server  start the private servers, print where they are, stop them at Ctrl-C";
 
 fn main() -> ExitCode {
@@ -60,6 +65,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
             "tidy" if rest.is_empty() => tidy::run(),
             "bench" => bench::run(rest),
             "torture" => torture::run(&torture::Options::parse(rest)),
+            "sbom" if rest.is_empty() => sbom::run(),
             "server" if rest.is_empty() => servers::serve(),
             "help" | "--help" | "-h" => {
                 println!("{HELP}");

@@ -9,7 +9,7 @@ mod install;
 use std::{
     fs,
     os::unix::{
-        fs::{MetadataExt, chown},
+        fs::{MetadataExt, chown, symlink},
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -30,6 +30,10 @@ pub(crate) const NAME: &str = "PostgreSQL";
 /// The variable that tells the tests where the server is.
 pub(crate) const ADDRESS_VARIABLE: &str = "RELAIS_TEST_POSTGRES";
 
+/// The variable that names the program with which tests restart the server.
+pub(crate) const RESTART_VARIABLE: &str = "RELAIS_TEST_POSTGRES_RESTART";
+
+const RESTART: &str = include_str!("../postgres/restart");
 /// QUIT is PostgreSQL's immediate shutdown.
 const STOP: Stop = Stop { pid_file: "data/postmaster.pid", signal: "QUIT" };
 /// How long a start may take, in seconds.
@@ -55,7 +59,8 @@ pub(crate) fn start() -> Result<Outcome> {
     let port = ports::first_that_works(|port| programs.start(scratch.path(), account, port))
         .context("PostgreSQL does not start")?;
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
-    let variables = vec![(ADDRESS_VARIABLE, url)];
+    let restart = programs.restart(scratch.path(), account)?.display().to_string();
+    let variables = vec![(ADDRESS_VARIABLE, url), (RESTART_VARIABLE, restart)];
     Ok(Outcome::Running(Server { name: NAME, version: programs.version, port, variables, scratch }))
 }
 
@@ -104,6 +109,19 @@ impl Programs {
         command::output(&mut start)
             .with_context(|| fs::read_to_string(&log).unwrap_or_default())
             .map(drop)
+    }
+}
+
+impl Programs {
+    /// Writes the script that restarts the server, and what it needs.
+    fn restart(&self, scratch: &Path, account: Option<Account>) -> Result<PathBuf> {
+        symlink(&self.folder, scratch.join("programs"))?;
+        if let Some(Account { user, group }) = account {
+            fs::write(scratch.join("account"), format!("{user}\n{group}\n"))?;
+        }
+        let script = scratch.join("restart");
+        fs::write(&script, RESTART).context("cannot write the server's script")?;
+        Ok(script)
     }
 }
 
@@ -187,6 +205,29 @@ mod tests {
         assert_eq!(version_in("no such program"), None);
         assert!(number("15.18") > number("15.9"));
         assert!(number("9.6") < number("15.1"));
+    }
+
+    #[test]
+    fn the_server_is_restarted_by_its_script_unless_its_directory_is_about_to_go() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path();
+        let control = "#!/bin/sh\necho \"$@\" >>\"$(dirname \"$0\")/called\"\n";
+        // Written by another process: see `kafka::broker`.
+        let mut write = Command::new("sh");
+        write.current_dir(path).args([
+            "-c",
+            "printf '%s' \"$1\" >pg_ctl && chmod +x pg_ctl",
+            "write",
+        ]);
+        command::output(write.arg(control)).unwrap();
+        let programs = Programs { folder: path.to_path_buf(), version: "15.1".to_owned() };
+        let script = programs.restart(path, None).unwrap();
+        command::output(Command::new("sh").arg(&script)).unwrap();
+        let called = fs::read_to_string(path.join("called")).unwrap();
+        assert!(called.starts_with("restart --mode immediate"), "{called}");
+        fs::write(path.join("closing"), "").unwrap();
+        command::output(Command::new("sh").arg(&script)).unwrap_err();
+        assert_eq!(fs::read_to_string(path.join("called")).unwrap(), called);
     }
 
     #[test]

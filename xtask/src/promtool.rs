@@ -2,12 +2,11 @@
 //! package is not installed: that would start a server nobody asked for.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::{
     apt, command,
@@ -30,19 +29,7 @@ pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
     if place(target).is_some() || !apt::possible() {
         return Ok(());
     }
-    let folder = target.join(PACKAGE);
-    fs::create_dir_all(&folder)?;
-    apt::download(PACKAGE, &folder)?;
-    let mut packages = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let Some(package) = packages.find(|path| path.extension().is_some_and(|end| end == "deb"))
-    else {
-        anyhow::bail!("apt-get download {PACKAGE} left no package; install it yourself");
-    };
-    let mut unpack = Command::new("dpkg-deb");
-    let unpacked = command::succeeds(unpack.arg("-x").arg(&package).arg(&folder))?;
-    ensure!(unpacked, "`{}` failed", command::line(&unpack));
-    fs::remove_file(package)?;
-    Ok(())
+    apt::unpack(PACKAGE, &target.join(PACKAGE))
 }
 
 pub(crate) fn look(target: &Path) -> Outcome {

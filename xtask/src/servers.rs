@@ -10,11 +10,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    chromium, kafka, languages, postgres, promtool, scratch::Scratch, workspace::Workspace,
+    chromium, faketime, kafka, languages, postgres, promtool, scratch::Scratch,
+    workspace::Workspace,
 };
 
 /// Everything the tests may be told about servers.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 9] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -22,6 +23,8 @@ const VARIABLES: [&str; 7] = [
     kafka::CERTIFICATE_VARIABLE,
     chromium::DRIVER_VARIABLE,
     promtool::VARIABLE,
+    postgres::RESTART_VARIABLE,
+    faketime::VARIABLE,
 ];
 
 /// A running private server; it ends with its directory.
@@ -69,6 +72,7 @@ impl Servers {
         kafka::install_if_missing(&workspace.target)?;
         chromium::install_if_missing()?;
         promtool::install_if_missing(&workspace.target)?;
+        faketime::install_if_missing(&workspace.target)?;
         languages::install_if_missing()?;
         let target = workspace.target.clone();
         Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
@@ -78,7 +82,7 @@ impl Servers {
         thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka::start(target));
             let postgres = postgres::start()?;
-            let tools = [chromium::look(), promtool::look(target)];
+            let tools = [chromium::look(), promtool::look(target), faketime::look(target)];
             Ok(Self { all: [postgres, joined(kafka.join())?].into_iter().chain(tools).collect() })
         })
     }

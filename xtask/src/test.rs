@@ -2,9 +2,11 @@
 //!
 //! A failing step does not hide the later ones: all run, and the end names those that failed with
 //! the command that repeats each. One profile and one feature set for build, tests, examples and
-//! demo, so that dependencies are compiled once.
+//! demo, so that dependencies are compiled once; clippy looks on while that happens, because a pass
+//! of its own would read everything twice.
 
 use std::{
+    num::NonZero,
     process::{Command, ExitCode},
     time::{Duration, Instant},
 };
@@ -14,15 +16,19 @@ use anyhow::Result;
 use crate::{
     command::{self, cargo},
     compiler,
+    jobs::{self, Ended, Job},
     scratch::Scratch,
     servers::Servers,
     tally::Tally,
+    test_programs::{self, DOCS, TestProgram},
     tidy,
     workspace::{Package, Workspace},
 };
 
 /// Examples and the demo end by themselves, in less than this.
 const PROGRAM_TIME_MAX: Duration = Duration::from_secs(120);
+/// A program of tests that takes longer hangs.
+const PROGRAM_OF_TESTS_MAX: Duration = Duration::from_secs(15 * 60);
 /// So many failed tests are run once more, alone. More of them are no accident.
 const REPEATED_MAX: usize = 3;
 /// The packages whose features must each compile alone.
@@ -62,22 +68,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let workspace = Workspace::load()?;
     compiler::ensure()?;
     let starting = Servers::starting(&workspace)?;
-    let mut run = Run { strict: options.strict, ..Run::default() };
+    let lints = options.filter.is_none() && !options.no_lint;
+    let mut run = Run { strict: options.strict, lints, ..Run::default() };
 
-    if options.filter.is_none() && !options.no_lint {
+    if run.lints {
         run.lint()?;
     }
-    let built =
-        run.cargo("build", &["build", "--workspace", "--all-features", "--bins", "--tests"])?;
+    let built = run.build()?;
     let servers = starting.ready()?;
     println!();
     servers.announce()?;
     match &options.filter {
-        Some(name) if built => run.tests(&servers, &["--", name])?,
+        Some(name) if built => run.tests(&servers, Some(name))?,
         Some(_) => {}
         None => {
             if built {
-                run.tests(&servers, &[])?;
+                run.tests(&servers, None)?;
                 run.programs(&servers, &workspace)?;
             }
             run.features_alone(&workspace)?;
@@ -94,6 +100,8 @@ struct Run {
     failed: Vec<(String, String)>,
     /// A test that fails once has failed.
     strict: bool,
+    /// Clippy looks on while cargo compiles.
+    lints: bool,
     /// Tests that failed among all others and passed alone.
     unsteady: Vec<String>,
 }
@@ -102,10 +110,6 @@ impl Run {
     fn lint(&mut self) -> Result<()> {
         self.cargo("format", &["fmt", "--all", "--check"])?;
         self.step("tidy", "cargo xtask tidy", |_| tidy::is_clean())?;
-        self.cargo(
-            "clippy",
-            &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
-        )?;
         if command::output(&mut cargo(["deny", "--version"])).is_ok() {
             self.cargo("deny", &["deny", "check"])?;
         } else {
@@ -114,35 +118,92 @@ impl Run {
         Ok(())
     }
 
+    /// Everything there is, once.
+    fn build(&mut self) -> Result<bool> {
+        let mut build = self.compiling("build");
+        build.arg("--all-targets");
+        let (name, repeat) = if self.lints {
+            let clippy = "cargo clippy --workspace --all-targets --all-features -- -D warnings";
+            ("build and clippy", clippy.to_owned())
+        } else {
+            ("build", command::line(&build))
+        };
+        self.step(name, &repeat, |_| command::succeeds(&mut build))
+    }
+
+    /// A command of cargo that compiles the workspace. With the same wrapper each time, or cargo would
+    /// compile again.
+    fn compiling(&self, command: &str) -> Command {
+        let mut cargo = cargo([command, "--workspace", "--all-features"]);
+        if self.lints {
+            // As `cargo clippy` calls it; but that only checks, and what it has checked must be compiled.
+            cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+            cargo.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+        }
+        cargo
+    }
+
     /// Unit, integration and documentation tests, to the end even if some fail.
-    fn tests(&mut self, servers: &Servers, last: &[&str]) -> Result<()> {
-        let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-        servers.tell(tests.args(last));
-        let repeat = format!("{} (with what `cargo xtask server` prints)", command::line(&tests));
+    fn tests(&mut self, servers: &Servers, filter: Option<&str>) -> Result<()> {
+        let programs = TestProgram::built(&mut self.compiling("test"))?;
+        let (alone, beside): (Vec<_>, Vec<_>) =
+            programs.iter().partition(|program| program.is_alone());
+        let job = |program: &&TestProgram| {
+            let mut job = program.job();
+            servers.tell(job.command.args(filter));
+            job
+        };
+        let mut docs = self.compiling("test");
+        servers.tell(docs.args(["--doc", "--no-fail-fast", "--"]).args(filter));
+        let docs = Job { name: DOCS.to_owned(), command: docs };
+        let beside = std::iter::once(docs).chain(beside.iter().map(job)).collect();
+        let alone = alone.iter().map(job).collect();
+        let mut failed = Vec::new();
         let before = self.failed.len();
-        let good =
-            self.step("tests", &repeat, |tally| command::succeeds_counting(&mut tests, tally))?;
-        let failures = std::mem::take(&mut self.tally.failures);
-        if !good && !self.strict && (1..=REPEATED_MAX).contains(&failures.len()) {
+        let good = self.step("tests", "cargo xtask test --no-lint", |tally| {
+            let mut tell = |ended: Ended| {
+                show(&ended, tally);
+                failed.extend((!ended.good).then_some(ended.name));
+            };
+            jobs::side_by_side(beside, at_once(), PROGRAM_OF_TESTS_MAX, &mut tell);
+            jobs::side_by_side(alone, 1, PROGRAM_OF_TESTS_MAX, &mut tell);
+            Ok(failed.is_empty())
+        })?;
+        if !good {
             self.failed.truncate(before);
-            self.repeat(servers, failures)?;
+            self.repeat(servers, &programs, failed)?;
         }
         Ok(())
     }
 
     /// Hundreds of tests share two cores with real servers: one that fails among them and passes alone
     /// is a fault of its own, and is named at the end, but it does not stop everybody's work.
-    fn repeat(&mut self, servers: &Servers, failures: Vec<String>) -> Result<()> {
-        let mut tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
-        servers.tell(tests.arg("--exact").args(&failures));
-        let mut alone = Tally::default();
-        let line = format!("{} (with what `cargo xtask server` prints)", command::line(&tests));
-        let good = self.step("failed tests alone", &line, |_| {
-            let good = command::succeeds_counting(&mut tests, &mut alone)?;
-            // A test of the documentation has no exact name: it would not have been run at all.
-            Ok(good && alone.passed >= failures.len() as u64)
-        })?;
-        if good {
+    fn repeat(
+        &mut self,
+        servers: &Servers,
+        programs: &[TestProgram],
+        failed: Vec<String>,
+    ) -> Result<()> {
+        let failures = std::mem::take(&mut self.tally.failures);
+        let few = (1..=REPEATED_MAX).contains(&failures.len()) && !self.strict;
+        let mut steady = true;
+        for name in failed {
+            let line = test_programs::repeat(&name);
+            let program = programs.iter().find(|program| program.name == name);
+            let (Some(program), true) = (program, few) else {
+                self.failed.push((name, line));
+                steady = false;
+                continue;
+            };
+            let mut again = program.job().command;
+            servers.tell(again.arg("--exact").args(&failures));
+            let mut alone = Tally::default();
+            steady &= self.step(&format!("{name} alone"), &line, |_| {
+                // One that fails without a failed test has none to repeat.
+                Ok(command::succeeds_counting(&mut again, &mut alone)? && alone.passed > 0)
+            })?;
+        }
+        if steady {
             self.tally.failed -= failures.len() as u64;
             self.tally.passed += failures.len() as u64;
             self.unsteady = failures;
@@ -238,6 +299,18 @@ impl Run {
 fn ends_well(program: &mut Command) -> Result<bool> {
     let scratch = Scratch::new()?;
     command::succeeds_within(program.current_dir(scratch.path()), PROGRAM_TIME_MAX)
+}
+
+/// So many test programs at once: most of them wait most of the time.
+fn at_once() -> usize {
+    std::thread::available_parallelism().map_or(2, NonZero::get) + 1
+}
+
+/// Prints what a job said and adds its results.
+fn show(ended: &Ended, tally: &mut Tally) {
+    let verdict = if ended.good { "ok" } else { "FAILED" };
+    println!("\n--- {}: {verdict} in {}\n{}", ended.name, time(ended.took), ended.output);
+    ended.output.lines().for_each(|line| tally.count(line));
 }
 
 /// A duration as people say it.

@@ -7,7 +7,9 @@ mod conformance;
 mod dependencies;
 mod docs;
 mod licences;
+mod lints;
 mod literals;
+mod proofs;
 mod rust;
 mod sql;
 mod tree;
@@ -44,7 +46,7 @@ impl fmt::Display for Finding {
 }
 
 /// Checks that need only the files of the repository.
-const CHECKS: [fn(&Tree) -> Vec<Finding>; 15] = [
+const CHECKS: [fn(&Tree) -> Vec<Finding>; 18] = [
     rust::sizes,
     rust::module_docs,
     rust::unfinished,
@@ -57,8 +59,11 @@ const CHECKS: [fn(&Tree) -> Vec<Finding>; 15] = [
     docs::named_tests,
     docs::links,
     docs::machine_paths,
+    proofs::named_tests,
+    proofs::whole_map,
     dependencies::single_versions,
     dependencies::sqlite_is_sound,
+    lints::every_package_takes_ours,
     conformance::every_check_is_listed,
 ];
 

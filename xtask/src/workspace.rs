@@ -70,7 +70,7 @@ pub(crate) fn compiled(args: &[&str]) -> Result<BTreeSet<(String, String)>> {
     Ok(text.lines().filter_map(name_and_version).collect())
 }
 
-fn name_and_version(line: &str) -> Option<(String, String)> {
+pub(crate) fn name_and_version(line: &str) -> Option<(String, String)> {
     let mut words = line.split_whitespace();
     let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
     Some((name.to_owned(), version.to_owned()))

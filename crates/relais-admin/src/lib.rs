@@ -4,7 +4,7 @@
 //! Invariant: no row is changed but by a decision of the engine's operator or desk, made for a person who
 //! is named, with a reason, and recorded by it. On an address other than loopback a token is required.
 //!
-//! - here: what is served
+//! - here: what is served; `serve`: to how many, and how slow they may be
 //! - `routes`: every call of the API with who may make it; `openapi`: its description
 //! - `access`: who asks, by [`Token`] or by `session`; `login`: how one begins; `headers`: what every
 //!   answer tells a browser
@@ -26,6 +26,7 @@ mod problem;
 mod role;
 mod routes;
 mod sample;
+mod serve;
 mod session;
 mod throttle;
 mod token;
@@ -34,7 +35,7 @@ use std::{io, net::SocketAddr, ops::Deref, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::State,
+    extract::{DefaultBodyLimit, State},
     http::header,
     middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
@@ -159,10 +160,10 @@ pub async fn bind(
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
     let admin = Admin::new(parts);
-    let router = admin.router().into_make_service_with_connect_info::<SocketAddr>();
+    let router = admin.router();
     Ok((address, async move {
         tokio::select! {
-            served = axum::serve(listener, router) => served,
+            served = serve::serve(listener, router) => served,
             never = Sampler::run(admin) => match never {},
         }
     }))
@@ -222,7 +223,7 @@ impl Admin {
             .nest(routes::PREFIX, routes::router().layer(known))
             .route("/healthz", get(health::alive))
             .route("/readyz", get(health::ready))
-            .route("/login", post(login::login))
+            .route("/login", post(login::login).layer(DefaultBodyLimit::max(login::BODY_MAX)))
             .route("/logout", post(login::logout))
             .merge(console::router())
             .layer(from_fn(headers::add))

@@ -22,6 +22,9 @@ use crate::{
     token,
 };
 
+/// Largest body of a log-in: anybody may send one.
+pub(crate) const BODY_MAX: usize = 4 << 10;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Login {

@@ -344,3 +344,7 @@ fn keys_and_processes() -> Vec<Route> {
         ),
     ]
 }
+
+#[cfg(test)]
+#[path = "routes_tests.rs"]
+mod tests;

@@ -164,6 +164,13 @@ pub(crate) struct MigrateArgs {
     /// Print it for this database (default: the one in the settings)
     #[arg(long, value_enum, requires = "print", value_name = "KIND")]
     pub(crate) database: Option<Database>,
+    /// Print the SQL that makes the PostgreSQL roles PREFIX_owner, PREFIX_runtime, PREFIX_producer and
+    /// PREFIX_reader and grants what each needs, without connecting
+    #[arg(long, value_name = "PREFIX", conflicts_with = "print")]
+    pub(crate) roles: Option<String>,
+    /// The schema that holds the tables
+    #[arg(long, value_name = "NAME", requires = "roles", default_value = "public")]
+    pub(crate) schema: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

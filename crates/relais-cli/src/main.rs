@@ -14,6 +14,9 @@ mod wire;
 mod commands;
 mod output;
 
+#[cfg(test)]
+mod fuzz;
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -35,7 +38,8 @@ fn main() -> ExitCode {
 
 fn report(failure: &failure::Failure) -> ExitCode {
     for line in failure.to_string().lines() {
-        eprintln!("error: {line}");
+        // It may tell of what stands in a message.
+        eprintln!("error: {}", output::escape(line, output::Lines::Keep));
     }
     failure.exit_code()
 }

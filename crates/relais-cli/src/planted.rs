@@ -31,6 +31,8 @@ use crate::settings::StoreUrl;
 const VARIABLE: &str = "RELAIS_PLANTED_BUG";
 /// How late a commit is that was acknowledged too early.
 const LATE: Duration = Duration::from_millis(50);
+/// How long a statement past every rule may take.
+const RAW_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
@@ -139,14 +141,24 @@ impl Store for Planted {
     }
 
     fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled> {
-        if self.bug != Bug::NoFence {
-            return self.store.settle_outbox(fence, rows);
+        match self.bug {
+            Bug::NoFence => {}
+            // They are settled already, whatever has come of them.
+            Bug::MarkFirst => {
+                let settled = rows.len() as u64;
+                return Box::pin(async move { Ok(Settled { settled, ..Settled::default() }) });
+            }
+            Bug::NoKeyGuard | Bug::AcknowledgeFirst | Bug::DropUnprocessed => {
+                return self.store.settle_outbox(fence, rows);
+            }
         }
         Box::pin(async move {
             let (done, others): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.fate == OutboxFate::Dispatched);
             let ids: Vec<i64> = done.iter().map(|row| row.id).collect();
-            self.raw.dispatch(&ids).await.map_err(StoreError::Unavailable)?;
+            let dispatch = tokio::time::timeout(RAW_MAX, self.raw.dispatch(&ids));
+            let late = |_| StoreError::Unavailable("no answer in time".to_owned());
+            dispatch.await.map_err(late)?.map_err(StoreError::Unavailable)?;
             let mut settled = self.store.settle_outbox(fence, others).await?;
             settled.settled += ids.len() as u64;
             Ok(settled)

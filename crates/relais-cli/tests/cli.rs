@@ -3,6 +3,8 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+#[path = "cli/endings.rs"]
+mod endings;
 mod support;
 
 use support::{Running, Said, Site, Target, get, post, postgres::PostgresSchema};

@@ -8,6 +8,9 @@
 #[allow(dead_code)]
 mod support;
 
+#[path = "surface/roles.rs"]
+mod roles;
+
 use std::{
     collections::BTreeSet,
     process::Stdio,
@@ -94,6 +97,7 @@ fn calls(id: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("check", vec![]),
         ("migrate", vec![]),
         ("migrate", vec!["--print"]),
+        ("migrate", vec!["--roles", "shop"]),
         ("status", vec![]),
         ("top", vec!["--once", "--every", "100ms"]),
         ("inbox list", vec!["--source", "shop"]),

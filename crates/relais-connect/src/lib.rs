@@ -18,5 +18,12 @@ mod secret;
 #[cfg(any(feature = "http", feature = "kafka"))]
 pub use secret::Secret;
 
-#[cfg(all(test, any(feature = "http", feature = "kafka", feature = "log")))]
+#[cfg(all(any(test, fuzzing), any(feature = "http", feature = "kafka", feature = "log")))]
 mod testing;
+
+#[cfg(all(any(test, fuzzing), any(feature = "http", feature = "kafka")))]
+#[path = "../../../fuzz/parts.rs"]
+mod fuzz_parts;
+#[cfg(all(test, any(feature = "http", feature = "kafka")))]
+#[path = "../../../fuzz/run.rs"]
+mod fuzz_run;

@@ -52,4 +52,10 @@ impl Problem {
             message: text::fit(message, text::ERROR_MESSAGE_MAX),
         }
     }
+
+    /// The same for one whose fields somebody filled directly.
+    #[must_use]
+    pub fn fitted(self) -> Self {
+        Self::new(&self.code, &self.message)
+    }
 }

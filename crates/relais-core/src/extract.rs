@@ -105,6 +105,7 @@ pub struct Incoming {
     pub key: Option<String>,
     pub headers: Headers,
     pub value: Value,
+    /// Kept if it is [common](Timestamp::is_common).
     pub event_ts: Option<Timestamp>,
     /// Where it stands at its source, for ever; only brokers have that.
     pub position: Option<String>,
@@ -171,7 +172,7 @@ impl Mapping {
             event_type: parts.event_type.or_else(|| absence.map(str::to_owned)),
             content: decoded,
             headers,
-            event_ts: incoming.event_ts,
+            event_ts: incoming.event_ts.filter(|at| at.is_common()),
         })
     }
 
@@ -306,6 +307,22 @@ mod tests {
             assert_eq!(row.content, Content::Json("null".into()));
             assert_eq!(row.event_type.as_deref(), Some(name));
             assert_eq!(row.headers.get(HEADER_VALUE), Some(name));
+        }
+    }
+
+    #[test]
+    fn a_time_that_not_every_database_holds_is_left_out() {
+        let read = |time: &str| {
+            let mut record = incoming(b"{}");
+            (record.position, record.event_ts) = (Some("p".into()), Timestamp::parse(time));
+            assert!(record.event_ts.is_some(), "{time}");
+            mapping("position").read(record).unwrap().event_ts.map(|at| at.to_string())
+        };
+        for kept in ["0001-01-01T00:00:00.000Z", "2026-11-15T12:00:00.123Z"] {
+            assert_eq!(read(kept).as_deref(), Some(kept));
+        }
+        for gone in ["-004800-01-01T00:00:00Z", "0000-12-31T23:59:59.999Z"] {
+            assert_eq!(read(gone), None);
         }
     }
 

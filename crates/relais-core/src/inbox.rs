@@ -164,15 +164,18 @@ pub fn decide(
     random: f64,
 ) -> Option<InboxFate> {
     let used = attempts.saturating_add(1);
+    let dead = |problem: Problem, park| {
+        let problem = problem.fitted();
+        InboxFate::Dead { attempts: used, problem, park }
+    };
     Some(match outcome {
         Outcome::Done => return None,
-        Outcome::Fail { problem } => InboxFate::Dead { attempts: used, problem, park: false },
-        Outcome::Park { problem } => InboxFate::Dead { attempts: used, problem, park: true },
-        Outcome::Retry { problem, .. } if policy.exhausted(used) => {
-            InboxFate::Dead { attempts: used, problem, park: true }
-        }
+        Outcome::Fail { problem } => dead(problem, false),
+        Outcome::Park { problem } => dead(problem, true),
+        Outcome::Retry { problem, .. } if policy.exhausted(used) => dead(problem, true),
         Outcome::Retry { problem, after } => {
-            InboxFate::Retry { attempts: used, pause: policy.pause(used, after, random), problem }
+            let (pause, problem) = (policy.pause(used, after, random), problem.fitted());
+            InboxFate::Retry { attempts: used, pause, problem }
         }
     })
 }

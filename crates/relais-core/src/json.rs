@@ -130,11 +130,17 @@ pub fn pointer<'a>(json: &'a str, pointer: &str) -> Option<&'a str> {
         let part = part.replace("~1", "/").replace("~0", "~");
         here = match here.as_bytes().first()? {
             b'{' => fields(here)?.get(part.as_str()).copied()?,
-            b'[' => items(here)?.get(part.parse::<usize>().ok()?).copied()?,
+            b'[' => items(here)?.get(index(&part)?).copied()?,
             _ => return None,
         };
     }
     Some(here)
+}
+
+/// The number of an element: digits alone, and none too many.
+fn index(part: &str) -> Option<usize> {
+    let plain = part == "0" || !part.starts_with(['0', '+']);
+    part.parse().ok().filter(|_| plain)
 }
 
 fn fields(json: &str) -> Option<BTreeMap<Cow<'_, str>, &str>> {
@@ -208,7 +214,9 @@ mod tests {
         assert_eq!(pointer(json, "/a~1b/1/m~0n"), Some("9007199254740993"));
         assert_eq!(pointer(json, "/t").and_then(text).as_deref(), Some("x\ny"));
         assert_eq!(pointer(json, "/n").and_then(text), None);
-        assert_eq!(pointer(json, "/a~1b/7"), None);
+        for nothing in ["/a~1b/7", "/a~1b/00", "/a~1b/+1", "/a~1b/-", "/a~1b/"] {
+            assert_eq!(pointer(json, nothing), None, "{nothing}");
+        }
         assert_eq!(pointer(json, "t"), None);
         assert_eq!(pointer("5", ""), Some("5"));
     }

@@ -40,6 +40,12 @@ pub mod json;
 pub mod text;
 pub mod time;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+// Shared files of `fuzz` name this crate as others do.
+#[cfg(any(test, fuzzing))]
+extern crate self as relais_core;
+
 use std::{future::Future, pin::Pin};
 
 /// Futures are boxed at every seam: the body is compiled once, in its own crate.

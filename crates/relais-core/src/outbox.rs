@@ -118,15 +118,19 @@ pub fn settle(
     random: f64,
 ) -> OutboxFate {
     let used = attempts.saturating_add(1);
-    let dead =
-        |problem| OutboxFate::Dead { attempts: used, problem, park: on_dead == OnDeadLetter::Park };
+    let park = on_dead == OnDeadLetter::Park;
+    let dead = |problem: Problem| {
+        let problem = problem.fitted();
+        OutboxFate::Dead { attempts: used, problem, park }
+    };
     match delivery {
         Delivery::Accepted => OutboxFate::Dispatched,
         Delivery::Outage { .. } | Delivery::Held => OutboxFate::Untouched,
         Delivery::Reject { problem } => dead(problem),
         Delivery::Retry { problem, .. } if policy.exhausted(used) => dead(problem),
         Delivery::Retry { problem, after } => {
-            OutboxFate::Retry { attempts: used, pause: policy.pause(used, after, random), problem }
+            let (pause, problem) = (policy.pause(used, after, random), problem.fitted());
+            OutboxFate::Retry { attempts: used, pause, problem }
         }
     }
 }

@@ -34,10 +34,11 @@ impl RetryPolicy {
     pub fn pause(&self, attempts: u32, asked: Option<Duration>, random: f64) -> Duration {
         let doublings = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
         let seconds = self.first.as_secs_f64() * self.factor.powi(doublings);
-        let pause =
-            seconds.min(self.max.as_secs_f64()).max(asked.unwrap_or_default().as_secs_f64());
+        let asked = asked.unwrap_or_default();
+        let pause = seconds.min(self.max.as_secs_f64()).max(asked.as_secs_f64());
         let spread = if self.jitter { 1.0 + random.clamp(0.0, 1.0) / 4.0 } else { 1.0 };
-        Duration::try_from_secs_f64(pause * spread).unwrap_or(self.max)
+        // What is no duration came from a factor below zero, or from beyond all durations.
+        Duration::try_from_secs_f64(pause * spread).unwrap_or(self.max.max(asked))
     }
 
     /// Whether `attempts` used attempts leave none.
@@ -91,5 +92,7 @@ mod tests {
         let asked = Some(Duration::from_secs(10));
         assert_eq!(policy.pause(1, asked, 0.0), Duration::from_secs(10));
         assert_eq!(policy.pause(1, asked, 1.0), Duration::from_millis(12_500));
+        assert_eq!(policy.pause(1, Some(Duration::MAX), 1.0), Duration::MAX);
+        assert!(policy.pause(1, asked, f64::NAN) >= Duration::from_secs(10));
     }
 }

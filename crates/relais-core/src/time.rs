@@ -19,6 +19,11 @@ impl Timestamp {
         Self(millis.saturating_mul(1_000))
     }
 
+    /// Whether it is in the years 1 to 9999: every database and every text of a time holds these.
+    pub fn is_common(self) -> bool {
+        (-62_135_596_800_000_000..=253_402_300_799_999_999).contains(&self.0)
+    }
+
     /// Whole seconds from `self` to `later`, zero if `later` is earlier.
     pub fn seconds_until(self, later: Self) -> u64 {
         u64::try_from(later.0.saturating_sub(self.0).max(0) / 1_000_000).unwrap_or(0)

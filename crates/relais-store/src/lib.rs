@@ -3,9 +3,13 @@
 //! Invariant: nothing here knows a broker, retries or emits metrics. SQL lives in `.sql` files with
 //! the same names in every driver.
 
+#[doc(hidden)]
+pub mod fail_point;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;
 mod migration;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod newer;
 mod transaction;
 
 #[cfg(feature = "postgres")]

@@ -1,5 +1,8 @@
 //! Every store keeps the whole contract of the seam.
 
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+#[path = "fuzz/round_trip.rs"]
+mod round_trip;
 mod support;
 
 #[cfg(feature = "sqlite")]

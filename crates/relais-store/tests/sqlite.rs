@@ -6,6 +6,8 @@
 
 #[path = "sqlite/bed.rs"]
 mod bed;
+#[path = "support/edition.rs"]
+mod edition;
 #[path = "sqlite/file.rs"]
 mod file;
 #[path = "sqlite/handlers.rs"]
@@ -18,5 +20,7 @@ mod other_writers;
 mod plans;
 #[path = "sqlite/transactions.rs"]
 mod transactions;
+#[path = "sqlite/upgrade.rs"]
+mod upgrade;
 #[path = "sqlite/writer.rs"]
 mod writer;

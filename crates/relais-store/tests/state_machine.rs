@@ -49,7 +49,7 @@ impl<B: Backend> StateMachineTest for Follows<B> {
     fn init_test(_: &Model) -> System {
         RUNTIME.block_on(async {
             let fixture = B::open().await.expect("asked before");
-            fixture.store().migrate().await.expect("migrate");
+            fixture.migrate().await.expect("migrate");
             System::new(fixture)
         })
     }
@@ -94,8 +94,8 @@ fn run<B: Backend>(cases: u32) {
 fn lanes_of_keys<B: Backend>() -> [i16; KEYS.len()] {
     RUNTIME.block_on(async {
         let fixture = B::open().await.expect("asked before");
+        fixture.migrate().await.expect("migrate");
         let store = fixture.store();
-        store.migrate().await.expect("migrate");
         let mut lanes = [0; KEYS.len()];
         for (lane, key) in lanes.iter_mut().zip(KEYS) {
             let ids = store.enqueue(vec![build::message("lanes", key)]).await.expect("enqueue");

@@ -5,18 +5,32 @@
 
 use std::{fmt, sync::Arc};
 
-use relais_core::{BoxFuture, store::Store, time::Timestamp};
+use relais_core::{
+    BoxFuture,
+    store::{Migrated, Store, StoreError},
+    time::Timestamp,
+};
 
 /// Rows as text, the way any client could show them.
 pub type TextRows = Vec<Vec<Option<String>>>;
 
-/// One empty database; the checks migrate it through its store.
+/// One empty database; the checks migrate it.
 pub trait Fixture: Send + Sync {
     /// A node's store.
     fn store(&self) -> Arc<dyn Store>;
 
     /// Another node's store on the same database.
     fn second(&self) -> Arc<dyn Store>;
+
+    /// Two nodes that may change the schema, if the others may not.
+    fn migrators(&self) -> BoxFuture<'_, [Arc<dyn Store>; 2]> {
+        Box::pin(async move { [self.store(), self.second()] })
+    }
+
+    /// Makes the tables, and whatever the nodes need to use them.
+    fn migrate(&self) -> BoxFuture<'_, Result<Migrated, StoreError>> {
+        Box::pin(async move { self.store().migrate().await })
+    }
 
     fn dialect(&self) -> Dialect;
 

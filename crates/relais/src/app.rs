@@ -30,18 +30,23 @@ use crate::{
     inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
-    observe::Observer,
+    observe::{DestinationCounters, Observer},
     process::{
         registry::Registry,
         timers::{Alarm, Timers},
     },
     pulse,
     relay::Relay,
-    worker::{self, Worker},
+    running::Running,
+    signal,
+    worker::Worker,
 };
 
 /// How long a lane stays ours without a heartbeat, unless set otherwise.
 const LEASE: Duration = Duration::from_secs(10);
+/// How long a handler may take, unless set otherwise: less than the database's patience with an idle
+/// transaction, so that one that hangs has failed and is not taken for an outage.
+const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// How messages to one destination are treated.
 #[derive(Clone, Debug)]
@@ -76,6 +81,32 @@ enum Destination {
     Bulk(Arc<dyn BulkTarget>, BulkSettings),
 }
 
+impl Destination {
+    /// The worker that serves it, with its heartbeat begun.
+    fn relay(
+        self,
+        name: &str,
+        store: Arc<dyn Store>,
+        lanes: (LaneKeeper, Duration),
+        counters: Arc<DestinationCounters>,
+        crowd: watch::Receiver<u64>,
+    ) -> Box<dyn Worker> {
+        match self {
+            Self::Single(publisher, settings) => {
+                let guard = Guard::new(publisher, &settings);
+                let mut relay = Relay::new(store, lanes.0, guard, settings, counters);
+                relay.intake().start_heartbeat(crowd);
+                Box::new(relay)
+            }
+            Self::Bulk(target, settings) => {
+                let mut relay = BulkRelay::new(store, name, lanes, target, settings, counters);
+                relay.intake().start_heartbeat(crowd);
+                Box::new(relay)
+            }
+        }
+    }
+}
+
 /// What a process does: built up, then started.
 pub struct App {
     pub(crate) store: Arc<dyn Store>,
@@ -84,6 +115,7 @@ pub struct App {
     pub(crate) processes: Registry,
     destinations: BTreeMap<String, Destination>,
     inbox_retry: RetryPolicy,
+    handler_timeout: Duration,
     retention: Retention,
     lease: Duration,
     observer: Arc<Observer>,
@@ -108,6 +140,7 @@ impl App {
             processes: Registry::default(),
             destinations: BTreeMap::new(),
             inbox_retry: RetryPolicy::default(),
+            handler_timeout: HANDLER_TIMEOUT,
             retention: Retention::default(),
             lease: LEASE,
             observer: Arc::default(),
@@ -213,6 +246,13 @@ impl App {
         self
     }
 
+    /// How long a handler may take: then it is dropped, and one attempt is used.
+    #[must_use]
+    pub fn handler_timeout(mut self, limit: Duration) -> Self {
+        self.handler_timeout = limit;
+        self
+    }
+
     /// How long finished rows stay.
     #[must_use]
     pub fn retention(mut self, retention: Retention) -> Self {
@@ -253,22 +293,9 @@ impl App {
         };
         for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
-            let keeper = keeper(Scope::Outbox(name.clone()));
+            let lanes = (keeper(Scope::Outbox(name.clone())), self.lease);
             let (store, crowd) = (Arc::clone(&self.store), running.crowd.subscribe());
-            let relay: Box<dyn Worker> = match destination {
-                Destination::Single(publisher, settings) => {
-                    let guard = Guard::new(publisher, &settings);
-                    let mut relay = Relay::new(store, keeper, guard, settings, counters);
-                    relay.intake().start_heartbeat(crowd);
-                    Box::new(relay)
-                }
-                Destination::Bulk(target, settings) => {
-                    let lanes = (keeper, self.lease);
-                    let mut relay = BulkRelay::new(store, &name, lanes, target, settings, counters);
-                    relay.intake().start_heartbeat(crowd);
-                    Box::new(relay)
-                }
-            };
+            let relay = destination.relay(&name, store, lanes, counters, crowd);
             running.spawn(format!("relay {name}"), relay);
         }
         let alarm = Arc::<Alarm>::default();
@@ -285,7 +312,8 @@ impl App {
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
             let mut worker =
                 InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
-                    .processes(processes);
+                    .processes(processes)
+                    .handler_timeout(self.handler_timeout);
             worker.intake().start_heartbeat(running.crowd.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
@@ -313,86 +341,12 @@ impl App {
     pub async fn run(self) -> Result<(), StoreError> {
         let mut running = self.start();
         tokio::select! {
-            () = terminated() => running.stop().await,
+            () = signal::terminated() => running.stop().await,
             failed = running.failed() => {
                 running.stop().await;
                 return Err(StoreError::Unavailable(failed));
             }
         }
         Ok(())
-    }
-}
-
-/// Resolves at Ctrl-C or SIGTERM.
-async fn terminated() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = interrupt => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-    }
-    let _ = interrupt.await;
-}
-
-/// The workers at work. Dropping it aborts them, as a crash would: use [`Running::stop`].
-pub struct Running {
-    stop: CancellationToken,
-    tasks: JoinSet<()>,
-    wake: watch::Sender<u64>,
-    /// Raised when workers came or left: time to share the lanes anew.
-    crowd: watch::Sender<u64>,
-    observer: Arc<Observer>,
-}
-
-impl std::fmt::Debug for Running {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").field("tasks", &self.tasks.len()).finish_non_exhaustive()
-    }
-}
-
-impl Running {
-    /// What the workers count.
-    pub fn observer(&self) -> Arc<Observer> {
-        Arc::clone(&self.observer)
-    }
-
-    /// Makes every worker look for work at once, as after a commit made outside [`Outbox`](crate::Outbox).
-    pub fn wake(&self) {
-        self.wake.send_modify(|n| *n = n.wrapping_add(1));
-    }
-
-    /// Resolves when a worker ended by a panic, with its message: the process should end too, so
-    /// that it cannot linger half dead.
-    pub async fn failed(&mut self) -> String {
-        loop {
-            match self.tasks.join_next().await {
-                Some(Ok(())) => {}
-                Some(Err(error)) => return format!("a worker panicked: {error}"),
-                None => std::future::pending().await,
-            }
-        }
-    }
-
-    /// Finishes what is under way, settles it, and hands the lanes over.
-    pub async fn stop(mut self) {
-        self.stop.cancel();
-        while self.tasks.join_next().await.is_some() {}
-    }
-
-    /// What [`Running::wake`] does, for a worker that has brought others something to do.
-    fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
-        let wake = self.wake.clone();
-        Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1)))
-    }
-
-    fn spawn(&mut self, name: String, worker: Box<dyn Worker>) {
-        let (wake, stop) = (self.wake.subscribe(), self.stop.clone());
-        self.tasks.spawn(worker::run(name, worker, wake, stop));
     }
 }

@@ -201,7 +201,9 @@ impl Desk {
         }
         let By { actor, reason } = by.clone();
         let edit = Edit { payload: rewrite.payload, actor, reason };
-        match self.store.edit_dead_letter(id, edit).await? {
+        let decided = self.store.edit_dead_letter(id, edit).await?;
+        relais_store::fail_point!("desk.after_edit");
+        match decided {
             Decided::Done => Ok(Answer::Done),
             Decided::NotFound => Ok(Answer::NotFound),
             Decided::ResolvedBefore => self.who_was_faster(id).await,
@@ -228,7 +230,9 @@ impl Desk {
     /// resolved.
     pub async fn discard_unreadable(&self, row: i64, by: &By) -> Result<Answer, StoreError> {
         let verdict = by.verdict(Resolution::Skipped);
-        match self.store.discard_serde_error(row, verdict).await? {
+        let decided = self.store.discard_serde_error(row, verdict).await?;
+        relais_store::fail_point!("desk.after_discard");
+        match decided {
             Decided::Done => Ok(Answer::Done),
             Decided::NotFound => Ok(Answer::NotFound),
             Decided::ResolvedBefore => self.what_became_of(row).await,

@@ -92,6 +92,7 @@ pub(crate) struct InboxWorker {
     /// Messages in them.
     made: usize,
     processes: ProcessWork,
+    handler_timeout: Duration,
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
     trouble: Option<String>,
@@ -118,6 +119,7 @@ impl InboxWorker {
             processing: Vec::new(),
             made: 0,
             processes: ProcessWork::default(),
+            handler_timeout: Duration::MAX,
             retry_at: None,
             trouble: None,
         }
@@ -126,6 +128,12 @@ impl InboxWorker {
     /// Knows these processes.
     pub(crate) fn processes(mut self, processes: ProcessWork) -> Self {
         self.processes = processes;
+        self
+    }
+
+    /// Gives each handler this long.
+    pub(crate) fn handler_timeout(mut self, limit: Duration) -> Self {
+        self.handler_timeout = limit;
         self
     }
 
@@ -165,6 +173,7 @@ impl InboxWorker {
             self.end_span(&handled, span);
             match handled {
                 Handled::Committed => {
+                    relais_store::fail_point!("handler.after_commit");
                     self.counters.processed(1);
                     self.counters.took(job.row.received_at);
                     told(&job.row, "handled");
@@ -273,11 +282,17 @@ impl InboxWorker {
         let span = handling.map(|handling| handling.open);
         let work =
             HandlerWork { row, fence: self.intake.keeper().fence().clone(), epoch: job.lane.epoch };
+        let limit = self.handler_timeout;
         self.handlers.spawn(async move {
-            let handled = tokio::spawn(async move { handler.handle(work).await }).await;
-            let handled = handled.unwrap_or_else(|_| {
-                Handled::RolledBack(Outcome::retry("HANDLER_PANIC", "the handler panicked"))
-            });
+            let mut task = tokio::spawn(async move { handler.handle(work).await });
+            let handled = match tokio::time::timeout(limit, &mut task).await {
+                Ok(handled) => handled.unwrap_or_else(|_| failed("PANIC", "the handler panicked")),
+                Err(_) => {
+                    // Should it be committing just now, the row is done and this answer refused.
+                    task.abort();
+                    failed("TIMEOUT", &format!("the handler took longer than {limit:?}"))
+                }
+            };
             (job, handled, span)
         });
     }
@@ -299,12 +314,17 @@ impl InboxWorker {
         match messages {
             Ok(messages) => {
                 let messages: Vec<_> = messages.into_iter().flatten().collect();
+                relais_store::fail_point!("inbox.after_route");
                 self.push(job, InboxFate::Processed { messages, changes: Vec::new() });
                 self.intake.flight.land(std::slice::from_ref(job), &HashSet::new());
             }
             Err(problem) => self.finish(job, Outcome::Fail { problem }),
         }
     }
+}
+
+fn failed(what: &str, text: &str) -> Handled {
+    Handled::RolledBack(Outcome::retry(&format!("HANDLER_{what}"), text))
 }
 
 fn told(row: &InboxRow, what: &str) {

@@ -11,6 +11,7 @@ use relais_core::{
     inbox::{Accepted, Content, NewInbox, SourcePosition},
     source::{Positions, Source, SourceBatch, SourceError},
     store::{Store, StoreError, StoreFuture},
+    text,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,10 +61,12 @@ impl Ingest {
                 }
             },
         };
+        relais_store::fail_point!("intake.after_read");
         self.counters.here();
         let seen = Seen::new(self.inbox.tracer.as_deref(), &batch);
         match accept(self.store.as_ref(), batch).await {
             Ok(accepted) => {
+                relais_store::fail_point!("intake.after_commit");
                 self.inbox.accepted(&accepted);
                 self.counters.accepted(&accepted, seen.undecodable(&accepted));
                 seen.trace(self.inbox.tracer.as_deref(), &self.name, &accepted);
@@ -72,6 +75,7 @@ impl Ingest {
                     // Durable but not acknowledged: it comes again and is recognised.
                     tracing::warn!(source = self.name, %error, "not acknowledged");
                 }
+                relais_store::fail_point!("intake.after_acknowledge");
                 Ok(Progress::Worked)
             }
             Err(error) => {
@@ -148,13 +152,29 @@ async fn accept(store: &dyn Store, batch: SourceBatch) -> Result<Vec<Accepted>, 
     Ok(accepted)
 }
 
-/// The same message with its content kept as bytes, and headers dropped if they are the trouble.
-fn as_undecodable(mut message: NewInbox, reason: &str) -> NewInbox {
-    if let Content::Json(json) = message.content {
-        let problem = Problem::new("STORE_REFUSED", reason);
-        message.content = Content::Undecodable { bytes: json.into_bytes(), problem };
+/// The same message with its content kept as bytes. A source of the user's own may have put anything into
+/// the other fields: those are made to fit, as those of our sources are.
+fn as_undecodable(message: NewInbox, reason: &str) -> NewInbox {
+    let content = match message.content {
+        Content::Json(json) => {
+            let problem = Problem::new("STORE_REFUSED", reason);
+            Content::Undecodable { bytes: json.into_bytes(), problem }
+        }
+        Content::Undecodable { bytes, problem } => {
+            Content::Undecodable { bytes, problem: problem.fitted() }
+        }
+    };
+    let key = |text: &String| text::identity(text, text::KEY_MAX);
+    NewInbox {
+        content,
+        message_id: text::identity(&message.message_id, text::MESSAGE_ID_MAX),
+        topic: text::fit(&message.topic, text::KEY_MAX),
+        key_str: message.key_str.as_ref().map(key),
+        msg_key: key(&message.msg_key),
+        aggregate_id: message.aggregate_id.as_ref().map(key),
+        event_type: message.event_type.map(|kind| text::fit(&kind, text::MESSAGE_ID_MAX)),
+        ..message
     }
-    message
 }
 
 impl Worker for Ingest {

@@ -85,6 +85,12 @@ impl<R: Row> Intake<R> {
         self.heartbeat = Some((self.keeper.spawn(crowd, stop.clone()), stop));
     }
 
+    #[cfg(test)]
+    pub(crate) fn kill_heartbeat(&self) {
+        let (task, _) = self.heartbeat.as_ref().expect("it was started");
+        task.abort();
+    }
+
     /// Reads more rows if there is room; how many are new.
     pub(crate) async fn top_up(&mut self) -> Result<usize, StoreError> {
         let Some(fetch) = self.plan() else { return Ok(0) };
@@ -143,6 +149,7 @@ impl<R: Row> Intake<R> {
                 self.look = true;
             } else {
                 self.flight.offer(job);
+                relais_store::fail_point!("fetch.after_row");
                 new += 1;
             }
         }
@@ -168,6 +175,9 @@ impl<R: Row> Intake<R> {
     /// The lanes that are surely ours; rows queued under others leave our hands. Looks through the queue
     /// only if something changed: rows may be taken one by one, thousands in a second.
     fn usable(&mut self) -> Vec<OwnedLane> {
+        // Without it this worker would sit there without lanes for ever: it ends too, loudly.
+        let ended = self.heartbeat.as_ref().is_some_and(|(task, _)| task.is_finished());
+        assert!(!ended, "the heartbeat of {} has ended", self.keeper.fence().scope);
         let lanes = self.keeper.usable();
         if self.kept.as_ref() != Some(&lanes) {
             self.flight.keep_only(&epochs(&lanes));
@@ -238,6 +248,7 @@ impl<R: Row> Intake<R> {
         if !counted.is_empty() {
             let fence = self.keeper.fence().clone();
             let settled = self.store.count_attempt(fence, counted).await?;
+            relais_store::fail_point!("fetch.after_count");
             if settled.refused > 0 {
                 // Somebody else owns one of the lanes by now; what we read is not ours to work on.
                 jobs.retain(|job| !self.cautious.contains(&job.lane.lane));

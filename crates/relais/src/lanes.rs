@@ -129,6 +129,7 @@ impl LaneKeeper {
         let asked_at = Instant::now();
         let request = LaneRequest { fence: self.fence.clone(), lease: self.lease };
         let grant = self.store.lease_lanes(request).await?;
+        relais_store::fail_point!("lanes.after_lease");
         let mut state = self.lock();
         state.unclean.extend(grant.lanes.iter().filter(|l| l.unclean).map(|l| l.lane));
         let kept = grant
@@ -200,6 +201,7 @@ impl LaneKeeper {
             state.owned.keys().copied().filter(may_go).collect()
         };
         let leaving = lanes.len() == self.owned();
+        relais_store::fail_point!("lanes.before_release");
         if let Err(error) = self.store.release_lanes(self.fence.clone(), lanes, leaving).await {
             tracing::warn!(scope = %self.fence.scope, %error, "lanes not given back; they expire");
         }

@@ -41,13 +41,15 @@ mod lanes;
 mod limits;
 mod pulse;
 mod relay;
+mod running;
+mod signal;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
 pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
-pub use app::{App, DestinationSettings, Running};
+pub use app::{App, DestinationSettings};
 pub use bulk::BulkSettings;
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{
@@ -69,6 +71,7 @@ pub use relais_core::{
 };
 pub use relais_derive::Message;
 pub use relais_store::{BlockingTransaction, Transaction};
+pub use running::Running;
 
 #[cfg(feature = "http")]
 pub use relais_connect::http;

@@ -138,7 +138,9 @@ impl Relay {
     fn take_in(&mut self, done: Result<Landed, tokio::task::JoinError>) {
         match done {
             Ok(landed) => self.landed.push(landed),
-            // The guard catches panics; a task ends otherwise only when the runtime goes down.
+            // The guard catches panics of a call. Whatever panics beside it would leave its rows in our
+            // hands for ever: this worker ends too.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(error) => tracing::error!(%error, "a publish task vanished; its lease runs out"),
         }
     }
@@ -163,7 +165,7 @@ impl Relay {
                 self.guard.limits().because(&problem);
                 if job.counted {
                     // The attempt counted by caution was none: take it back.
-                    OutboxFate::Uncounted { attempts: row.attempts, problem }
+                    OutboxFate::Uncounted { attempts: row.attempts, problem: problem.fitted() }
                 } else {
                     OutboxFate::Untouched
                 }
@@ -223,6 +225,7 @@ impl Relay {
                 Err(error)
             }
             Ok(settled) => {
+                relais_store::fail_point!("relay.after_settle");
                 if settled.refused > 0 {
                     self.counters.refused(settled.refused);
                     self.intake.keeper().distrust();
@@ -286,7 +289,9 @@ impl Relay {
         let noted = Noted::new(&self.counters, &mut rows);
         let call = self.guard.call(rows);
         self.calls.spawn(async move {
+            relais_store::fail_point!("relay.before_publish");
             let (mut rows, deliveries) = call.await;
+            relais_store::fail_point!("relay.after_publish");
             noted.back(&mut rows, &deliveries);
             let jobs = rows.into_iter().zip(lanes);
             let jobs =

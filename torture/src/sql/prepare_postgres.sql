@@ -1,4 +1,6 @@
-CREATE TABLE shop_order (name text PRIMARY KEY);
+CREATE TABLE shop_order (msg_key text, number integer, PRIMARY KEY (msg_key, number));
+
+-- What must not happen: a change to a row that has come to its end.
 CREATE TABLE rewritten (what text NOT NULL);
 CREATE FUNCTION note_rewritten() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -9,3 +11,29 @@ CREATE TRIGGER outbox_rewritten AFTER UPDATE ON relais_outbox
     FOR EACH ROW WHEN (old.status = 'DISPATCHED') EXECUTE FUNCTION note_rewritten();
 CREATE TRIGGER inbox_rewritten AFTER UPDATE ON relais_inbox
     FOR EACH ROW WHEN (old.status = 'PROCESSED') EXECUTE FUNCTION note_rewritten();
+
+-- How often a row was claimed, if more than once: it may be gone when the checker comes.
+CREATE TABLE takeover (scope text, lane integer, at timestamptz DEFAULT clock_timestamp());
+CREATE INDEX takeover_lane ON takeover (scope, lane, at);
+CREATE FUNCTION note_takeover() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO takeover (scope, lane) VALUES (new.scope, new.lane);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER lane_taken AFTER UPDATE ON relais_lane
+    FOR EACH ROW WHEN (old.epoch <> new.epoch) EXECUTE FUNCTION note_takeover();
+CREATE TABLE claim (message_id text, claims integer);
+CREATE FUNCTION note_claims() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    owners integer := (SELECT count(*) FROM takeover
+                       WHERE scope = 'outbox:' || new.destination AND lane = new.lane
+                         AND at >= new.created_at);
+BEGIN
+    IF new.attempts + owners > 1 THEN
+        INSERT INTO claim VALUES (new.message_id::text, new.attempts + owners);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER outbox_claims AFTER UPDATE ON relais_outbox
+    FOR EACH ROW WHEN (old.status <> 'DISPATCHED' AND new.status = 'DISPATCHED')
+    EXECUTE FUNCTION note_claims();

@@ -1,4 +1,6 @@
-CREATE TABLE shop_order (name TEXT PRIMARY KEY);
+CREATE TABLE shop_order (msg_key TEXT, number INTEGER, PRIMARY KEY (msg_key, number)) WITHOUT ROWID;
+
+-- What must not happen: a change to a row that has come to its end.
 CREATE TABLE rewritten (what TEXT NOT NULL);
 CREATE TRIGGER outbox_rewritten AFTER UPDATE ON relais_outbox WHEN old.status = 'DISPATCHED'
 BEGIN
@@ -7,4 +9,23 @@ END;
 CREATE TRIGGER inbox_rewritten AFTER UPDATE ON relais_inbox WHEN old.status = 'PROCESSED'
 BEGIN
     INSERT INTO rewritten VALUES ('inbox ' || old.id);
+END;
+
+-- How often a row was claimed, if more than once: it may be gone when the checker comes.
+CREATE TABLE takeover (
+    scope TEXT, lane INTEGER, at TEXT DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')));
+CREATE INDEX takeover_lane ON takeover (scope, lane, at);
+CREATE TRIGGER lane_taken AFTER UPDATE ON relais_lane WHEN old.epoch <> new.epoch
+BEGIN
+    INSERT INTO takeover (scope, lane) VALUES (new.scope, new.lane);
+END;
+CREATE TABLE claim (message_id TEXT, claims INTEGER);
+CREATE TRIGGER outbox_claims AFTER UPDATE ON relais_outbox
+    WHEN old.status <> 'DISPATCHED' AND new.status = 'DISPATCHED'
+BEGIN
+    INSERT INTO claim
+    SELECT new.message_id, new.attempts + owners
+    FROM (SELECT count(*) AS owners FROM takeover
+          WHERE scope = 'outbox:' || new.destination AND lane = new.lane AND at >= new.created_at)
+    WHERE new.attempts + owners > 1;
 END;

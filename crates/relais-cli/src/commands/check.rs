@@ -108,7 +108,7 @@ async fn database(settings: &Settings, report: &mut Report) {
     match looked.await {
         Ok(()) => {}
         // The store's own advice tells this refusal from those that only a person can mend.
-        Err(StoreError::Setup(why)) if why.contains("`relais migrate`") => {
+        Err(StoreError::Setup(why)) if why.ends_with("run `relais migrate`") => {
             report.needs_migration(settings, &why);
         }
         Err(error) => report.errors.push(format!("store: {error}")),

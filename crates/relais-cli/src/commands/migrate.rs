@@ -16,6 +16,11 @@ use crate::{
 
 /// Brings the schema up to date, or prints how.
 pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
+    if let Some(prefix) = &args.roles {
+        let sql = postgres::roles_sql(prefix, &args.schema);
+        let sql = sql.map_err(|error| Failure::Usage(error.to_string()))?;
+        return print_sql(context, "postgres", &sql);
+    }
     if args.print {
         let database = match args.database {
             Some(database) => database,
@@ -25,10 +30,7 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
             Database::Sqlite => ("sqlite", sqlite::schema_sql()),
             Database::Postgres => ("postgres", postgres::schema_sql()),
         };
-        return match context.output.json {
-            true => context.output.print_json(&json!({ "database": name, "sql": sql })),
-            false => context.output.print(&sql),
-        };
+        return print_sql(context, name, &sql);
     }
     let (settings, _) = context.settings()?;
     let store = wire::Database::connect(&settings).await?.store();
@@ -45,6 +47,13 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
         _ => write!(out, "the tables went from version {} to {}", migrated.from, migrated.to),
     };
     context.output.print(&out)
+}
+
+fn print_sql(context: &Context, database: &str, sql: &str) -> Done {
+    match context.output.json {
+        true => context.output.print_json(&json!({ "database": database, "sql": sql })),
+        false => context.output.print(sql),
+    }
 }
 
 fn database_of_settings(context: &Context) -> Result<Database, Failure> {

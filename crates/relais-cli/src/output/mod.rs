@@ -15,7 +15,9 @@ use serde::Serialize;
 pub(crate) use hex::hex;
 pub(crate) use progress::{Progress, waiting};
 pub(crate) use table::{Column, Tone, fields, table};
-pub(crate) use text::{Lines, age, escape};
+#[cfg(test)]
+pub(crate) use text::harmless_json;
+pub(crate) use text::{Lines, age, escape, is_unsafe};
 
 use crate::{args::ColorChoice, failure::Failure};
 
@@ -52,7 +54,8 @@ impl Output {
         } else {
             serde_json::to_string(value)
         };
-        self.print(&text.map_err(Failure::failed)?)
+        // Piped it may still end on a terminal, and it means the same.
+        self.print(&text::harmless_json(&text.map_err(Failure::failed)?))
     }
 }
 

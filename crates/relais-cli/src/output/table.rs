@@ -97,7 +97,8 @@ fn paint(cell: Cell, tone: Tone) -> Cell {
     }
 }
 
-/// Every field of a row on its line, in the order of its columns; payloads last, as they are.
+/// Every field of a row on its line, in the order of its columns; payloads last, and as they are unless
+/// they go to a terminal.
 pub(crate) fn fields(output: &Output, row: &impl Serialize) -> Result<String, serde_json::Error> {
     let Ordered(fields) = serde_json::from_str(&serde_json::to_string(row)?)?;
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
@@ -112,7 +113,9 @@ pub(crate) fn fields(output: &Output, row: &impl Serialize) -> Result<String, se
                 payloads.insert_str(0, &format!("{name}\n{}\n", shown(output, text)));
             }
             value => {
-                let text = shown(output, &plain(value));
+                // A line end in a value must not look like the next field.
+                let next_line = format!("\n{:width$}  ", "");
+                let text = escape(&plain(value), Lines::Keep).replace('\n', &next_line);
                 lines.push_str(&format!("{name:width$}  {text}\n"));
             }
         }
@@ -190,5 +193,13 @@ mod tests {
         assert_eq!(text, "zeta     1\nalpha    -\npayload\n{ \"b\":1,\n\"a\":\\u{1b}2}\n");
         let piped = Output { terminal: false, ..OUTPUT };
         assert!(fields(&piped, &row).unwrap().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn no_field_poses_as_another_one_even_when_it_is_piped() {
+        let row = serde_json::json!({ "key": "a\nstatus  DONE\u{1b}[2J\r" });
+        let piped = Output { terminal: false, ..OUTPUT };
+        let text = fields(&piped, &row).unwrap();
+        assert_eq!(text, "key  a\n     status  DONE\\u{1b}[2J\\r\n");
     }
 }

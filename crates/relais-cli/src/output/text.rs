@@ -36,14 +36,36 @@ pub(crate) fn escape(text: &str, lines: Lines) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let keep = lines == Lines::Keep && matches!(c, '\n' | '\t');
-        let turns = matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-        if (c.is_control() && !keep) || turns {
+        if is_unsafe(c) && !keep {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
     out
+}
+
+/// JSON that means the same, with what is unsafe written as JSON does: it leaves some of that as it is.
+pub(crate) fn harmless_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_unsafe(c) && c != '\n' {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// What a terminal obeys instead of showing it: control characters, other line ends, and what turns the
+/// direction of writing.
+pub(crate) fn is_unsafe(c: char) -> bool {
+    let turns = matches!(
+        c,
+        '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || turns
 }
 
 #[cfg(test)]
@@ -62,6 +84,8 @@ mod tests {
     fn a_message_cannot_write_to_the_terminal() {
         assert_eq!(escape("a\u{1b}[2Jb\nc\u{202e}", Lines::Keep), "a\\u{1b}[2Jb\nc\\u{202e}");
         assert_eq!(cut("a\nb\u{7}", 20), "a\\nb\\u{7}");
+        let json = "{\n  \"a\": \"\u{9b}2J\u{7f}\u{202e}\"\n}";
+        assert_eq!(harmless_json(json), "{\n  \"a\": \"\\u009b2J\\u007f\\u202e\"\n}");
     }
 
     #[test]

@@ -16,9 +16,11 @@ pub(super) fn admin(section: Section<'_>) -> Option<AdminSettings> {
     let listen = section.parsed("listen", listen_address);
     let token = section.secret("token");
     let session_key = section.secret("session_key");
+    let listed = section.children("tokens");
+    let is_open = !section.has("token") && listed.is_empty();
     let mut tokens = Vec::new();
     let mut names = HashSet::new();
-    for one in section.children("tokens") {
+    for one in listed {
         let read = read_token(&one);
         if let Some(token) = &read
             && !names.insert(token.name.clone())
@@ -29,7 +31,7 @@ pub(super) fn admin(section: Section<'_>) -> Option<AdminSettings> {
         tokens.extend(read);
     }
     let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7070)));
-    if !listen.ip().is_loopback() && !section.has("token") && !section.has("tokens") {
+    if !listen.ip().is_loopback() && is_open {
         section.error(
             "listen",
             "is not a loopback address; set `admin.token` or [[admin.tokens]], or use 127.0.0.1",

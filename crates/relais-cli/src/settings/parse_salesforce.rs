@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use relais::salesforce::{API_VERSION, Api, OnMissing};
+use reqwest::Url;
 use secrecy::ExposeSecret;
 
 use super::{
@@ -78,7 +79,13 @@ fn login_url(section: &Section<'_>) -> Option<String> {
         let how = "is missing; write for example \"https://acme.my.salesforce.com\"";
         section.error("login_url", how);
     }
-    Some(section.text("login_url")?.value)
+    let text = section.text("login_url")?.value;
+    let login = |url: &Url| !url.username().is_empty() || url.password().is_some();
+    if Url::parse(&text).is_ok_and(|url| login(&url)) {
+        section.error("login_url", "has a login in it; use `client_id` and a secret instead");
+        return None;
+    }
+    Some(text)
 }
 
 fn auth(section: &Section<'_>) -> Option<SalesforceAuth> {

@@ -29,7 +29,10 @@ pub(super) fn telemetry(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> TelemetrySettings {
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
-    let written = section.parsed("otlp", endpoint);
+    // Unlike other keys, the text itself is not repeated: it may hold a password.
+    let written = section
+        .text("otlp")
+        .and_then(|text| endpoint(&text.value).map_err(|error| section.error("otlp", error)).ok());
     let otlp = if section.has("otlp") {
         written
     } else {

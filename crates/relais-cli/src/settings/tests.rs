@@ -274,6 +274,18 @@ fn sections_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
+fn ids_are_kept_for_longer_than_a_message_may_be_tried() {
+    check(
+        "[retention]\nprocessed = \"1h\"\nhandled = \"7h\"\n[inbox.retry]\nfirst = \"1h\"\n\
+         max = \"2h\"\njitter = false\n",
+        &[
+            "relais.toml:2:13: retention.processed: 1h is not longer than the retries may take (7h)",
+            "relais.toml:3:11: retention.handled: 7h is not longer than the retries may take (7h)",
+        ],
+    );
+}
+
+#[test]
 fn targets_must_be_public_unless_allowed() {
     for host in ["127.0.0.1", "localhost", "10.0.0.1", "[::1]", "169.254.169.254"] {
         let text = format!(

@@ -56,7 +56,6 @@ pub(crate) struct LogSettings {
 }
 
 /// `[telemetry]`
-#[derive(Debug)]
 pub(crate) struct TelemetrySettings {
     /// Where traces go; absent: nowhere.
     pub(crate) otlp: Option<Url>,
@@ -64,6 +63,19 @@ pub(crate) struct TelemetrySettings {
     pub(crate) service_name: String,
     /// The share of new traces that are recorded.
     pub(crate) sample: f64,
+}
+
+impl fmt::Debug for TelemetrySettings {
+    /// Only the origin of the URL: its path or query may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let otlp = self.otlp.as_ref().map(|url| url.origin().ascii_serialization());
+        f.debug_struct("TelemetrySettings")
+            .field("otlp", &otlp)
+            .field("headers", &self.headers)
+            .field("service_name", &self.service_name)
+            .field("sample", &self.sample)
+            .finish()
+    }
 }
 
 /// `[store]`

@@ -56,6 +56,7 @@ impl Exporter {
     pub(super) fn start(endpoint: Url, settings: &TelemetrySettings) -> Result<Arc<Self>, String> {
         let client = Client::builder()
             .timeout(REQUEST_MAX)
+            .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .default_headers(headers(&settings.headers)?)
             .build()

@@ -17,6 +17,9 @@ mod publisher;
 
 mod signature;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 pub use crate::Secret;
 pub use publisher::{HttpPublisher, HttpPublisherSettings, Method};
 pub use server::CloseHandle;

@@ -308,17 +308,24 @@ fn client(
     })
 }
 
-/// What a target might send back and nobody should read: header values, the token in them, the query
-/// of the URL.
+/// What a target might send back and nobody should read: header values, the token in them, the parts
+/// of the URL's path and the values in its query. The longest first: one may hold another.
 fn hidden(headers: &[(String, Secret)], url: &Url) -> Vec<Secret> {
     let values = headers.iter().map(|(_, value)| value.reveal());
-    values
-        .flat_map(|value| [Some(value), value.split_once(' ').map(|(_, token)| token)])
-        .chain([url.query()])
+    let values =
+        values.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, token)| token)]);
+    let written = url.query().unwrap_or_default().split('&');
+    let written = written.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+    let mut hidden: Vec<String> = values
         .flatten()
+        .chain(url.path().split('/'))
+        .chain(written)
+        .map(str::to_owned)
+        .chain(url.query_pairs().map(|(_, value)| value.into_owned()))
         .filter(|text| text.len() >= HIDDEN_MIN)
-        .map(Secret::from)
-        .collect()
+        .collect();
+    hidden.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    hidden.into_iter().map(Secret::from).collect()
 }
 
 /// At most `max` bytes of the body; what does not come in time does not come.

@@ -181,7 +181,7 @@ impl Receiver {
             .map_err(Refusal::unauthorized)
     }
 
-    fn incoming(&self, headers: &HeaderMap, body: Vec<u8>) -> Incoming {
+    pub(super) fn incoming(&self, headers: &HeaderMap, body: Vec<u8>) -> Incoming {
         let headers = self.kept(headers);
         let decoded = |name: &str| {
             let value = headers.get(name)?;

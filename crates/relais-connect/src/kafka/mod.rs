@@ -16,6 +16,9 @@ mod record;
 
 mod source;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 pub use config::{KafkaConnection, check_destination_option, check_source_option};
 pub use publisher::{KafkaPublisher, KafkaPublisherSettings};
 pub use source::{KafkaSource, KafkaSourceCounters, KafkaSourceSettings, Start};

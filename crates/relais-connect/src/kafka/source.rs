@@ -14,6 +14,9 @@ mod record;
 mod topic_id;
 mod trouble;
 
+#[cfg(any(test, fuzzing))]
+pub(super) use record::read_key;
+
 use std::{
     fmt, io,
     sync::{

@@ -194,6 +194,13 @@ mod tests {
             ("\u{feff}x", "\"\u{feff}x\""),
             ("😀 é", "\"😀 é\""),
             (" blank ", "\" blank \""),
+            // What a spreadsheet would run goes as it is: no person opens this.
+            ("=cmd|' /C calc'!A0", "\"=cmd|' /C calc'!A0\""),
+            ("+1", "\"+1\""),
+            ("-1", "\"-1\""),
+            ("@SUM(A1)", "\"@SUM(A1)\""),
+            ("\t=1", "\"\t=1\""),
+            ("a\0b", "\"a\0b\""),
         ] {
             let body = written(value);
             assert!(body.ends_with(&format!("\n\"M-1\",{cell},\"\"\n")), "{body}");

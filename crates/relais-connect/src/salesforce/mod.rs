@@ -29,6 +29,9 @@ mod collections;
 mod graph;
 mod parts;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 pub use budget::{Budget, Usage};
 pub use bulk::SalesforceBulk;
 pub use collections::SalesforceCollections;

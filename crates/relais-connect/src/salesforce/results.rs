@@ -14,6 +14,8 @@ use super::{answer::looks_like_html, classify::Judge};
 /// The most bytes of one record, and cells of it, that are read.
 const RECORD_MAX: usize = 4 * 1024 * 1024;
 const CELLS_MAX: usize = 8 * 1024;
+/// Bytes that show what a file begins with: a web page, or a mark in front of the header.
+const HEAD_MIN: usize = 64;
 
 /// Which of the three files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(super) enum Broken {
 /// Reads one file.
 pub(super) struct ResultReader<'a> {
     external_id: &'a str,
+    /// The beginning of the file, until there is enough of it.
+    head: Option<Vec<u8>>,
     reader: Reader,
     /// The record under way: its cells, and where they end.
     cells: Vec<u8>,
@@ -70,6 +74,7 @@ impl<'a> ResultReader<'a> {
     pub(super) fn new(external_id: &'a str) -> Self {
         Self {
             external_id,
+            head: Some(Vec::with_capacity(HEAD_MIN)),
             reader: Reader::new(),
             cells: vec![0; 4 * 1024],
             filled: 0,
@@ -85,12 +90,28 @@ impl<'a> ResultReader<'a> {
     /// Takes the next piece; gives each whole record's key and error.
     pub(super) fn feed(
         &mut self,
-        mut piece: &[u8],
+        piece: &[u8],
         each: &mut dyn FnMut(&str, &str),
     ) -> Result<(), Broken> {
-        if self.last_byte.is_none() && looks_like_html(piece) {
+        match &mut self.head {
+            None => self.take(piece, each),
+            Some(head) => {
+                head.extend_from_slice(piece);
+                if head.len() < HEAD_MIN { Ok(()) } else { self.begin(each) }
+            }
+        }
+    }
+
+    /// Takes the beginning as one piece, however it came.
+    fn begin(&mut self, each: &mut dyn FnMut(&str, &str)) -> Result<(), Broken> {
+        let head = self.head.take().unwrap_or_default();
+        if looks_like_html(&head) {
             return Err(Broken::Html);
         }
+        self.take(&head, each)
+    }
+
+    fn take(&mut self, mut piece: &[u8], each: &mut dyn FnMut(&str, &str)) -> Result<(), Broken> {
         self.quotes += piece.iter().filter(|byte| **byte == b'"').count();
         self.last_byte = piece.last().copied().or(self.last_byte);
         while !piece.is_empty() {
@@ -102,6 +123,7 @@ impl<'a> ResultReader<'a> {
 
     /// After the last piece: how many records there were.
     pub(super) fn finish(mut self, each: &mut dyn FnMut(&str, &str)) -> Result<u64, Broken> {
+        self.begin(each)?;
         if !self.quotes.is_multiple_of(2) {
             return Err(Broken::Csv("it breaks off inside a value".to_owned()));
         }
@@ -171,9 +193,6 @@ impl<'a> ResultReader<'a> {
 
 impl Columns {
     fn new(names: &[&str], external_id: &str) -> Self {
-        // A mark in front that came in two pieces is still there, and the quotes behind it.
-        let plain = |name: &str| name.trim_start_matches('\u{feff}').trim_matches('"').to_owned();
-        let names: Vec<String> = names.iter().map(|name| plain(name)).collect();
         let exact = names.iter().position(|name| *name == external_id);
         let key = exact.or_else(|| names.iter().position(|n| n.eq_ignore_ascii_case(external_id)));
         let error = names.iter().position(|name| *name == "sf__Error");

@@ -13,7 +13,7 @@ use axum::{
     Router,
     body::Bytes,
     extract::{ConnectInfo, Path},
-    http::{HeaderMap, Method as HttpMethod, StatusCode, header},
+    http::{HeaderMap, Method as HttpMethod, StatusCode, Uri, header},
     response::IntoResponse,
     routing::any,
 };
@@ -278,13 +278,14 @@ async fn a_status_counts_even_if_its_body_never_ends() {
 
 #[tokio::test]
 async fn what_a_target_says_is_cut_harmless_and_without_our_secrets() {
-    let target = any(|headers: HeaderMap| async move {
+    let target = any(|headers: HeaderMap, uri: Uri| async move {
         let sent = headers[header::AUTHORIZATION].to_str().unwrap().to_owned();
-        let said = format!("no\r\n\x1b[31m\0 {sent} {}", "é".repeat(500_000));
-        (StatusCode::BAD_REQUEST, said).into_response()
+        let said = format!("no\r\n\x1b[31m\0 {sent} {} {uri} c4nary+value", "é".repeat(500));
+        (StatusCode::BAD_REQUEST, said + &"é".repeat(500_000)).into_response()
     });
-    let address = serve(Router::new().route("/", target)).await;
-    let mut settings = settings(&format!("http://{address}/"));
+    let address = serve(Router::new().fallback(target)).await;
+    let url = format!("http://{address}/hooks/c4nary-path?key=c4nary%2Bvalue&short");
+    let mut settings = settings(&url);
     settings.headers.push(("authorization".into(), "Bearer c4nary-t0ken".into()));
     assert!(!format!("{settings:?}").contains("c4nary"));
     let Delivery::Reject { problem } = deliver(settings).await else { panic!("400 rejects") };

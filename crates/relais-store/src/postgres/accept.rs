@@ -54,6 +54,7 @@ pub(super) async fn accept(
             .collect();
         compare(&transaction, messages, &columns, &before, &mut accepted).await?;
     }
+    crate::fail_point!("accept.before_commit");
     transaction.commit().await?;
     Ok(accepted)
 }

@@ -115,20 +115,25 @@ async fn plan(
     if transaction.execute(&assign, &values).await? != rows.len() as u64 {
         return Ok(None);
     }
+    crate::fail_point!("plan_bulk.before_commit");
     transaction.commit().await?;
     Ok(Some(row::bulk_job(&planned)?))
 }
 
+/// In a transaction, so that a job in a phase that is not known here is left as it was.
 async fn take(
-    client: &Client,
+    client: &mut Client,
     destination: &str,
     worker: &str,
     lease: Duration,
 ) -> Result<Option<BulkJob>, Failure> {
-    let statement = client.prepare_cached(sql!("take_bulk")).await?;
+    let transaction = client.transaction().await?;
+    let statement = transaction.prepare_cached(sql!("take_bulk")).await?;
     let values: [Value<'_>; 3] = [&destination, &worker, &row::millis(lease)];
-    let taken = client.query_opt(&statement, &values).await?;
-    Ok(taken.as_ref().map(row::bulk_job).transpose()?)
+    let taken = transaction.query_opt(&statement, &values).await?;
+    let job = taken.as_ref().map(row::bulk_job).transpose()?;
+    transaction.commit().await?;
+    Ok(job)
 }
 
 async fn renew(client: &Client, fence: &JobFence, lease: Duration) -> Result<bool, Failure> {
@@ -164,6 +169,7 @@ async fn advance_job(
     }
     transaction.execute(&free, &[&job.to_string()]).await?;
     transaction.execute(&announce, &[job]).await?;
+    crate::fail_point!("end_bulk.before_commit");
     transaction.commit().await?;
     Ok(true)
 }
@@ -193,6 +199,7 @@ async fn settle(
         return Ok(settled(rows.len(), 0));
     }
     let reached = statements.apply(&transaction, fence, rows).await?;
+    crate::fail_point!("settle_bulk.before_commit");
     transaction.commit().await?;
     Ok(settled(rows.len(), reached))
 }

@@ -4,8 +4,8 @@
 use deadpool_postgres::Client;
 use relais_core::store::{Changes, StoreError};
 
-use super::error::Failure;
-use crate::SCHEMA_VERSION;
+use super::{error::Failure, migrate};
+use crate::migration::{self, Script};
 
 /// The oldest server relais works with.
 const VERSION_MIN: i32 = 130_000;
@@ -17,10 +17,13 @@ pub(super) async fn describe(client: &Client) -> Result<String, Failure> {
     Ok(format!("postgresql {number}"))
 }
 
-pub(super) async fn check(client: &Client, durability: Durability) -> Result<(), Failure> {
+pub(super) async fn check(
+    client: &Client,
+    durability: Durability,
+    scripts: &[Script],
+) -> Result<(), Failure> {
     let server = Server::read(client).await?;
     server.judge(durability)?;
-    judge_schema(schema_version(client).await?, &server)?;
     let missing = client.query(sql!("missing_privileges"), &[]).await?;
     if !missing.is_empty() {
         let grant = |row: &tokio_postgres::Row| {
@@ -35,16 +38,10 @@ pub(super) async fn check(client: &Client, durability: Durability) -> Result<(),
         ))
         .into());
     }
+    let place = format!("schema {}", server.schema);
+    let next = if server.may_create { migration::MIGRATE } else { migration::MIGRATE_AS_OWNER };
+    migration::check(scripts, &migrate::applied(client).await?, &place, next)?;
     Ok(())
-}
-
-/// The schema's version; `None` if there is no schema of ours.
-pub(super) async fn schema_version(client: &Client) -> Result<Option<i64>, Failure> {
-    let exists: bool = client.query_one(sql!("schema_exists"), &[]).await?.get(0);
-    if !exists {
-        return Ok(None);
-    }
-    Ok(Some(client.query_one(sql!("schema_version"), &[]).await?.get(0)))
 }
 
 /// Numbers that move when rows may have come, or workers came or left.
@@ -75,6 +72,8 @@ struct Server {
     read_only: String,
     role: String,
     schema: String,
+    /// Whether the role may make tables in the schema.
+    may_create: bool,
 }
 
 impl Server {
@@ -91,6 +90,7 @@ impl Server {
             read_only: row.get(7),
             role: row.get(8),
             schema: row.get(9),
+            may_create: row.get(10),
         })
     }
 
@@ -115,8 +115,8 @@ impl Server {
         }
         if self.schema.is_empty() {
             return refuse(
-                "search_path names no existing schema; create it, or set it in the URL: \
-                 options=-csearch_path%3Dname"
+                "search_path names no schema that exists and that this role may use; create it, or \
+                 grant USAGE on it, or name another in the URL: options=-csearch_path%3Dname"
                     .into(),
             );
         }
@@ -135,31 +135,6 @@ impl Server {
     }
 }
 
-fn judge_schema(version: Option<i64>, server: &Server) -> Result<(), StoreError> {
-    let refuse = |text: String| Err(StoreError::Setup(text));
-    match version {
-        None => {
-            refuse(format!("schema {} has no relais tables; run `relais migrate`", server.schema))
-        }
-        Some(version) if version < SCHEMA_VERSION => refuse(format!(
-            "relais tables are version {version}, this program needs {SCHEMA_VERSION}; \
-             run `relais migrate`"
-        )),
-        Some(version) => newer(version),
-    }
-}
-
-/// Refuses tables of a later program.
-pub(super) fn newer(version: i64) -> Result<(), StoreError> {
-    if version > SCHEMA_VERSION {
-        return Err(StoreError::Setup(format!(
-            "relais tables are version {version}, newer than this program knows \
-             ({SCHEMA_VERSION}); use a newer relais"
-        )));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +151,7 @@ mod tests {
             read_only: "off".into(),
             role: "relais".into(),
             schema: "public".into(),
+            may_create: true,
         }
     }
 
@@ -211,14 +187,5 @@ mod tests {
         check(&Server { standby: true, ..server() }, "connect to the primary");
         check(&Server { read_only: "on".into(), ..server() }, "read-only");
         check(&Server { schema: String::new(), ..server() }, "search_path");
-    }
-
-    #[test]
-    fn schemas_of_other_programs_are_refused() {
-        let judge = |version| judge_schema(version, &server()).unwrap_err().to_string();
-        assert!(judge(None).contains("run `relais migrate`"));
-        assert!(judge(Some(0)).contains("run `relais migrate`"));
-        assert!(judge(Some(SCHEMA_VERSION + 1)).contains("use a newer relais"));
-        judge_schema(Some(SCHEMA_VERSION), &server()).unwrap();
     }
 }

@@ -45,6 +45,7 @@ pub(super) async fn cleanup(
     let inbox =
         walk(client, sql!("cleanup_inbox"), &places.inbox, retention.processed_seconds, rows_max);
     let inbox = inbox.await?;
+    crate::fail_point!("cleanup.mid_batch");
     let outbox = walk(
         client,
         sql!("cleanup_outbox"),
@@ -53,6 +54,7 @@ pub(super) async fn cleanup(
         rows_max,
     );
     let outbox = outbox.await?;
+    crate::fail_point!("cleanup.mid_batch");
     let handled = client.prepare_cached(sql!("cleanup_handled")).await?;
     let handled = client.execute(&handled, &[&retention.handled_seconds, &rows_max]).await?;
     let dead = client.prepare_cached(sql!("cleanup_dead_letters")).await?;

@@ -71,7 +71,7 @@ async fn write_edit(client: &mut Client, id: Uuid, edit: &Edit) -> Result<Decide
         return Ok(there.map_or(Decided::NotFound, |_| Decided::ResolvedBefore));
     };
     let (origin_id, failed_status): (Option<i64>, &str) = (found.get(1), found.get(2));
-    let row = match Origin::parse(found.get(0)).expect("a CHECK allows no other origin") {
+    let row = match row::known(&found, 0)? {
         // Another message under the id of that row: only the dead letter has its payload.
         Origin::Inbox if failed_status == STATUS_CONFLICT => None,
         Origin::Inbox => Some(sql!("edit_inbox")),
@@ -82,6 +82,7 @@ async fn write_edit(client: &mut Client, id: Uuid, edit: &Edit) -> Result<Decide
         transaction.execute(row, &[&origin_id, payload]).await?;
     }
     audit(&transaction, actor, "dead-letter.edited", &id.to_string(), reason).await?;
+    crate::fail_point!("edit.before_commit");
     transaction.commit().await?;
     Ok(Decided::Done)
 }
@@ -107,6 +108,7 @@ async fn discard(client: &mut Client, id: i64, verdict: &Verdict) -> Result<Deci
     let Verdict { actor, reason, .. } = verdict;
     transaction.execute(sql!("discard_serde_error"), &[&id, actor, reason]).await?;
     audit(&transaction, actor, "inbox.discarded", &id.to_string(), reason).await?;
+    crate::fail_point!("discard.before_commit");
     transaction.commit().await?;
     Ok(Decided::Done)
 }
@@ -146,15 +148,17 @@ async fn attempts(
 async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
     let limit = row::count(limit.min(PAGE_MAX));
     let rows = client.query(sql!("parked_keys"), &[&limit, &LOOK_MAX]).await?;
-    let read = |row: &Row| ParkedKey {
-        origin: Origin::parse(row.get(0)).expect("a CHECK allows no other origin"),
-        destination: Some(row.get(1)).filter(|name: &String| !name.is_empty()),
-        msg_key: row.get(2),
-        parked_at: row.get::<_, Micros>(3).0,
-        dead_letter_id: row.get(4),
-        backlog: row::amount(row.get(5)),
+    let read = |row: &Row| {
+        Ok(ParkedKey {
+            origin: row::known(row, 0)?,
+            destination: Some(row.get(1)).filter(|name: &String| !name.is_empty()),
+            msg_key: row.get(2),
+            parked_at: row.get::<_, Micros>(3).0,
+            dead_letter_id: row.get(4),
+            backlog: row::amount(row.get(5)),
+        })
     };
-    Ok(rows.iter().map(read).collect())
+    rows.iter().map(read).collect()
 }
 
 async fn dead_letters_of(client: &Client, message_id: &str) -> Result<Vec<DeadLetter>, Failure> {

@@ -69,7 +69,7 @@ fn by_code(code: &str, message: &str) -> Failure {
     let again = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
-        // A cached plan after a migration: the next try plans anew.
+        // A plan from before a migration: the next try plans anew.
         SqlState::FEATURE_NOT_SUPPORTED,
     ];
     if again.contains(&state) {
@@ -79,7 +79,10 @@ fn by_code(code: &str, message: &str) -> Failure {
     Failure::Final(if missing.contains(&state) {
         StoreError::Setup(format!("{text}; run `relais migrate`"))
     } else if state == SqlState::INSUFFICIENT_PRIVILEGE {
-        StoreError::Setup(format!("{text}; grant it, or connect as another role"))
+        StoreError::Setup(format!(
+            "{text}; grant it (`relais migrate --roles` prints what each role needs), or connect as \
+             another role"
+        ))
     } else if matches!(code.get(..2), Some("28" | "3D" | "3F")) {
         StoreError::Setup(format!("{text}; check user, password, database and schema in the URL"))
     } else if state == SqlState::IN_FAILED_SQL_TRANSACTION

@@ -100,6 +100,7 @@ where
             transaction.rollback().await?;
             return Ok(Handled::RolledBack(outcome));
         }
+        crate::fail_point!("handler.after_change");
         let started: i64 = started?.get(0);
         let scope = work.fence.scope.to_string();
         let (row, worker) = (&work.row, &work.fence.worker);
@@ -111,6 +112,7 @@ where
             transaction.rollback().await?;
             return if now == started { Ok(Handled::Refused) } else { Err(transaction_gone()) };
         }
+        crate::fail_point!("handler.before_commit");
         transaction.commit().await?;
         Ok(Handled::Committed)
     }

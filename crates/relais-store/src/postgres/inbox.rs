@@ -114,7 +114,9 @@ pub(super) async fn settle(
     let reached = processed.len() as u64 + retried + row::amount(buried.get(0));
     let processed = processed.iter().map(|row| row.get(0)).collect();
     let (messages, changes) = consequences(&rows, processed);
+    crate::fail_point!("settle_inbox.after_mark");
     write(&transaction, messages, changes, &fence.worker).await?;
+    crate::fail_point!("settle_inbox.before_commit");
     transaction.commit().await?;
     let asked = settlements.len() - stale.len();
     Ok(Settled { stale, ..settled(asked, reached) })

@@ -48,6 +48,7 @@ pub(super) async fn lease(
             unclean: row.get(2),
         }));
     }
+    crate::fail_point!("lease.before_commit");
     transaction.commit().await?;
     lanes.sort_unstable();
     Ok(LaneGrant { lanes, surplus })
@@ -71,6 +72,7 @@ pub(super) async fn leave(client: &mut Client, fence: &Fence) -> Result<(), Fail
         transaction.execute(&leave, &[&scope, &fence.worker]),
     )
     .await?;
+    crate::fail_point!("leave.before_commit");
     transaction.commit().await?;
     Ok(())
 }

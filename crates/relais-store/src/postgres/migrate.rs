@@ -1,20 +1,23 @@
 //! Applies the numbered scripts that are missing.
 //!
 //! Invariant: a script and its record commit together, under a lock that ends with the transaction.
-//! So an interrupted script leaves nothing behind, and two nodes apply each script once.
+//! So an interrupted script leaves nothing behind, and two nodes apply each script once. Who finds
+//! nothing missing writes nothing, and needs no right to.
 
-use deadpool_postgres::{Client, Transaction};
-use relais_core::store::Migrated;
+use deadpool_postgres::{Client, GenericClient};
+use relais_core::store::{Migrated, StoreError};
+use tokio_postgres::error::SqlState;
 
-use super::{check, error::Failure};
-use crate::{
-    SCHEMA_VERSION,
-    migration::{self, Script},
-};
+use super::error::Failure;
+use crate::migration::{self, Applied, Script};
 
 /// All scripts, in order.
-pub const SCRIPTS: &[Script] =
-    &[Script { number: 1, name: "relais", sql: include_str!("migrations/0001_relais.sql") }];
+pub const SCRIPTS: &[Script] = &[Script {
+    number: 1,
+    name: "relais",
+    needs: 1,
+    sql: include_str!("migrations/0001_relais.sql"),
+}];
 
 /// The scripts as one text, for somebody who applies them by hand.
 pub fn schema_sql() -> String {
@@ -24,29 +27,92 @@ pub fn schema_sql() -> String {
 /// How long one node waits for another one's migration, or for readers of a table.
 const LOCK_TIMEOUT: &str = "60s";
 
-pub(super) async fn migrate(client: &mut Client) -> Result<Migrated, Failure> {
-    let mut migrated = Migrated::default();
-    for (nth, script) in SCRIPTS.iter().enumerate() {
-        let transaction = client.transaction().await?;
-        let version = lock(&transaction).await?;
-        check::newer(version)?;
-        if nth == 0 {
-            migrated.from = version;
+pub(super) async fn migrate(client: &mut Client, scripts: &[Script]) -> Result<Migrated, Failure> {
+    let found = applied(client).await?;
+    let mut now = Vec::new();
+    for script in migration::missing(scripts, &found)? {
+        if apply(client, scripts, script).await? == Turn::First {
+            now.push(script);
         }
-        if version < script.number {
-            transaction.batch_execute(script.sql).await?;
-            transaction.execute(sql!("record_script"), &[&script.number, &script.name]).await?;
-            migrated.applied.push(script.name.to_owned());
-        }
-        transaction.commit().await?;
     }
-    migrated.to = SCHEMA_VERSION;
-    Ok(migrated)
+    let found = if now.is_empty() { applied(client).await? } else { found };
+    Ok(migration::migrated(&found, &now))
 }
 
-/// Waits for its turn; the version found then.
-async fn lock(transaction: &Transaction<'_>) -> Result<i64, Failure> {
+/// What `relais_schema` says; nothing if there is none.
+pub(super) async fn applied<C: GenericClient>(client: &C) -> Result<Vec<Applied>, Failure> {
+    let exists: bool = client.query_one(sql!("schema_exists"), &[]).await?.get(0);
+    if !exists {
+        return Ok(Vec::new());
+    }
+    let read = async {
+        let rows = client.query(sql!("applied_scripts"), &[]).await?;
+        let line = |row: &tokio_postgres::Row| {
+            Ok(Applied {
+                version: row.try_get(0)?,
+                name: row.try_get(1)?,
+                needs: row.try_get(2)?,
+                checksum: row.try_get(3)?,
+            })
+        };
+        rows.iter().map(line).collect::<Result<Vec<_>, _>>()
+    };
+    read.await.map_err(|error: tokio_postgres::Error| {
+        let odd = error.code() == Some(&SqlState::UNDEFINED_COLUMN) || error.code().is_none();
+        match Failure::from(error) {
+            Failure::Final(error) if odd => migration::unreadable(&error).into(),
+            failure => failure,
+        }
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    /// Another node was faster.
+    Late,
+}
+
+async fn apply(client: &mut Client, all: &[Script], script: &Script) -> Result<Turn, Failure> {
+    let transaction = client.transaction().await?;
     transaction.query_one(sql!("lock_schema"), &[&LOCK_TIMEOUT]).await?;
-    transaction.batch_execute(sql!("create_schema")).await?;
-    Ok(transaction.query_one(sql!("schema_version"), &[]).await?.get(0))
+    // Again, now that nobody else can: the first look was without the lock.
+    let found = applied(&transaction).await?;
+    if migration::missing(all, &found)?.first().map(|next| next.number) != Some(script.number) {
+        return Ok(Turn::Late);
+    }
+    let apply = async {
+        transaction.batch_execute(sql!("create_schema")).await?;
+        transaction.batch_execute(script.sql).await?;
+        let Script { number, name, needs, .. } = script;
+        let line = [number as &(dyn tokio_postgres::types::ToSql + Sync), name, needs];
+        let checksum = script.checksum();
+        let line: Vec<_> = line.into_iter().chain([&checksum as _]).collect();
+        transaction.execute(sql!("record_script"), &line).await
+    };
+    apply.await.map_err(|error| failed(script, error))?;
+    crate::fail_point!("migrate.before_commit");
+    transaction.commit().await?;
+    Ok(Turn::First)
+}
+
+/// With what to do about it, where that is known.
+fn failed(script: &Script, error: tokio_postgres::Error) -> Failure {
+    let code = error.code().cloned();
+    let text = error.as_db_error().map(|answer| answer.message().to_owned()).unwrap_or_default();
+    let Failure::Final(error) = Failure::from(error) else {
+        return StoreError::Unavailable("others stopped the migration; run it again".into()).into();
+    };
+    let in_the_way =
+        [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT, SqlState::DUPLICATE_FUNCTION];
+    let (error, next) = match code {
+        Some(code) if in_the_way.contains(&code) => {
+            (StoreError::Setup(error.to_string()), migration::IN_THE_WAY)
+        }
+        Some(SqlState::INSUFFICIENT_PRIVILEGE) => {
+            (StoreError::Setup(text), migration::MIGRATE_AS_OWNER)
+        }
+        _ => (error, ""),
+    };
+    migration::failed(script, error, next).into()
 }

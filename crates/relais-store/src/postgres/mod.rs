@@ -15,6 +15,7 @@ mod connect;
 mod desk;
 mod error;
 mod migrate;
+mod roles;
 mod row;
 
 mod fence;
@@ -68,7 +69,9 @@ pub use self::{
     handler::{HandlerFn, handler},
     hydrate::SqlHydrator,
     migrate::{SCRIPTS, schema_sql},
+    roles::roles_sql,
 };
+use crate::Script;
 
 /// How often a transaction is run when others make it fail.
 const TRIES_MAX: usize = 5;
@@ -78,6 +81,7 @@ const TRIES_MAX: usize = 5;
 pub struct PostgresStore {
     pool: Pool,
     shared: Arc<Shared>,
+    scripts: &'static [Script],
 }
 
 /// What the methods remember between calls; all of it can be lost without harm.
@@ -96,7 +100,13 @@ impl PostgresStore {
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
         let (marks, caution, places) = Default::default();
         let shared = Shared { durability, marks, caution, places };
-        Ok(Self { pool, shared: Arc::new(shared) })
+        Ok(Self { pool, shared: Arc::new(shared), scripts: SCRIPTS })
+    }
+
+    /// As a program of another version, which knows other scripts: for tests of upgrades.
+    #[doc(hidden)]
+    pub fn knowing(self, scripts: &'static [Script]) -> Self {
+        Self { scripts, ..self }
     }
 
     /// The pool, for [`handler`] and the user's own transactions in the same database.
@@ -125,12 +135,16 @@ impl PostgresStore {
     where
         F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
     {
+        let mut client =
+            self.pool.get().await.map_err(|error| Failure::from(error).into_store())?;
         let mut tries = 1;
         loop {
-            let mut client =
-                self.pool.get().await.map_err(|error| Failure::from(error).into_store())?;
             match transaction(&mut client, &self.shared, arguments).await {
-                Err(Failure::Again(_)) if tries < TRIES_MAX => tries += 1,
+                Err(Failure::Again(_)) if tries < TRIES_MAX => {
+                    // Plans from before a migration fail for as long as the session keeps them.
+                    client.statement_cache.clear();
+                    tries += 1;
+                }
                 Err(Failure::Final(error @ StoreError::Unavailable(_))) => {
                     // Perhaps ended by the server, and not noticed by the pool yet: not used again.
                     drop(Client::take(client));
@@ -192,11 +206,13 @@ impl Store for PostgresStore {
     }
 
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
-        self.run((), |client, _, ()| Box::pin(migrate::migrate(client)))
+        self.run(self.scripts, |client, _, scripts| Box::pin(migrate::migrate(client, scripts)))
     }
 
     fn check(&self) -> StoreFuture<'_, ()> {
-        self.run((), |client, shared, ()| Box::pin(check::check(client, shared.durability)))
+        self.run(self.scripts, |client, shared, scripts| {
+            Box::pin(check::check(client, shared.durability, scripts))
+        })
     }
 
     fn changes(&self) -> StoreFuture<'_, Changes> {

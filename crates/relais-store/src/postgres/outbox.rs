@@ -120,6 +120,7 @@ pub(super) async fn settle(
     )
     .await?;
     bury(&transaction, &bury_all, &failed, &fence.worker).await?;
+    crate::fail_point!("settle_outbox.before_commit");
     transaction.commit().await?;
     let retried = row::amount(retried.get(0));
     Ok(settled(asked, dispatched + retried + failed.len() as u64))
@@ -135,6 +136,7 @@ pub(super) async fn bury(
     if failed.is_empty() {
         return Ok(());
     }
+    crate::fail_point!("bury.before_letter");
     let ids: Vec<i64> = failed.iter().map(|row| row.get(0)).collect();
     let parks: Vec<bool> = failed.iter().map(|row| row.get(1)).collect();
     transaction.execute(statement, &[&ids, &parks, &worker]).await?;

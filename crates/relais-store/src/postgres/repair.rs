@@ -27,7 +27,7 @@ pub(super) async fn repair(
     let Some(found) = transaction.query_opt(sql!("inbox_to_repair"), &[&id]).await? else {
         return Ok(Repaired::Refused { status: None });
     };
-    let status = InboxStatus::parse(found.get(0)).expect("a CHECK allows no other status");
+    let status = row::known(&found, 0)?;
     if status != InboxStatus::SerdeError {
         return Ok(Repaired::Refused { status: Some(status) });
     }
@@ -58,6 +58,7 @@ pub(super) async fn repair(
     transaction
         .execute(sql!("audit"), &[&repair.actor, &action, &id.to_string(), &repair.reason])
         .await?;
+    crate::fail_point!("repair.before_commit");
     transaction.commit().await?;
     Ok(repaired)
 }

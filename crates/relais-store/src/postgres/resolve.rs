@@ -8,7 +8,7 @@ use relais_core::{
 };
 use uuid::Uuid;
 
-use super::error::Failure;
+use super::{error::Failure, row};
 
 /// `false` if it was resolved before or is not there.
 pub(super) async fn resolve(
@@ -29,7 +29,7 @@ pub(super) async fn resolve(
     };
     let buried = Buried {
         id,
-        origin: Origin::parse(found.get(0)).expect("a CHECK allows no other origin"),
+        origin: row::known(&found, 0)?,
         origin_id: found.get(1),
         message_id: found.get(2),
         destination: found.get::<_, Option<_>>(3).unwrap_or_default(),
@@ -47,6 +47,7 @@ pub(super) async fn resolve(
     transaction
         .execute(sql!("audit"), &[&verdict.actor, &action, &id.to_string(), &verdict.reason])
         .await?;
+    crate::fail_point!("resolve.before_commit");
     transaction.commit().await?;
     Ok(true)
 }

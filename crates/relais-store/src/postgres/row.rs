@@ -1,6 +1,7 @@
 //! Rows as they come and go: one reader for each table, times as microseconds.
 //!
-//! Invariant: a reader takes the columns in the order in which every statement lists them.
+//! Invariant: a reader takes the columns in the order in which every statement lists them. A state that
+//! this program does not know is an error that says so: nothing is done with such a row.
 
 use std::{error::Error, time::Duration};
 
@@ -10,13 +11,15 @@ use relais_core::{
     inbox::{InboxRow, InboxStatus},
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
-    process::{Entry, LogEntry, Process, ProcessEvent, ProcessStatus},
+    process::{Entry, LogEntry, Process, ProcessStatus},
     time::Timestamp,
 };
 use tokio_postgres::{
     Row,
     types::{FromSql, IsNull, ToSql, Type, accepts, private::BytesMut, to_sql_checked},
 };
+
+use crate::newer;
 
 type Read<T> = Result<T, tokio_postgres::Error>;
 
@@ -49,6 +52,38 @@ impl ToSql for Micros {
 
     accepts!(TIMESTAMPTZ);
     to_sql_checked!();
+}
+
+/// A state, and whatever else is stored by its name.
+pub(super) trait Named: Sized {
+    fn named(name: &str) -> Option<Self>;
+}
+
+macro_rules! named {
+    ($($name:ty),+) => {
+        $(impl Named for $name {
+            fn named(name: &str) -> Option<Self> {
+                Self::parse(name)
+            }
+        })+
+    };
+}
+named!(Category, InboxStatus, Origin, OutboxStatus, Phase, ProcessStatus);
+
+struct Known<T>(T);
+
+impl<'a, T: Named> FromSql<'a> for Known<T> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        let name = str::from_utf8(raw)?;
+        T::named(name).map(Self).ok_or_else(|| newer::unknown(name).into())
+    }
+
+    accepts!(TEXT);
+}
+
+/// What the column says, if this program knows it.
+pub(super) fn known<T: Named>(row: &Row, column: usize) -> Read<T> {
+    row.try_get::<_, Known<T>>(column).map(|known| known.0)
 }
 
 /// A duration as the statements take it.
@@ -100,6 +135,10 @@ impl<'r> Columns<'r> {
         Ok(u32::try_from(self.take::<i32>()?).unwrap_or(0))
     }
 
+    fn known<T: Named>(&mut self) -> Read<T> {
+        self.take::<Known<T>>().map(|known| known.0)
+    }
+
     fn headers(&mut self) -> Read<Headers> {
         self.take().map(Headers::from_json)
     }
@@ -110,7 +149,7 @@ pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
     Ok(OutboxRow {
         id: columns.take()?,
         message_id: columns.take()?,
-        category: Category::parse(columns.take()?).unwrap_or_default(),
+        category: columns.known()?,
         aggregate_type: columns.take()?,
         aggregate_id: columns.take()?,
         event_type: columns.take()?,
@@ -121,7 +160,7 @@ pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
         msg_key: columns.take()?,
         lane: columns.take()?,
         created_at: columns.time()?,
-        status: OutboxStatus::parse(columns.take()?).expect("a CHECK allows no other status"),
+        status: columns.known()?,
         attempts: columns.attempts()?,
         next_attempt_at: columns.time_or_none()?,
         dispatched_at: columns.time_or_none()?,
@@ -152,7 +191,7 @@ pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
         raw_payload_base64: columns.take()?,
         event_ts: columns.time_or_none()?,
         received_at: columns.time()?,
-        status: InboxStatus::parse(columns.take()?).expect("a CHECK allows no other status"),
+        status: columns.known()?,
         attempts: columns.attempts()?,
         next_attempt_at: columns.time_or_none()?,
         processed_at: columns.time_or_none()?,
@@ -168,7 +207,7 @@ pub(super) fn bulk_job(row: &Row) -> Read<BulkJob> {
         id: columns.take()?,
         destination: columns.take()?,
         remote_id: columns.take()?,
-        phase: Phase::parse(columns.take()?).expect("a CHECK allows no other phase"),
+        phase: columns.known()?,
         row_count: amount(columns.take()?),
         owner: columns.take()?,
         epoch: columns.take()?,
@@ -182,7 +221,7 @@ pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
     let mut columns = Columns::of(row);
     Ok(DeadLetter {
         id: columns.take()?,
-        origin: Origin::parse(columns.take()?).expect("a CHECK allows no other origin"),
+        origin: columns.known()?,
         origin_id: columns.take()?,
         message_id: columns.take()?,
         source_system: columns.take()?,
@@ -225,7 +264,7 @@ fn read_process(columns: &mut Columns<'_>) -> Read<Process> {
         process_type: columns.take()?,
         definition: columns.take()?,
         business_key: columns.take()?,
-        status: ProcessStatus::parse(columns.take()?).expect("a CHECK allows no other status"),
+        status: columns.known()?,
         current_step: columns.take()?,
         data: columns.take()?,
         retries: columns.attempts()?,
@@ -247,13 +286,8 @@ pub(super) fn log_entry(row: &Row) -> Read<LogEntry> {
     })
 }
 
-/// What another version, or another writer, put into a log is shown as it is.
 fn entry(event_type: &str, event: &str) -> Entry {
-    serde_json::from_str(event).unwrap_or_else(|_| {
-        let reason = format!("{event_type}: {event}");
-        let note = "this entry cannot be read; a newer version may have written it".to_owned();
-        Entry { note: Some(note), ..Entry::of(ProcessEvent::ProcessFailed { reason }) }
-    })
+    serde_json::from_str(event).unwrap_or_else(|_| newer::entry(event_type, event))
 }
 
 #[cfg(test)]

@@ -122,6 +122,7 @@ fn plan(
             return Ok(None);
         }
     }
+    crate::fail_point!("plan_bulk.before_commit");
     Ok(planned)
 }
 
@@ -135,6 +136,7 @@ fn advance_job(tx: &Transaction<'_>, fence: &JobFence, step: &Advance) -> Result
     if advanced && ends {
         change(tx, include_str!("sql/free_bulk.sql"), [&job_id])?;
         change(tx, include_str!("sql/announce_bulk.sql"), [&job_id])?;
+        crate::fail_point!("end_bulk.before_commit");
     }
     Ok(advanced)
 }
@@ -165,6 +167,7 @@ fn settle(
     if ended || fresh_again {
         change(tx, include_str!("sql/announce_bulk.sql"), [&job_id])?;
     }
+    crate::fail_point!("settle_bulk.before_commit");
     Ok(settled)
 }
 

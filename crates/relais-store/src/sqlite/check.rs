@@ -9,7 +9,7 @@ use super::{
     migrate,
     writer::Writer,
 };
-use crate::SCHEMA_VERSION;
+use crate::migration::{self, Script};
 
 /// The first library without the bug that can destroy a database when its log restarts.
 const LIBRARY_MIN: i32 = 3_051_003;
@@ -49,13 +49,15 @@ pub(super) async fn check(
     writer: &Writer,
     path: PathBuf,
     options: SqliteOptions,
+    scripts: &'static [Script],
 ) -> Result<(), StoreError> {
     file_system(&path)?;
     // Being run at all proves that the file and its directory can be written to.
     writer
         .run(move |tx| {
             settings(&Settings::read(tx)?, options.unsafe_durability)?;
-            schema(migrate::version(tx)?)
+            let applied = migrate::applied(tx)?;
+            migration::check(scripts, &applied, "the database file", migration::MIGRATE)
         })
         .await
 }
@@ -90,25 +92,6 @@ pub(super) fn settings(found: &Settings, unsafe_durability: bool) -> Result<(), 
         return refuse("foreign keys are off; build sqlite without SQLITE_OMIT_FOREIGN_KEY");
     }
     Ok(())
-}
-
-/// Refuses a schema this program was not made for.
-pub(super) fn schema(found: i64) -> Result<(), StoreError> {
-    match found {
-        0 => refuse("relais's tables are missing; run `relais migrate`"),
-        found if found < SCHEMA_VERSION => refuse(format!(
-            "the schema has version {found}, this program needs {SCHEMA_VERSION}; run `relais migrate`"
-        )),
-        found if found > SCHEMA_VERSION => refuse(newer_schema(found)),
-        _ => Ok(()),
-    }
-}
-
-pub(super) fn newer_schema(found: i64) -> String {
-    format!(
-        "the schema has version {found}, this program knows {SCHEMA_VERSION}; update relais on this \
-         machine"
-    )
 }
 
 fn file_system(path: &Path) -> Result<(), StoreError> {
@@ -198,13 +181,6 @@ mod tests {
             assert!(settings(&relaxed, true).is_ok());
         }
         assert!(settings(&Settings { synchronous: 3, ..good() }, false).is_ok());
-    }
-
-    #[test]
-    fn only_the_schema_of_this_program_fits() {
-        assert!(schema(0).unwrap_err().to_string().contains("relais migrate"));
-        assert!(schema(SCHEMA_VERSION + 1).unwrap_err().to_string().contains("update relais"));
-        assert!(schema(SCHEMA_VERSION).is_ok());
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(super) fn cleanup(
     let remove_rows = |origin, sql, seconds: i64| {
         let removed = all(tx, sql, age(seconds), |c| c.integer(0))?;
         attempt::forget(tx, origin, &removed)?;
+        crate::fail_point!("cleanup.mid_batch");
         Ok::<_, StoreError>(removed.len() as u64)
     };
     let Retention { processed_seconds, dispatched_seconds, .. } = *retention;

@@ -93,6 +93,7 @@ fn edit_dead_letter(tx: &Transaction<'_>, id: Uuid, edit: &Edit) -> Result<Decid
     }
     let record = (actor, "dead-letter.edited", &dead_letter, reason);
     change(tx, include_str!("sql/audit.sql"), record)?;
+    crate::fail_point!("edit.before_commit");
     Ok(Decided::Done)
 }
 
@@ -119,6 +120,7 @@ fn discard(tx: &Transaction<'_>, id: i64, verdict: &Verdict) -> Result<Decided, 
     first(tx, resolve, (&dead_letter, resolution.as_str(), actor, reason), |_| ())?;
     let record = (actor, "inbox.discarded", id.to_string(), reason);
     change(tx, include_str!("sql/audit.sql"), record)?;
+    crate::fail_point!("discard.before_commit");
     Ok(Decided::Done)
 }
 

@@ -5,13 +5,18 @@
 use std::path::Path;
 
 use relais_core::store::StoreError;
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, types::Type};
+
+use crate::newer;
 
 /// An error of a statement or a commit.
 pub(super) fn store(error: &Error) -> StoreError {
     let text = text(error);
     match error.sqlite_error_code() {
         Some(code) => by_code(code, text),
+        None if matches!(error, Error::FromSqlConversionFailure(..)) => {
+            StoreError::Unavailable(text)
+        }
         None => StoreError::Invalid(format!("sqlite driver: {text}")),
     }
 }
@@ -63,6 +68,11 @@ fn refused_value(text: String) -> StoreError {
         "the row breaks a rule of its table"
     };
     StoreError::Invalid(format!("{hint} ({text})"))
+}
+
+/// A row that is left alone because this program does not know its state.
+pub(super) fn unknown(column: usize, name: &str) -> Error {
+    Error::FromSqlConversionFailure(column, Type::Text, newer::unknown(name).into())
 }
 
 /// An error of the user's own sqlx connection.

@@ -99,10 +99,14 @@ fn conclude(
     if outcome != Outcome::Done {
         return Ok(Ending::Undo(Handled::RolledBack(outcome)));
     }
+    crate::fail_point!("handler.after_change");
     let scope = work.fence.scope.to_string();
     match inbox::mark_processed(tx, work.row.id, &scope, &work.fence.worker, work.epoch)? {
         0 => Ok(Ending::Undo(Handled::Refused)),
-        _ => Ok(Ending::Keep(Handled::Committed)),
+        _ => {
+            crate::fail_point!("handler.before_commit");
+            Ok(Ending::Keep(Handled::Committed))
+        }
     }
 }
 

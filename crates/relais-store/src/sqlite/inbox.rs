@@ -32,6 +32,7 @@ pub(super) fn accept(
     for SourcePosition { source, partition, position } in positions {
         change(tx, include_str!("sql/set_position.sql"), (source, partition, position))?;
     }
+    crate::fail_point!("accept.before_commit");
     accepted
 }
 
@@ -157,6 +158,7 @@ pub(super) fn settle(
         }
         tally(&mut settled, reached);
     }
+    crate::fail_point!("settle_inbox.before_commit");
     Ok(settled)
 }
 
@@ -182,6 +184,7 @@ fn settle_one(
     match fate {
         InboxFate::Processed { messages, changes } => {
             let marked = mark_processed(tx, *id, scope, worker, *epoch)?;
+            crate::fail_point!("settle_inbox.after_mark");
             if marked == 1 {
                 send(tx, messages)?;
                 changes.iter().try_for_each(|change| process::apply(tx, change, worker))?;
@@ -241,6 +244,7 @@ pub(super) fn bury(
     worker: &str,
     park: bool,
 ) -> Result<(), StoreError> {
+    crate::fail_point!("bury.before_letter");
     let dead_letter = Uuid::new_v4().to_string();
     change(tx, sql, (&dead_letter, id, worker))?;
     if park {

@@ -40,6 +40,7 @@ pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneG
         epoch: c.integer(1),
         unclean: unclean.get(&c.lane(0)).copied().unwrap_or_default(),
     })?);
+    crate::fail_point!("lease.before_commit");
     lanes.sort_unstable();
     let surplus = lanes.len().saturating_sub(share);
     Ok(LaneGrant { lanes, surplus })
@@ -57,6 +58,7 @@ pub(super) fn release(
     change(tx, include_str!("sql/release_lanes.sql"), (&scope, &fence.worker, which))?;
     if leaving {
         change(tx, include_str!("sql/leave_scope.sql"), (&scope, &fence.worker))?;
+        crate::fail_point!("leave.before_commit");
     }
     Ok(())
 }

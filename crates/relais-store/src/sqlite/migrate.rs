@@ -5,20 +5,21 @@
 //! leaves either all of a script or nothing.
 
 use relais_core::store::{Migrated, StoreError};
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, ErrorCode, Transaction};
 
-use super::{check, error, writer::Writer};
-use crate::{
-    SCHEMA_VERSION,
-    migration::{self, Script},
-};
+use super::{error, writer::Writer};
+use crate::migration::{self, Applied, Script};
 
 /// The scripts of this driver, in order.
-pub const SCRIPTS: &[Script] =
-    &[Script { number: 1, name: "relais", sql: include_str!("migrations/0001_relais.sql") }];
+pub const SCRIPTS: &[Script] = &[Script {
+    number: 1,
+    name: "relais",
+    needs: 1,
+    sql: include_str!("migrations/0001_relais.sql"),
+}];
 
 const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");
-const VERSION: &str = include_str!("sql/schema_version.sql");
+const APPLIED: &str = include_str!("sql/applied_scripts.sql");
 const RECORD: &str = include_str!("sql/record_script.sql");
 
 /// The scripts as one text, for somebody who applies them by hand.
@@ -27,51 +28,73 @@ pub fn schema_sql() -> String {
 }
 
 /// Applies what is missing.
-pub(super) async fn migrate(writer: &Writer) -> Result<Migrated, StoreError> {
-    let from = writer.run(begin).await?;
-    let mut migrated = Migrated { from, to: from, applied: Vec::new() };
-    for script in SCRIPTS {
-        if writer.run(move |tx| apply(tx, script)).await? == Applied::Now {
-            migrated.applied.push(script.name.to_owned());
+pub(super) async fn migrate(
+    writer: &Writer,
+    scripts: &'static [Script],
+) -> Result<Migrated, StoreError> {
+    let found = writer.run(|tx| applied(tx)).await?;
+    let mut now = Vec::new();
+    for script in migration::missing(scripts, &found)? {
+        if writer.run(move |tx| apply(tx, scripts, script)).await? == Turn::First {
+            now.push(script);
         }
-        migrated.to = migrated.to.max(script.number);
     }
-    Ok(migrated)
+    let found = if now.is_empty() { writer.run(|tx| applied(tx)).await? } else { found };
+    Ok(migration::migrated(&found, &now))
 }
 
-/// The number of the last script applied; 0 for a file without relais's tables.
-pub(super) fn version(db: &Connection) -> Result<i64, StoreError> {
-    match db.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get(0))) {
-        Ok(version) => Ok(version),
-        Err(missing) if missing.to_string().contains("no such table") => Ok(0),
-        Err(other) => Err(error::store(&other)),
-    }
+/// What `relais_schema` says; nothing if there is none.
+pub(super) fn applied(db: &Connection) -> Result<Vec<Applied>, StoreError> {
+    let read = || {
+        let mut statement = db.prepare_cached(APPLIED)?;
+        let lines = statement.query_map([], |row| {
+            Ok(Applied {
+                version: row.get(0)?,
+                name: row.get(1)?,
+                needs: row.get(2)?,
+                checksum: row.get(3)?,
+            })
+        })?;
+        lines.collect::<Result<Vec<_>, _>>()
+    };
+    read().or_else(|failed: rusqlite::Error| match failed.to_string() {
+        text if text.contains("no such table: relais_schema") => Ok(Vec::new()),
+        text if text.contains("no such column") => {
+            Err(migration::unreadable(&StoreError::Setup(text)))
+        }
+        _ => Err(error::store(&failed)),
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Applied {
-    Now,
-    Before,
+enum Turn {
+    First,
+    /// Another process was faster.
+    Late,
 }
 
-fn begin(tx: &Transaction<'_>) -> Result<i64, StoreError> {
-    let found = version(tx)?;
-    if found > SCHEMA_VERSION {
-        return Err(StoreError::Setup(check::newer_schema(found)));
+fn apply(tx: &Transaction<'_>, all: &[Script], script: &Script) -> Result<Turn, StoreError> {
+    if migration::missing(all, &applied(tx)?)?.first().map(|next| next.number)
+        != Some(script.number)
+    {
+        return Ok(Turn::Late);
     }
-    tx.execute_batch(CREATE_SCHEMA).map_err(|e| error::store(&e))?;
-    Ok(found)
+    let Script { number, name, needs, sql } = script;
+    tx.execute_batch(CREATE_SCHEMA)
+        .and_then(|()| tx.execute_batch(sql))
+        .and_then(|()| tx.execute(RECORD, (number, name, needs, script.checksum())))
+        .map_err(|error| failed(script, &error))?;
+    crate::fail_point!("migrate.before_commit");
+    Ok(Turn::First)
 }
 
-fn apply(tx: &Transaction<'_>, script: &Script) -> Result<Applied, StoreError> {
-    if version(tx)? >= script.number {
-        return Ok(Applied::Before);
-    }
-    let failed = |e: rusqlite::Error| {
-        let why = error::store(&e);
-        StoreError::Setup(format!("migration {} `{}`: {why}", script.number, script.name))
+fn failed(script: &Script, failed: &rusqlite::Error) -> StoreError {
+    let text = failed.to_string();
+    let next = if text.contains("already exists") { migration::IN_THE_WAY } else { "" };
+    let error = match failed.sqlite_error_code() {
+        // A statement that SQLite cannot run in this file: trying again does not help.
+        Some(ErrorCode::Unknown) => StoreError::Setup(text),
+        _ => error::store(failed),
     };
-    tx.execute_batch(script.sql).map_err(failed)?;
-    tx.execute(RECORD, (script.number, script.name)).map_err(failed)?;
-    Ok(Applied::Now)
+    migration::failed(script, error, next)
 }

@@ -58,11 +58,13 @@ pub use self::{
     transaction::ENQUEUE_SQL,
 };
 use self::{reader::Readers, writer::Writer};
+use crate::Script;
 
 /// relais's rows in a SQLite file. Cheap to clone; all clones share one writer.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     inner: Arc<Inner>,
+    scripts: &'static [Script],
 }
 
 #[derive(Debug)]
@@ -88,7 +90,14 @@ impl SqliteStore {
         let writer = Writer::start(connect::writer(&path, &options)?)?;
         let readers = Readers::new(&path, &options, options.readers);
         let watcher = Readers::new(&path, &options, 1);
-        Ok(Self { inner: Arc::new(Inner { path, options, writer, readers, watcher }) })
+        let inner = Inner { path, options, writer, readers, watcher };
+        Ok(Self { inner: Arc::new(inner), scripts: SCRIPTS })
+    }
+
+    /// As a program of another version, which knows other scripts: for tests of upgrades.
+    #[doc(hidden)]
+    pub fn knowing(self, scripts: &'static [Script]) -> Self {
+        Self { scripts, ..self }
     }
 
     /// The file.
@@ -145,11 +154,12 @@ impl Store for SqliteStore {
     }
 
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
-        Box::pin(migrate::migrate(self.writer()))
+        Box::pin(migrate::migrate(self.writer(), self.scripts))
     }
 
     fn check(&self) -> StoreFuture<'_, ()> {
-        Box::pin(check::check(self.writer(), self.path().to_owned(), self.inner.options))
+        let path = self.path().to_owned();
+        Box::pin(check::check(self.writer(), path, self.inner.options, self.scripts))
     }
 
     fn changes(&self) -> StoreFuture<'_, Changes> {

@@ -44,6 +44,7 @@ pub(super) fn settle(
         }
         tally(&mut settled, reached);
     }
+    crate::fail_point!("settle_outbox.before_commit");
     Ok(settled)
 }
 

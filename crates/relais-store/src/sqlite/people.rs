@@ -236,6 +236,7 @@ pub(super) fn resolve(
     change(tx, include_str!("sql/free_key.sql"), [&id])?;
     let action = format!("dead-letter.{}", resolution.as_str());
     change(tx, include_str!("sql/audit.sql"), (actor, action, &id, reason))?;
+    crate::fail_point!("resolve.before_commit");
     Ok(true)
 }
 

@@ -58,6 +58,7 @@ impl Processes for SqliteStore {
                 return Ok(Applied::Stale);
             }
             apply(tx, &change, SOURCE_SYSTEM)?;
+            crate::fail_point!("change_process.before_commit");
             Ok(Applied::Done)
         }))
     }
@@ -220,6 +221,7 @@ fn fire(tx: &Transaction<'_>, timers: usize) -> Result<Fired, StoreError> {
     for (timer, due_at) in &due {
         receive_timer(tx, timer, *due_at)?;
     }
+    crate::fail_point!("fire_timers.before_commit");
     Ok(Fired { fired: due.len() as u64, next: next_timer(tx)? })
 }
 

@@ -42,6 +42,7 @@ pub(super) fn repair(
     };
     let record = (&repair.actor, action, id.to_string(), &repair.reason);
     change(tx, include_str!("sql/audit.sql"), record)?;
+    crate::fail_point!("repair.before_commit");
     Ok(repaired)
 }
 

@@ -1,9 +1,11 @@
 //! Rows as they come out of the file, and values on their way in.
 //!
-//! Invariant: no row can make a read fail. Any language may have written it, so text that is no
-//! UTF-8, a time in another form or a number out of range is read as well as it can be.
+//! Invariant: no row can make a read fail, but one with a state that this program does not know. Any
+//! language may have written it, so text that is no UTF-8, a time in another form or a number out of
+//! range is read as well as it can be. A state is guarded by its table: another one is a newer
+//! program's, and nothing is done with such a row.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, cell::RefCell, time::Duration};
 
 use relais_core::{
     bulk::{BulkJob, Phase},
@@ -13,7 +15,7 @@ use relais_core::{
     lane::OwnedLane,
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
-    process::{Entry, LogEntry, Process, ProcessEvent, ProcessStatus},
+    process::{LogEntry, Process, ProcessStatus},
     query::ParkedKey,
     store::StoreError,
     text,
@@ -24,6 +26,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::error;
+use crate::newer;
 
 /// Longest pause the database is asked to add to its now: beyond the year 9999 it has no time.
 const PAUSE_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -37,7 +40,14 @@ pub(super) fn all<T>(
 ) -> Result<Vec<T>, StoreError> {
     let run = || {
         let mut statement = db.prepare_cached(sql)?;
-        let rows = statement.query_map(params, |row| Ok(read(&Cells(row))))?;
+        let rows = statement.query_map(params, |row| {
+            let cells = Cells { row, unknown: RefCell::default() };
+            let value = read(&cells);
+            match cells.unknown.into_inner() {
+                None => Ok(value),
+                Some((column, name)) => Err(error::unknown(column, &name)),
+            }
+        })?;
         rows.collect::<rusqlite::Result<Vec<T>>>()
     };
     run().map_err(|e| error::store(&e))
@@ -60,11 +70,15 @@ pub(super) fn change(db: &Connection, sql: &str, params: impl Params) -> Result<
 }
 
 /// The columns of one row, read so that none can fail.
-pub(super) struct Cells<'a, 'b>(&'a Row<'b>);
+pub(super) struct Cells<'a, 'b> {
+    row: &'a Row<'b>,
+    /// Where a state is that this program does not know, and its name.
+    unknown: RefCell<Option<(usize, String)>>,
+}
 
 impl Cells<'_, '_> {
     pub(super) fn text(&self, column: usize) -> Option<String> {
-        match self.0.get_ref(column).unwrap_or(ValueRef::Null) {
+        match self.row.get_ref(column).unwrap_or(ValueRef::Null) {
             ValueRef::Null => None,
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(lossy(bytes).into_owned()),
             ValueRef::Integer(number) => Some(number.to_string()),
@@ -81,7 +95,7 @@ impl Cells<'_, '_> {
     }
 
     fn number(&self, column: usize) -> Option<i64> {
-        match self.0.get_ref(column) {
+        match self.row.get_ref(column) {
             Ok(ValueRef::Integer(number)) => Some(number),
             _ => None,
         }
@@ -97,10 +111,18 @@ impl Cells<'_, '_> {
 
     /// What `parse` makes of the text, without a copy of it.
     fn parsed<T>(&self, column: usize, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-        match self.0.get_ref(column) {
+        match self.row.get_ref(column) {
             Ok(ValueRef::Text(bytes)) => parse(&lossy(bytes)),
             _ => None,
         }
+    }
+
+    /// A state by its name. The placeholder of one that is not known leaves [`all`] never.
+    fn known<T>(&self, column: usize, parse: fn(&str) -> Option<T>, placeholder: T) -> T {
+        self.parsed(column, parse).unwrap_or_else(|| {
+            self.unknown.replace(Some((column, self.string(column))));
+            placeholder
+        })
     }
 
     pub(super) fn time(&self, column: usize) -> Option<Timestamp> {
@@ -147,7 +169,7 @@ impl Cells<'_, '_> {
             raw_payload_base64: self.text(13),
             event_ts: self.time(14),
             received_at: self.some_time(15),
-            status: self.parsed(16, InboxStatus::parse).unwrap_or(InboxStatus::Failed),
+            status: self.known(16, InboxStatus::parse, InboxStatus::Failed),
             attempts: self.attempts(17),
             next_attempt_at: self.time(18),
             processed_at: self.time(19),
@@ -161,7 +183,7 @@ impl Cells<'_, '_> {
         OutboxRow {
             id: self.integer(0),
             message_id: self.uuid(1),
-            category: self.parsed(2, Category::parse).unwrap_or_default(),
+            category: self.known(2, Category::parse, Category::Event),
             aggregate_type: self.string(3),
             aggregate_id: self.string(4),
             event_type: self.string(5),
@@ -172,7 +194,7 @@ impl Cells<'_, '_> {
             msg_key: self.string(10),
             lane: self.lane(11),
             created_at: self.some_time(12),
-            status: self.parsed(13, OutboxStatus::parse).unwrap_or(OutboxStatus::Failed),
+            status: self.known(13, OutboxStatus::parse, OutboxStatus::Failed),
             attempts: self.attempts(14),
             next_attempt_at: self.time(15),
             dispatched_at: self.time(16),
@@ -189,7 +211,7 @@ impl Cells<'_, '_> {
             id: self.uuid(0),
             destination: self.string(1),
             remote_id: self.text(2),
-            phase: self.parsed(3, Phase::parse).unwrap_or(Phase::Planned),
+            phase: self.known(3, Phase::parse, Phase::Planned),
             row_count: self.count(4),
             owner: self.text(5),
             epoch: self.integer(6),
@@ -205,7 +227,7 @@ impl Cells<'_, '_> {
             process_type: self.string(1),
             definition: self.small(2),
             business_key: self.text(3),
-            status: self.parsed(4, ProcessStatus::parse).unwrap_or(ProcessStatus::Failed),
+            status: self.known(4, ProcessStatus::parse, ProcessStatus::Failed),
             current_step: self.text(5),
             data: self.string(6),
             retries: self.attempts(7),
@@ -223,7 +245,7 @@ impl Cells<'_, '_> {
             seq: self.integer(1),
             at: self.some_time(2),
             message_id: self.text(3),
-            entry: entry.unwrap_or_else(|| unreadable(&self.string(4), &self.string(5))),
+            entry: entry.unwrap_or_else(|| newer::entry(&self.string(4), &self.string(5))),
         }
     }
 
@@ -291,20 +313,13 @@ impl Cells<'_, '_> {
     }
 
     fn origin(&self, column: usize) -> Origin {
-        self.parsed(column, Origin::parse).unwrap_or(Origin::Process)
+        self.known(column, Origin::parse, Origin::Process)
     }
 }
 
 /// What is no UTF-8 is replaced; the common case is only checked.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
-}
-
-/// What is shown of an entry that another version, or another writer, put into a log.
-fn unreadable(event_type: &str, event: &str) -> Entry {
-    let reason = format!("{event_type}: {event}");
-    let note = "this entry cannot be read; a newer version may have written it".to_owned();
-    Entry { note: Some(note), ..Entry::of(ProcessEvent::ProcessFailed { reason }) }
 }
 
 /// A UUID in any usual form. The schema refuses what is none; if one slips by, its hash serves, so

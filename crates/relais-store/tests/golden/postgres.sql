@@ -128,6 +128,8 @@ relais_process_log.event: text NOT NULL
 relais_process_log.message_id: text COLLATE "C"
 relais_schema.version: bigint NOT NULL
 relais_schema.name: text NOT NULL
+relais_schema.needs: bigint NOT NULL
+relais_schema.checksum: text NOT NULL
 relais_schema.applied_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
 relais_source_position.source: text COLLATE "C" NOT NULL
 relais_source_position.partition_key: text COLLATE "C" NOT NULL
@@ -242,3 +244,6 @@ relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON rela
 relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (((new.headers)::json IS NULL) <> (new.headers IS NULL)))) EXECUTE FUNCTION relais_refuse()
 relais_outbox.relais_outbox_json: CREATE TRIGGER relais_outbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_outbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (((new.headers)::json IS NULL) <> (new.headers IS NULL)))) EXECUTE FUNCTION relais_refuse()
 relais_outbox.relais_outbox_key: CREATE TRIGGER relais_outbox_key BEFORE INSERT ON relais_outbox FOR EACH ROW WHEN ((new.msg_key IS NULL)) EXECUTE FUNCTION relais_default_key()
+-- functions
+function.relais_default_key: BEGIN NEW.msg_key := NEW.aggregate_id; RETURN NEW; END
+function.relais_refuse: BEGIN RAISE EXCEPTION 'not valid JSON'; END

@@ -280,6 +280,8 @@ CREATE INDEX relais_process_log_message ON relais_process_log (message_id) WHERE
 CREATE TABLE relais_schema (
     version    INTEGER PRIMARY KEY,
     name       TEXT NOT NULL,
+    needs      INTEGER NOT NULL,
+    checksum   TEXT NOT NULL,
     applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) STRICT
 ;

@@ -26,7 +26,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bed {
     pub(crate) store: PostgresStore,
-    /// A connection that knows nothing of relais.
+    /// A connection that knows nothing of relais and may do everything.
     pub(crate) raw: Client,
     pub(crate) schema: PostgresSchema,
 }
@@ -35,7 +35,7 @@ impl Bed {
     /// `None` without a server.
     pub(crate) async fn new() -> Option<Self> {
         let bed = Self::empty().await?;
-        bed.store.migrate().await.unwrap();
+        bed.schema.migrate().await.unwrap();
         bed.raw.batch_execute("CREATE TABLE orders (id text PRIMARY KEY)").await.unwrap();
         Some(bed)
     }

@@ -119,3 +119,29 @@ async fn the_file_is_sound_after_many_writers() {
     let sound: String = bed.raw().query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
     assert_eq!(sound, "ok");
 }
+
+/// While somebody reads for long, nothing can be taken out of the log; afterwards it must not stay large.
+#[tokio::test]
+async fn the_log_shrinks_again_after_a_reader_that_stayed_long() {
+    const LIMIT: u64 = 64 * 1024 * 1024;
+    let bed = Bed::new().await;
+    let reader = bed.raw();
+    reader.execute_batch("BEGIN").unwrap();
+    reader.query_row("SELECT count(*) FROM relais_inbox", [], |r| r.get::<_, i64>(0)).unwrap();
+    let log = || std::fs::metadata(bed.path().with_extension("db-wal")).unwrap().len();
+    let large = format!("\"{}\"", "x".repeat(8_000_000));
+    let mut stored = 0;
+    while log() <= LIMIT {
+        let batch = vec![received(&format!("large-{stored}"), &large)];
+        bed.store.accept(batch, Vec::new()).await.unwrap();
+        stored += 1;
+        assert!(stored < 100, "the reader does not hold it");
+    }
+    drop(reader);
+    for n in 0..3 {
+        let batch = vec![received(&format!("small-{n}"), "{}")];
+        bed.store.accept(batch, Vec::new()).await.unwrap();
+    }
+    assert!(log() <= LIMIT, "{} bytes", log());
+    assert_eq!(bed.count("relais_inbox"), stored + 3);
+}

@@ -1,14 +1,20 @@
-//! A schema of its own on the server of `RELAIS_TEST_POSTGRES`.
+//! A schema of its own on the server of `RELAIS_TEST_POSTGRES`, with roles of its own.
 
 use std::{env, sync::Arc};
 
-use relais_core::{BoxFuture, store::Store};
-use relais_store::postgres::{PostgresOptions, PostgresStore};
+use relais_core::{
+    BoxFuture,
+    store::{Migrated, Store, StoreError},
+};
+use relais_store::postgres::{PostgresOptions, PostgresStore, roles_sql};
 use relais_testkit::fixture::{Dialect, Fixture, RawTransaction, TextRows};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// The environment variable with the server's URL.
 pub const URL_VARIABLE: &str = "RELAIS_TEST_POSTGRES";
+
+/// All that `roles.sql` makes.
+const ROLES: [Role; 4] = [Role::Owner, Role::Runtime, Role::Producer, Role::Reader];
 
 /// The server for tests. Without one, says so; in CI it must be there.
 ///
@@ -23,10 +29,23 @@ pub fn server_url() -> Option<String> {
     None
 }
 
-/// An empty schema, dropped with the value.
+/// Who connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The server's own superuser, who arranges what the tests need.
+    Super,
+    Owner,
+    Runtime,
+    Producer,
+    Reader,
+}
+
+/// An empty schema with relais's roles, dropped with the value. The stores of all tests work as the
+/// role `runtime`: a statement that needs more rights than `roles.sql` gives fails in them.
 pub struct PostgresSchema {
     server: String,
     name: String,
+    admin: Client,
 }
 
 impl PostgresSchema {
@@ -34,15 +53,66 @@ impl PostgresSchema {
     pub async fn create() -> Option<Self> {
         let server = server_url()?;
         let name = format!("relais_{}", uuid::Uuid::now_v7().simple());
-        let client = connect(&server).await.expect("the test server answers");
-        client.batch_execute(&format!("CREATE SCHEMA {name}")).await.expect("create schema");
-        Some(Self { server, name })
+        let admin = connect(&server).await.expect("the test server answers");
+        let schema = Self { server, name, admin };
+        schema.grant().await;
+        let password = schema.password();
+        let password = password.map(|text| format!("PASSWORD '{text}'")).unwrap_or_default();
+        let login = |role: &Role| format!("ALTER ROLE {} LOGIN {password};", schema.role(*role));
+        let logins: String = ROLES.iter().map(login).collect();
+        // What the superuser makes here stands for the user's own tables.
+        let theirs = format!(
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA {} GRANT ALL ON TABLES TO {};",
+            schema.name,
+            schema.role(Role::Runtime)
+        );
+        schema.admin.batch_execute(&(logins + &theirs)).await.expect("logins");
+        Some(schema)
+    }
+
+    /// Runs what people run before the first migration, and after each.
+    pub async fn grant(&self) {
+        let sql = roles_sql(&self.name, &self.name).expect("a sound name");
+        self.admin.batch_execute(&sql).await.map_err(text).expect("roles");
+    }
+
+    /// Makes the tables as their owner, and grants the others what they need.
+    pub async fn migrate(&self) -> Result<Migrated, StoreError> {
+        let migrated = self.store_as(Role::Owner).await.migrate().await?;
+        self.grant().await;
+        Ok(migrated)
     }
 
     /// A URL whose connections see only this schema.
     pub fn url(&self) -> String {
-        let separator = if self.server.contains('?') { '&' } else { '?' };
-        format!("{}{separator}options=-c%20search_path%3D{}", self.server, self.name)
+        self.url_as(Role::Runtime)
+    }
+
+    pub fn url_as(&self, role: Role) -> String {
+        let (start, user, place) = self.parts();
+        let password = user.find(':').map(|at| &user[at..]).unwrap_or_default();
+        let user = match role {
+            Role::Super => user.to_owned(),
+            _ => format!("{}{password}", self.role(role)),
+        };
+        let separator = if place.contains('?') { '&' } else { '?' };
+        format!("{start}://{user}@{place}{separator}options=-c%20search_path%3D{}", self.name)
+    }
+
+    /// The roles have that of the superuser, if the server asks for one.
+    fn password(&self) -> Option<&str> {
+        self.parts().1.split_once(':').map(|(_, password)| password)
+    }
+
+    /// Protocol, user with password, and the rest of the server's URL.
+    fn parts(&self) -> (&str, &str, &str) {
+        let (start, end) = self.server.split_once("://").expect("a URL");
+        let (user, place) = end.split_once('@').expect("a URL with a user");
+        (start, user, place)
+    }
+
+    pub fn role(&self, role: Role) -> String {
+        format!("{}_{}", self.name, format!("{role:?}").to_lowercase())
     }
 
     pub fn name(&self) -> &str {
@@ -51,24 +121,37 @@ impl PostgresSchema {
 
     /// One node's store.
     pub async fn store(&self) -> PostgresStore {
-        PostgresStore::connect(&self.url(), PostgresOptions::default()).await.expect("connect")
+        self.store_as(Role::Runtime).await
     }
 
-    /// A plain connection.
+    pub async fn store_as(&self, role: Role) -> PostgresStore {
+        let url = self.url_as(role);
+        PostgresStore::connect(&url, PostgresOptions::default()).await.expect("connect")
+    }
+
+    /// A plain connection that may do everything.
     pub async fn client(&self) -> Client {
-        connect(&self.url()).await.expect("connect")
+        self.client_as(Role::Super).await
+    }
+
+    pub async fn client_as(&self, role: Role) -> Client {
+        connect(&self.url_as(role)).await.map_err(text).expect("connect")
     }
 }
 
 impl Drop for PostgresSchema {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
+        let roles = ROLES.map(|role| self.role(role)).join(", ");
         // A thread with a runtime of its own: this may run inside a runtime, or while unwinding.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
-                let sql = format!("SET lock_timeout = '10s'; DROP SCHEMA {name} CASCADE");
+                let sql = format!(
+                    "SET lock_timeout = '10s'; DROP SCHEMA {name} CASCADE; \
+                     DROP OWNED BY {roles}; DROP ROLE {roles}"
+                );
                 let dropped = async { connect(&server).await?.batch_execute(&sql).await };
                 if let Err(error) = dropped.await {
                     eprintln!("schema {name} is left behind: {}", text(error));
@@ -110,6 +193,18 @@ impl Fixture for PostgresFixture {
         Arc::new(self.second.clone())
     }
 
+    fn migrators(&self) -> BoxFuture<'_, [Arc<dyn Store>; 2]> {
+        Box::pin(async move {
+            let (one, two) =
+                (self.schema.store_as(Role::Owner).await, self.schema.store_as(Role::Owner).await);
+            [Arc::new(one) as Arc<dyn Store>, Arc::new(two)]
+        })
+    }
+
+    fn migrate(&self) -> BoxFuture<'_, Result<Migrated, StoreError>> {
+        Box::pin(self.schema.migrate())
+    }
+
     fn dialect(&self) -> Dialect {
         Dialect::Postgres
     }
@@ -134,7 +229,7 @@ impl Fixture for PostgresFixture {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn RawTransaction>, String>> {
         Box::pin(async move {
-            let client = connect(&self.schema.url()).await.map_err(text)?;
+            let client = connect(&self.schema.url_as(Role::Super)).await.map_err(text)?;
             execute(&client, "BEGIN").await?;
             Ok(Box::new(Open(client)) as Box<dyn RawTransaction>)
         })

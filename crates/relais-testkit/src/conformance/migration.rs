@@ -8,7 +8,7 @@ use crate::fixture::Fixture;
 pub const START: Start = Start::Empty;
 
 pub async fn an_empty_database_gets_every_script(f: &dyn Fixture) {
-    let done = f.store().migrate().await.expect("migrate");
+    let done = f.migrate().await.expect("migrate");
     assert_eq!(done.from, 0);
     assert!(done.to >= 1 && !done.applied.is_empty(), "{done:?}");
     assert_eq!(f.number("SELECT max(version) FROM relais_schema").await, done.to);
@@ -16,14 +16,14 @@ pub async fn an_empty_database_gets_every_script(f: &dyn Fixture) {
 }
 
 pub async fn migrating_again_changes_nothing(f: &dyn Fixture) {
-    let first = f.store().migrate().await.expect("migrate");
+    let first = f.migrate().await.expect("migrate");
     let again = f.second().migrate().await.expect("migrate again");
     assert_eq!((again.from, again.to), (first.to, first.to));
     assert!(again.applied.is_empty(), "{again:?}");
 }
 
 pub async fn nodes_that_migrate_together_apply_each_script_once(f: &dyn Fixture) {
-    let (one, two) = (f.store(), f.second());
+    let [one, two] = f.migrators().await;
     let (one, two) = tokio::join!(one.migrate(), two.migrate());
     let (one, two) = (one.expect("first node"), two.expect("second node"));
     assert_eq!(one.to, two.to);
@@ -35,7 +35,7 @@ pub async fn nodes_that_migrate_together_apply_each_script_once(f: &dyn Fixture)
 pub async fn tables_of_the_user_stay_as_they_are(f: &dyn Fixture) {
     f.run("CREATE TABLE orders (id integer)").await;
     f.run("INSERT INTO orders VALUES (7)").await;
-    f.store().migrate().await.expect("migrate");
+    f.migrate().await.expect("migrate");
     assert_eq!(f.number("SELECT id FROM orders").await, 7);
 }
 
@@ -51,13 +51,13 @@ pub async fn a_database_without_tables_is_refused_with_what_to_do(f: &dyn Fixtur
 }
 
 pub async fn a_migrated_database_passes_the_check(f: &dyn Fixture) {
-    f.store().migrate().await.expect("migrate");
+    f.migrate().await.expect("migrate");
     f.store().check().await.expect("check");
     f.second().check().await.expect("check of another node");
 }
 
 pub async fn a_schema_of_a_newer_program_is_refused(f: &dyn Fixture) {
-    f.store().migrate().await.expect("migrate");
+    f.migrate().await.expect("migrate");
     f.run(
         "UPDATE relais_schema SET version = 9999 \
          WHERE version = (SELECT max(version) FROM relais_schema)",

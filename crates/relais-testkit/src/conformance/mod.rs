@@ -69,7 +69,7 @@ pub fn run(open: impl Future<Output = Option<Box<dyn Fixture>>>, start: Start, c
     runtime.block_on(async {
         let Some(fixture) = open.await else { return };
         if start == Start::Migrated {
-            fixture.store().migrate().await.expect("migrate");
+            fixture.migrate().await.expect("migrate");
         }
         check(&*fixture).await;
     });

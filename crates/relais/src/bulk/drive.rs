@@ -70,6 +70,7 @@ impl Drive {
 
     /// Until the job has ended, or is not ours to work on.
     pub(crate) async fn run(&mut self) -> Result<(), Halt> {
+        relais_store::fail_point!("bulk.after_plan");
         let mut seen = None;
         while !self.job.phase.is_terminal() {
             self.halts().check()?;
@@ -113,6 +114,7 @@ impl Drive {
         let limit = self.settings.destination.timeout;
         match self.caller.call(limit, |target| target.create()).await? {
             Ok(id) => {
+                relais_store::fail_point!("bulk.after_create");
                 self.commit_as(Phase::Created, Some(id), None).await?;
                 self.body = Some(body);
                 Ok(Some(Remote::Open))
@@ -140,6 +142,7 @@ impl Drive {
             .call(limit, |target| Box::pin(async move { target.upload(&id, body).await }));
         match call.await? {
             Ok(()) => {
+                relais_store::fail_point!("bulk.after_upload");
                 self.commit(Phase::Uploaded, None).await?;
                 Ok(Some(Remote::Open))
             }
@@ -158,6 +161,7 @@ impl Drive {
             self.caller.call(limit, |target| Box::pin(async move { target.close(&id).await }));
         match call.await? {
             Ok(()) => {
+                relais_store::fail_point!("bulk.after_close");
                 self.commit(Phase::Closed, None).await?;
                 self.poll = self.settings.poll_first;
                 Ok(Some(Remote::Running))
@@ -200,6 +204,7 @@ impl Drive {
         });
         match call.await? {
             Ok(deliveries) => {
+                relais_store::fail_point!("bulk.after_results");
                 let accepted = deliveries.contains(&Delivery::Accepted);
                 let outage = deliveries.iter().find_map(outage_of);
                 self.settle(rows.iter().zip(deliveries)).await?;
@@ -349,6 +354,7 @@ impl Drive {
         if !self.persist(move |store| store.advance_bulk(fence.clone(), step.clone())).await? {
             return Err(Halt::Lost);
         }
+        relais_store::fail_point!("bulk.after_phase");
         self.job.phase = to;
         if remote_id.is_some() {
             self.job.remote_id = remote_id;

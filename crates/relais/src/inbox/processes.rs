@@ -172,6 +172,7 @@ impl InboxWorker {
             let inbox = &row.job.row;
             match asked.and_then(|asked| decide(&registry, inbox, asked, found, random())) {
                 Ok(decided) => {
+                    relais_store::fail_point!("inbox.after_decide");
                     claimed.extend(touched);
                     let (messages, changes) = (Vec::new(), decided.changes);
                     self.push(&row.job, InboxFate::Processed { messages, changes });

@@ -106,6 +106,7 @@ impl InboxWorker {
                 return Err(error);
             }
         };
+        relais_store::fail_point!("inbox.after_settle");
         if settled.refused > 0 {
             self.counters.refused(settled.refused);
             self.intake.keeper().distrust();

@@ -85,3 +85,32 @@ fn an_end_with_a_problem_names_its_code_and_not_its_text() {
     assert_eq!(spans[0].error.as_deref(), Some("500"));
     assert!(!format!("{:?}", spans[0]).contains("abc"));
 }
+
+#[path = "../../../../fuzz/run.rs"]
+mod fuzz_run;
+
+#[test]
+fn any_traceparent_is_read_as_the_standard_has_it_or_not_at_all() {
+    fuzz_run::run("traceparent", 5_000, |input| {
+        let text = String::from_utf8_lossy(input);
+        let found = Context::of(&with(&text));
+        // Fixed places, instead of parts between dashes.
+        let hex = |range: std::ops::Range<usize>| {
+            text.get(range).filter(|part| part.bytes().all(|c| b"0123456789abcdef".contains(&c)))
+        };
+        let dashes = [2, 35, 52].iter().all(|at| text.as_bytes().get(*at) == Some(&b'-'));
+        let parts = (hex(0..2), hex(3..35), hex(36..52), hex(53..55));
+        let ends =
+            text.len() == 55 || (text.as_bytes().get(55) == Some(&b'-') && !text.starts_with("00"));
+        let expected = match parts {
+            (Some(version), Some(trace), Some(span), Some(flags)) if dashes && ends => {
+                let zero = |part: &str| part.bytes().all(|digit| digit == b'0');
+                let sampled = flags.ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f']);
+                let said = format!("00-{trace}-{span}-0{}", u8::from(sampled));
+                (version != "ff" && !zero(trace) && !zero(span)).then_some(said)
+            }
+            _ => None,
+        };
+        assert_eq!(found.map(|found| found.to_string()), expected, "{text:?}");
+    });
+}

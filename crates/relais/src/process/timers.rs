@@ -99,6 +99,7 @@ impl Timers {
         if answer.fired == 0 {
             return Ok(Progress::Idle { at_most: REST_MAX });
         }
+        relais_store::fail_point!("timers.after_fire");
         self.counters.timers(answer.fired);
         (self.fired)();
         Ok(Progress::Worked)

@@ -8,6 +8,7 @@ use std::{
 use relais_core::{
     BoxFuture,
     decode::Decoder,
+    delivery::Problem,
     extract::{Incoming, Mapping, Value},
     inbox::{Accepted, Content, NewInbox},
     source::{Source, SourceBatch, SourceError},
@@ -113,4 +114,23 @@ async fn one_message_the_database_refuses_stops_nobody() {
     assert_eq!(*source.log.lock().unwrap(), ["[Stored, Stored, Stored]"]);
     let rows = bench.texts("SELECT message_id || ' ' || status FROM relais_inbox ORDER BY id");
     assert_eq!(rows, ["1 RECEIVED", "odd SERDE_ERROR", "2 RECEIVED"]);
+}
+
+#[tokio::test]
+async fn whatever_a_source_puts_into_a_message_it_is_kept_and_stops_nobody() {
+    let bench = Bench::new().await;
+    let mut odd = received("odd\0", "{}");
+    let problem = Problem { code: "x\0".repeat(5_000), message: "y\0".repeat(50_000) };
+    odd.content = Content::Undecodable { bytes: b"\xff".to_vec(), problem };
+    odd.key_str = Some("k\0".repeat(5_000));
+    odd.msg_key = "k\0".repeat(5_000);
+    odd.event_type = Some("t\0".repeat(5_000));
+    let (mut ingest, source) =
+        ingest(&bench, vec![vec![received("1", "{}"), odd.clone()], vec![odd]]);
+    for said in ["[Stored, Stored]", "[Duplicate]"] {
+        assert_eq!(ingest.run_once().await.unwrap(), Progress::Worked);
+        assert_eq!(source.log.lock().unwrap().last().unwrap(), said);
+    }
+    let rows = bench.texts("SELECT status FROM relais_inbox ORDER BY id");
+    assert_eq!(rows, ["RECEIVED", "SERDE_ERROR"]);
 }

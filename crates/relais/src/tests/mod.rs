@@ -15,4 +15,5 @@ mod process_support;
 mod relay;
 mod remote;
 mod repair;
+mod running;
 mod support;

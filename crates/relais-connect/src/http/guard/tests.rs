@@ -1,9 +1,12 @@
 //! Every form of a private address that is known to have fooled somebody, and a name server that
 //! lies.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use relais_core::{delivery::Delivery, publisher::Publisher};
@@ -223,6 +226,25 @@ async fn a_name_at_a_private_address_is_rejected_and_nobody_is_called() {
         assert!(problem.message.contains("allow_private = true"), "{}", problem.message);
         assert_eq!(script.asked.load(Ordering::SeqCst), 1);
     }
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+/// The answer that was checked is the one that is used; asking again would give another one.
+#[tokio::test]
+async fn a_name_that_changes_its_mind_after_the_check_leads_to_nobody() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://rebind.example:{}/", listener.local_addr().unwrap().port());
+    // Public for whoever checks it, and nobody's.
+    let script = Script::new(&[&["2000::1"], &["127.0.0.1"]]);
+    let connect_timeout = Duration::from_millis(300);
+    let settings = HttpPublisherSettings { connect_timeout, ..HttpPublisherSettings::new(&url) };
+    let publisher = HttpPublisher::with_lookup(settings, script.clone()).unwrap();
+    let first = publisher.publish(&[row("{}")]).await;
+    assert!(matches!(first[0], Delivery::Outage { .. }), "{first:?}");
+    assert_eq!(script.asked.load(Ordering::SeqCst), 1);
+    let second = publisher.publish(&[row("{}")]).await;
+    assert!(matches!(second[0], Delivery::Reject { .. }), "{second:?}");
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 

@@ -53,7 +53,7 @@ pub(super) fn size(record: &BorrowedMessage<'_>) -> usize {
 }
 
 /// The key as text. What the column would not keep as it is stands in a header, byte for byte.
-fn read_key(key: &[u8], headers: &mut Headers) -> String {
+pub(in crate::kafka) fn read_key(key: &[u8], headers: &mut Headers) -> String {
     let text = match std::str::from_utf8(key) {
         Ok(text) => text.to_owned(),
         Err(_) => format!("base64:{}", STANDARD.encode(key)),

@@ -35,6 +35,7 @@ fn columns_are_found_by_name_wherever_they_are() {
         "\"sf__Id\",\"sf__Created\",LastName,ExternalId__c\n\"0031\",\"true\",\"Doe\",\"M-1\"\n",
         "ExternalId__c,LastName,\"sf__Id\"\n\"M-1\",\"Do\"\"e,\n\r\n\",\"\"\n",
         "\u{feff}\"ExternalId__c\",\"LastName\"\r\n\"M-1\",\"Doe\"\r\n",
+        "\u{feff}\"a,b\",\"ExternalId__c\"\n\"1\",\"M-1\"\n",
         "\"externalid__C\"\n\"M-1\"",
     ] {
         assert_eq!(keys(text), ["M-1"], "{text}");
@@ -71,7 +72,9 @@ fn lines_that_do_not_fit_the_header_are_refused() {
     {
         assert!(matches!(read_in(text, usize::MAX), Err(Broken::Csv(_))), "{text}");
     }
-    assert_eq!(read_in("<html>down</html>", usize::MAX), Err(Broken::Html));
+    for size in [1, 2, usize::MAX] {
+        assert_eq!(read_in(" \n<html>down</html>", size), Err(Broken::Html), "in pieces of {size}");
+    }
     let endless = format!("ExternalId__c\n\"{}", "x".repeat(RECORD_MAX + 1));
     assert!(matches!(read_in(&endless, 64 * 1024), Err(Broken::Csv(_))));
 }

@@ -229,6 +229,21 @@ fn a_state_that_cannot_be_read_is_a_problem_and_no_panic() {
 }
 
 #[test]
+fn progress_with_a_field_of_a_newer_program_is_a_problem_and_stays_as_it_is() {
+    let mut world = World::start();
+    let good: serde_json::Value = serde_json::from_str(&world.process.progress).unwrap();
+    for place in ["", "/at/at", "/steps/pay"] {
+        let mut newer = good.clone();
+        let fields = newer.pointer_mut(place).and_then(serde_json::Value::as_object_mut);
+        fields.unwrap_or_else(|| panic!("{place}: {good}")).insert("later".into(), json!(1));
+        world.process.progress = newer.to_string();
+        let problem = world.try_reply("payDone", None).unwrap_err();
+        assert_eq!(problem.code, PROCESS_STATE, "{newer}");
+        assert_eq!(world.process.progress, newer.to_string());
+    }
+}
+
+#[test]
 fn a_definition_without_the_step_or_of_another_version_is_a_problem() {
     let mut world = World::start();
     world.reply("payDone");

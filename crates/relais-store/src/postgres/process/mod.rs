@@ -73,6 +73,7 @@ async fn change_one(client: &mut Client, change: &Change) -> Result<Applied, Fai
     }
     let messages = change.messages.iter().collect();
     inbox::write(&transaction, messages, vec![change], SOURCE_SYSTEM).await?;
+    crate::fail_point!("change_process.before_commit");
     transaction.commit().await?;
     Ok(Applied::Done)
 }

@@ -1,4 +1,5 @@
--- What this role may not do although relais must. The audit is only ever added to.
+-- What this role may not do although relais must: what `roles.sql` grants runtime, no more and no less.
+-- The audit is only ever added to. Tables that are not there are not asked about.
 SELECT n.name, string_agg(p.privilege, ', ')
 FROM (VALUES ('relais_schema', 'SELECT'),
              ('relais_inbox', 'SELECT INSERT UPDATE DELETE'),
@@ -21,6 +22,6 @@ FROM (VALUES ('relais_schema', 'SELECT'),
              ('relais_audit_id_seq', 'SELECT'),
              ('relais_bulk_job_moved_seq', 'SELECT')) AS n (name, needed)
 CROSS JOIN LATERAL regexp_split_to_table(n.needed, ' ') AS p (privilege)
-WHERE NOT has_table_privilege(n.name::regclass, p.privilege)
+WHERE NOT has_table_privilege(to_regclass(n.name), p.privilege)
 GROUP BY n.name
 ORDER BY n.name

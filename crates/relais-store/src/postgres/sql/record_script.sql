@@ -1,1 +1,1 @@
-INSERT INTO relais_schema (version, name) VALUES ($1, $2)
+INSERT INTO relais_schema (version, name, needs, checksum) VALUES ($1, $2, $3, $4)

@@ -35,6 +35,7 @@ impl Drive {
             let fence = self.fence.clone();
             let settled =
                 self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
+            relais_store::fail_point!("bulk.after_settlement");
             if settled.refused > 0 {
                 // A person was faster, or the job is not ours any more.
                 self.caller.counters.refused(settled.refused);

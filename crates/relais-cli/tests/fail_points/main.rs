@@ -1,0 +1,266 @@
+//! Every named point of every flow: the program ends there at the first hit, at the second, and so on;
+//! another one goes on, and nothing is lost, done twice, out of order or left over.
+//!
+//! `FAIL_POINTS_ONLY=relay.after_publish:2` tries only what has this in its name, `FLOW with POINT:HIT`.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code)]
+#[path = "../support/broker.rs"]
+mod broker;
+mod bulk;
+mod desk;
+mod handler;
+mod http;
+mod kafka;
+// Some helpers are made for other tests of the program.
+#[allow(dead_code)]
+#[path = "../support/org.rs"]
+mod org;
+mod process;
+mod sink;
+mod stage;
+#[allow(dead_code)]
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Mutex,
+    thread,
+    time::Instant,
+};
+
+use stage::{Database, Fault, Stage};
+
+/// Hits of one point that are tried, in the flow that hits it most: those of a heartbeat have no end. In
+/// other flows the first is tried.
+const HITS_MAX: usize = 4;
+/// The same in a bulk job: each hit is another phase.
+const PHASES_MAX: usize = 8;
+/// The points of every start and stop are tried in that flow alone.
+const EVERYWHERE: [&str; 5] = ["migrate.", "lease.", "leave.", "lanes.", "cleanup."];
+/// Cycles at once: they mostly wait.
+const CYCLES: usize = 10;
+
+/// What happens between an empty store and the end.
+#[derive(Clone, Copy)]
+struct Flow {
+    name: &'static str,
+    run: fn(&mut Stage),
+    /// Where it has crashed before the points are looked at: some are met by the next one alone.
+    crashed: Option<&'static str>,
+}
+
+const fn flow(name: &'static str, run: fn(&mut Stage)) -> Flow {
+    Flow { name, run, crashed: None }
+}
+
+const FLOWS: [Flow; 9] = [
+    flow("http", http::in_and_out),
+    flow("retry", http::retry_and_dead_letter),
+    flow("cleanup", http::cleanup),
+    flow("handler", |stage| handler::change_and_message(stage, SERVICE)),
+    flow("process", process::timer_and_compensation),
+    flow("bulk", bulk::job),
+    flow("desk", desk::decisions),
+    Flow { crashed: Some("relay.after_publish"), ..flow("http after a crash", http::in_and_out) },
+    Flow { crashed: Some("bulk.after_upload"), ..flow("bulk after a crash", bulk::job) },
+];
+const KAFKA: [Flow; 1] = [flow("kafka", kafka::in_and_out)];
+
+#[test]
+fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_on_sqlite() {
+    let hit = sweep(&FLOWS, Database::Sqlite);
+    assert_eq!(hit, points(Database::Sqlite), "points that are hit, and points that are named");
+}
+
+#[test]
+fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_on_postgres() {
+    if support::postgres::PostgresSchema::new().is_none() {
+        return;
+    }
+    let hit = sweep(&FLOWS, Database::Postgres);
+    assert_eq!(hit, points(Database::Postgres), "points that are hit, and points that are named");
+}
+
+#[test]
+fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_with_kafka() {
+    if broker::Broker::from_environment().is_none() {
+        return;
+    }
+    let hit = sweep(&KAFKA, Database::Sqlite);
+    assert!(hit.contains("intake.after_commit"), "{hit:?}");
+}
+
+/// A sweep that cannot fail would prove nothing.
+#[test]
+fn a_crash_loses_a_message_that_is_acknowledged_before_its_commit_or_marked_before_its_delivery() {
+    let planted = [
+        ("acknowledge-first", "accept.before_commit", 2),
+        ("mark-first", "relay.before_publish", 1),
+    ];
+    thread::scope(|scope| {
+        for (bug, point, nth) in planted {
+            scope.spawn(move || {
+                let fault = Fault { point: point.to_owned(), nth };
+                let mut stage = Stage::new(Database::Sqlite, Some(fault));
+                stage.plant(bug);
+                let found = catch_unwind(AssertUnwindSafe(|| http::in_and_out(&mut stage)));
+                assert!(stage.crashes == 1 && found.is_err(), "nobody noticed {bug}");
+            });
+        }
+    });
+}
+
+const SERVICE: &str = "a_service_with_handlers";
+
+/// What the flow `handler` starts, and nothing when the tests run.
+#[test]
+fn a_service_with_handlers() {
+    if let Ok(url) = std::env::var("FAIL_POINTS_STORE") {
+        handler::serve(&url);
+    }
+}
+
+/// Runs each flow undisturbed, then for the hits of its points; the points that were hit.
+fn sweep(flows: &[Flow], database: Database) -> BTreeSet<String> {
+    let started = Instant::now();
+    let undisturbed = flows.iter().map(|flow| Cycle { flow: *flow, fault: None }).collect();
+    let clean = all(undisturbed, database);
+    let mut cycles = plan(&clean);
+    if let Ok(only) = std::env::var("FAIL_POINTS_ONLY") {
+        cycles.retain(|cycle| name(cycle).contains(&only));
+    }
+    let planned = cycles.len();
+    let ended = all(cycles, database);
+    let aborted = ended.iter().filter(|ended| ended.aborted).count();
+    let points: BTreeSet<String> =
+        clean.iter().chain(&ended).flat_map(|ended| ended.hits.keys().cloned()).collect();
+    println!(
+        "{database:?}: {aborted} crashes at {} points of {} flows, {} hits not met again, in {:.0?}",
+        points.len(),
+        flows.len(),
+        planned - aborted,
+        started.elapsed()
+    );
+    for flow in flows {
+        let of_flow = ended.iter().filter(|ended| ended.cycle.flow.name == flow.name).count();
+        println!("    {}: {of_flow}", flow.name);
+    }
+    // Heartbeats are not met again when a run is faster than the undisturbed one was.
+    assert!(aborted * 10 >= planned * 9, "too easy: {aborted} crashes of {planned}");
+    points
+}
+
+/// Which hits of which points are tried.
+fn plan(clean: &[Ended]) -> Vec<Cycle> {
+    let mut most: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for Ended { cycle, hits, .. } in clean {
+        for (point, count) in hits {
+            let entry = (*count, cycle.flow.name);
+            let found = most.entry(point).or_insert(entry);
+            *found = entry.max(*found);
+        }
+    }
+    let mut cycles = Vec::new();
+    for Ended { cycle, hits, .. } in clean {
+        for (point, count) in hits {
+            let tried = if most[point.as_str()].1 == cycle.flow.name {
+                let max = if point.starts_with("bulk.") { PHASES_MAX } else { HITS_MAX };
+                max.min(*count)
+            } else {
+                usize::from(!EVERYWHERE.iter().any(|start| point.starts_with(start)))
+            };
+            cycles.extend((1..=tried).map(|nth| {
+                let fault = Some(Fault { point: point.clone(), nth });
+                Cycle { flow: cycle.flow, fault }
+            }));
+        }
+    }
+    cycles
+}
+
+struct Cycle {
+    flow: Flow,
+    fault: Option<Fault>,
+}
+
+struct Ended {
+    cycle: Cycle,
+    hits: BTreeMap<String, usize>,
+    aborted: bool,
+}
+
+/// Runs them all, several at once, and says of each that fails why.
+fn all(cycles: Vec<Cycle>, database: Database) -> Vec<Ended> {
+    let queue = Mutex::new(cycles.into_iter());
+    let (ended, failed) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..CYCLES {
+            scope.spawn(|| {
+                loop {
+                    let Some(cycle) = queue.lock().unwrap().next() else { return };
+                    match catch_unwind(AssertUnwindSafe(|| run(&cycle, database))) {
+                        Ok((hits, aborted)) => {
+                            ended.lock().unwrap().push(Ended { cycle, hits, aborted });
+                        }
+                        Err(_) => failed.lock().unwrap().push(name(&cycle)),
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "on {database:?}, why is said above: {failed:#?}");
+    ended.into_inner().unwrap()
+}
+
+fn run(cycle: &Cycle, database: Database) -> (BTreeMap<String, usize>, bool) {
+    let crashed = cycle.flow.crashed.map(|point| Fault { point: point.to_owned(), nth: 1 });
+    let faults: Vec<Fault> = crashed.into_iter().chain(cycle.fault.clone()).collect();
+    let planned = faults.len();
+    let mut stage = Stage::new(database, faults);
+    (cycle.flow.run)(&mut stage);
+    let all = stage.crashes == planned;
+    assert!(all || cycle.fault.is_some(), "it did not crash at {:?}", cycle.flow.crashed);
+    (stage.hits_since_crash(), all)
+}
+
+fn name(cycle: &Cycle) -> String {
+    match &cycle.fault {
+        Some(Fault { point, nth }) => format!("{} with {point}:{nth}", cycle.flow.name),
+        None => format!("{} undisturbed", cycle.flow.name),
+    }
+}
+
+/// Every point that the engine or this driver names.
+fn points(database: Database) -> BTreeSet<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let driver = match database {
+        Database::Sqlite => "relais-store/src/sqlite",
+        Database::Postgres => "relais-store/src/postgres",
+    };
+    let mut names = BTreeSet::new();
+    for folder in ["relais/src", driver] {
+        collect(&crates.join(folder), &mut names);
+    }
+    names
+}
+
+fn collect(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, names);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let calls = text.split("fail_point!(\"").skip(1);
+            names.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What somebody with bad intentions may try against a real relais, and what must come of it.
+//!
+//! - `routes`: whoever has no token sees nothing
+//! - `ssrf`: where messages must not be sent
+//! - `canary`: secrets that must show nowhere
+//! - `injection`: messages that pose as log lines, as table rows or as commands to a terminal
+//! - `limits`: too much, too deep, too slow
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+#[path = "security/canary.rs"]
+mod canary;
+#[path = "security/canary_settings.rs"]
+mod canary_settings;
+#[path = "admin/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[path = "security/injection.rs"]
+mod injection;
+#[path = "security/limits.rs"]
+mod limits;
+#[path = "security/routes.rs"]
+mod routes;
+#[path = "security/server.rs"]
+mod server;
+#[path = "security/ssrf.rs"]
+mod ssrf;
+#[allow(dead_code)]
+mod support;
+#[path = "security/traced.rs"]
+mod traced;
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks again until something is there.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,114 @@
+//! Named points at which a test ends the process, as a power cut would: nothing is closed, flushed or
+//! given back.
+//!
+//! Invariant: nothing happens unless the environment asks for it, and without the feature `fail-points`
+//! there is nothing.
+//!
+//! - `RELAIS_FAIL_POINT=relay.after_publish:3` ends the process at the third hit of that point.
+//! - `RELAIS_FAIL_POINTS_HIT=FILE` adds the name of each point that is hit to that file, one a line.
+
+#[cfg(feature = "fail-points")]
+pub use on::hit;
+
+/// A point of its own name, one line: `fail_point!("relay.after_publish");`.
+#[cfg(feature = "fail-points")]
+#[macro_export]
+macro_rules! fail_point {
+    ($name:literal) => {
+        $crate::fail_point::hit($name)
+    };
+}
+
+/// Nothing, in this build.
+#[cfg(not(feature = "fail-points"))]
+#[macro_export]
+macro_rules! fail_point {
+    ($name:literal) => {};
+}
+
+#[cfg(feature = "fail-points")]
+mod on {
+    use std::{
+        env,
+        fs::{File, OpenOptions},
+        io::Write,
+        process,
+        sync::{
+            OnceLock,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    /// What the environment asks for.
+    struct Plan {
+        fault: Option<Fault>,
+        list: Option<File>,
+    }
+
+    struct Fault {
+        point: String,
+        nth: usize,
+        hits: AtomicUsize,
+    }
+
+    /// The program has come to this point.
+    pub fn hit(point: &'static str) {
+        static PLAN: OnceLock<Plan> = OnceLock::new();
+        let Plan { fault, list } = PLAN.get_or_init(Plan::from_environment);
+        if let Some(mut list) = list.as_ref() {
+            // In one write, so that lines of several processes do not mix.
+            let line = format!("{point}\n");
+            list.write_all(line.as_bytes()).expect("the list of fail points can be written");
+        }
+        if fault.as_ref().is_some_and(|fault| fault.is_now(point)) {
+            process::abort();
+        }
+    }
+
+    impl Plan {
+        fn from_environment() -> Self {
+            let fault = env::var("RELAIS_FAIL_POINT").ok();
+            let fault = fault.map(|text| {
+                Fault::parse(&text).expect("RELAIS_FAIL_POINT is POINT:COUNT, counted from 1")
+            });
+            let list = env::var_os("RELAIS_FAIL_POINTS_HIT").map(|path| {
+                let opened = OpenOptions::new().append(true).create(true).open(path);
+                opened.expect("the file that RELAIS_FAIL_POINTS_HIT names can be opened")
+            });
+            Self { fault, list }
+        }
+    }
+
+    impl Fault {
+        fn parse(text: &str) -> Option<Self> {
+            let (point, nth) = text.rsplit_once(':')?;
+            let nth = nth.parse().ok().filter(|nth| *nth > 0)?;
+            Some(Self { point: point.to_owned(), nth, hits: AtomicUsize::new(0) })
+        }
+
+        fn is_now(&self, point: &str) -> bool {
+            self.point == point && self.hits.fetch_add(1, Ordering::Relaxed) + 1 == self.nth
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn only_the_nth_hit_of_its_point_counts() {
+            let fault = Fault::parse("relay.after_publish:2").unwrap();
+            assert!(!fault.is_now("relay.after_publish"));
+            assert!(!fault.is_now("relay.after_fetch"));
+            assert!(fault.is_now("relay.after_publish"));
+            assert!(!fault.is_now("relay.after_publish"));
+        }
+
+        #[test]
+        fn what_names_no_point_and_hit_is_refused() {
+            for text in ["", "relay.after_publish", "relay.after_publish:0", "x:y"] {
+                assert!(Fault::parse(text).is_none(), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+-- The roles of relais and all that they may do, as one transaction. Somebody who may create roles and
+-- schemas runs it before the first migration, for the roles and the schema, and again after each one,
+-- for the rights; a superuser can. It may be run any number of times.
+--
+--   owner     owns the tables: `relais migrate`
+--   runtime   reads and changes rows: `relais run` and every other command
+--   producer  adds messages to the outbox, in the transaction of a service
+--   reader    reads everything, payloads too: `relais status`, `top`, `list`, `show`, `explain`
+--
+-- None can log in until somebody lets it: ALTER ROLE ":runtime" LOGIN PASSWORD '...'.
+BEGIN;
+
+DO $roles$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY[':owner', ':runtime', ':producer', ':reader'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
+            EXECUTE format('CREATE ROLE %I', role);
+        END IF;
+    END LOOP;
+END
+$roles$;
+
+CREATE SCHEMA IF NOT EXISTS ":schema";
+-- Before PostgreSQL 15 everybody may create tables in the schema public.
+REVOKE CREATE ON SCHEMA ":schema" FROM PUBLIC;
+GRANT USAGE, CREATE ON SCHEMA ":schema" TO ":owner";
+GRANT USAGE ON SCHEMA ":schema" TO ":runtime", ":producer", ":reader";
+
+-- Rights on relais's own tables and no others. What was granted before and is not listed is taken away.
+DO $rights$
+DECLARE
+    line record;
+BEGIN
+    FOR line IN
+        SELECT role, format('%I.%I', ':schema', name) AS name, rights
+        FROM (VALUES
+            (':runtime', 'relais_schema', 'SELECT'),
+            (':runtime', 'relais_inbox', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_outbox', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_handled', 'SELECT, INSERT, DELETE'),
+            (':runtime', 'relais_version', 'SELECT, INSERT, UPDATE'),
+            (':runtime', 'relais_dead_letter', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_parked_key', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_lane', 'SELECT, INSERT, UPDATE'),
+            (':runtime', 'relais_worker', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_bulk_job', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_process', 'SELECT, INSERT, UPDATE, DELETE'),
+            -- What happened and who decided is added to; only cleanup takes away, with its process.
+            (':runtime', 'relais_process_log', 'SELECT, INSERT, DELETE'),
+            (':runtime', 'relais_audit', 'SELECT, INSERT'),
+            (':runtime', 'relais_timer', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_attempt', 'SELECT, INSERT, DELETE'),
+            (':runtime', 'relais_source_position', 'SELECT, INSERT, UPDATE'),
+            (':runtime', 'relais_inbox_id_seq', 'SELECT'),
+            (':runtime', 'relais_outbox_id_seq', 'SELECT'),
+            (':runtime', 'relais_audit_id_seq', 'SELECT'),
+            (':runtime', 'relais_bulk_job_moved_seq', 'SELECT'),
+            -- The columns a message is made of, and what INSERT ... ON CONFLICT ... RETURNING reads.
+            (':producer', 'relais_outbox',
+             'INSERT (message_id, category, aggregate_type, aggregate_id, event_type, event_version, '
+             || 'payload, headers, destination, msg_key, next_attempt_at, causation_id, '
+             || 'correlation_id), SELECT (id, message_id)'),
+            (':reader', 'relais_schema', 'SELECT'),
+            (':reader', 'relais_inbox', 'SELECT'),
+            (':reader', 'relais_outbox', 'SELECT'),
+            (':reader', 'relais_handled', 'SELECT'),
+            (':reader', 'relais_version', 'SELECT'),
+            (':reader', 'relais_dead_letter', 'SELECT'),
+            (':reader', 'relais_parked_key', 'SELECT'),
+            (':reader', 'relais_lane', 'SELECT'),
+            (':reader', 'relais_worker', 'SELECT'),
+            (':reader', 'relais_bulk_job', 'SELECT'),
+            (':reader', 'relais_process', 'SELECT'),
+            (':reader', 'relais_process_log', 'SELECT'),
+            (':reader', 'relais_audit', 'SELECT'),
+            (':reader', 'relais_timer', 'SELECT'),
+            (':reader', 'relais_attempt', 'SELECT'),
+            (':reader', 'relais_source_position', 'SELECT'),
+            (':reader', 'relais_inbox_id_seq', 'SELECT'),
+            (':reader', 'relais_outbox_id_seq', 'SELECT'),
+            (':reader', 'relais_audit_id_seq', 'SELECT'),
+            (':reader', 'relais_bulk_job_moved_seq', 'SELECT')
+        ) AS wanted (role, name, rights)
+        -- Not there before the first migration.
+        WHERE to_regclass(format('%I.%I', ':schema', name)) IS NOT NULL
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %I', line.name, line.role);
+        EXECUTE format('GRANT %s ON %s TO %I', line.rights, line.name, line.role);
+    END LOOP;
+END
+$rights$;
+
+COMMIT;

@@ -1,0 +1,2 @@
+-- As in postgres.
+SELECT version, name, needs, checksum FROM relais_schema ORDER BY version

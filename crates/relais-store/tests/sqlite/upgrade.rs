@@ -1,0 +1,238 @@
+//! Migrations that are cut off, and programs and tables of different versions.
+
+use std::{
+    env,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use relais_core::{
+    bulk::BulkJobs,
+    query::Filter,
+    store::{Store, StoreError},
+};
+use relais_store::{
+    SCHEMA_VERSION, Script,
+    sqlite::{SCRIPTS, SqliteOptions, SqliteStore, schema_sql},
+};
+
+use crate::{
+    bed::{Bed, message},
+    edition::{breaks, cut, edition, grows, statements},
+    file::schema,
+};
+
+/// What a later version might add.
+const GROWTH: &str = "\
+ALTER TABLE relais_outbox ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE relais_note (id INTEGER PRIMARY KEY, note TEXT) STRICT;
+CREATE INDEX relais_note_note ON relais_note (note);
+UPDATE relais_outbox SET priority = 1;
+";
+const BREAK: &str = "ALTER TABLE relais_outbox RENAME COLUMN payload TO body;";
+/// A statement that fails.
+const FAIL: &str = "SELECT no_such_function();";
+/// A statement that takes longer than any test.
+const HANG: &str = "CREATE TABLE relais_endless AS WITH RECURSIVE numbers (n) AS \
+    (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT n FROM numbers WHERE n < 0;";
+/// Tells a copy of this program which file to migrate, and after how many statements to hang.
+const CHILD: &str = "RELAIS_TEST_MIGRATE";
+
+fn setup<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Setup(text)) => text,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+async fn fresh(scripts: &'static [Script]) -> String {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    bed.store.clone().knowing(scripts).migrate().await.unwrap();
+    schema(&bed.raw())
+}
+
+#[tokio::test]
+async fn a_migration_cut_off_at_any_statement_leaves_nothing_and_runs_again() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    let script = &SCRIPTS[0];
+    let all = statements(script.sql).len();
+    assert!(all > 40, "{all} statements");
+    for kept in 0..=all {
+        let failing = bed.store.clone().knowing(edition(&[], &[cut(script, kept, FAIL)]));
+        let text = setup(failing.migrate().await);
+        assert!(text.contains("migration 1 `relais` was not applied"), "{text}");
+        assert_eq!(bed.count("sqlite_schema"), 0, "after {kept} statements");
+    }
+    let migrated = bed.store.migrate().await.unwrap();
+    assert_eq!((migrated.from, migrated.to), (0, SCHEMA_VERSION));
+    assert_eq!(schema(&bed.raw()), fresh(SCRIPTS).await);
+}
+
+#[tokio::test]
+async fn an_upgrade_cut_off_at_any_statement_leaves_the_old_tables_and_runs_again() {
+    let bed = Bed::new().await;
+    bed.store.enqueue(vec![message("k")]).await.unwrap();
+    let old = schema(&bed.raw());
+    let script = grows(SCRIPTS, GROWTH);
+    for kept in 0..=statements(GROWTH).len() {
+        let failing = bed.store.clone().knowing(edition(SCRIPTS, &[cut(&script, kept, FAIL)]));
+        setup(failing.migrate().await);
+        assert_eq!(schema(&bed.raw()), old, "after {kept} statements");
+        bed.store.check().await.unwrap();
+    }
+    let new = edition(SCRIPTS, &[script]);
+    let migrated = bed.store.clone().knowing(new).migrate().await.unwrap();
+    assert_eq!((migrated.from, migrated.to), (SCHEMA_VERSION, SCHEMA_VERSION + 1));
+    assert_eq!(bed.count("relais_outbox WHERE priority = 1"), 1, "rows are kept");
+    assert_eq!(schema(&bed.raw()), fresh(new).await);
+}
+
+/// Not a test by itself: what the processes of the next one do.
+#[tokio::test]
+async fn a_process_that_migrates_and_hangs() {
+    let Ok(order) = env::var(CHILD) else { return };
+    let (kept, path) = order.split_once(':').unwrap();
+    let script = cut(&SCRIPTS[0], kept.parse().unwrap(), HANG);
+    let store = SqliteStore::open(path.as_ref(), SqliteOptions::default()).await.unwrap();
+    store.knowing(edition(&[], &[script])).migrate().await.unwrap();
+}
+
+/// A process of its own that holds the write lock in the middle of a migration.
+fn hang(bed: &Bed, kept: usize) -> Child {
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "upgrade::a_process_that_migrates_and_hangs"])
+        .env(CHILD, format!("{kept}:{}", bed.path().display()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let raw = bed.raw();
+    raw.busy_timeout(Duration::ZERO).unwrap();
+    while raw.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok() {
+        assert!(child.try_wait().unwrap().is_none(), "ended early");
+        std::thread::yield_now();
+    }
+    child
+}
+
+#[tokio::test]
+async fn a_process_killed_in_a_migration_leaves_nothing_and_another_one_goes_on() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    let all = statements(SCRIPTS[0].sql).len();
+    for kept in [0, 1, all / 2, all] {
+        let mut child = hang(&bed, kept);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(bed.count("sqlite_schema"), 0, "after {kept} statements");
+    }
+    bed.second().await.migrate().await.unwrap();
+    assert_eq!(schema(&bed.raw()), fresh(SCRIPTS).await);
+    let sound: String =
+        bed.raw().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+}
+
+#[tokio::test]
+async fn something_in_the_way_is_named_and_nothing_is_changed() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    bed.raw().execute_batch("CREATE TABLE relais_worker (mine TEXT)").unwrap();
+    let text = setup(bed.store.migrate().await);
+    assert!(text.contains("relais_worker") && text.contains("rename or drop"), "{text}");
+    assert_eq!(bed.count("sqlite_schema"), 1);
+    bed.raw().execute_batch("DROP TABLE relais_worker; CREATE TABLE relais_schema (v)").unwrap();
+    for text in [setup(bed.store.check().await), setup(bed.store.migrate().await)] {
+        assert!(text.contains("relais_schema cannot be read"), "{text}");
+    }
+    bed.raw().execute_batch("DROP TABLE relais_schema").unwrap();
+    bed.store.migrate().await.unwrap();
+    bed.store.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_printed_schema_that_somebody_applied_is_as_good() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    bed.raw().execute_batch(&schema_sql()).unwrap();
+    bed.store.check().await.unwrap();
+    assert!(bed.store.migrate().await.unwrap().applied.is_empty());
+    // SQLite keeps the text of a statement, with the blanks at its end.
+    let text = |schema: String| schema.replace(char::is_whitespace, "");
+    assert_eq!(text(schema(&bed.raw())), text(fresh(SCRIPTS).await));
+}
+
+#[tokio::test]
+async fn a_new_program_refuses_old_tables_until_they_are_migrated() {
+    let bed = Bed::new().await;
+    let new = bed.store.clone().knowing(edition(SCRIPTS, &[grows(SCRIPTS, GROWTH)]));
+    let text = setup(new.check().await);
+    assert!(text.contains("are version 1, this program needs 2; run `relais migrate`"), "{text}");
+    assert_eq!(new.migrate().await.unwrap().applied, ["grow"]);
+    new.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn programs_of_two_versions_work_together_on_tables_that_only_grew() {
+    let bed = Bed::new().await;
+    let new = bed.second().await.knowing(edition(SCRIPTS, &[grows(SCRIPTS, GROWTH)]));
+    bed.store.enqueue(vec![message("before")]).await.unwrap();
+    new.migrate().await.unwrap();
+    for store in [&bed.store, &new] {
+        store.check().await.unwrap();
+        assert!(store.migrate().await.unwrap().applied.is_empty());
+        store.enqueue(vec![message("after")]).await.unwrap();
+        assert_eq!(store.overview().await.unwrap().schema_version, 2);
+    }
+    assert_eq!(bed.count("relais_outbox"), 3);
+}
+
+#[tokio::test]
+async fn an_old_program_neither_uses_nor_changes_tables_that_need_a_newer_one() {
+    let bed = Bed::new().await;
+    let new = edition(SCRIPTS, &[breaks(SCRIPTS, BREAK)]);
+    bed.store.clone().knowing(new).migrate().await.unwrap();
+    let before = schema(&bed.raw());
+    for refused in [bed.store.check().await, bed.store.migrate().await.map(drop)] {
+        let text = setup(refused);
+        assert!(text.contains("need a program that knows version 2, this one knows 1"), "{text}");
+    }
+    assert_eq!(schema(&bed.raw()), before);
+}
+
+#[tokio::test]
+async fn tables_of_another_edition_of_a_script_are_refused() {
+    let bed = Bed::new().await;
+    let script = Script { sql: "SELECT 1;", ..SCRIPTS[0] };
+    let other = bed.store.clone().knowing(edition(&[], &[script]));
+    for refused in [other.check().await, other.migrate().await.map(drop)] {
+        assert!(setup(refused).contains("another edition of script 1 `relais`"));
+    }
+}
+
+#[tokio::test]
+async fn a_state_of_a_newer_program_is_refused_and_the_row_stays_as_it_is() {
+    let bed = Bed::new().await;
+    bed.store.enqueue(vec![message("k")]).await.unwrap();
+    let raw = bed.raw();
+    raw.pragma_update(None, "ignore_check_constraints", true).unwrap();
+    raw.execute_batch("UPDATE relais_outbox SET category = 'query'").unwrap();
+    let listed = bed.store.list_outbox(Filter { limit: 9, ..Filter::default() }).await;
+    let Err(StoreError::Unavailable(text)) = listed else { panic!("{listed:?}") };
+    assert!(text.contains("`query` is not known to this program"), "{text}");
+    assert!(text.contains("update relais"), "{text}");
+    assert_eq!(bed.count("relais_outbox WHERE category = 'query' AND status = 'PENDING'"), 1);
+}
+
+#[tokio::test]
+async fn a_bulk_job_in_a_phase_of_a_newer_program_is_not_taken() {
+    let bed = Bed::new().await;
+    let raw = bed.raw();
+    raw.pragma_update(None, "ignore_check_constraints", true).unwrap();
+    raw.execute_batch(&format!(
+        "INSERT INTO relais_bulk_job (id, destination, phase, row_count) \
+         VALUES ('{}', 'crm', 'VERIFYING', 1)",
+        uuid::Uuid::now_v7()
+    ))
+    .unwrap();
+    let taken = bed.store.take_bulk("crm".into(), "w1".into(), Duration::from_secs(60)).await;
+    let Err(StoreError::Unavailable(text)) = taken else { panic!("{taken:?}") };
+    assert!(text.contains("`VERIFYING` is not known to this program"), "{text}");
+    assert_eq!(bed.count("relais_bulk_job WHERE phase = 'VERIFYING' AND owner IS NULL"), 1);
+}

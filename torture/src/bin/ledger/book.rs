@@ -1,0 +1,52 @@
+//! The ledger: what is posted is added to its account and written down, and somebody is told.
+//!
+//! The tables (`account`, `booking`) are made by whoever starts the service; `booking` has no key, so a
+//! second effect of one message is a second row.
+
+use relais::{Message, Outbox, Received};
+use serde::{Deserialize, Serialize};
+use tokio_postgres::Transaction;
+
+/// The destination of what is told.
+pub(crate) const TOLD: &str = "told";
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Posted {
+    key: String,
+    name: String,
+    #[serde(rename = "number")]
+    cents: i64,
+}
+
+#[derive(Message, Serialize)]
+#[message(aggregate = "Account", key = "key")]
+struct Booked {
+    key: String,
+    name: String,
+}
+
+const BOOK: &str = "INSERT INTO account (id, balance) VALUES ($1, $2) \
+                    ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance";
+const WRITE_DOWN: &str = "INSERT INTO booking (account, name, cents) VALUES ($1, $2, $3)";
+
+pub(crate) async fn on_posted(
+    mut tx: &Transaction<'_>,
+    message: Received<Posted>,
+) -> anyhow::Result<()> {
+    let Posted { key, name, cents } = message.payload;
+    tx.execute(BOOK, &[&key, &cents]).await?;
+    tx.execute(WRITE_DOWN, &[&key, &name, &cents]).await?;
+    Outbox::to(TOLD).send(&mut tx, &Booked { key, name }).await?;
+    Ok(())
+}
+
+pub(crate) fn on_posted_sqlite(
+    tx: &rusqlite::Transaction<'_>,
+    message: Received<Posted>,
+) -> anyhow::Result<()> {
+    let Posted { key, name, cents } = message.payload;
+    tx.execute(BOOK, (&key, cents))?;
+    tx.execute(WRITE_DOWN, (&key, &name, cents))?;
+    Outbox::to(TOLD).send_blocking(tx, &Booked { key, name })?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! A user's service under torture: it keeps a ledger in its own tables, in the transaction of its
+//! handler, and runs orders as processes. It is written with the library as anybody would write it.
+//!
+//! - `book`: the ledger and its handler, on both stores; `order`: the process
+//!
+//! Invariant: nothing here helps relais to be right. No statement recognises a repetition, so a handler
+//! that takes effect twice shows in the sums.
+
+mod book;
+mod order;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use relais::{
+    App, BreakerPolicy, DestinationSettings, Handler, RetryPolicy, Store,
+    core::{decode::Decoder, extract::Mapping},
+    http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings},
+    postgres::{PostgresOptions, PostgresStore},
+    sqlite::{SqliteOptions, SqliteStore},
+};
+
+/// Kills and lost sessions are no fault of a message: attempts must never run out.
+pub(crate) const PATIENT: RetryPolicy = RetryPolicy {
+    attempts_max: 1_000,
+    first: Duration::from_millis(20),
+    factor: 2.0,
+    max: Duration::from_millis(500),
+    jitter: true,
+};
+
+#[derive(Debug, Parser)]
+#[command(about = "A service under torture; run by `cargo xtask torture`")]
+struct Args {
+    /// `sqlite:FILE` or `postgres://…`
+    #[arg(long)]
+    store: String,
+    /// Who is told of each booking, `http://…`
+    #[arg(long)]
+    told: String,
+    /// Who takes the commands of orders, `http://…`
+    #[arg(long)]
+    services: String,
+    /// The path of the source
+    #[arg(long)]
+    hook: String,
+    #[arg(long, default_value = "10")]
+    lease_seconds: u64,
+    #[arg(value_enum)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Command {
+    /// Makes the tables
+    Migrate,
+    Run,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    let (store, handler): (Arc<dyn Store>, Arc<dyn Handler>) =
+        match args.store.strip_prefix("sqlite:") {
+            Some(path) => {
+                let path = PathBuf::from(path);
+                let store = SqliteStore::open(&path, SqliteOptions::default()).await?;
+                let handler = relais::sqlite::handler(&store, book::on_posted_sqlite);
+                (Arc::new(store), handler)
+            }
+            None => {
+                let store = PostgresStore::connect(&args.store, PostgresOptions::default()).await?;
+                let handler = relais::postgres::handler(store.pool().clone(), book::on_posted);
+                (Arc::new(store), handler)
+            }
+        };
+    match args.command {
+        Command::Migrate => store.migrate().await.map(drop)?,
+        Command::Run => run(&args, store, handler).await?,
+    }
+    Ok(())
+}
+
+async fn run(args: &Args, store: Arc<dyn Store>, handler: Arc<dyn Handler>) -> Result<()> {
+    let pick = |text: &str| text.parse().map_err(anyhow::Error::msg);
+    let mapping = Mapping {
+        source_system: "shop".to_owned(),
+        decoder: Decoder::Json,
+        message_id: pick("header:message-id")?,
+        event_type: Some(pick("payload:/type")?),
+        aggregate_id: Some(pick("payload:/key")?),
+    };
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let source = HttpSource::bind(HttpSourceSettings::new(&args.hook, listen, mapping)).await?;
+    let address = source.local_addr();
+    let mut app = App::new(store)
+        .source(&args.hook, Box::new(source))
+        .handle("Posted", handler)
+        .inbox_retry(PATIENT)
+        .lease(Duration::from_secs(args.lease_seconds));
+    for kind in order::Kind::ALL {
+        app = app.process(order::definition(kind).context("the definition of an order")?);
+    }
+    for (name, url) in [(book::TOLD, &args.told), (order::SERVICES, &args.services)] {
+        app = app.destination_with(name, Arc::new(publisher(url)?), destination());
+    }
+    // Read by whoever started it.
+    eprintln!("POST http://{address}/{}", args.hook);
+    Ok(app.run().await?)
+}
+
+fn publisher(url: &str) -> Result<HttpPublisher> {
+    let mut settings = HttpPublisherSettings::new(url);
+    settings.allow_private = true;
+    HttpPublisher::new(settings).map_err(anyhow::Error::msg)
+}
+
+fn destination() -> DestinationSettings {
+    let breaker =
+        BreakerPolicy { open_for: Duration::from_millis(300), ..BreakerPolicy::default() };
+    DestinationSettings {
+        retry: PATIENT,
+        timeout: Duration::from_secs(2),
+        breaker,
+        ..DestinationSettings::default()
+    }
+}

@@ -1,0 +1,264 @@
+//! Rows of the outbox become contacts in a simulated Salesforce, in bulk jobs that fail half-way.
+//!
+//! Each version of a contact is written once, whatever happens: the org's own ledger says so. Jobs that
+//! fail leave rows unprocessed, which must go again; nothing may stay open on either side.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use relais_testkit::proxy::FaultProxy;
+use salesforce_sim::{
+    Config, Faults, Running, Simulator,
+    faults::{HttpAction, HttpFault, JobFault, RowFault},
+};
+use tokio::task::JoinHandle;
+
+use super::{Stage, rate};
+use crate::{
+    base::Client,
+    check::{self, Findings},
+    dice::Dice,
+    faults,
+    history::{Flow, Name, Written},
+    writers::{self, Keys},
+};
+
+const OBJECT: &str = "Contact";
+/// Rows a second, and how many contacts they are about.
+const ROWS_A_SECOND: u64 = 12;
+const CONTACTS: usize = 200;
+/// Small, so that there are many jobs.
+const JOB_ROWS: u64 = 100;
+/// How long the org has one ailment before it has the next.
+const AILMENT: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1_500));
+/// Of a hundred such times, in so many jobs fail half-way, before so many rows: even a small job leaves
+/// rows unprocessed then.
+const JOB_FAILS_PERCENT: u64 = 70;
+const FAILS_BEFORE_ROW: u64 = 10;
+/// The share of calls, or of rows, that the others hit.
+const CHANCE: f64 = 0.2;
+/// Calls of a day: the quota is not what is tested here.
+const CALLS_MAX: u64 = 100_000_000;
+/// States of a job in the org in which nothing more happens to it.
+const ENDED: [&str; 3] = ["JobComplete", "Failed", "Aborted"];
+
+/// The org, and those who use it.
+pub(crate) struct Salesforce {
+    org: Arc<Running>,
+    proxy: Arc<FaultProxy>,
+    disturbers: Vec<JoinHandle<()>>,
+    sender: Option<JoinHandle<Result<()>>>,
+    rows: u64,
+}
+
+impl Salesforce {
+    pub(crate) async fn start() -> Result<Self> {
+        let org = Simulator::start(Config { faults: well(), ..Config::default() }).await?;
+        let address = org.url().replace("http://", "").parse().context("the org's address")?;
+        let proxy = Arc::new(FaultProxy::to(address).await?);
+        Ok(Self { org: Arc::new(org), proxy, disturbers: Vec::new(), sender: None, rows: 0 })
+    }
+
+    pub(crate) fn settings(&self) -> String {
+        settings(self.proxy.address())
+    }
+
+    /// From now on rows are written, and little is well.
+    pub(crate) fn go(&mut self, stage: &Stage) {
+        let Stage { plan, toll, diary, base, desk, .. } = stage;
+        self.disturbers = vec![
+            tokio::spawn(faults::disturb(
+                Arc::clone(&self.proxy),
+                "salesforce",
+                Dice::new(plan.seed, 20),
+                Arc::clone(toll),
+                diary.clone(),
+            )),
+            tokio::spawn(ail(Arc::clone(&self.org), Dice::new(plan.seed, 21), stage.clone())),
+        ];
+        let (rows, pace) = rate(plan, ROWS_A_SECOND);
+        let keys = Keys::new(Flow::Contact, 0, CONTACTS);
+        let dice = Dice::new(plan.seed, 22);
+        let send = writers::send(base.clone(), Arc::clone(desk), keys, dice, rows, pace);
+        self.sender = Some(writers::spawn(base, send));
+    }
+
+    /// The faults are over.
+    pub(crate) async fn calm(&mut self) -> Result<()> {
+        for disturber in self.disturbers.drain(..) {
+            disturber.await?;
+        }
+        self.org.set_faults(well());
+        Ok(())
+    }
+
+    /// No more rows are written.
+    pub(crate) async fn finish(&mut self) -> Result<()> {
+        match self.sender.take() {
+            Some(sender) => sender.await?,
+            None => Ok(()),
+        }
+    }
+
+    /// Jobs that are not over, on both sides.
+    pub(crate) async fn open(&self, client: &mut Client) -> Result<Vec<String>> {
+        let mut open = client
+            .texts("SELECT 'job ' || CAST(id AS TEXT) || ' ' || phase FROM relais_bulk_job WHERE finished_at IS NULL")
+            .await?;
+        let jobs = self.org.jobs();
+        let there = jobs.iter().filter(|job| !job["state"].as_str().is_some_and(has_ended));
+        open.extend(there.map(|job| format!("job in the org {} {}", job["id"], job["state"])));
+        Ok(open)
+    }
+
+    pub(crate) async fn check(
+        &mut self,
+        client: &mut Client,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let written = check::orders(client, Flow::Contact).await?;
+        self.rows = written.names().count() as u64;
+        let mut effects = BTreeMap::new();
+        let ledger = self.org.ledger();
+        for entry in ledger.entries() {
+            for (version, writes) in &entry.versions {
+                effects.insert(format!("{}-{version}", entry.external_id), *writes);
+            }
+            if entry.created != 1 {
+                findings.add("double effect", [format!("{} was created", entry.external_id)]);
+            }
+        }
+        let waiting = check::waiting(client).await?;
+        for name in written.names() {
+            match effects.remove(&name.to_string()) {
+                None if waiting.contains(&name) => {}
+                None => findings.add("lost", [name.to_string()]),
+                Some(1) => {}
+                Some(writes) => findings.add("double effect", [format!("{name} {writes} times")]),
+            }
+        }
+        findings.add("phantom", effects.into_keys());
+        findings.add("reordered", self.overtaken(&written, &waiting));
+        findings.add("job open", self.open(client).await?);
+        Ok(())
+    }
+
+    /// Contacts that do not show the last that was written of them, and of which nothing waits.
+    fn overtaken(&self, written: &Written, waiting: &HashSet<Name>) -> Vec<String> {
+        let waiting: HashSet<u32> =
+            waiting.iter().filter(|name| name.flow == Flow::Contact).map(|name| name.key).collect();
+        let names = written.names().filter(|name| !waiting.contains(&name.key));
+        let last: BTreeMap<String, String> =
+            names.map(|name| (name.key(), name.to_string())).collect();
+        let records = self.org.records(OBJECT).into_iter();
+        let stale = records.filter(|record| {
+            let key = record["ExternalId__c"].as_str().unwrap_or_default();
+            last.get(key).is_some_and(|last| record["LastName"] != last.as_str())
+        });
+        stale.map(|record| format!("{} is last", record["LastName"])).collect()
+    }
+
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 3] {
+        let jobs = self.org.jobs();
+        let failed = jobs.iter().filter(|job| job["state"] == "Failed").count();
+        [
+            ("contacts", self.rows),
+            ("bulk jobs", jobs.len() as u64),
+            ("bulk jobs failed half-way", failed as u64),
+        ]
+    }
+}
+
+fn has_ended(state: &str) -> bool {
+    ENDED.contains(&state)
+}
+
+fn settings(org: SocketAddr) -> String {
+    format!(
+        r#"
+[[destination]]
+name = "contacts"
+kind = "salesforce"
+api = "bulk-v2"
+object = "{OBJECT}"
+login_url = "http://{org}"
+client_id = "app"
+client_secret = "secret"
+columns = {{ LastName = "name", Version__c = "number" }}
+
+[destination.bulk]
+rows = {JOB_ROWS}
+linger = "50ms"
+poll_first = "20ms"
+poll_max = "200ms"
+sweep_every = "500ms"
+orphan_age = "2s"
+transfer_timeout = "2s"
+
+[destination.limits]
+timeout = "2s"
+
+[destination.retry]
+attempts = 400
+first = "10ms"
+max = "20ms"
+
+[destination.breaker]
+open_for = "300ms"
+"#
+    )
+}
+
+fn well() -> Faults {
+    let mut faults = Faults::default();
+    // A job takes a moment, in which its worker may die.
+    faults.bulk.queued_ms = 20;
+    faults.bulk.round_ms = 10;
+    faults.bulk.chunk_rows = 20;
+    faults.limits.api_max = CALLS_MAX;
+    faults
+}
+
+/// The org has one ailment after the other until the faults are over.
+async fn ail(org: Arc<Running>, mut dice: Dice, stage: Stage) {
+    while !stage.toll.over.load(Relaxed) {
+        let faults = ailment(&mut dice);
+        let named = faults.http.first().map(|fault| fault.action);
+        let job = faults.jobs.first().and_then(|fault| fault.fail_after_rows);
+        stage.diary.note(format_args!("the org: {named:?}, the next job fails after {job:?} rows"));
+        org.set_faults(faults);
+        tokio::time::sleep(dice.between(AILMENT.0, AILMENT.1)).await;
+    }
+}
+
+fn ailment(dice: &mut Dice) -> Faults {
+    let mut faults = Faults { seed: dice.next(), ..well() };
+    if dice.percent(JOB_FAILS_PERCENT) {
+        let fail_after_rows = Some(dice.below(FAILS_BEFORE_ROW));
+        faults.jobs.push(JobFault { fail_after_rows, ..JobFault::default() });
+    }
+    let action = match dice.below(8) {
+        0 => HttpAction::DropBefore,
+        1 => HttpAction::DropAfter,
+        2 => HttpAction::SessionExpired,
+        3 => HttpAction::Unavailable,
+        4 => HttpAction::ServerError,
+        5 => HttpAction::Break,
+        _ => HttpAction::None,
+    };
+    faults.http.push(HttpFault { action, chance: Some(CHANCE), ..HttpFault::default() });
+    if dice.percent(50) {
+        faults.rows.push(RowFault {
+            chance: Some(CHANCE),
+            code: "UNABLE_TO_LOCK_ROW".to_owned(),
+            message: "somebody else has it".to_owned(),
+            ..RowFault::default()
+        });
+    }
+    faults
+}
