@@ -33,10 +33,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 const PROGRESS: Duration = Duration::from_secs(10);
 /// Most messages on their way: what is left when the faults end must drain in time.
-const BACKLOG_MAX: u64 = 8_000;
+const BACKLOG_MAX: u64 = 30_000;
 /// Writers of each kind, and the keys of each.
 const WRITERS: u32 = 2;
-const KEYS: usize = 100;
+const KEYS: usize = 2_000;
 
 /// What is wanted of a run.
 #[derive(Clone, Debug)]
@@ -194,8 +194,7 @@ impl Trouble<'_> {
         disturbers
     }
 
-    /// Begins to start processes, and to end them. The first has a clock of its own if it may: a server
-    /// has one time for all, but for SQLite the time of a process is the time of the database.
+    /// Begins to start processes, and to end them.
     fn haunt(
         &self,
         program: &Program,
@@ -203,10 +202,7 @@ impl Trouble<'_> {
         http: &reqwest::Client,
     ) -> Vec<JoinHandle<Result<Node>>> {
         let places = (0..self.plan.nodes).map(|number| {
-            let program = match &self.plan.means.faketime {
-                Some(library) if number == 0 => program.clone().a_day_ahead(library),
-                _ => program.clone(),
-            };
+            let program = program.clone();
             let source = Some((Arc::clone(desk), number));
             let dice = self.dice(100 + number as u64);
             Place { program, name: format!("node-{number}"), dice, source }
@@ -253,7 +249,7 @@ impl Writers {
     fn start(base: &Base, plan: &Plan, desk: &Arc<Desk>, http: &reqwest::Client) -> Self {
         let each = u64::from(WRITERS);
         let pace = (plan.sent / each / plan.time.as_secs().max(1)).max(1) * 2;
-        let keys = |flow, writer: u32| Keys::new(flow, writer * 1_000, KEYS);
+        let keys = |flow, writer: u32| Keys::new(flow, writer * 10_000, KEYS);
         let senders = (0..WRITERS).map(|writer| {
             let dice = Dice::new(plan.seed, 200 + u64::from(writer));
             let keys = keys(Flow::Sent, writer);

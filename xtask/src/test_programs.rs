@@ -53,9 +53,10 @@ impl TestProgram {
         Some(Self { name, executable, folder, whole })
     }
 
-    /// It stops a server that others use: nothing may run beside it.
+    /// Nothing may run beside it: it stops a server that others use, or starts a browser, whose pages
+    /// give way to everything else on a busy machine.
     pub(crate) fn is_alone(&self) -> bool {
-        self.name.contains("_restart")
+        self.name.contains("_restart") || self.name.ends_with(" console")
     }
 
     /// Runs it as cargo would.

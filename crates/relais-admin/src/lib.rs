@@ -226,6 +226,8 @@ impl Admin {
             .route("/login", post(login::login).layer(DefaultBodyLimit::max(login::BODY_MAX)))
             .route("/logout", post(login::logout))
             .merge(console::router())
+            .fallback(api::nothing_there)
+            .method_not_allowed_fallback(api::wrong_method_there)
             .layer(from_fn(headers::add))
             .with_state(self.clone())
     }

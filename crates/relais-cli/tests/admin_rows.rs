@@ -7,6 +7,8 @@
 #[path = "admin/client.rs"]
 #[allow(dead_code)]
 mod client;
+#[path = "admin/fuzz.rs"]
+mod fuzz;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
 #[macro_use]
@@ -36,6 +38,7 @@ scenarios!(
     a_process_shows_its_steps_and_what_can_be_done_with_it,
     what_is_unknown_is_said_before_anything_else,
     the_overview_and_its_history_come_without_counting,
+    any_request_is_answered_without_a_fault,
 );
 
 fn who(fields: Value) -> Value {
@@ -380,4 +383,15 @@ impl Shop {
     fn send_bytes(&self, id: &str, bytes: &str) -> u16 {
         post(self.hook(), "/hook", &[("message-id", id)], bytes).0
     }
+}
+
+fn any_request_is_answered_without_a_fault(shop: Shop) {
+    let (shop, client) = opened(shop);
+    for order in ["o-1", "o-2", "o-3"] {
+        shop.place(order);
+        shop.command("TakePayment");
+    }
+    post(shop.hook(), "/hook", &[("message-id", "odd")], "{odd");
+    until(&shop, &client, "/inbox?status=processed", 3);
+    fuzz::any_request_is_answered(&client);
 }

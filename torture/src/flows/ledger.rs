@@ -120,8 +120,15 @@ impl Ledger {
         }
         self.haunted = (0..NODES)
             .map(|number| {
+                // The first has a clock of its own, where the database has another: for SQLite the time
+                // of a process is the time of the database. Not one that uses Kafka: librdkafka waits
+                // by the time of day, which that library does not fake in full.
+                let program = match &plan.means.faketime {
+                    Some(library) if number == 0 => self.program.clone().a_day_ahead(library),
+                    _ => self.program.clone(),
+                };
                 let place = Place {
-                    program: self.program.clone(),
+                    program,
                     name: format!("ledger-{number}"),
                     dice: dice(44 + number as u64),
                     source: Some((Arc::clone(&self.desk), number)),

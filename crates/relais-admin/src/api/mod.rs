@@ -42,17 +42,29 @@ pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 const CALL_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) async fn nothing_here(uri: Uri) -> Problem {
-    let path = uri.path();
-    Problem::not_found(format_args!(
-        "`{PREFIX}{path}` is no call of this API; see /api/openapi.json"
-    ))
+    no_call(&format!("{PREFIX}{}", uri.path()))
 }
 
 pub(crate) async fn wrong_method(uri: Uri) -> Problem {
-    let detail = format!(
-        "`{PREFIX}{}` is there, but not for this method: look with GET, act with POST",
-        uri.path()
-    );
+    not_for_this_method(&format!("{PREFIX}{}", uri.path()))
+}
+
+/// The same outside the API, where paths are whole.
+pub(crate) async fn nothing_there(uri: Uri) -> Problem {
+    no_call(uri.path())
+}
+
+pub(crate) async fn wrong_method_there(uri: Uri) -> Problem {
+    not_for_this_method(uri.path())
+}
+
+fn no_call(path: &str) -> Problem {
+    Problem::not_found(format_args!("`{path}` is no call of this API; see /api/openapi.json"))
+}
+
+fn not_for_this_method(path: &str) -> Problem {
+    let detail =
+        format!("`{path}` is there, but not for this method: look with GET, act with POST");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
 }
 

@@ -37,15 +37,33 @@ use std::{
 
 use stage::{Database, Fault, Stage};
 
-/// Hits of one point that are tried, in the flow that hits it most: those of a heartbeat have no end. In
-/// other flows the first is tried.
-const HITS_MAX: usize = 4;
-/// The same in a bulk job: each hit is another phase.
-const PHASES_MAX: usize = 8;
+/// How deep a sweep goes: hits of one point that are tried, because those of a heartbeat have no end.
+#[derive(Clone, Copy)]
+struct Depth {
+    /// In the flow that hits it most; in a bulk job twice as many, because each is another phase.
+    most: usize,
+    /// In every other flow.
+    others: usize,
+}
+
+impl Depth {
+    /// What differs between the databases are their own points: the engine is swept once in full.
+    /// `FAIL_POINTS_HITS=8` goes deeper, everywhere.
+    fn of(database: Database) -> Self {
+        let asked = std::env::var("FAIL_POINTS_HITS").ok();
+        let asked = asked.map(|text| text.parse().expect("FAIL_POINTS_HITS is a number"));
+        match (asked, database) {
+            (Some(hits), _) => Self { most: hits, others: hits },
+            (None, Database::Sqlite) => Self { most: 3, others: 1 },
+            (None, Database::Postgres) => Self { most: 2, others: 0 },
+        }
+    }
+}
+
 /// The points of every start and stop are tried in that flow alone.
 const EVERYWHERE: [&str; 5] = ["migrate.", "lease.", "leave.", "lanes.", "cleanup."];
 /// Cycles at once: they mostly wait.
-const CYCLES: usize = 10;
+const CYCLES: usize = 4;
 
 /// What happens between an empty store and the end.
 #[derive(Clone, Copy)]
@@ -132,7 +150,7 @@ fn sweep(flows: &[Flow], database: Database) -> BTreeSet<String> {
     let started = Instant::now();
     let undisturbed = flows.iter().map(|flow| Cycle { flow: *flow, fault: None }).collect();
     let clean = all(undisturbed, database);
-    let mut cycles = plan(&clean);
+    let mut cycles = plan(&clean, Depth::of(database));
     if let Ok(only) = std::env::var("FAIL_POINTS_ONLY") {
         cycles.retain(|cycle| name(cycle).contains(&only));
     }
@@ -158,7 +176,7 @@ fn sweep(flows: &[Flow], database: Database) -> BTreeSet<String> {
 }
 
 /// Which hits of which points are tried.
-fn plan(clean: &[Ended]) -> Vec<Cycle> {
+fn plan(clean: &[Ended], depth: Depth) -> Vec<Cycle> {
     let mut most: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for Ended { cycle, hits, .. } in clean {
         for (point, count) in hits {
@@ -170,12 +188,15 @@ fn plan(clean: &[Ended]) -> Vec<Cycle> {
     let mut cycles = Vec::new();
     for Ended { cycle, hits, .. } in clean {
         for (point, count) in hits {
-            let tried = if most[point.as_str()].1 == cycle.flow.name {
-                let max = if point.starts_with("bulk.") { PHASES_MAX } else { HITS_MAX };
-                max.min(*count)
-            } else {
-                usize::from(!EVERYWHERE.iter().any(|start| point.starts_with(start)))
+            let here = most[point.as_str()].1 == cycle.flow.name;
+            let everywhere = EVERYWHERE.iter().any(|start| point.starts_with(start));
+            let tried = match here {
+                true if point.starts_with("bulk.") => 2 * depth.most,
+                true => depth.most,
+                false if everywhere => 0,
+                false => depth.others,
             };
+            let tried = tried.min(*count);
             cycles.extend((1..=tried).map(|nth| {
                 let fault = Some(Fault { point: point.clone(), nth });
                 Cycle { flow: cycle.flow, fault }

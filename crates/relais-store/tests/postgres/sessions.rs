@@ -88,3 +88,15 @@ async fn one_connection_is_enough_for_everything_at_once() {
     assert_eq!(bed.count("orders").await, 1);
     assert_eq!((bed.count("relais_outbox").await, bed.count("relais_inbox").await), (8, 9));
 }
+
+#[tokio::test]
+async fn a_worker_that_stands_still_in_its_heartbeat_stops_no_other() {
+    let Some(bed) = Bed::new().await else { return };
+    bed.lanes().await;
+    // What a frozen worker leaves behind: its lanes renewed, and no commit.
+    bed.raw.batch_execute("BEGIN; UPDATE relais_lane SET lease_until = lease_until").await.unwrap();
+    let request = LaneRequest { fence: fence(outbox(), "w2"), lease: Duration::from_secs(60) };
+    let granted = bed.schema.store().await.lease_lanes(request).await;
+    assert_eq!(granted.expect("nobody waits").lanes, [], "its lease has not run out");
+    bed.raw.batch_execute("ROLLBACK").await.unwrap();
+}
