@@ -33,7 +33,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 const PROGRESS: Duration = Duration::from_secs(10);
 /// Most messages on their way: what is left when the faults end must drain in time.
-const BACKLOG_MAX: u64 = 30_000;
+const BACKLOG_MAX: u64 = 12_000;
 /// Writers of each kind, and the keys of each.
 const WRITERS: u32 = 2;
 const KEYS: usize = 2_000;
