@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -71,15 +71,25 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> Result<
         .stdin(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot run `{}`", line(command)))?;
+    match wait(&mut child, limit)? {
+        Some(good) => Ok(good),
+        None => {
+            bail!("`{}` did not end by itself within {} s", line(command), limit.as_secs())
+        }
+    }
+}
+
+/// Whether it ended well; `None` if it had to be ended.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
     let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(ExitStatus::success(&status));
+            return Ok(Some(status.success()));
         }
         if started.elapsed() > limit {
             child.kill()?;
             child.wait()?;
-            bail!("`{}` did not end by itself within {} s", line(command), limit.as_secs());
+            return Ok(None);
         }
         std::thread::sleep(POLL);
     }

@@ -5,7 +5,7 @@
 use std::{
     collections::VecDeque,
     io::{self, Read},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
@@ -13,8 +13,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// How often a job is looked at.
-const POLL: Duration = Duration::from_millis(20);
+use crate::command;
+
 /// How long the output of a job that has ended is waited for.
 const LEFT_BEHIND_MAX: Duration = Duration::from_secs(2);
 /// Bytes read at once.
@@ -81,7 +81,7 @@ fn watch(command: &mut Command, limit: Duration) -> Result<(bool, String)> {
     // The command holds the ends that write: the reader would wait for them for ever.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let collected = Collected::from(reader);
-    let good = wait(&mut child, limit)?;
+    let good = command::wait(&mut child, limit)?;
     let mut output = collected.text();
     if good.is_none() {
         output.push_str(&format!("it did not end within {} s\n", limit.as_secs()));
@@ -117,22 +117,6 @@ impl Collected {
         let _ = self.whole.recv_timeout(LEFT_BEHIND_MAX);
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-/// Whether it ended well; `None` if it had to be ended.
-fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.success()));
-        }
-        if started.elapsed() > limit {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(POLL);
     }
 }
 

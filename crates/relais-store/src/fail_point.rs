@@ -12,6 +12,7 @@ pub use on::hit;
 
 /// A point of its own name, one line: `fail_point!("relay.after_publish");`.
 #[cfg(feature = "fail-points")]
+#[doc(hidden)]
 #[macro_export]
 macro_rules! fail_point {
     ($name:literal) => {
@@ -21,6 +22,7 @@ macro_rules! fail_point {
 
 /// Nothing, in this build.
 #[cfg(not(feature = "fail-points"))]
+#[doc(hidden)]
 #[macro_export]
 macro_rules! fail_point {
     ($name:literal) => {};

@@ -4,6 +4,7 @@
 //! the same names in every driver.
 
 #[doc(hidden)]
+#[doc(hidden)]
 pub mod fail_point;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use relais_core::{
-    handler::HandlerWork,
+    handler::{HandlerWork, Received},
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
@@ -137,4 +137,13 @@ pub(crate) fn outbox() -> Scope {
 pub(crate) fn message(key: &str) -> NewMessage {
     let payload = format!("{{\"key\":\"{key}\"}}");
     NewMessage::new(Uuid::new_v4(), ("Order", key), "OrderCreated", DESTINATION, payload)
+}
+
+/// A handler that writes one row of the user's own.
+pub(crate) async fn book(
+    tx: &tokio_postgres::Transaction<'_>,
+    order: Received<serde_json::Value>,
+) -> Result<(), tokio_postgres::Error> {
+    let id = order.payload["id"].as_str().unwrap_or_default();
+    tx.execute("INSERT INTO orders VALUES ($1)", &[&id]).await.map(drop)
 }

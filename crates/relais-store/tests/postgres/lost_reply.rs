@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use relais_core::{
     delivery::Problem,
-    handler::{Handled, Handler, Received},
+    handler::{Handled, Handler},
     inbox::{Accepted, SourcePosition},
     outbox::{OutboxFate, OutboxSettlement},
     store::{Store, StoreError},
@@ -19,7 +19,7 @@ use relais_testkit::{
     proxy::{Fault, FaultProxy},
 };
 
-use crate::bed::{Bed, fence, message, outbox};
+use crate::bed::{Bed, book, fence, message, outbox};
 
 /// The lock a commit waits for; each test has a schema, and so a number, of its own.
 struct Gate {
@@ -147,14 +147,6 @@ async fn an_attempt_that_was_counted_without_an_answer_is_not_counted_twice() {
         assert_eq!(gate.bed.count(&format!("relais_outbox WHERE attempts = {attempts}")).await, 1);
     }
     assert_eq!(gate.bed.count("relais_outbox WHERE status = 'DISPATCHED'").await, 1);
-}
-
-async fn book(
-    tx: &tokio_postgres::Transaction<'_>,
-    order: Received<serde_json::Value>,
-) -> Result<(), tokio_postgres::Error> {
-    let id = order.payload["id"].as_str().unwrap_or_default();
-    tx.execute("INSERT INTO orders VALUES ($1)", &[&id]).await.map(drop)
 }
 
 /// The effect is there, once, and the row knows.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use relais_core::{
     delivery::Problem,
-    handler::{Handled, Received},
+    handler::Handled,
     lane::{LaneRequest, Scope},
     outbox::OutboxFate,
     store::Store,
@@ -12,7 +12,7 @@ use relais_core::{
 use relais_store::postgres::{PostgresOptions, PostgresStore, handler};
 use relais_testkit::build;
 
-use crate::bed::{Bed, fence, message, outbox};
+use crate::bed::{Bed, book, fence, message, outbox};
 
 /// Not whole hours from anything, on both sides of the date line.
 const ZONES: [&str; 3] = ["Asia/Kathmandu", "America/St_Johns", "Pacific/Chatham"];
@@ -52,14 +52,6 @@ async fn the_time_zone_of_a_session_changes_no_time() {
     for (id, row) in seen {
         assert_eq!(plain.find_outbox(id.to_string()).await.unwrap().unwrap(), row);
     }
-}
-
-async fn book(
-    tx: &tokio_postgres::Transaction<'_>,
-    order: Received<serde_json::Value>,
-) -> Result<(), tokio_postgres::Error> {
-    let id = order.payload["id"].as_str().unwrap_or_default();
-    tx.execute("INSERT INTO orders VALUES ($1)", &[&id]).await.map(drop)
 }
 
 /// No work takes a second connection while it holds one: that would wait for ever.
