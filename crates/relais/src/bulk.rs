@@ -101,7 +101,7 @@ impl BulkRelay {
         let worker = keeper.fence().worker.clone();
         let of_store = Arc::clone(&store);
         let rows = match settings.small.clone() {
-            None => Rows::Jobs(Intake::new(of_store, keeper, |s, fetch| s.fetch_outbox(fetch))),
+            None => Rows::Jobs(Intake::of_outbox(of_store, keeper, &settings.destination.retry)),
             Some(small) => {
                 let one_by_one = settings.destination.clone();
                 let guard = Guard::sharing(small, &one_by_one, limits.clone());

@@ -57,8 +57,9 @@ impl Row for InboxRow {
 pub(crate) struct Job<R> {
     pub(crate) row: R,
     pub(crate) lane: OwnedLane,
-    /// May have brought its worker down before: goes alone, its attempt counted first.
-    pub(crate) suspect: bool,
+    /// May have brought its worker down before: goes with at most so many of its kind, itself included,
+    /// its attempt counted first.
+    pub(crate) suspect: Option<usize>,
     /// This attempt is counted in the store already.
     pub(crate) counted: bool,
 }
@@ -76,7 +77,9 @@ pub(crate) struct Flight<R> {
     /// Every row in these hands: queued, under way, or landed and not yet settled.
     held: HashMap<i64, i16>,
     queued: usize,
-    suspect_under_way: bool,
+    /// Suspects under way, and how many of them the most dangerous suffers.
+    suspects: usize,
+    company: usize,
 }
 
 impl<R: Row> Flight<R> {
@@ -87,7 +90,8 @@ impl<R: Row> Flight<R> {
             busy: HashSet::new(),
             held: HashMap::new(),
             queued: 0,
-            suspect_under_way: false,
+            suspects: 0,
+            company: usize::MAX,
         }
     }
 
@@ -155,36 +159,44 @@ impl<R: Row> Flight<R> {
         other.is_some()
     }
 
-    /// The next rows to start, their keys marked busy; empty when none may start.
+    /// The next rows to start, their keys marked busy; empty when none may start. A suspect comes alone,
+    /// and one that has to wait for others to come back goes before those behind it.
     pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {
         let mut batch: Vec<Job<R>> = Vec::new();
-        for _ in 0..self.ready.len() {
-            if batch.len() >= batching.max() {
-                break;
-            }
-            let Some(key) = self.ready.pop_front() else { break };
+        let mut waiting = VecDeque::new();
+        while batch.len() < batching.max()
+            && let Some(key) = self.ready.pop_front()
+        {
             let room = match batching {
                 Batching::InOrder { .. } => batching.max() - batch.len(),
                 Batching::Single | Batching::Distinct { .. } => 1,
             };
-            let suspect =
-                self.queues.get(&key).and_then(VecDeque::front).is_some_and(|j| j.suspect);
-            if suspect && (self.suspect_under_way || !batch.is_empty()) {
-                self.ready.push_back(key);
-                continue;
-            }
-            batch.extend(self.start(key, if suspect { 1 } else { room }));
-            if suspect {
-                self.suspect_under_way = true;
-                break;
+            match self.queues.get(&key).and_then(VecDeque::front).and_then(|job| job.suspect) {
+                None => batch.extend(self.start(key, room)),
+                Some(company)
+                    if batch.is_empty() && waiting.is_empty() && self.suffers(company) =>
+                {
+                    self.suspects += 1;
+                    self.company = self.company.min(company);
+                    return self.start(key, 1);
+                }
+                Some(_) => waiting.push_back(key),
             }
         }
+        waiting.append(&mut self.ready);
+        self.ready = waiting;
         batch
+    }
+
+    /// Whether a suspect of such a company may join those under way.
+    fn suffers(&self, company: usize) -> bool {
+        self.suspects < self.company.min(company)
     }
 
     fn start(&mut self, key: String, room: usize) -> Vec<Job<R>> {
         let Some(queue) = self.queues.get_mut(&key) else { return Vec::new() };
-        let plain = queue.iter().position(|job| job.suspect).unwrap_or(queue.len()).max(1);
+        let plain =
+            queue.iter().position(|job| job.suspect.is_some()).unwrap_or(queue.len()).max(1);
         let started: Vec<_> = queue.drain(..room.min(plain).min(queue.len())).collect();
         if queue.is_empty() {
             self.queues.remove(&key);
@@ -198,8 +210,11 @@ impl<R: Row> Flight<R> {
     /// accepted); their queued rows leave these hands and will be read again in their time.
     pub(crate) fn land(&mut self, jobs: &[Job<R>], forget: &HashSet<String>) {
         for job in jobs {
-            if job.suspect {
-                self.suspect_under_way = false;
+            if job.suspect.is_some() {
+                self.suspects = self.suspects.saturating_sub(1);
+            }
+            if self.suspects == 0 {
+                self.company = usize::MAX;
             }
             let key = job.row.key();
             if !self.busy.remove(key) {

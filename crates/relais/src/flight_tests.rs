@@ -25,7 +25,7 @@ impl Row for Small {
 
 fn job(id: i64, key: &'static str) -> Job<Small> {
     let lane = OwnedLane { lane: 1, epoch: 1, unclean: false };
-    Job { row: Small(id, key), lane, suspect: false, counted: false }
+    Job { row: Small(id, key), lane, suspect: None, counted: false }
 }
 
 fn flight(rows: &[(i64, &'static str)]) -> Flight<Small> {
@@ -73,10 +73,10 @@ fn batches_have_distinct_keys_unless_the_publisher_keeps_order() {
 }
 
 #[test]
-fn a_suspect_goes_alone_and_only_one_at_a_time() {
+fn a_suspect_of_no_company_goes_alone_and_only_one_at_a_time() {
     let mut flight = Flight::new();
-    flight.offer(Job { suspect: true, ..job(1, "a") });
-    flight.offer(Job { suspect: true, ..job(2, "b") });
+    flight.offer(Job { suspect: Some(1), ..job(1, "a") });
+    flight.offer(Job { suspect: Some(1), ..job(2, "b") });
     flight.offer(job(3, "c"));
     let first = flight.take(Batching::InOrder { max: 9 });
     assert_eq!(ids(&first), [1]);
@@ -84,6 +84,25 @@ fn a_suspect_goes_alone_and_only_one_at_a_time() {
     assert!(flight.take(Batching::InOrder { max: 9 }).is_empty());
     flight.land(&first, &HashSet::new());
     assert_eq!(ids(&flight.take(Batching::InOrder { max: 9 })), [2]);
+}
+
+#[test]
+fn suspects_go_with_as_many_as_the_most_dangerous_suffers() {
+    let mut flight = Flight::new();
+    for (id, key, company) in [(1, "a", 3), (2, "b", 2), (3, "c", 3), (4, "d", 1), (5, "e", 3)] {
+        flight.offer(Job { suspect: Some(company), ..job(id, key) });
+    }
+    let first = flight.take(Batching::InOrder { max: 9 });
+    assert_eq!((ids(&first), ids(&flight.take(Batching::Single))), (vec![1], vec![2]));
+    assert!(flight.take(Batching::Single).is_empty(), "the second suffers one other");
+    flight.land(&first, &HashSet::new());
+    assert_eq!(ids(&flight.take(Batching::Single)), [3]);
+    flight.land(
+        &[job(2, "b"), job(3, "c")].map(|job| Job { suspect: Some(3), ..job }),
+        &HashSet::new(),
+    );
+    assert_eq!(ids(&flight.take(Batching::Single)), [4], "it is not overtaken for ever");
+    assert!(flight.take(Batching::Single).is_empty());
 }
 
 #[test]

@@ -69,14 +69,15 @@ impl Guard {
         self.batching
     }
 
-    /// Asks for one call. `Go` has to be followed by [`Guard::call`].
-    pub(crate) fn permit(&self) -> Permit {
+    /// Asks for one call beside those that were permitted and have not begun. `Go` has to be followed by
+    /// [`Guard::call`].
+    pub(crate) fn permit(&self, permitted: usize) -> Permit {
         let limit = match self.limits.state() {
             BreakerState::Open => return Permit::Wait(self.limits.wait()),
             BreakerState::HalfOpen => 1,
             BreakerState::Closed => self.concurrency,
         };
-        if self.in_flight >= limit {
+        if self.in_flight + permitted >= limit {
             return Permit::Full;
         }
         match self.limits.take() {

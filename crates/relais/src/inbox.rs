@@ -106,7 +106,8 @@ impl InboxWorker {
         retry: RetryPolicy,
         counters: Arc<InboxCounters>,
     ) -> Self {
-        let intake = Intake::new(Arc::clone(&store), keeper, |s, fetch| s.fetch_inbox(fetch));
+        let (of_store, attempts_max) = (Arc::clone(&store), retry.attempts_max);
+        let intake = Intake::new(of_store, keeper, |s, fetch| s.fetch_inbox(fetch), attempts_max);
         Self {
             store,
             intake,
@@ -215,7 +216,7 @@ impl InboxWorker {
         {
             let jobs = self.intake.take(Batching::Single);
             let Some(job) = jobs.first() else { break };
-            if job.suspect && !self.admit_suspect(job).await? {
+            if job.suspect.is_some() && !self.admit_suspect(job).await? {
                 continue;
             }
             started += 1;
@@ -230,7 +231,7 @@ impl InboxWorker {
                 None if event_type == TIMER_FIRED => self.processes.await_round(job.clone()),
                 None => self.finish(job, unknown_type(&job.row)),
             }
-            if job.suspect {
+            if job.suspect.is_some() {
                 // Its attempt is counted: a crash must not find it unsettled beside others that are.
                 self.advance().await?;
                 self.settle().await?;
@@ -266,7 +267,7 @@ impl InboxWorker {
             self.landed.push((job.clone(), Handled::RolledBack(outcome), None));
             return Ok(false);
         }
-        let counted = self.intake.count_suspect(job).await;
+        let counted = self.intake.count_suspects(std::slice::from_ref(job)).await;
         if !matches!(counted, Ok(true)) {
             self.give_back(job);
         }

@@ -2,8 +2,9 @@
 //! unclean take-over.
 //!
 //! Caution: rows that may have been under way when their last owner died are counted as tried before
-//! they are worked on. A row that has been through that twice is a suspect: it goes alone, so that a
-//! message that kills its worker ends as a dead letter and takes no neighbour along.
+//! they are worked on. A row that has been through that twice is a suspect: it goes with few others, with
+//! fewer each time and alone in the end, so that a message that kills its worker ends as a dead letter
+//! and takes no neighbour along.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -13,7 +14,9 @@ use std::{
 
 use relais_core::{
     lane::OwnedLane,
+    outbox::OutboxRow,
     publisher::Batching,
+    retry::RetryPolicy,
     store::{Fetch, Store, StoreError, StoreFuture},
 };
 use tokio::{sync::watch, task::JoinHandle};
@@ -35,8 +38,12 @@ const ROWS_CAUTIOUS: usize = 64;
 /// While rows are queued here, the store is not read more often than this: each read brings the rows
 /// in our hands again.
 const READ_EVERY: Duration = Duration::from_millis(20);
-/// From this many attempts on, a row found after an unclean take-over goes alone.
+/// From this many attempts on, a row found after an unclean take-over is a suspect.
 const SUSPECT_FROM: u32 = 2;
+/// How many suspects go together the first time; half of them each time after that.
+const COMPANY_FIRST: usize = 16;
+/// So many attempts before its last, a suspect goes alone: who is innocent is delivered then.
+const ALONE_ATTEMPTS: u32 = 2;
 
 /// Reads due rows of a scope: `Store::fetch_inbox` or `Store::fetch_outbox`.
 pub(crate) type FetchRows<R> = for<'a> fn(&'a dyn Store, Fetch) -> StoreFuture<'a, Vec<R>>;
@@ -45,6 +52,8 @@ pub(crate) struct Intake<R> {
     store: Arc<dyn Store>,
     keeper: Arc<LaneKeeper>,
     fetch: FetchRows<R>,
+    /// The attempts a row has.
+    attempts_max: u32,
     pub(crate) flight: Flight<R>,
     /// The lanes that everything queued here is of, unless rows came since.
     kept: Option<Vec<OwnedLane>>,
@@ -58,12 +67,29 @@ pub(crate) struct Intake<R> {
     heartbeat: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
+impl Intake<OutboxRow> {
+    /// Of one destination's part of the outbox.
+    pub(crate) fn of_outbox(
+        store: Arc<dyn Store>,
+        keeper: LaneKeeper,
+        retry: &RetryPolicy,
+    ) -> Self {
+        Self::new(store, keeper, |s, fetch| s.fetch_outbox(fetch), retry.attempts_max)
+    }
+}
+
 impl<R: Row> Intake<R> {
-    pub(crate) fn new(store: Arc<dyn Store>, keeper: LaneKeeper, fetch: FetchRows<R>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        keeper: LaneKeeper,
+        fetch: FetchRows<R>,
+        attempts_max: u32,
+    ) -> Self {
         Self {
             store,
             keeper: Arc::new(keeper),
             fetch,
+            attempts_max,
             flight: Flight::new(),
             kept: None,
             rows_wanted: ROWS_FIRST,
@@ -186,9 +212,9 @@ impl<R: Row> Intake<R> {
         lanes
     }
 
-    /// Counts a suspect's attempt before it is worked on; `false` if its lane is lost.
-    pub(crate) async fn count_suspect(&self, job: &Job<R>) -> Result<bool, StoreError> {
-        let rows = vec![(job.row.id(), job.lane)];
+    /// Counts an attempt of suspects before they are worked on; `false` if a lane is lost.
+    pub(crate) async fn count_suspects(&self, jobs: &[Job<R>]) -> Result<bool, StoreError> {
+        let rows = jobs.iter().map(|job| (job.row.id(), job.lane)).collect();
         let counted = self.store.count_attempt(self.keeper.fence().clone(), rows).await?;
         if counted.refused > 0 {
             self.keeper.distrust();
@@ -218,7 +244,7 @@ impl<R: Row> Intake<R> {
         let known = |lane: i16| lanes.iter().find(|l| l.lane == lane).copied();
         let new = rows.into_iter().filter(|row| !self.flight.holds(row.id()));
         new.filter_map(|row| {
-            Some(Job { lane: known(row.lane())?, row, suspect: false, counted: false })
+            Some(Job { lane: known(row.lane())?, row, suspect: None, counted: false })
         })
         .collect()
     }
@@ -239,9 +265,9 @@ impl<R: Row> Intake<R> {
         }
         let mut counted = Vec::new();
         for job in jobs.iter_mut().filter(|job| self.cautious.contains(&job.lane.lane)) {
-            job.suspect = job.row.attempts() >= SUSPECT_FROM;
+            job.suspect = company(job.row.attempts(), self.attempts_max);
             job.counted = true;
-            if !job.suspect {
+            if job.suspect.is_none() {
                 counted.push((job.row.id(), job.lane));
             }
         }
@@ -264,11 +290,34 @@ impl<R: Row> Intake<R> {
     }
 }
 
+/// How many suspects may go with a row of so many attempts, itself included; none if it is no suspect.
+fn company(attempts: u32, attempts_max: u32) -> Option<usize> {
+    let times = attempts.checked_sub(SUSPECT_FROM)?;
+    let alone = attempts.saturating_add(ALONE_ATTEMPTS) >= attempts_max;
+    Some(if alone { 1 } else { COMPANY_FIRST.checked_shr(times).unwrap_or(0).max(1) })
+}
+
 /// A worker that is dropped without [`Intake::leave`] is as good as dead: no more heartbeats.
 impl<R> Drop for Intake<R> {
     fn drop(&mut self) {
         if let Some((_, stop)) = &self.heartbeat {
             stop.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspects_go_with_fewer_each_time_and_alone_in_the_end() {
+        let companies =
+            |attempts_max| (0..9).map(move |n| company(n, attempts_max)).collect::<Vec<_>>();
+        let many = [None, None, Some(16), Some(8), Some(4), Some(2), Some(1), Some(1), Some(1)];
+        assert_eq!(companies(400), many);
+        assert_eq!(companies(5)[..5], [None, None, Some(16), Some(1), Some(1)]);
+        assert_eq!(companies(3)[..3], [None, None, Some(1)]);
+        assert_eq!(company(u32::MAX, u32::MAX), Some(1));
     }
 }

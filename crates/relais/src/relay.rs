@@ -66,7 +66,7 @@ impl Relay {
         settings: DestinationSettings,
         counters: Arc<DestinationCounters>,
     ) -> Self {
-        let intake = Intake::new(Arc::clone(&store), keeper, |s, fetch| s.fetch_outbox(fetch));
+        let intake = Intake::of_outbox(Arc::clone(&store), keeper, &settings.retry);
         Self {
             store,
             intake,
@@ -240,11 +240,15 @@ impl Relay {
 
     /// Starts as many calls as the guards allow; how many, and how long to rest if none.
     async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
-        let mut started = 0;
+        let (mut started, mut rest) = (0, REST_MAX);
+        let mut suspects = Vec::new();
         while self.intake.flight.has_ready() {
-            match self.guard.permit() {
+            match self.guard.permit(suspects.len()) {
                 Permit::Go => {}
-                Permit::Wait(wait) => return Ok((started, wait.min(REST_MAX))),
+                Permit::Wait(wait) => {
+                    rest = wait.min(REST_MAX);
+                    break;
+                }
                 Permit::Full => break,
             }
             if !self.probed.is_empty() && !self.intake.flight.prefer_other_than(&self.probed) {
@@ -252,35 +256,44 @@ impl Relay {
             }
             let jobs = self.intake.take(self.guard.batching());
             let Some(first) = jobs.first() else { break };
-            let admitted = !first.suspect || self.admit_suspect(&jobs).await?;
             started += jobs.len();
-            if admitted {
+            if first.suspect.is_some() {
+                suspects.extend(jobs);
+            } else {
                 self.start(jobs);
             }
         }
-        Ok((started, REST_MAX))
+        self.start_suspects(suspects).await?;
+        Ok((started, rest))
     }
 
-    /// Counts a suspect before it is tried; gives it up if it has no attempt left.
-    async fn admit_suspect(&mut self, jobs: &[Job<OutboxRow>]) -> Result<bool, StoreError> {
-        let Some(job) = jobs.first() else { return Ok(false) };
-        if self.settings.retry.exhausted(job.row.attempts) {
+    /// Counts suspects before they are tried; gives those up that have no attempt left.
+    async fn start_suspects(&mut self, suspects: Vec<Job<OutboxRow>>) -> Result<(), StoreError> {
+        let retry = self.settings.retry;
+        let (lost, tried): (Vec<_>, Vec<_>) =
+            suspects.into_iter().partition(|job| retry.exhausted(job.row.attempts));
+        for job in lost {
             let problem = Problem::new(
                 "WORKER_LOST",
                 "its worker died each time it was delivered; look at the payload before a retry",
             );
             // Settled without a call: the guards have nothing to learn from it.
             let mut forget = HashSet::new();
-            self.judge(job, Delivery::Reject { problem }, &mut forget);
-            self.intake.flight.land(jobs, &forget);
-            return Ok(false);
+            self.judge(&job, Delivery::Reject { problem }, &mut forget);
+            self.intake.flight.land(&[job], &forget);
         }
-        let counted = self.intake.count_suspect(job).await;
-        if !matches!(counted, Ok(true)) {
-            self.intake.flight.land(jobs, &HashSet::from([job.row.msg_key.clone()]));
-            self.intake.flight.release([job.row.id]);
+        if tried.is_empty() {
+            return Ok(());
         }
-        counted
+        let counted = self.intake.count_suspects(&tried).await;
+        if matches!(counted, Ok(true)) {
+            tried.into_iter().for_each(|job| self.start(vec![job]));
+        } else {
+            let keys = tried.iter().map(|job| job.row.msg_key.clone()).collect();
+            self.intake.flight.land(&tried, &keys);
+            self.intake.flight.release(tried.iter().map(|job| job.row.id));
+        }
+        counted.map(drop)
     }
 
     fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {

@@ -45,6 +45,12 @@ pub(crate) trait Worker: Send {
 const HOT_POLL: Duration = Duration::from_millis(1);
 /// … this many times, before the pauses grow.
 const HOT_POLLS: u32 = 12;
+/// Whoever was woken this often for nothing is not meant: others have the work. Its pauses are those
+/// after so many looks, …
+const VAIN_WAKES: u32 = 4;
+const VAIN_POLLS: u32 = HOT_POLLS + 6;
+/// … and wake-ups wait this long, or the idle would keep a busy database busier than the busy do.
+const VAIN_POLL: Duration = Duration::from_millis(40);
 /// The longest pause between two looks while nobody wakes us.
 const IDLE_POLL_MAX: Duration = Duration::from_millis(800);
 /// The pause after the database did not answer; doubles up to the maximum.
@@ -58,13 +64,13 @@ pub(crate) async fn run(
     mut wake: watch::Receiver<u64>,
     stop: CancellationToken,
 ) {
-    let mut polls = 0_u32;
+    let (mut polls, mut vain) = (0_u32, 0_u32);
     let mut trouble = TROUBLE_PAUSE;
     while !stop.is_cancelled() {
         let rest = match worker.run_once().await {
             Ok(Progress::Finished) => break,
             Ok(Progress::Worked) => {
-                (polls, trouble) = (0, TROUBLE_PAUSE);
+                (polls, vain, trouble) = (0, 0, TROUBLE_PAUSE);
                 continue;
             }
             Ok(Progress::Idle { at_most }) => {
@@ -79,12 +85,22 @@ pub(crate) async fn run(
                 pause
             }
         };
+        let deaf = if vain > VAIN_WAKES { VAIN_POLL.min(rest) } else { Duration::ZERO };
+        let woken = async {
+            sleep(deaf).await;
+            wake.changed().await.is_ok()
+        };
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             () = worker.landed() => continue,
-            changed = wake.changed() => {
-                if changed.is_ok() { polls = 0 } else { sleep(rest).await }
+            woken = woken => {
+                if woken {
+                    vain = vain.saturating_add(1);
+                    polls = if vain > VAIN_WAKES { VAIN_POLLS } else { 0 };
+                } else {
+                    sleep(rest).await;
+                }
             }
             () = sleep(rest) => {}
         }
@@ -129,7 +145,53 @@ pub(crate) async fn run_until_idle(worker: &mut dyn Worker) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    };
+
     use super::*;
+
+    /// Finds something in the passes it is told to, and counts them all.
+    struct Looker {
+        passes: Arc<AtomicU32>,
+        finds: fn(u32) -> bool,
+    }
+
+    impl Worker for Looker {
+        fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
+            let pass = self.passes.fetch_add(1, Relaxed);
+            let idle = Progress::Idle { at_most: Duration::from_secs(1) };
+            let progress = if (self.finds)(pass) { Progress::Worked } else { idle };
+            Box::pin(async move {
+                sleep(Duration::from_micros(100)).await;
+                Ok(progress)
+            })
+        }
+    }
+
+    /// How many passes it makes in a second in which somebody else's work wakes it a thousand times.
+    async fn passes_beside_a_busy_one(finds: fn(u32) -> bool) -> u32 {
+        let passes = Arc::new(AtomicU32::new(0));
+        let looker = Box::new(Looker { passes: Arc::clone(&passes), finds });
+        let ((waker, wake), stop) = (watch::channel(0), CancellationToken::new());
+        let running = tokio::spawn(run("looker".to_owned(), looker, wake, stop.clone()));
+        for _ in 0..1_000 {
+            waker.send_modify(|times| *times += 1);
+            sleep(Duration::from_millis(1)).await;
+        }
+        stop.cancel();
+        running.await.unwrap();
+        passes.load(Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_woken_for_nothing_looks_less_often_until_there_is_something() {
+        let idle = passes_beside_a_busy_one(|_| false).await;
+        assert!((20..110).contains(&idle), "{idle}");
+        let busy = passes_beside_a_busy_one(|pass| pass % 2 == 0).await;
+        assert!(busy >= 900, "{busy}");
+    }
 
     #[test]
     fn pauses_start_short_and_grow_to_the_idle_poll() {
