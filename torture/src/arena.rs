@@ -33,7 +33,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 const PROGRESS: Duration = Duration::from_secs(10);
 /// Most messages on their way: what is left when the faults end must drain in time.
-const BACKLOG_MAX: u64 = 12_000;
+const BACKLOG_MAX: u64 = 50_000;
+/// Of the processes, so many stand still more often than they die.
+const SLEEPERS: usize = 3;
 /// Writers of each kind, and the keys of each.
 const WRITERS: u32 = 2;
 const KEYS: usize = 2_000;
@@ -177,7 +179,9 @@ impl Trouble<'_> {
                 faults::disturb(Arc::clone(proxy), what, self.dice(part), toll(), diary());
             tokio::spawn(quietly(disturb))
         };
-        let mut disturbers = vec![network(to_sink, faults::SINK, 2)];
+        let weather = faults::weather(self.dice(7), toll(), diary());
+        let mut disturbers =
+            vec![tokio::spawn(quietly(weather)), network(to_sink, faults::SINK, 2)];
         if let Some(proxy) = to_base {
             disturbers.push(network(proxy, "the database", 3));
             let end = faults::end_sessions(self.base.clone(), self.dice(4), toll(), diary());
@@ -202,10 +206,11 @@ impl Trouble<'_> {
         http: &reqwest::Client,
     ) -> Vec<JoinHandle<Result<Node>>> {
         let places = (0..self.plan.nodes).map(|number| {
-            let program = program.clone();
-            let source = Some((Arc::clone(desk), number));
-            let dice = self.dice(100 + number as u64);
-            Place { program, name: format!("node-{number}"), dice, source }
+            let (program, dice) = (program.clone(), self.dice(100 + number as u64));
+            let kind = if number < SLEEPERS { Place::sleeper } else { Place::new };
+            let mut place = kind(program, format!("node-{number}"), dice);
+            place.source = Some((Arc::clone(desk), number));
+            place
         });
         let haunt = |place| {
             let (toll, diary) = (Arc::clone(self.toll), self.diary.clone());
@@ -248,7 +253,7 @@ struct Writers {
 impl Writers {
     fn start(base: &Base, plan: &Plan, desk: &Arc<Desk>, http: &reqwest::Client) -> Self {
         let each = u64::from(WRITERS);
-        let pace = (plan.sent / each / plan.time.as_secs().max(1)).max(1) * 2;
+        let pace = (plan.sent / each / plan.time.as_secs().max(1)).max(1) * 3;
         let keys = |flow, writer: u32| Keys::new(flow, writer * 10_000, KEYS);
         let senders = (0..WRITERS).map(|writer| {
             let dice = Dice::new(plan.seed, 200 + u64::from(writer));
@@ -280,10 +285,16 @@ impl Writers {
 
 /// Waits until no row is on its way any more; what is left then is for the checker to say.
 async fn drain(base: &Base, flows: &Flows, most: Duration) -> Result<Duration> {
-    let started = Instant::now();
+    let (started, mut told) = (Instant::now(), Instant::now());
     while started.elapsed() < most {
-        if flows.open(base).await?.is_empty() && check::open_rows(base).await? == 0 {
+        let (open, rows) = (flows.open(base).await?, check::open_rows(base).await?);
+        if open.is_empty() && rows == 0 {
             break;
+        }
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            let first = open.first().map(String::as_str).unwrap_or_default();
+            println!("{:>8} drains: {rows} rows, {} others {first}", base.name(), open.len());
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -8,6 +8,8 @@ use std::{
 use anyhow::{Context, Result};
 use tokio_postgres::NoTls;
 
+use crate::faults::LEASE;
+
 /// How long SQLite waits for its one writer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 /// How often, and how long apart, it is looked whether a session has ended whose program has.
@@ -59,7 +61,8 @@ impl Base {
                     server = server.replace(&self.address()?.to_string(), &proxy.to_string());
                 }
                 // Under this name its sessions are found when they are to end.
-                format!("{server}?options=-c%20search_path%3D{schema}&application_name={schema}")
+                let options = format!("sslmode=disable&options=-c%20search_path%3D{schema}");
+                format!("{server}?{options}&application_name={schema}")
             }
         })
     }
@@ -128,12 +131,37 @@ impl Base {
         }
     }
 
+    /// Lanes that are still leased when everybody has left. One taken over from a dead process and not
+    /// read since is not given back, so that its next owner is cautious too: its lease runs out.
+    pub(crate) async fn leased(&self, client: &mut Client) -> Result<Vec<String>> {
+        let sql = match self {
+            Self::Sqlite(_) => include_str!("sql/leased_sqlite.sql"),
+            Self::Postgres { .. } => include_str!("sql/leased_postgres.sql"),
+        };
+        if !client.texts(sql).await?.is_empty() {
+            tokio::time::sleep(LEASE).await;
+        }
+        client.texts(sql).await
+    }
+
     /// What SQLite says about its file, if that is not well.
     pub(crate) async fn damage(&self) -> Result<Vec<String>> {
         let Self::Sqlite(_) = self else { return Ok(Vec::new()) };
         let mut said = self.connect().await?.texts("PRAGMA integrity_check").await?;
         said.retain(|line| line != "ok");
         Ok(said)
+    }
+
+    /// Keeps the tables for a person to look at, a file in `folder`: its own disk goes with the program.
+    pub(crate) fn keep(&self, folder: &Path) -> Result<String> {
+        match self {
+            Self::Sqlite(path) => {
+                let kept = folder.join("kept.db");
+                std::fs::copy(path, &kept)?;
+                Ok(kept.display().to_string())
+            }
+            Self::Postgres { schema, .. } => Ok(format!("the schema {schema}")),
+        }
     }
 
     /// Removes what the arena made; a file goes with its folder.

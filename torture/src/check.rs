@@ -56,7 +56,7 @@ impl Findings {
         let mut client = base.connect().await?;
         self.add("rewritten", client.texts("SELECT what FROM rewritten").await?);
         self.add("stranded", open(&mut client).await?);
-        self.add("left locked", client.texts(OWNED).await?);
+        self.add("left locked", base.leased(&mut client).await?);
         drop(client);
         self.add("left locked", base.left_locked().await?);
         self.add("corrupt", base.damage().await?);
@@ -103,10 +103,6 @@ const OPEN: &str = "\
     UNION ALL SELECT 'inbox ' || CAST(id AS TEXT) || ' ' || status FROM relais_inbox WHERE status NOT IN ('PROCESSED', 'SERDE_ERROR') \
     UNION ALL SELECT 'parked key ' || msg_key FROM relais_parked_key \
     UNION ALL SELECT 'dead letter ' || message_id FROM relais_dead_letter WHERE origin <> 'process'";
-
-/// Lanes that are still owned although everybody has left.
-const OWNED: &str =
-    "SELECT scope || ' ' || CAST(lane AS TEXT) FROM relais_lane WHERE owner IS NOT NULL";
 
 /// What lies in rows that are not at their end.
 const WAITING: &str = "\
@@ -297,8 +293,12 @@ mod tests {
         assert_eq!(found_in(pending).await.count("stranded"), 1);
         let parked = "INSERT INTO relais_parked_key VALUES ('s7')";
         assert_eq!(found_in(parked).await.count("stranded"), 1);
-        let owned = "INSERT INTO relais_lane VALUES ('inbox', 3, 'somebody')";
+        let owned =
+            "INSERT INTO relais_lane VALUES ('inbox', 3, 'somebody', '9999-01-01T00:00:00.000Z')";
         assert_eq!(found_in(owned).await.count("left locked"), 1);
+        let expired =
+            "INSERT INTO relais_lane VALUES ('inbox', 3, 'somebody', '2000-01-01T00:00:00.000Z')";
+        assert!(found_in(expired).await.is_empty());
         let rewritten = "INSERT INTO rewritten VALUES ('outbox 1')";
         assert_eq!(found_in(rewritten).await.count("rewritten"), 1);
         let order = "INSERT INTO shop_order VALUES ('s7', 1)";

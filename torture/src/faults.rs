@@ -27,18 +27,30 @@ use crate::{
 
 /// The lease of the lanes; a frozen process that stands longer is a zombie when it goes on.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
-/// How long a process works before something happens to it: most die before they have lanes, because
-/// those of the dead are leased for a while; some must live on, or no message would move at all.
+/// It storms, and then it does not: while everything dies nothing moves, and what has not moved cannot
+/// be doubled. The first kills of a storm meet processes that are in the midst of their work.
+const STORM: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(10));
+const LULL: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(9));
+const FIRST_LULL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+/// How long a process works in a storm before something happens to it: most die before they have lanes,
+/// because those of the dead are leased for a while; some live on.
 const LIFE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(700));
 const LONG_LIFE: (Duration, Duration) =
     (Duration::from_millis(1_000), Duration::from_millis(4_500));
-const LONG_LIFE_PERCENT: u64 = 40;
+const LONG_LIFE_PERCENT: u64 = 10;
+/// And one that sleeps well, between two naps: enough to get lanes.
+const SLEEPER_LIFE: (Duration, Duration) =
+    (Duration::from_millis(300), Duration::from_millis(1_500));
 /// How long it stands still.
 const FROZEN: (Duration, Duration) = (Duration::from_millis(2_100), Duration::from_millis(3_500));
 /// What it may do afterwards, before it is asked what the fence refused.
 const AWAKE: Duration = Duration::from_millis(400);
-/// Of a hundred faults of a process, so many are a freeze; the others are kills.
-const FREEZE_PERCENT: u64 = 40;
+/// Of a hundred faults of a process, so many are a freeze; the others are kills. Of one that sleeps well,
+/// nearly all: such a process has lanes to lose.
+const FREEZE_PERCENT: u64 = 45;
+const SLEEPER_FREEZE_PERCENT: u64 = 90;
+/// Of a hundred that stood still, so many go on as if nothing had happened; the others are killed.
+const GOES_ON_PERCENT: u64 = 50;
 /// How long the network is well, and unwell.
 const NETWORK_WELL: (Duration, Duration) =
     (Duration::from_millis(800), Duration::from_millis(3_000));
@@ -50,7 +62,7 @@ const SESSIONS: (Duration, Duration) = (Duration::from_secs(4), Duration::from_s
 /// The network between relais and its target, by the name of [`disturb`].
 pub(crate) const SINK: &str = "the sink";
 /// Of a hundred processes, so many are killed while they start, and when.
-const STILLBORN_PERCENT: u64 = 20;
+const STILLBORN_PERCENT: u64 = 50;
 const BIRTH: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(300));
 /// Between two hard restarts of the database.
 const RESTARTS: (Duration, Duration) = (Duration::from_secs(18), Duration::from_secs(35));
@@ -68,6 +80,8 @@ pub(crate) struct Toll {
     counts: Mutex<BTreeMap<&'static str, u64>>,
     /// When the network of the sink was not well.
     unwell: Mutex<Vec<(Instant, Instant)>>,
+    /// No new faults for now.
+    lull: AtomicBool,
     /// The faults are over.
     pub(crate) over: AtomicBool,
 }
@@ -92,8 +106,17 @@ impl Toll {
         self.unwell.lock().expect("nobody panics with the toll").clone()
     }
 
-    /// Waits, but not beyond the end of the faults; false when they are over.
+    /// Waits, and for the end of a lull, but not beyond the end of the faults; false when they are over.
     pub(crate) async fn wait(&self, time: Duration) -> bool {
+        let mut there = self.pass(time).await;
+        while there && self.lull.load(Relaxed) {
+            there = self.pass(SLICE).await;
+        }
+        there
+    }
+
+    /// Lets time pass, but not beyond the end of the faults; false when they are over.
+    async fn pass(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !self.over.load(Relaxed) {
             let left = end.saturating_duration_since(Instant::now());
@@ -106,6 +129,23 @@ impl Toll {
     }
 }
 
+/// Lulls and storms, until the faults are over.
+pub(crate) async fn weather(mut dice: Dice, toll: Arc<Toll>, diary: Diary) {
+    let mut lull = FIRST_LULL;
+    loop {
+        diary.note("a lull");
+        toll.lull.store(true, Relaxed);
+        toll.pass(dice.between(lull.0, lull.1)).await;
+        toll.lull.store(false, Relaxed);
+        diary.note("a storm");
+        toll.add("storms", 1);
+        if !toll.pass(dice.between(STORM.0, STORM.1)).await {
+            return;
+        }
+        lull = LULL;
+    }
+}
+
 /// A process that is never well for long.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -115,45 +155,69 @@ pub(crate) struct Place {
     pub(crate) dice: Dice,
     /// Where posters find it, by its number among the sources.
     pub(crate) source: Option<(Arc<Desk>, usize)>,
+    /// How long it works before something happens to it.
+    pub(crate) life: (Duration, Duration),
+    pub(crate) freeze_percent: u64,
+}
+
+impl Place {
+    /// One of the usual kind.
+    pub(crate) fn new(program: Program, name: String, dice: Dice) -> Self {
+        Self { program, name, dice, source: None, life: LIFE, freeze_percent: FREEZE_PERCENT }
+    }
+
+    /// One that stands still more often than it dies.
+    pub(crate) fn sleeper(program: Program, name: String, dice: Dice) -> Self {
+        Self {
+            freeze_percent: SLEEPER_FREEZE_PERCENT,
+            life: SLEEPER_LIFE,
+            ..Self::new(program, name, dice)
+        }
+    }
+
+    fn life(&mut self) -> Duration {
+        let Self { dice, life, .. } = self;
+        let (from, to) = if dice.percent(LONG_LIFE_PERCENT) {
+            (life.0.max(LONG_LIFE.0), life.1.max(LONG_LIFE.1))
+        } else {
+            *life
+        };
+        dice.between(from, to)
+    }
 }
 
 /// Keeps one process running, but not well, until the faults are over; then gives it back.
 pub(crate) async fn haunt(
-    place: Place,
-    toll: Arc<Toll>,
-    diary: Diary,
-    http: reqwest::Client,
-) -> Result<Node> {
-    haunt_slowly(place, LIFE, toll, diary, http).await
-}
-
-/// The same, with so long a life before something happens to it.
-pub(crate) async fn haunt_slowly(
     mut place: Place,
-    life: (Duration, Duration),
     toll: Arc<Toll>,
     diary: Diary,
     http: reqwest::Client,
 ) -> Result<Node> {
     let mut node = enter(&mut place, &toll, &diary).await?;
-    while !toll.over.load(Relaxed) {
-        let long = place.dice.percent(LONG_LIFE_PERCENT);
-        let (from, to) =
-            if long { (life.0.max(LONG_LIFE.0), life.1.max(LONG_LIFE.1)) } else { life };
-        toll.wait(place.dice.between(from, to)).await;
-        if place.dice.percent(FREEZE_PERCENT) {
+    let mut refused = 0;
+    while toll.wait(place.life()).await {
+        if place.dice.percent(place.freeze_percent) {
             diary.note(format_args!("freeze {}", place.name));
             node.freeze()?;
             tokio::time::sleep(place.dice.between(FROZEN.0, FROZEN.1)).await;
             node.thaw()?;
             toll.add("zombies", 1);
             tokio::time::sleep(AWAKE).await;
-            let refused = node.refusals(&http).await.unwrap_or_default();
-            toll.add("fence refusals", refused);
-            diary.note(format_args!("thawed {}, refused {refused}", place.name));
+            let all = node.refusals(&http).await.unwrap_or(refused);
+            toll.add("fence refusals", all.saturating_sub(refused));
+            diary.note(format_args!(
+                "thawed {}, refused {}",
+                place.name,
+                all.saturating_sub(refused)
+            ));
+            refused = all;
+            if place.dice.percent(GOES_ON_PERCENT) {
+                continue;
+            }
         }
         kill(node, &place, &toll, &diary).await?;
         node = enter(&mut place, &toll, &diary).await?;
+        refused = 0;
     }
     Ok(node)
 }

@@ -163,14 +163,12 @@ heartbeat.interval.ms = 500
         let mut program = stage.program.clone();
         program.args.push(format!("--config={SETTINGS}"));
         let haunt = |number| {
-            let place = Place {
-                program: program.clone(),
-                name: format!("kafka-{number}"),
-                dice: Dice::new(plan.seed, 32 + number as u64),
-                source: Some((Arc::clone(desk), plan.nodes + number)),
-            };
+            let dice = Dice::new(plan.seed, 32 + number as u64);
+            let mut place = Place::new(program.clone(), format!("kafka-{number}"), dice);
+            place.source = Some((Arc::clone(desk), plan.nodes + number));
+            place.life = LIFE;
             let (toll, diary) = (Arc::clone(toll), diary.clone());
-            tokio::spawn(faults::haunt_slowly(place, LIFE, toll, diary, http.clone()))
+            tokio::spawn(faults::haunt(place, toll, diary, http.clone()))
         };
         (0..READERS).map(haunt).collect()
     }

@@ -127,12 +127,9 @@ impl Ledger {
                     Some(library) if number == 0 => self.program.clone().a_day_ahead(library),
                     _ => self.program.clone(),
                 };
-                let place = Place {
-                    program,
-                    name: format!("ledger-{number}"),
-                    dice: dice(44 + number as u64),
-                    source: Some((Arc::clone(&self.desk), number)),
-                };
+                let dice = dice(44 + number as u64);
+                let mut place = Place::new(program, format!("ledger-{number}"), dice);
+                place.source = Some((Arc::clone(&self.desk), number));
                 tokio::spawn(faults::haunt(place, Arc::clone(toll), diary.clone(), http.clone()))
             })
             .collect();

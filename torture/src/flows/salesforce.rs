@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use relais_testkit::proxy::FaultProxy;
 use salesforce_sim::{
     Config, Faults, Running, Simulator,
-    faults::{HttpAction, HttpFault, JobFault, RowFault},
+    faults::{HttpAction, HttpFault, JobFault, Pattern, RowFault},
 };
 use tokio::task::JoinHandle;
 
@@ -36,12 +36,17 @@ const CONTACTS: usize = 200;
 const JOB_ROWS: u64 = 100;
 /// How long the org has one ailment before it has the next.
 const AILMENT: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1_500));
-/// Of a hundred such times, in so many jobs fail half-way, before so many rows: even a small job leaves
-/// rows unprocessed then.
+/// Of a hundred such times, in so many jobs fail half-way, after up to so many rows: even a small job
+/// leaves rows unprocessed then. Never before the first: after a job that did nothing relais waits for a
+/// person.
 const JOB_FAILS_PERCENT: u64 = 70;
-const FAILS_BEFORE_ROW: u64 = 10;
-/// The share of calls, or of rows, that the others hit.
+const FAILS_AFTER_ROWS: u64 = 3;
+/// The share of calls, and of rows, that the others hit. If no row of a job that fails half-way went
+/// well, relais waits for a person too: that must be rare.
 const CHANCE: f64 = 0.2;
+const LOCKED: f64 = 0.02;
+/// In every path but that of the login.
+const DATA: &str = "/services/data";
 /// Calls of a day: the quota is not what is tested here.
 const CALLS_MAX: u64 = 100_000_000;
 /// States of a job in the org in which nothing more happens to it.
@@ -239,8 +244,15 @@ async fn ail(org: Arc<Running>, mut dice: Dice, stage: Stage) {
 fn ailment(dice: &mut Dice) -> Faults {
     let mut faults = Faults { seed: dice.next(), ..well() };
     if dice.percent(JOB_FAILS_PERCENT) {
-        let fail_after_rows = Some(dice.below(FAILS_BEFORE_ROW));
+        let fail_after_rows = Some(1 + dice.below(FAILS_AFTER_ROWS));
         faults.jobs.push(JobFault { fail_after_rows, ..JobFault::default() });
+    } else {
+        faults.rows.push(RowFault {
+            chance: Some(LOCKED),
+            code: "UNABLE_TO_LOCK_ROW".to_owned(),
+            message: "somebody else has it".to_owned(),
+            ..RowFault::default()
+        });
     }
     let action = match dice.below(8) {
         0 => HttpAction::DropBefore,
@@ -251,14 +263,13 @@ fn ailment(dice: &mut Dice) -> Faults {
         5 => HttpAction::Break,
         _ => HttpAction::None,
     };
-    faults.http.push(HttpFault { action, chance: Some(CHANCE), ..HttpFault::default() });
-    if dice.percent(50) {
-        faults.rows.push(RowFault {
-            chance: Some(CHANCE),
-            code: "UNABLE_TO_LOCK_ROW".to_owned(),
-            message: "somebody else has it".to_owned(),
-            ..RowFault::default()
-        });
+    let mut http = HttpFault { action, chance: Some(CHANCE), ..HttpFault::default() };
+    if action == HttpAction::SessionExpired {
+        // A refused login, or a session that is refused as soon as it is there, is a matter for a
+        // person, who is waited for; only one that has grown old is not.
+        http.path = Pattern::new(DATA).unwrap_or_default();
+        (http.times, http.chance) = (Some(1), None);
     }
+    faults.http.push(http);
     faults
 }

@@ -4,6 +4,6 @@ CREATE TABLE relais_outbox (id INTEGER, status TEXT, payload TEXT);
 CREATE TABLE relais_inbox (id INTEGER, status TEXT, payload TEXT);
 CREATE TABLE relais_parked_key (msg_key TEXT);
 CREATE TABLE relais_dead_letter (message_id TEXT, origin TEXT);
-CREATE TABLE relais_lane (scope TEXT, lane INTEGER, owner TEXT);
+CREATE TABLE relais_lane (scope TEXT, lane INTEGER, owner TEXT, lease_until TEXT);
 CREATE TABLE rewritten (what TEXT);
 CREATE TABLE claim (message_id TEXT, claims INTEGER);

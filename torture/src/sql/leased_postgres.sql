@@ -1,0 +1,2 @@
+SELECT scope || ' ' || CAST(lane AS TEXT) FROM relais_lane
+WHERE owner IS NOT NULL AND lease_until > clock_timestamp()
