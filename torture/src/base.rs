@@ -40,6 +40,8 @@ impl Base {
     pub(crate) async fn postgres(server: String) -> Result<Self> {
         let schema = format!("torture_{}", uuid::Uuid::new_v4().simple());
         let client = connect(&server).await?;
+        // When it is killed, it has to recover no more than what happens here.
+        client.batch_execute("CHECKPOINT").await?;
         client.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
         Ok(Self::Postgres { server, schema })
     }

@@ -71,8 +71,8 @@ const DISK_WELL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_
 const DISK_FULL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(600));
 /// The longest wait in which nobody looks whether the faults are over.
 const SLICE: Duration = Duration::from_millis(100);
-/// How often a program is started that does not come up.
-const STARTS_MAX: u64 = 200;
+/// How long a program is started again and again that does not come up: its database may be recovering.
+const STARTING_MAX: Duration = Duration::from_secs(120);
 
 /// What was done to them, and to their surroundings.
 #[derive(Debug, Default)]
@@ -231,9 +231,8 @@ async fn kill(node: Node, place: &Place, toll: &Toll, diary: &Diary) -> Result<(
 /// Starts the next process of this place, now and then several times because it is killed while it
 /// starts; posts go to it as soon as it listens.
 async fn enter(place: &mut Place, toll: &Toll, diary: &Diary) -> Result<Node> {
-    let mut starts = 0;
+    let since = Instant::now();
     loop {
-        starts += 1;
         diary.note(format_args!("start {}", place.name));
         let mut node = place.program.start(&place.name)?;
         if place.program.is_ahead() {
@@ -251,7 +250,9 @@ async fn enter(place: &mut Place, toll: &Toll, diary: &Diary) -> Result<Node> {
             }
             // A program whose database is away at the start says so and ends; whoever runs it starts
             // it again.
-            Err(_) if starts < STARTS_MAX => diary.note(format_args!("no start {}", place.name)),
+            Err(_) if since.elapsed() < STARTING_MAX => {
+                diary.note(format_args!("no start {}", place.name))
+            }
             Err(error) => return Err(error),
         }
     }

@@ -26,6 +26,8 @@ const PLANTED: [(&str, &str); 5] = [
 /// How long a planted bug is looked for on each store, in seconds, and a bug of ours in `cargo xtask test`.
 const PLANTED_SECONDS: &str = "10";
 const SHORT_SECONDS: &str = "20";
+/// Whether a fault meets a bug is chance: so often it is tried.
+const PLANTED_THROWS: usize = 3;
 
 /// What the caller asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,11 +73,16 @@ pub(crate) fn finds_planted_bugs(servers: &Servers, built: &Path, rest: &[String
     let mut missed = Vec::new();
     for (bug, finding) in PLANTED {
         println!("\n==> planted: {bug}, to be found: {finding}");
-        let mut torture = torture(servers, built);
-        torture.args(["--seconds", PLANTED_SECONDS, "--planted", bug, "--expect", finding]);
-        if !command::succeeds(torture.args(rest))? {
-            missed.push(bug);
+        let mut found = false;
+        for _ in 0..PLANTED_THROWS {
+            let mut torture = torture(servers, built);
+            torture.args(["--seconds", PLANTED_SECONDS, "--planted", bug, "--expect", finding]);
+            found = command::succeeds(torture.args(rest))?;
+            if found {
+                break;
+            }
         }
+        missed.extend((!found).then_some(bug));
     }
     println!("\nplanted bugs found: {} of {}", PLANTED.len() - missed.len(), PLANTED.len());
     if !missed.is_empty() {
