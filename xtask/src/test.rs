@@ -21,7 +21,7 @@ use crate::{
     servers::Servers,
     tally::Tally,
     test_programs::{self, DOCS, TestProgram},
-    tidy, torture,
+    tidy,
     workspace::{Package, Workspace},
 };
 
@@ -85,7 +85,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             if built {
                 run.tests(&servers, None)?;
                 run.programs(&servers, &workspace)?;
-                run.crash_loops(&servers, &workspace)?;
             }
             run.features_alone(&workspace)?;
         }
@@ -224,18 +223,6 @@ impl Run {
         let mut demo = Command::new(built.join("relais"));
         demo.args(["demo", "--once"]);
         self.step("demo", "cargo run -- demo --once", |_| ends_well(&mut demo))?;
-        Ok(())
-    }
-
-    /// Real processes that are killed, and the proof that the checker would see a fault.
-    fn crash_loops(&mut self, servers: &Servers, workspace: &Workspace) -> Result<()> {
-        let built = workspace.target.join("debug");
-        self.step("crash loops", "cargo xtask torture", |_| torture::short(servers, &built))?;
-        // One store has to do here; `cargo xtask torture --bugs` looks on both.
-        let sqlite = ["--store", "sqlite"].map(str::to_owned);
-        self.step("planted bugs", "cargo xtask torture --bugs --store sqlite", |_| {
-            torture::finds_planted_bugs(servers, &built, &sqlite)
-        })?;
         Ok(())
     }
 

@@ -23,9 +23,8 @@ const PLANTED: [(&str, &str); 5] = [
     ("acknowledge-first", "lost"),
     ("drop-unprocessed", "lost"),
 ];
-/// How long a planted bug is looked for on each store, in seconds, and a bug of ours in `cargo xtask test`.
+/// How long a planted bug is looked for on each store, in seconds.
 const PLANTED_SECONDS: &str = "10";
-const SHORT_SECONDS: &str = "20";
 /// Whether a fault meets a bug is chance: so often it is tried.
 const PLANTED_THROWS: usize = 3;
 
@@ -62,14 +61,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The part of it that `cargo xtask test` has time for, with the programs built there: whether nothing
-/// was found.
-pub(crate) fn short(servers: &Servers, built: &Path) -> Result<bool> {
-    command::succeeds(torture(servers, built).args(["--seconds", SHORT_SECONDS]))
-}
-
 /// Every planted bug must turn a short run red, for the right reason.
-pub(crate) fn finds_planted_bugs(servers: &Servers, built: &Path, rest: &[String]) -> Result<bool> {
+fn finds_planted_bugs(servers: &Servers, built: &Path, rest: &[String]) -> Result<bool> {
     let mut missed = Vec::new();
     for (bug, finding) in PLANTED {
         println!("\n==> planted: {bug}, to be found: {finding}");
