@@ -47,7 +47,7 @@ const FROZEN: (Duration, Duration) = (Duration::from_millis(2_100), Duration::fr
 const AWAKE: Duration = Duration::from_millis(400);
 /// Of a hundred faults of a process, so many are a freeze; the others are kills. Of one that sleeps well,
 /// nearly all: such a process has lanes to lose.
-const FREEZE_PERCENT: u64 = 35;
+const FREEZE_PERCENT: u64 = 38;
 const SLEEPER_FREEZE_PERCENT: u64 = 80;
 /// Of a hundred that stood still, so many go on as if nothing had happened; the others are killed.
 const GOES_ON_PERCENT: u64 = 50;

@@ -282,7 +282,7 @@ fn plan(args: &Args, store: Store, seed: u64, means: Means) -> Plan {
         Store::Postgres => (6, 170_000, 24_000),
         Store::Sqlite => (5, 180_000, 8_000),
     };
-    let time = Duration::from_secs(args.seconds.unwrap_or(92 * scale));
+    let time = Duration::from_secs(args.seconds.unwrap_or(80 * scale));
     let drain = if args.expect.is_some() { EXPECTED_DRAIN_MAX } else { DRAIN_MAX };
     Plan { seed, time, drain, nodes, sent: sent * scale, heard: heard * scale, means }
 }
