@@ -77,7 +77,7 @@ pub(crate) struct Flight<R> {
     /// Every row in these hands: queued, under way, or landed and not yet settled.
     held: HashMap<i64, i16>,
     queued: usize,
-    /// Suspects under way, and how many of them the most dangerous suffers.
+    /// Suspects under way, and the smallest company that any of them may be in.
     suspects: usize,
     company: usize,
 }
@@ -174,7 +174,7 @@ impl<R: Row> Flight<R> {
             match self.queues.get(&key).and_then(VecDeque::front).and_then(|job| job.suspect) {
                 None => batch.extend(self.start(key, room)),
                 Some(company)
-                    if batch.is_empty() && waiting.is_empty() && self.suffers(company) =>
+                    if batch.is_empty() && waiting.is_empty() && self.may_join(company) =>
                 {
                     self.suspects += 1;
                     self.company = self.company.min(company);
@@ -189,7 +189,7 @@ impl<R: Row> Flight<R> {
     }
 
     /// Whether a suspect of such a company may join those under way.
-    fn suffers(&self, company: usize) -> bool {
+    fn may_join(&self, company: usize) -> bool {
         self.suspects < self.company.min(company)
     }
 

@@ -50,7 +50,7 @@ const HOT_POLLS: u32 = 12;
 const VAIN_WAKES: u32 = 4;
 const VAIN_POLLS: u32 = HOT_POLLS + 6;
 /// … and wake-ups wait this long, or the idle would keep a busy database busier than the busy do.
-const VAIN_POLL: Duration = Duration::from_millis(40);
+const DEAF_FOR: Duration = Duration::from_millis(40);
 /// The longest pause between two looks while nobody wakes us.
 const IDLE_POLL_MAX: Duration = Duration::from_millis(800);
 /// The pause after the database did not answer; doubles up to the maximum.
@@ -85,7 +85,7 @@ pub(crate) async fn run(
                 pause
             }
         };
-        let deaf = if vain > VAIN_WAKES { VAIN_POLL.min(rest) } else { Duration::ZERO };
+        let deaf = if vain > VAIN_WAKES { DEAF_FOR.min(rest) } else { Duration::ZERO };
         let woken = async {
             sleep(deaf).await;
             wake.changed().await.is_ok()
