@@ -10,7 +10,7 @@ mod tests;
 
 use relais::observe::{Latency, Snapshot};
 use relais_core::{
-    limits::BreakerState,
+    breaker::BreakerState,
     query::{Backlog, Overview},
     time::Timestamp,
 };

@@ -176,7 +176,8 @@ impl Store for Planted {
         settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
         once(message_id: String, handler: String) -> bool;
         enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
-        count_attempt(fence: Fence, rows: Vec<(i64, OwnedLane)>) -> Settled;
+        note_loss(fence: Fence, rows: Vec<(i64, OwnedLane)>) -> Settled;
+        end_quarantine(fence: Fence, lanes: Vec<OwnedLane>) -> u64;
         overview() -> Overview;
         list_inbox(filter: Filter) -> Vec<InboxRow>;
         list_outbox(filter: Filter) -> Vec<OutboxRow>;

@@ -24,6 +24,7 @@ pub(crate) fn row(payload: &str) -> OutboxRow {
         created_at: Timestamp::parse("2026-11-15T12:00:00.123Z").expect("RFC 3339"),
         status: OutboxStatus::Pending,
         attempts: 0,
+        lost_workers: 0,
         next_attempt_at: None,
         dispatched_at: None,
         job_id: None,

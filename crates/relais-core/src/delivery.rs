@@ -4,19 +4,26 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::text;
+use crate::{fault::FailureKind, text};
 
-/// The answer for one message.
+/// The answer for one message. Whether a failure uses an attempt is decided by evidence: [`crate::fault::judge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The target has it.
     Accepted,
-    /// This message failed now and may succeed later: one attempt is used.
+    /// It failed, and may succeed later: an error, a time-out, a cut connection. The message or the
+    /// target may be the reason.
     Retry { problem: Problem, after: Option<Duration> },
+    /// The target, or a gateway before it, asks for patience: HTTP 429, 502, 503, 504. The message may
+    /// be the reason here too.
+    Busy { problem: Problem, after: Option<Duration> },
+    /// The target does not let us in, or does not know the address: HTTP 401, 403, 404. With `after`
+    /// it is certain that no message can succeed, and the whole destination rests for that time.
+    Misconfigured { problem: Problem, after: Option<Duration> },
     /// This message will never succeed as it is.
     Reject { problem: Problem },
-    /// The target is down, full or asks for patience: nobody's attempts are used, the whole
-    /// destination rests.
+    /// The target cannot be reached: no connection, name, certificate, log-in, broker or leader. Never
+    /// uses an attempt. With `after` the whole destination rests for that time at once.
     Outage { problem: Problem, after: Option<Duration> },
     /// Not tried, because an earlier message of its key in the same call was not accepted: it comes
     /// again behind that one.
@@ -28,12 +35,46 @@ impl Delivery {
         Self::Retry { problem: Problem::new(code, message), after: None }
     }
 
+    pub fn busy(code: &str, message: &str) -> Self {
+        Self::Busy { problem: Problem::new(code, message), after: None }
+    }
+
+    pub fn misconfigured(code: &str, message: &str) -> Self {
+        Self::Misconfigured { problem: Problem::new(code, message), after: None }
+    }
+
     pub fn reject(code: &str, message: &str) -> Self {
         Self::Reject { problem: Problem::new(code, message) }
     }
 
     pub fn outage(code: &str, message: &str) -> Self {
         Self::Outage { problem: Problem::new(code, message), after: None }
+    }
+
+    /// How it failed, if it failed and the message may go again.
+    pub fn failure(&self) -> Option<FailureKind> {
+        match self {
+            Self::Retry { .. } | Self::Misconfigured { after: None, .. } => {
+                Some(FailureKind::Unclear)
+            }
+            Self::Busy { .. } => Some(FailureKind::Busy),
+            Self::Outage { .. } | Self::Misconfigured { after: Some(_), .. } => {
+                Some(FailureKind::Unreachable)
+            }
+            Self::Accepted | Self::Reject { .. } | Self::Held => None,
+        }
+    }
+
+    /// Why it was not accepted, and the pause that was asked for.
+    pub fn problem(&self) -> Option<(&Problem, Option<Duration>)> {
+        match self {
+            Self::Retry { problem, after }
+            | Self::Busy { problem, after }
+            | Self::Misconfigured { problem, after }
+            | Self::Outage { problem, after } => Some((problem, *after)),
+            Self::Reject { problem } => Some((problem, None)),
+            Self::Accepted | Self::Held => None,
+        }
     }
 }
 

@@ -7,11 +7,12 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use self::{parts::Parts, record::Record};
 use crate::{
+    breaker::{Breaker, BreakerPolicy, BreakerState, FailedCall, OpenCause},
     decode::Decoder,
     extract::{MissingId, Pick, Value},
     inbox::{Content, InboxRow, InboxStatus, NewInbox},
     json,
-    limits::{Breaker, BreakerPolicy, BreakerState, RateLimit},
+    limits::RateLimit,
     message::{HEADER_VALUE, HeaderValue, HeaderValues, Headers},
     repair::{self, Identity},
     retry::RetryPolicy,
@@ -141,6 +142,7 @@ fn stored(row: &NewInbox) -> InboxRow {
         received_at: Timestamp(0),
         status,
         attempts: 0,
+        lost_workers: 0,
         next_attempt_at: None,
         processed_at: None,
         error_stage: None,
@@ -292,11 +294,15 @@ fn breakers_keep_their_bounds(
     let rate = u8::try_from(policy.attempts_max).expect("small").saturating_mul(5);
     let mut breaker = Breaker::new(BreakerPolicy { window, failure_rate: rate, open_for });
     for step in steps {
-        match step % 5 {
-            0 => breaker.succeeded(),
-            1 => breaker.failed(now),
-            2 => breaker.outage(now, asked),
-            3 => now = now.saturating_add(u64::from(*step) << 24),
+        let key = u64::from(step >> 5);
+        let call = FailedCall { key, was_failing: step & 16 > 0, misconfigured: key == 3, asked };
+        match step % 7 {
+            0 => breaker.accepted(key, now),
+            1 => breaker.failed(call, now),
+            2 => breaker.rest(OpenCause::Asked, asked, now),
+            3 => breaker.unreachable(now),
+            4 => drop(breaker.rejected(key, "CODE", now)),
+            5 => now = now.saturating_add(u64::from(*step) << 24),
             _ => {
                 let wait = u64::try_from(breaker.wait(now).as_nanos()).unwrap_or(u64::MAX);
                 now = now.saturating_add(wait);

@@ -117,6 +117,8 @@ pub struct InboxRow {
     pub received_at: Timestamp,
     pub status: InboxStatus,
     pub attempts: u32,
+    /// Workers that were lost while this row was in flight: the rule is quarantine.
+    pub lost_workers: u32,
     pub next_attempt_at: Option<Timestamp>,
     pub processed_at: Option<Timestamp>,
     pub error_stage: Option<String>,
@@ -139,6 +141,9 @@ pub enum InboxFate {
     Processed { messages: Vec<NewMessage>, changes: Vec<Change> },
     /// `RETRY`; the store adds `pause` to its own now. Holds later rows of its key back.
     Retry { attempts: u32, pause: Duration, problem: Problem },
+    /// `RETRY` without an attempt used. `lost_workers` is written down: 0 once the row was worked on
+    /// without harm, more for a row in quarantine.
+    Wait { pause: Duration, problem: Problem, lost_workers: u32 },
     /// `FAILED`, with a dead letter; `park` holds the key back behind it.
     Dead { attempts: u32, problem: Problem, park: bool },
 }

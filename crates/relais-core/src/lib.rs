@@ -6,7 +6,8 @@
 //!
 //! Read in this order: a message is described ([`message`]), received ([`source`], [`decode`],
 //! [`extract`], [`inbox`], [`repair`]), handled ([`handler`], [`route`], [`process`]), sent ([`outbox`], [`publisher`],
-//! [`delivery`], [`retry`], [`limits`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
+//! [`delivery`], [`fault`], [`retry`], [`limits`],
+//! [`breaker`], [`quarantine`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
 //! all of it is kept by a [`store`] whose rows are shared out by [`lane`].
 
 pub mod message;
@@ -21,12 +22,15 @@ pub mod handler;
 pub mod process;
 pub mod route;
 
+pub mod breaker;
 pub mod bulk;
 pub mod delivery;
+pub mod fault;
 pub mod hydrate;
 pub mod limits;
 pub mod outbox;
 pub mod publisher;
+pub mod quarantine;
 pub mod retry;
 
 pub mod browse;

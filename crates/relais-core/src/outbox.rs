@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     delivery::{Delivery, Problem},
+    fault::{Fault, Judgement},
     message::{Category, Headers},
     retry::RetryPolicy,
     time::Timestamp,
@@ -63,6 +64,8 @@ pub struct OutboxRow {
     pub created_at: Timestamp,
     pub status: OutboxStatus,
     pub attempts: u32,
+    /// Workers that were lost while this row was in flight: the rule is quarantine.
+    pub lost_workers: u32,
     pub next_attempt_at: Option<Timestamp>,
     pub dispatched_at: Option<Timestamp>,
     pub job_id: Option<String>,
@@ -88,10 +91,12 @@ pub enum OutboxFate {
         problem: Problem,
         park: bool,
     },
-    /// Stays `PENDING` and as fresh as it was; the attempt that caution counted was none.
-    Uncounted {
-        attempts: u32,
+    /// Stays `PENDING` without an attempt used; otherwise as `Retry`. `lost_workers` is written down:
+    /// 0 once a call came back, more for a row in quarantine.
+    Wait {
+        pause: Duration,
         problem: Problem,
+        lost_workers: u32,
     },
     /// Nothing is written: the destination is down, the row waits as it was.
     Untouched,
@@ -109,12 +114,14 @@ pub enum OnDeadLetter {
 
 /// The decision: pure, with the random number as an argument.
 ///
-/// `attempts` are those already counted in the row before this delivery.
+/// `attempts` are those counted in the row before this delivery, `judgement` says who is at fault if it
+/// failed.
 pub fn settle(
     policy: &RetryPolicy,
     on_dead: OnDeadLetter,
     attempts: u32,
     delivery: Delivery,
+    judgement: Judgement,
     random: f64,
 ) -> OutboxFate {
     let used = attempts.saturating_add(1);
@@ -123,14 +130,26 @@ pub fn settle(
         let problem = problem.fitted();
         OutboxFate::Dead { attempts: used, problem, park }
     };
-    match delivery {
-        Delivery::Accepted => OutboxFate::Dispatched,
-        Delivery::Outage { .. } | Delivery::Held => OutboxFate::Untouched,
-        Delivery::Reject { problem } => dead(problem),
-        Delivery::Retry { problem, .. } if policy.exhausted(used) => dead(problem),
-        Delivery::Retry { problem, after } => {
+    let (problem, after) = match delivery {
+        Delivery::Accepted => return OutboxFate::Dispatched,
+        Delivery::Held => return OutboxFate::Untouched,
+        Delivery::Reject { problem } if judgement.fault == Fault::Target => (problem, None),
+        Delivery::Reject { problem } => return dead(problem),
+        Delivery::Retry { problem, after }
+        | Delivery::Busy { problem, after }
+        | Delivery::Misconfigured { problem, after }
+        | Delivery::Outage { problem, after } => (problem, after),
+    };
+    match judgement.fault {
+        Fault::Overdue => dead(problem),
+        Fault::Message if policy.exhausted(used) => dead(problem),
+        Fault::Message => {
             let (pause, problem) = (policy.pause(used, after, random), problem.fitted());
             OutboxFate::Retry { attempts: used, pause, problem }
+        }
+        Fault::Target => {
+            let pause = policy.uncounted_pause(judgement.failures, after, random);
+            OutboxFate::Wait { pause, problem: problem.fitted(), lost_workers: 0 }
         }
     }
 }
@@ -148,31 +167,46 @@ pub struct OutboxSettlement {
 mod tests {
     use super::*;
 
-    fn check(attempts: u32, delivery: Delivery) -> OutboxFate {
+    fn check(attempts: u32, delivery: Delivery, fault: Fault) -> OutboxFate {
         let policy = RetryPolicy { jitter: false, ..RetryPolicy::default() };
-        settle(&policy, OnDeadLetter::Park, attempts, delivery, 0.0)
+        let judgement = Judgement { fault, failures: attempts + 1 };
+        settle(&policy, OnDeadLetter::Park, attempts, delivery, judgement, 0.0)
     }
 
     #[test]
-    fn an_outage_uses_no_attempt_however_often() {
-        assert_eq!(check(4, Delivery::outage("DOWN", "refused")), OutboxFate::Untouched);
+    fn what_is_the_targets_fault_waits_and_uses_no_attempt_however_often() {
+        for delivery in [
+            Delivery::outage("DOWN", "refused"),
+            Delivery::busy("503", "later"),
+            Delivery::retry("500", "oops"),
+            Delivery::misconfigured("404", "no such page"),
+            Delivery::reject("400", "while nothing is accepted at all"),
+        ] {
+            let fate = check(4, delivery, Fault::Target);
+            let OutboxFate::Wait { pause, lost_workers: 0, .. } = fate else { panic!("{fate:?}") };
+            assert_eq!(pause.as_millis(), 1_600);
+        }
     }
 
     #[test]
-    fn the_fifth_failure_is_a_dead_letter_that_parks_its_key() {
-        let fate = check(3, Delivery::retry("500", "oops"));
+    fn the_fifth_failure_of_its_own_is_a_dead_letter_that_parks_its_key() {
+        let fate = check(3, Delivery::retry("500", "oops"), Fault::Message);
         assert!(
             matches!(fate, OutboxFate::Retry { attempts: 4, pause, .. } if pause.as_millis() == 800)
         );
-        let fate = check(4, Delivery::retry("500", "oops"));
-        assert!(matches!(fate, OutboxFate::Dead { attempts: 5, park: true, .. }));
+        for delivery in [Delivery::retry("500", "oops"), Delivery::busy("503", "later")] {
+            let fate = check(4, delivery, Fault::Message);
+            assert!(matches!(fate, OutboxFate::Dead { attempts: 5, park: true, .. }));
+        }
     }
 
     #[test]
-    fn a_reject_is_dead_at_once() {
-        assert!(matches!(
-            check(0, Delivery::reject("400", "bad")),
-            OutboxFate::Dead { attempts: 1, .. }
-        ));
+    fn a_reject_is_dead_at_once_and_so_is_what_failed_for_a_day() {
+        for (delivery, fault) in [
+            (Delivery::reject("400", "bad"), Fault::Message),
+            (Delivery::busy("503", "later"), Fault::Overdue),
+        ] {
+            assert!(matches!(check(0, delivery, fault), OutboxFate::Dead { attempts: 1, .. }));
+        }
     }
 }

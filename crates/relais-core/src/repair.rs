@@ -234,6 +234,7 @@ mod tests {
             received_at: Timestamp(0),
             status: InboxStatus::SerdeError,
             attempts: 0,
+            lost_workers: 0,
             next_attempt_at: None,
             processed_at: None,
             error_stage: None,

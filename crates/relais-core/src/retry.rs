@@ -16,7 +16,8 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Five attempts, 100 ms doubling to 1.6 s: what a broker's hiccup needs.
+    /// Five attempts, 100 ms doubling to 1.6 s: what a broker's hiccup needs. The default of brokers and
+    /// of the steps of a process.
     fn default() -> Self {
         Self {
             attempts_max: 5,
@@ -28,7 +29,22 @@ impl Default for RetryPolicy {
     }
 }
 
+/// The longest pause after a failure that used no attempt: the target is back soon, or it is not.
+pub const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_secs(30);
+
 impl RetryPolicy {
+    /// Twenty attempts, 100 ms doubling to 10 minutes, about an hour in all: what a service that is
+    /// deployed, restarted or repaired needs. The default of destinations and handlers.
+    pub fn patient() -> Self {
+        Self { attempts_max: 20, max: Duration::from_secs(600), ..Self::default() }
+    }
+
+    /// The pause after `failures` failures in a row that used no attempt.
+    pub fn uncounted_pause(&self, failures: u32, asked: Option<Duration>, random: f64) -> Duration {
+        let capped = Self { max: self.max.min(UNCOUNTED_PAUSE_MAX), ..*self };
+        capped.pause(failures, asked, random)
+    }
+
     /// The pause after `attempts` failed attempts (1 for the first), given a random number in
     /// `0.0..1.0`. `asked` is what the target asked for; the longer pause wins.
     pub fn pause(&self, attempts: u32, asked: Option<Duration>, random: f64) -> Duration {
@@ -66,6 +82,18 @@ mod tests {
         assert!(!policy.exhausted(4));
         assert!(policy.exhausted(5));
         assert_eq!(policy.horizon().as_millis(), 1_500);
+    }
+
+    #[test]
+    fn the_patient_default_lasts_about_an_hour_and_uncounted_pauses_stay_short() {
+        let policy = RetryPolicy { jitter: false, ..RetryPolicy::patient() };
+        let minutes = policy.horizon().as_secs() / 60;
+        assert!((60..=90).contains(&minutes), "{minutes}");
+        assert_eq!(policy.pause(20, None, 0.0), Duration::from_secs(600));
+        assert_eq!(policy.uncounted_pause(1, None, 0.0), Duration::from_millis(100));
+        assert_eq!(policy.uncounted_pause(20, None, 0.0), UNCOUNTED_PAUSE_MAX);
+        let asked = Some(Duration::from_secs(3_600));
+        assert_eq!(policy.uncounted_pause(1, asked, 0.0), Duration::from_secs(3_600));
     }
 
     #[test]

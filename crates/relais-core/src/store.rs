@@ -144,9 +144,13 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
     /// Settles rows whose lane epoch is still current, all in one transaction.
     fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled>;
 
-    /// Counts one attempt of each row before it is worked on (caution after an unclean take-over).
-    /// Refused like a settlement if the lane is lost.
-    fn count_attempt(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled>;
+    /// Notes a lost worker on each row before it is worked on: [`crate::quarantine`]. Refused like a
+    /// settlement if the lane is lost.
+    fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled>;
+
+    /// Lets the held rows of these lanes go again, because another worker was lost meanwhile:
+    /// [`crate::quarantine`]. Returns how many.
+    fn end_quarantine(&self, fence: Fence, lanes: Vec<OwnedLane>) -> StoreFuture<'_, u64>;
 
     // ---- people -------------------------------------------------------------------------------
 

@@ -217,6 +217,7 @@ fn row(number: usize, event_type: &str, payload: &Value, headers: Headers) -> In
         received_at: Timestamp(0),
         status: InboxStatus::Received,
         attempts: 0,
+        lost_workers: 0,
         next_attempt_at: None,
         processed_at: None,
         error_stage: None,

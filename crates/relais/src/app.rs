@@ -7,10 +7,10 @@ use std::{
 };
 
 use relais_core::{
+    breaker::BreakerPolicy,
     bulk::BulkTarget,
     handler::Handler,
     lane::{Fence, Scope},
-    limits::BreakerPolicy,
     outbox::OnDeadLetter,
     process::{Definition, TIMER_FIRED},
     publisher::Publisher,
@@ -65,7 +65,7 @@ pub struct DestinationSettings {
 impl Default for DestinationSettings {
     fn default() -> Self {
         Self {
-            retry: RetryPolicy::default(),
+            retry: RetryPolicy::patient(),
             on_dead_letter: OnDeadLetter::Park,
             rate: None,
             concurrency: 10,
@@ -139,7 +139,7 @@ impl App {
             actions: HashMap::new(),
             processes: Registry::default(),
             destinations: BTreeMap::new(),
-            inbox_retry: RetryPolicy::default(),
+            inbox_retry: RetryPolicy::patient(),
             handler_timeout: HANDLER_TIMEOUT,
             retention: Retention::default(),
             lease: LEASE,

@@ -101,7 +101,7 @@ impl BulkRelay {
         let worker = keeper.fence().worker.clone();
         let of_store = Arc::clone(&store);
         let rows = match settings.small.clone() {
-            None => Rows::Jobs(Intake::of_outbox(of_store, keeper, &settings.destination.retry)),
+            None => Rows::Jobs(Intake::of_outbox(of_store, keeper)),
             Some(small) => {
                 let one_by_one = settings.destination.clone();
                 let guard = Guard::sharing(small, &one_by_one, limits.clone());
@@ -142,7 +142,7 @@ impl BulkRelay {
         while let Some(done) = self.work.try_join_next() {
             self.ended(done);
         }
-        self.tell();
+        self.report();
         if self.work.is_empty() && (self.take().await? || self.sweep()) {
             return Ok(Progress::Worked);
         }
@@ -159,11 +159,12 @@ impl BulkRelay {
         self.plan().await
     }
 
-    /// Counts the state, and tells a person when the target goes away and when it is back.
-    fn tell(&mut self) {
+    /// Publishes the breaker's state, and logs its changes.
+    fn report(&mut self) {
         let keeper = self.intake().keeper();
         let (scope, owned) = (keeper.fence().scope.clone(), keeper.owned());
-        self.caller.counters.set_state(self.caller.limits.tell(&scope), owned);
+        let limits = &self.caller.limits;
+        self.caller.counters.set_state(limits.report(&scope), limits.cause(), owned);
     }
 
     /// Goes on with the destination's open job if nobody holds it.

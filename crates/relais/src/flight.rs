@@ -5,14 +5,16 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use relais_core::{inbox::InboxRow, lane::OwnedLane, outbox::OutboxRow, publisher::Batching};
+use relais_core::{
+    inbox::InboxRow, lane::OwnedLane, outbox::OutboxRow, publisher::Batching, quarantine::Treatment,
+};
 
 /// What the bookkeeping needs to know of a row.
 pub(crate) trait Row: Send + 'static {
     fn id(&self) -> i64;
     fn lane(&self) -> i16;
     fn key(&self) -> &str;
-    fn attempts(&self) -> u32;
+    fn lost_workers(&self) -> u32;
     fn bytes(&self) -> usize;
 }
 
@@ -26,8 +28,8 @@ impl Row for OutboxRow {
     fn key(&self) -> &str {
         &self.msg_key
     }
-    fn attempts(&self) -> u32 {
-        self.attempts
+    fn lost_workers(&self) -> u32 {
+        self.lost_workers
     }
     fn bytes(&self) -> usize {
         self.payload.len()
@@ -44,8 +46,8 @@ impl Row for InboxRow {
     fn key(&self) -> &str {
         &self.msg_key
     }
-    fn attempts(&self) -> u32 {
-        self.attempts
+    fn lost_workers(&self) -> u32 {
+        self.lost_workers
     }
     fn bytes(&self) -> usize {
         self.payload.as_deref().map_or(0, str::len)
@@ -57,15 +59,26 @@ impl Row for InboxRow {
 pub(crate) struct Job<R> {
     pub(crate) row: R,
     pub(crate) lane: OwnedLane,
-    /// May have brought its worker down before: goes with at most so many of its kind, itself included,
-    /// its attempt counted first.
-    pub(crate) suspect: Option<usize>,
-    /// This attempt is counted in the store already.
-    pub(crate) counted: bool,
+    /// What the rule about rows that may have killed their worker says.
+    pub(crate) treatment: Treatment,
+}
+
+impl<R> Job<R> {
+    /// Whether a loss is noted in the store before it is sent.
+    pub(crate) fn is_noted(&self) -> bool {
+        matches!(self.treatment, Treatment::NoteAndSend | Treatment::SendAlone)
+    }
+
+    /// Whether it starts in a call with others.
+    fn is_plain(&self) -> bool {
+        matches!(self.treatment, Treatment::Send | Treatment::NoteAndSend)
+    }
 }
 
 /// Most rows of one key kept in memory: more would crowd out other keys.
 pub(crate) const PER_KEY_MAX: usize = 64;
+/// Most keys whose calls are halved. Beyond it the search for bad messages starts again.
+const HALVED_KEYS_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Flight<R> {
@@ -77,9 +90,10 @@ pub(crate) struct Flight<R> {
     /// Every row in these hands: queued, under way, or landed and not yet settled.
     held: HashMap<i64, i16>,
     queued: usize,
-    /// Suspects under way, and the smallest company that any of them may be in.
-    suspects: usize,
-    company: usize,
+    /// A suspect is in flight: the next one waits.
+    suspect: bool,
+    /// Keys whose calls failed as a whole: most rows of their next call.
+    batch_max: HashMap<String, usize>,
 }
 
 impl<R: Row> Flight<R> {
@@ -90,8 +104,8 @@ impl<R: Row> Flight<R> {
             busy: HashSet::new(),
             held: HashMap::new(),
             queued: 0,
-            suspects: 0,
-            company: usize::MAX,
+            suspect: false,
+            batch_max: HashMap::new(),
         }
     }
 
@@ -159,28 +173,32 @@ impl<R: Row> Flight<R> {
         other.is_some()
     }
 
-    /// The next rows to start, their keys marked busy; empty when none may start. A suspect comes alone,
-    /// and one that has to wait for others to come back goes before those behind it.
+    /// The next rows to start, their keys marked busy; empty when none may start. A row that is not plain
+    /// comes by itself. A suspect that has to wait for another goes before those behind it.
     pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {
         let mut batch: Vec<Job<R>> = Vec::new();
         let mut waiting = VecDeque::new();
-        while batch.len() < batching.max()
+        let mut max = batching.max();
+        while batch.len() < max
             && let Some(key) = self.ready.pop_front()
         {
-            let room = match batching {
-                Batching::InOrder { .. } => batching.max() - batch.len(),
-                Batching::Single | Batching::Distinct { .. } => 1,
-            };
-            match self.queues.get(&key).and_then(VecDeque::front).and_then(|job| job.suspect) {
-                None => batch.extend(self.start(key, room)),
-                Some(company)
-                    if batch.is_empty() && waiting.is_empty() && self.may_join(company) =>
-                {
-                    self.suspects += 1;
-                    self.company = self.company.min(company);
-                    return self.start(key, 1);
-                }
-                Some(_) => waiting.push_back(key),
+            let front = self.queues.get(&key).and_then(VecDeque::front);
+            let plain = front.is_none_or(Job::is_plain);
+            let alone = front.is_some_and(|job| job.treatment == Treatment::SendAlone);
+            let key_max = self.batch_max.get(&key).copied().unwrap_or(usize::MAX);
+            if plain && batch.len() < key_max {
+                max = max.min(key_max);
+                let room = match batching {
+                    Batching::InOrder { .. } => max - batch.len(),
+                    Batching::Single | Batching::Distinct { .. } => 1,
+                };
+                batch.extend(self.start(key, room));
+            } else if !plain && batch.is_empty() && !(alone && self.suspect) {
+                self.suspect |= alone;
+                batch = self.start(key, 1);
+                break;
+            } else {
+                waiting.push_back(key);
             }
         }
         waiting.append(&mut self.ready);
@@ -188,15 +206,29 @@ impl<R: Row> Flight<R> {
         batch
     }
 
-    /// Whether a suspect of such a company may join those under way.
-    fn may_join(&self, company: usize) -> bool {
-        self.suspects < self.company.min(company)
+    /// A call of these rows failed as a whole: the next calls of their keys carry half as many.
+    pub(crate) fn halve<'j>(&mut self, jobs: impl Iterator<Item = &'j Job<R>>) {
+        let keys: Vec<String> = jobs.map(|job| job.row.key().to_owned()).collect();
+        let half = (keys.len() / 2).max(1);
+        if self.batch_max.len() + keys.len() > HALVED_KEYS_MAX {
+            self.batch_max.clear();
+        }
+        for key in keys {
+            let max = self.batch_max.entry(key).or_insert(half);
+            *max = (*max).min(half);
+        }
+    }
+
+    /// A call of this key did not fail as a whole.
+    pub(crate) fn restore(&mut self, key: &str) {
+        if !self.batch_max.is_empty() {
+            self.batch_max.remove(key);
+        }
     }
 
     fn start(&mut self, key: String, room: usize) -> Vec<Job<R>> {
         let Some(queue) = self.queues.get_mut(&key) else { return Vec::new() };
-        let plain =
-            queue.iter().position(|job| job.suspect.is_some()).unwrap_or(queue.len()).max(1);
+        let plain = queue.iter().position(|job| !job.is_plain()).unwrap_or(queue.len()).max(1);
         let started: Vec<_> = queue.drain(..room.min(plain).min(queue.len())).collect();
         if queue.is_empty() {
             self.queues.remove(&key);
@@ -210,11 +242,8 @@ impl<R: Row> Flight<R> {
     /// accepted); their queued rows leave these hands and will be read again in their time.
     pub(crate) fn land(&mut self, jobs: &[Job<R>], forget: &HashSet<String>) {
         for job in jobs {
-            if job.suspect.is_some() {
-                self.suspects = self.suspects.saturating_sub(1);
-            }
-            if self.suspects == 0 {
-                self.company = usize::MAX;
+            if job.treatment == Treatment::SendAlone {
+                self.suspect = false;
             }
             let key = job.row.key();
             if !self.busy.remove(key) {

@@ -15,7 +15,7 @@ impl Row for Small {
     fn key(&self) -> &str {
         self.1
     }
-    fn attempts(&self) -> u32 {
+    fn lost_workers(&self) -> u32 {
         0
     }
     fn bytes(&self) -> usize {
@@ -25,7 +25,7 @@ impl Row for Small {
 
 fn job(id: i64, key: &'static str) -> Job<Small> {
     let lane = OwnedLane { lane: 1, epoch: 1, unclean: false };
-    Job { row: Small(id, key), lane, suspect: None, counted: false }
+    Job { row: Small(id, key), lane, treatment: Treatment::Send }
 }
 
 fn flight(rows: &[(i64, &'static str)]) -> Flight<Small> {
@@ -72,11 +72,15 @@ fn batches_have_distinct_keys_unless_the_publisher_keeps_order() {
     assert_eq!(ids(&flight(&rows).take(Batching::InOrder { max: 1 })), [1]);
 }
 
+fn suspect(id: i64, key: &'static str) -> Job<Small> {
+    Job { treatment: Treatment::SendAlone, ..job(id, key) }
+}
+
 #[test]
-fn a_suspect_of_no_company_goes_alone_and_only_one_at_a_time() {
+fn a_suspect_goes_alone_and_only_one_at_a_time() {
     let mut flight = Flight::new();
-    flight.offer(Job { suspect: Some(1), ..job(1, "a") });
-    flight.offer(Job { suspect: Some(1), ..job(2, "b") });
+    flight.offer(suspect(1, "a"));
+    flight.offer(suspect(2, "b"));
     flight.offer(job(3, "c"));
     let first = flight.take(Batching::InOrder { max: 9 });
     assert_eq!(ids(&first), [1]);
@@ -87,22 +91,38 @@ fn a_suspect_of_no_company_goes_alone_and_only_one_at_a_time() {
 }
 
 #[test]
-fn suspects_go_in_the_smallest_company_of_any_of_them() {
+fn rows_that_are_not_sent_come_one_by_one_and_noted_ones_with_others() {
     let mut flight = Flight::new();
-    for (id, key, company) in [(1, "a", 3), (2, "b", 2), (3, "c", 3), (4, "d", 1), (5, "e", 3)] {
-        flight.offer(Job { suspect: Some(company), ..job(id, key) });
+    flight.offer(Job { treatment: Treatment::NoteAndSend, ..job(1, "a") });
+    flight.offer(job(2, "b"));
+    flight.offer(Job { treatment: Treatment::Hold, ..job(3, "c") });
+    flight.offer(Job { treatment: Treatment::Bury, ..job(4, "d") });
+    flight.offer(job(5, "e"));
+    let all = Batching::Distinct { max: 9 };
+    assert_eq!(ids(&flight.take(all)), [1, 2, 5]);
+    assert_eq!((ids(&flight.take(all)), ids(&flight.take(all))), (vec![3], vec![4]));
+}
+
+#[test]
+fn a_call_that_failed_as_a_whole_is_halved_until_its_messages_go_alone() {
+    let all = Batching::Distinct { max: 9 };
+    let rows = [(1, "a"), (2, "b"), (3, "c"), (4, "d")];
+    let mut sizes = Vec::new();
+    let mut flight = flight(&rows);
+    for _ in 0..3 {
+        let batch = flight.take(all);
+        sizes.push(batch.len());
+        flight.halve(batch.iter());
+        flight.land(&batch, &HashSet::new());
+        flight.drop_queued();
+        flight.release(1..=4);
+        rows.iter().for_each(|(id, key)| flight.offer(job(*id, key)));
     }
-    let first = flight.take(Batching::InOrder { max: 9 });
-    assert_eq!((ids(&first), ids(&flight.take(Batching::Single))), (vec![1], vec![2]));
-    assert!(flight.take(Batching::Single).is_empty(), "the second may go with one other");
-    flight.land(&first, &HashSet::new());
-    assert_eq!(ids(&flight.take(Batching::Single)), [3]);
-    flight.land(
-        &[job(2, "b"), job(3, "c")].map(|job| Job { suspect: Some(3), ..job }),
-        &HashSet::new(),
-    );
-    assert_eq!(ids(&flight.take(Batching::Single)), [4], "it is not overtaken for ever");
-    assert!(flight.take(Batching::Single).is_empty());
+    assert_eq!(sizes, [4, 2, 1]);
+    flight.restore("a");
+    flight.offer(job(5, "e"));
+    assert_eq!(ids(&flight.take(all)), [1, 3], "the third goes with one other, the second alone");
+    assert_eq!((ids(&flight.take(all)), ids(&flight.take(all))), (vec![2], vec![4, 5]));
 }
 
 #[test]

@@ -1,24 +1,30 @@
 //! What stands before a publisher: rate limit, bulkhead, circuit breaker, time limit, outermost first.
 //!
-//! A breaker that is open stops the calls, not the messages: nobody's attempts are used.
+//! An open breaker stops the calls, not the messages: no attempts are used.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
 use relais_core::{
+    breaker::BreakerState,
     delivery::Delivery,
-    limits::BreakerState,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
 };
 
-use crate::{app::DestinationSettings, limits::Limits};
+use crate::{
+    app::DestinationSettings,
+    limits::{Learnt, Limits},
+};
 
 pub(crate) struct Guard {
     publisher: Arc<dyn Publisher>,
     limits: Limits,
     batching: Batching,
-    concurrency: usize,
     timeout: Duration,
     in_flight: usize,
 }
@@ -54,7 +60,6 @@ impl Guard {
             batching: publisher.batching(),
             publisher,
             limits,
-            concurrency: settings.concurrency.max(1),
             timeout: settings.timeout,
             in_flight: 0,
         }
@@ -75,7 +80,7 @@ impl Guard {
         let limit = match self.limits.state() {
             BreakerState::Open => return Permit::Wait(self.limits.wait()),
             BreakerState::HalfOpen => 1,
-            BreakerState::Closed => self.concurrency,
+            BreakerState::Closed => self.limits.concurrency(),
         };
         if self.in_flight + permitted >= limit {
             return Permit::Full;
@@ -107,17 +112,15 @@ impl Guard {
         }
     }
 
-    /// Learns from what came back.
-    pub(crate) fn landed(&mut self, deliveries: &[Delivery]) {
+    /// Learns from a call that came back.
+    pub(crate) fn landed<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k str>,
+        deliveries: &[Delivery],
+        began: Instant,
+    ) -> Learnt {
         self.in_flight = self.in_flight.saturating_sub(1);
-        for delivery in deliveries {
-            match delivery {
-                Delivery::Accepted | Delivery::Reject { .. } => self.limits.succeeded(),
-                Delivery::Retry { .. } => self.limits.failed(),
-                Delivery::Outage { after, .. } => self.limits.outage(*after),
-                Delivery::Held => {}
-            }
-        }
+        self.limits.learn(keys, deliveries, began)
     }
 
     pub(crate) async fn close(&self) {

@@ -22,6 +22,7 @@ use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
     process::TIMER_FIRED,
     publisher::Batching,
+    quarantine::{self, Treatment},
     retry::RetryPolicy,
     route::Route,
     store::{Store, StoreError},
@@ -106,8 +107,7 @@ impl InboxWorker {
         retry: RetryPolicy,
         counters: Arc<InboxCounters>,
     ) -> Self {
-        let (of_store, attempts_max) = (Arc::clone(&store), retry.attempts_max);
-        let intake = Intake::new(of_store, keeper, |s, fetch| s.fetch_inbox(fetch), attempts_max);
+        let intake = Intake::new(Arc::clone(&store), keeper, |s, fetch| s.fetch_inbox(fetch));
         Self {
             store,
             intake,
@@ -214,30 +214,61 @@ impl InboxWorker {
             && self.settlements.len() + self.processes.waiting() < ROUTED_MAX
             && self.made < MADE_MAX
         {
-            let jobs = self.intake.take(Batching::Single);
-            let Some(job) = jobs.first() else { break };
-            if job.suspect.is_some() && !self.admit_suspect(job).await? {
-                continue;
+            let jobs = self.admit().await?;
+            if jobs.is_empty() {
+                break;
             }
-            started += 1;
-            let event_type = job.row.event_type.as_deref().unwrap_or_default();
-            match self.actions.get(event_type).cloned() {
-                Some(Action::Handler(handler)) => {
-                    self.settle_before(job).await?;
-                    self.start(handler, job.clone());
+            started += jobs.len();
+            let mut jobs = jobs.into_iter();
+            while let Some(job) = jobs.next() {
+                if let Err(error) = self.begin(&job).await {
+                    jobs.for_each(|job| self.give_back(&job));
+                    return Err(error);
                 }
-                Some(Action::Routes(routes)) => self.route(job, &routes),
-                Some(Action::Processes) => self.processes.await_round(job.clone()),
-                None if event_type == TIMER_FIRED => self.processes.await_round(job.clone()),
-                None => self.finish(job, unknown_type(&job.row)),
-            }
-            if job.suspect.is_some() {
-                // Its attempt is counted: a crash must not find it unsettled beside others that are.
-                self.advance().await?;
-                self.settle().await?;
             }
         }
         Ok(started + self.advance().await?)
+    }
+
+    /// The next rows to work on, with losses noted where it is needed. What the rule about rows that may
+    /// have killed their worker sets aside is settled.
+    async fn admit(&mut self) -> Result<Vec<Job<InboxRow>>, StoreError> {
+        let room = HANDLERS_MAX.saturating_sub(self.handlers.len());
+        let mut jobs = Vec::new();
+        while jobs.len() < room
+            && let Some(job) = self.intake.take(Batching::Single).pop()
+        {
+            match job.treatment {
+                Treatment::Hold => self.set_aside(&job, held()),
+                Treatment::Bury => self.set_aside(&job, buried(&job.row)),
+                Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => jobs.push(job),
+            }
+        }
+        let noted = self.intake.note_losses(jobs.iter()).await;
+        if !matches!(noted, Ok(true)) {
+            jobs.drain(..).for_each(|job| self.give_back(&job));
+        }
+        noted.map(|_| jobs)
+    }
+
+    async fn begin(&mut self, job: &Job<InboxRow>) -> Result<(), StoreError> {
+        let event_type = job.row.event_type.as_deref().unwrap_or_default();
+        match self.actions.get(event_type).cloned() {
+            Some(Action::Handler(handler)) => {
+                self.settle_before(job).await?;
+                self.start(handler, job.clone());
+            }
+            Some(Action::Routes(routes)) => self.route(job, &routes),
+            Some(Action::Processes) => self.processes.await_round(job.clone()),
+            None if event_type == TIMER_FIRED => self.processes.await_round(job.clone()),
+            None => self.finish(job, unknown_type(&job.row)),
+        }
+        if job.treatment == Treatment::SendAlone {
+            // A loss must not find it unsettled beside others.
+            self.advance().await?;
+            self.settle().await?;
+        }
+        Ok(())
     }
 
     /// A handler commits by itself: an earlier row of its key that was routed must be settled first.
@@ -258,20 +289,12 @@ impl InboxWorker {
         self.intake.flight.release([job.row.id]);
     }
 
-    async fn admit_suspect(&mut self, job: &Job<InboxRow>) -> Result<bool, StoreError> {
-        if self.retry.exhausted(job.row.attempts) {
-            let outcome = Outcome::park(
-                "WORKER_LOST",
-                "its worker died each time it was handled; look at the payload before a retry",
-            );
-            self.landed.push((job.clone(), Handled::RolledBack(outcome), None));
-            return Ok(false);
-        }
-        let counted = self.intake.count_suspects(std::slice::from_ref(job)).await;
-        if !matches!(counted, Ok(true)) {
-            self.give_back(job);
-        }
-        counted
+    /// Settles a suspect without any work on it.
+    fn set_aside(&mut self, job: &Job<InboxRow>, fate: InboxFate) {
+        self.push(job, fate);
+        self.intake.look();
+        let key = HashSet::from([job.row.msg_key.clone()]);
+        self.intake.flight.land(std::slice::from_ref(job), &key);
     }
 
     fn start(&mut self, handler: Arc<dyn Handler>, job: Job<InboxRow>) {
@@ -322,6 +345,20 @@ impl InboxWorker {
             Err(problem) => self.finish(job, Outcome::Fail { problem }),
         }
     }
+}
+
+/// Held because its worker was lost several times.
+fn held() -> InboxFate {
+    InboxFate::Wait {
+        pause: quarantine::HOLD_FOR,
+        problem: quarantine::held(),
+        lost_workers: quarantine::HOLD_AFTER,
+    }
+}
+
+/// A dead letter because its worker was lost each time.
+fn buried(row: &InboxRow) -> InboxFate {
+    InboxFate::Dead { attempts: row.attempts, problem: quarantine::lost(), park: true }
 }
 
 fn failed(what: &str, text: &str) -> Handled {

@@ -1,10 +1,8 @@
-//! Reads rows of owned lanes into a worker's hands: bounded, in order per key, with caution after an
-//! unclean take-over.
+//! Reads rows of owned lanes into a worker's hands: bounded, in order per key, with care after the loss of
+//! another worker.
 //!
-//! Caution: rows that may have been under way when their last owner died are counted as tried before
-//! they are worked on. A row that has been through that twice is a suspect: it goes with few others, with
-//! fewer each time and alone in the end, so that a message that kills its worker ends as a dead letter
-//! and takes no neighbour along.
+//! The first rows read from the lanes of a lost worker may have been in flight when it was lost. What is
+//! done with each of them is decided by [`treatment`].
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -16,7 +14,7 @@ use relais_core::{
     lane::OwnedLane,
     outbox::OutboxRow,
     publisher::Batching,
-    retry::RetryPolicy,
+    quarantine::{Read, Treatment, treatment},
     store::{Fetch, Store, StoreError, StoreFuture},
 };
 use tokio::{sync::watch, task::JoinHandle};
@@ -33,18 +31,11 @@ pub(crate) const ROWS_MAX: usize = 1_000;
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Rows of the first read, before sizes are known.
 const ROWS_FIRST: usize = 100;
-/// Most rows in hand while caution lasts: what a crash makes suspect, it makes slow.
+/// Most rows in hand while caution lasts: so many may be noted at the next loss.
 const ROWS_CAUTIOUS: usize = 64;
 /// While rows are queued here, the store is not read more often than this: each read brings the rows
 /// in our hands again.
 const READ_EVERY: Duration = Duration::from_millis(20);
-/// From this many attempts on, a row found after an unclean take-over is a suspect.
-const SUSPECT_FROM: u32 = 2;
-/// How many suspects go together the first time; half of them each time after that.
-const COMPANY_FIRST: usize = 16;
-/// So many attempts before its last, a suspect goes alone: who is innocent is delivered then.
-const ALONE_ATTEMPTS: u32 = 2;
-
 /// Reads due rows of a scope: `Store::fetch_inbox` or `Store::fetch_outbox`.
 pub(crate) type FetchRows<R> = for<'a> fn(&'a dyn Store, Fetch) -> StoreFuture<'a, Vec<R>>;
 
@@ -52,8 +43,6 @@ pub(crate) struct Intake<R> {
     store: Arc<dyn Store>,
     keeper: Arc<LaneKeeper>,
     fetch: FetchRows<R>,
-    /// The attempts a row has.
-    attempts_max: u32,
     pub(crate) flight: Flight<R>,
     /// The lanes that everything queued here is of, unless rows came since.
     kept: Option<Vec<OwnedLane>>,
@@ -64,32 +53,24 @@ pub(crate) struct Intake<R> {
     /// Lanes whose rows are still read with caution, and for how many rows more.
     cautious: BTreeSet<i16>,
     caution_left: usize,
+    /// Rows on which this worker has noted the loss while caution lasts: once is enough.
+    noted: HashSet<i64>,
     heartbeat: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
 impl Intake<OutboxRow> {
     /// Of one destination's part of the outbox.
-    pub(crate) fn of_outbox(
-        store: Arc<dyn Store>,
-        keeper: LaneKeeper,
-        retry: &RetryPolicy,
-    ) -> Self {
-        Self::new(store, keeper, |s, fetch| s.fetch_outbox(fetch), retry.attempts_max)
+    pub(crate) fn of_outbox(store: Arc<dyn Store>, keeper: LaneKeeper) -> Self {
+        Self::new(store, keeper, |s, fetch| s.fetch_outbox(fetch))
     }
 }
 
 impl<R: Row> Intake<R> {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        keeper: LaneKeeper,
-        fetch: FetchRows<R>,
-        attempts_max: u32,
-    ) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, keeper: LaneKeeper, fetch: FetchRows<R>) -> Self {
         Self {
             store,
             keeper: Arc::new(keeper),
             fetch,
-            attempts_max,
             flight: Flight::new(),
             kept: None,
             rows_wanted: ROWS_FIRST,
@@ -97,6 +78,7 @@ impl<R: Row> Intake<R> {
             read_at: None,
             cautious: BTreeSet::new(),
             caution_left: 0,
+            noted: HashSet::new(),
             heartbeat: None,
         }
     }
@@ -165,8 +147,8 @@ impl<R: Row> Intake<R> {
         let cut = rows.len() >= fetch.limit;
         self.learn_sizes(&rows);
         let mut jobs = self.jobs(rows, &fetch.lanes);
-        self.be_cautious(&mut jobs, &fetch.lanes, cut).await?;
-        self.look = cut || !fetch.skip_keys.is_empty();
+        let freed = self.assess(&mut jobs, &fetch.lanes, cut).await?;
+        self.look = cut || freed || !fetch.skip_keys.is_empty();
         self.kept = None;
         let mut new = 0;
         for job in jobs {
@@ -212,14 +194,26 @@ impl<R: Row> Intake<R> {
         lanes
     }
 
-    /// Counts an attempt of suspects before they are worked on; `false` if a lane is lost.
-    pub(crate) async fn count_suspects(&self, jobs: &[Job<R>]) -> Result<bool, StoreError> {
-        let rows = jobs.iter().map(|job| (job.row.id(), job.lane)).collect();
-        let counted = self.store.count_attempt(self.keeper.fence().clone(), rows).await?;
-        if counted.refused > 0 {
-            self.keeper.distrust();
+    /// Notes the loss of another worker on those of these rows that need it, before they are sent; `false`
+    /// if a lane is lost.
+    pub(crate) async fn note_losses<'j>(
+        &mut self,
+        jobs: impl Iterator<Item = &'j Job<R>>,
+    ) -> Result<bool, StoreError> {
+        let rows: Vec<_> =
+            jobs.filter(|job| job.is_noted()).map(|job| (job.row.id(), job.lane)).collect();
+        if rows.is_empty() {
+            return Ok(true);
         }
-        Ok(counted.refused == 0)
+        let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
+        let noted = self.store.note_loss(self.keeper.fence().clone(), rows).await?;
+        relais_store::fail_point!("fetch.after_note");
+        if noted.refused > 0 {
+            self.keeper.distrust();
+        } else if !self.cautious.is_empty() {
+            self.noted.extend(ids);
+        }
+        Ok(noted.refused == 0)
     }
 
     /// Ends the heartbeat and gives lanes back, except those with rows under way.
@@ -244,57 +238,43 @@ impl<R: Row> Intake<R> {
         let known = |lane: i16| lanes.iter().find(|l| l.lane == lane).copied();
         let new = rows.into_iter().filter(|row| !self.flight.holds(row.id()));
         new.filter_map(|row| {
-            Some(Job { lane: known(row.lane())?, row, suspect: None, counted: false })
+            Some(Job { lane: known(row.lane())?, row, treatment: Treatment::Send })
         })
         .collect()
     }
 
-    async fn be_cautious(
+    /// Decides how each row is treated, and lets rows go again that other lost workers acquit; `true` if
+    /// there were lanes of a lost worker.
+    async fn assess(
         &mut self,
-        jobs: &mut Vec<Job<R>>,
+        jobs: &mut [Job<R>],
         lanes: &[OwnedLane],
         cut: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let taken = self.keeper.take_unclean(lanes);
-        if !taken.is_empty() {
+        let freed = !taken.is_empty();
+        if freed {
+            let lost = lanes.iter().filter(|lane| taken.contains(&lane.lane)).copied().collect();
             self.cautious.extend(taken);
             self.caution_left = ROWS_MAX;
+            self.noted.clear();
+            self.store.end_quarantine(self.keeper.fence().clone(), lost).await?;
         }
-        if self.cautious.is_empty() {
-            return Ok(());
+        for job in jobs.iter_mut() {
+            let first =
+                self.cautious.contains(&job.lane.lane) && !self.noted.contains(&job.row.id());
+            let read = if first { Read::AfterLoss } else { Read::Usual };
+            job.treatment = treatment(job.row.lost_workers(), read);
         }
-        let mut counted = Vec::new();
-        for job in jobs.iter_mut().filter(|job| self.cautious.contains(&job.lane.lane)) {
-            job.suspect = company(job.row.attempts(), self.attempts_max);
-            job.counted = true;
-            if job.suspect.is_none() {
-                counted.push((job.row.id(), job.lane));
+        if !self.cautious.is_empty() {
+            self.caution_left = self.caution_left.saturating_sub(jobs.len());
+            if !cut || self.caution_left == 0 {
+                self.cautious.clear();
+                self.noted.clear();
             }
         }
-        if !counted.is_empty() {
-            let fence = self.keeper.fence().clone();
-            let settled = self.store.count_attempt(fence, counted).await?;
-            relais_store::fail_point!("fetch.after_count");
-            if settled.refused > 0 {
-                // Somebody else owns one of the lanes by now; what we read is not ours to work on.
-                jobs.retain(|job| !self.cautious.contains(&job.lane.lane));
-                self.keeper.distrust();
-                return Ok(());
-            }
-        }
-        self.caution_left = self.caution_left.saturating_sub(jobs.len());
-        if !cut || self.caution_left == 0 {
-            self.cautious.clear();
-        }
-        Ok(())
+        Ok(freed)
     }
-}
-
-/// How many suspects may go with a row of so many attempts, itself included; none if it is no suspect.
-fn company(attempts: u32, attempts_max: u32) -> Option<usize> {
-    let times = attempts.checked_sub(SUSPECT_FROM)?;
-    let alone = attempts.saturating_add(ALONE_ATTEMPTS) >= attempts_max;
-    Some(if alone { 1 } else { COMPANY_FIRST.checked_shr(times).unwrap_or(0).max(1) })
 }
 
 /// A worker that is dropped without [`Intake::leave`] is as good as dead: no more heartbeats.
@@ -303,21 +283,5 @@ impl<R> Drop for Intake<R> {
         if let Some((_, stop)) = &self.heartbeat {
             stop.cancel();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn suspects_go_with_fewer_each_time_and_alone_in_the_end() {
-        let companies =
-            |attempts_max| (0..9).map(move |n| company(n, attempts_max)).collect::<Vec<_>>();
-        let many = [None, None, Some(16), Some(8), Some(4), Some(2), Some(1), Some(1), Some(1)];
-        assert_eq!(companies(400), many);
-        assert_eq!(companies(5)[..5], [None, None, Some(16), Some(1), Some(1)]);
-        assert_eq!(companies(3)[..3], [None, None, Some(1)]);
-        assert_eq!(company(u32::MAX, u32::MAX), Some(1));
     }
 }

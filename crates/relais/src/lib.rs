@@ -53,13 +53,13 @@ pub use app::{App, DestinationSettings};
 pub use bulk::BulkSettings;
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{
+    breaker::BreakerPolicy,
     bulk::BulkTarget,
     dead_letter::{DeadLetter, Resolution, Verdict},
     delivery::{Delivery, Problem},
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     hydrate::Hydrator,
     inbox::{InboxRow, InboxStatus},
-    limits::BreakerPolicy,
     message::{Category, Headers, Message, NewMessage},
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
     publisher::{Batching, Publisher},

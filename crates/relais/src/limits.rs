@@ -1,5 +1,5 @@
-//! Rate and breaker of one destination, shared by everything that calls it, and what people are told
-//! of them.
+//! Rate, concurrency, circuit breaker and evidence of one destination, shared by everything that calls it,
+//! and what operators see of them.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,12 +7,19 @@ use std::{
 };
 
 use relais_core::{
-    delivery::Problem,
+    breaker::{Breaker, BreakerState, FailedCall, OpenCause},
+    delivery::{Delivery, Problem},
+    fault::{Evidence, FailureKind, Fault, Judgement, News, judge},
     lane::Scope,
-    limits::{Breaker, BreakerState, RateLimit},
+    limits::{Concurrency, RateLimit},
 };
 
 use crate::app::DestinationSettings;
+
+/// Stands for the key of a call that carries no message.
+const NO_KEY: u64 = 0;
+/// A call that fails as a whole this often without a sign that the target works is halved all the same.
+const HALVED_EVERY: u32 = 3;
 
 /// Cheap to clone; all clones are the same limits.
 #[derive(Clone, Debug)]
@@ -21,20 +28,33 @@ pub(crate) struct Limits(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     rate: Option<RateLimit>,
+    concurrency: Concurrency,
     breaker: Breaker,
+    evidence: Evidence,
     started: Instant,
-    /// The breaker as it was last told in the log, and the last reason it had.
-    told: BreakerState,
+    /// The breaker as it was last reported in the log, and the last reason it had.
+    reported: BreakerState,
     reason: Option<Problem>,
+}
+
+/// What a finished call taught.
+#[derive(Debug)]
+pub(crate) struct Learnt {
+    /// One for each delivery.
+    pub(crate) judgements: Vec<Judgement>,
+    /// The call failed as a whole: which of its messages is the reason is found by halving.
+    pub(crate) halve: bool,
 }
 
 impl Limits {
     pub(crate) fn new(settings: &DestinationSettings) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             rate: settings.rate.map(|(calls, period)| RateLimit::new(calls, period)),
+            concurrency: Concurrency::new(settings.concurrency),
             breaker: Breaker::new(settings.breaker),
+            evidence: Evidence::new(0),
             started: Instant::now(),
-            told: BreakerState::Closed,
+            reported: BreakerState::Closed,
             reason: None,
         })))
     }
@@ -49,9 +69,14 @@ impl Limits {
         self.state() == BreakerState::Open
     }
 
-    /// Whether the call under way is a probe of a target that failed too often.
-    pub(crate) fn is_probing(&self) -> bool {
-        self.lock().breaker.is_probing()
+    /// Why the breaker is not closed.
+    pub(crate) fn cause(&self) -> Option<OpenCause> {
+        self.lock().breaker.cause()
+    }
+
+    /// How many calls may run at once now.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.lock().concurrency.get()
     }
 
     /// How long the breaker stays open.
@@ -67,41 +92,71 @@ impl Limits {
         inner.rate.as_mut().map_or(Ok(()), |rate| rate.take(now_ns))
     }
 
-    pub(crate) fn succeeded(&self) {
-        self.lock().breaker.succeeded();
+    /// Learns from a finished call that carried messages of these keys and began at `began`.
+    pub(crate) fn learn<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k str>,
+        deliveries: &[Delivery],
+        began: Instant,
+    ) -> Learnt {
+        let keys: Vec<u64> = keys.map(Evidence::key).collect();
+        let mut inner = self.lock();
+        let began_ns = inner.ns_at(began);
+        let now_ns = inner.now_ns();
+        // The state decides who is excused, so it has to be that of now.
+        let probing = inner.breaker.state(now_ns) == BreakerState::HalfOpen;
+        let mut learnt = match failed_as_a_whole(deliveries) {
+            Some(delivery) => inner.learn_whole(&keys, delivery, began_ns, now_ns),
+            None => inner.learn_each(&keys, deliveries, began_ns, now_ns),
+        };
+        if probing || inner.breaker.state(now_ns) == BreakerState::Open {
+            for (judgement, delivery) in learnt.judgements.iter_mut().zip(deliveries) {
+                if judgement.fault == Fault::Message && delivery.failure().is_some() {
+                    judgement.fault = Fault::Target;
+                }
+            }
+        }
+        learnt
     }
 
-    pub(crate) fn failed(&self) {
+    /// A call that carried no message was answered.
+    pub(crate) fn answered(&self) {
         let mut inner = self.lock();
         let now_ns = inner.now_ns();
-        inner.breaker.failed(now_ns);
+        inner.breaker.accepted(NO_KEY, now_ns);
     }
 
-    pub(crate) fn outage(&self, after: Option<Duration>) {
+    /// The destination rests at once.
+    pub(crate) fn rest(&self, cause: OpenCause, pause: Option<Duration>) {
         let mut inner = self.lock();
         let now_ns = inner.now_ns();
-        inner.breaker.outage(now_ns, after);
+        inner.breaker.rest(cause, pause, now_ns);
     }
 
-    /// What people are told if the breaker opens now.
+    /// What is reported if the breaker opens now.
     pub(crate) fn because(&self, problem: &Problem) {
         self.lock().reason = Some(problem.clone());
     }
 
-    /// Tells a person once when the target goes away and once when it is back.
-    pub(crate) fn tell(&self, scope: &Scope) -> BreakerState {
+    /// Logs once when the target becomes unavailable and once when it is available again.
+    pub(crate) fn report(&self, scope: &Scope) -> BreakerState {
         let state = self.state();
         let mut inner = self.lock();
-        match (inner.told, state) {
+        match (inner.reported, state) {
             (BreakerState::Closed, BreakerState::Open) => {
                 let reason = inner.reason.take().unwrap_or_else(|| Problem::new("", ""));
+                let cause = inner.breaker.cause();
                 let Problem { code, message } = reason;
-                tracing::warn!(%scope, code, "target is away, its messages wait: {message}");
+                tracing::warn!(
+                    %scope, code, ?cause, "target is unavailable, its messages wait: {message}"
+                );
             }
-            (BreakerState::Open, BreakerState::Closed) => tracing::info!(%scope, "target is back"),
+            (BreakerState::Open, BreakerState::Closed) => {
+                tracing::info!(%scope, "target is available again");
+            }
             _ => return state,
         }
-        inner.told = state;
+        inner.reported = state;
         state
     }
 
@@ -113,6 +168,131 @@ impl Limits {
 
 impl Inner {
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.ns_at(Instant::now())
+    }
+
+    fn ns_at(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// A call of many messages that failed with one answer counts for none of them, and as one failure
+    /// of its first key.
+    fn learn_whole(
+        &mut self,
+        keys: &[u64],
+        delivery: &Delivery,
+        began_ns: u64,
+        now_ns: u64,
+    ) -> Learnt {
+        let first = keys.first().copied().unwrap_or(NO_KEY);
+        let was_failing = self.evidence.is_failing(first);
+        let facts = self.evidence.failed(first, began_ns, now_ns);
+        self.failed(first, was_failing, delivery, now_ns);
+        let works = matches!(facts.others, Some(News::Good(_)));
+        let halve = works || facts.failures % HALVED_EVERY == 1;
+        let judgement = Judgement { fault: Fault::Target, failures: facts.failures };
+        Learnt { judgements: vec![judgement; keys.len()], halve }
+    }
+
+    fn learn_each(
+        &mut self,
+        keys: &[u64],
+        deliveries: &[Delivery],
+        began_ns: u64,
+        now_ns: u64,
+    ) -> Learnt {
+        let was_failing: Vec<bool> =
+            keys.iter().map(|key| self.evidence.is_failing(*key)).collect();
+        let judgements = keys
+            .iter()
+            .zip(deliveries)
+            .map(|(key, delivery)| self.learn_one(*key, delivery, began_ns, now_ns));
+        let judgements = judgements.collect();
+        let answered =
+            |delivery: &Delivery| matches!(delivery, Delivery::Accepted | Delivery::Reject { .. });
+        let first = deliveries.iter().position(|delivery| delivery.failure().is_some());
+        match first {
+            Some(at) if !deliveries.iter().any(answered) => {
+                self.failed(keys[at], was_failing[at], &deliveries[at], now_ns);
+            }
+            _ => {}
+        }
+        Learnt { judgements, halve: false }
+    }
+
+    fn learn_one(
+        &mut self,
+        key: u64,
+        delivery: &Delivery,
+        began_ns: u64,
+        now_ns: u64,
+    ) -> Judgement {
+        match delivery {
+            Delivery::Accepted => {
+                self.evidence.answered(key, now_ns);
+                self.breaker.accepted(key, now_ns);
+                self.concurrency.accepted(now_ns);
+                Judgement::MESSAGE
+            }
+            Delivery::Reject { problem } => {
+                self.evidence.answered(key, now_ns);
+                let spared = self.breaker.rejected(key, &problem.code, now_ns);
+                if spared { Judgement::TARGET } else { Judgement::MESSAGE }
+            }
+            Delivery::Held => Judgement::TARGET,
+            Delivery::Retry { .. }
+            | Delivery::Busy { .. }
+            | Delivery::Misconfigured { .. }
+            | Delivery::Outage { .. } => {
+                let facts = self.evidence.failed(key, began_ns, now_ns);
+                let failure = delivery.failure().unwrap_or(FailureKind::Unclear);
+                if let Some(cause) = rests_at_once(delivery) {
+                    let asked = delivery.problem().and_then(|(_, after)| after);
+                    self.breaker.rest(cause, asked, now_ns);
+                }
+                Judgement { fault: judge(failure, &facts), failures: facts.failures }
+            }
+        }
+    }
+
+    /// A call failed in which no message was accepted or refused.
+    fn failed(&mut self, key: u64, was_failing: bool, delivery: &Delivery, now_ns: u64) {
+        let asked = delivery.problem().and_then(|(_, after)| after);
+        if let Some(cause) = rests_at_once(delivery) {
+            self.breaker.rest(cause, asked, now_ns);
+            return;
+        }
+        if matches!(delivery, Delivery::Busy { .. }) {
+            self.concurrency.busy(key, now_ns);
+        }
+        if matches!(delivery, Delivery::Outage { .. }) {
+            self.breaker.unreachable(now_ns);
+        } else {
+            let misconfigured = matches!(delivery, Delivery::Misconfigured { .. });
+            self.breaker.failed(FailedCall { key, was_failing, misconfigured, asked }, now_ns);
+        }
+    }
+}
+
+/// The one answer for all messages of a call that were tried, if there were several and the answer is a
+/// failure whose reason may be one of them.
+fn failed_as_a_whole(deliveries: &[Delivery]) -> Option<&Delivery> {
+    let mut tried = deliveries.iter().filter(|delivery| **delivery != Delivery::Held);
+    let first = tried.next()?;
+    let unclear = matches!(first.failure(), Some(FailureKind::Unclear | FailureKind::Busy));
+    let mut several = false;
+    let alike = tried.all(|delivery| {
+        several = true;
+        delivery == first
+    });
+    (unclear && several && alike).then_some(first)
+}
+
+/// Whether the answer is about every message: the target named a pause for all.
+fn rests_at_once(delivery: &Delivery) -> Option<OpenCause> {
+    match delivery {
+        Delivery::Outage { after: Some(_), .. } => Some(OpenCause::Asked),
+        Delivery::Misconfigured { after: Some(_), .. } => Some(OpenCause::Configuration),
+        _ => None,
     }
 }

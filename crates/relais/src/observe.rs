@@ -21,8 +21,13 @@ use std::{
 };
 
 use relais_core::{
-    bulk::Phase, delivery::Problem, inbox::Accepted, lane::Scope, limits::BreakerState,
-    outbox::OutboxRow, time::Timestamp,
+    breaker::{BreakerState, OpenCause},
+    bulk::Phase,
+    delivery::Problem,
+    inbox::Accepted,
+    lane::Scope,
+    outbox::OutboxRow,
+    time::Timestamp,
 };
 use serde::Serialize;
 
@@ -82,7 +87,7 @@ pub(crate) struct DestinationCounters {
     outages: AtomicU64,
     refused: AtomicU64,
     lanes: AtomicUsize,
-    breaker: Mutex<Option<BreakerState>>,
+    breaker: Mutex<(Option<BreakerState>, Option<OpenCause>)>,
     /// The last outage.
     reason: Mutex<Option<Problem>>,
     jobs: AtomicU64,
@@ -141,6 +146,8 @@ pub struct DestinationSnapshot {
     pub refused: u64,
     pub lanes: usize,
     pub breaker: Option<BreakerState>,
+    /// What kind of trouble opened the breaker.
+    pub cause: Option<OpenCause>,
     /// Why the breaker is not closed.
     pub reason: Option<Problem>,
     /// Bulk jobs this process planned.
@@ -300,7 +307,7 @@ impl DestinationCounters {
     pub(crate) fn dispatched(&self, row: &OutboxRow) {
         self.dispatched.fetch_add(1, Relaxed);
         // What was delayed on purpose is not late.
-        let delay = row.next_attempt_at.filter(|_| row.attempts == 0);
+        let delay = row.next_attempt_at.filter(|_| row.attempts == 0 && row.error_code.is_none());
         let due = delay.map_or(row.created_at, |until| until.max(row.created_at));
         self.dispatch.record(self.clock.since(due));
         if let Some(received_at) = row.headers.received_at() {
@@ -333,8 +340,8 @@ impl DestinationCounters {
         self.refused.fetch_add(rows, Relaxed);
     }
 
-    pub(crate) fn set_state(&self, breaker: BreakerState, lanes: usize) {
-        *self.breaker.lock().unwrap_or_else(PoisonError::into_inner) = Some(breaker);
+    pub(crate) fn set_state(&self, state: BreakerState, cause: Option<OpenCause>, lanes: usize) {
+        *self.breaker.lock().unwrap_or_else(PoisonError::into_inner) = (Some(state), cause);
         self.lanes.store(lanes, Relaxed);
     }
 
@@ -348,7 +355,7 @@ impl DestinationCounters {
     }
 
     fn snapshot(&self) -> DestinationSnapshot {
-        let breaker = *self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        let (breaker, cause) = *self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let is_closed = matches!(breaker, None | Some(BreakerState::Closed));
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
         DestinationSnapshot {
@@ -359,6 +366,7 @@ impl DestinationCounters {
             refused: self.refused.load(Relaxed),
             lanes: self.lanes.load(Relaxed),
             breaker,
+            cause,
             reason: reason.filter(|_| !is_closed),
             jobs: self.jobs.load(Relaxed),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),

@@ -27,6 +27,7 @@ fn snapshot() -> Snapshot {
         refused: 0,
         lanes: 64,
         breaker: Some(BreakerState::Open),
+        cause: None,
         reason: None,
         jobs: 1,
         phase: None,

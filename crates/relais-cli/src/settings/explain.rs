@@ -6,9 +6,9 @@ mod salesforce;
 use std::{fmt::Write, time::Duration};
 
 use relais_core::{
+    breaker::BreakerPolicy,
     decode::Decoder,
     extract::{Mapping, Pick},
-    limits::BreakerPolicy,
     outbox::OnDeadLetter,
     query::Retention,
     retry::RetryPolicy,

@@ -50,7 +50,7 @@ pub(super) fn parse(
 fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Settings {
     let folder = path.parent().unwrap_or(Path::new(""));
     let inbox = root.child("inbox");
-    let inbox_retry = retry(inbox.child("retry"));
+    let inbox_retry = retry(inbox.child("retry"), RetryPolicy::patient());
     inbox.finish(|_| None);
     let destinations = parse_destination::destinations(root.children("destination"), folder);
     let processes = parse_process::processes(root.children_called("process", "type"));
@@ -103,14 +103,15 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "is not an address; write for example \"127.0.0.1:7071\"".to_owned())
 }
 
-/// `[….retry]`: the same keys for the inbox, every destination and every step of a process.
-pub(super) fn retry(section: Section<'_>) -> RetryPolicy {
+/// `[….retry]`: the same keys for the inbox, every destination and every step of a process, with the
+/// default of each.
+pub(super) fn retry(section: Section<'_>, default: RetryPolicy) -> RetryPolicy {
     const ATTEMPTS: RangeInclusive<u32> = 1..=1_000;
     const FACTOR: RangeInclusive<f64> = 1.0..=100.0;
-    let attempts_max = section.whole("attempts", ATTEMPTS).unwrap_or(5);
-    let first = section.parsed("first", duration).unwrap_or(Duration::from_millis(100));
-    let factor = section.number("factor", FACTOR).unwrap_or(2.0);
-    let max = section.parsed("max", duration).unwrap_or(Duration::from_secs(300));
+    let attempts_max = section.whole("attempts", ATTEMPTS).unwrap_or(default.attempts_max);
+    let first = section.parsed("first", duration).unwrap_or(default.first);
+    let factor = section.number("factor", FACTOR).unwrap_or(default.factor);
+    let max = section.parsed("max", duration).unwrap_or(default.max.max(first));
     if max < first {
         let (max, first) = (show_duration(max), show_duration(first));
         section.error("max", format_args!("{max} is shorter than `first` ({first})"));

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, net::IpAddr, path::Path, time::Duration};
 
-use relais_core::{limits::BreakerPolicy, outbox::OnDeadLetter};
+use relais_core::{breaker::BreakerPolicy, outbox::OnDeadLetter, retry::RetryPolicy};
 use reqwest::Url;
 
 use super::{
@@ -54,7 +54,11 @@ fn destination(
     let on_dead_letter = section
         .choice("on_dead_letter", &[("park", OnDeadLetter::Park), ("skip", OnDeadLetter::Skip)])
         .unwrap_or_default();
-    let retry = retry(section.child("retry"));
+    let default = match kind {
+        Some(Kind::Kafka) => RetryPolicy::default(),
+        _ => RetryPolicy::patient(),
+    };
+    let retry = retry(section.child("retry"), default);
     let limits = limits(section.child("limits"));
     let breaker = breaker(section.child("breaker"));
     // Which keys are known depends on the kind.

@@ -9,10 +9,19 @@ use relais_core::{
         declared::{Declared, DeclaredCall, DeclaredStep},
         definition::Correlate,
     },
+    retry::RetryPolicy,
 };
 
 use super::{parse::retry, quantity::duration, reader::Section, types::ProcessSettings};
 
+/// Unless set otherwise: five attempts, up to five minutes apart.
+const STEP_RETRY: RetryPolicy = RetryPolicy {
+    attempts_max: 5,
+    first: Duration::from_millis(100),
+    factor: 2.0,
+    max: Duration::from_secs(300),
+    jitter: true,
+};
 /// Highest version of a definition.
 const VERSION_MAX: u32 = 1_000_000;
 /// Longest time a step may wait for a reply.
@@ -118,7 +127,7 @@ fn call(section: &Section<'_>) -> Option<DeclaredCall> {
         error: section.parsed("error", place),
         correlate: correlate(section),
         timeout,
-        retry: retry(section.child("retry")),
+        retry: retry(section.child("retry"), STEP_RETRY),
     };
     destination.and(command).and(completed).map(|_| declared)
 }

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use relais_core::{
-    decode::Decoder, extract::Pick, limits::BreakerPolicy, outbox::OnDeadLetter, query::Retention,
+    breaker::BreakerPolicy, decode::Decoder, extract::Pick, outbox::OnDeadLetter, query::Retention,
 };
 
 use super::{explain::explain, *};

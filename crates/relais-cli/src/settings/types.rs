@@ -7,8 +7,8 @@ use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 use relais::salesforce::{Api, OnMissing};
 use relais_admin::Token;
 use relais_core::{
+    breaker::BreakerPolicy,
     extract::Mapping,
-    limits::BreakerPolicy,
     outbox::OnDeadLetter,
     process::{
         Definition,

@@ -1,8 +1,8 @@
 //! What an answer, or its absence, means for the message.
 //!
 //! Pure and driven by a table: a status is looked up, a failure is sorted by when it happened. An
-//! *outage* is when the target cannot take anything now; a *retry* is when this message may have
-//! been the reason, or when it may already have arrived.
+//! *outage* is when no connection came about. Whether any other failure is the fault of the message or
+//! of the target is decided later, by evidence (`relais_core::fault`).
 
 use std::{
     error::Error,
@@ -22,19 +22,23 @@ pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 pub(super) enum Verdict {
     Accepted,
     Retry,
+    Busy,
+    Misconfigured,
     Reject,
-    Outage,
 }
 
 /// The first line that fits decides.
 const BY_STATUS: &[(RangeInclusive<u16>, Verdict)] = &[
     (200..=299, Verdict::Accepted),
     (300..=399, Verdict::Reject), // redirects are not followed: they lead around the address check
+    (401..=401, Verdict::Misconfigured),
+    (403..=404, Verdict::Misconfigured), // a wrong address, or a deployment without the page
+    (407..=407, Verdict::Misconfigured),
     (408..=408, Verdict::Retry),
     (425..=425, Verdict::Retry),
-    (429..=429, Verdict::Outage),
+    (429..=429, Verdict::Busy),
     (400..=499, Verdict::Reject),
-    (502..=504, Verdict::Outage),
+    (502..=504, Verdict::Busy),
     (500..=599, Verdict::Retry),
 ];
 
@@ -51,7 +55,8 @@ pub(super) fn answered(status: u16, after: Option<Duration>, message: &str) -> D
         Verdict::Accepted => Delivery::Accepted,
         Verdict::Retry => Delivery::Retry { problem, after },
         Verdict::Reject => Delivery::Reject { problem },
-        Verdict::Outage => Delivery::Outage { problem, after },
+        Verdict::Busy => Delivery::Busy { problem, after },
+        Verdict::Misconfigured => Delivery::Misconfigured { problem, after: None },
     }
 }
 
@@ -119,14 +124,15 @@ mod tests {
 
     #[test]
     fn every_status_has_its_verdict() {
-        use Verdict::{Accepted, Outage, Reject, Retry};
+        use Verdict::{Accepted, Busy, Misconfigured, Reject, Retry};
         let table = [
             (Accepted, &[200, 201, 202, 204, 206, 226, 299][..]),
             (Reject, &[300, 301, 302, 303, 304, 307, 308, 399]),
-            (Reject, &[400, 401, 403, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415]),
+            (Misconfigured, &[401, 403, 404, 407]),
+            (Reject, &[400, 402, 405, 406, 409, 410, 411, 412, 413, 414, 415]),
             (Reject, &[417, 418, 421, 422, 423, 424, 426, 428, 431, 451, 499]),
             (Retry, &[408, 425, 500, 501, 505, 506, 507, 508, 510, 511, 520, 524, 599]),
-            (Outage, &[429, 502, 503, 504]),
+            (Busy, &[429, 502, 503, 504]),
             (Retry, &[100, 101, 199, 600, 999]),
         ];
         for (verdict, statuses) in table {
@@ -139,13 +145,14 @@ mod tests {
     #[test]
     fn an_answer_keeps_its_code_and_the_pause_it_asks_for() {
         let after = Some(Duration::from_secs(3));
-        let Delivery::Outage { problem, after: asked } = answered(503, after, "no") else {
-            panic!("503 is an outage")
+        let Delivery::Busy { problem, after: asked } = answered(503, after, "no") else {
+            panic!("503 asks for patience")
         };
         assert_eq!((problem.code.as_str(), problem.message.as_str()), ("HTTP_503", "no"));
         assert_eq!(asked, after);
         assert!(matches!(answered(500, after, ""), Delivery::Retry { after: Some(_), .. }));
-        assert!(matches!(answered(404, after, ""), Delivery::Reject { .. }));
+        assert!(matches!(answered(400, after, ""), Delivery::Reject { .. }));
+        assert!(matches!(answered(404, after, ""), Delivery::Misconfigured { after: None, .. }));
     }
 
     #[test]

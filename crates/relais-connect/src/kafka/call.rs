@@ -8,6 +8,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use rdkafka::error::RDKafkaErrorCode as Code;
 use relais_core::{
     delivery::{Delivery, Problem},
+    fault::FailureKind,
     outbox::OutboxRow,
 };
 use tokio::time::Instant;
@@ -147,7 +148,7 @@ impl<'a> Call<'a> {
                     clean = false;
                     match classify::verdict(code) {
                         Verdict::Again | Verdict::Suspect => None,
-                        Verdict::Reject | Verdict::Retry | Verdict::Outage => {
+                        Verdict::Configuration | Verdict::Retry | Verdict::Outage => {
                             Some(classify::delivery(code, self.publisher.topic()))
                         }
                     }
@@ -165,7 +166,7 @@ impl<'a> Call<'a> {
             let key = self.rows[at].msg_key.as_str();
             if self.deliveries[at].is_none() && !self.blocked.contains(key) {
                 let delivery = self.alone(at, &mut lines).await;
-                let stop = matches!(delivery, Delivery::Outage { .. });
+                let stop = delivery.failure() == Some(FailureKind::Unreachable);
                 self.deliveries[at] = Some(delivery);
                 if stop {
                     return;

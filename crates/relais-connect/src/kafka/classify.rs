@@ -3,14 +3,19 @@
 //! Pure and driven by a table. An *outage* is when the cluster cannot take anything now; nothing that
 //! is about the cluster, the network or our credentials ever uses an attempt of a message.
 
+use std::time::Duration;
+
 use rdkafka::error::RDKafkaErrorCode as Code;
 use relais_core::delivery::{Delivery, Problem};
+
+/// How long the destination rests before it finds out whether an operator has acted.
+const CONFIGURATION_PAUSE: Duration = Duration::from_secs(5);
 
 /// What one error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// No message of this topic is taken before a person has done something.
-    Reject,
+    /// No message of this topic is accepted before an operator has done something.
+    Configuration,
     /// A message of the batch is refused. Which one is known when each has been sent alone.
     Suspect,
     /// This message failed now and may succeed later.
@@ -27,21 +32,21 @@ type Line = (&'static [Code], Verdict, &'static str, &'static str);
 const TABLE: &[Line] = &[
     (
         &[Code::UnknownTopic, Code::UnknownTopicOrPartition, Code::UnknownTopicId],
-        Verdict::Reject,
+        Verdict::Configuration,
         "KAFKA_UNKNOWN_TOPIC",
-        "the topic does not exist; create it, then retry the dead letters",
+        "the topic does not exist; create it, its messages wait until then",
     ),
     (
         &[Code::InvalidTopic],
-        Verdict::Reject,
+        Verdict::Configuration,
         "KAFKA_INVALID_TOPIC",
         "the cluster does not allow a topic of this name; change `topic`",
     ),
     (
         &[Code::TopicAuthorizationFailed],
-        Verdict::Reject,
+        Verdict::Configuration,
         "KAFKA_TOPIC_AUTHORIZATION",
-        "this client may not write to the topic; grant it WRITE, then retry the dead letters",
+        "this client may not write to the topic; grant it WRITE, its messages wait until then",
     ),
     (
         &[Code::MessageSizeTooLarge, Code::MessageBatchTooLarge, Code::InvalidMessageSize],
@@ -69,25 +74,25 @@ const TABLE: &[Line] = &[
             Code::IllegalSASLState,
             Code::SecurityDisabled,
         ],
-        Verdict::Outage,
+        Verdict::Configuration,
         "KAFKA_AUTHENTICATION",
         "the cluster does not know our credentials; check the `sasl.` options",
     ),
     (
         &[Code::SSL],
-        Verdict::Outage,
+        Verdict::Configuration,
         "KAFKA_TLS",
         "no TLS connection; check the `ssl.` options and `security.protocol`",
     ),
     (
         &[Code::ClusterAuthorizationFailed, Code::TransactionalIdAuthorizationFailed],
-        Verdict::Outage,
+        Verdict::Configuration,
         "KAFKA_CLUSTER_AUTHORIZATION",
         "this client may not write idempotently; grant it IDEMPOTENT_WRITE on the cluster",
     ),
     (
         &[Code::UnsupportedCompressionType, Code::UnsupportedVersion, Code::UnsupportedFeature],
-        Verdict::Outage,
+        Verdict::Configuration,
         "KAFKA_UNSUPPORTED",
         "the cluster cannot do what is asked of it; check the options and its version",
     ),
@@ -174,7 +179,10 @@ pub(super) fn verdict(code: Code) -> Verdict {
 pub(super) fn delivery(code: Code, topic: &str) -> Delivery {
     let problem = problem(code, topic, "");
     match verdict(code) {
-        Verdict::Reject | Verdict::Suspect => Delivery::Reject { problem },
+        Verdict::Suspect => Delivery::Reject { problem },
+        Verdict::Configuration => {
+            Delivery::Misconfigured { problem, after: Some(CONFIGURATION_PAUSE) }
+        }
         Verdict::Outage => Delivery::Outage { problem, after: None },
         Verdict::Retry | Verdict::Again => Delivery::Retry { problem, after: None },
     }
@@ -197,14 +205,14 @@ mod tests {
 
     #[test]
     fn every_code_has_its_verdict() {
-        use Verdict::{Again, Outage, Reject, Retry, Suspect};
+        use Verdict::{Again, Configuration, Outage, Retry, Suspect};
         let table = [
-            (Reject, &[Code::UnknownTopic, Code::TopicAuthorizationFailed, Code::InvalidTopic][..]),
+            (Configuration, &[Code::UnknownTopic, Code::TopicAuthorizationFailed, Code::SSL][..]),
             (Suspect, &[Code::MessageSizeTooLarge, Code::InvalidRecord, Code::PolicyViolation]),
             (Outage, &[Code::AllBrokersDown, Code::BrokerTransportFailure, Code::MessageTimedOut]),
             (Outage, &[Code::NotEnoughReplicas, Code::QueueFull, Code::RequestTimedOut]),
-            (Outage, &[Code::SaslAuthenticationFailed, Code::ClusterAuthorizationFailed]),
-            (Outage, &[Code::SSL, Code::LeaderNotAvailable, Code::NotEnoughReplicasAfterAppend]),
+            (Configuration, &[Code::SaslAuthenticationFailed, Code::ClusterAuthorizationFailed]),
+            (Outage, &[Code::LeaderNotAvailable, Code::NotEnoughReplicasAfterAppend]),
             (Again, &[Code::Fatal, Code::OutOfOrderSequenceNumber, Code::PurgeInflight]),
             (Retry, &[Code::Unknown, Code::InvalidRequest, Code::StaleControllerEpoch]),
         ];
@@ -225,8 +233,10 @@ mod tests {
 
     #[test]
     fn a_problem_says_what_to_do_about_which_topic() {
-        let Delivery::Reject { problem } = delivery(Code::UnknownTopic, "orders") else {
-            panic!("an unknown topic is a reject")
+        let Delivery::Misconfigured { problem, after: Some(_) } =
+            delivery(Code::UnknownTopic, "orders")
+        else {
+            panic!("no message can succeed without its topic")
         };
         assert_eq!(problem.code, "KAFKA_UNKNOWN_TOPIC");
         assert!(problem.message.starts_with("topic `orders`: the topic does not exist; create it"));

@@ -9,7 +9,7 @@ use reqwest::{
 };
 use serde::Deserialize;
 
-use super::classify::{Class, Failure, Judge, THROTTLE_PAUSE, same_code};
+use super::classify::{Class, Failure, Judge, same_code};
 use crate::http::classify;
 
 /// The limit of a call that moves no data.
@@ -23,7 +23,9 @@ pub(super) fn no_answer(delivery: Delivery) -> Failure {
     let (class, problem, after) = match delivery {
         Delivery::Outage { problem, after } => (Class::Down, problem, after),
         Delivery::Reject { problem } => (Class::Settings, problem, None),
-        Delivery::Retry { problem, after } => (Class::Unknown, problem, after),
+        Delivery::Retry { problem, after }
+        | Delivery::Busy { problem, after }
+        | Delivery::Misconfigured { problem, after } => (Class::Unknown, problem, after),
         Delivery::Accepted | Delivery::Held => unreachable!("a failure is none of these"),
     };
     Failure { class, problem, after, status: None }
@@ -47,9 +49,8 @@ impl Refusal<'_> {
         let (class, pause) = match (&told, status) {
             _ if self.is_html || looks_like_html(self.body) => (Class::Down, None),
             (_, 401) => (Class::Auth, None),
-            (_, 429) => (Class::Quota, Some(THROTTLE_PAUSE)),
             // Pages of the edge in front of the org.
-            (_, 406 | 420 | 502..=504) => (Class::Down, None),
+            (_, 406 | 420 | 429 | 502..=504) => (Class::Down, None),
             (Some((code, message)), _) => at_the_call(judge, status, code, message),
             (None, 408 | 425 | 500..) => (Class::Unknown, None),
             (None, 400 | 413) => (Class::Permanent, None),
@@ -181,7 +182,7 @@ mod tests {
             (401, Auth),
             (406, Down),
             (420, Down),
-            (429, Quota),
+            (429, Down),
             (500, Unknown),
             (502, Down),
             (503, Down),
@@ -213,6 +214,6 @@ mod tests {
         let refusal =
             Refusal { call: "GET x", status: 429, after: asked, is_html: false, body: b"" };
         assert_eq!(refusal.failure(&judge).after, asked);
-        assert_eq!(failure(429, "").after, Some(THROTTLE_PAUSE));
+        assert_eq!(failure(429, "").after, None);
     }
 }

@@ -261,7 +261,11 @@ impl Failure {
 
     /// For each message of a call.
     pub(super) fn delivery(&self) -> Delivery {
-        delivery(self.class, self.problem.clone(), self.after)
+        let (problem, after) = (self.problem.clone(), self.after);
+        match (self.class, self.status) {
+            (Down, None) => Delivery::Outage { problem, after },
+            (class, _) => delivery(class, problem, after),
+        }
     }
 
     /// For a call about a bulk job. None of them uses an attempt of a row.
@@ -281,7 +285,10 @@ fn delivery(class: Class, problem: Problem, after: Option<Duration>) -> Delivery
     match class {
         Transient | Dependency | Class::Unknown => Delivery::Retry { problem, after },
         Permanent => Delivery::Reject { problem },
-        Auth | Quota | Down | Settings => Delivery::Outage { problem, after },
+        Down => Delivery::Busy { problem, after },
+        Quota => Delivery::Outage { problem, after },
+        // No row can succeed until an operator acts.
+        Auth | Settings => Delivery::Misconfigured { problem, after: after.or(Some(PERSON_PAUSE)) },
         Untried => Delivery::Held,
     }
 }

@@ -160,13 +160,16 @@ async fn each_answer_becomes_what_it_means() {
         let (kind, problem, after) = match delivery {
             Delivery::Accepted => ("accepted", None, None),
             Delivery::Retry { problem, after } => ("retry", Some(problem), after),
+            Delivery::Busy { problem, after } => ("busy", Some(problem), after),
+            Delivery::Misconfigured { problem, .. } => ("misconfigured", Some(problem), seven),
             Delivery::Reject { problem } => ("reject", Some(problem), seven),
             Delivery::Outage { problem, after } => ("outage", Some(problem), after),
             Delivery::Held => ("held", None, None),
         };
         let expected = match status {
             200 | 202 => "accepted",
-            429 | 502 | 503 | 504 => "outage",
+            429 | 502 | 503 | 504 => "busy",
+            401 | 404 => "misconfigured",
             408 | 425 | 500.. => "retry",
             _ => "reject",
         };
@@ -207,6 +210,8 @@ fn code(delivery: &Delivery) -> (&'static str, &str) {
     match delivery {
         Delivery::Accepted => ("accepted", ""),
         Delivery::Retry { problem, .. } => ("retry", &problem.code),
+        Delivery::Busy { problem, .. } => ("busy", &problem.code),
+        Delivery::Misconfigured { problem, .. } => ("misconfigured", &problem.code),
         Delivery::Reject { problem } => ("reject", &problem.code),
         Delivery::Outage { problem, .. } => ("outage", &problem.code),
         Delivery::Held => ("held", ""),
@@ -273,7 +278,7 @@ async fn a_status_counts_even_if_its_body_never_ends() {
     assert_eq!(deliver(slow.clone()).await, Delivery::Accepted);
     let address = raw(b"HTTP/1.1 503 No\r\ncontent-length: 9\r\n\r\nab", After::Stall).await;
     slow.url = format!("http://{address}/");
-    assert_eq!(code(&deliver(slow).await), ("outage", "HTTP_503"));
+    assert_eq!(code(&deliver(slow).await), ("busy", "HTTP_503"));
 }
 
 #[tokio::test]

@@ -87,6 +87,8 @@ pub(crate) fn codes(deliveries: &[Delivery]) -> Vec<&str> {
         Delivery::Accepted => "accepted",
         Delivery::Held => "held",
         Delivery::Retry { .. } => "retry",
+        Delivery::Busy { .. } => "busy",
+        Delivery::Misconfigured { .. } => "misconfigured",
         Delivery::Reject { .. } => "reject",
         Delivery::Outage { .. } => "outage",
     };
@@ -95,12 +97,8 @@ pub(crate) fn codes(deliveries: &[Delivery]) -> Vec<&str> {
 
 /// The problem of a delivery that has one.
 pub(crate) fn problem(delivery: &Delivery) -> (String, String) {
-    match delivery {
-        Delivery::Retry { problem, .. }
-        | Delivery::Reject { problem }
-        | Delivery::Outage { problem, .. } => (problem.code.clone(), problem.message.clone()),
-        other => panic!("{other:?} has no problem"),
-    }
+    let Some((problem, _)) = delivery.problem() else { panic!("{delivery:?} has no problem") };
+    (problem.code.clone(), problem.message.clone())
 }
 
 /// Calls again as the relay would, until everything is accepted; the calls it took.

@@ -267,12 +267,12 @@ async fn nothing_overtakes_a_refused_message() {
 }
 
 #[tokio::test]
-async fn an_unknown_topic_is_rejected_until_it_is_there() {
+async fn an_unknown_topic_is_a_matter_of_configuration_until_it_is_there() {
     let Some(brokers) = broker("an unknown topic") else { return };
     let name = format!("publisher-{}", uuid::Uuid::now_v7());
     let publisher = publisher(&brokers, &name);
     let deliveries = publisher.publish(&[row(1, "a"), row(2, "a"), row(3, "b")]).await;
-    assert_eq!(codes(&deliveries), ["reject", "held", "reject"]);
+    assert_eq!(codes(&deliveries), ["misconfigured", "held", "misconfigured"]);
     let (code, message) = problem(&deliveries[0]);
     assert_eq!(code, "KAFKA_UNKNOWN_TOPIC");
     assert!(message.contains(&name) && message.contains("create it"), "{message}");

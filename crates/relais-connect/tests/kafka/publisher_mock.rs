@@ -114,14 +114,18 @@ async fn each_error_of_the_topic_has_its_answer() {
     let table = [
         (
             Error::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
-            "reject",
+            "misconfigured",
             "KAFKA_TOPIC_AUTHORIZATION",
         ),
-        (Error::RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, "outage", "KAFKA_UNSUPPORTED"),
+        (
+            Error::RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE,
+            "misconfigured",
+            "KAFKA_UNSUPPORTED",
+        ),
         (Error::RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS, "retry", "KAFKA_ERROR"),
         (
             Error::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
-            "outage",
+            "misconfigured",
             "KAFKA_CLUSTER_AUTHORIZATION",
         ),
     ];
@@ -157,7 +161,7 @@ async fn a_topic_that_was_refused_is_asked_for_again_in_the_next_call() {
     cluster.request_errors(RDKafkaApiKey::Produce, &[denied; 1]);
     let publisher = publisher(&brokers, TOPIC);
     let first = publisher.publish(&[row(1, "a")]).await;
-    assert_eq!(codes(&first), ["reject"]);
+    assert_eq!(codes(&first), ["misconfigured"]);
     assert_eq!(codes(&publisher.publish(&[row(2, "a")]).await), ["accepted"]);
 }
 

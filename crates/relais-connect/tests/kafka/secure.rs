@@ -99,14 +99,14 @@ async fn an_unknown_certificate_is_an_outage_that_names_tls() {
 }
 
 #[tokio::test]
-async fn a_topic_nobody_may_write_to_is_a_rejection_that_says_so() {
+async fn a_topic_without_the_right_to_write_is_named() {
     let Some((plain, secure)) = listeners() else { return };
     let Some(options) = options("guest", "guest-password") else { return };
     let topic = topic(&plain, 1, &[]).await;
     let (publisher, _) = publisher(&secure, &topic, options);
     let deliveries = publisher.publish(&[row(1, "k")]).await;
     let (code, message) = problem(&deliveries[0]);
-    assert_eq!(codes(&deliveries), ["reject"], "{code}: {message}");
+    assert_eq!(codes(&deliveries), ["misconfigured"], "{code}: {message}");
     assert!(code.contains("AUTHORIZATION"), "{code}: {message}");
     assert!(read(&plain, &topic).is_empty());
 }

@@ -35,7 +35,7 @@ async fn wrong_credentials_stop_the_lane_with_a_clear_reason() {
     }
     let collections = SalesforceCollections::new(settings(&sim), None).unwrap();
     for answer in collections.publish(&rows).await {
-        assert!(matches!(answer, Delivery::Outage { after: Some(_), .. }));
+        assert!(matches!(answer, Delivery::Misconfigured { after: Some(_), .. }));
     }
     assert_eq!(sim.ledger().writes(), 0);
 }
@@ -114,7 +114,7 @@ async fn a_second_refusal_of_a_new_token_is_a_matter_of_rights() {
     let sim = simulator(failing(vec![logins_max(2), denied])).await;
     let collections = SalesforceCollections::new(settings(&sim), None).unwrap();
     for answer in collections.publish(&members(2)).await {
-        assert!(matches!(answer, Delivery::Outage { after: Some(_), problem }
+        assert!(matches!(answer, Delivery::Misconfigured { after: Some(_), problem }
             if problem.code == "INVALID_SESSION_ID"));
     }
     assert_eq!(sim.ledger().writes(), 0);

@@ -151,7 +151,7 @@ async fn a_column_the_org_does_not_know_stops_the_lane_and_no_row() {
         let collections = SalesforceCollections::new(settings, None).unwrap();
         for answer in collections.publish(&members(3)).await {
             assert!(
-                matches!(&answer, Delivery::Outage { after: Some(_), problem }
+                matches!(&answer, Delivery::Misconfigured { after: Some(_), problem }
                 if problem.message.contains("Unknown__c")),
                 "{unknown_field:?}: {answer:?}"
             );
@@ -161,13 +161,13 @@ async fn a_column_the_org_does_not_know_stops_the_lane_and_no_row() {
 }
 
 #[tokio::test]
-async fn failed_calls_use_attempts_only_if_they_may_have_arrived() {
+async fn failed_calls_are_sorted_by_what_they_say_about_the_org() {
     for (action, expected) in [
         (HttpAction::TotalLimit, "outage"),
         (HttpAction::ConcurrentLimit, "outage"),
-        (HttpAction::Throttled, "outage"),
-        (HttpAction::Unavailable, "outage"),
-        (HttpAction::Html, "outage"),
+        (HttpAction::Throttled, "busy"),
+        (HttpAction::Unavailable, "busy"),
+        (HttpAction::Html, "busy"),
         (HttpAction::ServerError, "retry"),
         (HttpAction::DropBefore, "retry"),
         (HttpAction::DropAfter, "retry"),
@@ -178,6 +178,7 @@ async fn failed_calls_use_attempts_only_if_they_may_have_arrived() {
         for answer in collections.publish(&rows).await {
             let found = match answer {
                 Delivery::Outage { .. } => "outage",
+                Delivery::Busy { .. } => "busy",
                 Delivery::Retry { .. } => "retry",
                 other => panic!("{action:?}: {other:?}"),
             };

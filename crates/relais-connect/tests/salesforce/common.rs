@@ -130,12 +130,10 @@ pub(crate) fn calls(sim: &Running, containing: &str) -> u64 {
 
 /// The code of an answer that is no success.
 pub(crate) fn code(delivery: &Delivery) -> &str {
-    match delivery {
-        Delivery::Retry { problem, .. }
-        | Delivery::Reject { problem }
-        | Delivery::Outage { problem, .. } => &problem.code,
-        Delivery::Accepted => "accepted",
-        Delivery::Held => "held",
+    match delivery.problem() {
+        Some((problem, _)) => &problem.code,
+        None if *delivery == Delivery::Accepted => "accepted",
+        None => "held",
     }
 }
 

@@ -52,6 +52,7 @@ fn row(message_id: &str, event_type: &str, payload: &str) -> InboxRow {
         received_at: Timestamp(0),
         status: InboxStatus::Received,
         attempts: 0,
+        lost_workers: 0,
         next_attempt_at: None,
         processed_at: None,
         error_stage: None,

@@ -264,8 +264,7 @@ impl Statements {
         .await?;
         outbox::bury(transaction, &self.bury, &failed, &fence.worker).await?;
         let ended = transaction.execute(&self.finish, &[&fence.job, &job_id]).await?;
-        let fresh_again = freed > 0 || retries.pauses_ms.contains(&None);
-        if ended > 0 || fresh_again {
+        if ended > 0 || freed > 0 {
             transaction.execute(&self.announce, &[&fence.job]).await?;
         }
         let retried = row::amount(retried.get(0));

@@ -55,30 +55,34 @@ pub(super) fn settled(asked: usize, settled: u64) -> Settled {
 #[derive(Debug, Default)]
 pub(super) struct Retry<'a> {
     pub(super) proof: Proof,
-    pub(super) attempts: Vec<i32>,
-    /// None: without a time, as a fresh row.
-    pub(super) pauses_ms: Vec<Option<i64>>,
+    /// None: no attempt was used.
+    pub(super) attempts: Vec<Option<i32>>,
+    pub(super) pauses_ms: Vec<i64>,
     pub(super) codes: Vec<&'a str>,
     pub(super) messages: Vec<&'a str>,
+    pub(super) lost_workers: Vec<i16>,
 }
 
 impl<'a> Retry<'a> {
     pub(super) fn push(
         &mut self,
         proof: (i64, i16, i64),
-        attempts: u32,
-        pause: Option<Duration>,
+        attempts: Option<u32>,
+        pause: Duration,
         problem: &'a Problem,
+        lost_workers: u32,
     ) {
         self.proof.push(proof);
-        self.attempts.push(row::attempts(attempts));
-        self.pauses_ms.push(pause.map(row::millis));
+        self.attempts.push(attempts.map(row::attempts));
+        self.pauses_ms.push(row::millis(pause));
         self.codes.push(&problem.code);
         self.messages.push(&problem.message);
+        self.lost_workers.push(row::lost_workers(lost_workers));
     }
 
     pub(super) fn values<'v>(&'v self, owner: &[Value<'v>]) -> Vec<Value<'v>> {
-        let own: [Value<'v>; 4] = [&self.attempts, &self.pauses_ms, &self.codes, &self.messages];
+        let Self { attempts, pauses_ms, codes, messages, lost_workers, .. } = self;
+        let own: [Value<'v>; 5] = [attempts, pauses_ms, codes, messages, lost_workers];
         self.proof.values(owner).into_iter().chain(own).collect()
     }
 }

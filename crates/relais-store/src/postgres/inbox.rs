@@ -6,7 +6,7 @@ use deadpool_postgres::{Client, Transaction};
 use futures_util::future::{try_join, try_join3};
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
-    lane::{Fence, OwnedLane},
+    lane::Fence,
     message::NewMessage,
     process::Change,
     store::{Fetch, Settled},
@@ -104,14 +104,14 @@ pub(super) async fn settle(
     let (retries, dead) = (retries.values(&owner), dead.values(&owner));
     let (marked, retried, buried) = try_join3(
         transaction.query(&mark, &done),
-        transaction.execute(&retry, &retries),
+        transaction.query_one(&retry, &retries),
         transaction.query_one(&bury, &dead),
     )
     .await?;
     let (late, processed): (Vec<_>, Vec<_>) = marked.iter().partition(|row| row.get(1));
     stale.extend(late.iter().map(|row| row.get::<_, i64>(0)));
     stale.sort_unstable();
-    let reached = processed.len() as u64 + retried + row::amount(buried.get(0));
+    let reached = processed.len() as u64 + row::amount(retried.get(0)) + row::amount(buried.get(0));
     let processed = processed.iter().map(|row| row.get(0)).collect();
     let (messages, changes) = consequences(&rows, processed);
     crate::fail_point!("settle_inbox.after_mark");
@@ -129,7 +129,10 @@ fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (Proof, Retry<'a>, Dead<'
         match &settlement.fate {
             InboxFate::Processed { .. } => done.push(proof),
             InboxFate::Retry { attempts, pause, problem } => {
-                retries.push(proof, *attempts, Some(*pause), problem);
+                retries.push(proof, Some(*attempts), *pause, problem, 0);
+            }
+            InboxFate::Wait { pause, problem, lost_workers } => {
+                retries.push(proof, None, *pause, problem, *lost_workers);
             }
             InboxFate::Dead { attempts, problem, park } => {
                 dead.push(proof, *attempts, *park, problem);
@@ -213,18 +216,6 @@ async fn current<'a>(
     }
     let all = messages.into_iter().enumerate();
     Ok(all.filter(|(at, _)| !older.contains(at)).map(|(_, message)| message).collect())
-}
-
-/// Counts an attempt of each row before it is worked on.
-pub(super) async fn count_attempt(
-    client: &Client,
-    fence: &Fence,
-    counted: &[(i64, OwnedLane)],
-) -> Result<Settled, Failure> {
-    let proof = Proof::of(counted);
-    let statement = client.prepare_cached(sql!("count_inbox_attempt")).await?;
-    let values = proof.values(&[&fence.worker]);
-    Ok(settled(proof.len(), client.execute(&statement, &values).await?))
 }
 
 /// `true` the first time for this message and handler.

@@ -33,6 +33,7 @@ mod outbox;
 mod cleanup;
 mod people;
 mod process;
+mod quarantine;
 mod repair;
 mod resolve;
 
@@ -281,10 +282,16 @@ impl Store for PostgresStore {
         })
     }
 
-    fn count_attempt(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
+    fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
         self.run((fence, rows), |client, _, (fence, rows)| match fence.scope {
-            Scope::Inbox => Box::pin(inbox::count_attempt(client, fence, rows)),
-            Scope::Outbox(_) => Box::pin(outbox::count_attempt(client, fence, rows)),
+            Scope::Inbox => Box::pin(quarantine::note_inbox(client, fence, rows)),
+            Scope::Outbox(_) => Box::pin(quarantine::note_outbox(client, fence, rows)),
+        })
+    }
+
+    fn end_quarantine(&self, fence: Fence, lanes: Vec<OwnedLane>) -> StoreFuture<'_, u64> {
+        self.run((fence, lanes), |client, _, (fence, lanes)| {
+            Box::pin(quarantine::end(client, fence, lanes))
         })
     }
 

@@ -3,7 +3,7 @@
 use deadpool_postgres::{Client, Transaction};
 use futures_util::future::{try_join, try_join3};
 use relais_core::{
-    lane::{Fence, OwnedLane, Scope},
+    lane::{Fence, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     store::{Fetch, Settled, StoreError},
@@ -151,10 +151,10 @@ pub(super) fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, De
         match &row.fate {
             OutboxFate::Dispatched => done.push(proof),
             OutboxFate::Retry { attempts, pause, problem } => {
-                retries.push(proof, *attempts, Some(*pause), problem);
+                retries.push(proof, Some(*attempts), *pause, problem, 0);
             }
-            OutboxFate::Uncounted { attempts, problem } => {
-                retries.push(proof, *attempts, None, problem);
+            OutboxFate::Wait { pause, problem, lost_workers } => {
+                retries.push(proof, None, *pause, problem, *lost_workers);
             }
             OutboxFate::Dead { attempts, problem, park } => {
                 dead.push(proof, *attempts, *park, problem);
@@ -163,20 +163,6 @@ pub(super) fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, De
         }
     }
     (done, retries, dead)
-}
-
-/// Counts an attempt of each row before it is worked on.
-pub(super) async fn count_attempt(
-    client: &Client,
-    fence: &Fence,
-    counted: &[(i64, OwnedLane)],
-) -> Result<Settled, Failure> {
-    let destination = destination(&fence.scope)?;
-    let scope = fence.scope.to_string();
-    let proof = Proof::of(counted);
-    let statement = client.prepare_cached(sql!("count_outbox_attempt")).await?;
-    let values = proof.values(&[&scope, &fence.worker, &destination]);
-    Ok(settled(proof.len(), client.execute(&statement, &values).await?))
 }
 
 pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {

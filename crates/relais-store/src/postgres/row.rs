@@ -97,6 +97,11 @@ pub(super) fn count(number: usize) -> i64 {
 }
 
 /// Attempts as their column holds them.
+/// As the column holds it.
+pub(super) fn lost_workers(number: u32) -> i16 {
+    i16::try_from(number).unwrap_or(i16::MAX)
+}
+
 pub(super) fn attempts(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -135,6 +140,10 @@ impl<'r> Columns<'r> {
         Ok(u32::try_from(self.take::<i32>()?).unwrap_or(0))
     }
 
+    fn lost_workers(&mut self) -> Read<u32> {
+        Ok(u32::try_from(self.take::<i16>()?).unwrap_or(0))
+    }
+
     fn known<T: Named>(&mut self) -> Read<T> {
         self.take::<Known<T>>().map(|known| known.0)
     }
@@ -169,6 +178,7 @@ pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
         correlation_id: columns.take()?,
         error_code: columns.take()?,
         error_message: columns.take()?,
+        lost_workers: columns.lost_workers()?,
     })
 }
 
@@ -198,6 +208,7 @@ pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
         error_stage: columns.take()?,
         error_code: columns.take()?,
         error_message: columns.take()?,
+        lost_workers: columns.lost_workers()?,
     })
 }
 

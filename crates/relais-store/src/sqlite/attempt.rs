@@ -16,7 +16,7 @@ pub(super) fn record_inbox(
     worker: &str,
 ) -> Result<(), StoreError> {
     match fate {
-        InboxFate::Processed { .. } => Ok(()),
+        InboxFate::Processed { .. } | InboxFate::Wait { .. } => Ok(()),
         InboxFate::Retry { attempts, problem, .. } => {
             record(tx, (Origin::Inbox, id), *attempts, "retry", problem, worker)
         }
@@ -34,7 +34,7 @@ pub(super) fn record_outbox(
     worker: &str,
 ) -> Result<(), StoreError> {
     match fate {
-        OutboxFate::Dispatched | OutboxFate::Untouched | OutboxFate::Uncounted { .. } => Ok(()),
+        OutboxFate::Dispatched | OutboxFate::Untouched | OutboxFate::Wait { .. } => Ok(()),
         OutboxFate::Retry { attempts, problem, .. } => {
             record(tx, (Origin::Outbox, id), *attempts, "retry", problem, worker)
         }

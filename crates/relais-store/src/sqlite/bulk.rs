@@ -158,8 +158,7 @@ fn settle(
         if reached == 1 {
             attempt::record_outbox(tx, *id, fate, &fence.worker)?;
         }
-        let frees = matches!(fate, OutboxFate::Untouched | OutboxFate::Uncounted { .. });
-        fresh_again |= frees && reached > 0;
+        fresh_again |= *fate == OutboxFate::Untouched && reached > 0;
         tally(&mut settled, reached);
     }
     let ended =
@@ -187,14 +186,13 @@ fn settle_one(
     match fate {
         OutboxFate::Untouched => change(tx, include_str!("sql/free_bulk_rows.sql"), (id, job_id)),
         OutboxFate::Dispatched => change(tx, include_str!("sql/dispatch_bulk.sql"), (id, job_id)),
-        OutboxFate::Retry { attempts, problem, .. }
-        | OutboxFate::Uncounted { attempts, problem } => {
-            let pause = match fate {
-                OutboxFate::Retry { pause, .. } => Some(millis(*pause)),
+        OutboxFate::Retry { pause, problem, .. } | OutboxFate::Wait { pause, problem, .. } => {
+            let attempts = match fate {
+                OutboxFate::Retry { attempts, .. } => Some(attempts),
                 _ => None,
             };
             let Problem { code, message } = problem;
-            let params = (id, job_id, attempts, pause, code, message);
+            let params = (id, job_id, attempts, millis(*pause), code, message);
             change(tx, include_str!("sql/retry_bulk.sql"), params)
         }
         OutboxFate::Dead { attempts, problem, park } => {

@@ -193,7 +193,13 @@ fn settle_one(
         }
         InboxFate::Retry { attempts, pause, problem } => {
             let Problem { code, message } = problem;
-            let params = (id, scope, worker, epoch, attempts, millis(*pause), code, message);
+            let params = (id, scope, worker, epoch, attempts, millis(*pause), code, message, 0);
+            change(tx, include_str!("sql/retry_inbox.sql"), params)
+        }
+        InboxFate::Wait { pause, problem, lost_workers } => {
+            let (none, Problem { code, message }) = (None::<u32>, problem);
+            let pause = millis(*pause);
+            let params = (id, scope, worker, epoch, none, pause, code, message, lost_workers);
             change(tx, include_str!("sql/retry_inbox.sql"), params)
         }
         InboxFate::Dead { attempts, problem, park } => {

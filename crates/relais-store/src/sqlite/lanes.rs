@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use relais_core::{
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope, share},
+    lane::{Fence, LaneGrant, LaneRequest, OwnedLane, share},
     store::{Settled, StoreError},
 };
 use rusqlite::Transaction;
@@ -61,30 +61,6 @@ pub(super) fn release(
         crate::fail_point!("leave.before_commit");
     }
     Ok(())
-}
-
-/// Counts an attempt of each row that is still open and ours.
-pub(super) fn count_attempt(
-    tx: &Transaction<'_>,
-    fence: &Fence,
-    rows: &[(i64, OwnedLane)],
-) -> Result<Settled, StoreError> {
-    let (scope, worker) = (fence.scope.to_string(), &fence.worker);
-    let mut settled = Settled::default();
-    for (id, lane) in rows {
-        let counted = match &fence.scope {
-            Scope::Inbox => {
-                let sql = include_str!("sql/count_inbox_attempt.sql");
-                change(tx, sql, (id, &scope, worker, lane.epoch))?
-            }
-            Scope::Outbox(destination) => {
-                let sql = include_str!("sql/count_outbox_attempt.sql");
-                change(tx, sql, (id, &scope, worker, lane.epoch, destination))?
-            }
-        };
-        tally(&mut settled, counted);
-    }
-    Ok(settled)
 }
 
 /// Counts a row as settled, or as refused when no row was changed.

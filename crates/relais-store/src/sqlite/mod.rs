@@ -22,6 +22,7 @@ mod migrate;
 mod outbox;
 mod people;
 mod process;
+mod quarantine;
 mod reader;
 mod repair;
 mod row;
@@ -210,8 +211,12 @@ impl Store for SqliteStore {
         Box::pin(self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)))
     }
 
-    fn count_attempt(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
-        Box::pin(self.writer().run(move |tx| lanes::count_attempt(tx, &fence, &rows)))
+    fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
+        Box::pin(self.writer().run(move |tx| quarantine::note(tx, &fence, &rows)))
+    }
+
+    fn end_quarantine(&self, fence: Fence, lanes: Vec<OwnedLane>) -> StoreFuture<'_, u64> {
+        Box::pin(self.writer().run(move |tx| quarantine::end(tx, &fence, &lanes)))
     }
 
     fn overview(&self) -> StoreFuture<'_, Overview> {

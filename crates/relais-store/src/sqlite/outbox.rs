@@ -1,5 +1,7 @@
 //! Messages to send: fetched in order, settled under the fence.
 
+use std::time::Duration;
+
 use relais_core::{
     delivery::Problem,
     lane::{Fence, Scope},
@@ -69,18 +71,11 @@ fn settle_one(
             include_str!("sql/mark_dispatched.sql"),
             (id, scope, worker, epoch, destination),
         ),
-        OutboxFate::Retry { attempts, problem, .. }
-        | OutboxFate::Uncounted { attempts, problem } => {
-            let pause = match fate {
-                OutboxFate::Retry { pause, .. } => Some(millis(*pause)),
-                _ => None,
-            };
-            let Problem { code, message } = problem;
-            change(
-                tx,
-                include_str!("sql/retry_outbox.sql"),
-                (id, scope, worker, epoch, destination, attempts, pause, code, message),
-            )
+        OutboxFate::Retry { attempts, pause, problem } => {
+            wait(tx, proof, row, (Some(*attempts), *pause, problem, 0))
+        }
+        OutboxFate::Wait { pause, problem, lost_workers } => {
+            wait(tx, proof, row, (None, *pause, problem, *lost_workers))
         }
         OutboxFate::Dead { attempts, problem, park } => {
             let Problem { code, message } = problem;
@@ -95,6 +90,30 @@ fn settle_one(
             Ok(failed)
         }
     }
+}
+
+/// The row stays pending until its time comes; without attempts, none was used.
+fn wait(
+    tx: &Transaction<'_>,
+    proof: &Proof<'_>,
+    row: &OutboxSettlement,
+    (attempts, pause, problem, lost_workers): (Option<u32>, Duration, &Problem, u32),
+) -> Result<u64, StoreError> {
+    let Proof { scope, worker, destination } = proof;
+    let (pause, Problem { code, message }) = (millis(pause), problem);
+    let params = (
+        row.id,
+        scope,
+        worker,
+        row.epoch,
+        destination,
+        attempts,
+        pause,
+        code,
+        message,
+        lost_workers,
+    );
+    change(tx, include_str!("sql/retry_outbox.sql"), params)
 }
 
 pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {

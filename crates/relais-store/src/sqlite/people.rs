@@ -104,7 +104,7 @@ pub(super) fn list_inbox(
         (status, event_type, key, since, before, page, source, code, chars, down_to, LOOK_MAX);
     all(db, include_str!("sql/list_inbox.sql"), params, |c| Listed {
         row: c.inbox(),
-        payload_bytes: c.count(23),
+        payload_bytes: c.count(24),
     })
 }
 
@@ -120,7 +120,7 @@ pub(super) fn list_outbox(
         (status, event_type, key, destination, since, before, page, code, chars, down_to, LOOK_MAX);
     all(db, include_str!("sql/list_outbox.sql"), params, |c| Listed {
         row: c.outbox(),
-        payload_bytes: c.count(22),
+        payload_bytes: c.count(23),
     })
 }
 
@@ -136,7 +136,7 @@ pub(super) fn list_dead_letters(
         (status, event_type, key, destination, since, before, page, source, code, chars, down_to);
     all(db, include_str!("sql/list_dead_letters.sql"), params, |c| Listed {
         row: c.dead_letter(),
-        payload_bytes: c.count(23),
+        payload_bytes: c.count(24),
     })
 }
 

@@ -176,6 +176,7 @@ impl Cells<'_, '_> {
             error_stage: self.text(20),
             error_code: self.text(21),
             error_message: self.text(22),
+            lost_workers: self.attempts(23),
         }
     }
 
@@ -203,6 +204,7 @@ impl Cells<'_, '_> {
             correlation_id: self.text(19),
             error_code: self.text(20),
             error_message: self.text(21),
+            lost_workers: self.attempts(22),
         }
     }
 

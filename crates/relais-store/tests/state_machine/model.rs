@@ -70,6 +70,8 @@ pub(crate) struct Row {
     pub(crate) variant: u8,
     pub(crate) state: State,
     pub(crate) attempts: u32,
+    /// Losses noted.
+    pub(crate) lost: u32,
     pub(crate) time: Time,
 }
 
@@ -114,6 +116,7 @@ pub(crate) struct Lane {
 pub(crate) enum Fate {
     Done,
     Retry { attempts: u32, due: bool },
+    Wait { lost: u32, due: bool },
     Dead { attempts: u32, park: bool },
     Untouched,
 }
@@ -157,7 +160,7 @@ pub(crate) enum Call {
         rows: Vec<Settle>,
         answer: Settled,
     },
-    Count {
+    NoteLoss {
         scope: usize,
         worker: usize,
         rows: Vec<(usize, i64)>,
@@ -254,7 +257,7 @@ impl Model {
 
     /// A row with a time holds its key, unless it is only sent with a delay.
     pub(crate) fn holds(&self, row: usize) -> bool {
-        self.rows[row].time != Time::None && self.rows[row].attempts > 0
+        self.rows[row].time != Time::None && self.rows[row].state == State::Retry
     }
 
     pub(crate) fn write(&mut self, row: Row) -> usize {
@@ -329,7 +332,11 @@ impl Model {
                 it.attempts += 1;
             }
             Fate::Retry { attempts, due } => {
-                (it.state, it.attempts) = (State::Retry, attempts);
+                (it.state, it.attempts, it.lost) = (State::Retry, attempts, 0);
+                it.time = if due { Time::Due } else { Time::Later };
+            }
+            Fate::Wait { lost, due } => {
+                (it.state, it.lost) = (State::Retry, lost);
                 it.time = if due { Time::Due } else { Time::Later };
             }
             Fate::Dead { attempts, park } => {
@@ -349,8 +356,8 @@ impl Model {
         let ident = Ident::Received(message);
         let Some(row) = self.find(ident) else {
             let state = if variant == UNDECODABLE { State::Undecodable } else { State::Fresh };
-            let (attempts, time) = (0, Time::None);
-            self.write(Row { scope: INBOX, key, ident, variant, state, attempts, time });
+            let (attempts, lost, time) = (0, 0, Time::None);
+            self.write(Row { scope: INBOX, key, ident, variant, state, attempts, lost, time });
             return Accepted::Stored;
         };
         if self.rows[row].variant == variant {
@@ -381,13 +388,14 @@ impl Model {
         }
         if let (Some(variant), Ident::Received(message)) = (conflict, self.rows[row].ident) {
             let ident = Ident::LetIn { message, variant };
-            let (state, attempts, time) = (State::Fresh, 0, Time::None);
+            let (state, attempts, lost, time) = (State::Fresh, 0, 0, Time::None);
             let (scope, key) = place;
-            return Some(self.write(Row { scope, key, ident, variant, state, attempts, time }));
+            let row = Row { scope, key, ident, variant, state, attempts, lost, time };
+            return Some(self.write(row));
         }
         let it = &mut self.rows[row];
         if it.state == State::Failed {
-            (it.state, it.attempts, it.time) = (State::Fresh, 0, Time::None);
+            (it.state, it.attempts, it.lost, it.time) = (State::Fresh, 0, 0, Time::None);
         }
         None
     }

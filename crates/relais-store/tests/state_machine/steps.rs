@@ -55,7 +55,7 @@ pub(crate) enum Step {
     Expire { scope: usize, worker: usize, heartbeat: bool },
     Release { scope: usize, worker: usize, every: i16, leaving: bool },
     Settle(Choice, Vec<Fate>),
-    Count(Choice),
+    NoteLoss(Choice),
     MakeDue(usize),
     Resolve(usize, Resolution),
     Cleanup,
@@ -117,7 +117,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         }),
         14 => (choice(), prop::collection::vec(fate(), 4))
             .prop_map(|(choice, fates)| Step::Settle(choice, fates)),
-        2 => choice().prop_map(Step::Count),
+        2 => choice().prop_map(Step::NoteLoss),
         2 => (0..SCOPES).prop_map(Step::MakeDue),
         6 => (any::<usize>(), verdict).prop_map(|(dead, verdict)| Step::Resolve(dead, verdict)),
         1 => Just(Step::Cleanup),
@@ -144,6 +144,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         3 => Just(Fate::Done),
         4 => (1_u32..5, any::<bool>()).prop_map(|(attempts, due)| Fate::Retry { attempts, due }),
+        3 => (0_u32..4, any::<bool>()).prop_map(|(lost, due)| Fate::Wait { lost, due }),
         3 => (1_u32..5, any::<bool>()).prop_map(|(attempts, park)| Fate::Dead { attempts, park }),
         1 => Just(Fate::Untouched),
     ]
@@ -177,7 +178,7 @@ fn call(model: &mut Model, step: &Step) -> Call {
             Call::Release { scope: *scope, worker: *worker, lanes, leaving: *leaving }
         }
         Step::Settle(choice, fates) => settle(model, choice, fates),
-        Step::Count(choice) => count(model, choice),
+        Step::NoteLoss(choice) => note_loss(model, choice),
         Step::MakeDue(scope) => {
             for row in &mut model.rows {
                 if row.scope == *scope && row.time == Time::Later {
@@ -210,8 +211,8 @@ fn next_id(model: &Model) -> u128 {
 
 fn write(model: &mut Model, scope: usize, key: usize, ident: Ident, delayed: bool) -> usize {
     let time = if delayed { Time::Later } else { Time::None };
-    let (variant, state, attempts) = (0, State::Fresh, 0);
-    model.write(Row { scope, key, ident, variant, state, attempts, time })
+    let (variant, state, attempts, lost) = (0, State::Fresh, 0, 0);
+    model.write(Row { scope, key, ident, variant, state, attempts, lost, time })
 }
 
 /// The same message id again: the row that is there, or a new one if it was removed.
@@ -307,18 +308,18 @@ fn settle(model: &mut Model, choice: &Choice, fates: &[Fate]) -> Call {
     Call::Settle { scope, worker, rows: settles, answer }
 }
 
-fn count(model: &mut Model, choice: &Choice) -> Call {
+fn note_loss(model: &mut Model, choice: &Choice) -> Call {
     let Some((worker, rows)) = chosen(model, choice) else { return Call::Nothing };
     let mut answer = Settled::default();
     for (row, epoch) in &rows {
         if model.may_change(*row, worker, *epoch) {
-            model.rows[*row].attempts += 1;
+            model.rows[*row].lost += 1;
             answer.settled += 1;
         } else {
             answer.refused += 1;
         }
     }
-    Call::Count { scope: choice.scope, worker, rows, answer }
+    Call::NoteLoss { scope: choice.scope, worker, rows, answer }
 }
 
 fn resolve(model: &mut Model, pick: usize, resolution: Resolution) -> Call {

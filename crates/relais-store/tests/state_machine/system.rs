@@ -97,14 +97,14 @@ impl System {
                 };
                 assert_eq!(settled.expect("settle"), *answer);
             }
-            Call::Count { scope, worker, rows, answer } => {
+            Call::NoteLoss { scope, worker, rows, answer } => {
                 let lane = |(row, epoch): &(usize, i64)| {
                     let lane = model.lane(*row);
                     (self.ids[row], OwnedLane { lane, epoch: *epoch, unclean: false })
                 };
                 let rows = rows.iter().map(lane).collect();
-                let counted = self.store.count_attempt(fence(*scope, *worker), rows).await;
-                assert_eq!(counted.expect("count"), *answer);
+                let noted = self.store.note_loss(fence(*scope, *worker), rows).await;
+                assert_eq!(noted.expect("note"), *answer);
             }
             Call::MakeDue(scope) => self.make_due(*scope).await,
             Call::Cleanup { removed } => self.cleanup(*removed).await,
@@ -144,6 +144,9 @@ impl System {
             Fate::Retry { attempts, due } => {
                 InboxFate::Retry { attempts, pause: pause(due), problem: build::problem() }
             }
+            Fate::Wait { lost: lost_workers, due } => {
+                InboxFate::Wait { pause: pause(due), problem: build::problem(), lost_workers }
+            }
             Fate::Dead { attempts, park } => {
                 InboxFate::Dead { attempts, problem: build::problem(), park }
             }
@@ -162,6 +165,9 @@ impl System {
             Fate::Done => OutboxFate::Dispatched,
             Fate::Retry { attempts, due } => {
                 OutboxFate::Retry { attempts, pause: pause(due), problem: build::problem() }
+            }
+            Fate::Wait { lost: lost_workers, due } => {
+                OutboxFate::Wait { pause: pause(due), problem: build::problem(), lost_workers }
             }
             Fate::Dead { attempts, park } => {
                 OutboxFate::Dead { attempts, problem: build::problem(), park }
@@ -377,6 +383,7 @@ impl System {
             };
             let it = stored.remove(&name).unwrap_or_else(|| panic!("{row:?} is missing"));
             assert_eq!((it.status, it.attempts), (status, row.attempts), "{row:?}");
+            assert!(it.lost == row.lost || !row.is_open(), "{row:?}");
             assert_eq!(it.lane, model.lane(number), "{row:?}");
             assert_eq!(it.has_time, row.time != Time::None, "{row:?}");
             let known = *self.ids.entry(number).or_insert(it.id);
@@ -391,13 +398,13 @@ impl System {
         let outbox = self.store.list_outbox(filter).await.expect("list outbox");
         let inbox = inbox.into_iter().map(|row| {
             let (status, has_time) = (row.status.as_str(), row.next_attempt_at.is_some());
-            let (id, lane, attempts) = (row.id, row.lane, row.attempts);
-            (row.message_id, Stored { id, lane, status, attempts, has_time })
+            let (id, lane, attempts, lost) = (row.id, row.lane, row.attempts, row.lost_workers);
+            (row.message_id, Stored { id, lane, status, attempts, lost, has_time })
         });
         let outbox = outbox.into_iter().map(|row| {
             let (status, has_time) = (row.status.as_str(), row.next_attempt_at.is_some());
-            let (id, lane, attempts) = (row.id, row.lane, row.attempts);
-            (row.message_id.to_string(), Stored { id, lane, status, attempts, has_time })
+            let (id, lane, attempts, lost) = (row.id, row.lane, row.attempts, row.lost_workers);
+            (row.message_id.to_string(), Stored { id, lane, status, attempts, lost, has_time })
         });
         inbox.chain(outbox).collect()
     }
@@ -409,5 +416,6 @@ struct Stored {
     lane: i16,
     status: &'static str,
     attempts: u32,
+    lost: u32,
     has_time: bool,
 }

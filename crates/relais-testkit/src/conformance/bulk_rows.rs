@@ -12,7 +12,7 @@ use super::{
     Start,
     bulk::{Held, expire_job, fence_of, find, job, of_lanes, plan, take},
     only_dead_letter, resolve,
-    worker::{LEASE, Worker, all, dead_and_parked, make_due, none, retry_later},
+    worker::{LEASE, Worker, all, dead_and_parked, make_due, none, retry_later, wait_uncounted},
 };
 use crate::{
     build::{message, messages, problem},
@@ -41,14 +41,13 @@ pub async fn every_row_of_a_job_ends_as_its_fate_says(f: &dyn Fixture) {
     let held =
         Held::of(f, &["done", "retry", "dead", "skipped", "free", "uncounted", "left"]).await;
     let dead = OutboxFate::Dead { attempts: 2, problem: problem(), park: false };
-    let uncounted = OutboxFate::Uncounted { attempts: 0, problem: problem() };
     let fates = [
         OutboxFate::Dispatched,
         retry_later(),
         dead_and_parked(),
         dead,
         OutboxFate::Untouched,
-        uncounted,
+        wait_uncounted(),
     ];
     let rows: Vec<_> = fates.into_iter().enumerate().map(|(n, fate)| (held.id(n), fate)).collect();
     assert_eq!(held.settle(rows.clone()).await, all(6));
@@ -72,7 +71,7 @@ pub async fn every_row_of_a_job_ends_as_its_fate_says(f: &dyn Fixture) {
             (failed, 5, false, true),
             (failed, 2, false, true),
             (pending, 0, false, false),
-            (pending, 0, false, true),
+            (pending, 0, true, true),
             (pending, 0, true, false),
         ]
     );

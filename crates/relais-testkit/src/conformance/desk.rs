@@ -19,7 +19,7 @@ use super::{
     resolve,
     worker::{
         Worker, all, dead_and_parked, dead_message, expire_all, handle_later, make_due, none,
-        processed, retry_later,
+        processed, retry_later, wait_uncounted,
     },
 };
 use crate::{
@@ -98,7 +98,7 @@ pub async fn what_was_no_failed_attempt_leaves_none(f: &dyn Fixture) {
     let rows = worker.pending(10).await;
     worker.settle(&rows[0], OutboxFate::Dispatched).await;
     worker.settle(&rows[1], OutboxFate::Untouched).await;
-    worker.settle(&rows[2], OutboxFate::Uncounted { attempts: 0, problem: problem() }).await;
+    worker.settle(&rows[2], wait_uncounted()).await;
     f.store().accept(vec![arrival("1")], Vec::new()).await.expect("accept");
     let handler = Worker::inbox(f, "w").await;
     handler.settle_inbox(&handler.received(1).await[0], processed()).await;

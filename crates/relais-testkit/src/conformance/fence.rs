@@ -14,7 +14,7 @@ use super::{
     Start,
     worker::{
         MANY, Worker, all, dead_and_parked, dead_message, expire_all, handle_later, none,
-        processed, retry_later,
+        processed, retry_later, wait_uncounted,
     },
 };
 use crate::{
@@ -39,12 +39,12 @@ async fn snapshot(f: &dyn Fixture) -> Vec<crate::fixture::TextRows> {
 /// Every way to settle an outbox row is refused and changes nothing.
 async fn assert_outbox_refused(f: &dyn Fixture, stale: &Worker, row: &OutboxRow) {
     let before = snapshot(f).await;
-    for fate in [OutboxFate::Dispatched, retry_later(), dead_and_parked()] {
+    for fate in [OutboxFate::Dispatched, retry_later(), wait_uncounted(), dead_and_parked()] {
         assert_eq!(stale.settle(row, fate).await, none(1));
     }
     let lanes = vec![(row.id, stale.holding(row.lane))];
-    let counted = stale.store.count_attempt(stale.fence.clone(), lanes).await.expect("count");
-    assert_eq!(counted, none(1));
+    let noted = stale.store.note_loss(stale.fence.clone(), lanes).await.expect("note");
+    assert_eq!(noted, none(1));
     assert_eq!(snapshot(f).await, before);
 }
 
@@ -58,8 +58,8 @@ async fn assert_inbox_refused(f: &dyn Fixture, stale: &Worker, row: &InboxRow) {
         assert_eq!(stale.settle_inbox(row, fate).await, none(1));
     }
     let lanes = vec![(row.id, stale.holding(row.lane))];
-    let counted = stale.store.count_attempt(stale.fence.clone(), lanes).await.expect("count");
-    assert_eq!(counted, none(1));
+    let noted = stale.store.note_loss(stale.fence.clone(), lanes).await.expect("note");
+    assert_eq!(noted, none(1));
     assert_eq!(snapshot(f).await, before);
 }
 
@@ -230,16 +230,16 @@ pub async fn of_a_mixed_inbox_batch_only_the_lanes_still_held_settle(f: &dyn Fix
     assert_eq!(f.number(orphans).await, 0);
 }
 
-pub async fn of_a_mixed_batch_only_held_lanes_count_attempts(f: &dyn Fixture) {
+pub async fn of_a_mixed_batch_losses_are_noted_in_held_lanes_only(f: &dyn Fixture) {
     f.store().enqueue(messages("orders", 100)).await.expect("enqueue");
     let worker = Worker::outbox(f, "orders", "a").await;
     let rows = worker.pending(MANY).await;
     let mut kept = worker.clone();
     kept.release(ALL / 2).await;
     let wanted = rows.iter().map(|row| (row.id, worker.holding(row.lane))).collect();
-    let done = f.store().count_attempt(worker.fence.clone(), wanted).await.expect("count");
+    let done = f.store().note_loss(worker.fence.clone(), wanted).await.expect("note");
     assert!(done.refused > 0 && done.settled + done.refused == 100, "{done:?}");
-    let counted = f.number("SELECT count(*) FROM relais_outbox WHERE attempts = 1").await;
+    let counted = f.number("SELECT count(*) FROM relais_outbox WHERE lost_workers = 1").await;
     assert_eq!(counted.unsigned_abs(), done.settled);
 }
 

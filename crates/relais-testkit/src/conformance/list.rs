@@ -64,7 +64,9 @@ macro_rules! store_conformance {
                 a_dead_row_keeps_its_reason
                 an_untouched_row_stays_as_it_was
                 a_large_mixed_batch_settles_in_one_go
-                an_attempt_can_be_counted_before_the_work
+                a_loss_is_noted_before_the_work_and_taken_back_after_it
+                a_row_that_waits_without_an_attempt_holds_its_key
+                a_row_in_quarantine_goes_again_when_another_worker_is_lost
                 an_uncommitted_message_does_not_exist
                 a_message_that_cannot_be_stored_stops_its_batch_for_good
                 many_writers_at_once_all_get_through
@@ -104,7 +106,8 @@ macro_rules! store_conformance {
                 a_missing_or_settled_row_is_refused_without_an_error
                 a_row_that_could_not_be_decoded_is_not_settled
                 a_large_mixed_batch_settles_in_one_go
-                an_attempt_can_be_counted_before_the_work
+                a_loss_is_noted_before_the_work_and_taken_back_after_it
+                a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
                 messages_are_written_in_the_commit_that_processes
                 a_message_that_cannot_be_stored_leaves_its_row_open
                 a_message_id_already_there_is_not_written_again
@@ -153,7 +156,7 @@ macro_rules! store_conformance {
                 a_lease_that_ran_out_but_was_not_taken_still_settles
                 of_a_mixed_batch_only_the_lanes_still_held_settle
                 of_a_mixed_inbox_batch_only_the_lanes_still_held_settle
-                of_a_mixed_batch_only_held_lanes_count_attempts
+                of_a_mixed_batch_losses_are_noted_in_held_lanes_only
                 a_row_a_person_resolved_meanwhile_is_not_overwritten
                 a_settlement_in_flight_and_a_take_over_never_both_win
                 an_inbox_settlement_in_flight_and_a_take_over_never_both_win

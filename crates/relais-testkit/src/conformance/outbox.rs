@@ -6,13 +6,16 @@ use relais_core::{
     delivery::Problem,
     message::Category,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, OutboxStatus},
+    quarantine::CLEARED,
     time::Timestamp,
 };
 use uuid::Uuid;
 
 use super::{
     Start,
-    worker::{Worker, all, dead_and_parked, make_due, none, retry_later},
+    worker::{
+        Worker, all, dead_and_parked, make_due, none, quarantined, retry_later, wait_uncounted,
+    },
 };
 use crate::{
     build::{message, messages, problem},
@@ -82,8 +85,8 @@ pub async fn nothing_to_write_is_nothing_written(f: &dyn Fixture) {
     assert!(f.store().enqueue(Vec::new()).await.expect("enqueue nothing").is_empty());
     let worker = Worker::outbox(f, "orders", "w").await;
     assert_eq!(worker.settle_all(Vec::new()).await, all(0));
-    let counted = f.store().count_attempt(worker.fence.clone(), Vec::new()).await;
-    assert_eq!(counted.expect("count nothing"), all(0));
+    let noted = f.store().note_loss(worker.fence.clone(), Vec::new()).await;
+    assert_eq!(noted.expect("note nothing"), all(0));
     assert!(worker.pending(10).await.is_empty());
 }
 
@@ -182,8 +185,8 @@ pub async fn settling_a_missing_row_is_refused_without_an_error(f: &dyn Fixture)
     dead.fate = dead_and_parked();
     assert_eq!(worker.settle_all(vec![missing, dead]).await, none(2));
     let missing = vec![(row.id + 1_000, worker.holding(row.lane))];
-    let counted = f.store().count_attempt(worker.fence.clone(), missing).await.expect("count");
-    assert_eq!(counted, none(1));
+    let noted = f.store().note_loss(worker.fence.clone(), missing).await.expect("note");
+    assert_eq!(noted, none(1));
     assert_eq!(f.number("SELECT count(*) FROM relais_dead_letter").await, 0);
 }
 
@@ -300,21 +303,51 @@ pub async fn a_large_mixed_batch_settles_in_one_go(f: &dyn Fixture) {
     assert!(worker.pending(10).await.is_empty());
 }
 
-pub async fn an_attempt_can_be_counted_before_the_work(f: &dyn Fixture) {
+pub async fn a_loss_is_noted_before_the_work_and_taken_back_after_it(f: &dyn Fixture) {
     let (worker, row) = one(f).await;
-    for attempts in 1..=3 {
+    for lost_workers in 1..=3 {
         let rows = vec![(row.id, worker.holding(row.lane))];
-        let counted = f.store().count_attempt(worker.fence.clone(), rows).await.expect("count");
-        assert_eq!(counted, all(1));
+        let noted = f.store().note_loss(worker.fence.clone(), rows).await.expect("note");
+        assert_eq!(noted, all(1));
         let row = find(f, row.id).await;
-        assert_eq!((row.status, row.attempts), (OutboxStatus::Pending, attempts));
-        assert_eq!(row.next_attempt_at, None);
+        assert_eq!((row.status, row.lost_workers), (OutboxStatus::Pending, lost_workers));
+        assert_eq!((row.next_attempt_at, row.attempts), (None, 0));
     }
-    assert_eq!(worker.pending_ids().await, [row.id], "counting does not hold it back");
-    // One that was none is taken back; the row stays as fresh as it was.
-    worker.settle(&row, OutboxFate::Uncounted { attempts: 0, problem: problem() }).await;
-    let row = worker.pending(1).await.remove(0);
-    assert_eq!((row.attempts, row.next_attempt_at, row.error_code.is_some()), (0, None, true));
+    assert_eq!(worker.pending_ids().await, [row.id], "a note does not hold it back");
+    worker.settle(&row, retry_later()).await;
+    assert_eq!(find(f, row.id).await.lost_workers, 0);
+}
+
+pub async fn a_row_that_waits_without_an_attempt_holds_its_key(f: &dyn Fixture) {
+    let batch = vec![message("orders", "k"), message("orders", "k"), message("orders", "other")];
+    let ids = f.store().enqueue(batch).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    for fate in [wait_uncounted(), retry_later(), wait_uncounted()] {
+        let attempts = find(f, ids[0]).await.attempts + u32::from(fate == retry_later());
+        worker.settle(&rows[0], fate).await;
+        let row = find(f, ids[0]).await;
+        assert_eq!(row.attempts, attempts, "only a counted failure uses an attempt");
+        assert!(row.next_attempt_at.is_some() && row.error_code.is_some());
+        assert_eq!(worker.pending_ids().await, [ids[2]], "the later row of its key waits");
+    }
+}
+
+pub async fn a_row_in_quarantine_goes_again_when_another_worker_is_lost(f: &dyn Fixture) {
+    let batch = vec![message("orders", "a"), message("orders", "b"), message("mails", "a")];
+    let ids = f.store().enqueue(batch).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    worker.settle(&rows[0], quarantined()).await;
+    worker.settle(&rows[1], retry_later()).await;
+    assert!(worker.pending_ids().await.is_empty());
+    let mails = Worker::outbox(f, "mails", "w").await;
+    let freed = f.store().end_quarantine(mails.fence.clone(), mails.lanes.clone()).await;
+    assert_eq!(freed.expect("end"), 0, "of its own destination only");
+    let freed = f.store().end_quarantine(worker.fence.clone(), worker.lanes.clone()).await;
+    assert_eq!(freed.expect("end"), 1, "only what is in quarantine");
+    assert_eq!(worker.pending_ids().await, [ids[0]]);
+    assert_eq!((find(f, ids[0]).await.lost_workers, find(f, ids[0]).await.attempts), (CLEARED, 0));
 }
 
 pub async fn an_uncommitted_message_does_not_exist(f: &dyn Fixture) {

@@ -7,6 +7,7 @@ use relais_core::{
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::Change,
+    quarantine::HOLD_AFTER,
     store::{Fetch, Settled, Store},
 };
 
@@ -154,6 +155,17 @@ pub(super) fn retry_later() -> OutboxFate {
     OutboxFate::Retry { attempts: 1, pause: Duration::from_secs(3_600), problem: problem() }
 }
 
+/// Waits without a used attempt.
+pub(super) fn wait_uncounted() -> OutboxFate {
+    OutboxFate::Wait { pause: Duration::from_secs(3_600), problem: problem(), lost_workers: 0 }
+}
+
+/// In quarantine after the loss of several workers.
+pub(super) fn quarantined() -> OutboxFate {
+    let pause = Duration::from_secs(3_600);
+    OutboxFate::Wait { pause, problem: problem(), lost_workers: HOLD_AFTER }
+}
+
 pub(super) fn dead_and_parked() -> OutboxFate {
     OutboxFate::Dead { attempts: 5, problem: problem(), park: true }
 }
@@ -168,6 +180,12 @@ pub(super) fn processed_with(changes: Vec<Change>) -> InboxFate {
 
 pub(super) fn handle_later() -> InboxFate {
     InboxFate::Retry { attempts: 1, pause: Duration::from_secs(3_600), problem: problem() }
+}
+
+/// In quarantine after the loss of several workers.
+pub(super) fn quarantined_message() -> InboxFate {
+    let pause = Duration::from_secs(3_600);
+    InboxFate::Wait { pause, problem: problem(), lost_workers: HOLD_AFTER }
 }
 
 pub(super) fn dead_message() -> InboxFate {

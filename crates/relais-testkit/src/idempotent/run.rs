@@ -275,8 +275,8 @@ impl<'a> Run<'a> {
         let lane = self.lanes.iter_mut().find(|lane| lane.lane == row.lane)?;
         let (epoch, fence) = (lane.epoch, fence(self.worker));
         if std::mem::take(&mut lane.unclean) {
-            let counted = self.store.count_attempt(fence.clone(), vec![(row.id, *lane)]);
-            counted.await.expect("the store counts");
+            let noted = self.store.note_loss(fence.clone(), vec![(row.id, *lane)]);
+            noted.await.expect("the store notes a loss");
         }
         Some(HandlerWork { row, fence, epoch })
     }

@@ -277,6 +277,7 @@ fn received(message: &NewInbox) -> InboxRow {
         received_at: Timestamp(0),
         status: InboxStatus::Received,
         attempts: 0,
+        lost_workers: 0,
         next_attempt_at: None,
         processed_at: None,
         error_stage: None,

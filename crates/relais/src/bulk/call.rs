@@ -12,6 +12,7 @@ use std::{
 use futures_util::FutureExt;
 use relais_core::{
     BoxFuture,
+    breaker::OpenCause,
     bulk::{BulkTarget, CallProblem},
     delivery::{Delivery, Problem},
 };
@@ -47,7 +48,7 @@ impl Caller {
         let answer = self.run(limit, call).await?;
         match &answer {
             // It answers, so it is there.
-            Ok(_) | Err(CallProblem::OtherState(_)) => self.limits.succeeded(),
+            Ok(_) | Err(CallProblem::OtherState(_)) => self.limits.answered(),
             Err(problem) => self.learn(problem),
         }
         Ok(answer)
@@ -103,14 +104,18 @@ impl Caller {
     }
 
     fn learn(&self, problem: &CallProblem) {
-        let (reason, after) = match problem {
-            CallProblem::Outage { problem, after } => (problem, *after),
-            CallProblem::Unclear(problem) | CallProblem::OtherState(problem) => (problem, None),
-            CallProblem::Refused(problem) => (problem, Some(REFUSED_PAUSE)),
+        let (reason, cause, after) = match problem {
+            CallProblem::Outage { problem, after } => (problem, OpenCause::Unreachable, *after),
+            CallProblem::Unclear(problem) | CallProblem::OtherState(problem) => {
+                (problem, OpenCause::Failing, None)
+            }
+            CallProblem::Refused(problem) => {
+                (problem, OpenCause::Configuration, Some(REFUSED_PAUSE))
+            }
         };
         self.counters.outage(reason);
         self.limits.because(reason);
-        self.limits.outage(after);
+        self.limits.rest(cause, after);
     }
 }
 
@@ -121,6 +126,7 @@ pub(crate) fn outage_of(delivery: &Delivery) -> Option<CallProblem> {
             let after = after.or(Some(REFUSED_PAUSE));
             Some(CallProblem::Outage { problem: problem.clone(), after })
         }
+        Delivery::Misconfigured { problem, .. } => Some(CallProblem::Refused(problem.clone())),
         _ => None,
     }
 }

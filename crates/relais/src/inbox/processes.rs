@@ -189,11 +189,7 @@ impl InboxWorker {
             "PROCESS_BUSY",
             "others changed its process each time it was decided; it comes again, at no cost of an attempt",
         );
-        let fate = InboxFate::Retry { attempts: job.row.attempts, pause: STALE_PAUSE, problem };
-        self.push(job, fate);
-        self.intake.look();
-        let key = HashSet::from([job.row.msg_key.clone()]);
-        self.intake.flight.land(std::slice::from_ref(job), &key);
+        self.set_aside(job, InboxFate::Wait { pause: STALE_PAUSE, problem, lost_workers: 0 });
     }
 
     /// Lets the keys of settled rows go on, and has stale ones decided again.

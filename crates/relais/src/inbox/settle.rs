@@ -57,8 +57,15 @@ impl InboxWorker {
                     "retry: {}",
                     problem.message
                 );
-                let due = Instant::now() + *pause;
-                self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+                let due = Instant::now().checked_add(*pause);
+                self.retry_at = [self.retry_at, due].into_iter().flatten().min();
+            }
+            InboxFate::Wait { pause, problem, .. } => {
+                let InboxRow { source_system, message_id, msg_key, .. } = &job.row;
+                let (source, key, code) = (source_system, msg_key, &problem.code);
+                tracing::debug!(source, message_id, key, code, "waits: {}", problem.message);
+                let due = Instant::now().checked_add(*pause);
+                self.retry_at = [self.retry_at, due].into_iter().flatten().min();
             }
             InboxFate::Dead { problem, attempts, .. } => {
                 self.counters.failed(problem);
@@ -188,7 +195,7 @@ fn made(fate: &InboxFate) -> usize {
             let sent = changes.iter().map(|change| change.messages.len());
             messages.len() + sent.sum::<usize>()
         }
-        InboxFate::Retry { .. } | InboxFate::Dead { .. } => 0,
+        InboxFate::Retry { .. } | InboxFate::Wait { .. } | InboxFate::Dead { .. } => 0,
     }
 }
 

@@ -248,6 +248,8 @@ impl Tracer {
             // It was not sent: there is nothing to show.
             Delivery::Held => {}
             Delivery::Retry { problem, .. }
+            | Delivery::Busy { problem, .. }
+            | Delivery::Misconfigured { problem, .. }
             | Delivery::Reject { problem }
             | Delivery::Outage { problem, .. } => self.end(open, Some(problem)),
         }

@@ -65,6 +65,10 @@ pub(crate) fn count(counters: &DestinationCounters, row: &OutboxRow, fate: &Outb
                 key = row.msg_key, attempts, code = problem.code, "dead letter: {}", problem.message
             );
         }
-        OutboxFate::Uncounted { .. } | OutboxFate::Untouched => {}
+        OutboxFate::Wait { problem, .. } => tracing::debug!(
+            destination = row.destination, id = row.id, message_id = %row.message_id,
+            key = row.msg_key, code = problem.code, "waits: {}", problem.message
+        ),
+        OutboxFate::Untouched => {}
     }
 }

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use relais_core::{
+    breaker::BreakerState,
     bulk::Phase,
     delivery::Delivery,
     lane::Scope,
-    limits::BreakerState,
     outbox::OnDeadLetter,
     publisher::{Batching, Publisher},
     retry::RetryPolicy,

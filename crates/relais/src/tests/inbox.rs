@@ -10,10 +10,13 @@ use std::{
 };
 
 use relais_core::{
-    handler::{Handler, Outcome, Received},
+    BoxFuture,
+    handler::{Handled, Handler, HandlerWork, Outcome, Received},
+    inbox::InboxRow,
     lane::Scope,
     retry::RetryPolicy,
     route::Route,
+    store::StoreError,
 };
 use relais_store::sqlite;
 
@@ -173,21 +176,64 @@ async fn a_payload_of_another_shape_fails_clearly() {
 }
 
 #[tokio::test]
-async fn a_crash_amid_routed_suspects_costs_one_of_them_an_attempt() {
+async fn a_loss_amid_routed_suspects_is_noted_on_one_of_them() {
     let bench = Bench::new().await;
     let bodies: Vec<_> =
         (0..20).map(|n| (format!("m{n}"), format!("{{\"type\":\"A\",\"of\":\"k{n}\"}}"))).collect();
     let messages: Vec<_> = bodies.iter().map(|(id, body)| (id.as_str(), body.as_str())).collect();
     accept(&bench, &messages).await;
-    drop(worker(&bench, "dead", vec![("A", route("A"))]).await);
-    bench.expire_leases();
-    bench.sql("UPDATE relais_inbox SET attempts = 2");
+    bench.sql("UPDATE relais_inbox SET lost_workers = 3, next_attempt_at = received_at");
     // Nothing can be settled any more: as good as a crash before the settlement.
     bench.sql("ALTER TABLE relais_outbox RENAME TO gone");
     let mut heir = worker(&bench, "heir", vec![("A", route("A"))]).await;
     assert!(crate::worker::Worker::run_once(&mut heir).await.is_err());
-    let counted = bench.texts("SELECT message_id FROM relais_inbox WHERE attempts > 2");
-    assert_eq!(counted.len(), 1, "{counted:?}");
+    let noted = bench.texts("SELECT message_id FROM relais_inbox WHERE lost_workers > 3");
+    assert_eq!(noted.len(), 1, "{noted:?}");
+}
+
+/// Never comes back for one message, and handles every other.
+struct NeverBackFor(&'static str, Arc<dyn Handler>);
+
+impl Handler for NeverBackFor {
+    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
+        Box::pin(async move {
+            if work.row.message_id == self.0 {
+                std::future::pending::<()>().await;
+            }
+            self.1.handle(work).await
+        })
+    }
+
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        self.1.rehearse(row)
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_kills_its_worker_is_a_dead_letter_and_its_neighbours_are_handled() {
+    let bench = Bench::new().await;
+    let body = |of: &str| format!("{{\"type\":\"T\",\"of\":\"{of}\"}}");
+    let bodies = [("killer", body("x")), ("2", body("y")), ("3", body("z"))];
+    let messages: Vec<_> = bodies.iter().map(|(id, body)| (*id, body.as_str())).collect();
+    accept(&bench, &messages).await;
+    let handler = noting(&bench, |_| Outcome::Done);
+    for life in 0.. {
+        assert!(life < 12, "{:?}", statuses(&bench));
+        let handler = Arc::new(NeverBackFor("killer", Arc::clone(&handler)));
+        let actions = vec![("T", Action::Handler(handler))];
+        let mut worker = worker(&bench, &format!("w{life}"), actions).await;
+        run_until_idle(&mut worker).await;
+        if statuses(&bench)[0].contains("FAILED") {
+            break;
+        }
+        // Held after three losses; here no other worker is lost meanwhile.
+        bench.make_due();
+        run_until_idle(&mut worker).await;
+        drop(worker);
+        bench.expire_leases();
+    }
+    assert_eq!(statuses(&bench), ["killer FAILED 0", "2 PROCESSED 1", "3 PROCESSED 1"]);
+    assert_eq!(bench.texts("SELECT error_code FROM relais_inbox WHERE id = 1"), ["WORKER_LOST"]);
 }
 
 #[tokio::test]

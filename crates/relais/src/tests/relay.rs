@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use relais_core::{
+    breaker::{BreakerPolicy, BreakerState, OpenCause},
     dead_letter::{Resolution, Verdict},
     delivery::Delivery,
     lane::Scope,
-    limits::BreakerPolicy,
     outbox::OnDeadLetter,
     publisher::Batching,
     query::Filter,
+    retry::RetryPolicy,
 };
 
 use super::support::{Bench, Script, drain};
@@ -17,6 +18,18 @@ use crate::{DestinationSettings, worker::Worker};
 
 fn verdict(resolution: Resolution) -> Verdict {
     Verdict { resolution, actor: "ann".into(), reason: "fixed the target".into() }
+}
+
+fn five_attempts() -> DestinationSettings {
+    let retry =
+        RetryPolicy { jitter: false, first: Duration::from_secs(60), ..RetryPolicy::default() };
+    DestinationSettings { retry, ..DestinationSettings::default() }
+}
+
+/// Opens as usual, and lets the next call through at once.
+fn quick_breaker() -> DestinationSettings {
+    let breaker = BreakerPolicy { open_for: Duration::from_millis(1), ..BreakerPolicy::default() };
+    DestinationSettings { breaker, ..five_attempts() }
 }
 
 async fn first_dead_letter(bench: &Bench) -> uuid::Uuid {
@@ -44,10 +57,10 @@ async fn a_retry_holds_its_own_key_and_no_other() {
     bench.enqueue(&[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
     let mut relay = bench.relay("w", &publisher).await;
     drain(&mut relay).await;
-    assert_eq!(bench.statuses(), ["PENDING 1", "PENDING 0", "DISPATCHED 1"]);
+    assert_eq!(bench.statuses(), ["PENDING 0", "PENDING 0", "DISPATCHED 1"]);
     bench.make_due();
     drain(&mut relay).await;
-    assert_eq!(bench.statuses(), ["DISPATCHED 2", "DISPATCHED 1", "DISPATCHED 1"]);
+    assert_eq!(bench.statuses(), ["DISPATCHED 1"; 3]);
     let seen = publisher.seen();
     assert_eq!(seen.iter().filter(|n| n.starts_with('a')).collect::<Vec<_>>(), ["a1", "a1", "a2"]);
 }
@@ -94,32 +107,119 @@ async fn a_destination_may_choose_to_skip_dead_letters() {
 }
 
 #[tokio::test]
-async fn the_fifth_failure_is_a_dead_letter() {
+async fn the_fifth_failure_beside_a_healthy_key_is_a_dead_letter() {
     let bench = Bench::new().await;
-    let publisher = Script::new(&[("a1", vec![Delivery::retry("500", "oops"); 5])]);
-    bench.enqueue(&[("a", "a1")]).await;
-    let mut relay = bench.relay("w", &publisher).await;
-    for _ in 0..5 {
-        bench.make_due();
-        drain(&mut relay).await;
+    for (n, failure) in
+        [Delivery::retry("500", "oops"), Delivery::busy("503", "later")].into_iter().enumerate()
+    {
+        let (poison, healthy) = (format!("poison{n}"), format!("healthy{n}"));
+        let publisher = Script::new(&[(&poison, vec![failure; 9])]);
+        bench.enqueue(&[(&healthy, &healthy), (&poison, &poison)]).await;
+        let mut relay = bench.relay_with("w", &publisher, five_attempts()).await;
+        for _ in 0..5 {
+            bench.make_due();
+            drain(&mut relay).await;
+        }
+        assert_eq!(bench.statuses()[2 * n..], ["DISPATCHED 1", "FAILED 5"]);
+        assert_eq!(publisher.seen().len(), 6);
+        relay.stop().await;
     }
-    assert_eq!(bench.statuses(), ["FAILED 5"]);
-    assert_eq!(publisher.seen().len(), 5);
 }
 
 #[tokio::test]
 async fn an_outage_uses_no_attempt_and_drains_afterwards() {
+    for failure in [
+        Delivery::outage("DOWN", "refused"),
+        Delivery::retry("500", "oops"),
+        Delivery::busy("503", "later"),
+        Delivery::misconfigured("404", "no such page"),
+    ] {
+        let bench = Bench::new().await;
+        let names: Vec<String> = (0..8).map(|n| format!("m{n}")).collect();
+        let answers: Vec<_> =
+            names.iter().map(|n| (n.as_str(), vec![failure.clone(); 9])).collect();
+        let publisher = Script::new(&answers);
+        let messages: Vec<_> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
+        bench.enqueue(&messages).await;
+        let mut relay = bench.relay_with("w", &publisher, quick_breaker()).await;
+        let open = "SELECT id FROM relais_outbox WHERE status = 'PENDING'";
+        while !bench.texts(open).is_empty() {
+            bench.make_due();
+            drain(&mut relay).await;
+        }
+        assert_eq!(bench.statuses(), ["DISPATCHED 1"; 8], "{failure:?}");
+        assert!(bench.observer.snapshot().destinations["d"].outages >= 8 * 9);
+    }
+}
+
+#[tokio::test]
+async fn a_lone_message_that_fails_uses_no_attempt_and_stops_no_other() {
     let bench = Bench::new().await;
-    let publisher = Script::new(&[("a1", vec![Delivery::outage("DOWN", "refused"); 3])]);
-    bench.enqueue(&[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
+    let publisher = Script::new(&[("poison", vec![Delivery::retry("500", "oops"); 1_000])]);
+    bench.enqueue(&[("poison", "poison")]).await;
     let mut relay = bench.relay("w", &publisher).await;
-    let open = |bench: &Bench| bench.texts("SELECT id FROM relais_outbox WHERE status = 'PENDING'");
-    while !open(&bench).is_empty() {
+    for _ in 0..30 {
+        bench.make_due();
         drain(&mut relay).await;
     }
-    let attempts = bench.texts("SELECT attempts FROM relais_outbox ORDER BY id");
-    assert_eq!(attempts, ["1", "1", "1"]);
-    assert!(bench.observer.snapshot().destinations["d"].outages >= 1);
+    assert_eq!(bench.statuses(), ["PENDING 0"]);
+    assert_eq!(bench.observer.snapshot().destinations["d"].breaker, Some(BreakerState::Closed));
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    drain(&mut relay).await;
+    assert_eq!(bench.statuses()[1..], ["DISPATCHED 1"; 2]);
+}
+
+#[tokio::test]
+async fn a_target_that_refuses_everything_costs_five_dead_letters_and_is_reported_as_configuration()
+{
+    let bench = Bench::new().await;
+    let names: Vec<String> = (0..40).map(|n| format!("m{n}")).collect();
+    let refusal = || vec![Delivery::reject("HTTP_400", "what is this"); 2];
+    let answers: Vec<_> = names.iter().map(|n| (n.as_str(), refusal())).collect();
+    let publisher = Script::new(&answers);
+    let messages: Vec<_> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
+    bench.enqueue(&messages).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    drain(&mut relay).await;
+    let dead = |bench: &Bench| bench.texts("SELECT id FROM relais_dead_letter").len();
+    assert_eq!(dead(&bench), 5);
+    let shown = &bench.observer.snapshot().destinations["d"];
+    assert_eq!(shown.cause, Some(OpenCause::Configuration));
+}
+
+#[tokio::test]
+async fn one_message_that_fails_its_whole_call_is_found_by_halving() {
+    let bench = Bench::new().await;
+    let publisher = Script::batching(Batching::Distinct { max: 200 }, &[]);
+    publisher.spoil("m137", Delivery::retry("500", "one of these is bad"));
+    let names: Vec<String> = (0..200).map(|n| format!("m{n}")).collect();
+    let messages: Vec<_> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
+    bench.enqueue(&messages).await;
+    let mut relay = bench.relay_with("w", &publisher, five_attempts()).await;
+    for _ in 0..40 {
+        bench.make_due();
+        drain(&mut relay).await;
+    }
+    let statuses = bench.statuses();
+    assert_eq!(statuses[137], "FAILED 5");
+    assert_eq!(statuses.iter().filter(|status| *status == "DISPATCHED 1").count(), 199);
+}
+
+#[tokio::test]
+async fn a_settlement_that_the_database_refuses_concerns_its_own_row_only() {
+    let bench = Bench::new().await;
+    bench.sql(
+        "CREATE TRIGGER refuse BEFORE UPDATE OF status ON relais_outbox \
+         WHEN NEW.status = 'DISPATCHED' AND NEW.msg_key = 'bad' \
+         BEGIN SELECT raise(ABORT, 'not this one'); END",
+    );
+    let publisher = Script::new(&[]);
+    bench.enqueue(&[("a", "a1"), ("bad", "bad1"), ("b", "b1"), ("bad", "bad2")]).await;
+    drain(&mut bench.relay("w", &publisher).await).await;
+    let found = bench.texts("SELECT status || ' ' || coalesce(error_code, '') FROM relais_outbox");
+    let refused = "FAILED STORE_REFUSED";
+    assert_eq!(found, ["DISPATCHED ", refused, "DISPATCHED ", refused]);
+    assert_eq!(publisher.seen().iter().filter(|name| *name == "bad1").count(), 1);
 }
 
 #[tokio::test]
@@ -164,36 +264,65 @@ async fn a_worker_that_lost_its_lanes_changes_nothing() {
 async fn a_message_that_kills_its_worker_ends_as_a_dead_letter_and_takes_no_neighbour_along() {
     let bench = Bench::new().await;
     bench.enqueue(&[("a", "killer"), ("b", "b1"), ("c", "c1")]).await;
-    for life in 0..12 {
+    let mut lives = 0;
+    while !bench.statuses()[0].starts_with("FAILED") {
+        lives += 1;
+        assert!(lives < 12, "{:?}", bench.statuses());
         let publisher = Script::new(&[]);
         publisher.stick("killer");
-        let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
-        // One life: read, start, and die before anything is settled.
-        relay.run_once().await.unwrap();
-        if bench.statuses()[0].starts_with("FAILED") {
-            drain(&mut relay).await;
-            break;
+        let mut relay = bench.relay(&format!("w{lives}"), &publisher).await;
+        // One life: everything starts, and the worker is lost before anything is settled.
+        for _ in 0..3 {
+            relay.run_once().await.unwrap();
         }
-        if life > 4 {
+        let held = bench.texts("SELECT id FROM relais_outbox WHERE lost_workers = 3");
+        if !held.is_empty() {
+            // Held, and no worker is lost meanwhile: they go one by one.
+            bench.make_due();
             drain(&mut relay).await;
         }
         drop(relay);
         bench.expire_leases();
     }
-    let statuses = bench.statuses();
-    assert!(statuses[0].starts_with("FAILED"), "{statuses:?}");
-    assert!(statuses[1..].iter().all(|s| s.starts_with("DISPATCHED")), "{statuses:?}");
+    let publisher = Script::new(&[]);
+    drain(&mut bench.relay("last", &publisher).await).await;
+    assert_eq!(bench.statuses(), ["FAILED 0", "DISPATCHED 1", "DISPATCHED 1"]);
     assert_eq!(bench.texts("SELECT error_code FROM relais_outbox WHERE id = 1"), ["WORKER_LOST"]);
 }
 
 #[tokio::test]
-async fn crashes_make_few_rows_suspect_however_many_wait() {
+async fn a_process_that_is_lost_again_and_again_makes_no_dead_letter() {
+    let bench = Bench::new().await;
+    let names: Vec<String> = (0..40).map(|n| format!("m{n}")).collect();
+    let messages: Vec<_> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
+    bench.enqueue(&messages).await;
+    for life in 0..20 {
+        let publisher = Script::new(&[]);
+        names.iter().for_each(|name| publisher.stick(name));
+        let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
+        for _ in 0..4 {
+            relay.run_once().await.unwrap();
+        }
+        drop(relay);
+        bench.expire_leases();
+    }
+    assert_eq!(bench.statuses(), ["PENDING 0"; 40], "no attempts are used");
+    let publisher = Script::new(&[]);
+    let mut relay = bench.relay("last", &publisher).await;
+    drain(&mut relay).await;
+    bench.make_due();
+    drain(&mut relay).await;
+    assert_eq!(bench.statuses(), ["DISPATCHED 1"; 40]);
+}
+
+#[tokio::test]
+async fn losses_are_noted_on_what_is_sent_and_not_on_what_waits() {
     let bench = Bench::new().await;
     let names: Vec<String> = (0..500).map(|n| format!("m{n}")).collect();
     let messages: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
     bench.enqueue(&messages).await;
-    for life in 0..4 {
-        // Nothing comes back before the worker dies.
+    for life in 0..2 {
+        // Nothing comes back before the worker is lost.
         let publisher = Script::new(&[]);
         names.iter().for_each(|name| publisher.stick(name));
         let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
@@ -203,8 +332,8 @@ async fn crashes_make_few_rows_suspect_however_many_wait() {
         drop(relay);
         bench.expire_leases();
     }
-    let counted = bench.texts("SELECT message_id FROM relais_outbox WHERE attempts > 0").len();
-    assert!((1..=64).contains(&counted), "{counted} of 500 go alone from now on");
+    let noted = bench.texts("SELECT message_id FROM relais_outbox WHERE lost_workers > 0").len();
+    assert_eq!(noted, 10, "as many as go at once");
 }
 
 #[tokio::test]
@@ -246,7 +375,7 @@ async fn batches_of_distinct_keys_settle_row_by_row() {
 }
 
 #[tokio::test]
-async fn a_call_without_an_answer_is_a_failed_attempt() {
+async fn a_call_without_an_answer_is_a_failure() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
     publisher.stick("a1");
@@ -259,7 +388,7 @@ async fn a_call_without_an_answer_is_a_failed_attempt() {
     relay.run_once().await.unwrap();
     relay.landed().await;
     relay.run_once().await.unwrap();
-    assert_eq!(bench.statuses(), ["PENDING 1"]);
+    assert_eq!(bench.statuses(), ["PENDING 0"], "alone, it says nothing about the message");
     assert_eq!(bench.texts("SELECT error_code FROM relais_outbox"), ["TIMEOUT"]);
 }
 
@@ -280,39 +409,38 @@ async fn a_delayed_message_waits_without_holding_its_key() {
 }
 
 #[tokio::test]
-async fn a_target_that_fails_for_everybody_uses_up_nobody_once_its_breaker_is_open() {
+async fn a_target_that_fails_for_every_key_uses_no_attempts() {
     let bench = Bench::new().await;
+    let names = ["a", "b", "c", "d", "e", "f"];
     let always = || vec![Delivery::retry("500", "oops"); 1_000];
-    let answers: Vec<_> = ["a", "b", "c", "d"].into_iter().map(|name| (name, always())).collect();
+    let answers: Vec<_> = names.into_iter().map(|name| (name, always())).collect();
     let publisher = Script::new(&answers);
-    bench.enqueue(&[("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]).await;
-    let settings = DestinationSettings {
-        breaker: BreakerPolicy { window: 4, failure_rate: 50, open_for: Duration::from_millis(1) },
-        ..DestinationSettings::default()
-    };
-    let mut relay = bench.relay_with("w", &publisher, settings).await;
-    while publisher.seen().len() < 40 {
+    bench.enqueue(&names.map(|name| (name, name))).await;
+    let mut relay = bench.relay_with("w", &publisher, quick_breaker()).await;
+    while publisher.seen().len() < 60 {
         bench.make_due();
         drain(&mut relay).await;
     }
-    let attempts = bench.texts("SELECT max(attempts) FROM relais_outbox");
-    assert_eq!(attempts, ["1"], "only the failures that opened the breaker count");
-    let probes: std::collections::HashSet<_> = publisher.seen()[4..].iter().cloned().collect();
-    assert_eq!(probes.len(), 4, "probes take turns, so that one bad message cannot block the rest");
+    assert_eq!(bench.texts("SELECT max(attempts) FROM relais_outbox"), ["0"]);
+    let probes: std::collections::HashSet<_> = publisher.seen()[6..].iter().cloned().collect();
+    assert_eq!(probes.len(), 6, "probes take turns, so that one bad message cannot block the rest");
 }
 
 #[tokio::test]
-async fn crashes_during_an_outage_use_up_nobody() {
+async fn crashes_during_an_outage_use_no_attempts() {
     let bench = Bench::new().await;
     bench.enqueue(&[("a", "a1"), ("a", "a2")]).await;
     for life in 0..8 {
         let publisher = Script::new(&[("a1", vec![Delivery::outage("DOWN", "refused"); 9])]);
         let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
+        bench.make_due();
         drain(&mut relay).await;
         assert_eq!(bench.statuses()[0], "PENDING 0", "life {life}");
         drop(relay);
         bench.expire_leases();
     }
+    assert_eq!(bench.texts("SELECT max(lost_workers) FROM relais_outbox"), ["0"]);
+    bench.make_due();
     let publisher = Script::new(&[]);
     drain(&mut bench.relay("last", &publisher).await).await;
     assert_eq!(publisher.seen(), ["a1", "a2"]);

@@ -146,6 +146,8 @@ pub(super) struct Script {
     batching: Batching,
     /// Payloads that never come back.
     stuck: Mutex<Vec<String>>,
+    /// A payload that fails every call it is in, and how.
+    spoiler: Mutex<Option<(String, Delivery)>>,
 }
 
 impl Script {
@@ -160,7 +162,12 @@ impl Script {
             seen: Mutex::default(),
             batching,
             stuck: Mutex::default(),
+            spoiler: Mutex::default(),
         })
+    }
+
+    pub(super) fn spoil(&self, name: &str, delivery: Delivery) {
+        *self.spoiler.lock().unwrap() = Some((name.to_owned(), delivery));
     }
 
     pub(super) fn stick(&self, name: &str) {
@@ -186,7 +193,12 @@ impl Script {
 impl Publisher for Script {
     fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
         Box::pin(async move {
-            let answers = messages.iter().map(|row| self.answer(row)).collect();
+            let answers: Vec<_> = messages.iter().map(|row| self.answer(row)).collect();
+            if let Some((name, delivery)) = &*self.spoiler.lock().unwrap()
+                && messages.iter().any(|row| row.payload.trim_matches('"') == name)
+            {
+                return vec![delivery.clone(); messages.len()];
+            }
             let is_stuck = |row: &OutboxRow| {
                 self.stuck.lock().unwrap().contains(&row.payload.trim_matches('"').to_owned())
             };

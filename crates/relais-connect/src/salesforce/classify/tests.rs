@@ -152,8 +152,9 @@ fn classes_become_deliveries() {
     assert!(matches!(row("UNABLE_TO_LOCK_ROW", ""), Delivery::Retry { after: None, .. }));
     assert!(matches!(row("REQUIRED_FIELD_MISSING", ""), Delivery::Reject { .. }));
     assert!(matches!(row("STORAGE_LIMIT_EXCEEDED", ""), Delivery::Outage { after: Some(_), .. }));
-    assert!(matches!(row("INVALID_SESSION_ID", ""), Delivery::Outage { .. }));
-    assert!(matches!(row("InvalidBatch", ""), Delivery::Outage { .. }));
+    assert!(matches!(row("INVALID_SESSION_ID", ""), Delivery::Misconfigured { .. }));
+    assert!(matches!(row("InvalidBatch", ""), Delivery::Misconfigured { .. }));
+    assert!(matches!(row("SERVER_UNAVAILABLE", ""), Delivery::Busy { .. }));
     assert_eq!(row("PROCESSING_HALTED", ""), Delivery::Held);
     let parent = row("INVALID_FIELD", "Foreign key external ID: A-1 not found for field X");
     assert!(matches!(parent, Delivery::Retry { after: Some(_), .. }));
@@ -190,7 +191,7 @@ fn rows_refused_one_and_all_for_a_column_stay() {
         rows
     };
     let spared = after(&[&no_column, &no_column]);
-    assert!(spared.iter().all(|d| matches!(d, Delivery::Outage { after: Some(_), .. })));
+    assert!(spared.iter().all(|d| matches!(d, Delivery::Misconfigured { after: Some(_), .. })));
     for rows in [
         &[&no_column][..],
         &[],

@@ -24,6 +24,8 @@ CREATE TABLE relais_inbox (
                        CONSTRAINT relais_inbox_status
                        CHECK (status IN ('RECEIVED', 'RETRY', 'FAILED', 'PROCESSED', 'SERDE_ERROR')),
     attempts           integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    -- Workers that were lost while the row was in flight.
+    lost_workers       smallint NOT NULL DEFAULT 0,
     next_attempt_at    timestamptz,
     processed_at       timestamptz,
     error_stage        text CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
@@ -73,6 +75,8 @@ CREATE TABLE relais_outbox (
                     CONSTRAINT relais_outbox_status
                     CHECK (status IN ('PENDING', 'DISPATCHED', 'FAILED')),
     attempts        integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    -- Workers that were lost while the row was in flight.
+    lost_workers    smallint NOT NULL DEFAULT 0,
     next_attempt_at timestamptz,
     dispatched_at   timestamptz,
     job_id          text,
@@ -86,10 +90,11 @@ CREATE INDEX relais_outbox_fresh ON relais_outbox (destination, (id + 0))
     WHERE status = 'PENDING' AND next_attempt_at IS NULL;
 CREATE INDEX relais_outbox_due ON relais_outbox (destination, next_attempt_at)
     WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL;
--- A row in backoff (attempts > 0) or in a bulk job holds its key; a delayed one does not. By the hash
+-- A row in backoff (attempts or an error) or in a bulk job holds its key; a delayed one does not. By the hash
 -- of the key, because an index entry holds at most 2,704 bytes.
 CREATE INDEX relais_outbox_held ON relais_outbox (destination, hashtextextended(msg_key, 0), (id + 0))
-    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL AND (attempts > 0 OR job_id IS NOT NULL);
+    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
+      AND (attempts > 0 OR job_id IS NOT NULL OR error_code IS NOT NULL);
 -- What is left to settle of a bulk job.
 CREATE INDEX relais_outbox_job ON relais_outbox (job_id, (id + 0))
     WHERE status = 'PENDING' AND job_id IS NOT NULL;

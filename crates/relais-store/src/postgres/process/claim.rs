@@ -91,7 +91,7 @@ fn changed_twice() -> StoreError {
 fn changes(settlement: &InboxSettlement) -> &[Change] {
     match &settlement.fate {
         InboxFate::Processed { changes, .. } => changes,
-        InboxFate::Retry { .. } | InboxFate::Dead { .. } => &[],
+        InboxFate::Retry { .. } | InboxFate::Wait { .. } | InboxFate::Dead { .. } => &[],
     }
 }
 

@@ -1,6 +1,6 @@
 -- Fresh rows in order of their ids, from the mark on, and rows whose time has come.
 --
--- A row is in the way of later rows of its key while it waits after a failure (attempts > 0) or is in
+-- A row is in the way of later rows of its key while it waits after a failure (attempts or an error) or is in
 -- a bulk job: a fresh row waits for any of them, a due row for those that are not due. One sent with a
 -- delay is not. Rows of the open job itself wait far in the future, and are left out whatever happens.
 -- Whoever is due brings along the earlier due rows of its key, so that the limit cannot turn them
@@ -25,7 +25,7 @@ due AS MATERIALIZED (
              AND hashtextextended(e.msg_key, 0) = hashtextextended(o.msg_key, 0)
              AND e.msg_key = o.msg_key AND e.id + 0 < o.id
              AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-             AND (e.attempts > 0 OR e.job_id IS NOT NULL)
+             AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL)
              AND (e.next_attempt_at > now() OR e.job_id = (SELECT id FROM job))
            ORDER BY e.id + 0
            LIMIT 1) IS NULL
@@ -47,13 +47,13 @@ chosen AS (
           AND hashtextextended(e.msg_key, 0) = hashtextextended(last.msg_key, 0)
           AND e.msg_key = last.msg_key AND e.id + 0 < last.id
           AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-          AND (e.attempts > 0 OR e.job_id IS NOT NULL)
+          AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL)
         ORDER BY e.id + 0
         LIMIT $4) AS earlier)
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
         o.event_version, o.payload, o.headers, o.destination, o.msg_key, o.lane, o.created_at,
         o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
-        o.correlation_id, o.error_code, o.error_message, o.id + 0 AS place
+        o.correlation_id, o.error_code, o.error_message, o.lost_workers, o.id + 0 AS place
  FROM relais_outbox AS o
  WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at IS NULL AND o.id + 0 > $3
    AND o.id NOT IN (SELECT unnest($6::bigint[]))
@@ -64,14 +64,14 @@ chosen AS (
             SELECT FROM relais_outbox AS e
             WHERE e.destination = $1
               AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-              AND (e.attempts > 0 OR e.job_id IS NOT NULL))
+              AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL))
         OR (SELECT e.id
             FROM relais_outbox AS e
             WHERE e.destination = $1
               AND hashtextextended(e.msg_key, 0) = hashtextextended(o.msg_key, 0)
               AND e.msg_key = o.msg_key AND e.id + 0 < o.id
               AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-              AND (e.attempts > 0 OR e.job_id IS NOT NULL)
+              AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL)
             ORDER BY e.id + 0
             LIMIT 1) IS NULL)
    AND (NOT EXISTS (
@@ -86,7 +86,7 @@ UNION ALL
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
         o.event_version, o.payload, o.headers, o.destination, o.msg_key, o.lane, o.created_at,
         o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
-        o.correlation_id, o.error_code, o.error_message, o.id + 0 AS place
+        o.correlation_id, o.error_code, o.error_message, o.lost_workers, o.id + 0 AS place
  FROM chosen
  JOIN relais_outbox AS o ON o.id = chosen.id
  WHERE o.id NOT IN (SELECT unnest($6::bigint[]))

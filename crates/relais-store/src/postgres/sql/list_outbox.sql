@@ -45,7 +45,7 @@ page (id) AS (
 SELECT id, message_id, category, aggregate_type, aggregate_id, event_type, event_version,
        CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END,
        headers, destination, msg_key, lane, created_at, status, attempts, next_attempt_at,
-       dispatched_at, job_id, causation_id, correlation_id, error_code, error_message,
+       dispatched_at, job_id, causation_id, correlation_id, error_code, error_message, lost_workers,
        octet_length(payload)
 FROM relais_outbox
 WHERE id IN (SELECT id FROM page)

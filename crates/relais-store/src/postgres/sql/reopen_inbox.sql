@@ -1,6 +1,6 @@
 -- The row goes again, first in its key because it has the lowest id. Locks the table before the
 -- audit's id is drawn: see mark.rs.
 UPDATE relais_inbox
-SET status = 'RECEIVED', attempts = 0, next_attempt_at = NULL, error_stage = NULL,
+SET status = 'RECEIVED', attempts = 0, lost_workers = 0, next_attempt_at = NULL, error_stage = NULL,
     error_code = NULL, error_message = NULL
 WHERE id = $1 AND status = 'FAILED'

@@ -1,16 +1,16 @@
 -- As retry_outbox, for rows of a job; they are in it no longer.
 WITH retried AS (
     UPDATE relais_outbox AS o
-    SET attempts = s.attempts, job_id = NULL,
+    SET attempts = coalesce(s.attempts, o.attempts), job_id = NULL,
         next_attempt_at = clock_timestamp() + s.pause_ms * INTERVAL '1 millisecond',
         error_code = s.error_code, error_message = s.error_message
     FROM unnest($2::bigint[], $3::integer[], $4::bigint[], $5::text[], $6::text[])
          AS s (id, attempts, pause_ms, error_code, error_message)
     WHERE o.id = s.id AND o.job_id IS NOT DISTINCT FROM $1 AND o.status = 'PENDING'
-    RETURNING o.id, o.attempts, o.next_attempt_at, o.error_code, o.error_message),
+    RETURNING o.id, s.attempts, o.error_code, o.error_message),
 kept AS (
     INSERT INTO relais_attempt (origin, origin_id, attempt, outcome, error_code, error_message, worker)
     SELECT 'outbox', id, attempts, 'retry', error_code, error_message, $7
     FROM retried
-    WHERE next_attempt_at IS NOT NULL)
+    WHERE attempts IS NOT NULL)
 SELECT count(*) FROM retried

@@ -33,6 +33,8 @@ CREATE TABLE relais_inbox (
                        CONSTRAINT relais_inbox_status
                        CHECK (status IN ('RECEIVED', 'RETRY', 'FAILED', 'PROCESSED', 'SERDE_ERROR')),
     attempts           INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    -- Workers that were lost while the row was in flight.
+    lost_workers       INTEGER NOT NULL DEFAULT 0,
     next_attempt_at    TEXT
                        CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     processed_at       TEXT,
@@ -90,6 +92,8 @@ CREATE TABLE relais_outbox (
                     CONSTRAINT relais_outbox_status
                     CHECK (status IN ('PENDING', 'DISPATCHED', 'FAILED')),
     attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    -- Workers that were lost while the row was in flight.
+    lost_workers    INTEGER NOT NULL DEFAULT 0,
     next_attempt_at TEXT
                     CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     dispatched_at   TEXT,
@@ -104,9 +108,10 @@ CREATE INDEX relais_outbox_fresh ON relais_outbox (destination, id)
     WHERE status = 'PENDING' AND next_attempt_at IS NULL;
 CREATE INDEX relais_outbox_due ON relais_outbox (destination, next_attempt_at)
     WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL;
--- A row in backoff (attempts > 0) or in a bulk job holds its key; a delayed one does not.
+-- A row in backoff (attempts or an error) or in a bulk job holds its key; a delayed one does not.
 CREATE INDEX relais_outbox_held ON relais_outbox (destination, msg_key, id)
-    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL AND (attempts > 0 OR job_id IS NOT NULL);
+    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
+      AND (attempts > 0 OR job_id IS NOT NULL OR error_code IS NOT NULL);
 -- What is left to settle of a bulk job.
 CREATE INDEX relais_outbox_job ON relais_outbox (job_id, id)
     WHERE status = 'PENDING' AND job_id IS NOT NULL;

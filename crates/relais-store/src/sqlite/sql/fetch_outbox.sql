@@ -6,7 +6,7 @@
 SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version,
        o.payload, o.headers, o.destination, o.msg_key, o.lane, o.created_at, o.status, o.attempts,
        o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id, o.correlation_id, o.error_code,
-       o.error_message
+       o.error_message, o.lost_workers
 FROM relais_outbox AS o
 WHERE o.id IN (
     SELECT id FROM (
@@ -21,12 +21,12 @@ WHERE o.id IN (
           AND (NOT EXISTS (SELECT 1 FROM relais_outbox AS h INDEXED BY relais_outbox_held
                            WHERE h.destination = ?1 AND h.status = 'PENDING'
                              AND h.next_attempt_at IS NOT NULL
-                             AND (h.attempts > 0 OR h.job_id IS NOT NULL))
+                             AND (h.attempts > 0 OR h.job_id IS NOT NULL OR h.error_code IS NOT NULL))
                OR NOT EXISTS (SELECT 1 FROM relais_outbox AS h
                               WHERE h.destination = ?1 AND h.msg_key = f.msg_key
                                 AND h.id < f.id AND h.status = 'PENDING'
                                 AND h.next_attempt_at IS NOT NULL
-                                AND (h.attempts > 0 OR h.job_id IS NOT NULL)))
+                                AND (h.attempts > 0 OR h.job_id IS NOT NULL OR h.error_code IS NOT NULL)))
           AND (NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
                            WHERE p.origin = 'outbox' AND p.destination = ?1)
                OR NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
@@ -49,7 +49,7 @@ WHERE o.id IN (
                           WHERE h.destination = w.destination AND h.msg_key = w.msg_key
                             AND h.id < w.id AND h.status = 'PENDING'
                             AND h.next_attempt_at IS NOT NULL
-                            AND (h.attempts > 0 OR h.job_id IS NOT NULL))
+                            AND (h.attempts > 0 OR h.job_id IS NOT NULL OR h.error_code IS NOT NULL))
           AND NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
                           WHERE p.origin = 'outbox' AND p.destination = w.destination
                             AND p.msg_key = w.msg_key)

@@ -15,7 +15,8 @@ WITH few (yes) AS MATERIALIZED (
 SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version,
        iif(?9 IS NULL, o.payload, substr(o.payload, 1, ?9)), o.headers, o.destination, o.msg_key,
        o.lane, o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id,
-       o.causation_id, o.correlation_id, o.error_code, o.error_message, octet_length(o.payload)
+       o.causation_id, o.correlation_id, o.error_code, o.error_message, o.lost_workers,
+       octet_length(o.payload)
 FROM relais_outbox AS o
 WHERE o.id IN (
     SELECT id FROM (

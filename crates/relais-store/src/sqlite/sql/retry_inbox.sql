@@ -1,6 +1,7 @@
 -- Differs from postgres: one row a statement, with the fence in it; one transaction all the same.
 UPDATE relais_inbox
-SET status = 'RETRY', attempts = ?5, next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (?6 / 1000.0) || ' seconds'),
+SET status = 'RETRY', attempts = coalesce(?5, attempts), lost_workers = ?9,
+    next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (?6 / 1000.0) || ' seconds'),
     error_stage = 'BUSINESS', error_code = ?7, error_message = ?8
 WHERE id = ?1 AND status IN ('RECEIVED', 'RETRY')
   AND EXISTS (SELECT 1 FROM relais_lane AS l

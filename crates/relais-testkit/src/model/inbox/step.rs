@@ -267,7 +267,7 @@ fn settle(config: &Config, state: &mut State, worker: usize, message: usize, say
                 it.attempts = u8::try_from(attempts).expect("few attempts");
                 (it.parks, it.passed) = (park, it.passed || !park);
             }
-            Some(InboxFate::Processed { .. }) | None => {
+            Some(InboxFate::Processed { .. } | InboxFate::Wait { .. }) | None => {
                 state.reopened = true;
             }
         }

@@ -1,6 +1,9 @@
 //! What each step does to the state.
 
-use relais_core::outbox::{OutboxFate, OutboxStatus};
+use relais_core::{
+    outbox::{OutboxFate, OutboxStatus},
+    quarantine::{CLEARED, HOLD_AFTER, Treatment},
+};
 
 use super::{
     state::{Answer, Bug, Config, Item, Owner, Stage, State, Sweep},
@@ -22,7 +25,7 @@ pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
             let rows = std::mem::take(&mut state.workers[worker].asked);
             enter(config, state, worker, rows);
         }
-        Action::Count(worker, row) => count(config, state, worker, row),
+        Action::Note(worker, row) => note(config, state, worker, row),
         Action::Publish(worker, row) => publish(config, state, worker, row),
         Action::Answered(worker, row, answer) => answered(config, state, worker, row, answer),
         Action::TimesOut(worker, row) => {
@@ -73,6 +76,24 @@ fn take(config: &Config, state: &mut State, worker: usize) {
     me.drop_queue();
     me.held = state.lane.epoch;
     me.caution = unclean && !config.has(Bug::NoCaution);
+    if unclean {
+        lose_worker(config, state);
+    }
+}
+
+/// Rows that were held when a worker was lost were not the reason, and go again; of the others each may
+/// have been.
+fn lose_worker(config: &Config, state: &mut State) {
+    let held = small(HOLD_AFTER);
+    for row in state.rows.iter_mut().filter(|row| row.status == OutboxStatus::Pending) {
+        if row.lost == held && !config.has(Bug::HeldRowsAreBlamed) {
+            row.lost = small(CLEARED);
+            row.acquitted += 1;
+            row.deaths = 0;
+        } else if config.counts_kills() && row.lost != held {
+            row.deaths += 1;
+        }
+    }
 }
 
 fn fetch(config: &Config, state: &mut State, worker: usize, due: u8) {
@@ -91,23 +112,37 @@ fn enter(config: &Config, state: &mut State, worker: usize, rows: u8) {
     let rows: Vec<usize> = config.rows().filter(free).collect();
     let cautious = std::mem::take(&mut me.caution);
     for row in rows {
-        let attempts = state.rows[row].attempts;
-        me.items[row] =
-            Item { stage: Stage::Queued, epoch: me.held, attempts, cautious, settled: false };
+        let (attempts, lost) = (state.rows[row].attempts, state.rows[row].lost);
+        let (stage, epoch) = (Stage::Queued, me.held);
+        me.items[row] = Item { stage, epoch, attempts, lost, cautious, settled: false };
     }
 }
 
-fn count(config: &Config, state: &mut State, worker: usize, row: usize) {
+/// What the rule about rows that may have killed their worker asks for before a row is published.
+fn note(config: &Config, state: &mut State, worker: usize, row: usize) {
     let item = state.workers[worker].items[row];
-    if config.policy().exhausted(item.attempts.into()) {
-        state.workers[worker].items[row].stage = Stage::Answered(Answer::Exhausted);
-        drop_key(config, state, worker, row);
-    } else if writes(config, state, worker, row) {
-        state.rows[row].attempts += 1;
-        state.rows[row].blame += 1;
-        state.workers[worker].items[row].stage = Stage::Counted;
-    } else {
-        forget(state, worker, row);
+    let treatment = match config.treatment(item) {
+        Treatment::SendAlone if config.has(Bug::HeldRowsAreBlamed) && item.cautious => {
+            Treatment::Bury
+        }
+        treatment => treatment,
+    };
+    match treatment {
+        Treatment::Bury => {
+            state.workers[worker].items[row].stage = Stage::Answered(Answer::Buried);
+            drop_key(config, state, worker, row);
+        }
+        _ if !writes(config, state, worker, row) => forget(state, worker, row),
+        Treatment::Hold => {
+            let it = &mut state.rows[row];
+            (it.lost, it.waiting) = (small(HOLD_AFTER), true);
+            forget(state, worker, row);
+            drop_key(config, state, worker, row);
+        }
+        Treatment::NoteAndSend | Treatment::SendAlone | Treatment::Send => {
+            state.rows[row].lost += 1;
+            state.workers[worker].items[row].stage = Stage::Noted;
+        }
     }
 }
 
@@ -167,20 +202,29 @@ fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
         return;
     }
     let it = &mut state.rows[row];
-    match (answer, item.cautious) {
+    match answer {
         // Settled before, without an answer: nothing new has failed since.
         _ if item.settled => {}
-        (Answer::Failed, false) => it.blame += 1,
-        (Answer::Rejected, _) => it.blame = config.attempts_max,
-        (Answer::Outage, true) => it.blame = item.attempts,
-        _ => {}
+        Answer::Failed => it.blame += 1,
+        Answer::Rejected => it.blame = config.attempts_max,
+        // As many workers as it takes were lost since it last came back.
+        Answer::Buried if u32::from(it.deaths) > HOLD_AFTER - u32::from(it.acquitted > 0) => {
+            it.blame = config.attempts_max;
+        }
+        Answer::Buried | Answer::Accepted | Answer::Outage => {}
     }
-    let small = |attempts: u32| u8::try_from(attempts).expect("few attempts");
+    if answer != Answer::Buried {
+        it.deaths = 0;
+        if !config.has(Bug::NoteKept) {
+            it.lost = 0;
+        }
+    }
     match config.fate(item, answer) {
         // How many attempts a finished row had changes nothing any more: fewer states.
         OutboxFate::Dispatched => {
             (it.status, it.waiting, it.attempts, it.blame) =
                 (OutboxStatus::Dispatched, false, 0, 0);
+            it.lost = 0;
         }
         OutboxFate::Retry { attempts, pause, .. } => {
             (it.attempts, it.waiting) = (small(attempts), !pause.is_zero());
@@ -189,7 +233,8 @@ fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
             (it.status, it.attempts) = (OutboxStatus::Failed, small(attempts));
             (it.waiting, it.parks) = (false, park);
         }
-        OutboxFate::Untouched | OutboxFate::Uncounted { .. } => {}
+        OutboxFate::Wait { .. } => it.waiting = true,
+        OutboxFate::Untouched => {}
     }
 }
 
@@ -240,6 +285,7 @@ fn retry(state: &mut State, row: usize) {
     let it = &mut state.rows[row];
     it.status = OutboxStatus::Pending;
     (it.attempts, it.blame, it.kills, it.started) = (0, 0, 0, 0);
+    (it.lost, it.deaths, it.acquitted) = (0, 0, 0);
     it.parks = false;
 }
 
@@ -251,4 +297,8 @@ fn sweep(config: &Config, state: &mut State) {
         state.rows[row].parks = false;
     }
     state.sweep = Sweep::Done;
+}
+
+fn small(number: u32) -> u8 {
+    u8::try_from(number).expect("few of everything")
 }

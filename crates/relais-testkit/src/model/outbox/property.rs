@@ -1,6 +1,6 @@
 //! What must always hold, and what must be reachable.
 
-use relais_core::outbox::OutboxStatus;
+use relais_core::{outbox::OutboxStatus, quarantine::HOLD_AFTER};
 use stateright::Property;
 
 use super::{
@@ -21,9 +21,10 @@ pub const ORDER: &str = "order";
 pub const ONE_IN_FLIGHT: &str = "one in flight";
 /// A row is published again only after a failure, an unclean take-over or a person's retry.
 pub const CAUSE: &str = "every copy has a cause";
-/// A dead letter was rejected or used up its attempts; an outage is neither.
+/// A dead letter was rejected, used up its attempts, or lost its worker each time since it last came back;
+/// an outage is none of these.
 pub const BLAME: &str = "dead letters failed themselves";
-/// A message that kills its worker does so at most once more than it has attempts.
+/// A message that kills its worker does so four times, and twice more each time another loss acquits it.
 pub const KILLER: &str = "a killer ends";
 /// Where nothing can happen any more, each open row stands behind a dead letter of its key.
 pub const PROGRESS: &str = "progress";
@@ -99,8 +100,9 @@ fn blame(model: &Relay, state: &State) -> bool {
     })
 }
 
-fn killer(model: &Relay, state: &State) -> bool {
-    state.rows.iter().all(|row| row.kills <= model.0.attempts_max + 1)
+fn killer(_: &Relay, state: &State) -> bool {
+    let most = |acquitted: u8| HOLD_AFTER + 1 + 2 * u32::from(acquitted);
+    state.rows.iter().all(|row| u32::from(row.kills) <= most(row.acquitted))
 }
 
 fn progress(model: &Relay, state: &State) -> bool {

@@ -1,10 +1,10 @@
 //! What the database, the workers, the network and the proof's own marks hold.
 
-use std::time::Duration;
-
 use relais_core::{
     delivery::Delivery,
+    fault::Judgement,
     outbox::{OnDeadLetter, OutboxFate, OutboxStatus, settle},
+    quarantine::{HOLD_AFTER, Read, Treatment, lost, treatment},
     retry::RetryPolicy,
 };
 
@@ -34,8 +34,12 @@ pub enum Bug {
     BatchGoesOn,
     /// An outage is counted as the message's failure.
     OutageCounts,
-    /// The attempt counted out of caution is kept although the target was down.
-    CautionKeptOnOutage,
+    /// The loss noted before a call is kept although the call came back.
+    NoteKept,
+    /// A row that waits without a used attempt does not hold its key.
+    UncountedHoldsNoKey,
+    /// A loss is noted on rows in quarantine too, though they were not in flight.
+    HeldRowsAreBlamed,
     /// A worker gives its lane back while it still publishes.
     ReleaseInFlight,
     /// A worker gives back a lane it took over uncleanly before it has worked its caution off.
@@ -46,7 +50,7 @@ pub enum Bug {
     FetchPastParked,
     /// Fetched rows come from before the worker settled what it had in hand.
     StaleFetch,
-    /// No attempt is counted after an unclean take-over.
+    /// No loss is noted after an unclean take-over.
     NoCaution,
     /// A settlement without an answer is repeated, even when it makes a dead letter.
     DeadLetterRepeated,
@@ -94,9 +98,9 @@ impl Config {
         self.rows().filter(move |other| self.keys[*other] == self.keys[row])
     }
 
-    /// More crashes than a killer message may cause.
+    /// More crashes than a message that kills its worker may cause.
     pub fn counts_kills(&self) -> bool {
-        self.budget.moves > self.attempts_max + 1
+        u32::from(self.budget.moves) > HOLD_AFTER
     }
 
     pub fn policy(&self) -> RetryPolicy {
@@ -107,31 +111,32 @@ impl Config {
         }
     }
 
-    /// The real decision for an item, and what the relay makes of it after caution.
+    /// The real decision for an item.
     pub fn fate(&self, item: Item, answer: Answer) -> OutboxFate {
-        let failed = || Delivery::retry("FAILED", "");
-        let (attempts, delivery) = match answer {
-            Answer::Accepted => (item.attempts, Delivery::Accepted),
-            Answer::Failed => (item.attempts, failed()),
-            Answer::Rejected => (item.attempts, Delivery::reject("REJECTED", "")),
-            Answer::Outage if self.has(Bug::OutageCounts) => (item.attempts, failed()),
-            Answer::Outage => (item.attempts, Delivery::outage("OUTAGE", "")),
-            // The attempts already counted were the last ones: nothing was published now.
-            Answer::Exhausted => (item.attempts.saturating_sub(1), failed()),
+        let outage = Delivery::outage("OUTAGE", "");
+        let (delivery, judgement) = match answer {
+            Answer::Accepted => (Delivery::Accepted, Judgement::MESSAGE),
+            Answer::Failed => (Delivery::retry("FAILED", ""), Judgement::MESSAGE),
+            Answer::Rejected => (Delivery::reject("REJECTED", ""), Judgement::MESSAGE),
+            Answer::Outage if self.has(Bug::OutageCounts) => (outage, Judgement::MESSAGE),
+            Answer::Outage => (outage, Judgement::TARGET),
+            // Nothing was published now.
+            Answer::Buried => {
+                let attempts = item.attempts.into();
+                return OutboxFate::Dead { attempts, problem: lost(), park: true };
+            }
         };
         let on_dead = match self.bug {
             Some(Bug::DeadLetterSkipsKey) => OnDeadLetter::Skip,
             _ => OnDeadLetter::Park,
         };
-        let fate = settle(&self.policy(), on_dead, attempts.into(), delivery, 0.0);
-        match fate {
-            // An outage uses no attempt: what caution counted before is given back.
-            OutboxFate::Untouched if item.cautious && !self.has(Bug::CautionKeptOnOutage) => {
-                let problem = relais_core::delivery::Problem::new("OUTAGE", "");
-                OutboxFate::Retry { attempts: attempts.into(), pause: Duration::ZERO, problem }
-            }
-            fate => fate,
-        }
+        settle(&self.policy(), on_dead, item.attempts.into(), delivery, judgement, 0.0)
+    }
+
+    /// The real rule about rows that may have killed their worker.
+    pub fn treatment(&self, item: Item) -> Treatment {
+        let read = if item.cautious { Read::AfterLoss } else { Read::Usual };
+        treatment(item.lost.into(), read)
     }
 }
 
@@ -150,10 +155,15 @@ pub struct Row {
     pub delivered: bool,
     /// Epochs under which it was published without a failure since (proof; one bit each).
     pub started: u8,
+    /// Losses noted.
+    pub lost: u8,
     /// Failures of its own (proof).
     pub blame: u8,
-    /// Crashes while it was in flight (proof).
+    /// Lost workers since it last came back from a call, while it was not held (proof).
+    pub deaths: u8,
+    /// Crashes while it was in flight, and how often another loss acquitted it (proof).
     pub kills: u8,
+    pub acquitted: u8,
 }
 
 /// What the database says about the owner.
@@ -180,8 +190,8 @@ pub enum Answer {
     Failed,
     Rejected,
     Outage,
-    /// Not published: caution found no attempt left.
-    Exhausted,
+    /// Not published: too many workers were lost with it.
+    Buried,
 }
 
 impl Answer {
@@ -196,8 +206,8 @@ pub enum Stage {
     #[default]
     Idle,
     Queued,
-    /// Counted out of caution, not yet published.
-    Counted,
+    /// A loss is noted, not yet published.
+    Noted,
     Publishing,
     Answered(Answer),
 }
@@ -208,6 +218,8 @@ pub struct Item {
     pub stage: Stage,
     pub epoch: u8,
     pub attempts: u8,
+    pub lost: u8,
+    /// Read after the loss of another worker.
     pub cautious: bool,
     /// It was settled, but the worker does not know (proof).
     pub settled: bool,
@@ -276,8 +288,11 @@ impl State {
             skipped: false,
             delivered: false,
             started: 0,
+            lost: 0,
             blame: 0,
+            deaths: 0,
             kills: 0,
+            acquitted: 0,
         };
         Self {
             rows: [row; ROWS_MAX],

@@ -1,6 +1,6 @@
 //! The steps that may happen in a state.
 
-use relais_core::outbox::OutboxStatus;
+use relais_core::{outbox::OutboxStatus, quarantine::Treatment};
 
 use super::state::{Answer, Bug, Config, Item, Owner, Stage, State, Sweep, Worker};
 
@@ -17,8 +17,8 @@ pub enum Action {
     },
     /// An earlier fetch comes back ([`Bug::StaleFetch`] only).
     FetchArrives(usize),
-    /// Counts an attempt before a cautious delivery.
-    Count(usize, usize),
+    /// Notes a loss before the delivery, holds the row, or buries it.
+    Note(usize, usize),
     Publish(usize, usize),
     Answered(usize, usize, Answer),
     /// The publisher's time limit passes; the copy may arrive later.
@@ -128,7 +128,8 @@ pub(super) fn fetched(config: &Config, state: &State, worker: usize, due: u8) ->
         let free = !state.workers[worker].has_key_in_hand(config, *row);
         let holds = |earlier: usize| {
             let due_too = it.waiting && is_due(earlier);
-            state.rows[earlier].waiting && !due_too
+            let blind = config.has(Bug::UncountedHoldsNoKey) && state.rows[earlier].attempts == 0;
+            state.rows[earlier].waiting && !due_too && !blind
         };
         let held = config.same_key(*row).take_while(|earlier| earlier < row).any(holds);
         ready
@@ -144,12 +145,12 @@ fn of_item(config: &Config, state: &State, worker: usize, row: usize, actions: &
     let item = me.items[row];
     match item.stage {
         Stage::Idle => {}
-        Stage::Queued if item.cautious => {
-            if alone(me, row) && first_of_key(config, me, row) {
-                actions.push(Action::Count(worker, row));
+        Stage::Queued if config.treatment(item) != Treatment::Send => {
+            if alone(config, me, row) && first_of_key(config, me, row) {
+                actions.push(Action::Note(worker, row));
             }
         }
-        Stage::Queued | Stage::Counted => {
+        Stage::Queued | Stage::Noted => {
             if first_of_key(config, me, row) {
                 actions.push(Action::Publish(worker, row));
             }
@@ -174,12 +175,12 @@ fn of_item(config: &Config, state: &State, worker: usize, row: usize, actions: &
     }
 }
 
-/// With caution, one row at a time.
-fn alone(me: &Worker, row: usize) -> bool {
-    let busy = |(other, item): (usize, &Item)| {
-        other != row && item.cautious && item.stage != Stage::Queued
-    };
-    !me.items.iter().enumerate().any(busy)
+/// Suspects go one at a time.
+fn alone(config: &Config, me: &Worker, row: usize) -> bool {
+    let suspect = |item: &Item| config.treatment(*item) == Treatment::SendAlone;
+    let flies = |item: &Item| !matches!(item.stage, Stage::Idle | Stage::Queued);
+    let busy = |(other, item): (usize, &Item)| other != row && flies(item) && suspect(item);
+    !suspect(&me.items[row]) || !me.items.iter().enumerate().any(busy)
 }
 
 /// The key guard: nothing of the key before this row, in flight or failed.
@@ -189,7 +190,7 @@ fn first_of_key(config: &Config, me: &Worker, row: usize) -> bool {
     }
     config.same_key(row).filter(|other| *other != row).all(|other| match me.items[other].stage {
         Stage::Idle | Stage::Answered(Answer::Accepted) => true,
-        Stage::Queued | Stage::Counted => other > row,
+        Stage::Queued | Stage::Noted => other > row,
         Stage::Answered(_) => config.has(Bug::BatchGoesOn),
         Stage::Publishing => false,
     })

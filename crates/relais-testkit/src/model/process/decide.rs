@@ -166,6 +166,7 @@ fn row(event_type: &str, answers: Option<Uuid>) -> InboxRow {
         received_at: Timestamp(0),
         status: InboxStatus::Received,
         attempts: 0,
+        lost_workers: 0,
         next_attempt_at: None,
         processed_at: None,
         error_stage: None,

@@ -2,11 +2,13 @@
 
 use relais_core::{
     delivery::Delivery,
+    fault::{FailureKind, Fault, Judgement},
     outbox::{OutboxFate, OutboxRow, settle},
 };
 
 use super::Drive;
 use crate::{
+    app::DestinationSettings,
     bulk::halt::Halt,
     observe::trace::JobSpan,
     relay::{count, random},
@@ -14,6 +16,26 @@ use crate::{
 
 /// Rows settled in one transaction.
 const SETTLED_MAX: usize = 500;
+
+/// What becomes of a row. An answer about the whole target sets it free as it was.
+fn fate(
+    policy: &DestinationSettings,
+    row: &OutboxRow,
+    answer: Delivery,
+    judged: bool,
+) -> OutboxFate {
+    if answer.failure() == Some(FailureKind::Unreachable) {
+        return OutboxFate::Untouched;
+    }
+    let is_reject = matches!(answer, Delivery::Reject { .. });
+    let fault = if judged || is_reject { Fault::Message } else { Fault::Target };
+    let judgement = Judgement { fault, failures: row.attempts.saturating_add(1) };
+    settle(&policy.retry, policy.on_dead_letter, row.attempts, answer, judgement, random())
+}
+
+fn answered(delivery: &Delivery) -> bool {
+    matches!(delivery, Delivery::Accepted | Delivery::Reject { .. })
+}
 
 impl Drive {
     pub(super) async fn settle<'r>(
@@ -23,12 +45,11 @@ impl Drive {
         let policy = &self.settings.destination;
         let answers: Vec<_> = answers.collect();
         self.trace(&answers);
+        // A job in which no row succeeded says nothing about any of them, unless it had only one.
+        let judged = answers.len() == 1 || answers.iter().any(|(_, answer)| answered(answer));
         let fates: Vec<(&OutboxRow, OutboxFate)> = answers
             .into_iter()
-            .map(|(row, answer)| {
-                let dead = policy.on_dead_letter;
-                (row, settle(&policy.retry, dead, row.attempts, answer, random()))
-            })
+            .map(|(row, answer)| (row, fate(policy, row, answer, judged)))
             .collect();
         for part in fates.chunks(SETTLED_MAX) {
             let rows: Vec<_> = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();

@@ -1,5 +1,5 @@
 -- Differs from postgres: one row a statement, with the fence in it; one transaction all the same.
-UPDATE relais_inbox SET attempts = attempts + 1
+UPDATE relais_inbox SET lost_workers = min(lost_workers + 1, 100)
 WHERE id = ?1 AND status IN ('RECEIVED', 'RETRY')
   AND EXISTS (SELECT 1 FROM relais_lane AS l
               WHERE l.scope = ?2 AND l.lane = relais_inbox.lane AND l.owner = ?3 AND l.epoch = ?4)

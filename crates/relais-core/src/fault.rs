@@ -1,0 +1,271 @@
+//! Who is at fault when a call fails: its message or its target. Decided by evidence, not by the
+//! status code alone.
+//!
+//! A message must not become a dead letter for what its target did, and a target must not be stopped
+//! for what one message is. A refusal ([`Delivery::Reject`]) speaks for itself, and a target that
+//! cannot be reached ([`Delivery::Outage`]) never says anything about a message. Everything else is
+//! unclear: the same `503` comes from a crashed target and from one message that crashes its target.
+//! What happened to other keys at the same time tells the two apart: [`judge`].
+//!
+//! [`Evidence`] is bounded memory of one process, no table: a restart begins without any, which counts
+//! fewer attempts, never more. Time is an argument, as nanoseconds of any steady clock.
+//!
+//! [`Delivery::Reject`]: crate::delivery::Delivery::Reject
+//! [`Delivery::Outage`]: crate::delivery::Delivery::Outage
+
+use std::{collections::HashMap, time::Duration};
+
+/// A success of another key this long ago, or since the key's previous attempt began, is evidence that
+/// the target works.
+pub const NEWS_AGE_MAX: Duration = Duration::from_secs(60);
+/// From this many failing keys on it is the target that fails, …
+pub const FAILING_KEYS_MIN: usize = 3;
+/// … if they are at least this share of the keys called lately, in percent.
+pub const FAILING_PERCENT: usize = 10;
+/// Keys called within this time are "called lately".
+const LATELY: Duration = Duration::from_secs(60);
+/// After this long without a call of another key, a key that fails is judged by itself.
+pub const ALONE_AFTER: Duration = Duration::from_secs(10 * 60);
+/// A key that fails for this long while others succeed is a dead letter, whatever was counted.
+pub const OVERDUE_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// Most keys remembered. Beyond it, keys that do not fail are forgotten first.
+pub const KEYS_MAX: usize = 4_096;
+
+/// A failed call that is not clearly about the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// An error, a time-out, a cut connection, a missing log-in or page: 401, 403, 404, 408, 425, 5xx.
+    Unclear,
+    /// The target, or a gateway before it, asks for patience: 429, 502, 503, 504.
+    Busy,
+    /// No connection, name, certificate, log-in, broker or leader.
+    Unreachable,
+}
+
+/// Who is at fault for one failed call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The message uses an attempt.
+    Message,
+    /// The message only waits; no attempt is used.
+    Target,
+    /// The message becomes a dead letter now: [`OVERDUE_AFTER`].
+    Overdue,
+}
+
+/// Who is at fault, and how often the key has failed in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    pub fault: Fault,
+    pub failures: u32,
+}
+
+impl Judgement {
+    /// Of a call that did not fail, or of one that was judged by itself.
+    pub const MESSAGE: Self = Self { fault: Fault::Message, failures: 1 };
+    /// Of a call whose failure says nothing about its message.
+    pub const TARGET: Self = Self { fault: Fault::Target, failures: 1 };
+}
+
+/// What is known when a call of a key fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The last finished call of any other key, if there was one.
+    pub others: Option<News>,
+    /// How long ago this key's previous attempt began; its current one if it is the first to fail.
+    pub previous_attempt: Duration,
+    /// Keys called lately whose last call failed, this one included.
+    pub failing_keys: usize,
+    /// Keys called lately, this one included.
+    pub called_keys: usize,
+    /// How long another key was last called ago; since the evidence began if none was.
+    pub alone_for: Duration,
+    /// How long this key has been failing.
+    pub failing_for: Duration,
+    /// Failures of this key in a row, this one included.
+    pub failures: u32,
+}
+
+/// How the last call of another key ended, and how long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    Good(Duration),
+    Bad,
+}
+
+/// Decides whether a failed call counts against its message.
+///
+/// | failure | evidence | verdict |
+/// |---|---|---|
+/// | unreachable | any | target |
+/// | other | this key has failed for 24 hours, and another key succeeded lately | overdue |
+/// | other | at least max(3, 10 %) of the keys called in the last minute fail | target |
+/// | other | the last call of another key succeeded, in the last minute or since this key's previous attempt began | message |
+/// | unclear | no other key was called for 10 minutes | message |
+/// | other | anything else | target |
+pub fn judge(failure: FailureKind, facts: &Facts) -> Fault {
+    if failure == FailureKind::Unreachable {
+        return Fault::Target;
+    }
+    let good_news = match facts.others {
+        Some(News::Good(ago)) => ago <= NEWS_AGE_MAX.max(facts.previous_attempt),
+        Some(News::Bad) | None => false,
+    };
+    if good_news && facts.failing_for >= OVERDUE_AFTER {
+        return Fault::Overdue;
+    }
+    if facts.failing_keys >= failing_keys_max(facts.called_keys) {
+        return Fault::Target;
+    }
+    let alone = facts.alone_for >= ALONE_AFTER && failure == FailureKind::Unclear;
+    if good_news || alone { Fault::Message } else { Fault::Target }
+}
+
+/// From so many failing keys on, of so many called, it is the target.
+fn failing_keys_max(called_keys: usize) -> usize {
+    FAILING_KEYS_MIN.max((called_keys * FAILING_PERCENT).div_ceil(100))
+}
+
+/// What the keys of one destination have got as answers lately.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    keys: HashMap<u64, KeyRecord>,
+    /// The last finished calls; of keys that were failing already, only successes.
+    news: LastOfTwo,
+    /// The last finished calls, whatever came of them.
+    calls: LastOfTwo,
+    began_ns: u64,
+}
+
+/// The last call of one key.
+#[derive(Clone, Copy, Debug)]
+struct KeyRecord {
+    called_ns: u64,
+    failing: Option<Failing>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    since_ns: u64,
+    /// When the last failed attempt began.
+    attempt_ns: u64,
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    key: u64,
+    at_ns: u64,
+    good: bool,
+}
+
+/// The last finished calls of two different keys: for any key, one of them is another key's.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastOfTwo([Option<Ended>; 2]);
+
+impl LastOfTwo {
+    fn push(&mut self, ended: Ended) {
+        if self.0[0].is_some_and(|last| last.key != ended.key) {
+            self.0[1] = self.0[0];
+        }
+        self.0[0] = Some(ended);
+    }
+
+    fn other_than(&self, key: u64) -> Option<Ended> {
+        self.0.iter().flatten().find(|ended| ended.key != key).copied()
+    }
+}
+
+impl Evidence {
+    pub fn new(now_ns: u64) -> Self {
+        let (news, calls) = (LastOfTwo::default(), LastOfTwo::default());
+        Self { keys: HashMap::new(), news, calls, began_ns: now_ns }
+    }
+
+    /// The key as the evidence remembers it.
+    pub fn key(msg_key: &str) -> u64 {
+        // FNV-1a: two keys that share a hash share their evidence, which harms little.
+        const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0100_0000_01b3;
+        msg_key.bytes().fold(OFFSET, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(PRIME))
+    }
+
+    /// A call of this key ended with an answer about its message: accepted or refused.
+    pub fn answered(&mut self, key: u64, now_ns: u64) {
+        let ended = Ended { key, at_ns: now_ns, good: true };
+        self.news.push(ended);
+        self.calls.push(ended);
+        self.make_room(key, now_ns);
+        self.keys.insert(key, KeyRecord { called_ns: now_ns, failing: None });
+    }
+
+    /// A call of this key that began at `began_ns` failed; what is known about it.
+    pub fn failed(&mut self, key: u64, began_ns: u64, now_ns: u64) -> Facts {
+        let (news, called) = (self.news.other_than(key), self.calls.other_than(key));
+        let before = self.keys.get(&key).and_then(|record| record.failing);
+        let ended = Ended { key, at_ns: now_ns, good: false };
+        self.calls.push(ended);
+        if before.is_none() {
+            // That a failing key fails once more says nothing new about the target.
+            self.news.push(ended);
+        }
+        let failing = Failing {
+            since_ns: before.map_or(began_ns, |failing| failing.since_ns),
+            attempt_ns: began_ns,
+            failures: before.map_or(0, |failing| failing.failures).saturating_add(1),
+        };
+        self.make_room(key, now_ns);
+        self.keys.insert(key, KeyRecord { called_ns: now_ns, failing: Some(failing) });
+        let ago = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
+        let lately = self.keys.values().filter(|record| ago(record.called_ns) <= LATELY);
+        let (mut failing_keys, mut called_keys) = (0, 0);
+        for record in lately {
+            called_keys += 1;
+            failing_keys += usize::from(record.failing.is_some());
+        }
+        Facts {
+            others: news.map(|ended| match ended.good {
+                true => News::Good(ago(ended.at_ns)),
+                false => News::Bad,
+            }),
+            previous_attempt: ago(before.map_or(began_ns, |failing| failing.attempt_ns)),
+            failing_keys,
+            called_keys,
+            alone_for: ago(called.map_or(self.began_ns, |ended| ended.at_ns)),
+            failing_for: ago(failing.since_ns),
+            failures: failing.failures,
+        }
+    }
+
+    /// Whether the last call of this key failed.
+    pub fn is_failing(&self, key: u64) -> bool {
+        self.keys.get(&key).is_some_and(|record| record.failing.is_some())
+    }
+
+    /// Forgets keys so that `key` fits in: old ones, then some that do not fail, then any.
+    fn make_room(&mut self, key: u64, now_ns: u64) {
+        if self.keys.len() < KEYS_MAX || self.keys.contains_key(&key) {
+            return;
+        }
+        let lately_ns = now_ns.saturating_sub(u64::try_from(LATELY.as_nanos()).unwrap_or(u64::MAX));
+        self.keys.retain(|_, record| record.called_ns >= lately_ns || record.failing.is_some());
+        self.halve(|record| record.failing.is_none());
+        self.halve(|_| true);
+    }
+
+    /// Forgets every second key of a kind, if there is little room.
+    fn halve(&mut self, kind: impl Fn(&KeyRecord) -> bool) {
+        if self.keys.len() < KEYS_MAX * 3 / 4 {
+            return;
+        }
+        let mut nth = 0_usize;
+        self.keys.retain(|_, record| {
+            nth += usize::from(kind(record));
+            !kind(record) || nth.is_multiple_of(2)
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "fault_tests.rs"]
+mod tests;

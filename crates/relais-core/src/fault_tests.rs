@@ -1,0 +1,207 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn facts() -> Facts {
+    Facts {
+        others: Some(News::Good(Duration::ZERO)),
+        previous_attempt: Duration::ZERO,
+        failing_keys: 1,
+        called_keys: 1,
+        alone_for: Duration::ZERO,
+        failing_for: Duration::ZERO,
+        failures: 1,
+    }
+}
+
+#[test]
+fn every_line_of_the_table_decides() {
+    use FailureKind::{Busy, Unclear, Unreachable};
+    let minute = Duration::from_secs(60);
+    let long_ago = News::Good(minute * 2);
+    let table = [
+        ("unreachable", Unreachable, facts(), Fault::Target),
+        ("others succeed", Unclear, facts(), Fault::Message),
+        ("others succeed", Busy, facts(), Fault::Message),
+        ("others fail", Unclear, Facts { others: Some(News::Bad), ..facts() }, Fault::Target),
+        ("old news", Unclear, Facts { others: Some(long_ago), ..facts() }, Fault::Target),
+        (
+            "since the previous attempt",
+            Busy,
+            Facts { others: Some(long_ago), previous_attempt: minute * 3, ..facts() },
+            Fault::Message,
+        ),
+        (
+            "three of four",
+            Unclear,
+            Facts { failing_keys: 3, called_keys: 4, ..facts() },
+            Fault::Target,
+        ),
+        ("2 of 4", Unclear, Facts { failing_keys: 2, called_keys: 4, ..facts() }, Fault::Message),
+        (
+            "19 of 200",
+            Busy,
+            Facts { failing_keys: 19, called_keys: 200, ..facts() },
+            Fault::Message,
+        ),
+        ("20 of 200", Busy, Facts { failing_keys: 20, called_keys: 200, ..facts() }, Fault::Target),
+        (
+            "alone",
+            Unclear,
+            Facts { others: None, alone_for: ALONE_AFTER, ..facts() },
+            Fault::Message,
+        ),
+        (
+            "alone and busy",
+            Busy,
+            Facts { others: None, alone_for: ALONE_AFTER, ..facts() },
+            Fault::Target,
+        ),
+        (
+            "overdue",
+            Busy,
+            Facts { failing_for: OVERDUE_AFTER, failing_keys: 9, ..facts() },
+            Fault::Overdue,
+        ),
+        (
+            "a day's outage",
+            Busy,
+            Facts { failing_for: OVERDUE_AFTER, others: Some(News::Bad), ..facts() },
+            Fault::Target,
+        ),
+    ];
+    for (what, failure, facts, fault) in table {
+        assert_eq!(judge(failure, &facts), fault, "{what}");
+    }
+}
+
+/// One destination in a test: keys by number, a clock in seconds.
+struct Scene {
+    evidence: Evidence,
+    now_ns: u64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { evidence: Evidence::new(0), now_ns: 0 }
+    }
+
+    fn accepts(&mut self, keys: std::ops::Range<u64>) {
+        keys.for_each(|key| self.evidence.answered(key, self.now_ns));
+    }
+
+    fn fails(&mut self, key: u64, failure: FailureKind) -> Fault {
+        let facts = self.evidence.failed(key, self.now_ns, self.now_ns);
+        judge(failure, &facts)
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now_ns += seconds * SECOND;
+    }
+}
+
+#[test]
+fn one_poison_key_beside_healthy_ones_counts_each_time_whatever_its_answer() {
+    for failure in [FailureKind::Unclear, FailureKind::Busy] {
+        let mut scene = Scene::new();
+        scene.accepts(1..201);
+        for _ in 0..5 {
+            assert_eq!(scene.fails(0, failure), Fault::Message);
+            scene.pass(1);
+        }
+    }
+}
+
+#[test]
+fn in_an_outage_at_most_two_messages_lose_an_attempt() {
+    let mut scene = Scene::new();
+    scene.accepts(0..50);
+    let mut counted = 0;
+    for second in 0..120 {
+        for key in 0..50 {
+            let failure = if second % 2 == 0 { FailureKind::Unclear } else { FailureKind::Busy };
+            counted += u32::from(scene.fails(key, failure) == Fault::Message);
+        }
+        scene.pass(1);
+    }
+    assert!(counted <= 2, "{counted}");
+}
+
+#[test]
+fn a_single_message_in_an_outage_counts_nothing_for_ten_minutes() {
+    let mut scene = Scene::new();
+    for _ in 0..20 {
+        assert_eq!(scene.fails(0, FailureKind::Unclear), Fault::Target);
+        scene.pass(30);
+    }
+    assert_eq!(scene.fails(0, FailureKind::Unclear), Fault::Message);
+    assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Target);
+}
+
+#[test]
+fn two_shards_of_ten_that_fail_are_the_targets_fault() {
+    let mut scene = Scene::new();
+    let mut counted = 0;
+    for _ in 0..60 {
+        scene.accepts(20..100);
+        for key in 0..20 {
+            counted += u32::from(scene.fails(key, FailureKind::Busy) == Fault::Message);
+        }
+        scene.pass(10);
+    }
+    // Before the share is known, a few keys lose one attempt.
+    assert!(counted < 12, "{counted}");
+}
+
+#[test]
+fn a_key_that_recovers_starts_again() {
+    let mut scene = Scene::new();
+    scene.fails(0, FailureKind::Unclear);
+    assert_eq!(scene.evidence.failed(0, 0, 0).failures, 2);
+    scene.accepts(0..1);
+    assert!(!scene.evidence.is_failing(0));
+    assert_eq!(scene.evidence.failed(0, 0, 0).failures, 1);
+}
+
+proptest! {
+    #[test]
+    fn what_cannot_be_reached_never_counts(seconds in 0_u64..100_000, failing in 0_usize..50) {
+        let failing_for = Duration::from_secs(seconds);
+        let facts = Facts { failing_for, failing_keys: failing, called_keys: 50, ..facts() };
+        prop_assert_eq!(judge(FailureKind::Unreachable, &facts), Fault::Target);
+    }
+
+    /// Without a success of another key, only a key that is alone for ten minutes is counted.
+    #[test]
+    fn nothing_counts_while_everything_fails(
+        calls in prop::collection::vec((0_u64..9, 0_u64..120, any::<bool>()), 1..200)
+    ) {
+        let mut scene = Scene::new();
+        for (key, pause, busy) in calls {
+            let failure = if busy { FailureKind::Busy } else { FailureKind::Unclear };
+            let facts = scene.evidence.failed(key, scene.now_ns, scene.now_ns);
+            if judge(failure, &facts) != Fault::Target {
+                prop_assert!(facts.alone_for >= ALONE_AFTER && !busy);
+            }
+            scene.pass(pause);
+        }
+    }
+
+    /// However many keys there are, memory stays bounded and a failing key is not taken for a healthy one.
+    #[test]
+    fn memory_is_bounded(keys in prop::collection::vec((any::<u64>(), any::<bool>()), 1..20_000)) {
+        let mut evidence = Evidence::new(0);
+        for (at, (key, good)) in keys.into_iter().enumerate() {
+            if good {
+                evidence.answered(key, at as u64);
+                prop_assert!(!evidence.is_failing(key));
+            } else {
+                let facts = evidence.failed(key, at as u64, at as u64);
+                prop_assert!(evidence.is_failing(key) && facts.failing_keys <= facts.called_keys);
+            }
+            prop_assert!(evidence.keys.len() <= KEYS_MAX);
+        }
+    }
+}

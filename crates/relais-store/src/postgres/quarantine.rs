@@ -1,0 +1,60 @@
+//! Rows that may have killed their worker: losses are noted before the work and forgiven in time.
+
+use deadpool_postgres::Client;
+use relais_core::{
+    lane::{Fence, OwnedLane, Scope},
+    quarantine::{CLEARED, HOLD_AFTER},
+    store::Settled,
+};
+
+use super::{
+    error::Failure,
+    fence::{Proof, Value, settled},
+    outbox::destination,
+    row,
+};
+
+pub(super) async fn note_inbox(
+    client: &Client,
+    fence: &Fence,
+    rows: &[(i64, OwnedLane)],
+) -> Result<Settled, Failure> {
+    let proof = Proof::of(rows);
+    let statement = client.prepare_cached(sql!("mark_inbox_in_flight")).await?;
+    let values = proof.values(&[&fence.worker]);
+    Ok(settled(proof.len(), client.execute(&statement, &values).await?))
+}
+
+pub(super) async fn note_outbox(
+    client: &Client,
+    fence: &Fence,
+    rows: &[(i64, OwnedLane)],
+) -> Result<Settled, Failure> {
+    let destination = destination(&fence.scope)?;
+    let scope = fence.scope.to_string();
+    let proof = Proof::of(rows);
+    let statement = client.prepare_cached(sql!("mark_outbox_in_flight")).await?;
+    let values = proof.values(&[&scope, &fence.worker, &destination]);
+    Ok(settled(proof.len(), client.execute(&statement, &values).await?))
+}
+
+pub(super) async fn end(
+    client: &Client,
+    fence: &Fence,
+    lanes: &[OwnedLane],
+) -> Result<u64, Failure> {
+    let scope = fence.scope.to_string();
+    let lanes: Vec<i16> = lanes.iter().map(|lane| lane.lane).collect();
+    let (held, cleared) = (row::lost_workers(HOLD_AFTER), row::lost_workers(CLEARED));
+    let (statement, values): (_, Vec<Value<'_>>) = match &fence.scope {
+        Scope::Inbox => (
+            client.prepare_cached(sql!("end_inbox_quarantine")).await?,
+            vec![&scope, &fence.worker, &lanes, &held, &cleared],
+        ),
+        Scope::Outbox(destination) => (
+            client.prepare_cached(sql!("end_outbox_quarantine")).await?,
+            vec![&scope, &fence.worker, destination, &lanes, &held, &cleared],
+        ),
+    };
+    Ok(client.execute(&statement, &values).await?)
+}

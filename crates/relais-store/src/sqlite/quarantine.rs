@@ -1,0 +1,54 @@
+//! Rows that may have killed their worker: losses are noted before the work and forgiven in time.
+
+use relais_core::{
+    lane::{Fence, OwnedLane, Scope},
+    quarantine::{CLEARED, HOLD_AFTER},
+    store::{Settled, StoreError},
+};
+use rusqlite::Transaction;
+
+use super::{
+    lanes::tally,
+    row::{change, lane_bits},
+};
+
+pub(super) fn note(
+    tx: &Transaction<'_>,
+    fence: &Fence,
+    rows: &[(i64, OwnedLane)],
+) -> Result<Settled, StoreError> {
+    let (scope, worker) = (fence.scope.to_string(), &fence.worker);
+    let mut settled = Settled::default();
+    for (id, lane) in rows {
+        let noted = match &fence.scope {
+            Scope::Inbox => {
+                let sql = include_str!("sql/mark_inbox_in_flight.sql");
+                change(tx, sql, (id, &scope, worker, lane.epoch))?
+            }
+            Scope::Outbox(destination) => {
+                let sql = include_str!("sql/mark_outbox_in_flight.sql");
+                change(tx, sql, (id, &scope, worker, lane.epoch, destination))?
+            }
+        };
+        tally(&mut settled, noted);
+    }
+    Ok(settled)
+}
+
+pub(super) fn end(
+    tx: &Transaction<'_>,
+    fence: &Fence,
+    lanes: &[OwnedLane],
+) -> Result<u64, StoreError> {
+    let (scope, worker, lanes) = (fence.scope.to_string(), &fence.worker, lane_bits(lanes));
+    match &fence.scope {
+        Scope::Inbox => {
+            let sql = include_str!("sql/end_inbox_quarantine.sql");
+            change(tx, sql, (scope, worker, lanes, HOLD_AFTER, CLEARED))
+        }
+        Scope::Outbox(destination) => {
+            let sql = include_str!("sql/end_outbox_quarantine.sql");
+            change(tx, sql, (scope, worker, destination, lanes, HOLD_AFTER, CLEARED))
+        }
+    }
+}
