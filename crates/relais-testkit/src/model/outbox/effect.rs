@@ -207,14 +207,14 @@ fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
         _ if item.settled => {}
         Answer::Failed => it.blame += 1,
         Answer::Rejected => it.blame = config.attempts_max,
-        // As many workers as it takes were lost since it last came back.
-        Answer::Buried if u32::from(it.deaths) > HOLD_AFTER - u32::from(it.acquitted > 0) => {
+        // As many workers as it takes were lost since it last came back, or was acquitted.
+        Answer::Buried if it.deaths >= deaths_of_a_killer(it.acquitted) => {
             it.blame = config.attempts_max;
         }
         Answer::Buried | Answer::Accepted | Answer::Outage => {}
     }
     if answer != Answer::Buried {
-        it.deaths = 0;
+        (it.deaths, it.kills, it.acquitted) = (0, 0, 0);
         if !config.has(Bug::NoteKept) {
             it.lost = 0;
         }
@@ -236,6 +236,11 @@ fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
         OutboxFate::Wait { .. } => it.waiting = true,
         OutboxFate::Untouched => {}
     }
+}
+
+/// Lost workers before a row may be buried; the note that an acquitted row keeps stands for two of them.
+fn deaths_of_a_killer(acquitted: u8) -> u8 {
+    small(HOLD_AFTER) + 1 - if acquitted > 0 { 1 + small(CLEARED) } else { 0 }
 }
 
 /// A settlement without an answer is repeated, which changes nothing the second time. Not so a dead

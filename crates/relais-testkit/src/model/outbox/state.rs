@@ -161,7 +161,8 @@ pub struct Row {
     pub blame: u8,
     /// Lost workers since it last came back from a call, while it was not held (proof).
     pub deaths: u8,
-    /// Crashes while it was in flight, and how often another loss acquitted it (proof).
+    /// Crashes while it was in flight, and how often another loss acquitted it, since it last came back
+    /// (proof).
     pub kills: u8,
     pub acquitted: u8,
 }
