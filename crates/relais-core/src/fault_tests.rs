@@ -1,3 +1,5 @@
+//! Every line of the table of `judge`, and what must hold whatever happens.
+
 use proptest::prelude::*;
 
 use super::*;

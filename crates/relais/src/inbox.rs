@@ -3,9 +3,11 @@
 //! A handler's changes, its messages and the row's `PROCESSED` share one commit, made by the driver's
 //! own transaction. Routes and processes are pure, so many rows share one commit of the store.
 //!
+//! - `admit`: which rows are worked on next
 //! - `settle`: what becomes of rows, in batches
 //! - `processes`: rows that concern processes
 
+mod admit;
 mod processes;
 mod settle;
 
@@ -21,8 +23,7 @@ use relais_core::{
     handler::{Handled, Handler, HandlerWork, Outcome},
     inbox::{InboxFate, InboxRow, InboxSettlement},
     process::TIMER_FIRED,
-    publisher::Batching,
-    quarantine::{self, Treatment},
+    quarantine::Treatment,
     retry::RetryPolicy,
     route::Route,
     store::{Store, StoreError},
@@ -230,27 +231,6 @@ impl InboxWorker {
         Ok(started + self.advance().await?)
     }
 
-    /// The next rows to work on, with losses noted where it is needed. What the rule about rows that may
-    /// have killed their worker sets aside is settled.
-    async fn admit(&mut self) -> Result<Vec<Job<InboxRow>>, StoreError> {
-        let room = HANDLERS_MAX.saturating_sub(self.handlers.len());
-        let mut jobs = Vec::new();
-        while jobs.len() < room
-            && let Some(job) = self.intake.take(Batching::Single).pop()
-        {
-            match job.treatment {
-                Treatment::Hold => self.set_aside(&job, held()),
-                Treatment::Bury => self.set_aside(&job, buried(&job.row)),
-                Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => jobs.push(job),
-            }
-        }
-        let noted = self.intake.note_losses(jobs.iter()).await;
-        if !matches!(noted, Ok(true)) {
-            jobs.drain(..).for_each(|job| self.give_back(&job));
-        }
-        noted.map(|_| jobs)
-    }
-
     async fn begin(&mut self, job: &Job<InboxRow>) -> Result<(), StoreError> {
         let event_type = job.row.event_type.as_deref().unwrap_or_default();
         match self.actions.get(event_type).cloned() {
@@ -287,14 +267,6 @@ impl InboxWorker {
         let key = HashSet::from([job.row.msg_key.clone()]);
         self.intake.flight.land(std::slice::from_ref(job), &key);
         self.intake.flight.release([job.row.id]);
-    }
-
-    /// Settles a suspect without any work on it.
-    fn set_aside(&mut self, job: &Job<InboxRow>, fate: InboxFate) {
-        self.push(job, fate);
-        self.intake.look();
-        let key = HashSet::from([job.row.msg_key.clone()]);
-        self.intake.flight.land(std::slice::from_ref(job), &key);
     }
 
     fn start(&mut self, handler: Arc<dyn Handler>, job: Job<InboxRow>) {
@@ -345,20 +317,6 @@ impl InboxWorker {
             Err(problem) => self.finish(job, Outcome::Fail { problem }),
         }
     }
-}
-
-/// Held because its worker was lost several times.
-fn held() -> InboxFate {
-    InboxFate::Wait {
-        pause: quarantine::HOLD_FOR,
-        problem: quarantine::held(),
-        lost_workers: quarantine::HOLD_AFTER,
-    }
-}
-
-/// A dead letter because its worker was lost each time.
-fn buried(row: &InboxRow) -> InboxFate {
-    InboxFate::Dead { attempts: row.attempts, problem: quarantine::lost(), park: true }
 }
 
 fn failed(what: &str, text: &str) -> Handled {

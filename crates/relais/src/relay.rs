@@ -3,8 +3,14 @@
 //! Delivery is at least once: a crash between publish and settle repeats the publish, with the same
 //! message id. Rows are read, worked on and settled in batches; what came back while the last batch
 //! was being settled makes up the next one.
+//!
+//! - `launch`: starts calls
+//! - `settle`: writes down what became of rows
+//! - `noted`: spans, counters and log lines of a call
 
+mod launch;
 mod noted;
+mod settle;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,20 +21,18 @@ use std::{
 use relais_core::{
     BoxFuture,
     breaker::BreakerState,
-    delivery::{Delivery, Problem},
+    delivery::Delivery,
     fault::Judgement,
-    outbox::{OnDeadLetter, OutboxFate, OutboxRow, OutboxSettlement, settle},
-    quarantine::{self, Treatment},
-    store::{Settled, Store, StoreError},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement, settle},
+    store::{Store, StoreError},
 };
 use tokio::task::JoinSet;
 
-use self::noted::Noted;
 pub(crate) use self::noted::count;
 use crate::{
     app::DestinationSettings,
     flight::Job,
-    guard::{Guard, Permit},
+    guard::Guard,
     intake::Intake,
     lanes::LaneKeeper,
     observe::DestinationCounters,
@@ -226,169 +230,6 @@ impl Relay {
         Ok((settled?, read?))
     }
 
-    /// Settles what came back. If the store is unavailable, the settlements stay here for the next pass,
-    /// except dead letters: should such a one have arrived, an operator may have decided it by then.
-    async fn settle(&mut self) -> Result<usize, StoreError> {
-        if self.settlements.is_empty() {
-            return Ok(0);
-        }
-        let fence = self.intake.keeper().fence().clone();
-        let settled = match self.store.settle_outbox(fence, self.settlements.clone()).await {
-            Err(StoreError::Invalid(reason)) => self.settle_singly(&reason).await,
-            settled => settled,
-        };
-        match settled {
-            Err(error) => {
-                let dead = |s: &mut OutboxSettlement| matches!(s.fate, OutboxFate::Dead { .. });
-                let dropped = self.settlements.extract_if(.., dead).map(|s| s.id);
-                self.intake.flight.release(dropped);
-                if self.settlements.is_empty() {
-                    self.forgotten.clear();
-                }
-                Err(error)
-            }
-            Ok(settled) => {
-                relais_store::fail_point!("relay.after_settle");
-                if settled.refused > 0 {
-                    self.counters.refused(settled.refused);
-                    self.intake.keeper().distrust();
-                }
-                let done = self.settlements.len();
-                self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
-                self.forgotten.clear();
-                Ok(done)
-            }
-        }
-    }
-
-    /// The database refuses something in the batch: each row is settled by itself, and the refused one
-    /// becomes a dead letter with the reason.
-    async fn settle_singly(&mut self, reason: &str) -> Result<Settled, StoreError> {
-        tracing::warn!("the database refused a settlement, its rows are settled singly: {reason}");
-        let fence = self.intake.keeper().fence().clone();
-        let park = self.settings.on_dead_letter == OnDeadLetter::Park;
-        let mut all = Settled::default();
-        while let Some(settlement) = self.settlements.last().cloned() {
-            let settle = |fate| vec![OutboxSettlement { fate, ..settlement.clone() }];
-            let mut answer =
-                self.store.settle_outbox(fence.clone(), settle(settlement.fate.clone())).await;
-            if let Err(StoreError::Invalid(reason)) = &answer {
-                let delivered = settlement.fate == OutboxFate::Dispatched;
-                let what = if delivered { "delivered, but " } else { "" };
-                let text = format!("{what}the database refuses to record it: {reason}");
-                let problem = Problem::new("STORE_REFUSED", &text);
-                self.counters.failed(&problem);
-                let dead = OutboxFate::Dead { attempts: 1, problem, park };
-                answer = self.store.settle_outbox(fence.clone(), settle(dead)).await;
-            }
-            match answer {
-                Ok(settled) => {
-                    all.settled += settled.settled;
-                    all.refused += settled.refused;
-                    self.intake.flight.release([settlement.id]);
-                }
-                Err(StoreError::Invalid(reason)) => self.give_up(&settlement, &reason),
-                Err(error) => return Err(error),
-            }
-            self.settlements.pop();
-        }
-        Ok(all)
-    }
-
-    /// A row whose every settlement the database refuses stays in this worker's hands, so that it is not
-    /// sent again; if it was not delivered, its key waits too.
-    fn give_up(&mut self, settlement: &OutboxSettlement, reason: &str) {
-        tracing::error!(
-            row = settlement.id,
-            "cannot settle an outbox row, it waits until this process restarts: {reason}; remove the \
-             trigger or constraint on relais_outbox that refuses the change"
-        );
-        self.stuck.extend(self.forgotten.get(&settlement.id).cloned());
-    }
-
-    /// Starts as many calls as the guards allow; how many rows, and how long to rest if none.
-    async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
-        let (mut started, mut rest) = (0, REST_MAX);
-        let mut batches = Vec::new();
-        while self.intake.flight.has_ready() {
-            match self.guard.permit(batches.len()) {
-                Permit::Go => {}
-                Permit::Wait(wait) => {
-                    rest = wait.min(REST_MAX);
-                    break;
-                }
-                Permit::Full => break,
-            }
-            if !self.probed.is_empty() && !self.intake.flight.prefer_other_than(&self.probed) {
-                self.probed.clear();
-            }
-            let jobs = self.intake.take(self.guard.batching());
-            let Some(first) = jobs.first() else { break };
-            started += jobs.len();
-            match quarantined(first.treatment) {
-                Some(fate) => self.set_aside(&jobs, &fate),
-                None => batches.push(jobs),
-            }
-        }
-        self.start_all(batches).await?;
-        Ok((started, rest))
-    }
-
-    /// Settles suspects without a call: the guards have nothing to learn from it.
-    fn set_aside(&mut self, jobs: &[Job<OutboxRow>], quarantine: &Quarantined) {
-        let mut forget = HashSet::new();
-        for job in jobs {
-            let park = self.settings.on_dead_letter == OnDeadLetter::Park;
-            let fate = match quarantine {
-                Quarantined::Held => OutboxFate::Wait {
-                    pause: quarantine::HOLD_FOR,
-                    problem: quarantine::held(),
-                    lost_workers: quarantine::HOLD_AFTER,
-                },
-                Quarantined::Buried => OutboxFate::Dead {
-                    attempts: job.row.attempts,
-                    problem: quarantine::lost(),
-                    park,
-                },
-            };
-            self.settle_as(job, fate, &mut forget);
-        }
-        self.intake.flight.land(jobs, &forget);
-    }
-
-    /// Starts the calls; before that, losses are noted where it is needed.
-    async fn start_all(&mut self, batches: Vec<Vec<Job<OutboxRow>>>) -> Result<(), StoreError> {
-        let noted = self.intake.note_losses(batches.iter().flatten()).await;
-        let may_start = matches!(noted, Ok(true));
-        for jobs in batches {
-            if may_start || !jobs.iter().any(Job::is_noted) {
-                self.start(jobs);
-            } else {
-                let keys = jobs.iter().map(|job| job.row.msg_key.clone()).collect();
-                self.intake.flight.land(&jobs, &keys);
-                self.intake.flight.release(jobs.iter().map(|job| job.row.id));
-            }
-        }
-        noted.map(drop)
-    }
-
-    fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {
-        let (lanes, mut rows): (Vec<_>, Vec<_>) =
-            jobs.into_iter().map(|job| ((job.lane, job.treatment), job.row)).unzip();
-        let noted = Noted::new(&self.counters, &mut rows);
-        let call = self.guard.call(rows);
-        let began = Instant::now();
-        self.calls.spawn(async move {
-            relais_store::fail_point!("relay.before_publish");
-            let (mut rows, deliveries) = call.await;
-            relais_store::fail_point!("relay.after_publish");
-            noted.back(&mut rows, &deliveries);
-            let jobs = rows.into_iter().zip(lanes);
-            let jobs = jobs.map(|(row, (lane, treatment))| Job { row, lane, treatment });
-            Landed { jobs: jobs.collect(), deliveries, began }
-        });
-    }
-
     /// Starts nothing more and settles what came back; `true` once nothing is in these hands.
     pub(crate) async fn wind_down(&mut self) -> Result<bool, StoreError> {
         self.intake.flight.drop_queued();
@@ -450,20 +291,6 @@ impl Worker for Relay {
             self.guard.close().await;
             self.intake.leave().await;
         })
-    }
-}
-
-/// What the rule about rows that may have killed their worker makes of a row that is not sent.
-enum Quarantined {
-    Held,
-    Buried,
-}
-
-fn quarantined(treatment: Treatment) -> Option<Quarantined> {
-    match treatment {
-        Treatment::Hold => Some(Quarantined::Held),
-        Treatment::Bury => Some(Quarantined::Buried),
-        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => None,
     }
 }
 

@@ -5,17 +5,13 @@ use std::time::Duration;
 use relais_core::{
     delivery::Problem,
     inbox::{InboxFate, InboxRow, InboxStatus, STAGE_BUSINESS},
-    lane::Fence,
     message::NewMessage,
-    quarantine::CLEARED,
 };
 
 use super::{
     Start, assert_invalid,
     outbox::assert_between,
-    worker::{
-        Worker, all, dead_message, handle_later, make_due, none, processed, quarantined_message,
-    },
+    worker::{Worker, all, dead_message, handle_later, make_due, none, processed},
 };
 use crate::{
     build::{arrival, message, problem},
@@ -168,35 +164,6 @@ pub async fn a_large_mixed_batch_settles_in_one_go(f: &dyn Fixture) {
     }
     assert_eq!(outbox_count(f).await, 800);
     assert_eq!(f.number("SELECT count(*) FROM relais_dead_letter").await, 400);
-}
-
-pub async fn a_loss_is_noted_before_the_work_and_taken_back_after_it(f: &dyn Fixture) {
-    let (worker, rows) = rows(f, &["m-1"]).await;
-    let (id, lane) = (rows[0].id, worker.holding(rows[0].lane));
-    let store = f.store();
-    let noted = store.note_loss(worker.fence.clone(), vec![(id, lane), (id + 99, lane)]);
-    let noted = noted.await.expect("note");
-    assert_eq!((noted.settled, noted.refused), (1, 1));
-    assert_eq!((find(f, id).await.lost_workers, find(f, id).await.attempts), (1, 0));
-    assert_eq!(worker.received_ids().await, ["m-1"], "a note does not hold it back");
-    worker.settle_inbox(&rows[0], handle_later()).await;
-    assert_eq!(find(f, id).await.lost_workers, 0);
-}
-
-pub async fn a_row_in_quarantine_holds_its_key_until_another_worker_is_lost(f: &dyn Fixture) {
-    let (worker, rows) = rows(f, &["m-1", "m-2"]).await;
-    worker.settle_inbox(&rows[0], quarantined_message()).await;
-    worker.settle_inbox(&rows[1], handle_later()).await;
-    let before = find(f, rows[0].id).await;
-    assert_eq!((before.attempts, before.lost_workers, before.status), (0, 3, InboxStatus::Retry));
-    let freed = f.store().end_quarantine(worker.fence.clone(), worker.lanes.clone()).await;
-    assert_eq!(freed.expect("end"), 1, "only what is in quarantine");
-    assert_eq!(find(f, rows[0].id).await.lost_workers, CLEARED);
-    assert_eq!(worker.received_ids().await, ["m-1"]);
-    let stranger = Fence { worker: "stranger".to_owned(), ..worker.fence.clone() };
-    worker.settle_inbox(&rows[0], quarantined_message()).await;
-    let freed = f.store().end_quarantine(stranger, worker.lanes.clone()).await;
-    assert_eq!(freed.expect("end"), 0, "only the owner of the lane");
 }
 
 pub async fn messages_are_written_in_the_commit_that_processes(f: &dyn Fixture) {

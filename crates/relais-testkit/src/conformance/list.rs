@@ -64,9 +64,6 @@ macro_rules! store_conformance {
                 a_dead_row_keeps_its_reason
                 an_untouched_row_stays_as_it_was
                 a_large_mixed_batch_settles_in_one_go
-                a_loss_is_noted_before_the_work_and_taken_back_after_it
-                a_row_that_waits_without_an_attempt_holds_its_key
-                a_row_in_quarantine_goes_again_when_another_worker_is_lost
                 an_uncommitted_message_does_not_exist
                 a_message_that_cannot_be_stored_stops_its_batch_for_good
                 many_writers_at_once_all_get_through
@@ -106,8 +103,6 @@ macro_rules! store_conformance {
                 a_missing_or_settled_row_is_refused_without_an_error
                 a_row_that_could_not_be_decoded_is_not_settled
                 a_large_mixed_batch_settles_in_one_go
-                a_loss_is_noted_before_the_work_and_taken_back_after_it
-                a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
                 messages_are_written_in_the_commit_that_processes
                 a_message_that_cannot_be_stored_leaves_its_row_open
                 a_message_id_already_there_is_not_written_again
@@ -120,6 +115,13 @@ macro_rules! store_conformance {
                 handling_once_needs_an_id_and_a_handler
                 handling_once_takes_long_and_strange_names
                 of_many_at_once_one_handles
+            }
+            quarantine {
+                a_loss_is_noted_on_an_outbox_row_and_taken_back
+                a_loss_is_noted_on_an_inbox_row_and_taken_back
+                a_row_that_waits_without_an_attempt_holds_its_key
+                a_row_in_quarantine_goes_again_when_another_worker_is_lost
+                a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
             }
             lanes {
                 a_worker_alone_holds_every_lane

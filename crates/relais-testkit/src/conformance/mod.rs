@@ -26,6 +26,7 @@ mod process_build;
 pub mod process_dead_letters;
 pub mod process_fidelity;
 pub mod process_settle;
+pub mod quarantine;
 pub mod repair;
 pub mod schema;
 pub mod timers;

@@ -6,16 +6,13 @@ use relais_core::{
     delivery::Problem,
     message::Category,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, OutboxStatus},
-    quarantine::CLEARED,
     time::Timestamp,
 };
 use uuid::Uuid;
 
 use super::{
     Start,
-    worker::{
-        Worker, all, dead_and_parked, make_due, none, quarantined, retry_later, wait_uncounted,
-    },
+    worker::{Worker, all, dead_and_parked, make_due, none, retry_later},
 };
 use crate::{
     build::{message, messages, problem},
@@ -301,53 +298,6 @@ pub async fn a_large_mixed_batch_settles_in_one_go(f: &dyn Fixture) {
     assert_eq!(f.number("SELECT count(*) FROM relais_dead_letter").await, 400);
     assert_eq!(f.number("SELECT count(*) FROM relais_parked_key").await, 400);
     assert!(worker.pending(10).await.is_empty());
-}
-
-pub async fn a_loss_is_noted_before_the_work_and_taken_back_after_it(f: &dyn Fixture) {
-    let (worker, row) = one(f).await;
-    for lost_workers in 1..=3 {
-        let rows = vec![(row.id, worker.holding(row.lane))];
-        let noted = f.store().note_loss(worker.fence.clone(), rows).await.expect("note");
-        assert_eq!(noted, all(1));
-        let row = find(f, row.id).await;
-        assert_eq!((row.status, row.lost_workers), (OutboxStatus::Pending, lost_workers));
-        assert_eq!((row.next_attempt_at, row.attempts), (None, 0));
-    }
-    assert_eq!(worker.pending_ids().await, [row.id], "a note does not hold it back");
-    worker.settle(&row, retry_later()).await;
-    assert_eq!(find(f, row.id).await.lost_workers, 0);
-}
-
-pub async fn a_row_that_waits_without_an_attempt_holds_its_key(f: &dyn Fixture) {
-    let batch = vec![message("orders", "k"), message("orders", "k"), message("orders", "other")];
-    let ids = f.store().enqueue(batch).await.expect("enqueue");
-    let worker = Worker::outbox(f, "orders", "w").await;
-    let rows = worker.pending(10).await;
-    for fate in [wait_uncounted(), retry_later(), wait_uncounted()] {
-        let attempts = find(f, ids[0]).await.attempts + u32::from(fate == retry_later());
-        worker.settle(&rows[0], fate).await;
-        let row = find(f, ids[0]).await;
-        assert_eq!(row.attempts, attempts, "only a counted failure uses an attempt");
-        assert!(row.next_attempt_at.is_some() && row.error_code.is_some());
-        assert_eq!(worker.pending_ids().await, [ids[2]], "the later row of its key waits");
-    }
-}
-
-pub async fn a_row_in_quarantine_goes_again_when_another_worker_is_lost(f: &dyn Fixture) {
-    let batch = vec![message("orders", "a"), message("orders", "b"), message("mails", "a")];
-    let ids = f.store().enqueue(batch).await.expect("enqueue");
-    let worker = Worker::outbox(f, "orders", "w").await;
-    let rows = worker.pending(10).await;
-    worker.settle(&rows[0], quarantined()).await;
-    worker.settle(&rows[1], retry_later()).await;
-    assert!(worker.pending_ids().await.is_empty());
-    let mails = Worker::outbox(f, "mails", "w").await;
-    let freed = f.store().end_quarantine(mails.fence.clone(), mails.lanes.clone()).await;
-    assert_eq!(freed.expect("end"), 0, "of its own destination only");
-    let freed = f.store().end_quarantine(worker.fence.clone(), worker.lanes.clone()).await;
-    assert_eq!(freed.expect("end"), 1, "only what is in quarantine");
-    assert_eq!(worker.pending_ids().await, [ids[0]]);
-    assert_eq!((find(f, ids[0]).await.lost_workers, find(f, ids[0]).await.attempts), (CLEARED, 0));
 }
 
 pub async fn an_uncommitted_message_does_not_exist(f: &dyn Fixture) {

@@ -1,0 +1,114 @@
+//! Starts calls within the guards. Suspects that are not sent are settled instead.
+
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    outbox::{OnDeadLetter, OutboxFate, OutboxRow},
+    quarantine::{self, Treatment},
+    store::StoreError,
+};
+
+use super::{Landed, REST_MAX, Relay, noted::Noted};
+use crate::{flight::Job, guard::Permit};
+
+impl Relay {
+    /// Starts as many calls as the guards allow; how many rows, and how long to rest if none.
+    pub(super) async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
+        let (mut started, mut rest) = (0, REST_MAX);
+        let mut batches = Vec::new();
+        while self.intake.flight.has_ready() {
+            match self.guard.permit(batches.len()) {
+                Permit::Go => {}
+                Permit::Wait(wait) => {
+                    rest = wait.min(REST_MAX);
+                    break;
+                }
+                Permit::Full => break,
+            }
+            if !self.probed.is_empty() && !self.intake.flight.prefer_other_than(&self.probed) {
+                self.probed.clear();
+            }
+            let jobs = self.intake.take(self.guard.batching());
+            let Some(first) = jobs.first() else { break };
+            started += jobs.len();
+            match quarantined(first.treatment) {
+                Some(fate) => self.set_aside(&jobs, &fate),
+                None => batches.push(jobs),
+            }
+        }
+        self.start_all(batches).await?;
+        Ok((started, rest))
+    }
+
+    /// Settles suspects without a call: the guards have nothing to learn from it.
+    fn set_aside(&mut self, jobs: &[Job<OutboxRow>], quarantine: &Quarantined) {
+        let mut forget = HashSet::new();
+        for job in jobs {
+            let park = self.settings.on_dead_letter == OnDeadLetter::Park;
+            let fate = match quarantine {
+                Quarantined::Held => OutboxFate::Wait {
+                    pause: quarantine::HOLD_FOR,
+                    problem: quarantine::held(),
+                    lost_workers: quarantine::HOLD_AFTER,
+                },
+                Quarantined::Buried => OutboxFate::Dead {
+                    attempts: job.row.attempts,
+                    problem: quarantine::lost(),
+                    park,
+                },
+            };
+            self.settle_as(job, fate, &mut forget);
+        }
+        self.intake.flight.land(jobs, &forget);
+    }
+
+    /// Starts the calls; before that, losses are noted where it is needed.
+    async fn start_all(&mut self, batches: Vec<Vec<Job<OutboxRow>>>) -> Result<(), StoreError> {
+        let noted = self.intake.note_losses(batches.iter().flatten()).await;
+        let may_start = matches!(noted, Ok(true));
+        for jobs in batches {
+            if may_start || !jobs.iter().any(Job::is_noted) {
+                self.start(jobs);
+            } else {
+                let keys = jobs.iter().map(|job| job.row.msg_key.clone()).collect();
+                self.intake.flight.land(&jobs, &keys);
+                self.intake.flight.release(jobs.iter().map(|job| job.row.id));
+            }
+        }
+        noted.map(drop)
+    }
+
+    fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {
+        let (lanes, mut rows): (Vec<_>, Vec<_>) =
+            jobs.into_iter().map(|job| ((job.lane, job.treatment), job.row)).unzip();
+        let noted = Noted::new(&self.counters, &mut rows);
+        let call = self.guard.call(rows);
+        let began = Instant::now();
+        self.calls.spawn(async move {
+            relais_store::fail_point!("relay.before_publish");
+            let (mut rows, deliveries) = call.await;
+            relais_store::fail_point!("relay.after_publish");
+            noted.back(&mut rows, &deliveries);
+            let jobs = rows.into_iter().zip(lanes);
+            let jobs = jobs.map(|(row, (lane, treatment))| Job { row, lane, treatment });
+            Landed { jobs: jobs.collect(), deliveries, began }
+        });
+    }
+}
+
+/// What the rule about rows that may have killed their worker makes of a row that is not sent.
+enum Quarantined {
+    Held,
+    Buried,
+}
+
+fn quarantined(treatment: Treatment) -> Option<Quarantined> {
+    match treatment {
+        Treatment::Hold => Some(Quarantined::Held),
+        Treatment::Bury => Some(Quarantined::Buried),
+        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => None,
+    }
+}

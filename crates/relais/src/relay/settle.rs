@@ -1,0 +1,91 @@
+//! Writes down what became of outbox rows, in one fenced statement; singly if the database refuses that.
+
+use relais_core::{
+    delivery::Problem,
+    outbox::{OnDeadLetter, OutboxFate, OutboxSettlement},
+    store::{Settled, StoreError},
+};
+
+use super::Relay;
+
+impl Relay {
+    /// Settles what came back. If the store is unavailable, the settlements stay here for the next pass,
+    /// except dead letters: should such a one have arrived, an operator may have decided it by then.
+    pub(super) async fn settle(&mut self) -> Result<usize, StoreError> {
+        if self.settlements.is_empty() {
+            return Ok(0);
+        }
+        let fence = self.intake.keeper().fence().clone();
+        let settled = match self.store.settle_outbox(fence, self.settlements.clone()).await {
+            Err(StoreError::Invalid(reason)) => self.settle_singly(&reason).await,
+            settled => settled,
+        };
+        match settled {
+            Err(error) => {
+                let dead = |s: &mut OutboxSettlement| matches!(s.fate, OutboxFate::Dead { .. });
+                let dropped = self.settlements.extract_if(.., dead).map(|s| s.id);
+                self.intake.flight.release(dropped);
+                if self.settlements.is_empty() {
+                    self.forgotten.clear();
+                }
+                Err(error)
+            }
+            Ok(settled) => {
+                relais_store::fail_point!("relay.after_settle");
+                if settled.refused > 0 {
+                    self.counters.refused(settled.refused);
+                    self.intake.keeper().distrust();
+                }
+                let done = self.settlements.len();
+                self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
+                self.forgotten.clear();
+                Ok(done)
+            }
+        }
+    }
+
+    /// The database refuses something in the batch: each row is settled by itself, and the refused one
+    /// becomes a dead letter with the reason.
+    async fn settle_singly(&mut self, reason: &str) -> Result<Settled, StoreError> {
+        tracing::warn!("the database refused a settlement, its rows are settled singly: {reason}");
+        let fence = self.intake.keeper().fence().clone();
+        let park = self.settings.on_dead_letter == OnDeadLetter::Park;
+        let mut all = Settled::default();
+        while let Some(settlement) = self.settlements.last().cloned() {
+            let settle = |fate| vec![OutboxSettlement { fate, ..settlement.clone() }];
+            let mut answer =
+                self.store.settle_outbox(fence.clone(), settle(settlement.fate.clone())).await;
+            if let Err(StoreError::Invalid(reason)) = &answer {
+                let delivered = settlement.fate == OutboxFate::Dispatched;
+                let what = if delivered { "delivered, but " } else { "" };
+                let text = format!("{what}the database refuses to record it: {reason}");
+                let problem = Problem::new("STORE_REFUSED", &text);
+                self.counters.failed(&problem);
+                let dead = OutboxFate::Dead { attempts: 1, problem, park };
+                answer = self.store.settle_outbox(fence.clone(), settle(dead)).await;
+            }
+            match answer {
+                Ok(settled) => {
+                    all.settled += settled.settled;
+                    all.refused += settled.refused;
+                    self.intake.flight.release([settlement.id]);
+                }
+                Err(StoreError::Invalid(reason)) => self.give_up(&settlement, &reason),
+                Err(error) => return Err(error),
+            }
+            self.settlements.pop();
+        }
+        Ok(all)
+    }
+
+    /// A row whose every settlement the database refuses stays in this worker's hands, so that it is not
+    /// sent again; if it was not delivered, its key waits too.
+    fn give_up(&mut self, settlement: &OutboxSettlement, reason: &str) {
+        tracing::error!(
+            row = settlement.id,
+            "cannot settle an outbox row, it waits until this process restarts: {reason}; remove the \
+             trigger or constraint on relais_outbox that refuses the change"
+        );
+        self.stuck.extend(self.forgotten.get(&settlement.id).cloned());
+    }
+}
