@@ -265,6 +265,7 @@ impl Desk for Planted {
         parked_keys(limit: usize) -> Vec<ParkedKey>;
         dead_letters_of(message_id: String) -> Vec<DeadLetter>;
         received_as(message_id: String) -> Vec<InboxRow>;
+        sent_as(message_id: Uuid) -> Vec<OutboxRow>;
         caused_by(message_id: String) -> Vec<OutboxRow>;
         list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
     }

@@ -91,6 +91,9 @@ pub trait Desk: Send + Sync {
     /// Inbox rows of this message id, one for each source system that has it, oldest first.
     fn received_as(&self, message_id: String) -> StoreFuture<'_, Vec<InboxRow>>;
 
+    /// Outbox rows of this message id, one for each destination that has it, oldest first.
+    fn sent_as(&self, message_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>>;
+
     /// Outbox rows that one message caused (`causation_id`), oldest first.
     fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>>;
 

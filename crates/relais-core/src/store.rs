@@ -133,8 +133,9 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
 
     // ---- outbox -------------------------------------------------------------------------------
 
-    /// Writes outbox rows in a transaction of their own; their ids, in order. A message id that is
-    /// there already is not written again: its row's id comes back.
+    /// Writes outbox rows in a transaction of their own; their ids, in order. A message that its
+    /// destination has already, by its message id, is not written again: its row's id comes back. If
+    /// that row has another payload, event type or key, the whole batch is refused.
     fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>>;
 
     /// Pending, due rows of the scope's destination in the lanes, by id; none whose key waits behind
@@ -157,6 +158,7 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
 
     /// One row by id, or by message id.
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>>;
+    /// By message id, the oldest row: [`Desk::sent_as`] returns all of them.
     fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>>;
     fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>>;
 

@@ -52,6 +52,10 @@ impl Desk for PostgresStore {
         self.run(message_id, |client, _, message_id| Box::pin(received_as(client, message_id)))
     }
 
+    fn sent_as(&self, message_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.run(message_id, |client, _, message_id| Box::pin(sent_as(client, *message_id)))
+    }
+
     fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
         self.run(message_id, |client, _, message_id| Box::pin(caused_by(client, message_id)))
     }
@@ -172,6 +176,12 @@ async fn received_as(client: &Client, message_id: &str) -> Result<Vec<InboxRow>,
     let statement = client.prepare_cached(sql!("received_as")).await?;
     let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
     Ok(rows.iter().map(row::inbox_row).collect::<Result<_, _>>()?)
+}
+
+async fn sent_as(client: &Client, message_id: Uuid) -> Result<Vec<OutboxRow>, Failure> {
+    let statement = client.prepare_cached(sql!("sent_as")).await?;
+    let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
+    Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
 }
 
 async fn caused_by(client: &Client, message_id: &str) -> Result<Vec<OutboxRow>, Failure> {

@@ -56,6 +56,13 @@ impl Desk for SqliteStore {
         }))
     }
 
+    fn sent_as(&self, message_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (message_id.to_string(), limit(PAGE_MAX));
+            all(db, include_str!("sql/sent_as.sql"), params, |c| c.outbox())
+        }))
+    }
+
     fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
         Box::pin(self.readers().read(move |db| {
             let params = (message_id, limit(PAGE_MAX));

@@ -175,7 +175,7 @@ relais_lane.relais_lane_pkey: PRIMARY KEY (scope, lane)
 relais_outbox.relais_outbox_attempts_check: CHECK ((attempts >= 0))
 relais_outbox.relais_outbox_category_check: CHECK ((category = ANY (ARRAY['event'::text, 'command'::text, 'reply'::text])))
 relais_outbox.relais_outbox_destination_check: CHECK ((destination <> ''::text))
-relais_outbox.relais_outbox_message: UNIQUE (message_id)
+relais_outbox.relais_outbox_message: UNIQUE (message_id, destination)
 relais_outbox.relais_outbox_pkey: PRIMARY KEY (id)
 relais_outbox.relais_outbox_status: CHECK ((status = ANY (ARRAY['PENDING'::text, 'DISPATCHED'::text, 'FAILED'::text])))
 relais_parked_key.relais_parked_key_dead_letter_id_fkey: FOREIGN KEY (dead_letter_id) REFERENCES relais_dead_letter(id)
@@ -222,7 +222,7 @@ relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_
 relais_outbox.relais_outbox_fresh: CREATE INDEX relais_outbox_fresh ON relais_outbox USING btree (destination, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NULL))
 relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND ((attempts > 0) OR (job_id IS NOT NULL)))
 relais_outbox.relais_outbox_job: CREATE INDEX relais_outbox_job ON relais_outbox USING btree (job_id, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (job_id IS NOT NULL))
-relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id) WITH (fillfactor='50')
+relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id, destination) WITH (fillfactor='50')
 relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id) WITH (fillfactor='50')
 relais_parked_key.relais_parked_key_age: CREATE INDEX relais_parked_key_age ON relais_parked_key USING btree (parked_at, key_hash)
 relais_parked_key.relais_parked_key_dead_letter: CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key USING btree (dead_letter_id)
@@ -247,3 +247,8 @@ relais_outbox.relais_outbox_key: CREATE TRIGGER relais_outbox_key BEFORE INSERT 
 -- functions
 function.relais_default_key: BEGIN NEW.msg_key := NEW.aggregate_id; RETURN NEW; END
 function.relais_refuse: BEGIN RAISE EXCEPTION 'not valid JSON'; END
+function.relais_refuse_id: BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'unique_violation', MESSAGE = format(
+        'cannot send %s: message id %s belongs to another message of destination %s; use another id',
+        event_type, message_id, destination);
+END

@@ -208,7 +208,7 @@ CREATE TABLE relais_outbox (
     correlation_id  TEXT,
     error_code      TEXT CHECK (length(error_code) <= 200),
     error_message   TEXT CHECK (length(error_message) <= 2000),
-    CONSTRAINT relais_outbox_message UNIQUE (message_id)
+    CONSTRAINT relais_outbox_message UNIQUE (message_id, destination)
 ) STRICT;
 
 CREATE INDEX relais_outbox_cause ON relais_outbox (causation_id) WHERE causation_id IS NOT NULL;

@@ -213,6 +213,20 @@ pub async fn a_message_id_already_there_is_not_written_again(f: &dyn Fixture) {
     assert_eq!(outbox_count(f).await, 2);
 }
 
+pub async fn the_id_of_another_message_leaves_its_row_open(f: &dyn Fixture) {
+    let (worker, rows) = rows(f, &["m-1", "m-2"]).await;
+    let there = message("orders", "k");
+    f.store().enqueue(vec![there.clone()]).await.expect("enqueue");
+    let other = NewMessage { payload: r#"{"other":true}"#.to_owned(), ..there };
+    let fates = vec![
+        worker.inbox_fate(&rows[0], sending(vec![message("orders", "n")])),
+        worker.inbox_fate(&rows[1], sending(vec![other])),
+    ];
+    super::assert_invalid(f.store().settle_inbox(worker.fence.clone(), fates).await);
+    assert_eq!(outbox_count(f).await, 1);
+    assert_eq!(worker.received(10).await.len(), 2, "both are still open");
+}
+
 pub async fn a_row_named_twice_in_a_batch_has_one_effect(f: &dyn Fixture) {
     let (worker, rows) = rows(f, &["m-1"]).await;
     let fate = |key| worker.inbox_fate(&rows[0], sending(vec![message("orders", key)]));

@@ -32,7 +32,7 @@ macro_rules! store_conformance {
                 payload_and_headers_must_be_json
                 an_inbox_row_needs_a_payload_or_its_raw_bytes
                 one_source_and_message_id_is_one_row
-                one_outbox_message_id_is_one_row
+                one_message_id_is_one_row_of_a_destination
                 identities_are_not_empty_and_attempts_not_negative
                 error_texts_hold_their_limit_of_any_characters
                 a_dead_letter_takes_nulls_where_nothing_is_known
@@ -71,6 +71,11 @@ macro_rules! store_conformance {
                 a_new_row_changes_the_number_that_wakes_workers
                 headers_of_other_writers_can_be_read
             }
+            send {
+                one_id_to_two_destinations_is_two_messages
+                one_id_with_other_content_is_refused
+                an_edited_message_is_still_the_same
+            }
             accept {
                 every_field_of_a_received_message_comes_back
                 what_a_message_lacks_stays_null
@@ -108,6 +113,7 @@ macro_rules! store_conformance {
                 messages_are_written_in_the_commit_that_processes
                 a_message_that_cannot_be_stored_leaves_its_row_open
                 a_message_id_already_there_is_not_written_again
+                the_id_of_another_message_leaves_its_row_open
                 a_row_named_twice_in_a_batch_has_one_effect
                 a_delayed_message_of_a_handler_waits
                 an_older_version_is_not_sent_and_an_equal_or_newer_one_is

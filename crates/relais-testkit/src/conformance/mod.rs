@@ -28,6 +28,7 @@ pub mod process_fidelity;
 pub mod process_settle;
 pub mod repair;
 pub mod schema;
+pub mod send;
 pub mod timers;
 mod worker;
 

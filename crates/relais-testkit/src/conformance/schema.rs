@@ -221,9 +221,10 @@ pub async fn one_source_and_message_id_is_one_row(f: &dyn Fixture) {
     f.run(&insert("relais_inbox", INBOX, &[("message_id", "'m-2'")])).await;
 }
 
-pub async fn one_outbox_message_id_is_one_row(f: &dyn Fixture) {
+pub async fn one_message_id_is_one_row_of_a_destination(f: &dyn Fixture) {
     f.run(&insert("relais_outbox", OUTBOX, &[])).await;
-    f.refuses(&insert("relais_outbox", OUTBOX, &[("destination", "'other'")])).await;
+    f.refuses(&insert("relais_outbox", OUTBOX, &[("payload", "'[]'")])).await;
+    f.run(&insert("relais_outbox", OUTBOX, &[("destination", "'other'")])).await;
 }
 
 pub async fn identities_are_not_empty_and_attempts_not_negative(f: &dyn Fixture) {

@@ -80,7 +80,7 @@ CREATE TABLE relais_outbox (
     correlation_id  text,
     error_code      varchar(200),
     error_message   varchar(2000),
-    CONSTRAINT relais_outbox_message UNIQUE (message_id) WITH (fillfactor = 50)
+    CONSTRAINT relais_outbox_message UNIQUE (message_id, destination) WITH (fillfactor = 50)
 ) WITH (fillfactor = 50);
 CREATE INDEX relais_outbox_fresh ON relais_outbox (destination, (id + 0))
     WHERE status = 'PENDING' AND next_attempt_at IS NULL;
@@ -117,6 +117,15 @@ CREATE TRIGGER relais_outbox_json AFTER INSERT OR UPDATE OF payload, headers ON 
     FOR EACH ROW WHEN ((NEW.payload::json IS NULL) <> (NEW.payload IS NULL)
                        OR (NEW.headers::json IS NULL) <> (NEW.headers IS NULL))
     EXECUTE FUNCTION relais_refuse();
+
+-- Refuses an id that its destination has already, for another message.
+CREATE FUNCTION relais_refuse_id(event_type text, message_id uuid, destination text) RETURNS bigint
+    LANGUAGE plpgsql AS
+$$BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'unique_violation', MESSAGE = format(
+        'cannot send %s: message id %s belongs to another message of destination %s; use another id',
+        event_type, message_id, destination);
+END$$;
 
 -- Per-handler idempotency for consumers that users bring themselves.
 CREATE TABLE relais_handled (
@@ -172,6 +181,18 @@ CREATE INDEX relais_dead_letter_key ON relais_dead_letter (hashtextextended(msg_
 -- At most one is open of a process.
 CREATE UNIQUE INDEX relais_dead_letter_process ON relais_dead_letter (message_id)
     WHERE origin = 'process' AND resolved_at IS NULL;
+
+-- What a sender needs to see whether it sent a message before: hashes of type, key and payload, also of the
+-- payload before an edit. A view, because a producer may not read payloads.
+CREATE VIEW relais_sent AS
+SELECT o.id, o.message_id, o.destination,
+       ARRAY (SELECT sha256(convert_to(json_build_array(o.event_type, o.msg_key, p.payload)::text, 'UTF8'))
+              FROM (SELECT o.payload
+                    UNION ALL
+                    SELECT d.original_payload FROM relais_dead_letter AS d
+                    WHERE d.origin = 'outbox' AND d.origin_id = o.id
+                      AND d.original_payload IS NOT NULL) AS p) AS contents
+FROM relais_outbox AS o;
 
 -- Keys held back behind a dead letter. For the inbox, destination is ''. Unique by the hash, because
 -- an index entry holds at most 2,704 bytes.
