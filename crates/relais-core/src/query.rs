@@ -135,6 +135,7 @@ pub struct Cleaned {
     pub inbox: u64,
     pub outbox: u64,
     pub handled: u64,
+    /// Resolved ones; the failed row of a discarded one goes with it and is not counted apart.
     pub dead_letters: u64,
     pub processes: u64,
 }

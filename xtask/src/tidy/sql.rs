@@ -56,6 +56,16 @@ const ONE_SIDED: &[OneSided] = &[
         "cleanup_attempts.sql",
         "SQLite has no statement of several writes as cleanup_inbox",
     ),
+    only(
+        "sqlite",
+        "cleanup_discarded_inbox.sql",
+        "SQLite has no statement of several writes as cleanup_dead_letters",
+    ),
+    only(
+        "sqlite",
+        "cleanup_discarded_outbox.sql",
+        "SQLite has no statement of several writes as cleanup_dead_letters",
+    ),
 ];
 
 const fn only(driver: &'static str, name: &'static str, reason: &'static str) -> OneSided {

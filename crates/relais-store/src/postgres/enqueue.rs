@@ -111,10 +111,7 @@ pub(super) fn written<'a>(
 }
 
 /// The messages that have no row yet.
-pub(super) fn missing<'a>(
-    messages: &[&'a NewMessage],
-    ids: &[Option<i64>],
-) -> Vec<&'a NewMessage> {
+pub(super) fn missing<'a>(messages: &[&'a NewMessage], ids: &[Option<i64>]) -> Vec<&'a NewMessage> {
     messages.iter().zip(ids).filter(|(_, id)| id.is_none()).map(|(message, _)| *message).collect()
 }
 

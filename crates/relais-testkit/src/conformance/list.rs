@@ -305,6 +305,8 @@ macro_rules! store_conformance {
                 a_pass_removes_no_more_than_it_may
                 resolved_dead_letters_go_and_open_ones_stay
                 a_resolved_dead_letter_goes_though_its_key_is_still_parked
+                a_discarded_row_goes_with_its_dead_letter
+                rows_retried_lately_do_not_stop_clean_up
                 cleaning_up_beside_others_never_fails
                 ended_processes_go_with_their_logs_and_timers
                 the_last_change_of_a_process_counts

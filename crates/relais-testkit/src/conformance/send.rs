@@ -42,7 +42,8 @@ pub async fn one_id_with_other_content_is_refused(f: &dyn Fixture) {
             let id = batch.last().expect("one").message_id;
             let refused = f.second().enqueue(batch).await;
             let Err(StoreError::Invalid(text)) = refused else { panic!("{refused:?}") };
-            let expected = format!("message id {id} belongs to another message of destination orders");
+            let expected =
+                format!("message id {id} belongs to another message of destination orders");
             assert!(text.contains(&expected), "{text}");
         }
     }
