@@ -5,8 +5,10 @@
 //!
 //! - `settle`: what becomes of rows, in batches
 //! - `processes`: rows that concern processes
+//! - `sessions`: handlers that lost their database session
 
 mod processes;
+mod sessions;
 mod settle;
 
 use std::{
@@ -96,6 +98,10 @@ pub(crate) struct InboxWorker {
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
     trouble: Option<String>,
+    /// Rows whose handler could not reach the database, not judged yet.
+    unreachable: Vec<(Job<InboxRow>, StoreError)>,
+    /// How often in a row the handler of a row lost its session while the store answered.
+    lost_sessions: HashMap<i64, u32>,
 }
 
 impl InboxWorker {
@@ -123,6 +129,8 @@ impl InboxWorker {
             handler_timeout: Duration::MAX,
             retry_at: None,
             trouble: None,
+            unreachable: Vec::new(),
+            lost_sessions: HashMap::new(),
         }
     }
 
@@ -144,6 +152,7 @@ impl InboxWorker {
 
     async fn pass(&mut self) -> Result<Progress, StoreError> {
         self.collect();
+        self.judge_unreachable().await;
         let mut done = self.settle().await?;
         if let Some(trouble) = self.trouble.take() {
             return Err(StoreError::Unavailable(trouble));
@@ -175,6 +184,7 @@ impl InboxWorker {
             match handled {
                 Handled::Committed => {
                     relais_store::fail_point!("handler.after_commit");
+                    self.lost_sessions.remove(&job.row.id);
                     self.counters.processed(1);
                     self.counters.took(job.row.received_at);
                     told(&job.row, "handled");
@@ -188,9 +198,8 @@ impl InboxWorker {
                     forget.insert(job.row.msg_key.clone());
                 }
                 Handled::Unavailable(error) => {
-                    self.trouble = Some(error.to_string());
-                    self.intake.flight.release([job.row.id]);
-                    forget.insert(job.row.msg_key.clone());
+                    self.unreachable.push((job, error));
+                    continue;
                 }
             }
             if !forget.is_empty() {
@@ -203,7 +212,11 @@ impl InboxWorker {
     fn take_in(&mut self, done: Result<Landed, tokio::task::JoinError>) {
         match done {
             Ok(landed) => self.landed.push(landed),
-            Err(error) => tracing::error!(%error, "a handler task vanished; its lease runs out"),
+            // Which row it held is unknown, so nothing can be settled: the program ends, and its lanes
+            // expire.
+            Err(error) => {
+                panic!("cannot continue: a handler task ended without an answer: {error}")
+            }
         }
     }
 
@@ -379,6 +392,7 @@ impl Worker for InboxWorker {
                 tracing::warn!("handlers still running at stop; their lanes expire by themselves");
             }
             self.collect();
+            self.release_unreachable();
             if let Err(error) = self.settle().await {
                 tracing::warn!(%error, "not settled at stop; these messages are handled again");
             }

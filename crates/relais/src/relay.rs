@@ -178,8 +178,9 @@ impl Relay {
         match &fate {
             OutboxFate::Retry { pause, problem, .. } => {
                 self.guard.limits().because(problem);
-                let due = Instant::now() + *pause;
-                self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+                if let Some(due) = Instant::now().checked_add(*pause) {
+                    self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+                }
             }
             OutboxFate::Untouched => self.intake.flight.release([row.id]),
             OutboxFate::Dispatched | OutboxFate::Uncounted { .. } | OutboxFate::Dead { .. } => {}

@@ -248,6 +248,7 @@ pub(super) fn bury(
     let dead_letter = Uuid::new_v4().to_string();
     change(tx, sql, (&dead_letter, id, worker))?;
     if park {
+        change(tx, include_str!("sql/parks_key.sql"), [&dead_letter])?;
         change(tx, include_str!("sql/park_key.sql"), [&dead_letter])?;
     }
     Ok(())

@@ -30,6 +30,8 @@ macro_rules! store_conformance {
                 required_columns_without_default_must_be_given
                 an_inbox_row_has_defaults
                 payload_and_headers_must_be_json
+                headers_must_be_an_object
+                ids_are_positive_and_attempts_bounded
                 an_inbox_row_needs_a_payload_or_its_raw_bytes
                 one_source_and_message_id_is_one_row
                 one_message_id_is_one_row_of_a_destination
@@ -178,10 +180,12 @@ macro_rules! store_conformance {
                 a_retried_dead_letter_is_first_in_its_key_again
                 a_retried_dead_letter_goes_before_a_follower_in_backoff
                 a_skipped_dead_letter_frees_its_key
+                a_dead_letter_that_parks_nothing_does_not_inherit_the_key
                 two_open_dead_letters_hold_their_key_until_both_are_resolved
                 a_lower_id_that_commits_late_is_found
                 a_lower_inbox_id_that_commits_late_is_found
                 an_inbox_row_in_backoff_holds_its_key_and_no_other
+                an_inbox_row_put_off_without_an_attempt_holds_its_key
                 a_due_inbox_row_waits_behind_an_earlier_one_that_is_not
                 a_parked_inbox_key_waits_for_a_person
                 waiting_inbox_keys_in_front_do_not_fill_the_batch

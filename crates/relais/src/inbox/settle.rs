@@ -57,8 +57,9 @@ impl InboxWorker {
                     "retry: {}",
                     problem.message
                 );
-                let due = Instant::now() + *pause;
-                self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+                if let Some(due) = Instant::now().checked_add(*pause) {
+                    self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+                }
             }
             InboxFate::Dead { problem, attempts, .. } => {
                 self.counters.failed(problem);

@@ -16,11 +16,11 @@ WHERE i.id IN (
           AND (?4 = '[]' OR f.id NOT IN (SELECT value FROM json_each(?4)))
           AND (NOT EXISTS (SELECT 1 FROM relais_inbox AS h INDEXED BY relais_inbox_held
                            WHERE h.status IN ('RECEIVED', 'RETRY')
-                             AND h.next_attempt_at IS NOT NULL AND h.attempts > 0)
+                             AND h.next_attempt_at IS NOT NULL)
                OR NOT EXISTS (SELECT 1 FROM relais_inbox AS h
                               WHERE h.msg_key = f.msg_key AND h.id < f.id
                                 AND h.status IN ('RECEIVED', 'RETRY')
-                                AND h.next_attempt_at IS NOT NULL AND h.attempts > 0))
+                                AND h.next_attempt_at IS NOT NULL))
           AND (NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
                            WHERE p.origin = 'inbox' AND p.destination = '')
                OR NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
@@ -38,8 +38,7 @@ WHERE i.id IN (
           AND w.id NOT IN (SELECT value FROM json_each(?4))
           AND NOT EXISTS (SELECT 1 FROM relais_inbox AS h
                           WHERE h.msg_key = w.msg_key AND h.id < w.id
-                            AND h.status IN ('RECEIVED', 'RETRY') AND h.next_attempt_at IS NOT NULL
-                            AND h.attempts > 0)
+                            AND h.status IN ('RECEIVED', 'RETRY') AND h.next_attempt_at IS NOT NULL)
           AND NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
                           WHERE p.origin = 'inbox' AND p.destination = '' AND p.msg_key = w.msg_key)
         ORDER BY w.next_attempt_at, w.id
