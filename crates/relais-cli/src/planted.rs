@@ -266,6 +266,7 @@ impl Desk for Planted {
         dead_letters_of(message_id: String) -> Vec<DeadLetter>;
         received_as(message_id: String) -> Vec<InboxRow>;
         sent_as(message_id: Uuid) -> Vec<OutboxRow>;
+        fail_outbox(id: i64, fail: FailRow) -> Decided;
         caused_by(message_id: String) -> Vec<OutboxRow>;
         list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
     }

@@ -1,5 +1,10 @@
 //! `relais run` beside a database that is not there yet.
 
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+// Some helpers are made for other tests of the program.
+#[allow(dead_code)]
 mod support;
 
 use std::{

@@ -249,6 +249,19 @@ impl App {
         self
     }
 
+    /// The destinations whose dead letters park no key.
+    pub(crate) fn skipping(&self) -> Vec<String> {
+        let skips = |destination: &Destination| {
+            let settings = match destination {
+                Destination::Single(_, settings) => settings,
+                Destination::Bulk(_, settings) => &settings.destination,
+            };
+            settings.on_dead_letter == OnDeadLetter::Skip
+        };
+        let names = self.destinations.iter().filter(|(_, destination)| skips(destination));
+        names.map(|(name, _)| name.clone()).collect()
+    }
+
     /// How often a handler is tried.
     #[must_use]
     pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {

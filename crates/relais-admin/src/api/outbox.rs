@@ -1,4 +1,4 @@
-//! Rows of the outbox: look, download, retry.
+//! Rows of the outbox: look, download, retry, fail.
 
 use axum::{extract::State, response::Response};
 use relais_core::{
@@ -105,6 +105,21 @@ pub(crate) async fn retry(
         let row = find(&admin, &id).await?;
         let (origin, status) = (Origin::Outbox, row.status.as_str());
         dead_letters::retry_row(&admin, (origin, row.id), &row.msg_key, status, &by).await
+    })
+    .await
+}
+
+/// Makes a dead letter of a pending row: what [`Desk::fail`](relais::desk::Desk::fail) does.
+pub(crate) async fn fail(
+    State(admin): State<Admin>,
+    caller: Caller,
+    Named(id): Named<String>,
+    Body(who): Body<Who>,
+) -> Answer<Value> {
+    let by = who.by(&caller)?;
+    run(async move {
+        let row = find(&admin, &id).await?;
+        dead_letters::said(row.id, admin.desk.fail(&row, &by).await?)
     })
     .await
 }

@@ -3,10 +3,11 @@
 use deadpool_postgres::{Client, Transaction};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    delivery::Problem,
+    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow},
     inbox::{InboxRow, InboxStatus},
     json,
-    outbox::OutboxRow,
+    outbox::{OnDeadLetter, OutboxRow},
     query::{PAGE_MAX, ParkedKey},
     store::{StoreError, StoreFuture},
 };
@@ -19,6 +20,7 @@ use uuid::Uuid;
 use super::{
     PostgresStore,
     error::Failure,
+    outbox,
     row::{self, Micros},
 };
 
@@ -32,6 +34,10 @@ impl Desk for PostgresStore {
 
     fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided> {
         self.run((id, verdict), |client, _, (id, verdict)| Box::pin(discard(client, *id, verdict)))
+    }
+
+    fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided> {
+        self.run((id, fail), |client, _, (id, fail)| Box::pin(fail_outbox(client, *id, fail)))
     }
 
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
@@ -163,6 +169,25 @@ async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<ParkedKey>, Fa
         })
     };
     rows.iter().map(read).collect()
+}
+
+async fn fail_outbox(client: &mut Client, id: i64, fail: &FailRow) -> Result<Decided, Failure> {
+    let FailRow { on_dead_letter, actor, reason } = fail;
+    let park = *on_dead_letter == OnDeadLetter::Park;
+    let Problem { code, message } = Problem::new(CODE_OPERATOR_FAILED, reason).fitted();
+    let bury = client.prepare_cached(sql!("bury_outbox")).await?;
+    let transaction = client.transaction().await?;
+    let failed = transaction.query(sql!("fail_pending"), &[&id, &code, &message, &park]).await?;
+    if failed.is_empty() {
+        let found = transaction.query_opt(sql!("find_outbox"), &[&Some(id), &None::<Uuid>]).await?;
+        return Ok(if found.is_some() { Decided::ResolvedBefore } else { Decided::NotFound });
+    }
+    outbox::bury(&transaction, &bury, &failed, actor).await?;
+    let target = id.to_string();
+    transaction.execute(sql!("audit"), &[actor, &"outbox.failed", &target, reason]).await?;
+    crate::fail_point!("fail_row.before_commit");
+    transaction.commit().await?;
+    Ok(Decided::Done)
 }
 
 async fn dead_letters_of(client: &Client, message_id: &str) -> Result<Vec<DeadLetter>, Failure> {
