@@ -33,6 +33,7 @@ use relais_store::Transaction;
 use tokio::task::JoinSet;
 
 pub(crate) use self::processes::ProcessWork;
+use self::sessions::Sessions;
 use crate::{
     flight::Job,
     intake::Intake,
@@ -98,10 +99,7 @@ pub(crate) struct InboxWorker {
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
     trouble: Option<String>,
-    /// Rows whose handler could not reach the database, not judged yet.
-    unreachable: Vec<(Job<InboxRow>, StoreError)>,
-    /// How often in a row the handler of a row lost its session while the store answered.
-    lost_sessions: HashMap<i64, u32>,
+    sessions: Sessions,
 }
 
 impl InboxWorker {
@@ -129,8 +127,7 @@ impl InboxWorker {
             handler_timeout: Duration::MAX,
             retry_at: None,
             trouble: None,
-            unreachable: Vec::new(),
-            lost_sessions: HashMap::new(),
+            sessions: Sessions::default(),
         }
     }
 
@@ -184,7 +181,7 @@ impl InboxWorker {
             match handled {
                 Handled::Committed => {
                     relais_store::fail_point!("handler.after_commit");
-                    self.lost_sessions.remove(&job.row.id);
+                    self.sessions.lost.remove(&job.row.id);
                     self.counters.processed(1);
                     self.counters.took(job.row.received_at);
                     told(&job.row, "handled");
@@ -198,7 +195,7 @@ impl InboxWorker {
                     forget.insert(job.row.msg_key.clone());
                 }
                 Handled::Unavailable(error) => {
-                    self.unreachable.push((job, error));
+                    self.sessions.unreachable.push((job, error));
                     continue;
                 }
             }

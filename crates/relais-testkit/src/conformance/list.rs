@@ -237,6 +237,7 @@ macro_rules! store_conformance {
             people {
                 an_empty_store_shows_every_status_with_zero
                 the_overview_counts_every_status
+                rows_behind_a_parked_key_are_counted_apart
                 the_overview_shows_the_oldest_open_row
                 the_overview_shows_what_waits_for_each_destination
                 the_overview_shows_workers_and_whether_they_live

@@ -1,7 +1,7 @@
 //! Handlers that could not reach the database: an outage uses no attempt, a handler that loses its session
 //! each time does.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use relais_core::{handler::Outcome, inbox::InboxRow, store::StoreError};
 
@@ -13,20 +13,28 @@ const LOST_SESSIONS_MAX: u32 = 5;
 /// Rows whose losses are counted. Beyond that the counts begin again.
 const ROWS_MAX: usize = 10_000;
 
+#[derive(Default)]
+pub(super) struct Sessions {
+    /// Rows whose handler could not reach the database, not judged yet.
+    pub(super) unreachable: Vec<(Job<InboxRow>, StoreError)>,
+    /// How often in a row the handler of a row lost its session while the store answered.
+    pub(super) lost: HashMap<i64, u32>,
+}
+
 impl InboxWorker {
     /// Judges the rows whose handler lost its session. While the store answers too, the loss is counted:
     /// a handler that ends its transaction itself, or stays idle for longer than the server allows, would
     /// otherwise be repeated without end and without a reason in the row.
     pub(super) async fn judge_unreachable(&mut self) {
-        if self.unreachable.is_empty() {
+        if self.sessions.unreachable.is_empty() {
             return;
         }
         let answers = self.store.changes().await.is_ok();
-        for (job, error) in std::mem::take(&mut self.unreachable) {
-            if self.lost_sessions.len() >= ROWS_MAX {
-                self.lost_sessions.clear();
+        for (job, error) in std::mem::take(&mut self.sessions.unreachable) {
+            if self.sessions.lost.len() >= ROWS_MAX {
+                self.sessions.lost.clear();
             }
-            let losses = self.lost_sessions.entry(job.row.id).or_default();
+            let losses = self.sessions.lost.entry(job.row.id).or_default();
             *losses = if answers { losses.saturating_add(1) } else { 0 };
             if *losses < LOST_SESSIONS_MAX {
                 self.release_one(&job, &error);
@@ -44,7 +52,7 @@ impl InboxWorker {
 
     /// At stop: these rows are handled again.
     pub(super) fn release_unreachable(&mut self) {
-        for (job, error) in std::mem::take(&mut self.unreachable) {
+        for (job, error) in std::mem::take(&mut self.sessions.unreachable) {
             self.release_one(&job, &error);
         }
     }

@@ -287,14 +287,15 @@ CREATE TABLE relais_timer (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX relais_timer_due ON relais_timer (due_at);
 
--- Attempts that did not succeed: why each message is where it is. Goes with its row.
+-- Attempts that did not succeed, or whose messages were ignored as out of order: why each message is
+-- where it is. Goes with its row.
 CREATE TABLE relais_attempt (
     id            INTEGER PRIMARY KEY,
     origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
     origin_id     INTEGER NOT NULL,
     attempt       INTEGER NOT NULL,
     at            TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed')),
+    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored')),
     error_code    TEXT CHECK (length(error_code) <= 200),
     error_message TEXT CHECK (length(error_message) <= 2000),
     worker        TEXT NOT NULL
