@@ -12,7 +12,7 @@ use relais_core::{
     browse::{Browse, Listed, Reach},
     bulk::{Advance, BulkJob, BulkJobs, JobFence},
     dead_letter::{DeadLetter, Origin, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
     message::NewMessage,

@@ -50,7 +50,7 @@ fn what_a_wait_cannot_change_ends_the_start_at_once() {
     let Some(schema) = PostgresSchema::new() else { return };
     let nowhere = schema.url.replace(&schema.name, "no_such_schema");
     let said = Site::with(&settings(&nowhere, "1d")).relais(&["run"]);
-    assert_said(&said, 1, &["no_such_schema"]);
+    assert_said(&said, 1, &["check user, password, database and schema in the URL"]);
     assert!(!said.err.contains("waiting for the database"), "{said:?}");
 }
 

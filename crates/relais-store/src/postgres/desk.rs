@@ -183,6 +183,13 @@ async fn fail_outbox(client: &mut Client, id: i64, fail: &FailRow) -> Result<Dec
         return Ok(if found.is_some() { Decided::ResolvedBefore } else { Decided::NotFound });
     }
     outbox::bury(&transaction, &bury, &failed, actor).await?;
+    // A job ends with its last row.
+    if let Some(job_id) = failed[0].get::<_, Option<String>>(2)
+        && let Ok(job) = Uuid::try_parse(&job_id)
+        && transaction.execute(sql!("finish_bulk"), &[&job, &job_id]).await? > 0
+    {
+        transaction.execute(sql!("announce_bulk"), &[&job]).await?;
+    }
     let target = id.to_string();
     transaction.execute(sql!("audit"), &[actor, &"outbox.failed", &target, reason]).await?;
     crate::fail_point!("fail_row.before_commit");

@@ -123,6 +123,12 @@ fn fail_outbox(tx: &Transaction<'_>, id: i64, fail: &FailRow) -> Result<Decided,
     let fate = OutboxFate::Dead { attempts: row.attempts, problem, park };
     attempt::record_outbox(tx, id, &fate, actor)?;
     bury(tx, include_str!("sql/bury_outbox.sql"), id, actor, park)?;
+    // A job ends with its last row.
+    if let Some(job_id) = &row.job_id
+        && change(tx, include_str!("sql/finish_bulk.sql"), [job_id])? == 1
+    {
+        change(tx, include_str!("sql/announce_bulk.sql"), [job_id])?;
+    }
     let record = (actor, "outbox.failed", id.to_string(), reason);
     change(tx, include_str!("sql/audit.sql"), record)?;
     crate::fail_point!("fail_row.before_commit");

@@ -12,7 +12,7 @@ use relais_core::{
 
 use super::{
     Start,
-    bulk::Held,
+    bulk::{Held, job},
     dead_letters::{dead_inbox, dead_outbox},
     only_dead_letter, open_dead_letters,
     process_build::failed_process,
@@ -325,4 +325,18 @@ pub async fn of_an_operator_and_a_settlement_one_stands(f: &dyn Fixture) {
     assert_eq!(decided(9_999).await.expect("fail"), Decided::NotFound);
     assert_eq!(open_dead_letters(f).await.len(), 2);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 2);
+}
+
+/// A row in a bulk job too; the job ends with its last row.
+pub async fn a_row_of_a_job_is_failed_by_an_operator(f: &dyn Fixture) {
+    let held = Held::of(f, &["a", "b"]).await;
+    let failed = f.second().fail_outbox(held.id(0), fail(OnDeadLetter::Skip)).await;
+    assert_eq!(failed.expect("fail"), Decided::Done);
+    assert_eq!(held.settle(vec![(held.id(0), OutboxFate::Dispatched)]).await, none(1));
+    assert!(!job(f, held.job.id).await.phase.is_terminal());
+    let failed = f.second().fail_outbox(held.id(1), fail(OnDeadLetter::Skip)).await;
+    assert_eq!(failed.expect("fail"), Decided::Done);
+    assert!(job(f, held.job.id).await.phase.is_terminal(), "nothing is left of it");
+    assert_eq!(held.settle(vec![(held.id(1), OutboxFate::Dispatched)]).await, none(1));
+    assert_eq!(open_dead_letters(f).await.len(), 2);
 }

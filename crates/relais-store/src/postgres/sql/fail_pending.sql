@@ -4,4 +4,4 @@
 UPDATE relais_outbox
 SET status = 'FAILED', next_attempt_at = NULL, error_code = $2, error_message = $3
 WHERE id = $1 AND status = 'PENDING'
-RETURNING id, $4::boolean AS park
+RETURNING id, $4::boolean AS park, job_id
