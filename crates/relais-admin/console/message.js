@@ -103,6 +103,9 @@ function describe(event) {
     case "received":
       return ["info", "inbox", `Received from ${event.source_system}`, [`${event.event_type ?? "no type"} ${event.message_id}, key ${event.key}`, position(event)]];
     case "attempt":
+      if (event.outcome === "ignored") {
+        return ["warn", "retry", `Attempt ${event.attempt} ignored as out of order`, [because(event.code, event.message), `worker ${event.worker.slice(0, 13)}`]];
+      }
       return [event.outcome === "retry" ? "warn" : "bad", event.outcome === "retry" ? "retry" : "bad", event.outcome === "retry" ? `Attempt ${event.attempt} failed, to be retried` : `Attempt ${event.attempt} failed for good`, [because(event.code, event.message), `worker ${event.worker.slice(0, 13)}`]];
     case "processed":
       return ["ok", "ok", "Handled", []];

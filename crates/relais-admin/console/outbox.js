@@ -40,7 +40,11 @@ export function list(context) {
 export async function show(context) {
   const row = await get(`/outbox/${encodeURIComponent(context.params[0])}`, { signal: context.signal });
   const retry = () => settle(context, decide({ title: "Try it again", text: "Its dead letter is replayed: first in its key, with attempts from zero.", confirm: "Retry", act: (who) => post(`/outbox/${row.id}/retry`, who) }), "It is tried again.");
-  const actions = row.status === "FAILED" && may("operator") ? [button("Retry", retry, { kind: "primary", picture: "retry" })] : [];
+  const fail = () => settle(context, decide({ title: "Make a dead letter", text: "It is not tried any more and becomes a dead letter, which can be discarded or replayed. A worker that has it in flight may still deliver it once.", confirm: "Fail", danger: true, act: (who) => post(`/outbox/${row.id}/fail`, who) }), "It is a dead letter now.");
+  const actions = [
+    row.status === "FAILED" && may("operator") ? button("Retry", retry, { kind: "primary", picture: "retry" }) : null,
+    row.status === "PENDING" && may("operator") ? button("Fail", fail, { kind: "quiet-danger", picture: "bad" }) : null,
+  ].filter(Boolean);
   const side = facts([
     ["Status", status(row.status)],
     ["Message id", copyable(row.message_id)],

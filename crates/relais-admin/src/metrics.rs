@@ -72,7 +72,10 @@ fn rows(page: &mut Page, overview: &Overview) {
         page.line("relais_inbox_rows", &[("status", &count.name)], count.rows);
     }
     let oldest = age(overview.inbox_oldest, overview);
-    page.one("relais_inbox_oldest_seconds", "gauge", "Age of the oldest open inbox row.", oldest);
+    let help = "Age of the oldest open inbox row that does not wait behind a parked key.";
+    page.one("relais_inbox_oldest_seconds", "gauge", help, oldest);
+    let help = "Open inbox rows that wait behind a parked key, among the first 100,000.";
+    page.one("relais_inbox_parked_rows", "gauge", help, overview.inbox_parked);
     page.head("relais_outbox_rows", "gauge", "Outbox rows by status.");
     for count in &overview.outbox {
         page.line("relais_outbox_rows", &[("status", &count.name)], count.rows);
@@ -105,6 +108,7 @@ fn backlogs(page: &mut Page, overview: &Overview, snapshot: &Snapshot) {
         destination: "other".to_owned(),
         pending: rest.iter().map(|backlog| backlog.pending).sum(),
         oldest: rest.iter().filter_map(|backlog| backlog.oldest).min(),
+        parked: rest.iter().map(|backlog| backlog.parked).sum(),
     };
     shown.extend((!rest.is_empty()).then_some(&other));
     page.head("relais_outbox_pending", "gauge", "Pending outbox rows by destination.");
@@ -112,10 +116,17 @@ fn backlogs(page: &mut Page, overview: &Overview, snapshot: &Snapshot) {
         let labels = [("destination", backlog.destination.as_str())];
         page.line("relais_outbox_pending", &labels, backlog.pending);
     }
-    page.head("relais_outbox_oldest_seconds", "gauge", "Age of the oldest pending row.");
+    let help = "Age of the oldest pending row that does not wait behind a parked key.";
+    page.head("relais_outbox_oldest_seconds", "gauge", help);
     for backlog in &shown {
         let labels = [("destination", backlog.destination.as_str())];
         page.line("relais_outbox_oldest_seconds", &labels, age(backlog.oldest, overview));
+    }
+    let help = "Pending rows that wait behind a parked key, among the first 100,000.";
+    page.head("relais_outbox_parked_rows", "gauge", help);
+    for backlog in &shown {
+        let labels = [("destination", backlog.destination.as_str())];
+        page.line("relais_outbox_parked_rows", &labels, backlog.parked);
     }
 }
 
@@ -140,6 +151,8 @@ fn counters(page: &mut Page, snapshot: &Snapshot) {
     {
         page.line("relais_handled_total", &[("result", result)], count);
     }
+    let help = "Messages of routes that were not sent, because they were out of order.";
+    page.one("relais_ignored_total", "counter", help, inbox.ignored);
     page.head(
         "relais_handling_problems_total",
         "counter",

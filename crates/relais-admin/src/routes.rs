@@ -179,6 +179,13 @@ fn rows() -> Vec<Route> {
             "Tries a failed outbox row again",
             ("Who", "Done"),
         ),
+        Route::post(
+            "/outbox/{id}/fail",
+            Role::Operator,
+            post(outbox::fail),
+            "Makes a dead letter of a pending outbox row",
+            ("Who", "Done"),
+        ),
     ]
 }
 

@@ -12,7 +12,7 @@ use relais_core::{
     browse::{Browse, Listed, Reach},
     bulk::{Advance, BulkJob, BulkJobs, JobFence},
     dead_letter::{DeadLetter, Origin, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
     message::NewMessage,
@@ -266,6 +266,8 @@ impl Desk for Planted {
         parked_keys(limit: usize) -> Vec<ParkedKey>;
         dead_letters_of(message_id: String) -> Vec<DeadLetter>;
         received_as(message_id: String) -> Vec<InboxRow>;
+        sent_as(message_id: Uuid) -> Vec<OutboxRow>;
+        fail_outbox(id: i64, fail: FailRow) -> Decided;
         caused_by(message_id: String) -> Vec<OutboxRow>;
         list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
     }

@@ -79,6 +79,36 @@ fn stuck(site: &Site, target: &Target, orders: &[&str]) -> Value {
 }
 
 #[test]
+fn a_pending_row_is_failed_by_hand_and_discarded() {
+    let target = Target::start();
+    let site = site(&target);
+    stuck(&site, &target, &["wrong", "second", "third"]);
+    let fail = |more: &[&str]| {
+        let args = ["outbox", "fail", "2", "--actor", "ann"];
+        site.relais(&[&args[..], more].concat())
+    };
+    assert_said(&fail(&[]), 2, &["pass --reason TEXT"]);
+    let why = ["--reason", "never to be sent"];
+    assert_said(&fail(&[&why[..], &["--dry-run"]].concat()), 0, &["would fail 1 rows"]);
+    let said = fail(&[&why[..], &["--json"]].concat());
+    let failed: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!(failed["failed"], json!([2]));
+    let shown = site.json(&["dead-letter", "show", text(&failed["dead_letter"])]);
+    assert_eq!(shown["error_class"], "OPERATOR_FAILED", "{shown}");
+    assert_eq!(shown["error_message"], "never to be sent", "{shown}");
+    assert_said(&fail(&why), 1, &["row 2 is FAILED", "NOT_PENDING"]);
+    let audit = site.json(&["audit", "list", "--actor", "ann"]);
+    assert_eq!((&audit[0]["action"], &audit[0]["target"]), (&json!("outbox.failed"), &json!("2")));
+    let status = site.relais(&["status"]);
+    assert_said(&status, 0, &["PARKED"]);
+    let discard = ["dead-letter", "discard", "--all", "--yes", "--reason", "both"];
+    assert_said(&site.relais(&discard), 0, &["discarded 2"]);
+    let running = site.run();
+    assert!(target.next().body.contains("third"), "the key goes on");
+    running.stop();
+}
+
+#[test]
 fn a_dead_letter_is_edited_and_replayed_on_sqlite() {
     let target = Target::start();
     edited_and_replayed(&site(&target), &target);

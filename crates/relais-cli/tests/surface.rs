@@ -106,6 +106,7 @@ fn calls(id: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("outbox list", vec!["--status", "failed"]),
         ("outbox show", vec!["outbox:1"]),
         ("outbox retry", vec!["1", "--dry-run"]),
+        ("outbox fail", vec!["1", "--reason", "stuck", "--dry-run"]),
         ("dead-letter list", vec![]),
         ("dead-letter show", vec![id]),
         ("dead-letter edit", vec![id, "--payload", "{}", "--dry-run"]),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::{
     dead_letter::{DeadLetter, Origin, Verdict},
     inbox::InboxRow,
-    outbox::OutboxRow,
+    outbox::{OnDeadLetter, OutboxRow},
     query::ParkedKey,
     store::StoreFuture,
     time::Timestamp,
@@ -18,6 +18,18 @@ use crate::{
 pub struct Edit {
     /// Valid JSON.
     pub payload: String,
+    pub actor: String,
+    pub reason: String,
+}
+
+/// The code of a dead letter that an operator made of a pending row.
+pub const CODE_OPERATOR_FAILED: &str = "OPERATOR_FAILED";
+
+/// An operator's decision to stop trying a pending outbox row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailRow {
+    /// Whether later rows of its key wait for a decision about the dead letter.
+    pub on_dead_letter: OnDeadLetter,
     pub actor: String,
     pub reason: String,
 }
@@ -40,7 +52,7 @@ pub struct Attempt {
     /// 1 for the first since the row came, or since it was last replayed.
     pub attempt: u32,
     pub at: Timestamp,
-    /// `retry` or `failed`.
+    /// `retry`, `failed`, or `ignored` if messages of the row were not sent because they were out of order.
     pub outcome: String,
     pub error_code: Option<String>,
     pub error_message: Option<String>,
@@ -79,6 +91,15 @@ pub trait Desk: Send + Sync {
     /// Closes a `SERDE_ERROR` row nobody can repair: `FAILED`, with a dead letter that is resolved.
     fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided>;
 
+    /// Makes a dead letter (`OPERATOR_FAILED`) of a pending outbox row, and records it in the audit.
+    /// `ResolvedBefore` if the row is not pending.
+    ///
+    /// A worker may have the row in flight: this is decided by its state alone, without the lane. Of this
+    /// and the worker's settlement the first one to commit stands, because both ask for `PENDING`; the
+    /// other one is refused and changes nothing. So the target may have the message although it is a dead
+    /// letter; a retry sends it again under the same id.
+    fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided>;
+
     /// The failed attempts of one row, oldest first.
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>>;
 
@@ -90,6 +111,9 @@ pub trait Desk: Send + Sync {
 
     /// Inbox rows of this message id, one for each source system that has it, oldest first.
     fn received_as(&self, message_id: String) -> StoreFuture<'_, Vec<InboxRow>>;
+
+    /// Outbox rows of this message id, one for each destination that has it, oldest first.
+    fn sent_as(&self, message_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>>;
 
     /// Outbox rows that one message caused (`causation_id`), oldest first.
     fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>>;

@@ -57,8 +57,10 @@ pub struct Count {
 pub struct Backlog {
     pub destination: String,
     pub pending: u64,
-    /// Creation time of the oldest pending row.
+    /// Creation time of the oldest pending row that does not wait behind a parked key.
     pub oldest: Option<Timestamp>,
+    /// Pending rows that wait behind a parked key: among the first 100,000, so at least this many.
+    pub parked: u64,
 }
 
 /// A live worker of a scope.
@@ -91,8 +93,10 @@ pub struct Overview {
     pub schema_version: i64,
     /// Rows by `status`; every status appears.
     pub inbox: Vec<Count>,
-    /// Reception time of the oldest open inbox row.
+    /// Reception time of the oldest open inbox row that does not wait behind a parked key.
     pub inbox_oldest: Option<Timestamp>,
+    /// Open inbox rows that wait behind a parked key: among the first 100,000, so at least this many.
+    pub inbox_parked: u64,
     pub outbox: Vec<Count>,
     pub backlogs: Vec<Backlog>,
     pub dead_letters_open: u64,
@@ -135,6 +139,7 @@ pub struct Cleaned {
     pub inbox: u64,
     pub outbox: u64,
     pub handled: u64,
+    /// Resolved ones; the failed row of a discarded one goes with it and is not counted apart.
     pub dead_letters: u64,
     pub processes: u64,
 }

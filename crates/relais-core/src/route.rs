@@ -88,6 +88,15 @@ impl Route {
         }
     }
 
+    /// Whether the messages of both routes would have the same ids, and so could not both be sent.
+    pub fn shares_ids(&self, other: &Self) -> bool {
+        let ids = |route: &Self| {
+            let Self { on, destination, event_type, aggregate_type, each, .. } = route.clone();
+            (on, destination, event_type, aggregate_type, each)
+        };
+        ids(self) == ids(other)
+    }
+
     /// A stable id: the same event, route and element always give the same one.
     fn message_id(&self, row: &InboxRow, index: usize) -> Uuid {
         let Self { destination, event_type, aggregate_type, each, .. } = self;

@@ -11,6 +11,7 @@ use crate::{
     browse::Browse,
     bulk::BulkJobs,
     dead_letter::{DeadLetter, Verdict},
+    delivery::Problem,
     desk::Desk,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
@@ -69,6 +70,37 @@ pub struct Settled {
     /// Inbox rows left as they were, because a process of theirs has moved on since it was read:
     /// decide again. Not counted above.
     pub stale: Vec<i64>,
+    /// Settled inbox rows of which messages were not sent, because they were out of order.
+    pub ignored: Vec<OutOfOrder>,
+}
+
+/// An inbox row of which messages were not sent: newer versions of their aggregates had been seen. It is
+/// recorded as an attempt of the row with the outcome `ignored`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutOfOrder {
+    pub id: i64,
+    pub messages: u64,
+    pub problem: Problem,
+}
+
+impl OutOfOrder {
+    /// `older` are the messages that were not sent; at least one.
+    pub fn new(id: i64, older: &[&NewMessage]) -> Self {
+        let first = older.first().map_or_else(String::new, |message| {
+            let NewMessage { aggregate_type, aggregate_id, destination, .. } = message;
+            let version = message.as_of_version.unwrap_or_default();
+            format!(
+                "version {version} of {aggregate_type} {aggregate_id} came after a newer one and was not \
+                 sent to {destination}"
+            )
+        });
+        let text = match older.len() {
+            0 | 1 => first,
+            more => format!("{first}, and {} more messages", more - 1),
+        };
+        let problem = Problem::new("OUT_OF_ORDER", &text).fitted();
+        Self { id, messages: older.len() as u64, problem }
+    }
 }
 
 /// What migration did.
@@ -133,8 +165,9 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
 
     // ---- outbox -------------------------------------------------------------------------------
 
-    /// Writes outbox rows in a transaction of their own; their ids, in order. A message id that is
-    /// there already is not written again: its row's id comes back.
+    /// Writes outbox rows in a transaction of their own; their ids, in order. A message that its
+    /// destination has already, by its message id, is not written again: its row's id comes back. If
+    /// that row has another payload, event type or key, the whole batch is refused.
     fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>>;
 
     /// Pending, due rows of the scope's destination in the lanes, by id; none whose key waits behind
@@ -161,6 +194,7 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
 
     /// One row by id, or by message id.
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>>;
+    /// By message id, the oldest row: [`Desk::sent_as`] returns all of them.
     fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>>;
     fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>>;
 

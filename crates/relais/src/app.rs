@@ -172,13 +172,23 @@ impl App {
     /// Turns an event type into outbox messages by rule; several routes may name one event type.
     ///
     /// # Panics
-    /// If the event type has a handler or a process.
+    /// If the event type has a handler or a process, or a route to the same destination that differs
+    /// in its payload only: their messages would have the same ids.
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
         let action =
             self.actions.entry(route.on.clone()).or_insert_with(|| Action::Routes(Vec::new()));
         match action {
-            Action::Routes(routes) => routes.push(route),
+            Action::Routes(routes) => {
+                assert!(
+                    !routes.iter().any(|other| other.shares_ids(&route)),
+                    "cannot add a second route of `{}` to `{}`: its messages would have the ids of the \
+                     first; give one of them another event type",
+                    route.on,
+                    route.destination
+                );
+                routes.push(route);
+            }
             Action::Handler(_) | Action::Processes => {
                 panic!("event type `{}` has a handler or process already", route.on)
             }
@@ -237,6 +247,19 @@ impl App {
     ) -> Self {
         self.destinations.insert(name.to_owned(), Destination::Bulk(target, settings));
         self
+    }
+
+    /// The destinations whose dead letters park no key.
+    pub(crate) fn skipping(&self) -> Vec<String> {
+        let skips = |destination: &Destination| {
+            let settings = match destination {
+                Destination::Single(_, settings) => settings,
+                Destination::Bulk(_, settings) => &settings.destination,
+            };
+            settings.on_dead_letter == OnDeadLetter::Skip
+        };
+        let names = self.destinations.iter().filter(|(_, destination)| skips(destination));
+        names.map(|(name, _)| name.clone()).collect()
     }
 
     /// How often a handler is tried.

@@ -6,12 +6,14 @@
 //!
 //! - here: one dead letter
 //! - [`many`]: by filter and by key, in order and at a pace
+//! - `pending`: rows that are given up before they failed
 //! - `rehearse`: what would become of a message, with nothing changed
 
 pub mod many;
+mod pending;
 mod rehearse;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use relais_core::{
     BoxFuture,
@@ -141,6 +143,8 @@ pub struct Desk {
     store: Arc<dyn Store>,
     rehearsal: Arc<dyn Rehearse>,
     operator: Operator,
+    /// Destinations whose dead letters park no key.
+    skipping: HashSet<String>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -153,7 +157,14 @@ impl Desk {
     /// A desk that knows no process; see [`Desk::operator`] and [`App::desk`](crate::App::desk).
     pub fn new(store: Arc<dyn Store>, rehearsal: Arc<dyn Rehearse>) -> Self {
         let operator = Operator::new(Arc::clone(&store), Vec::new());
-        Self { store, rehearsal, operator }
+        Self { store, rehearsal, operator, skipping: HashSet::new() }
+    }
+
+    /// Dead letters of these destinations park no key (`on_dead_letter = "skip"`).
+    #[must_use]
+    pub fn skipping(mut self, destinations: impl IntoIterator<Item = String>) -> Self {
+        self.skipping.extend(destinations);
+        self
     }
 
     /// Replays dead letters of processes through this operator.

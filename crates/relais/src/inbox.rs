@@ -6,9 +6,11 @@
 //! - `admit`: which rows are worked on next
 //! - `settle`: what becomes of rows, in batches
 //! - `processes`: rows that concern processes
+//! - `sessions`: handlers that lost their database session
 
 mod admit;
 mod processes;
+mod sessions;
 mod settle;
 
 use std::{
@@ -33,6 +35,7 @@ use relais_store::Transaction;
 use tokio::task::JoinSet;
 
 pub(crate) use self::processes::ProcessWork;
+use self::sessions::Sessions;
 use crate::{
     flight::Job,
     intake::Intake,
@@ -98,6 +101,7 @@ pub(crate) struct InboxWorker {
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
     trouble: Option<String>,
+    sessions: Sessions,
 }
 
 impl InboxWorker {
@@ -124,6 +128,7 @@ impl InboxWorker {
             handler_timeout: Duration::MAX,
             retry_at: None,
             trouble: None,
+            sessions: Sessions::default(),
         }
     }
 
@@ -145,6 +150,7 @@ impl InboxWorker {
 
     async fn pass(&mut self) -> Result<Progress, StoreError> {
         self.collect();
+        self.judge_unreachable().await;
         let mut done = self.settle().await?;
         if let Some(trouble) = self.trouble.take() {
             return Err(StoreError::Unavailable(trouble));
@@ -176,6 +182,7 @@ impl InboxWorker {
             match handled {
                 Handled::Committed => {
                     relais_store::fail_point!("handler.after_commit");
+                    self.sessions.lost.remove(&job.row.id);
                     self.counters.processed(1);
                     self.counters.took(job.row.received_at);
                     told(&job.row, "handled");
@@ -189,9 +196,8 @@ impl InboxWorker {
                     forget.insert(job.row.msg_key.clone());
                 }
                 Handled::Unavailable(error) => {
-                    self.trouble = Some(error.to_string());
-                    self.intake.flight.release([job.row.id]);
-                    forget.insert(job.row.msg_key.clone());
+                    self.sessions.unreachable.push((job, error));
+                    continue;
                 }
             }
             if !forget.is_empty() {
@@ -204,7 +210,11 @@ impl InboxWorker {
     fn take_in(&mut self, done: Result<Landed, tokio::task::JoinError>) {
         match done {
             Ok(landed) => self.landed.push(landed),
-            Err(error) => tracing::error!(%error, "a handler task vanished; its lease runs out"),
+            // Which row it held is unknown, so nothing can be settled: the program ends, and its lanes
+            // expire.
+            Err(error) => {
+                panic!("cannot continue: a handler task ended without an answer: {error}")
+            }
         }
     }
 
@@ -374,6 +384,7 @@ impl Worker for InboxWorker {
                 tracing::warn!("handlers still running at stop; their lanes expire by themselves");
             }
             self.collect();
+            self.release_unreachable();
             if let Err(error) = self.settle().await {
                 tracing::warn!(%error, "not settled at stop; these messages are handled again");
             }

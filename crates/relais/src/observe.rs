@@ -70,6 +70,7 @@ pub(crate) struct InboxCounters {
     retried: AtomicU64,
     failed: AtomicU64,
     refused: AtomicU64,
+    ignored: AtomicU64,
     lanes: AtomicUsize,
     codes: Codes,
     /// From received to processed.
@@ -129,6 +130,8 @@ pub struct InboxSnapshot {
     pub failed: u64,
     /// Settlements the fence refused.
     pub refused: u64,
+    /// Messages that were not sent, because they were out of order.
+    pub ignored: u64,
     pub lanes: usize,
     pub codes: BTreeMap<String, u64>,
     /// From received to processed.
@@ -283,6 +286,11 @@ impl InboxCounters {
         self.refused.fetch_add(rows, Relaxed);
     }
 
+    /// Messages that were not sent, because newer versions of their aggregates had been seen.
+    pub(crate) fn ignored(&self, messages: u64) {
+        self.ignored.fetch_add(messages, Relaxed);
+    }
+
     pub(crate) fn set_lanes(&self, lanes: usize) {
         self.lanes.store(lanes, Relaxed);
     }
@@ -296,6 +304,7 @@ impl InboxCounters {
             retried: self.retried.load(Relaxed),
             failed: self.failed.load(Relaxed),
             refused: self.refused.load(Relaxed),
+            ignored: self.ignored.load(Relaxed),
             lanes: self.lanes.load(Relaxed),
             codes: self.codes.snapshot(),
             handling: self.handling.snapshot(),
@@ -306,8 +315,10 @@ impl InboxCounters {
 impl DestinationCounters {
     pub(crate) fn dispatched(&self, row: &OutboxRow) {
         self.dispatched.fetch_add(1, Relaxed);
-        // What was delayed on purpose is not late.
-        let delay = row.next_attempt_at.filter(|_| row.attempts == 0 && row.error_code.is_none());
+        // What was delayed on purpose is not late. A row in a bulk job waits for a time that never comes, so
+        // that no worker reads it: that is no delay.
+        let calm = row.attempts == 0 && row.error_code.is_none() && row.job_id.is_none();
+        let delay = row.next_attempt_at.filter(|_| calm);
         let due = delay.map_or(row.created_at, |until| until.max(row.created_at));
         self.dispatch.record(self.clock.since(due));
         if let Some(received_at) = row.headers.received_at() {

@@ -26,6 +26,7 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "lowest_outbox.sql", "low-water mark: SQLite keeps no old row versions"),
     only("postgres", "server.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "session.sql", "settings of a server; SQLite has pragmas"),
+    only("postgres", "begin_handler.sql", "SQLite has one isolation level"),
     only("postgres", "transaction_start.sql", "SQLite's driver knows whether one is open"),
     only("postgres", "missing_privileges.sql", "SQLite has no roles"),
     only("postgres", "schema_exists.sql", "a failed statement would end the transaction"),
@@ -45,6 +46,7 @@ const ONE_SIDED: &[OneSided] = &[
         "postpone_timers.sql",
         "SQLite has no statement of several writes as fire_timers",
     ),
+    only("sqlite", "parks_key.sql", "SQLite has no statement of several writes as bury_outbox.sql"),
     only("sqlite", "park_key.sql", "SQLite has no statement of several writes as bury_outbox.sql"),
     only(
         "sqlite",
@@ -55,6 +57,16 @@ const ONE_SIDED: &[OneSided] = &[
         "sqlite",
         "cleanup_attempts.sql",
         "SQLite has no statement of several writes as cleanup_inbox",
+    ),
+    only(
+        "sqlite",
+        "cleanup_discarded_inbox.sql",
+        "SQLite has no statement of several writes as cleanup_dead_letters",
+    ),
+    only(
+        "sqlite",
+        "cleanup_discarded_outbox.sql",
+        "SQLite has no statement of several writes as cleanup_dead_letters",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Rows of the outbox: look, download, retry.
+//! Rows of the outbox: look, download, retry, fail.
 
 use axum::{extract::State, response::Response};
 use relais_core::{
@@ -8,6 +8,7 @@ use relais_core::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::{
     Answer, dead_letters, page,
@@ -108,7 +109,35 @@ pub(crate) async fn retry(
     .await
 }
 
+/// Makes a dead letter of a pending row: what [`Desk::fail`](relais::desk::Desk::fail) does.
+pub(crate) async fn fail(
+    State(admin): State<Admin>,
+    caller: Caller,
+    Named(id): Named<String>,
+    Body(who): Body<Who>,
+) -> Answer<Value> {
+    let by = who.by(&caller)?;
+    run(async move {
+        let row = find(&admin, &id).await?;
+        dead_letters::said(row.id, admin.desk.fail(&row, &by).await?)
+    })
+    .await
+}
+
 async fn find(admin: &Admin, id: &str) -> Result<OutboxRow, Problem> {
-    let found = admin.store.find_outbox(id.to_owned()).await?;
-    found.ok_or_else(|| Problem::not_found(format_args!("no outbox row has the id `{id}`")))
+    let mut found = match Uuid::try_parse(id) {
+        Ok(message_id) => admin.store.sent_as(message_id).await?,
+        Err(_) => admin.store.find_outbox(id.to_owned()).await?.into_iter().collect(),
+    };
+    match found.len() {
+        0 => Err(Problem::not_found(format_args!("no outbox row has the id `{id}`"))),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let rows = found.iter().map(|row| format!("{} to {}", row.id, row.destination));
+            let rows = rows.collect::<Vec<_>>().join(", ");
+            let detail =
+                format!("{} rows have the message id `{id}`: {rows}; use the row id", found.len());
+            Err(Problem::conflict("AMBIGUOUS_ID", detail))
+        }
+    }
 }

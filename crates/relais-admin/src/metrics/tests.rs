@@ -49,14 +49,16 @@ fn overview() -> Overview {
         destination: format!("unknown-{n}"),
         pending: n,
         oldest: Some(Timestamp(0)),
+        parked: n,
     });
-    let known = Backlog { destination: "contacts".into(), pending: 0, oldest: None };
-    let evil = Backlog { destination: EVIL.into(), pending: 1_000, oldest: None };
+    let known = Backlog { destination: "contacts".into(), pending: 0, oldest: None, parked: 0 };
+    let evil = Backlog { destination: EVIL.into(), pending: 1_000, oldest: None, parked: 7 };
     Overview {
         now: Timestamp(5_000_000),
         schema_version: 1,
         inbox: count("RECEIVED"),
         inbox_oldest: None,
+        inbox_parked: 3,
         outbox: count("PENDING"),
         backlogs: unknown.chain([known, evil]).collect(),
         dead_letters_open: 0,

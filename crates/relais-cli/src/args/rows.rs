@@ -32,6 +32,9 @@ pub(crate) enum OutboxCommand {
     /// Try a failed row again
     #[command(after_help = "Example:\n  relais outbox retry 17 --reason \"target is back\"")]
     Retry(RetryRow),
+    /// Make a dead letter of a pending row, which can then be discarded or retried
+    #[command(after_help = "Example:\n  relais outbox fail 17 --reason \"blocks its destination\"")]
+    Fail(RetryRow),
 }
 
 #[derive(Debug, Args)]

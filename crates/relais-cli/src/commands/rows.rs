@@ -5,24 +5,29 @@
 
 mod find;
 
-use std::time::Duration;
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
 
+use relais::desk::{Answer, By};
 use relais_core::{
     dead_letter::{Origin, Resolution},
     inbox::InboxRow,
-    outbox::OutboxRow,
+    outbox::{OutboxRow, OutboxStatus},
     query::{Filter, PAGE_MAX},
     repair::original,
     time::Timestamp,
 };
+use serde_json::json;
 
 pub(super) use self::find::{inbox_row, outbox_row};
 use super::{
     Context,
-    dead_letter::{At, Selection, decide},
+    dead_letter::{At, Selection, ask, decide, said},
 };
 use crate::{
-    args::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
+    args::{Decision, InboxCommand, Matching, OutboxCommand, Page, RetryRow},
     failure::{Done, Failure},
     output::{Column, Tone, age, fields, hex, table},
     wire,
@@ -85,6 +90,11 @@ pub(crate) async fn outbox(context: &Context, command: OutboxCommand) -> Done {
             let wanted = Wanted { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
             let desk = wire::desk(&settings, store.clone());
             retry(&At { context, store: store.as_ref(), desk }, wanted, &args).await
+        }
+        OutboxCommand::Fail(args) => {
+            let row = outbox_row(store.as_ref(), &args.id).await?;
+            let desk = wire::desk(&settings, store.clone());
+            fail(&At { context, store: store.as_ref(), desk }, &row, &args.decision).await
         }
     }
 }
@@ -229,6 +239,45 @@ struct Wanted {
     id: i64,
     key: String,
     status: &'static str,
+}
+
+/// Makes a dead letter of a pending row.
+async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
+    let output = &at.context.output;
+    let id = row.id;
+    if decision.reason.trim().is_empty() {
+        return Err(Failure::Usage(
+            "cannot fail a row without a reason, which becomes the error of its dead letter; pass \
+             --reason TEXT"
+                .to_owned(),
+        ));
+    }
+    if decision.dry_run {
+        let pending = row.status == OutboxStatus::Pending;
+        let failed: Vec<i64> = pending.then_some(id).into_iter().collect();
+        return match output.json {
+            true => output.print_json(&json!({ "dry_run": true, "failed": failed })),
+            false => output.print(&format!("dry run: would fail {} rows", failed.len())),
+        };
+    }
+    if io::stdin().is_terminal() && !decision.yes {
+        ask(&format!("make a dead letter of outbox row {id}?"))?;
+    }
+    let by = By::new(&decision.actor()?, &decision.reason);
+    let answer = at.desk.fail(row, &by).await?;
+    if answer != Answer::Done {
+        let text = format!("outbox row {id} is {}: {}", row.status.as_str(), said(&answer));
+        return Err(Failure::failed(text));
+    }
+    let letter = at.desk.letter_of(Origin::Outbox, id, &row.msg_key).await?;
+    let letter = letter.map(|letter| letter.id);
+    if output.json {
+        return output.print_json(&json!({ "failed": [id], "dead_letter": letter }));
+    }
+    let next = letter.map_or_else(String::new, |letter| {
+        format!(": dead letter {letter}; `relais dead-letter discard {letter}` closes it")
+    });
+    output.print(&format!("outbox row {id} is FAILED{next}"))
 }
 
 async fn retry(at: &At<'_>, wanted: Wanted, args: &RetryRow) -> Done {

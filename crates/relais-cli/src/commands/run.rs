@@ -1,9 +1,13 @@
 //! `relais run`: everything the settings name, until told to stop.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use relais::{Running, observe::Snapshot};
-use relais_core::store::Store;
+use relais_core::store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
@@ -16,6 +20,10 @@ use crate::{
     wire::{self, Database, Served, WireError, Wired},
 };
 
+/// Pauses between two attempts to reach a database that does not answer yet.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
 /// Starts, waits for a signal, hands everything over.
 pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -> Done {
     let (settings, warnings) = context.settings()?;
@@ -26,9 +34,8 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     }
     // Before anything listens, so that no early signal is lost.
     let mut signals = Signals::new()?;
-    let database = Database::connect(&settings).await?;
+    let Some(database) = until_ready(&settings, &mut signals).await? else { return Ok(()) };
     let store = database.store();
-    prepare(&settings, store.as_ref()).await?;
     for orphan in process::undeclared(&settings, store.as_ref()).await? {
         warn!("{orphan}");
     }
@@ -88,8 +95,50 @@ async fn work(
     broken.map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
 }
 
+/// Connects and prepares the database. One that does not answer yet is asked again until the grace of the
+/// configuration is over: in most deployments both start at the same time. `None` after a signal.
+async fn until_ready(
+    settings: &Settings,
+    signals: &mut Signals,
+) -> Result<Option<Database>, Failure> {
+    let wait = settings.store.wait;
+    let place = settings.store.url.place();
+    let deadline = Instant::now().checked_add(wait);
+    let mut pause = PAUSE_MIN;
+    loop {
+        let error = match open(settings).await {
+            Ok(database) => return Ok(Some(database)),
+            Err(error @ StoreError::Unavailable(_)) => error,
+            Err(error) => return Err(error.into()),
+        };
+        let left =
+            deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Err(Failure::failed(format!(
+                "cannot start: the database at {place} did not answer within {wait:?}: {error}; start it, \
+                 or check `store.url` and raise `store.wait`"
+            )));
+        }
+        warn!(database = place, "waiting for the database, at most {left:.0?} more: {error}");
+        tokio::select! {
+            () = tokio::time::sleep(pause.min(left)) => {}
+            name = signals.next() => {
+                info!("{name}: stopped while waiting for the database");
+                return Ok(None);
+            }
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+async fn open(settings: &Settings) -> Result<Database, StoreError> {
+    let database = Database::connect(settings).await?;
+    prepare(settings, database.store().as_ref()).await?;
+    Ok(database)
+}
+
 /// Makes the tables if that is allowed, and refuses a database that cannot keep the promises.
-async fn prepare(settings: &Settings, store: &dyn Store) -> Done {
+async fn prepare(settings: &Settings, store: &dyn Store) -> Result<(), StoreError> {
     let database = store.describe().await?;
     if settings.store.migrate {
         for name in store.migrate().await?.applied {

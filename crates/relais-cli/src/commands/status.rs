@@ -74,7 +74,8 @@ fn destinations(
     backlogs: &[Backlog],
     guards: &BTreeMap<String, Guards>,
 ) -> Vec<DestinationStatus> {
-    let nothing = |name: &String| Backlog { destination: name.clone(), pending: 0, oldest: None };
+    let nothing =
+        |name: &String| Backlog { destination: name.clone(), pending: 0, oldest: None, parked: 0 };
     let mut all: BTreeMap<&str, Backlog> =
         settings.destinations.iter().map(|d| (d.name.as_str(), nothing(&d.name))).collect();
     for backlog in backlogs {
@@ -95,13 +96,19 @@ fn destinations(
 }
 
 fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
-    let Overview { now, schema_version, inbox, inbox_oldest, outbox, .. } = &status.overview;
+    let Overview { now, schema_version, inbox, inbox_oldest, inbox_parked, outbox, .. } =
+        &status.overview;
     let mut out = format!(
         "store         {} ({}, tables at version {schema_version})\n",
         status.store, status.database
     );
     let oldest = inbox_oldest.map(|at| format!(", oldest open {}", age(at, *now)));
-    let _ = writeln!(out, "inbox         {}{}", counts(inbox), oldest.unwrap_or_default());
+    let parked_rows = match inbox_parked {
+        0 => String::new(),
+        rows => format!(", {rows} behind parked keys"),
+    };
+    let oldest = oldest.unwrap_or_default();
+    let _ = writeln!(out, "inbox         {}{oldest}{parked_rows}", counts(inbox));
     let _ = writeln!(out, "outbox        {}", counts(outbox));
     let processes: Vec<Count> =
         status.overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();
@@ -146,9 +153,10 @@ fn counts(counts: &[Count]) -> String {
 }
 
 fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp) -> String {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 8] = [
         Column::Text("DESTINATION"),
         Column::Number("PENDING"),
+        Column::Number("PARKED"),
         Column::Number("OLDEST"),
         Column::Text("BREAKER"),
         Column::Text("RATE"),
@@ -161,6 +169,7 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
         vec![
             plain(&backlog.destination),
             plain(backlog.pending),
+            plain(backlog.parked),
             plain(backlog.oldest.map_or_else(|| "-".to_owned(), |at| age(at, now))),
             breaker,
             plain(rate.as_deref().unwrap_or("-")),

@@ -85,6 +85,7 @@ fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
         }),
         unsafe_durability: section.flag("unsafe_durability", false),
         migrate: section.flag("migrate", true),
+        wait: section.parsed("wait", duration).unwrap_or(Duration::from_secs(60)),
     };
     if settings.unsafe_durability {
         section.warn("unsafe_durability", "a power failure may lose acknowledged messages");

@@ -19,7 +19,7 @@ use relais_core::{
     route::Route,
 };
 use reqwest::Url;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::{findings::Place, quantity::Rate};
 use crate::args::LogFormat;
@@ -85,6 +85,8 @@ pub(crate) struct StoreSettings {
     pub(crate) unsafe_durability: bool,
     /// Whether `relais run` brings the schema up to date by itself.
     pub(crate) migrate: bool,
+    /// How long `relais run` waits at its start for a database that does not answer.
+    pub(crate) wait: Duration,
 }
 
 /// Where the rows are kept.
@@ -92,6 +94,16 @@ pub(crate) struct StoreSettings {
 pub(crate) enum StoreUrl {
     Sqlite(PathBuf),
     Postgres { url: SecretString, shown: String },
+}
+
+impl StoreUrl {
+    /// Host and port, or the file: what an operator checks when it does not answer.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Sqlite(path) => path.display().to_string(),
+            Self::Postgres { url, .. } => relais::postgres::addresses(url.expose_secret()),
+        }
+    }
 }
 
 impl fmt::Display for StoreUrl {

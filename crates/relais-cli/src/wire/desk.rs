@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use relais::{App, desk::Desk};
-use relais_core::store::Store;
+use relais_core::{outbox::OnDeadLetter, store::Store};
 
-use crate::settings::Settings;
+use crate::settings::{Destination, Settings};
 
 /// Nothing is started and nothing is connected to.
 pub(crate) fn desk(settings: &Settings, store: Arc<dyn Store>) -> Desk {
@@ -16,5 +16,7 @@ pub(crate) fn desk(settings: &Settings, store: Arc<dyn Store>) -> Desk {
     for process in &settings.processes {
         app = app.process(process.definition.clone());
     }
-    app.desk()
+    let skips = |d: &&Destination| d.on_dead_letter == OnDeadLetter::Skip;
+    let skipping = settings.destinations.iter().filter(skips).map(|d| d.name.clone());
+    app.desk().skipping(skipping)
 }

@@ -7,7 +7,7 @@ use crate::{http::letters, process::check_logs, sink::Sink, stage::Stage, suppor
 
 const BY: [&str; 5] = ["--actor", "ann", "--reason", "a test", "--yes"];
 
-/// Dead letters are edited, replayed and discarded, broken rows repaired and discarded, a process is
+/// Dead letters are edited, replayed and discarded, a pending row is given up, broken rows repaired and discarded, a process is
 /// ended.
 pub(crate) fn decisions(stage: &mut Stage) {
     // The rejected one is taken once it has been edited.
@@ -69,7 +69,14 @@ fn decide(stage: &mut Stage) {
     let (edited, discarded) = (list(stage, "e"), list(stage, "d"));
     let mended = json!({ "type": "Placed", "key": "e", "id": "e-1", "note": "mended" }).to_string();
     act(stage, &["dead-letter", "edit", &edited, "--payload", &mended]);
+    // The one behind it is given up, and replayed after all.
+    let waiting = "SELECT CAST(id AS TEXT) FROM relais_outbox WHERE payload LIKE '%e-2%'";
+    let waiting = stage.base.texts(waiting);
+    act(stage, &["outbox", "fail", &waiting[0]]);
+    let given_up = list(stage, "e");
+    assert_ne!(given_up, edited);
     act(stage, &["dead-letter", "replay", &edited]);
+    act(stage, &["dead-letter", "replay", &given_up]);
     act(stage, &["dead-letter", "discard", &discarded]);
     let broken = "SELECT CAST(max(id) AS TEXT) FROM relais_inbox WHERE status = 'SERDE_ERROR'";
     let broken = stage.base.texts(broken);
@@ -106,5 +113,5 @@ fn check(stage: &Stage, sink: &Sink) {
     audit.sort_unstable();
     audit.dedup();
     // An edit says nothing else when it is made again.
-    assert!((6..=6 + stage.crashes).contains(&all) && audit.len() == 6, "{all}: {audit:?}");
+    assert!((8..=8 + stage.crashes).contains(&all) && audit.len() == 8, "{all}: {audit:?}");
 }

@@ -141,7 +141,7 @@ impl Running {
         running
     }
 
-    fn wait_for(&mut self, text: &str) {
+    pub(crate) fn wait_for(&mut self, text: &str) {
         loop {
             let mut line = String::new();
             if self.log.read_line(&mut line).unwrap() == 0 {

@@ -69,9 +69,15 @@ async fn accept_new(
     let values: Vec<Value<'_>> = columns.values().into_iter().chain(read.values()).collect();
     match client.execute(&insert, &values).await {
         Ok(_) => Ok(true),
-        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(false),
+        Err(error) if is_duplicate(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a message was there. Any other unique violation is not about a message.
+fn is_duplicate(error: &tokio_postgres::Error) -> bool {
+    let constraint = error.as_db_error().and_then(|answer| answer.constraint());
+    error.code() == Some(&SqlState::UNIQUE_VIOLATION) && constraint == Some("relais_inbox_dedupe")
 }
 
 /// How long messages that came before are to be expected. [`accept_new`] is far cheaper without them;

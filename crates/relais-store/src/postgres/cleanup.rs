@@ -1,6 +1,6 @@
 //! Removes finished rows past their retention, a bounded number at a time.
 //!
-//! Old rows have low ids, but some low ids stay for ever (failed rows). So each table has a place
+//! Old rows have low ids, but some low ids stay (failed rows). So each table has a place
 //! from which the next pass looks on, and a pass looks at a bounded number of rows: neither history
 //! nor leftovers make it slow. No index is needed for it, and no producer pays for one.
 
@@ -58,7 +58,8 @@ pub(super) async fn cleanup(
     let handled = client.prepare_cached(sql!("cleanup_handled")).await?;
     let handled = client.execute(&handled, &[&retention.handled_seconds, &rows_max]).await?;
     let dead = client.prepare_cached(sql!("cleanup_dead_letters")).await?;
-    let dead_letters = client.execute(&dead, &[&retention.resolved_seconds, &rows_max]).await?;
+    let dead = client.query_one(&dead, &[&retention.resolved_seconds, &rows_max]).await?;
+    let dead_letters = row::amount(dead.get(0));
     let processes =
         walk_processes(client, &places.processes, retention.processes_seconds, rows_max).await?;
     // Few, so they are not counted.
@@ -111,14 +112,14 @@ async fn walk(
     let from = place.load(Ordering::Relaxed);
     let statement = client.prepare_cached(statement).await?;
     let row = client.query_one(&statement, &[&from, &seconds, &rows_max, &look]).await?;
-    let (gone, young, seen): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    let (gone, young, seen): (i64, bool, i64) = (row.get(0), row.get(1), row.get(2));
     let last: Option<i64> = row.get(3);
     let next = match last {
         // More may be removable right here.
         _ if gone >= rows_max => from,
-        // Only leftovers: the old rows come behind them.
-        Some(last) if seen >= look && young == 0 => last,
-        // Where finished rows are too young, all behind them are.
+        // Old rows may come behind these leftovers.
+        Some(last) if seen >= look && !young => last,
+        // Where all rows were written within the retention, all behind them were.
         _ => 0,
     };
     place.store(next, Ordering::Relaxed);

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use relais_core::store::StoreError;
-use tokio_postgres::{Config, NoTls, config::SslMode};
+use tokio_postgres::{
+    Config, NoTls,
+    config::{Host, SslMode},
+};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::Failure;
@@ -65,6 +68,20 @@ pub(super) async fn connect(url: &str, options: PostgresOptions) -> Result<Pool,
         }
         other => other,
     }
+}
+
+/// Hosts and ports of a database URL, as in `db:5432`; empty if it cannot be read. Nothing else of it is
+/// in the text.
+pub fn addresses(url: &str) -> String {
+    let Ok(config) = url.parse::<Config>() else { return String::new() };
+    let ports = config.get_ports();
+    let port = |at: usize| ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
+    let named = config.get_hosts().iter().enumerate().map(|(at, host)| match host {
+        Host::Tcp(name) => format!("{name}:{}", port(at)),
+        #[cfg(unix)]
+        Host::Unix(folder) => format!("{}/.s.PGSQL.{}", folder.display(), port(at)),
+    });
+    named.collect::<Vec<_>>().join(", ")
 }
 
 fn parse(url: &str, options: &PostgresOptions) -> Result<Config, StoreError> {
@@ -139,4 +156,17 @@ fn session_hook(options: PostgresOptions) -> Hook {
                 .map_err(HookError::Backend)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addresses;
+
+    #[test]
+    fn hosts_and_ports_are_named_and_nothing_else() {
+        assert_eq!(addresses("postgres://relais:CANARY@db/app"), "db:5432");
+        assert_eq!(addresses("postgres://u:CANARY@a:1,b:2/app?sslmode=require"), "a:1, b:2");
+        assert_eq!(addresses("postgres://u@a,b:7/app?password=CANARY"), "a:5432, b:7");
+        assert_eq!(addresses("nonsense CANARY"), "");
+    }
 }

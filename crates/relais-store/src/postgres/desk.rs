@@ -3,10 +3,11 @@
 use deadpool_postgres::{Client, Transaction};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    delivery::Problem,
+    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow},
     inbox::{InboxRow, InboxStatus},
     json,
-    outbox::OutboxRow,
+    outbox::{OnDeadLetter, OutboxRow},
     query::{PAGE_MAX, ParkedKey},
     store::{StoreError, StoreFuture},
 };
@@ -19,6 +20,7 @@ use uuid::Uuid;
 use super::{
     PostgresStore,
     error::Failure,
+    outbox,
     row::{self, Micros},
 };
 
@@ -32,6 +34,10 @@ impl Desk for PostgresStore {
 
     fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided> {
         self.run((id, verdict), |client, _, (id, verdict)| Box::pin(discard(client, *id, verdict)))
+    }
+
+    fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided> {
+        self.run((id, fail), |client, _, (id, fail)| Box::pin(fail_outbox(client, *id, fail)))
     }
 
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
@@ -50,6 +56,10 @@ impl Desk for PostgresStore {
 
     fn received_as(&self, message_id: String) -> StoreFuture<'_, Vec<InboxRow>> {
         self.run(message_id, |client, _, message_id| Box::pin(received_as(client, message_id)))
+    }
+
+    fn sent_as(&self, message_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.run(message_id, |client, _, message_id| Box::pin(sent_as(client, *message_id)))
     }
 
     fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
@@ -161,6 +171,32 @@ async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<ParkedKey>, Fa
     rows.iter().map(read).collect()
 }
 
+async fn fail_outbox(client: &mut Client, id: i64, fail: &FailRow) -> Result<Decided, Failure> {
+    let FailRow { on_dead_letter, actor, reason } = fail;
+    let park = *on_dead_letter == OnDeadLetter::Park;
+    let Problem { code, message } = Problem::new(CODE_OPERATOR_FAILED, reason).fitted();
+    let bury = client.prepare_cached(sql!("bury_outbox")).await?;
+    let transaction = client.transaction().await?;
+    let failed = transaction.query(sql!("fail_pending"), &[&id, &code, &message, &park]).await?;
+    if failed.is_empty() {
+        let found = transaction.query_opt(sql!("find_outbox"), &[&Some(id), &None::<Uuid>]).await?;
+        return Ok(if found.is_some() { Decided::ResolvedBefore } else { Decided::NotFound });
+    }
+    outbox::bury(&transaction, &bury, &failed, actor).await?;
+    // A job ends with its last row.
+    if let Some(job_id) = failed[0].get::<_, Option<String>>(2)
+        && let Ok(job) = Uuid::try_parse(&job_id)
+        && transaction.execute(sql!("finish_bulk"), &[&job, &job_id]).await? > 0
+    {
+        transaction.execute(sql!("announce_bulk"), &[&job]).await?;
+    }
+    let target = id.to_string();
+    transaction.execute(sql!("audit"), &[actor, &"outbox.failed", &target, reason]).await?;
+    crate::fail_point!("fail_row.before_commit");
+    transaction.commit().await?;
+    Ok(Decided::Done)
+}
+
 async fn dead_letters_of(client: &Client, message_id: &str) -> Result<Vec<DeadLetter>, Failure> {
     let as_uuid = Uuid::try_parse(message_id).ok().map(|id| id.to_string());
     let statement = client.prepare_cached(sql!("dead_letters_of")).await?;
@@ -172,6 +208,12 @@ async fn received_as(client: &Client, message_id: &str) -> Result<Vec<InboxRow>,
     let statement = client.prepare_cached(sql!("received_as")).await?;
     let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
     Ok(rows.iter().map(row::inbox_row).collect::<Result<_, _>>()?)
+}
+
+async fn sent_as(client: &Client, message_id: Uuid) -> Result<Vec<OutboxRow>, Failure> {
+    let statement = client.prepare_cached(sql!("sent_as")).await?;
+    let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
+    Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
 }
 
 async fn caused_by(client: &Client, message_id: &str) -> Result<Vec<OutboxRow>, Failure> {

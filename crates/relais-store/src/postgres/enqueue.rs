@@ -14,7 +14,7 @@ use super::{error::Failure, row};
 /// The statement behind `send`, for users of another driver. Its parameters, in order: message id
 /// (UUID), category, aggregate type, aggregate id, event type, event version, payload (JSON), headers
 /// (JSON), destination, key, delay in milliseconds or NULL, causation id, correlation id. Gives back
-/// the row's id and message id; none if the message id is there already.
+/// the row's id and message id; none if the destination has a message of this id already.
 pub const ENQUEUE_SQL: &str = sql!("enqueue");
 /// The same for many messages: one array for each parameter.
 pub(super) const ENQUEUE_ALL_SQL: &str = sql!("enqueue_all");
@@ -28,9 +28,9 @@ pub(super) async fn enqueue<C: GenericClient>(
     client: &C,
     messages: &[&NewMessage],
 ) -> Result<Vec<i64>, Failure> {
-    let mut ids = HashMap::with_capacity(messages.len());
+    let mut ids = Vec::with_capacity(messages.len());
     if let [message] = messages {
-        ids.extend(enqueue_one(client, message).await?);
+        ids.push(enqueue_one(client, message).await?);
     }
     let batches = if messages.len() == 1 { &[] } else { messages };
     for batch in batches.chunks(ENQUEUE_MAX) {
@@ -55,21 +55,31 @@ pub(super) async fn enqueue<C: GenericClient>(
                 ],
             )
             .await?;
-        ids.extend(found.iter().map(|row| (row.get::<_, Uuid>(1), row.get(0))));
+        let found = found.iter().map(|row| (row.get(1), row.get(2), row.get(0)));
+        ids.extend(written(batch, found));
     }
     let before = missing(messages, &ids);
+    let mut found = Vec::with_capacity(before.len());
     for batch in before.chunks(ENQUEUE_MAX) {
-        let found = client.query_typed(ENQUEUED_SQL, &[(&batch, Type::UUID_ARRAY)]).await?;
-        ids.extend(found.iter().map(|row| (row.get::<_, Uuid>(1), row.get(0))));
+        let columns = Columns::of(batch);
+        let values: [(&(dyn ToSql + Sync), Type); 5] = [
+            (&columns.message_ids, Type::UUID_ARRAY),
+            (&columns.destinations, Type::TEXT_ARRAY),
+            (&columns.event_types, Type::TEXT_ARRAY),
+            (&columns.msg_keys, Type::TEXT_ARRAY),
+            (&columns.payloads, Type::TEXT_ARRAY),
+        ];
+        let rows = client.query_typed(ENQUEUED_SQL, &values).await?;
+        found.extend(rows.iter().map(|row| row.get::<_, Option<i64>>(0)));
     }
-    in_order(messages, &ids)
+    complete(ids, found)
 }
 
 /// One message: cheaper to plan than a batch, and most sends are one.
 async fn enqueue_one<C: GenericClient>(
     client: &C,
     message: &NewMessage,
-) -> Result<Option<(Uuid, i64)>, Failure> {
+) -> Result<Option<i64>, Failure> {
     let (headers, delay_ms) = (message.headers.to_json(), message.delay.map(row::millis));
     let values: [(&(dyn ToSql + Sync), Type); 13] = [
         (&message.message_id, Type::UUID),
@@ -87,21 +97,32 @@ async fn enqueue_one<C: GenericClient>(
         (&message.correlation_id, Type::TEXT),
     ];
     let found = client.query_typed(ENQUEUE_SQL, &values).await?;
-    Ok(found.first().map(|row| (row.get(1), row.get(0))))
+    Ok(found.first().map(|row| row.get(0)))
 }
 
-/// The messages that have no id yet.
-pub(super) fn missing(messages: &[&NewMessage], ids: &HashMap<Uuid, i64>) -> Vec<Uuid> {
-    messages.iter().map(|m| m.message_id).filter(|id| !ids.contains_key(id)).collect()
+/// The rows of the messages that were written just now. Of two messages with one id and destination the
+/// first was: the second is compared with it, as with a row from before.
+pub(super) fn written<'a>(
+    messages: &'a [&NewMessage],
+    found: impl Iterator<Item = (Uuid, &'a str, i64)>,
+) -> impl Iterator<Item = Option<i64>> {
+    let mut found: HashMap<_, _> = found.map(|(id, to, row)| ((id, to), row)).collect();
+    messages.iter().map(move |m| found.remove(&(m.message_id, m.destination.as_str())))
 }
 
-/// One id for each message.
-pub(super) fn in_order(
-    messages: &[&NewMessage],
-    ids: &HashMap<Uuid, i64>,
+/// The messages that have no row yet.
+pub(super) fn missing<'a>(messages: &[&'a NewMessage], ids: &[Option<i64>]) -> Vec<&'a NewMessage> {
+    messages.iter().zip(ids).filter(|(_, id)| id.is_none()).map(|(message, _)| *message).collect()
+}
+
+/// One id for each message: those written now, and those found of the missing ones.
+pub(super) fn complete(
+    ids: Vec<Option<i64>>,
+    found: Vec<Option<i64>>,
 ) -> Result<Vec<i64>, Failure> {
-    let find = |message: &&NewMessage| ids.get(&message.message_id).copied();
-    messages.iter().map(find).collect::<Option<_>>().ok_or_else(|| {
+    let mut found = found.into_iter();
+    let ids = ids.into_iter().map(|id| id.or_else(|| found.next().flatten()));
+    ids.collect::<Option<_>>().ok_or_else(|| {
         // Cleaned up between the two statements, or written by a transaction we cannot see.
         Failure::Again(StoreError::Unavailable(
             "a message with this id was there and is gone; try again".into(),

@@ -32,7 +32,8 @@ impl From<StoreError> for Failure {
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
-            Some(db) => by_code(db.code().code(), db.message()),
+            Some(db) => by_constraint(db.constraint())
+                .unwrap_or_else(|| by_code(db.code().code(), db.message())),
             None => Self::Final(StoreError::Unavailable(with_sources(&error))),
         }
     }
@@ -56,11 +57,30 @@ impl From<PoolError> for Failure {
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         match error.as_database_error() {
-            Some(db) => by_code(&db.code().unwrap_or_default(), db.message()),
+            Some(db) => by_constraint(db.constraint())
+                .unwrap_or_else(|| by_code(&db.code().unwrap_or_default(), db.message())),
             None => Self::Final(StoreError::Unavailable(error.to_string())),
         }
     }
 }
+
+/// Ids are drawn from a sequence and cannot be there already, unless the sequence is behind its table.
+/// That is no fault of the message.
+fn by_constraint(constraint: Option<&str>) -> Option<Failure> {
+    let (_, table) = BY_SEQUENCE.into_iter().find(|(name, _)| Some(*name) == constraint)?;
+    Some(Failure::Final(StoreError::Setup(format!(
+        "cannot store a row: the sequence of {table}.id is behind its table, as after a logical \
+         replication switch-over; run SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT \
+         max(id) FROM {table}))"
+    ))))
+}
+
+/// Primary keys whose values are drawn from a sequence.
+const BY_SEQUENCE: [(&str, &str); 3] = [
+    ("relais_inbox_pkey", "relais_inbox"),
+    ("relais_outbox_pkey", "relais_outbox"),
+    ("relais_audit_pkey", "relais_audit"),
+];
 
 /// The consequence of a server's error code.
 fn by_code(code: &str, message: &str) -> Failure {

@@ -48,7 +48,7 @@ impl Proof {
 /// The answer when `settled` of `asked` rows were reached.
 pub(super) fn settled(asked: usize, settled: u64) -> Settled {
     let refused = (asked as u64).saturating_sub(settled);
-    Settled { settled, refused, stale: Vec::new() }
+    Settled { settled, refused, ..Settled::default() }
 }
 
 /// Rows to be tried again later.

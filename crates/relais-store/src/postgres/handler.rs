@@ -15,7 +15,7 @@ use relais_core::{
     store::StoreError,
 };
 use serde::de::DeserializeOwned;
-use tokio_postgres::Transaction;
+use tokio_postgres::{IsolationLevel, Transaction};
 
 use super::error::Failure;
 
@@ -91,7 +91,7 @@ where
         let mut client = self.pool.get().await?;
         let start = client.prepare_cached(sql!("transaction_start")).await?;
         let mark = client.prepare_cached(sql!("mark_processed")).await?;
-        let transaction = deadpool_postgres::ClientWrapper::transaction(&mut client).await?;
+        let transaction = begin(&mut client).await?;
         // The user's first statement need not wait for the answer to ours.
         let called = self.function.call(&transaction, message);
         let (started, outcome) = join(transaction.query_one(&start, &[]), outcome(called)).await;
@@ -121,7 +121,7 @@ where
     async fn try_out(&self, message: Received<M>) -> Result<Outcome, Failure> {
         let mut client = self.pool.get().await?;
         let start = client.prepare_cached(sql!("transaction_start")).await?;
-        let transaction = deadpool_postgres::ClientWrapper::transaction(&mut client).await?;
+        let transaction = begin(&mut client).await?;
         let started: i64 = transaction.query_one(&start, &[]).await?.get(0);
         let outcome = outcome(self.function.call(&transaction, message)).await;
         if outcome == Outcome::Done {
@@ -134,6 +134,15 @@ where
         transaction.rollback().await?;
         Ok(outcome)
     }
+}
+
+/// Each statement sees what was committed before it, whatever the default of the database or role. Under
+/// a stricter level the mark of a slow handler fails, because its lane was renewed meanwhile.
+async fn begin(
+    client: &mut deadpool_postgres::Client,
+) -> Result<deadpool_postgres::Transaction<'_>, tokio_postgres::Error> {
+    let level = IsolationLevel::ReadCommitted;
+    deadpool_postgres::ClientWrapper::build_transaction(client).isolation_level(level).start().await
 }
 
 /// What the user's code says; a panic is one way to say "not now".

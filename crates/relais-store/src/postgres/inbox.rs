@@ -1,6 +1,6 @@
 //! The inbox: fetched in order, settled under the fence together with what follows from it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use deadpool_postgres::{Client, Transaction};
 use futures_util::future::{try_join, try_join3};
@@ -9,7 +9,7 @@ use relais_core::{
     lane::Fence,
     message::NewMessage,
     process::Change,
-    store::{Fetch, Settled},
+    store::{Fetch, OutOfOrder, Settled},
     text,
 };
 
@@ -115,11 +115,39 @@ pub(super) async fn settle(
     let processed = processed.iter().map(|row| row.get(0)).collect();
     let (messages, changes) = consequences(&rows, processed);
     crate::fail_point!("settle_inbox.after_mark");
-    write(&transaction, messages, changes, &fence.worker).await?;
+    let (ids, messages): (Vec<i64>, Vec<_>) = messages.into_iter().unzip();
+    let older = write(&transaction, messages.clone(), changes, &fence.worker).await?;
+    let ignored = by_row(&ids, &messages, &older);
+    record_ignored(&transaction, &ignored, &fence.worker).await?;
     crate::fail_point!("settle_inbox.before_commit");
     transaction.commit().await?;
     let asked = settlements.len() - stale.len();
-    Ok(Settled { stale, ..settled(asked, reached) })
+    Ok(Settled { stale, ignored, ..settled(asked, reached) })
+}
+
+/// The messages that were not sent, by the row they follow from.
+fn by_row(ids: &[i64], messages: &[&NewMessage], older: &BTreeSet<usize>) -> Vec<OutOfOrder> {
+    let mut rows: BTreeMap<i64, Vec<&NewMessage>> = BTreeMap::new();
+    for at in older {
+        rows.entry(ids[*at]).or_default().push(messages[*at]);
+    }
+    rows.iter().map(|(id, older)| OutOfOrder::new(*id, older)).collect()
+}
+
+async fn record_ignored(
+    transaction: &Transaction<'_>,
+    ignored: &[OutOfOrder],
+    worker: &str,
+) -> Result<(), Failure> {
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = ignored.iter().map(|row| row.id).collect();
+    let codes: Vec<&str> = ignored.iter().map(|row| row.problem.code.as_str()).collect();
+    let texts: Vec<&str> = ignored.iter().map(|row| row.problem.message.as_str()).collect();
+    let statement = transaction.prepare_cached(sql!("record_ignored")).await?;
+    transaction.execute(&statement, &[&worker, &ids, &codes, &texts]).await?;
+    Ok(())
 }
 
 fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (Proof, Retry<'a>, Dead<'a>) {
@@ -142,11 +170,11 @@ fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (Proof, Retry<'a>, Dead<'
     (done, retries, dead)
 }
 
-/// What follows from the rows that were `processed`, in order.
+/// What follows from the rows that were `processed`, in order; messages with the row they follow from.
 fn consequences<'a>(
     settlements: &[&'a InboxSettlement],
     mut processed: HashSet<i64>,
-) -> (Vec<&'a NewMessage>, Vec<&'a Change>) {
+) -> (Vec<(i64, &'a NewMessage)>, Vec<&'a Change>) {
     let (mut messages, mut changes) = (Vec::new(), Vec::new());
     for settlement in settlements {
         let InboxFate::Processed { messages: sent, changes: moved } = &settlement.fate else {
@@ -154,8 +182,8 @@ fn consequences<'a>(
         };
         // A row named twice has the effect of the first.
         if processed.remove(&settlement.id) {
-            messages.extend(sent);
-            messages.extend(moved.iter().flat_map(|change| &change.messages));
+            let sent = sent.iter().chain(moved.iter().flat_map(|change| &change.messages));
+            messages.extend(sent.map(|message| (settlement.id, message)));
             changes.extend(moved);
         }
     }
@@ -163,31 +191,33 @@ fn consequences<'a>(
 }
 
 /// Messages, but none that is older than what was seen of its aggregate, and changes of processes that
-/// are locked, in one round trip.
+/// are locked, in one round trip. Returns the places of the messages that are older.
 pub(super) async fn write(
     transaction: &Transaction<'_>,
     messages: Vec<&NewMessage>,
     changes: Vec<&Change>,
     worker: &str,
-) -> Result<(), Failure> {
-    let messages = current(transaction, messages).await?;
+) -> Result<BTreeSet<usize>, Failure> {
+    let older = older(transaction, &messages).await?;
+    let current = messages.into_iter().enumerate().filter(|(at, _)| !older.contains(at));
+    let current: Vec<_> = current.map(|(_, message)| message).collect();
     let changes = Changes::of(changes);
     let written = changes.write(transaction, worker);
-    try_join(written, enqueue::enqueue(&**transaction, &messages)).await?;
-    Ok(())
+    try_join(written, enqueue::enqueue(&**transaction, &current)).await?;
+    Ok(older)
 }
 
 /// Type and id.
 type Aggregate<'a> = (&'a str, String);
 
-/// The messages that are not older than what was seen of their aggregates, in order.
+/// The places of the messages that are older than what was seen of their aggregates.
 ///
 /// One statement takes at most one message of each aggregate, so an aggregate that comes several
 /// times takes as many rounds.
-async fn current<'a>(
+async fn older(
     transaction: &Transaction<'_>,
-    messages: Vec<&'a NewMessage>,
-) -> Result<Vec<&'a NewMessage>, Failure> {
+    messages: &[&NewMessage],
+) -> Result<BTreeSet<usize>, Failure> {
     let mut rounds: Vec<BTreeMap<Aggregate<'_>, (usize, i64)>> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let Some(version) = message.as_of_version else { continue };
@@ -202,7 +232,7 @@ async fn current<'a>(
             }
         };
     }
-    let mut older = HashSet::new();
+    let mut older = BTreeSet::new();
     for mut round in rounds {
         let statement = transaction.prepare_cached(sql!("see_version")).await?;
         let types: Vec<_> = round.keys().map(|aggregate| aggregate.0).collect();
@@ -214,8 +244,7 @@ async fn current<'a>(
         }
         older.extend(round.into_values().map(|(at, _)| at));
     }
-    let all = messages.into_iter().enumerate();
-    Ok(all.filter(|(at, _)| !older.contains(at)).map(|(_, message)| message).collect())
+    Ok(older)
 }
 
 /// `true` the first time for this message and handler.

@@ -45,24 +45,24 @@ pub(super) async fn applied<C: GenericClient>(client: &C) -> Result<Vec<Applied>
     if !exists {
         return Ok(Vec::new());
     }
-    let read = async {
-        let rows = client.query(sql!("applied_scripts"), &[]).await?;
-        let line = |row: &tokio_postgres::Row| {
-            Ok(Applied {
-                version: row.try_get(0)?,
-                name: row.try_get(1)?,
-                needs: row.try_get(2)?,
-                checksum: row.try_get(3)?,
-            })
-        };
-        rows.iter().map(line).collect::<Result<Vec<_>, _>>()
-    };
-    read.await.map_err(|error: tokio_postgres::Error| {
-        let odd = error.code() == Some(&SqlState::UNDEFINED_COLUMN) || error.code().is_none();
+    // Only what the server or the rows say makes it another table: a lost connection says nothing.
+    let rows = client.query(sql!("applied_scripts"), &[]).await.map_err(|error| {
+        let odd = error.code() == Some(&SqlState::UNDEFINED_COLUMN);
         match Failure::from(error) {
             Failure::Final(error) if odd => migration::unreadable(&error).into(),
             failure => failure,
         }
+    })?;
+    let line = |row: &tokio_postgres::Row| {
+        Ok(Applied {
+            version: row.try_get(0)?,
+            name: row.try_get(1)?,
+            needs: row.try_get(2)?,
+            checksum: row.try_get(3)?,
+        })
+    };
+    rows.iter().map(line).collect::<Result<_, _>>().map_err(|error: tokio_postgres::Error| {
+        migration::unreadable(&StoreError::Setup(error.to_string())).into()
     })
 }
 

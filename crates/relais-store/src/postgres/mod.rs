@@ -65,7 +65,7 @@ use self::{
     accept::Caution, check::Durability, cleanup::Places, error::Failure, mark::Marks, people::Part,
 };
 pub use self::{
-    connect::PostgresOptions,
+    connect::{PostgresOptions, addresses},
     enqueue::ENQUEUE_SQL,
     handler::{HandlerFn, handler},
     hydrate::SqlHydrator,

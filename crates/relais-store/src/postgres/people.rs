@@ -27,6 +27,9 @@ use super::{
 /// Finished rows are counted one by one up to here; beyond, the server's estimate serves.
 const EXACT_MAX: i64 = 20_000;
 
+/// Open rows of each kind that are looked at for those behind parked keys.
+const PARKED_LOOK_MAX: i64 = 100_000;
+
 pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
     let statement = client.prepare_cached(sql!("overview")).await?;
     let count_inbox = client.prepare_cached(sql!("count_inbox")).await?;
@@ -35,12 +38,12 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
     let backlogs = client.prepare_cached(sql!("backlogs")).await?;
     let workers = client.prepare_cached(sql!("workers")).await?;
     let (one, (inbox, outbox, processes, backlogs, workers)) = try_join(
-        client.query_one(&statement, &[]),
+        client.query_one(&statement, &[&PARKED_LOOK_MAX]),
         try_join5(
             client.query(&count_inbox, &[&EXACT_MAX]),
             client.query(&count_outbox, &[&EXACT_MAX]),
             client.query(&count_processes, &[&EXACT_MAX]),
-            client.query(&backlogs, &[]),
+            client.query(&backlogs, &[&PARKED_LOOK_MAX]),
             client.query(&workers, &[]),
         ),
     )
@@ -52,6 +55,7 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
         parked_keys: row::amount(one.get(3)),
         timers_due: row::amount(one.get(4)),
         inbox_oldest: one.get::<_, Option<Micros>>(5).map(|at| at.0),
+        inbox_parked: row::amount(one.get(6)),
         inbox: counts(InboxStatus::ALL.map(InboxStatus::as_str), &inbox),
         outbox: counts(OutboxStatus::ALL.map(OutboxStatus::as_str), &outbox),
         processes: counts(ProcessStatus::ALL.map(ProcessStatus::as_str), &processes),
@@ -77,6 +81,7 @@ fn backlog(row: &Row) -> Backlog {
         destination: row.get(0),
         pending: row::amount(row.get(1)),
         oldest: row.get::<_, Option<Micros>>(2).map(|at| at.0),
+        parked: row::amount(row.get(3)),
     }
 }
 

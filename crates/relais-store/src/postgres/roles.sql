@@ -39,6 +39,7 @@ BEGIN
             (':runtime', 'relais_schema', 'SELECT'),
             (':runtime', 'relais_inbox', 'SELECT, INSERT, UPDATE, DELETE'),
             (':runtime', 'relais_outbox', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_sent', 'SELECT'),
             (':runtime', 'relais_handled', 'SELECT, INSERT, DELETE'),
             (':runtime', 'relais_version', 'SELECT, INSERT, UPDATE'),
             (':runtime', 'relais_dead_letter', 'SELECT, INSERT, UPDATE, DELETE'),
@@ -61,10 +62,13 @@ BEGIN
             (':producer', 'relais_outbox',
              'INSERT (message_id, category, aggregate_type, aggregate_id, event_type, event_version, '
              || 'payload, headers, destination, msg_key, next_attempt_at, causation_id, '
-             || 'correlation_id), SELECT (id, message_id)'),
+             || 'correlation_id), SELECT (id, message_id, destination)'),
+            -- Whether a message was sent before, without its payload.
+            (':producer', 'relais_sent', 'SELECT'),
             (':reader', 'relais_schema', 'SELECT'),
             (':reader', 'relais_inbox', 'SELECT'),
             (':reader', 'relais_outbox', 'SELECT'),
+            (':reader', 'relais_sent', 'SELECT'),
             (':reader', 'relais_handled', 'SELECT'),
             (':reader', 'relais_version', 'SELECT'),
             (':reader', 'relais_dead_letter', 'SELECT'),

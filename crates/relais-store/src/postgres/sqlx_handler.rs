@@ -101,7 +101,7 @@ where
 
 /// A transaction and its start.
 async fn begin(pool: PgPool) -> Result<(Transaction<'static, Postgres>, i64), Failure> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = pool.begin_with(sql!("begin_handler")).await?;
     let started = start(&mut transaction).await?;
     Ok((transaction, started))
 }

@@ -72,11 +72,8 @@ async fn first<C: GenericClient>(
 mod sqlx_connection {
     //! The same for sqlx, which has its own way to bind arrays.
 
-    use std::collections::HashMap;
-
     use relais_core::{message::NewMessage, store::StoreFuture};
-    use sqlx::{PgConnection, Row, postgres::PgRow};
-    use uuid::Uuid;
+    use sqlx::{PgConnection, Row};
 
     use super::super::{
         enqueue::{self, Columns, ENQUEUE_ALL_SQL, ENQUEUE_MAX, ENQUEUE_SQL, ENQUEUED_SQL},
@@ -106,9 +103,9 @@ mod sqlx_connection {
         messages: &[NewMessage],
     ) -> Result<Vec<i64>, Failure> {
         let messages: Vec<_> = messages.iter().collect();
-        let mut ids = HashMap::with_capacity(messages.len());
+        let mut ids = Vec::with_capacity(messages.len());
         if let [message] = messages[..] {
-            ids.extend(write_one(connection, message).await?);
+            ids.push(write_one(connection, message).await?);
         }
         let batches = if messages.len() == 1 { &[] } else { &messages[..] };
         for batch in batches.chunks(ENQUEUE_MAX) {
@@ -129,21 +126,30 @@ mod sqlx_connection {
                 .bind(columns.correlation_ids)
                 .fetch_all(&mut *connection)
                 .await?;
-            ids.extend(found.iter().map(pair));
+            let found = found.iter().map(|row| (row.get(1), row.get(2), row.get(0)));
+            ids.extend(enqueue::written(batch, found));
         }
         let before = enqueue::missing(&messages, &ids);
+        let mut found = Vec::with_capacity(before.len());
         for batch in before.chunks(ENQUEUE_MAX) {
-            let query = sqlx::query(ENQUEUED_SQL).bind(batch.to_vec());
-            let found = query.fetch_all(&mut *connection).await?;
-            ids.extend(found.iter().map(pair));
+            let columns = Columns::of(batch);
+            let rows = sqlx::query(ENQUEUED_SQL)
+                .bind(columns.message_ids)
+                .bind(columns.destinations)
+                .bind(columns.event_types)
+                .bind(columns.msg_keys)
+                .bind(columns.payloads)
+                .fetch_all(&mut *connection)
+                .await?;
+            found.extend(rows.iter().map(|row| row.get::<Option<i64>, _>(0)));
         }
-        enqueue::in_order(&messages, &ids)
+        enqueue::complete(ids, found)
     }
 
     async fn write_one(
         connection: &mut PgConnection,
         message: &NewMessage,
-    ) -> Result<Option<(Uuid, i64)>, Failure> {
+    ) -> Result<Option<i64>, Failure> {
         let found = sqlx::query(ENQUEUE_SQL)
             .bind(message.message_id)
             .bind(message.category.as_str())
@@ -160,10 +166,6 @@ mod sqlx_connection {
             .bind(&message.correlation_id)
             .fetch_optional(connection)
             .await?;
-        Ok(found.as_ref().map(pair))
-    }
-
-    fn pair(row: &PgRow) -> (Uuid, i64) {
-        (row.get(1), row.get(0))
+        Ok(found.map(|row| row.get(0)))
     }
 }

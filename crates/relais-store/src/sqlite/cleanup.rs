@@ -1,7 +1,7 @@
 //! Removes finished rows past their retention, a bounded number at a time.
 //!
-//! Invariant: only `PROCESSED`, `DISPATCHED`, handled and resolved rows, ended jobs and ended processes
-//! without an open dead letter are ever removed.
+//! Invariant: only `PROCESSED`, `DISPATCHED`, handled and resolved rows, ended jobs, ended processes
+//! without an open dead letter, and `FAILED` rows whose dead letter was discarded are ever removed.
 
 use relais_core::{
     dead_letter::Origin,
@@ -12,7 +12,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::{
     attempt,
-    row::{all, change, first, limit},
+    row::{all, change, first, json_array, limit},
 };
 
 pub(super) fn cleanup(
@@ -38,12 +38,28 @@ pub(super) fn cleanup(
         inbox: remove_rows(Origin::Inbox, inbox, processed_seconds)?,
         outbox: remove_rows(Origin::Outbox, outbox, dispatched_seconds)?,
         handled: remove(include_str!("sql/cleanup_handled.sql"), retention.handled_seconds)?,
-        dead_letters: remove(
-            include_str!("sql/cleanup_dead_letters.sql"),
-            retention.resolved_seconds,
-        )?,
+        dead_letters: dead_letters(tx, age(retention.resolved_seconds))?,
         processes: remove(include_str!("sql/cleanup_processes.sql"), retention.processes_seconds)?,
     })
+}
+
+/// The failed row of a discarded one goes with it, and with its attempts.
+fn dead_letters(tx: &Transaction<'_>, age: (i64, i64)) -> Result<u64, StoreError> {
+    let sql = include_str!("sql/cleanup_dead_letters.sql");
+    let removed = all(tx, sql, age, |c| {
+        c.flag(2).then(|| Some((Origin::parse(&c.string(0))?, c.integer(1)))).flatten()
+    })?;
+    let statements = [
+        (Origin::Inbox, include_str!("sql/cleanup_discarded_inbox.sql")),
+        (Origin::Outbox, include_str!("sql/cleanup_discarded_outbox.sql")),
+    ];
+    for (origin, sql) in statements {
+        let discarded = removed.iter().flatten().filter(|(of, _)| *of == origin);
+        let discarded: Vec<i64> = discarded.map(|(_, id)| *id).collect();
+        let gone = all(tx, sql, [json_array(&discarded)], |c| c.integer(0))?;
+        attempt::forget(tx, origin, &gone)?;
+    }
+    Ok(removed.len() as u64)
 }
 
 /// How many rows all passes together would remove.

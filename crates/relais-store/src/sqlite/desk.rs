@@ -3,10 +3,11 @@
 
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
+    delivery::Problem,
+    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow},
     inbox::InboxRow,
     json,
-    outbox::OutboxRow,
+    outbox::{OnDeadLetter, OutboxFate, OutboxRow},
     query::{PAGE_MAX, ParkedKey},
     store::{StoreError, StoreFuture},
 };
@@ -14,7 +15,9 @@ use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::{
-    SqliteStore, attempt, people,
+    SqliteStore, attempt,
+    inbox::bury,
+    people,
     row::{all, change, first, limit},
 };
 
@@ -28,6 +31,10 @@ impl Desk for SqliteStore {
 
     fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided> {
         Box::pin(self.writer().run(move |tx| discard(tx, id, &verdict)))
+    }
+
+    fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided> {
+        Box::pin(self.writer().run(move |tx| fail_outbox(tx, id, &fail)))
     }
 
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
@@ -53,6 +60,13 @@ impl Desk for SqliteStore {
         Box::pin(self.readers().read(move |db| {
             let params = (message_id, limit(PAGE_MAX));
             all(db, include_str!("sql/received_as.sql"), params, |c| c.inbox())
+        }))
+    }
+
+    fn sent_as(&self, message_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(self.readers().read(move |db| {
+            let params = (message_id.to_string(), limit(PAGE_MAX));
+            all(db, include_str!("sql/sent_as.sql"), params, |c| c.outbox())
         }))
     }
 
@@ -94,6 +108,30 @@ fn edit_dead_letter(tx: &Transaction<'_>, id: Uuid, edit: &Edit) -> Result<Decid
     let record = (actor, "dead-letter.edited", &dead_letter, reason);
     change(tx, include_str!("sql/audit.sql"), record)?;
     crate::fail_point!("edit.before_commit");
+    Ok(Decided::Done)
+}
+
+fn fail_outbox(tx: &Transaction<'_>, id: i64, fail: &FailRow) -> Result<Decided, StoreError> {
+    let FailRow { on_dead_letter, actor, reason } = fail;
+    let problem = Problem::new(CODE_OPERATOR_FAILED, reason).fitted();
+    let Some(row) = people::find_outbox(tx, &id.to_string())? else { return Ok(Decided::NotFound) };
+    let params = (id, &problem.code, &problem.message);
+    if change(tx, include_str!("sql/fail_pending.sql"), params)? == 0 {
+        return Ok(Decided::ResolvedBefore);
+    }
+    let park = *on_dead_letter == OnDeadLetter::Park;
+    let fate = OutboxFate::Dead { attempts: row.attempts, problem, park };
+    attempt::record_outbox(tx, id, &fate, actor)?;
+    bury(tx, include_str!("sql/bury_outbox.sql"), id, actor, park)?;
+    // A job ends with its last row.
+    if let Some(job_id) = &row.job_id
+        && change(tx, include_str!("sql/finish_bulk.sql"), [job_id])? == 1
+    {
+        change(tx, include_str!("sql/announce_bulk.sql"), [job_id])?;
+    }
+    let record = (actor, "outbox.failed", id.to_string(), reason);
+    change(tx, include_str!("sql/audit.sql"), record)?;
+    crate::fail_point!("fail_row.before_commit");
     Ok(Decided::Done)
 }
 

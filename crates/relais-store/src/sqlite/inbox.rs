@@ -9,7 +9,7 @@ use relais_core::{
     },
     lane::Fence,
     message::NewMessage,
-    store::{Fetch, Settled, StoreError},
+    store::{Fetch, OutOfOrder, Settled, StoreError},
 };
 use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
@@ -152,7 +152,12 @@ pub(super) fn settle(
             settled.stale.push(row.id);
             continue;
         }
-        let reached = settle_one(tx, &scope, &fence.worker, row)?;
+        let (reached, ignored) = settle_one(tx, &scope, &fence.worker, row)?;
+        if let Some(OutOfOrder { id, problem, .. }) = &ignored {
+            let params = (id, &problem.code, &problem.message, &fence.worker);
+            change(tx, include_str!("sql/record_ignored.sql"), params)?;
+        }
+        settled.ignored.extend(ignored);
         if reached == 1 {
             attempt::record_inbox(tx, row.id, &row.fate, &fence.worker)?;
         }
@@ -179,28 +184,29 @@ fn settle_one(
     scope: &str,
     worker: &str,
     row: &InboxSettlement,
-) -> Result<u64, StoreError> {
+) -> Result<(u64, Option<OutOfOrder>), StoreError> {
     let InboxSettlement { id, epoch, fate, .. } = row;
-    match fate {
+    let reached = match fate {
         InboxFate::Processed { messages, changes } => {
             let marked = mark_processed(tx, *id, scope, worker, *epoch)?;
             crate::fail_point!("settle_inbox.after_mark");
-            if marked == 1 {
-                send(tx, messages)?;
-                changes.iter().try_for_each(|change| process::apply(tx, change, worker))?;
+            if marked == 0 {
+                return Ok((0, None));
             }
-            Ok(marked)
+            let older = send(tx, messages)?;
+            changes.iter().try_for_each(|change| process::apply(tx, change, worker))?;
+            return Ok((marked, (!older.is_empty()).then(|| OutOfOrder::new(*id, &older))));
         }
         InboxFate::Retry { attempts, pause, problem } => {
             let Problem { code, message } = problem;
             let params = (id, scope, worker, epoch, attempts, millis(*pause), code, message, 0);
-            change(tx, include_str!("sql/retry_inbox.sql"), params)
+            change(tx, include_str!("sql/retry_inbox.sql"), params)?
         }
         InboxFate::Wait { pause, problem, lost_workers } => {
             let (none, Problem { code, message }) = (None::<u32>, problem);
             let pause = millis(*pause);
             let params = (id, scope, worker, epoch, none, pause, code, message, lost_workers);
-            change(tx, include_str!("sql/retry_inbox.sql"), params)
+            change(tx, include_str!("sql/retry_inbox.sql"), params)?
         }
         InboxFate::Dead { attempts, problem, park } => {
             let Problem { code, message } = problem;
@@ -209,9 +215,10 @@ fn settle_one(
             if failed == 1 {
                 bury(tx, include_str!("sql/bury_inbox.sql"), *id, worker, *park)?;
             }
-            Ok(failed)
+            failed
         }
-    }
+    };
+    Ok((reached, None))
 }
 
 /// The row becomes `PROCESSED` if it is open and the lane is ours: one row changed, or none.
@@ -225,8 +232,12 @@ pub(super) fn mark_processed(
     change(tx, include_str!("sql/mark_processed.sql"), (id, scope, worker, epoch))
 }
 
-/// Writes the messages, but none that is older than what was seen of its aggregate.
-pub(super) fn send(tx: &Transaction<'_>, messages: &[NewMessage]) -> Result<(), StoreError> {
+/// Writes the messages, but none that is older than what was seen of its aggregate: those come back.
+pub(super) fn send<'a>(
+    tx: &Transaction<'_>,
+    messages: &'a [NewMessage],
+) -> Result<Vec<&'a NewMessage>, StoreError> {
+    let mut older = Vec::new();
     let see = include_str!("sql/see_version.sql");
     for message in messages {
         let current = match message.as_of_version {
@@ -237,9 +248,11 @@ pub(super) fn send(tx: &Transaction<'_>, messages: &[NewMessage]) -> Result<(), 
         };
         if current {
             transaction::enqueue(tx, std::slice::from_ref(message))?;
+        } else {
+            older.push(message);
         }
     }
-    Ok(())
+    Ok(older)
 }
 
 /// Makes the dead letter of a row that just failed, and holds its key back if asked to.
@@ -254,6 +267,7 @@ pub(super) fn bury(
     let dead_letter = Uuid::new_v4().to_string();
     change(tx, sql, (&dead_letter, id, worker))?;
     if park {
+        change(tx, include_str!("sql/parks_key.sql"), [&dead_letter])?;
         change(tx, include_str!("sql/park_key.sql"), [&dead_letter])?;
     }
     Ok(())

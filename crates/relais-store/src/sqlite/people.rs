@@ -21,6 +21,9 @@ use super::{
 /// Tables are counted row by row up to here; beyond, the span of their ids serves.
 const EXACT_MAX: i64 = 20_000;
 
+/// Open rows of each kind that are looked at for those behind parked keys.
+const PARKED_LOOK_MAX: i64 = 100_000;
+
 /// Numbers that move when rows may have come, or workers came or left.
 pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
     let changes = first(db, include_str!("sql/changes.sql"), [], |c| Changes {
@@ -33,31 +36,35 @@ pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
 /// Everything at one moment.
 pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
-    let mut overview = first(&snapshot, include_str!("sql/overview.sql"), [], |c| Overview {
-        now: c.some_time(0),
-        schema_version: c.integer(1),
-        dead_letters_open: c.count(2),
-        parked_keys: c.count(3),
-        timers_due: c.count(4),
-        inbox_oldest: c.time(5),
-        inbox: Vec::new(),
-        outbox: Vec::new(),
-        backlogs: Vec::new(),
-        processes: Vec::new(),
-        workers: Vec::new(),
-    })?
-    .expect("a SELECT without FROM gives one row");
+    let mut overview =
+        first(&snapshot, include_str!("sql/overview.sql"), [PARKED_LOOK_MAX], |c| Overview {
+            now: c.some_time(0),
+            schema_version: c.integer(1),
+            dead_letters_open: c.count(2),
+            parked_keys: c.count(3),
+            timers_due: c.count(4),
+            inbox_oldest: c.time(5),
+            inbox_parked: c.count(6),
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            backlogs: Vec::new(),
+            processes: Vec::new(),
+            workers: Vec::new(),
+        })?
+        .expect("a SELECT without FROM gives one row");
     let inbox = counts(&snapshot, include_str!("sql/count_inbox.sql"))?;
     overview.inbox = InboxStatus::ALL.map(|s| count_of(s.as_str(), &inbox)).to_vec();
     let outbox = counts(&snapshot, include_str!("sql/count_outbox.sql"))?;
     overview.outbox = OutboxStatus::ALL.map(|s| count_of(s.as_str(), &outbox)).to_vec();
     let processes = counts(&snapshot, include_str!("sql/count_processes.sql"))?;
     overview.processes = ProcessStatus::ALL.map(|s| count_of(s.as_str(), &processes)).to_vec();
-    overview.backlogs = all(&snapshot, include_str!("sql/backlogs.sql"), [], |c| Backlog {
-        destination: c.string(0),
-        pending: c.count(1),
-        oldest: c.time(2),
-    })?;
+    overview.backlogs =
+        all(&snapshot, include_str!("sql/backlogs.sql"), [PARKED_LOOK_MAX], |c| Backlog {
+            destination: c.string(0),
+            pending: c.count(1),
+            oldest: c.time(2),
+            parked: c.count(3),
+        })?;
     overview.workers = all(&snapshot, include_str!("sql/workers.sql"), [], |c| WorkerRow {
         scope: c.string(0),
         worker: c.string(1),

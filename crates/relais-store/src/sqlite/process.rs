@@ -116,7 +116,7 @@ pub(super) fn apply(tx: &Transaction<'_>, change: &Change, worker: &str) -> Resu
     write_log(tx, change, &process_id)?;
     write_timer(tx, &change.timer, &process_id)?;
     write_dead_letter(tx, change, &process_id, worker)?;
-    inbox::send(tx, &change.messages)
+    inbox::send(tx, &change.messages).map(drop)
 }
 
 fn write_process(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result<(), StoreError> {

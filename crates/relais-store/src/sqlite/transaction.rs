@@ -13,7 +13,7 @@ use crate::BlockingTransaction;
 /// The statement behind `enqueue`, for users of another driver. Its parameters, in order:
 /// message id (UUID as text), category, aggregate type, aggregate id, event type, event version,
 /// payload (JSON), headers (JSON), destination, key, delay in milliseconds or NULL, causation id,
-/// correlation id. Gives back the row's id; none if the message id is there already.
+/// correlation id. Gives back the row's id; none if the destination has a message of this id already.
 pub const ENQUEUE_SQL: &str = include_str!("sql/enqueue.sql");
 const ENQUEUED_SQL: &str = include_str!("sql/enqueued.sql");
 const ONCE_SQL: &str = include_str!("sql/once.sql");
@@ -72,15 +72,29 @@ fn enqueue_one(db: &Connection, message: &NewMessage) -> Result<i64, StoreError>
     if let Some(id) = first(db, ENQUEUE_SQL, params, |c| c.integer(0))? {
         return Ok(id);
     }
-    first(db, ENQUEUED_SQL, [message_id], |c| c.integer(0))?.ok_or_else(lost)
+    let NewMessage { destination, event_type, msg_key, payload, .. } = message;
+    let params = (message_id, destination, event_type, msg_key, payload);
+    let found = first(db, ENQUEUED_SQL, params, |c| (c.integer(0), c.flag(1)))?;
+    sent_before(message, found)
+}
+
+/// The row that holds the message's id already, if it is the same message.
+fn sent_before(message: &NewMessage, found: Option<(i64, bool)>) -> Result<i64, StoreError> {
+    let NewMessage { message_id, destination, event_type, .. } = message;
+    match found {
+        Some((id, true)) => Ok(id),
+        Some((_, false)) => Err(StoreError::Invalid(format!(
+            "cannot send {event_type}: message id {message_id} belongs to another message of \
+             destination {destination}; use another id"
+        ))),
+        None => Err(StoreError::Unavailable(
+            "a message was neither written nor found; try again".into(),
+        )),
+    }
 }
 
 pub(super) fn once(db: &Connection, message_id: &str, handler: &str) -> Result<bool, StoreError> {
     change(db, ONCE_SQL, (message_id, handler)).map(|rows| rows == 1)
-}
-
-fn lost() -> StoreError {
-    StoreError::Unavailable("a message was neither written nor found; try again".into())
 }
 
 #[cfg(feature = "sqlx-sqlite")]
@@ -89,19 +103,22 @@ mod with_sqlx {
         message::NewMessage,
         store::{StoreError, StoreFuture},
     };
-    use sqlx::{SqliteConnection, query, query_scalar};
+    use sqlx::{SqliteConnection, query, query_as, query_scalar};
 
-    use super::{ENQUEUE_SQL, ENQUEUED_SQL, ONCE_SQL, lost, millis};
+    use super::{ENQUEUE_SQL, ENQUEUED_SQL, ONCE_SQL, millis, sent_before};
     use crate::{Transaction, sqlite::error};
 
     impl Transaction for SqliteConnection {
+        /// All of the messages or, on an error, none of them, even if the transaction continues.
         fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
             Box::pin(async move {
-                let mut ids = Vec::with_capacity(messages.len());
-                for message in messages {
-                    ids.push(enqueue_one(self, message).await?);
+                control(self, "SAVEPOINT relais_enqueue").await?;
+                let ids = enqueue_all(self, messages).await;
+                if ids.is_err() {
+                    control(self, "ROLLBACK TO relais_enqueue").await?;
                 }
-                Ok(ids)
+                control(self, "RELEASE relais_enqueue").await?;
+                ids
             })
         }
 
@@ -111,6 +128,21 @@ mod with_sqlx {
                 done.map(|done| done.rows_affected() == 1).map_err(|e| error::sqlx(&e))
             })
         }
+    }
+
+    async fn control(db: &mut SqliteConnection, sql: &'static str) -> Result<(), StoreError> {
+        query(sql).execute(db).await.map(drop).map_err(|e| error::sqlx(&e))
+    }
+
+    async fn enqueue_all(
+        db: &mut SqliteConnection,
+        messages: &[NewMessage],
+    ) -> Result<Vec<i64>, StoreError> {
+        let mut ids = Vec::with_capacity(messages.len());
+        for message in messages {
+            ids.push(enqueue_one(db, message).await?);
+        }
+        Ok(ids)
     }
 
     async fn enqueue_one(
@@ -138,7 +170,14 @@ mod with_sqlx {
         if let Some(id) = written {
             return Ok(id);
         }
-        let found = query_scalar(ENQUEUED_SQL).bind(&message_id).fetch_optional(db).await;
-        found.map_err(|e| error::sqlx(&e))?.ok_or_else(lost)
+        let found = query_as(ENQUEUED_SQL)
+            .bind(&message_id)
+            .bind(&message.destination)
+            .bind(&message.event_type)
+            .bind(&message.msg_key)
+            .bind(&message.payload)
+            .fetch_optional(db)
+            .await;
+        sent_before(message, found.map_err(|e| error::sqlx(&e))?)
     }
 }

@@ -42,6 +42,7 @@ relais_dead_letter.error_message: character varying(2000)
 relais_dead_letter.attempts: integer NOT NULL DEFAULT 0
 relais_dead_letter.parked_by: text NOT NULL
 relais_dead_letter.parked_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_dead_letter.parks_key: boolean NOT NULL DEFAULT false
 relais_dead_letter.original_payload: text
 relais_dead_letter.edited_by: text
 relais_dead_letter.edited_at: timestamp with time zone
@@ -148,7 +149,7 @@ relais_worker.worker: text COLLATE "C" NOT NULL
 relais_worker.seen_until: timestamp with time zone NOT NULL
 -- constraints
 relais_attempt.relais_attempt_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
-relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text])))
+relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text])))
 relais_attempt.relais_attempt_pkey: PRIMARY KEY (origin, origin_id, id)
 relais_audit.relais_audit_pkey: PRIMARY KEY (id)
 relais_bulk_job.relais_bulk_job_destination_check: CHECK ((destination <> ''::text))
@@ -162,9 +163,10 @@ relais_dead_letter.relais_dead_letter_resolution_check: CHECK ((resolution = ANY
 relais_handled.relais_handled_handler_check: CHECK ((handler <> ''::text))
 relais_handled.relais_handled_message_id_check: CHECK ((message_id <> ''::text))
 relais_handled.relais_handled_pkey: PRIMARY KEY (message_id, handler)
-relais_inbox.relais_inbox_attempts_check: CHECK ((attempts >= 0))
+relais_inbox.relais_inbox_attempts_check: CHECK (((attempts >= 0) AND (attempts < 1000000)))
 relais_inbox.relais_inbox_dedupe: UNIQUE (source_system, message_id)
 relais_inbox.relais_inbox_error_stage_check: CHECK ((error_stage = ANY (ARRAY['CONSUMER_SERDE'::text, 'BUSINESS'::text])))
+relais_inbox.relais_inbox_id_check: CHECK ((id > 0))
 relais_inbox.relais_inbox_message_id_check: CHECK ((message_id <> ''::text))
 relais_inbox.relais_inbox_payload_or_raw: CHECK (((payload IS NOT NULL) OR (raw_payload_base64 IS NOT NULL)))
 relais_inbox.relais_inbox_pkey: PRIMARY KEY (id)
@@ -172,10 +174,11 @@ relais_inbox.relais_inbox_source_system_check: CHECK ((source_system <> ''::text
 relais_inbox.relais_inbox_status: CHECK ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text, 'FAILED'::text, 'PROCESSED'::text, 'SERDE_ERROR'::text])))
 relais_lane.relais_lane_lane_check: CHECK (((lane >= 0) AND (lane <= 63)))
 relais_lane.relais_lane_pkey: PRIMARY KEY (scope, lane)
-relais_outbox.relais_outbox_attempts_check: CHECK ((attempts >= 0))
+relais_outbox.relais_outbox_attempts_check: CHECK (((attempts >= 0) AND (attempts < 1000000)))
 relais_outbox.relais_outbox_category_check: CHECK ((category = ANY (ARRAY['event'::text, 'command'::text, 'reply'::text])))
 relais_outbox.relais_outbox_destination_check: CHECK ((destination <> ''::text))
-relais_outbox.relais_outbox_message: UNIQUE (message_id)
+relais_outbox.relais_outbox_id_check: CHECK ((id > 0))
+relais_outbox.relais_outbox_message: UNIQUE (message_id, destination)
 relais_outbox.relais_outbox_pkey: PRIMARY KEY (id)
 relais_outbox.relais_outbox_status: CHECK ((status = ANY (ARRAY['PENDING'::text, 'DISPATCHED'::text, 'FAILED'::text])))
 relais_parked_key.relais_parked_key_dead_letter_id_fkey: FOREIGN KEY (dead_letter_id) REFERENCES relais_dead_letter(id)
@@ -222,7 +225,7 @@ relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_
 relais_outbox.relais_outbox_fresh: CREATE INDEX relais_outbox_fresh ON relais_outbox USING btree (destination, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NULL))
 relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND ((attempts > 0) OR (job_id IS NOT NULL)))
 relais_outbox.relais_outbox_job: CREATE INDEX relais_outbox_job ON relais_outbox USING btree (job_id, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (job_id IS NOT NULL))
-relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id) WITH (fillfactor='50')
+relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id, destination) WITH (fillfactor='50')
 relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id) WITH (fillfactor='50')
 relais_parked_key.relais_parked_key_age: CREATE INDEX relais_parked_key_age ON relais_parked_key USING btree (parked_at, key_hash)
 relais_parked_key.relais_parked_key_dead_letter: CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key USING btree (dead_letter_id)
@@ -241,9 +244,15 @@ relais_timer.relais_timer_pkey: CREATE UNIQUE INDEX relais_timer_pkey ON relais_
 relais_version.relais_version_pkey: CREATE UNIQUE INDEX relais_version_pkey ON relais_version USING btree (aggregate_type, aggregate_id)
 relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON relais_worker USING btree (scope, worker)
 -- triggers
-relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (((new.headers)::json IS NULL) <> (new.headers IS NULL)))) EXECUTE FUNCTION relais_refuse()
-relais_outbox.relais_outbox_json: CREATE TRIGGER relais_outbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_outbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (((new.headers)::json IS NULL) <> (new.headers IS NULL)))) EXECUTE FUNCTION relais_refuse()
+relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))) EXECUTE FUNCTION relais_refuse()
+relais_outbox.relais_outbox_json: CREATE TRIGGER relais_outbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_outbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))) EXECUTE FUNCTION relais_refuse()
 relais_outbox.relais_outbox_key: CREATE TRIGGER relais_outbox_key BEFORE INSERT ON relais_outbox FOR EACH ROW WHEN ((new.msg_key IS NULL)) EXECUTE FUNCTION relais_default_key()
 -- functions
 function.relais_default_key: BEGIN NEW.msg_key := NEW.aggregate_id; RETURN NEW; END
-function.relais_refuse: BEGIN RAISE EXCEPTION 'not valid JSON'; END
+function.relais_refuse: BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation',
+        MESSAGE = 'cannot store the row: headers must be a JSON object, as in {"tenant":"a"}'; END
+function.relais_refuse_id: BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'unique_violation', MESSAGE = format(
+        'cannot send %s: message id %s belongs to another message of destination %s; use another id',
+        event_type, message_id, destination);
+END

@@ -4,7 +4,7 @@ CREATE TABLE relais_attempt (
     origin_id     INTEGER NOT NULL,
     attempt       INTEGER NOT NULL,
     at            TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed')),
+    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored')),
     error_code    TEXT CHECK (length(error_code) <= 200),
     error_message TEXT CHECK (length(error_message) <= 2000),
     worker        TEXT NOT NULL
@@ -70,6 +70,8 @@ CREATE TABLE relais_dead_letter (
     attempts      INTEGER NOT NULL DEFAULT 0,
     parked_by     TEXT NOT NULL,
     parked_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    -- Whether later rows of its key wait for a decision about it.
+    parks_key     INTEGER NOT NULL DEFAULT 0 CHECK (parks_key IN (0, 1)),
     -- Before somebody edited it.
     original_payload TEXT,
     edited_by     TEXT,
@@ -103,7 +105,7 @@ CREATE TABLE relais_handled (
 CREATE INDEX relais_handled_age ON relais_handled (processed_at);
 
 CREATE TABLE relais_inbox (
-    id                 INTEGER PRIMARY KEY AUTOINCREMENT,
+    id                 INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id > 0),
     message_id         TEXT NOT NULL CHECK (message_id <> ''),
     source_system      TEXT NOT NULL CHECK (source_system <> ''),
     topic              TEXT NOT NULL,
@@ -121,14 +123,16 @@ CREATE TABLE relais_inbox (
     aggregate_id       TEXT,
     event_type         TEXT,
     payload            TEXT CHECK (json_valid(payload)),
-    headers            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers)),
+    headers            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers))
+                       CONSTRAINT relais_inbox_headers_are_an_object
+                       CHECK (NOT json_valid(headers) OR json_type(headers) = 'object'),
     raw_payload_base64 TEXT,
     event_ts           TEXT,
     received_at        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     status             TEXT NOT NULL DEFAULT 'RECEIVED'
                        CONSTRAINT relais_inbox_status
                        CHECK (status IN ('RECEIVED', 'RETRY', 'FAILED', 'PROCESSED', 'SERDE_ERROR')),
-    attempts           INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    attempts           INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0 AND attempts < 1000000),
     next_attempt_at    TEXT
                        CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     processed_at       TEXT,
@@ -167,7 +171,7 @@ BEGIN
 END;
 
 CREATE TABLE relais_outbox (
-    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    id              INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id > 0),
     -- One UUID is one message however its letters are written.
     message_id      TEXT NOT NULL COLLATE NOCASE DEFAULT (lower(
                         hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
@@ -184,7 +188,9 @@ CREATE TABLE relais_outbox (
     event_type      TEXT NOT NULL,
     event_version   INTEGER NOT NULL DEFAULT 1,
     payload         TEXT NOT NULL CHECK (json_valid(payload)),
-    headers         TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers)),
+    headers         TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers))
+                    CONSTRAINT relais_outbox_headers_are_an_object
+                    CHECK (NOT json_valid(headers) OR json_type(headers) = 'object'),
     destination     TEXT NOT NULL CHECK (destination <> ''),
     -- Filled by the trigger below when a writer gives none; never NULL once the INSERT is over.
     msg_key         TEXT,
@@ -199,7 +205,7 @@ CREATE TABLE relais_outbox (
     status          TEXT NOT NULL DEFAULT 'PENDING'
                     CONSTRAINT relais_outbox_status
                     CHECK (status IN ('PENDING', 'DISPATCHED', 'FAILED')),
-    attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0 AND attempts < 1000000),
     next_attempt_at TEXT
                     CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     dispatched_at   TEXT,
@@ -208,7 +214,7 @@ CREATE TABLE relais_outbox (
     correlation_id  TEXT,
     error_code      TEXT CHECK (length(error_code) <= 200),
     error_message   TEXT CHECK (length(error_message) <= 2000),
-    CONSTRAINT relais_outbox_message UNIQUE (message_id)
+    CONSTRAINT relais_outbox_message UNIQUE (message_id, destination)
 ) STRICT;
 
 CREATE INDEX relais_outbox_cause ON relais_outbox (causation_id) WHERE causation_id IS NOT NULL;

@@ -217,6 +217,27 @@ async fn a_handler_whose_session_dies_uses_no_attempt() {
     assert_undone(&bed).await;
 }
 
+/// The URL of a role whose transactions are stricter than relais needs them.
+fn strict_url(bed: &Bed) -> String {
+    format!("{}%20-c%20default_transaction_isolation%3Drepeatable%5C%20read", bed.schema.url())
+}
+
+/// Under a stricter level the mark of a slow handler would fail each time: its lane was renewed.
+#[tokio::test]
+async fn a_handler_runs_read_committed_whatever_the_default_is() {
+    let Some(bed) = bed().await else { return };
+    let work = bed.work(DONE).await;
+    let store =
+        PostgresStore::connect(&strict_url(&bed), PostgresOptions::default()).await.unwrap();
+    async fn ask(tx: &tokio_postgres::Transaction<'_>, _: Received<Order>) -> Outcome {
+        let row = tx.query_one("SHOW transaction_isolation", &[]).await.unwrap();
+        Outcome::fail(row.get(0), "seen")
+    }
+    let handled = handler(store.pool(), ask).handle(work).await;
+    let Handled::RolledBack(Outcome::Fail { problem }) = handled else { panic!("{handled:?}") };
+    assert_eq!(problem.code, "read committed");
+}
+
 #[cfg(feature = "sqlx-postgres")]
 mod with_sqlx {
     use std::sync::Arc;
@@ -226,7 +247,8 @@ mod with_sqlx {
     use sqlx::{PgConnection, postgres::PgPoolOptions};
 
     use super::{
-        Bed, Order, check_drops, check_ends, check_refusals, check_rehearsal, message, outcome,
+        Bed, Handled, Order, check_drops, check_ends, check_refusals, check_rehearsal, message,
+        outcome,
     };
 
     async fn on_order(
@@ -259,6 +281,20 @@ mod with_sqlx {
     #[tokio::test]
     async fn a_sqlx_handler_commits_with_its_row_or_not_at_all() {
         check_ends(pooled).await;
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_runs_read_committed_whatever_the_default_is() {
+        let Some(bed) = super::bed().await else { return };
+        let work = bed.work(super::DONE).await;
+        let pool = sqlx::PgPool::connect(&super::strict_url(&bed)).await.unwrap();
+        async fn ask(tx: &mut PgConnection, _: Received<Order>) -> Outcome {
+            let level = sqlx::query_scalar("SHOW transaction_isolation").fetch_one(tx).await;
+            Outcome::fail(&level.unwrap_or_else(|error| error.to_string()), "seen")
+        }
+        let handled = sqlx_handler(pool, ask).handle(work).await;
+        let Handled::RolledBack(Outcome::Fail { problem }) = handled else { panic!("{handled:?}") };
+        assert_eq!(problem.code, "read committed");
     }
 
     #[tokio::test]

@@ -194,3 +194,24 @@ mod with_sqlx {
         check_handler(&gate, sqlx_handler(pool, book)).await;
     }
 }
+
+/// The answer to what asks for the list of migrations is lost: that says nothing about the table.
+#[tokio::test]
+async fn a_connection_lost_while_the_schema_is_read_blames_no_table() {
+    let Some(gate) = Gate::before_commits_of("relais_inbox").await else { return };
+    let raw = gate.bed.schema.client_as(crate::support::postgres::Role::Super).await;
+    raw.batch_execute("BEGIN; LOCK TABLE relais_schema IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let far = gate.far.clone();
+    let check = tokio::spawn(async move { far.check().await });
+    let waiting =
+        "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'relais_schema'::regclass";
+    while raw.query(waiting, &[]).await.unwrap().is_empty() {
+        assert!(!check.is_finished(), "it must ask for the list");
+        tokio::task::yield_now().await;
+    }
+    gate.proxy.set(Fault::Cut);
+    let lost = check.await.unwrap();
+    raw.batch_execute("ROLLBACK").await.unwrap();
+    let Err(StoreError::Unavailable(text)) = lost else { panic!("{lost:?}") };
+    assert!(!text.contains("drop"), "{text}");
+}

@@ -25,7 +25,7 @@ const EVERYTHING: &str = "
                                next_attempt_at, correlation_id, causation_id)
     VALUES ('Order', '42', 'OrderCreated', 'orders', '{}', gen_random_uuid(), 'k', '{\"a\":\"b\"}',
             'command', 2, now() + interval '3 days', 'c', 'd')
-    ON CONFLICT (message_id) DO NOTHING";
+    ON CONFLICT (message_id, destination) DO NOTHING";
 
 #[tokio::test]
 async fn a_producer_adds_messages_in_every_documented_way() {

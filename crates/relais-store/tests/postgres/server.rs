@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use relais_core::store::{Store, StoreError};
+use relais_core::{
+    inbox::Accepted,
+    store::{Store, StoreError},
+};
 use relais_store::postgres::{PostgresOptions, PostgresStore};
+use relais_testkit::build;
 
 use crate::{
     bed::{Bed, message, poll_once},
@@ -134,4 +138,27 @@ async fn what_cannot_be_stored_is_invalid() {
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
     }
     assert_eq!(bed.count("relais_outbox").await, 0, "all or nothing");
+}
+
+/// As after a switch-over by logical replication, which copies rows and not sequences.
+#[tokio::test]
+async fn a_sequence_behind_its_table_is_no_fault_of_a_message() {
+    let Some(bed) = Bed::new().await else { return };
+    let accept = |id: &str| bed.store.accept(vec![build::arrival(id)], Vec::new());
+    accept("m-1").await.unwrap();
+    bed.send("k").await;
+    let raw = bed.schema.client_as(Role::Super).await;
+    for table in ["relais_inbox", "relais_outbox"] {
+        let back = format!("SELECT setval(pg_get_serial_sequence('{table}', 'id'), 1, false)");
+        raw.batch_execute(&back).await.unwrap();
+    }
+    let refused = accept("m-2").await;
+    let Err(StoreError::Setup(text)) = refused else { panic!("{refused:?}") };
+    let (_, advice) = text.split_once("run ").expect(&text);
+    raw.batch_execute(advice).await.unwrap();
+    assert_eq!(accept("m-2").await.unwrap(), [Accepted::Stored]);
+    let refused = bed.store.enqueue(vec![message("k")]).await;
+    let Err(StoreError::Setup(text)) = refused else { panic!("{refused:?}") };
+    assert!(text.contains("the sequence of relais_outbox.id is behind its table"), "{text}");
+    assert_eq!(bed.count("relais_inbox WHERE status = 'RECEIVED'").await, 2);
 }

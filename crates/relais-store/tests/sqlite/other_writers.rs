@@ -92,6 +92,7 @@ async fn a_message_id_is_one_whatever_the_case_of_its_letters() {
     assert!(bed.raw().execute(sql, [id.to_string()]).is_err(), "the same id twice");
     let mut again = message("o-1");
     again.message_id = id;
+    (again.event_type, again.payload) = ("OrderCreated".into(), "{}".into());
     assert_eq!(bed.store.enqueue(vec![again]).await.unwrap(), [1]);
     let lanes = bed.lease(Scope::Outbox(DESTINATION.into()), "w1").await;
     assert_eq!(bed.fetch(&lanes, 10).await, [id]);

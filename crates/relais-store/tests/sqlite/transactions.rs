@@ -1,6 +1,6 @@
 //! Messages in the user's own transaction: there if and only if it commits.
 
-use relais_core::store::StoreError;
+use relais_core::{message::NewMessage, store::StoreError};
 use relais_store::{BlockingTransaction, sqlite::ENQUEUE_SQL};
 use uuid::Uuid;
 
@@ -63,6 +63,25 @@ async fn the_same_message_twice_is_one_row() {
 }
 
 #[tokio::test]
+async fn an_id_with_other_content_is_refused_and_nothing_of_its_batch_is_sent() {
+    let bed = Bed::new().await;
+    let mut db = bed.raw();
+    let first = message("o-1");
+    let other = NewMessage { payload: "[]".into(), ..first.clone() };
+    let elsewhere = NewMessage { destination: "audit".into(), ..other.clone() };
+    let tx = db.transaction().unwrap();
+    tx.enqueue(&[first, elsewhere]).unwrap();
+    let refused = tx.enqueue(&[message("o-2"), other]);
+    let Err(StoreError::Invalid(text)) = refused else { panic!("{refused:?}") };
+    assert!(
+        text.contains("belongs to another message of destination orders; use another id"),
+        "{text}"
+    );
+    tx.commit().unwrap();
+    assert_eq!(bed.count("relais_outbox"), 2);
+}
+
+#[tokio::test]
 async fn once_is_true_once_and_only_if_it_commits() {
     let bed = Bed::new().await;
     let mut db = bed.raw();
@@ -112,6 +131,21 @@ mod with_sqlx {
         let ids = tx.enqueue(&[twice.clone(), twice]).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!((ids[0], bed.count("relais_outbox")), (ids[1], 1));
+    }
+
+    #[tokio::test]
+    async fn sqlx_refuses_an_id_with_other_content_and_its_batch() {
+        let bed = Bed::new().await;
+        let pool = pool(&bed).await;
+        let mut tx = pool.begin().await.unwrap();
+        let first = message("o-1");
+        let mut other = first.clone();
+        other.payload = "[]".into();
+        tx.enqueue(&[first]).await.unwrap();
+        let refused = tx.enqueue(&[message("o-2"), other]).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Invalid(why) if why.contains("use another id")));
+        tx.commit().await.unwrap();
+        assert_eq!(bed.count("relais_outbox"), 1);
     }
 
     #[tokio::test]

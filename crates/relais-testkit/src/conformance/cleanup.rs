@@ -175,6 +175,58 @@ pub async fn a_resolved_dead_letter_goes_though_its_key_is_still_parked(f: &dyn 
     assert_eq!(f.store().parked_keys(10).await.expect("parked keys").len(), 1);
 }
 
+pub async fn a_discarded_row_goes_with_its_dead_letter(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", 3)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    for row in worker.pending(10).await {
+        worker.settle(&row, dead_and_parked()).await;
+    }
+    f.store().accept(vec![arrival("1")], Vec::new()).await.expect("accept");
+    let handler = Worker::inbox(f, "w").await;
+    let received = handler.received(10).await;
+    handler.settle_inbox(&received[0], super::worker::dead_message()).await;
+    let dead = open_dead_letters(f).await;
+    // One of the outbox is retried and fails again: a dead letter that is open, beside a resolved one.
+    let again = dead.iter().rfind(|letter| letter.destination.is_some()).expect("of the outbox");
+    assert!(resolve(f, again.id, Resolution::Retried).await);
+    worker.settle(&worker.pending(1).await[0], dead_and_parked()).await;
+    let kept = dead.iter().find(|letter| letter.destination.is_some()).expect("of the outbox");
+    for letter in dead.iter().filter(|letter| ![again.id, kept.id].contains(&letter.id)) {
+        assert!(resolve(f, letter.id, Resolution::Skipped).await);
+    }
+    age(f, 89 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    age(f, 91 * DAY).await;
+    assert_eq!(cleanup(f, 100).await, Cleaned { dead_letters: 3, ..Cleaned::default() });
+    let left = f.rows("SELECT id FROM relais_outbox ORDER BY id").await;
+    let mut rows = [again.origin_id, kept.origin_id].map(|id| id.map(|id| id.to_string()));
+    rows.sort();
+    assert_eq!(left, rows.map(|id| vec![id]), "rows with an open dead letter stay");
+    assert_eq!(f.number("SELECT count(*) FROM relais_inbox").await, 0);
+    let orphans = "SELECT count(*) FROM relais_attempt WHERE origin = 'inbox'";
+    assert_eq!(f.number(orphans).await, 0, "attempts go with their row");
+}
+
+/// Leftovers, among them some that an operator retried today, and old rows behind them.
+pub async fn rows_retried_lately_do_not_stop_clean_up(f: &dyn Fixture) {
+    let (now, old) = (f.dialect().ago(0), f.dialect().ago(YEAR));
+    let rows = [("FAILED", "NULL", 10_500), ("DISPATCHED", &now, 150), ("DISPATCHED", &old, 300)];
+    for (status, dispatched_at, count) in rows {
+        f.run(&format!(
+            "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload, \
+             status, created_at, dispatched_at) \
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) \
+             SELECT 'Order', 'o', 'E', 'orders', '{{}}', '{status}', {old}, {dispatched_at} FROM n"
+        ))
+        .await;
+    }
+    let mut removed = 0;
+    for _ in 0..8 {
+        removed += f.store().cleanup(Retention::default(), 100).await.expect("cleanup").outbox;
+    }
+    assert_eq!(removed, 300);
+}
+
 pub async fn cleaning_up_beside_others_never_fails(f: &dyn Fixture) {
     dispatched(f, 200).await;
     age(f, YEAR).await;

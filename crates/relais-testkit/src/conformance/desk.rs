@@ -3,16 +3,16 @@
 
 use relais_core::{
     dead_letter::{Origin, Resolution},
-    desk::{Attempt, AuditEntry, AuditFilter},
+    desk::{Attempt, AuditEntry, AuditFilter, Decided, FailRow},
     inbox::{InboxFate, NewInbox},
     message::NewMessage,
-    outbox::OutboxFate,
+    outbox::{OnDeadLetter, OutboxFate, OutboxStatus},
     query::{PAGE_MAX, ParkedKey},
 };
 
 use super::{
     Start,
-    bulk::Held,
+    bulk::{Held, job},
     dead_letters::{dead_inbox, dead_outbox},
     only_dead_letter, open_dead_letters,
     process_build::failed_process,
@@ -23,7 +23,7 @@ use super::{
     },
 };
 use crate::{
-    build::{arrival, arrival_for, message, problem},
+    build::{arrival, arrival_for, message, messages, problem},
     fixture::Fixture,
 };
 
@@ -267,4 +267,76 @@ pub async fn the_audit_is_listed_newest_first_and_in_pages(f: &dyn Fixture) {
     let page = AuditFilter { before: Some(all[2].id), ..by(None, Some("t-1")) };
     assert_eq!(audit(f, page).await, lines(&[5]));
     assert!(audit(f, filter(0)).await.is_empty());
+}
+
+fn fail(on_dead_letter: OnDeadLetter) -> FailRow {
+    FailRow { on_dead_letter, actor: "ann".to_owned(), reason: "it's stuck 😀".to_owned() }
+}
+
+pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture) {
+    let batch = vec![message("orders", "a"), message("orders", "a"), message("orders", "b")];
+    let ids = f.store().enqueue(batch).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let row = worker.pending(1).await.remove(0);
+    worker.settle(&row, retry_later()).await;
+    let changes = f.store().changes().await.expect("changes");
+    let failed = f.second().fail_outbox(ids[0], fail(OnDeadLetter::Park)).await.expect("fail");
+    assert_eq!(failed, Decided::Done);
+    assert_ne!(f.store().changes().await.expect("changes").rows, changes.rows, "workers notice");
+    let dead = only_dead_letter(f).await;
+    assert_eq!((dead.origin, dead.origin_id), (Origin::Outbox, Some(ids[0])));
+    assert_eq!(dead.error_class.as_deref(), Some("OPERATOR_FAILED"));
+    assert_eq!(dead.error_message.as_deref(), Some("it's stuck 😀"));
+    assert_eq!((dead.attempts, dead.parked_by.as_str()), (1, "ann"));
+    assert_eq!(worker.pending_ids().await, ids[2..], "its key is parked");
+    let history = f.store().attempts(Origin::Outbox, ids[0]).await.expect("attempts");
+    assert_eq!(history.len(), 2);
+    let audit = f.rows("SELECT actor, action, target, reason FROM relais_audit").await;
+    let line = ["ann", "outbox.failed", &ids[0].to_string(), "it's stuck 😀"];
+    assert_eq!(audit, [line.map(|text| Some(text.to_owned())).to_vec()]);
+    // It is a dead letter as any other.
+    assert!(super::resolve(f, dead.id, Resolution::Skipped).await);
+    assert_eq!(worker.pending_ids().await, ids[1..]);
+    // Where the destination skips dead letters, the key goes on.
+    let failed = f.store().fail_outbox(ids[1], fail(OnDeadLetter::Skip)).await.expect("fail");
+    assert_eq!(failed, Decided::Done);
+    assert_eq!(f.number("SELECT count(*) FROM relais_parked_key").await, 0);
+}
+
+/// A worker has the row in flight while an operator fails it: the first to commit stands.
+pub async fn of_an_operator_and_a_settlement_one_stands(f: &dyn Fixture) {
+    let ids = f.store().enqueue(messages("orders", 3)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    let second = f.second();
+    let decided = |id| second.fail_outbox(id, fail(OnDeadLetter::Park));
+    // The operator is faster than the answer of the target, whatever it is.
+    for (row, fate) in [(&rows[0], OutboxFate::Dispatched), (&rows[1], retry_later())] {
+        assert_eq!(decided(row.id).await.expect("fail"), Decided::Done);
+        assert_eq!(worker.settle(row, fate).await, none(1));
+        let now = f.store().find_outbox(row.id.to_string()).await.expect("find").expect("row");
+        assert_eq!((now.status, now.dispatched_at), (OutboxStatus::Failed, None));
+    }
+    assert_eq!(open_dead_letters(f).await.len(), 2);
+    // The answer is faster.
+    assert_eq!(worker.settle(&rows[2], OutboxFate::Dispatched).await, all(1));
+    assert_eq!(decided(ids[2]).await.expect("fail"), Decided::ResolvedBefore);
+    assert_eq!(decided(ids[0]).await.expect("fail"), Decided::ResolvedBefore);
+    assert_eq!(decided(9_999).await.expect("fail"), Decided::NotFound);
+    assert_eq!(open_dead_letters(f).await.len(), 2);
+    assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 2);
+}
+
+/// A row in a bulk job too; the job ends with its last row.
+pub async fn a_row_of_a_job_is_failed_by_an_operator(f: &dyn Fixture) {
+    let held = Held::of(f, &["a", "b"]).await;
+    let failed = f.second().fail_outbox(held.id(0), fail(OnDeadLetter::Skip)).await;
+    assert_eq!(failed.expect("fail"), Decided::Done);
+    assert_eq!(held.settle(vec![(held.id(0), OutboxFate::Dispatched)]).await, none(1));
+    assert!(!job(f, held.job.id).await.phase.is_terminal());
+    let failed = f.second().fail_outbox(held.id(1), fail(OnDeadLetter::Skip)).await;
+    assert_eq!(failed.expect("fail"), Decided::Done);
+    assert!(job(f, held.job.id).await.phase.is_terminal(), "nothing is left of it");
+    assert_eq!(held.settle(vec![(held.id(1), OutboxFate::Dispatched)]).await, none(1));
+    assert_eq!(open_dead_letters(f).await.len(), 2);
 }

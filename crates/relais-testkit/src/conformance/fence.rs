@@ -195,7 +195,7 @@ pub async fn of_a_mixed_batch_only_the_lanes_still_held_settle(f: &dyn Fixture) 
         _ => worker.outbox_fate(row, dead_and_parked()),
     });
     let done = worker.settle_all(fates.collect()).await;
-    assert_eq!(done, Settled { settled: 300 - refused, refused, stale: Vec::new() });
+    assert_eq!(done, Settled { settled: 300 - refused, refused, ..Settled::default() });
     let untouched: Vec<i64> = rows.iter().filter(lost).map(|row| row.id).collect();
     assert_eq!(other.pending_ids().await, untouched);
     let dead = "SELECT count(*) FROM relais_dead_letter d JOIN relais_outbox o \
@@ -222,7 +222,7 @@ pub async fn of_a_mixed_inbox_batch_only_the_lanes_still_held_settle(f: &dyn Fix
         )
     });
     let done = worker.settle_inbox_all(fates.collect()).await;
-    assert_eq!(done, Settled { settled: 200 - refused, refused, stale: Vec::new() });
+    assert_eq!(done, Settled { settled: 200 - refused, refused, ..Settled::default() });
     let written = f.number("SELECT count(*) FROM relais_outbox").await;
     assert_eq!(written.unsigned_abs(), 200 - refused, "a refused row sends nothing");
     let orphans = "SELECT count(*) FROM relais_outbox o JOIN relais_inbox i \

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
+    dead_letter::Origin,
     delivery::Problem,
     inbox::{InboxFate, InboxRow, InboxStatus, STAGE_BUSINESS},
     message::NewMessage,
@@ -202,6 +203,20 @@ pub async fn a_message_id_already_there_is_not_written_again(f: &dyn Fixture) {
     assert_eq!(outbox_count(f).await, 2);
 }
 
+pub async fn the_id_of_another_message_leaves_its_row_open(f: &dyn Fixture) {
+    let (worker, rows) = rows(f, &["m-1", "m-2"]).await;
+    let there = message("orders", "k");
+    f.store().enqueue(vec![there.clone()]).await.expect("enqueue");
+    let other = NewMessage { payload: r#"{"other":true}"#.to_owned(), ..there };
+    let fates = vec![
+        worker.inbox_fate(&rows[0], sending(vec![message("orders", "n")])),
+        worker.inbox_fate(&rows[1], sending(vec![other])),
+    ];
+    super::assert_invalid(f.store().settle_inbox(worker.fence.clone(), fates).await);
+    assert_eq!(outbox_count(f).await, 1);
+    assert_eq!(worker.received(10).await.len(), 2, "both are still open");
+}
+
 pub async fn a_row_named_twice_in_a_batch_has_one_effect(f: &dyn Fixture) {
     let (worker, rows) = rows(f, &["m-1"]).await;
     let fate = |key| worker.inbox_fate(&rows[0], sending(vec![message("orders", key)]));
@@ -223,10 +238,22 @@ pub async fn an_older_version_is_not_sent_and_an_equal_or_newer_one_is(f: &dyn F
     let (worker, rows) = rows(f, &["1", "2", "3", "4"]).await;
     let mut written = Vec::new();
     for (row, version) in rows.iter().zip([5, 5, 4, 6]) {
-        assert_eq!(worker.settle_inbox(row, sending(vec![versioned("x", version)])).await, all(1));
+        let settled = worker.settle_inbox(row, sending(vec![versioned("x", version)])).await;
+        assert_eq!((settled.settled, settled.refused), (1, 0));
+        let ignored: Vec<_> = settled.ignored.iter().map(|row| (row.id, row.messages)).collect();
+        assert_eq!(ignored, if version == 4 { vec![(row.id, 1)] } else { Vec::new() });
         written.push(outbox_count(f).await);
     }
     assert_eq!(written, [1, 2, 2, 3]);
+    let kept = f.store().attempts(Origin::Inbox, rows[2].id).await.expect("attempts");
+    let [ignored] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!((ignored.outcome.as_str(), ignored.attempt), ("ignored", 1));
+    assert_eq!(ignored.error_code.as_deref(), Some("OUT_OF_ORDER"));
+    let text = ignored.error_message.as_deref().expect("why");
+    assert!(
+        text.starts_with("version 4 of ") && text.contains(" x came after a newer one"),
+        "{text}"
+    );
     assert_eq!(f.number("SELECT version FROM relais_version").await, 6);
 }
 
@@ -247,7 +274,10 @@ pub async fn versions_of_one_aggregate_in_one_batch_count_in_order(f: &dyn Fixtu
         let messages = versions.into_iter().map(|v| versioned("x", v)).collect();
         worker.inbox_fate(row, sending(messages))
     });
-    assert_eq!(worker.settle_inbox_all(fates.collect()).await, all(3));
+    let settled = worker.settle_inbox_all(fates.collect()).await;
+    assert_eq!((settled.settled, settled.refused), (3, 0));
+    let ignored: Vec<_> = settled.ignored.iter().map(|row| (row.id, row.messages)).collect();
+    assert_eq!(ignored, [(rows[1].id, 1), (rows[2].id, 1)]);
     assert_eq!(outbox_count(f).await, 4, "2, 3, 3 and 4");
     assert_eq!(f.number("SELECT version FROM relais_version").await, 4);
 }

@@ -29,6 +29,7 @@ pub mod process_settle;
 pub mod quarantine;
 pub mod repair;
 pub mod schema;
+pub mod send;
 pub mod timers;
 mod worker;
 
@@ -100,4 +101,26 @@ async fn resolve(f: &dyn Fixture, id: Uuid, resolution: Resolution) -> bool {
 
 fn verdict(resolution: Resolution) -> Verdict {
     Verdict { resolution, actor: "ann".to_owned(), reason: "it's repaired 😀".to_owned() }
+}
+
+/// One test of each check in a list; for [`store_conformance!`](crate::store_conformance) only.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    (@each $open:path; $($module:ident { $($check:ident)* })*) => {
+        $(
+            mod $module {
+                $(
+                    #[test]
+                    fn $check() {
+                        $crate::conformance::run(
+                            $open(),
+                            $crate::conformance::$module::START,
+                            |f| Box::pin($crate::conformance::$module::$check(f)),
+                        );
+                    }
+                )*
+            }
+        )*
+    };
 }

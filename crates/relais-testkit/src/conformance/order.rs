@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relais_core::{dead_letter::Resolution, lane::Scope, outbox::OutboxFate};
+use relais_core::{dead_letter::Resolution, inbox::InboxFate, lane::Scope, outbox::OutboxFate};
 
 use super::{
     Start, only_dead_letter, resolve,
@@ -37,7 +37,7 @@ async fn settle(worker: &Worker, id: i64, fate: OutboxFate) {
     assert_eq!(worker.settle(row, fate).await, all(1));
 }
 
-async fn settle_inbox(worker: &Worker, name: &str, fate: relais_core::inbox::InboxFate) {
+async fn settle_inbox(worker: &Worker, name: &str, fate: InboxFate) {
     let rows = worker.received(MANY).await;
     let row = rows.iter().find(|row| row.message_id == name).expect("the row can be worked on");
     assert_eq!(worker.settle_inbox(row, fate).await, all(1));
@@ -211,6 +211,18 @@ pub async fn a_skipped_dead_letter_frees_its_key(f: &dyn Fixture) {
     assert_eq!(worker.pending_ids().await, ids[1..]);
 }
 
+pub async fn a_dead_letter_that_parks_nothing_does_not_inherit_the_key(f: &dyn Fixture) {
+    let ids = enqueue(f, &["a", "a", "a"]).await;
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let fate = OutboxFate::Dead { attempts: 1, problem: problem(), park: false };
+    settle(&worker, ids[0], fate).await;
+    settle(&worker, ids[1], dead_and_parked()).await;
+    let dead = super::open_dead_letters(f).await;
+    let parking = dead.iter().find(|letter| letter.origin_id == Some(ids[1])).expect("the second");
+    assert!(resolve(f, parking.id, Resolution::Skipped).await);
+    assert_eq!(worker.pending_ids().await, ids[2..], "the first one never held the key");
+}
+
 pub async fn two_open_dead_letters_hold_their_key_until_both_are_resolved(f: &dyn Fixture) {
     for resolution in [Resolution::Skipped, Resolution::Retried] {
         let ids = enqueue(f, &["a", "a", "a"]).await;
@@ -277,6 +289,19 @@ pub async fn an_inbox_row_in_backoff_holds_its_key_and_no_other(f: &dyn Fixture)
     assert_eq!(worker.received_ids().await[0], "a1");
     settle_inbox(&worker, "a1", processed()).await;
     assert_eq!(worker.received_ids().await, ["b1", "a2", "b2"]);
+}
+
+pub async fn an_inbox_row_put_off_without_an_attempt_holds_its_key(f: &dyn Fixture) {
+    let worker = accept(f, &["a1", "b1", "a2", "a3"]).await;
+    let pause = Duration::from_secs(3_600);
+    let put_off = InboxFate::Retry { attempts: 0, pause, problem: problem() };
+    settle_inbox(&worker, "a1", put_off).await;
+    assert_eq!(worker.received_ids().await, ["b1"]);
+    // One behind it that is due waits too.
+    let past = f.past();
+    f.run(&format!("UPDATE relais_inbox SET next_attempt_at = {past} WHERE message_id = 'a2'"))
+        .await;
+    assert_eq!(worker.received_ids().await, ["b1"]);
 }
 
 pub async fn a_due_inbox_row_waits_behind_an_earlier_one_that_is_not(f: &dyn Fixture) {

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::{
     Start, open_dead_letters, resolve,
-    worker::{MANY, Worker, all, dead_and_parked, dead_message, handle_later, retry_later},
+    worker::{
+        MANY, Worker, all, dead_and_parked, dead_message, handle_later, processed, retry_later,
+    },
 };
 use crate::{
     build::{arrival, arrival_for, message, messages, undecodable},
@@ -76,6 +78,38 @@ pub async fn the_overview_counts_every_status(f: &dyn Fixture) {
     let names = ["RECEIVED", "RETRY", "FAILED", "PROCESSED", "SERDE_ERROR"];
     assert_eq!(names.map(|s| rows_of(&seen.inbox, s)), [1, 1, 0, 1, 1]);
     assert_eq!((seen.dead_letters_open, seen.parked_keys), (1, 1));
+}
+
+pub async fn rows_behind_a_parked_key_are_counted_apart(f: &dyn Fixture) {
+    let keys = ["a", "a", "b", "a"];
+    let batch = keys.map(|key| message("orders", key)).to_vec();
+    let ids = f.store().enqueue(batch).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let row = worker.pending(1).await.remove(0);
+    worker.settle(&row, dead_and_parked()).await;
+    let arrivals = ["1", "2", "3"].map(|id| arrival_for(id, if id == "2" { "y" } else { "x" }));
+    f.store().accept(arrivals.to_vec(), Vec::new()).await.expect("accept");
+    let handler = Worker::inbox(f, "w").await;
+    let received = handler.received(1).await;
+    handler.settle_inbox(&received[0], dead_message()).await;
+    // What is parked is old; what is not is of now.
+    let old = f.dialect().ago(3_600);
+    f.run(&format!("UPDATE relais_outbox SET created_at = {old} WHERE msg_key = 'a'")).await;
+    f.run(&format!("UPDATE relais_inbox SET received_at = {old} WHERE msg_key = 'x'")).await;
+    let seen = f.store().overview().await.expect("overview");
+    let [orders] = &seen.backlogs[..] else { panic!("{:?}", seen.backlogs) };
+    assert_eq!((orders.pending, orders.parked), (3, 2));
+    assert!(orders.oldest.expect("b").seconds_until(seen.now) < 600, "{orders:?}");
+    assert_eq!(seen.inbox_parked, 1);
+    assert!(seen.inbox_oldest.expect("y").seconds_until(seen.now) < 600);
+    // Nothing else is left.
+    let b = worker.pending(1).await.remove(0);
+    assert_eq!(b.id, ids[2]);
+    worker.settle(&b, OutboxFate::Dispatched).await;
+    handler.settle_inbox(&handler.received(1).await[0], processed()).await;
+    let seen = f.store().overview().await.expect("overview");
+    assert_eq!((seen.backlogs[0].oldest, seen.backlogs[0].parked), (None, 2));
+    assert_eq!((seen.inbox_oldest, seen.inbox_parked), (None, 1));
 }
 
 pub async fn the_overview_shows_the_oldest_open_row(f: &dyn Fixture) {

@@ -208,6 +208,26 @@ pub async fn payload_and_headers_must_be_json(f: &dyn Fixture) {
     }
 }
 
+/// What is not an object has no names, and would be dropped when the row is read.
+pub async fn headers_must_be_an_object(f: &dyn Fixture) {
+    for odd in ["'null'", "'[]'", "'[{}]'", "'\"text\"'", "'1'", "'true'"] {
+        f.refuses(&insert("relais_outbox", OUTBOX, &[("headers", odd)])).await;
+        f.refuses(&insert("relais_inbox", INBOX, &[("headers", odd)])).await;
+    }
+    f.run(PLAIN).await;
+    f.refuses("UPDATE relais_outbox SET headers = '[]'").await;
+}
+
+pub async fn ids_are_positive_and_attempts_bounded(f: &dyn Fixture) {
+    for (column, odd) in
+        [("id", "0"), ("id", "-5"), ("attempts", "1000000"), ("attempts", "2147483647")]
+    {
+        f.refuses(&insert("relais_outbox", OUTBOX, &[(column, odd)])).await;
+        f.refuses(&insert("relais_inbox", INBOX, &[(column, odd)])).await;
+    }
+    f.run(&insert("relais_outbox", OUTBOX, &[("id", "7"), ("attempts", "999999")])).await;
+}
+
 pub async fn an_inbox_row_needs_a_payload_or_its_raw_bytes(f: &dyn Fixture) {
     f.refuses(&insert("relais_inbox", INBOX, &[("payload", "NULL")])).await;
     let raw = [("payload", "NULL"), ("raw_payload_base64", "'/w=='")];
@@ -221,9 +241,10 @@ pub async fn one_source_and_message_id_is_one_row(f: &dyn Fixture) {
     f.run(&insert("relais_inbox", INBOX, &[("message_id", "'m-2'")])).await;
 }
 
-pub async fn one_outbox_message_id_is_one_row(f: &dyn Fixture) {
+pub async fn one_message_id_is_one_row_of_a_destination(f: &dyn Fixture) {
     f.run(&insert("relais_outbox", OUTBOX, &[])).await;
-    f.refuses(&insert("relais_outbox", OUTBOX, &[("destination", "'other'")])).await;
+    f.refuses(&insert("relais_outbox", OUTBOX, &[("payload", "'[]'")])).await;
+    f.run(&insert("relais_outbox", OUTBOX, &[("destination", "'other'")])).await;
 }
 
 pub async fn identities_are_not_empty_and_attempts_not_negative(f: &dyn Fixture) {

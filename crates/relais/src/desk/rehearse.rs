@@ -22,7 +22,7 @@ impl App {
         let store = Arc::clone(&self.store);
         let operator = Operator::with(Arc::clone(&store), Arc::new(self.processes.clone()));
         let rehearsal = Rehearsal { actions: self.actions.clone(), operator: operator.clone() };
-        Desk::new(store, Arc::new(rehearsal)).operator(operator)
+        Desk::new(store, Arc::new(rehearsal)).operator(operator).skipping(self.skipping())
     }
 }
 

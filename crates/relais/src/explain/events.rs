@@ -233,6 +233,10 @@ pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             }
             write!(f, "): {kind} {message_id}, key {key}")
         }
+        What::Attempt { attempt, outcome, code, message, worker } if outcome == "ignored" => {
+            let why = because(code, message);
+            write!(f, "attempt {attempt} ignored as out of order{why} (worker {worker})")
+        }
         What::Attempt { attempt, outcome, code, message, worker } => {
             let end = if outcome == "retry" { "failed, to be retried" } else { "failed for good" };
             write!(f, "attempt {attempt} {end}{} (worker {worker})", because(code, message))

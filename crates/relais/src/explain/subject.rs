@@ -1,7 +1,7 @@
 //! Which thing an id means.
 //!
-//! A number may be a row of the inbox, a row of the outbox, and a message id, and several sources may
-//! use one message id: all that are there are found, and the caller asks which one is meant.
+//! A number may be a row of the inbox, a row of the outbox, and a message id, and several sources or
+//! destinations may have one message id: all of them are found, and the caller asks which one is meant.
 
 use std::collections::HashSet;
 
@@ -102,10 +102,12 @@ async fn outbox_row(store: &dyn Store, id: &str) -> Result<Option<OutboxRow>, St
     Ok(store.find_outbox(id.to_owned()).await?.filter(|row| row.id == number))
 }
 
-/// By its message id: where it began, if it is in both tables; of every source system that has it.
+/// By its message id: where it began, if it is in both tables; of every destination or source system
+/// that has it.
 async fn message(store: &dyn Store, id: &str) -> Result<Vec<Row>, StoreError> {
-    if let Some(row) = sent(store, id).await? {
-        return Ok(vec![boxed_outbox(row)]);
+    let rows = sent_as(store, id).await?;
+    if !rows.is_empty() {
+        return Ok(rows.into_iter().map(boxed_outbox).collect());
     }
     let rows = store.received_as(id.to_owned()).await?;
     if !rows.is_empty() {
@@ -117,10 +119,14 @@ async fn message(store: &dyn Store, id: &str) -> Result<Vec<Row>, StoreError> {
     Ok(known.then(|| Row::Gone(id.to_owned())).into_iter().collect())
 }
 
-/// The outbox row of a message.
+/// The outbox row of a message: the oldest, where several destinations have one with this id.
 pub(super) async fn sent(store: &dyn Store, id: &str) -> Result<Option<OutboxRow>, StoreError> {
-    let Ok(message_id) = Uuid::try_parse(id) else { return Ok(None) };
-    store.find_outbox(message_id.to_string()).await
+    Ok(sent_as(store, id).await?.into_iter().next())
+}
+
+async fn sent_as(store: &dyn Store, id: &str) -> Result<Vec<OutboxRow>, StoreError> {
+    let Ok(message_id) = Uuid::try_parse(id) else { return Ok(Vec::new()) };
+    store.sent_as(message_id).await
 }
 
 /// The inbox row of a message: the newest, where several sources use the same id.

@@ -8,7 +8,7 @@ use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement, decide},
     message::NewMessage,
     process::{Change, DeadLetterChange},
-    store::{Settled, StoreError},
+    store::{OutOfOrder, Settled, StoreError},
 };
 
 use super::{InboxWorker, Processing, told};
@@ -125,6 +125,15 @@ impl InboxWorker {
         if std::mem::take(&mut self.made) > 0 {
             pulse::sent();
         }
+        for OutOfOrder { id, messages, problem } in &settled.ignored {
+            self.counters.ignored(*messages);
+            tracing::debug!(
+                id,
+                code = problem.code,
+                "ignored as out of order: {}",
+                problem.message
+            );
+        }
         self.finished(&settled);
         let done = self.settlements.len() - settled.stale.len();
         self.settled_processes(&settled);
@@ -165,6 +174,7 @@ impl InboxWorker {
                     all.settled += settled.settled;
                     all.refused += settled.refused;
                     all.stale.extend(settled.stale);
+                    all.ignored.extend(settled.ignored);
                 }
                 Err(error) => {
                     self.put_off();

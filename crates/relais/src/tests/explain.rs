@@ -240,6 +240,15 @@ async fn a_number_that_is_several_things_is_asked_about() {
     let nobody = Uuid::nil().to_string();
     assert_eq!(explain(bench.store.as_ref(), &nobody).await.unwrap(), Found::Nothing);
     assert_eq!(explain(bench.store.as_ref(), "inbox:9").await.unwrap(), Found::Nothing);
+    // One message id may be sent to two destinations.
+    let sent = super::support::message("k", "b");
+    let elsewhere = crate::NewMessage { destination: "e".into(), ..sent.clone() };
+    let id = sent.message_id.to_string();
+    bench.store.enqueue(vec![sent, elsewhere]).await.unwrap();
+    let found = explain(bench.store.as_ref(), &id).await.unwrap();
+    let Found::Ambiguous(things) = found else { panic!("{found:?}") };
+    let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
+    assert_eq!(names, ["outbox:2", "outbox:3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

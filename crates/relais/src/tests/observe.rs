@@ -222,3 +222,38 @@ async fn each_row_of_a_bulk_job_has_its_span_in_its_own_trace() {
     }
     assert_eq!(bench.observer.snapshot().destinations["d"].dispatch.count(), 2);
 }
+
+/// Rows of a job wait for a time that never comes, so that no worker reads them: that is no wanted delay.
+#[tokio::test]
+async fn the_dispatch_latency_of_bulk_rows_is_measured() {
+    let bench = Bench::new().await;
+    let target = RemoteTarget::new();
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    bench.sql("UPDATE relais_outbox SET created_at = '2026-01-01T00:00:00.000Z'");
+    drain_bulk(&bench, &mut bulk(&bench, "w", &target, settings()).await).await;
+    assert_eq!(bench.statuses(), ["DISPATCHED 1"; 2]);
+    let measured = bench.observer.snapshot().destinations["d"].dispatch.clone();
+    assert_eq!(measured.count(), 2);
+    assert!(measured.sum() > std::time::Duration::from_secs(60), "{measured:?}");
+}
+
+#[tokio::test]
+async fn a_message_that_is_out_of_order_is_counted_and_explained() {
+    let bench = Bench::new().await;
+    let Action::Routes(mut routes) = route("T") else { unreachable!() };
+    routes[0].version = Some("/v".into());
+    let mut worker = worker(&bench, "w", vec![("T", Action::Routes(routes))]).await;
+    for (id, version) in [("v9", 9), ("v8", 8)] {
+        accept(&bench, &[(id, &format!(r#"{{"type":"T","of":"k","v":{version}}}"#))]).await;
+        run_until_idle(&mut worker).await;
+    }
+    assert_eq!(bench.statuses(), ["PENDING 0"]);
+    assert_eq!(bench.observer.snapshot().inbox.ignored, 1);
+    let found = crate::explain::explain(bench.store.as_ref(), "v8").await.unwrap();
+    let crate::explain::Found::One(told) = found else { panic!("{found:?}") };
+    let told: Vec<_> = told.events.iter().map(|event| event.what.to_string()).collect();
+    let said = told.iter().any(|line| {
+        line.contains("ignored as out of order") && line.contains("version 8 of crm k")
+    });
+    assert!(said, "{told:?}");
+}

@@ -526,6 +526,23 @@ async fn an_event_type_has_a_handler_or_processes_but_not_both() {
 }
 
 #[tokio::test]
+#[should_panic(expected = "its messages would have the ids of the first")]
+async fn two_routes_whose_messages_would_share_ids_are_refused() {
+    let bench = Bench::new().await;
+    let route = crate::Route {
+        on: "T".into(),
+        destination: "d".into(),
+        each: None,
+        event_type: None,
+        aggregate_type: None,
+        version: None,
+        payload: None,
+    };
+    let other = crate::Route { payload: Some("{}".into()), ..route.clone() };
+    drop(crate::App::new(std::sync::Arc::clone(&bench.store)).route(route).route(other));
+}
+
+#[tokio::test]
 #[should_panic(expected = "version 1 of process `order` is registered already")]
 async fn a_version_is_registered_once() {
     drop(Hand::new(vec![order().build().unwrap(), order().build().unwrap()]).await);

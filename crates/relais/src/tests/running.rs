@@ -204,3 +204,58 @@ async fn a_reason_that_fits_no_column_stops_nobody() {
     let statuses = bench.texts("SELECT status FROM relais_inbox ORDER BY id");
     assert_eq!(statuses, ["RETRY", "FAILED", "FAILED", "PROCESSED"]);
 }
+
+/// Loses its session each time, as a handler that ends its transaction itself.
+struct LosesItsSession;
+
+impl Handler for LosesItsSession {
+    fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
+        let lost = StoreError::Unavailable("connection closed".into());
+        Box::pin(std::future::ready(Handled::Unavailable(lost)))
+    }
+
+    fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_loses_its_session_each_time_uses_attempts_in_the_end() {
+    let bench = Bench::new().await;
+    let loses = Action::Handler(Arc::new(LosesItsSession));
+    let notes = Action::Handler(noting(&bench, |_| Outcome::Done));
+    let mut worker = worker(&bench, "w", vec![("Lose", loses), ("Note", notes)]).await;
+    accept(&bench, &[("l", r#"{"type":"Lose","of":"l"}"#)]).await;
+    let state = || bench.texts("SELECT status || ' ' || attempts FROM relais_inbox WHERE id = 1");
+    let mut resting = 0;
+    let started = Instant::now();
+    while state() != ["RETRY 2"] {
+        assert!(started.elapsed() < PATIENCE, "{:?}", state());
+        bench.make_due();
+        worker.look();
+        resting += usize::from(worker.run_once().await.is_err());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(resting, 4, "the first losses may be an outage");
+    let codes = bench.texts("SELECT error_code FROM relais_inbox");
+    assert_eq!(codes, ["HANDLER_SESSION_LOST"]);
+    accept(&bench, &[("n", r#"{"type":"Note","of":"n"}"#)]).await;
+    run_until_idle(&mut worker).await;
+    assert_eq!(bench.texts("SELECT status FROM relais_inbox WHERE id = 2"), ["PROCESSED"]);
+}
+
+#[tokio::test]
+async fn a_pause_beyond_all_time_ends_no_process() {
+    let bench = Bench::new().await;
+    let forever = || Problem::new("LATER", "not now");
+    let said = vec![Delivery::Retry { problem: forever(), after: Some(Duration::MAX) }];
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    let mut relay = bench.relay("w", &Script::new(&[("a1", said)])).await;
+    drain(&mut relay).await;
+    assert_eq!(bench.statuses(), ["PENDING 1", "DISPATCHED 1"]);
+    let handler = noting(&bench, |_| Outcome::retry_after(Duration::MAX, "LATER", "not now"));
+    let mut worker = worker(&bench, "w", vec![("T", Action::Handler(handler))]).await;
+    accept(&bench, &[("1", r#"{"type":"T","of":"1"}"#)]).await;
+    run_until_idle(&mut worker).await;
+    assert_eq!(bench.texts("SELECT status FROM relais_inbox"), ["RETRY"]);
+}

@@ -1,9 +1,10 @@
 //! Which row is meant: by its number, or by the id of its message.
 //!
-//! A number may be both, and two sources may use one message id. Then nothing is guessed: the names of the
+//! A number may be both, and two sources or destinations may have one message id. Then nothing is guessed: the names of the
 //! rows are said, as `relais explain` writes them.
 
 use relais_core::{inbox::InboxRow, outbox::OutboxRow, store::Store};
+use uuid::Uuid;
 
 use super::not_found;
 use crate::{
@@ -58,19 +59,22 @@ pub(in crate::commands) async fn inbox_row(
     match found.len() {
         0 => Err(not_found("inbox", id)),
         1 => Ok(found.remove(0)),
-        _ => Err(ambiguous(id, &found)),
+        _ => {
+            let about =
+                |row: &InboxRow| format!("message {} from {}", row.message_id, row.source_system);
+            let named = found.iter().map(|row| (row.id, about(row)));
+            Err(ambiguous(id, "inbox", &named.collect::<Vec<_>>()))
+        }
     }
 }
 
-fn ambiguous(id: &str, rows: &[InboxRow]) -> Failure {
-    let named = rows.iter().map(|row| {
-        format!("inbox:{} is message {} from {}", row.id, row.message_id, row.source_system)
-    });
+fn ambiguous(id: &str, table: &str, rows: &[(i64, String)]) -> Failure {
+    let named = rows.iter().map(|(row, what)| format!("{table}:{row} is {what}"));
     let named = escape(&named.collect::<Vec<_>>().join(", "), Lines::Escape);
     Failure::Usage(format!(
-        "{id} is {} rows: {named}; say which, as in inbox:{}",
+        "{id} is {} rows: {named}; say which, as in {table}:{}",
         rows.len(),
-        rows[0].id
+        rows[0].0
     ))
 }
 
@@ -79,11 +83,23 @@ pub(in crate::commands) async fn outbox_row(
     store: &dyn Store,
     id: &str,
 ) -> Result<OutboxRow, Failure> {
-    let wanted = match asked("outbox", id) {
-        Asked::Row(number) | Asked::Either(number, _) => number.to_string(),
-        Asked::Message(message) => message.to_owned(),
+    let mut found = match asked("outbox", id) {
+        Asked::Row(number) | Asked::Either(number, _) => {
+            store.find_outbox(number.to_string()).await?.into_iter().collect()
+        }
+        Asked::Message(message) => match Uuid::try_parse(message) {
+            Ok(message_id) => store.sent_as(message_id).await?,
+            Err(_) => Vec::new(),
+        },
     };
-    store.find_outbox(wanted).await?.ok_or_else(|| not_found("outbox", id))
+    match found.len() {
+        0 => Err(not_found("outbox", id)),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let named = found.iter().map(|row| (row.id, format!("to {}", row.destination)));
+            Err(ambiguous(id, "outbox", &named.collect::<Vec<_>>()))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -28,14 +28,15 @@ pub(super) struct Span {
     pub(super) first: i64,
     /// Behind the last record.
     pub(super) next: i64,
-    /// Goes to the database with the first rows.
+    /// Goes to the database with every offset: an offset that a reader of a deleted topic stores late is
+    /// then known to be of that topic.
     pub(super) topic_id: Option<i64>,
 }
 
 impl Span {
     fn new(owned: &Owned, first: i64, next: i64) -> Self {
-        let topic_id = owned.topic_id_to_save();
-        Self { partition: owned.partition.clone(), placed: owned.placed, first, next, topic_id }
+        let Owned { partition, placed, topic_id, .. } = owned;
+        Self { partition: partition.clone(), placed: *placed, first, next, topic_id: *topic_id }
     }
 }
 
@@ -86,5 +87,21 @@ impl Batch {
             [Some(row(key, span.next)), id]
         });
         rows.flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_offset_is_stored_with_the_id_of_its_topic() {
+        let owned = Owned { topic_id: Some(7), saved_topic_id: Some(7), ..Owned::at(0, 5) };
+        let mut batch = Batch::default();
+        batch.pass(&owned, 9);
+        let stored: Vec<_> =
+            batch.positions("s", "c").into_iter().map(|p| (p.partition, p.position)).collect();
+        let key = offsets::partition_key("c", "members", 0);
+        assert_eq!(stored, [(key.clone(), 9), (offsets::topic_id_key(&key), 7)]);
     }
 }

@@ -122,10 +122,6 @@ impl Owned {
         self.astray.is_some_and(|due| due <= now)
     }
 
-    pub(super) fn topic_id_to_save(&self) -> Option<i64> {
-        self.topic_id.filter(|id| self.saved_topic_id != Some(*id))
-    }
-
     fn is_behind(&self) -> bool {
         self.committed != Some(self.stored)
     }

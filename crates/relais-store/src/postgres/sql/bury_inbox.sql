@@ -23,9 +23,9 @@ kept AS (
 buried AS (
     INSERT INTO relais_dead_letter (origin, origin_id, message_id, source_system, event_type, msg_key,
                                     payload, headers, failed_status, error_class, error_message,
-                                    attempts, parked_by)
+                                    attempts, parked_by, parks_key)
     SELECT 'inbox', id, message_id, source_system, event_type, msg_key, payload, headers,
-           'FAILED', error_code, error_message, attempts, $1
+           'FAILED', error_code, error_message, attempts, $1, park
     FROM failed
     ORDER BY id
     RETURNING id, origin_id, msg_key),

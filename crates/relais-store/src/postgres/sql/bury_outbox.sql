@@ -12,9 +12,9 @@ kept AS (
 buried AS (
     INSERT INTO relais_dead_letter (origin, origin_id, message_id, destination, event_type, msg_key,
                                     payload, headers, failed_status, error_class, error_message,
-                                    attempts, parked_by)
+                                    attempts, parked_by, parks_key)
     SELECT 'outbox', id, message_id::text, destination, event_type, msg_key, payload, headers,
-           'FAILED', error_code, error_message, attempts, $3
+           'FAILED', error_code, error_message, attempts, $3, park
     FROM failed
     ORDER BY id
     RETURNING id, origin_id, destination, msg_key)

@@ -1,8 +1,10 @@
 -- Looks at the next $4 rows from $1 on, so that a pass with nothing to do does not read the table.
--- Attempts go with their row. Gives back how many it removed, how many finished rows are too young, how
--- many rows it looked at, and the last id of those.
+-- Attempts go with their row. Gives back how many it removed, whether every row it looked at is younger
+-- than the retention (then so are all behind them), how many it looked at, and the last id of those. A row
+-- that was retried by an operator ends late: the time it was written decides whether to look on.
 WITH seen AS MATERIALIZED (
-    SELECT id, status, processed_at < clock_timestamp() - $2::bigint * INTERVAL '1 second' AS old
+    SELECT id, status, processed_at < clock_timestamp() - $2::bigint * INTERVAL '1 second' AS old,
+           received_at >= clock_timestamp() - $2::bigint * INTERVAL '1 second' AS young
     FROM relais_inbox
     WHERE id > $1
     ORDER BY id
@@ -15,6 +17,5 @@ gone AS (
 attempts AS (
     DELETE FROM relais_attempt
     WHERE origin = 'inbox' AND origin_id = ANY (ARRAY (SELECT id FROM gone)))
-SELECT (SELECT count(*) FROM gone),
-       (SELECT count(*) FROM seen WHERE status = 'PROCESSED' AND NOT old),
+SELECT (SELECT count(*) FROM gone), (SELECT coalesce(bool_and(young), FALSE) FROM seen),
        (SELECT count(*) FROM seen), (SELECT max(id) FROM seen)

@@ -4,6 +4,7 @@ SELECT n.name, string_agg(p.privilege, ', ')
 FROM (VALUES ('relais_schema', 'SELECT'),
              ('relais_inbox', 'SELECT INSERT UPDATE DELETE'),
              ('relais_outbox', 'SELECT INSERT UPDATE DELETE'),
+             ('relais_sent', 'SELECT'),
              ('relais_handled', 'SELECT INSERT DELETE'),
              ('relais_version', 'SELECT INSERT UPDATE'),
              ('relais_dead_letter', 'SELECT INSERT UPDATE DELETE'),

@@ -1,9 +1,15 @@
--- Differs from postgres: times are text that sorts. Only the oldest finished rows are looked at, so
--- that a pass with nothing to do does not read the table.
+-- Differs from postgres: no place from which the next pass looks on. Rows behind the first thousand that
+-- were written within the retention cannot be old enough: so a pass with nothing to do does not read the
+-- table. The time a row was written decides, because one that was retried by an operator ends late.
 DELETE FROM relais_inbox
-WHERE id IN (SELECT id FROM (SELECT id, processed_at FROM relais_inbox
-                             WHERE status = 'PROCESSED'
-                             ORDER BY id
-                             LIMIT ?2)
-             WHERE processed_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds'))
+WHERE id IN (SELECT id FROM relais_inbox
+             WHERE status = 'PROCESSED'
+               AND processed_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds')
+               AND id < coalesce((SELECT young.id FROM relais_inbox AS young
+                                  WHERE young.received_at
+                                        >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds')
+                                  ORDER BY young.id
+                                  LIMIT 1 OFFSET 1000), 9223372036854775807)
+             ORDER BY id
+             LIMIT ?2)
 RETURNING id

@@ -4,5 +4,5 @@ INSERT INTO relais_outbox (message_id, category, aggregate_type, aggregate_id, e
                            causation_id, correlation_id)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
         strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (?11 / 1000.0) || ' seconds'), ?12, ?13)
-ON CONFLICT (message_id) DO NOTHING
+ON CONFLICT (message_id, destination) DO NOTHING
 RETURNING id

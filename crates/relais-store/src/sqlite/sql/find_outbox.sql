@@ -5,5 +5,5 @@ SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event
        o.error_message, o.lost_workers
 FROM relais_outbox AS o
 WHERE o.id IN (SELECT ?1 UNION ALL SELECT m.id FROM relais_outbox AS m WHERE m.message_id = ?2)
-ORDER BY o.id IS ?1 DESC
+ORDER BY o.id IS ?1 DESC, o.id
 LIMIT 1

@@ -1,0 +1,65 @@
+//! One message id: the same message, a message of another destination, or a mistake of the sender.
+
+use relais_core::{desk::Edit, message::NewMessage, store::StoreError};
+
+use super::{Start, dead_letters::dead_outbox, worker::Worker};
+use crate::{build::message, fixture::Fixture};
+
+pub const START: Start = Start::Migrated;
+
+pub async fn one_id_to_two_destinations_is_two_messages(f: &dyn Fixture) {
+    let a = message("orders", "a");
+    let elsewhere = NewMessage { destination: "audit".to_owned(), ..a.clone() };
+    let first = f.store().enqueue(vec![a.clone()]).await.expect("enqueue");
+    let ids = f.second().enqueue(vec![elsewhere.clone(), a.clone(), elsewhere]).await;
+    let ids = ids.expect("enqueue to both");
+    assert_eq!(ids, [ids[0], first[0], ids[0]]);
+    let rows = f.store().sent_as(a.message_id).await.expect("sent as");
+    let found: Vec<_> = rows.iter().map(|row| (row.id, row.destination.as_str())).collect();
+    assert_eq!(found, [(first[0], "orders"), (ids[0], "audit")]);
+    let oldest = f.store().find_outbox(a.message_id.to_string()).await.expect("find");
+    assert_eq!(oldest.map(|row| row.id), Some(first[0]));
+    for destination in ["orders", "audit"] {
+        let rows = Worker::outbox(f, destination, "w").await.pending(10).await;
+        assert_eq!(rows.len(), 1, "{destination}");
+    }
+}
+
+pub async fn one_id_with_other_content_is_refused(f: &dyn Fixture) {
+    let a = message("orders", "a");
+    f.store().enqueue(vec![a.clone()]).await.expect("enqueue");
+    let others = [
+        NewMessage { payload: r#"{"other":true}"#.to_owned(), ..a.clone() },
+        NewMessage { event_type: "Other".to_owned(), ..a.clone() },
+        NewMessage { msg_key: "other".to_owned(), ..a.clone() },
+    ];
+    for other in others {
+        // Alone, behind a good one, and with the first one in the same batch.
+        let fresh = message("orders", "b");
+        let twin = NewMessage { message_id: fresh.message_id, ..other.clone() };
+        let batches = [vec![other.clone()], vec![fresh.clone(), other], vec![fresh, twin]];
+        for batch in batches {
+            let id = batch.last().expect("one").message_id;
+            let refused = f.second().enqueue(batch).await;
+            let Err(StoreError::Invalid(text)) = refused else { panic!("{refused:?}") };
+            let expected =
+                format!("message id {id} belongs to another message of destination orders");
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+    assert_eq!(f.number("SELECT count(*) FROM relais_outbox").await, 1, "all or nothing");
+}
+
+/// A sender that repeats itself is not told off for what an operator changed since.
+pub async fn an_edited_message_is_still_the_same(f: &dyn Fixture) {
+    let sent = message("orders", "k");
+    let (_, dead) = dead_outbox(f, sent.clone()).await;
+    let edit = |payload: &str| Edit {
+        payload: payload.to_owned(),
+        actor: "ben".to_owned(),
+        reason: "wrong".to_owned(),
+    };
+    f.store().edit_dead_letter(dead.id, edit("1")).await.expect("edit");
+    let ids = f.store().enqueue(vec![sent]).await.expect("enqueue again");
+    assert_eq!(Some(ids[0]), dead.origin_id);
+}
