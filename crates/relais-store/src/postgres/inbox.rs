@@ -55,16 +55,23 @@ async fn read(
     let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
-    let values: [Value<'_>; 5] = [&lanes, &plan.from, &limit, skip_keys, skip_ids];
-    let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
+    let bytes = row::count(fetch.bytes);
+    let values: [Value<'_>; 6] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes];
+    let mut seen = Vec::new();
+    let rows = row::each(client, &statement, &values, |row| {
+        seen.push(Seen::of(row)?);
+        row::inbox_row(row)
+    });
+    let decided = async { Ok(client.query_one(&decisions, &[]).await?) };
+    let rows = try_join(rows, decided);
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),
         Some(upto) => {
             let writers = client.prepare_cached(sql!("writers")).await?;
             let lowest = client.prepare_cached(sql!("lowest_inbox")).await?;
             let (writers, lowest, rows) = try_join3(
-                client.query(&writers, &[&"relais_inbox"]),
-                client.query_opt(&lowest, &[&lanes, &plan.from, &upto]),
+                async { Ok(client.query(&writers, &[&"relais_inbox"]).await?) },
+                async { Ok(client.query_opt(&lowest, &[&lanes, &plan.from, &upto]).await?) },
                 rows,
             )
             .await?;
@@ -72,11 +79,7 @@ async fn read(
             (Some(Answer { writers, lowest: lowest.map(|row| row.get(0)) }), rows)
         }
     };
-    let rows = rows.iter().map(row::inbox_row).collect::<Result<Vec<_>, _>>()?;
-    let seen = |row: &InboxRow| Seen { id: row.id, fresh: row.next_attempt_at.is_none() };
-    let found =
-        Found { rows: rows.iter().map(seen).collect(), decisions: decisions.get(0), answer };
-    Ok((rows, found))
+    Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))
 }
 
 /// Settles a batch, with the messages, changes of processes and dead letters that follow, in one

@@ -40,6 +40,9 @@ use std::{
 };
 
 use relais_core::lane::OwnedLane;
+use tokio_postgres::Row;
+
+use super::row::{Micros, Read};
 
 /// How often the holders of the lock are asked for, at most.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -97,6 +100,13 @@ pub(super) struct Seen {
     pub(super) id: i64,
     /// Whether it came by the fresh index.
     pub(super) fresh: bool,
+}
+
+impl Seen {
+    pub(super) fn of(row: &Row) -> Read<Self> {
+        let time: Option<Micros> = row.try_get("next_attempt_at")?;
+        Ok(Self { id: row.try_get("id")?, fresh: time.is_none() })
+    }
 }
 
 impl Marks {

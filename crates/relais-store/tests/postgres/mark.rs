@@ -112,6 +112,7 @@ fn inbox(lanes: &[OwnedLane]) -> Fetch {
         skip_keys: Vec::new(),
         skip_ids: Vec::new(),
         limit: 100,
+        bytes: usize::MAX,
     }
 }
 
@@ -212,6 +213,7 @@ async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
         skip_keys: Vec::new(),
         skip_ids: Vec::new(),
         limit: 1,
+        bytes: usize::MAX,
     };
     assert_eq!(bed.store.fetch_outbox(fetch).await.unwrap()[0].id, first);
     assert_eq!(bed.ids(&lanes).await, [first, second]);
