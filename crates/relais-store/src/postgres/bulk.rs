@@ -49,17 +49,19 @@ impl BulkJobs for PostgresStore {
         worker: String,
         lease: Duration,
     ) -> StoreFuture<'_, Option<BulkJob>> {
-        self.run((destination, worker, lease), |client, _, (destination, worker, lease)| {
+        self.run_lease((destination, worker, lease), |client, _, (destination, worker, lease)| {
             Box::pin(take(client, destination, worker, *lease))
         })
     }
 
     fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool> {
-        self.run((fence, lease), |client, _, (fence, lease)| Box::pin(renew(client, fence, *lease)))
+        self.run_lease((fence, lease), |client, _, (fence, lease)| {
+            Box::pin(renew(client, fence, *lease))
+        })
     }
 
     fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()> {
-        self.run(fence, |client, _, fence| Box::pin(release(client, fence)))
+        self.run_lease(fence, |client, _, fence| Box::pin(release(client, fence)))
     }
 
     fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool> {
@@ -96,7 +98,7 @@ impl BulkJobs for PostgresStore {
         destination: Option<String>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<BulkJob>> {
-        self.run((destination, limit), |client, _, (destination, limit)| {
+        self.run_other((destination, limit), |client, _, (destination, limit)| {
             Box::pin(list(client, destination.as_deref(), *limit))
         })
     }

@@ -29,7 +29,7 @@
 //! A prepared transaction (two-phase commit) changes its name while it holds the lock, so nothing is
 //! decided while there is one. What is outside these rules (rows changed by hand, ids given by hand
 //! or drawn ahead, a failover that lost commits) is found because the walk starts at zero again
-//! after an error, when the lanes change, and every [`LOOK_BELOW_EVERY`].
+//! after an error, on a new connection, when the lanes change, and every [`LOOK_BELOW_EVERY`].
 //!
 //! The clock is used for pacing only; nothing above depends on it.
 
@@ -123,6 +123,12 @@ impl Marks {
     pub(super) fn end(&self, scope: &str, plan: Plan, found: Found) -> Verdict {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.get_mut(scope).map_or(Verdict::Sound, |mark| mark.end(plan, found))
+    }
+
+    /// After a new connection nothing is known of the server behind it.
+    pub(super) fn forget_all(&self) {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.values_mut().for_each(Mark::reset);
     }
 
     /// After an error nothing is known.

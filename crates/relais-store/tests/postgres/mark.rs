@@ -291,3 +291,29 @@ async fn lanes_of_a_worker_that_left_are_fetched_from_zero() {
     let id = bed.send("k").await;
     assert_eq!(bed.ids(&taken).await, [id]);
 }
+
+/// A failover may lose the last commits: their ids are drawn again, below the mark.
+#[tokio::test]
+async fn a_new_connection_starts_the_walk_from_zero() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    move_the_mark(&bed, &lanes).await;
+    bed.raw.batch_execute("DELETE FROM relais_outbox").await.unwrap();
+    let again = "INSERT INTO relais_outbox
+        (id, aggregate_type, aggregate_id, event_type, destination, payload)
+        VALUES (1, 'Order', 'again', 'E', 'orders', '{}')";
+    bed.raw.batch_execute(again).await.unwrap();
+    assert!(bed.ids(&lanes).await.is_empty(), "below the mark");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND application_name = 'relais' AND usename = $1";
+    let role = bed.schema.role(crate::support::postgres::Role::Runtime);
+    bed.raw.execute(end, &[&role]).await.unwrap();
+    let left = "SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = 'relais' AND usename = $1";
+    while bed.raw.query_one(left, &[&role]).await.unwrap().get::<_, i64>(0) > 0 {
+        tokio::task::yield_now().await;
+    }
+    // Another statement notices that the connection is gone; the fetch gets a new one without an error.
+    while bed.store.positions("any".into()).await.is_err() {}
+    assert_eq!(bed.ids(&lanes).await, [1]);
+}
