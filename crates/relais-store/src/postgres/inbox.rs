@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use deadpool_postgres::{Client, Transaction};
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
     lane::{Fence, OwnedLane},
@@ -44,7 +44,7 @@ pub(super) async fn fetch(
     Ok(Vec::new())
 }
 
-/// As for the outbox: one round trip; `lowest` after `writers`, `decisions` after the rows.
+/// As for the outbox: one round trip; `highest`, `writers`, `lowest`, the rows, `decisions`.
 async fn read(
     client: &Client,
     fetch: &Fetch,
@@ -66,17 +66,19 @@ async fn read(
     let rows = try_join(rows, decided);
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),
-        Some(upto) => {
+        Some(_) => {
+            let highest = client.prepare_cached(sql!("highest_inbox")).await?;
             let writers = client.prepare_cached(sql!("writers")).await?;
             let lowest = client.prepare_cached(sql!("lowest_inbox")).await?;
-            let (writers, lowest, rows) = try_join3(
+            let from: [Value<'_>; 2] = [&lanes, &plan.from];
+            let (highest, writers, lowest, rows) = try_join4(
+                async { Ok(client.query_one(&highest, &from).await?) },
                 async { Ok(client.query(&writers, &[&"relais_inbox"]).await?) },
-                async { Ok(client.query_opt(&lowest, &[&lanes, &plan.from, &upto]).await?) },
+                async { Ok(client.query_opt(&lowest, &from).await?) },
                 rows,
             )
             .await?;
-            let writers = writers.iter().map(|row| row.get(0)).collect();
-            (Some(Answer { writers, lowest: lowest.map(|row| row.get(0)) }), rows)
+            (Some(Answer::of(&highest, &writers, lowest.as_ref())), rows)
         }
     };
     Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))

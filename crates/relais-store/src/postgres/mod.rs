@@ -107,6 +107,12 @@ impl PostgresStore {
         Self { scripts, ..self }
     }
 
+    /// The low-water mark of a scope: for tests of what a fetch reads.
+    #[doc(hidden)]
+    pub fn mark(&self, scope: &Scope) -> i64 {
+        self.shared.marks.at(&scope.to_string())
+    }
+
     /// The pool, for [`handler`] and the user's own transactions in the same database.
     pub fn pool(&self) -> Pool {
         self.pools.others.clone()

@@ -1,7 +1,7 @@
 //! The outbox: written, fetched in order, settled under the fence.
 
 use deadpool_postgres::{Client, Transaction};
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     bulk::BulkCandidate,
     lane::{Fence, OwnedLane, Scope},
@@ -76,7 +76,7 @@ async fn fetch_as<T>(
 }
 
 /// All statements of a fetch in one round trip: they run one after the other in the order in which
-/// they are polled first, so `lowest` is later than `writers`, and `decisions` later than the rows.
+/// they are polled first: `highest`, then `writers`, then `lowest`, and `decisions` after the rows.
 async fn read<T>(
     client: &Client,
     destination: &str,
@@ -100,20 +100,19 @@ async fn read<T>(
     let rows = try_join(rows, decided);
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),
-        Some(upto) => {
+        Some(_) => {
+            let highest = client.prepare_cached(sql!("highest_outbox")).await?;
             let writers = client.prepare_cached(sql!("writers")).await?;
             let lowest = client.prepare_cached(sql!("lowest_outbox")).await?;
-            let (writers, lowest, rows) = try_join3(
+            let from: [Value<'_>; 3] = [&destination, &lanes, &plan.from];
+            let (highest, writers, lowest, rows) = try_join4(
+                async { Ok(client.query_one(&highest, &from).await?) },
                 async { Ok(client.query(&writers, &[&"relais_outbox"]).await?) },
-                async {
-                    let values: [Value<'_>; 4] = [&destination, &lanes, &plan.from, &upto];
-                    Ok(client.query_opt(&lowest, &values).await?)
-                },
+                async { Ok(client.query_opt(&lowest, &from).await?) },
                 rows,
             )
             .await?;
-            let writers = writers.iter().map(|row| row.get(0)).collect();
-            (Some(Answer { writers, lowest: lowest.map(|row| row.get(0)) }), rows)
+            (Some(Answer::of(&highest, &writers, lowest.as_ref())), rows)
         }
     };
     Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))

@@ -125,7 +125,7 @@ macro_rules! store_conformance {
                 a_lane_of_another_worker_cannot_be_given_back
                 dead_workers_are_taken_over_unclean_with_a_new_epoch
                 a_live_lease_is_not_taken_even_from_a_silent_worker
-                an_expired_lease_is_taken_up_to_the_share
+                an_expired_lease_is_taken_up_to_the_share a_lease_that_ends_later_than_any_can_is_taken
                 renewing_keeps_the_epoch
                 an_expired_lease_nobody_took_is_renewed_as_it_was
                 taking_a_lane_again_raises_the_epoch_for_the_same_name_too
