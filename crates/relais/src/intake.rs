@@ -30,7 +30,7 @@ use crate::{
 /// Most rows in one worker's hands.
 pub(crate) const ROWS_MAX: usize = 1_000;
 /// Most payload bytes in one worker's hands; the row that reaches them may go beyond.
-const BYTES_MAX: usize = 32 * 1024 * 1024;
+const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Most rows in hand while caution lasts: what a crash makes suspect, it makes slow.
 const ROWS_CAUTIOUS: usize = 64;
 /// While rows are queued here, the store is not read more often than this: each read brings the rows

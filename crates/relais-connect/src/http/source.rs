@@ -66,7 +66,7 @@ impl HttpSourceSettings {
             token: None,
             secrets: Vec::new(),
             body_max: 8 * 1024 * 1024,
-            buffered_max: 128 * 1024 * 1024,
+            buffered_max: 64 * 1024 * 1024,
             queue_max: 1_024,
             connections_max: 1_024,
             header_timeout: Duration::from_secs(30),

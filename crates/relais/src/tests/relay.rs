@@ -338,5 +338,5 @@ async fn bytes_in_hand_are_bounded_whatever_the_rows_before_had() {
         relay.look();
     }
     let flight = &relay.intake().flight;
-    assert_eq!((flight.held(), flight.bytes()), (11, 33 * MIB));
+    assert_eq!((flight.held(), flight.bytes()), (6, 18 * MIB));
 }
