@@ -10,7 +10,7 @@ use std::{
 
 use relais_core::{
     browse::{Browse, Listed, Reach},
-    bulk::{Advance, BulkJob, BulkJobs, JobFence},
+    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
     dead_letter::{DeadLetter, Origin, Verdict},
     desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
@@ -20,7 +20,7 @@ use relais_core::{
     process::{Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes},
     query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
-    store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
+    store::{Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreFuture},
 };
 use secrecy::ExposeSecret;
 use uuid::Uuid;
@@ -248,12 +248,13 @@ impl BulkJobs for Planted {
     }
 
     forward! {
+        bulk_candidates(fetch: Fetch) -> Vec<BulkCandidate>;
         plan_bulk(fence: Fence, job: Uuid, rows: Vec<(i64, OwnedLane)>, lease: Duration) -> Option<BulkJob>;
         take_bulk(destination: String, worker: String, lease: Duration) -> Option<BulkJob>;
         renew_bulk(fence: JobFence, lease: Duration) -> bool;
         release_bulk(fence: JobFence) -> ();
         advance_bulk(fence: JobFence, advance: Advance) -> bool;
-        bulk_rows(job: Uuid, after: i64, limit: usize) -> Vec<OutboxRow>;
+        bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
         list_bulk(destination: Option<String>, limit: usize) -> Vec<BulkJob>;
     }
 }

@@ -58,6 +58,7 @@ async fn measure() {
     println!("{ROWS} rows of {} columns, median of {ROUNDS} rounds", COLUMNS.len() + 1);
     let rows: Vec<OutboxRow> = (0..ROWS).map(row).collect();
     let records: HashMap<String, Record> = (0..ROWS).map(record).collect();
+    let external_ids: Vec<String> = rows.iter().map(|row| row.aggregate_id.clone()).collect();
     let (success, failed) = files();
     let url = serve(success.clone(), failed.clone()).await;
     let from_payload = bulk(&url, None);
@@ -70,17 +71,18 @@ async fn measure() {
     for _ in 0..ROUNDS {
         plain.push(timed(|| black_box(write_plain(&rows, &records))));
         let start = Instant::now();
-        let encoded = from_payload.encode(&rows).await.expect("the rows can be sent");
+        let encoded = from_payload.encode(&rows, 0).await.expect("the rows can be sent");
         payload.push(start.elapsed());
         assert_eq!(encoded.count, ROWS as u64);
         table.fill(&records);
         let start = Instant::now();
-        let encoded = from_rows.encode(&rows).await.expect("the rows can be sent");
+        let encoded = from_rows.encode(&rows, 0).await.expect("the rows can be sent");
         fresh.push(start.elapsed());
         assert_eq!(encoded.body, write_plain(&rows, &records));
         read.push(timed(|| black_box(read_plain(&success) + read_plain(&failed))));
         let start = Instant::now();
-        let answers = from_payload.results(JOB, &rows).await.expect("the results can be read");
+        let answers =
+            from_payload.results(JOB, &external_ids).await.expect("the results can be read");
         matched.push(start.elapsed());
         let accepted = answers.iter().filter(|answer| **answer == Delivery::Accepted).count();
         assert_eq!(accepted, ROWS - ROWS / 10);

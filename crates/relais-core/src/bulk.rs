@@ -14,7 +14,7 @@ use crate::{
     delivery::{Delivery, Problem},
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow},
-    store::{Settled, StoreFuture},
+    store::{Fetch, Payloads, Settled, StoreFuture},
     time::Timestamp,
 };
 
@@ -170,8 +170,20 @@ pub struct Advance {
     pub note: Option<String>,
 }
 
+/// A waiting row as far as planning a job needs it: without its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkCandidate {
+    pub id: i64,
+    pub lane: i16,
+    pub msg_key: String,
+    pub aggregate_id: String,
+}
+
 /// Bulk jobs in the store. Every method is one transaction; only database time decides.
 pub trait BulkJobs: Send + Sync {
+    /// The rows that `Store::fetch_outbox` returns for this fetch, however large, without payloads.
+    fn bulk_candidates(&self, fetch: Fetch) -> StoreFuture<'_, Vec<BulkCandidate>>;
+
     /// Makes a job of rows whose lanes are held, in phase `PLANNED`, leased to the fence's worker.
     /// `None` if the destination has an open job, or a lane or row is no longer ours: nothing changed.
     fn plan_bulk(
@@ -201,8 +213,14 @@ pub trait BulkJobs: Send + Sync {
     /// free as they were.
     fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool>;
 
-    /// The job's rows that are still pending, by id, behind `after`.
-    fn bulk_rows(&self, job: Uuid, after: i64, limit: usize) -> StoreFuture<'_, Vec<OutboxRow>>;
+    /// The job's rows that are still pending, by id, behind `after`. Empty only if there is none.
+    fn bulk_rows(
+        &self,
+        job: Uuid,
+        after: i64,
+        limit: usize,
+        payloads: Payloads,
+    ) -> StoreFuture<'_, Vec<OutboxRow>>;
 
     /// Settles rows of the job if the fence holds. `Untouched` sets a row free without penalty. The
     /// job is `RECONCILED` in the same transaction as its last pending row.
@@ -230,13 +248,14 @@ pub enum CallProblem {
     Refused(Problem),
 }
 
-/// An upload, and the rows that cannot be part of it.
+/// A part of an upload, and the rows that cannot be in it.
 #[derive(Debug, Default)]
 pub struct Encoded {
+    /// Empty if no row is in it.
     pub body: Vec<u8>,
     /// How many rows are in the body.
     pub count: u64,
-    /// Answers for rows that are not in the body.
+    /// Answers for rows that are not in the body. `Held`: the upload is full, or another row goes first.
     pub left_out: Vec<(i64, Delivery)>,
 }
 
@@ -245,27 +264,34 @@ pub trait BulkTarget: Send + Sync {
     /// Most rows of one job.
     fn rows_max(&self) -> usize;
 
-    /// The upload for these rows, with fresh data. Each row is either in it or left out with an answer.
-    fn encode<'a>(&'a self, rows: &'a [OutboxRow]) -> BoxFuture<'a, Result<Encoded, CallProblem>>;
+    /// The next part of an upload that has `bytes_before` bytes so far: these rows, with fresh data. Each
+    /// row is either in it or left out with an answer. No two rows of one job have the same key or
+    /// external id, so that parts do not depend on each other.
+    fn encode<'a>(
+        &'a self,
+        rows: &'a [OutboxRow],
+        bytes_before: usize,
+    ) -> BoxFuture<'a, Result<Encoded, CallProblem>>;
 
     /// Makes an empty job; its id.
     fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>>;
+    /// Sends the parts of an upload, in this order, as one body.
     fn upload<'a>(
         &'a self,
         remote_id: &'a str,
-        body: Vec<u8>,
+        parts: Vec<Vec<u8>>,
     ) -> BoxFuture<'a, Result<(), CallProblem>>;
     /// Lets the job begin.
     fn close<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>>;
     fn abort<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>>;
     fn look<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>>;
 
-    /// What became of each of these rows; `Held` for rows that were never tried, `Retry` for those
-    /// the results do not mention. One answer for each, in order.
+    /// What became of the rows with these external ids (`aggregate_id`); `Held` for rows that were
+    /// never tried, `Retry` for those the results do not mention. One answer for each, in order.
     fn results<'a>(
         &'a self,
         remote_id: &'a str,
-        rows: &'a [OutboxRow],
+        external_ids: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>>;
 
     /// Aborts jobs of ours at the target that are not among `known` and old enough to be nobody's:

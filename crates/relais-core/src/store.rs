@@ -50,6 +50,18 @@ pub struct Fetch {
     /// Rows the worker has in its hands already: left out.
     pub skip_ids: Vec<i64>,
     pub limit: usize,
+    /// Most bytes of payloads: the rows end with the one that reaches them, so that the first row
+    /// comes however large it is. Rows with fewer bytes together were not cut by this.
+    pub bytes: usize,
+}
+
+/// How much of the payloads a read returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payloads {
+    /// The rows end with the one whose payload reaches so many bytes.
+    UpTo(usize),
+    /// Rows come with empty payloads, however large these are.
+    Omitted,
 }
 
 /// What [`Store::changes`] answers.

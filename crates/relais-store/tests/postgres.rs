@@ -18,6 +18,8 @@ mod golden;
 mod handlers;
 #[path = "postgres/hydrate.rs"]
 mod hydrate;
+#[path = "postgres/isolation.rs"]
+mod isolation;
 #[path = "postgres/lost_reply.rs"]
 mod lost_reply;
 #[path = "postgres/mark.rs"]

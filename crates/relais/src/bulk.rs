@@ -19,7 +19,7 @@ use std::{
 
 use relais_core::{
     BoxFuture,
-    bulk::{BulkJob, BulkTarget, JobFence},
+    bulk::{BulkCandidate, BulkJob, BulkTarget, JobFence},
     lane::OwnedLane,
     outbox::OutboxRow,
     store::{Fetch, Store, StoreError},
@@ -233,11 +233,11 @@ impl BulkRelay {
         }
     }
 
-    /// Reads rows of our lanes, without taking them into our hands.
+    /// Reads rows of our lanes without their payloads, and takes none into our hands.
     async fn fetch(
         &mut self,
         limit: usize,
-    ) -> Result<Option<(Vec<OwnedLane>, Vec<OutboxRow>)>, StoreError> {
+    ) -> Result<Option<(Vec<OwnedLane>, Vec<BulkCandidate>)>, StoreError> {
         let is_jobs = matches!(self.rows, Rows::Jobs(_));
         let keeper = self.intake().keeper();
         let lanes = keeper.usable();
@@ -254,9 +254,9 @@ impl BulkRelay {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit,
+            bytes: usize::MAX,
         };
-        let rows = self.store.fetch_outbox(fetch).await?;
-        Ok(Some((lanes, rows)))
+        Ok(Some((lanes, self.store.bulk_candidates(fetch).await?)))
     }
 
     /// How long a job should still wait for more rows.

@@ -50,7 +50,8 @@ impl Row for InboxRow {
         self.lost_workers
     }
     fn bytes(&self) -> usize {
-        self.payload.as_deref().map_or(0, str::len)
+        let texts = [&self.payload, &self.raw_payload_base64];
+        texts.into_iter().flatten().map(String::len).sum()
     }
 }
 
@@ -87,8 +88,9 @@ pub(crate) struct Flight<R> {
     ready: VecDeque<String>,
     /// Keys with a row under way.
     busy: HashSet<String>,
-    /// Every row in these hands: queued, under way, or landed and not yet settled.
-    held: HashMap<i64, i16>,
+    /// Every row in these hands, with its lane and its bytes: queued, under way, or landed and not yet
+    /// settled.
+    held: HashMap<i64, (i16, usize)>,
     queued: usize,
     /// A suspect is in flight: the next one waits.
     suspect: bool,
@@ -137,7 +139,12 @@ impl<R: Row> Flight<R> {
 
     /// Whether any row of the lane is in these hands.
     pub(crate) fn uses(&self, lane: i16) -> bool {
-        self.held.values().any(|l| *l == lane)
+        self.held.values().any(|(l, _)| *l == lane)
+    }
+
+    /// Payload bytes of every row in these hands.
+    pub(crate) fn bytes(&self) -> usize {
+        self.held.values().map(|(_, bytes)| bytes).sum()
     }
 
     /// Keys that have enough rows here for now.
@@ -153,7 +160,7 @@ impl<R: Row> Flight<R> {
     /// Takes a row into these hands, behind the rows of its key; rows must come in id order.
     pub(crate) fn offer(&mut self, job: Job<R>) {
         let (id, lane, key) = (job.row.id(), job.row.lane(), job.row.key().to_owned());
-        if self.held.insert(id, lane).is_some() {
+        if self.held.insert(id, (lane, job.row.bytes())).is_some() {
             return;
         }
         self.queued += 1;

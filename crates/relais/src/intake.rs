@@ -27,10 +27,8 @@ use crate::{
 
 /// Most rows in one worker's hands.
 pub(crate) const ROWS_MAX: usize = 1_000;
-/// Most payload bytes in one worker's hands, by the average of the last read.
-const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Rows of the first read, before sizes are known.
-const ROWS_FIRST: usize = 100;
+/// Most payload bytes in one worker's hands; the row that reaches them may go beyond.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Most rows in hand while caution lasts: so many may be noted at the next loss.
 const ROWS_CAUTIOUS: usize = 64;
 /// While rows are queued here, the store is not read more often than this: each read brings the rows
@@ -46,7 +44,6 @@ pub(crate) struct Intake<R> {
     pub(crate) flight: Flight<R>,
     /// The lanes that everything queued here is of, unless rows came since.
     kept: Option<Vec<OwnedLane>>,
-    rows_wanted: usize,
     /// There may be rows we have not read: somebody said so, or the last read was cut by its limit.
     look: bool,
     read_at: Option<Instant>,
@@ -73,7 +70,6 @@ impl<R: Row> Intake<R> {
             fetch,
             flight: Flight::new(),
             kept: None,
-            rows_wanted: ROWS_FIRST,
             look: true,
             read_at: None,
             cautious: BTreeSet::new(),
@@ -112,12 +108,16 @@ impl<R: Row> Intake<R> {
         let Self { flight, cautious, .. } = self;
         self.keeper.report_empty(|lane| !flight.uses(lane) && !cautious.contains(&lane));
         let (wanted, held) = if self.cautious.is_empty() && !self.keeper.has_unclean(&lanes) {
-            (self.rows_wanted, self.flight.queued())
+            (ROWS_MAX, self.flight.queued())
         } else {
-            (self.rows_wanted.min(ROWS_CAUTIOUS), self.flight.held())
+            (ROWS_CAUTIOUS, self.flight.held())
         };
         let room = wanted.saturating_sub(held);
         if !self.look || lanes.is_empty() || room == 0 || room * 2 < wanted {
+            return None;
+        }
+        let bytes = BYTES_MAX.saturating_sub(self.flight.bytes());
+        if bytes == 0 || self.flight.queued() > 0 && bytes < BYTES_MAX / 2 {
             return None;
         }
         if self.flight.queued() > 0 && self.read_at.is_some_and(|at| at.elapsed() < READ_EVERY) {
@@ -130,6 +130,7 @@ impl<R: Row> Intake<R> {
             skip_keys: self.flight.full_keys(),
             skip_ids: self.flight.ids(),
             limit: room,
+            bytes,
         })
     }
 
@@ -144,8 +145,8 @@ impl<R: Row> Intake<R> {
         // Until the end is reached there may be more.
         self.look = true;
         let rows = rows?;
-        let cut = rows.len() >= fetch.limit;
-        self.learn_sizes(&rows);
+        let bytes: usize = rows.iter().map(Row::bytes).sum();
+        let cut = rows.len() >= fetch.limit || bytes >= fetch.bytes;
         let mut jobs = self.jobs(rows, &fetch.lanes);
         let freed = self.assess(&mut jobs, &fetch.lanes, cut).await?;
         self.look = cut || freed || !fetch.skip_keys.is_empty();
@@ -225,13 +226,6 @@ impl<R: Row> Intake<R> {
             let _ = task.await;
         }
         self.keeper.leave(|lane| self.flight.uses(lane) || self.cautious.contains(&lane)).await;
-    }
-
-    fn learn_sizes(&mut self, rows: &[R]) {
-        let bytes: usize = rows.iter().map(Row::bytes).sum();
-        if let Some(average) = bytes.checked_div(rows.len()) {
-            self.rows_wanted = (BYTES_MAX / average.max(1)).clamp(1, ROWS_MAX);
-        }
     }
 
     fn jobs(&self, rows: Vec<R>, lanes: &[OwnedLane]) -> Vec<Job<R>> {

@@ -155,6 +155,7 @@ impl Receiver {
                 return Err(Refusal::too_large(self.settings.body_max));
             }
             held.merge(self.hold(chunk.len())?);
+            grow(&mut bytes, chunk.len(), expected);
             bytes.extend_from_slice(&chunk);
         }
         Ok((bytes, held))
@@ -237,6 +238,15 @@ impl Receiver {
                 "not known yet whether it is stored; send it again with the same message id",
             )),
         }
+    }
+}
+
+/// Makes room for so many bytes more: doubled each time, but not beyond the length that was announced.
+fn grow(bytes: &mut Vec<u8>, more: usize, expected: usize) {
+    let needed = bytes.len() + more;
+    if needed > bytes.capacity() {
+        let wanted = needed.max((bytes.capacity() * 2).min(expected));
+        bytes.reserve_exact(wanted - bytes.len());
     }
 }
 

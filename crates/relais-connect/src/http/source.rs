@@ -8,7 +8,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use relais_core::{
     BoxFuture,
     extract::{Mapping, Pick},
-    inbox::Accepted,
+    inbox::{Accepted, Content},
     source::{Source, SourceBatch, SourceError},
 };
 use tokio::{
@@ -22,6 +22,9 @@ use super::{
     server::{self, CloseHandle},
     signature,
 };
+
+/// Bodies stored in one transaction end with the one that reaches so many bytes: the store copies them.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// How a [`HttpSource`] listens. Start from [`HttpSourceSettings::new`].
 #[derive(Clone, Debug)]
@@ -63,7 +66,7 @@ impl HttpSourceSettings {
             token: None,
             secrets: Vec::new(),
             body_max: 8 * 1024 * 1024,
-            buffered_max: 128 * 1024 * 1024,
+            buffered_max: 64 * 1024 * 1024,
             queue_max: 1_024,
             connections_max: 1_024,
             header_timeout: Duration::from_secs(30),
@@ -185,12 +188,20 @@ impl HttpSource {
         // Senders of a batch nobody settled: they are told to send again.
         self.out.clear();
         let mut taken = Vec::new();
-        let count = tokio::select! {
+        let first = tokio::select! {
             biased;
-            _ = self.closing.wait_for(|closing| *closing) => 0,
-            count = self.queue.recv_many(&mut taken, max.max(1)) => count,
+            _ = self.closing.wait_for(|closing| *closing) => None,
+            first = self.queue.recv() => first,
         };
-        if count == 0 {
+        let mut next = first;
+        let mut bytes = 0;
+        while let Some(pending) = next {
+            bytes += size(&pending.message.content);
+            taken.push(pending);
+            let more = taken.len() < max && bytes < BATCH_BYTES;
+            next = if more { self.queue.try_recv().ok() } else { None };
+        }
+        if taken.is_empty() {
             // Every sender that still waits is told so by the drop of its message.
             self.queue.close();
             while self.queue.try_recv().is_ok() {}
@@ -199,6 +210,13 @@ impl HttpSource {
         let (messages, out) = taken.into_iter().map(|p| (p.message, p.sender)).unzip();
         self.out = out;
         Ok(SourceBatch { messages, positions: Vec::new() })
+    }
+}
+
+fn size(content: &Content) -> usize {
+    match content {
+        Content::Json(json) => json.len(),
+        Content::Undecodable { bytes, .. } => bytes.len(),
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
     classify::{Class, Failure, same_code, spare_rows_of_wrong_settings},
     client::{Call, Client},
     columns::Mapping,
-    csv::{Csv, Written},
+    csv::{BODY_MAX, Csv, Written},
     job::{JobInfo, Page},
     reconcile,
     record::{Records, Unfit},
@@ -87,14 +87,21 @@ impl SalesforceBulk {
         self.client.budget()
     }
 
-    async fn encoded(&self, rows: &[OutboxRow]) -> Result<Encoded, Failure> {
+    async fn encoded(&self, rows: &[OutboxRow], before: usize) -> Result<Encoded, Failure> {
+        if before >= BODY_MAX {
+            let held = rows.iter().map(|row| (row.id, Delivery::Held));
+            return Ok(Encoded { left_out: held.collect(), ..Encoded::default() });
+        }
         let gathered = self.records.gather(rows).await?;
         let left_out = gathered.left_out.iter();
         let mut left_out: Vec<(i64, Delivery)> =
             left_out.map(|(index, delivery)| (rows[*index].id, delivery.clone())).collect();
         let mapping = &self.records.mapping;
         let names = || mapping.columns.iter().map(|column| column.name.as_str());
-        let mut csv = Csv::new(&mapping.external_id, names());
+        let mut csv = match before {
+            0 => Csv::new(&mapping.external_id, names()),
+            _ => Csv::continued(before),
+        };
         let mut cells = Vec::new();
         for row in gathered.chosen.iter().map(|index| &rows[*index]) {
             let written = match self.records.cells(row, &gathered, &mut cells) {
@@ -130,8 +137,8 @@ impl SalesforceBulk {
         Err(Failure::new(Class::Unknown, "ANSWER_UNREADABLE", why).call_problem())
     }
 
-    async fn put(&self, id: &str, body: Vec<u8>) -> Result<(), CallProblem> {
-        let call = Call::upload(&format!("{JOBS}/{id}/batches"), body);
+    async fn put(&self, id: &str, parts: Vec<Vec<u8>>) -> Result<(), CallProblem> {
+        let call = Call::upload(&format!("{JOBS}/{id}/batches"), parts);
         let Err(failure) = self.client.tell(call).await else { return Ok(()) };
         let failure = match other_state(failure) {
             Ok(problem) => return Err(problem),
@@ -172,10 +179,10 @@ impl SalesforceBulk {
         }
     }
 
-    async fn collect(&self, id: &str, rows: &[OutboxRow]) -> Result<Vec<Delivery>, CallProblem> {
+    async fn collect(&self, id: &str, ids: &[String]) -> Result<Vec<Delivery>, CallProblem> {
         let path = format!("{JOBS}/{id}");
         let external_id = &self.records.mapping.external_id;
-        let mut answers = reconcile::results(&self.client, &path, external_id, rows).await?;
+        let mut answers = reconcile::results(&self.client, &path, external_id, ids).await?;
         spare_rows_of_wrong_settings(&mut answers);
         Ok(answers)
     }
@@ -248,8 +255,14 @@ impl BulkTarget for SalesforceBulk {
         self.rows_max
     }
 
-    fn encode<'a>(&'a self, rows: &'a [OutboxRow]) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
-        Box::pin(async { self.encoded(rows).await.map_err(Failure::call_problem) })
+    fn encode<'a>(
+        &'a self,
+        rows: &'a [OutboxRow],
+        bytes_before: usize,
+    ) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
+        Box::pin(
+            async move { self.encoded(rows, bytes_before).await.map_err(Failure::call_problem) },
+        )
     }
 
     fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>> {
@@ -259,9 +272,9 @@ impl BulkTarget for SalesforceBulk {
     fn upload<'a>(
         &'a self,
         remote_id: &'a str,
-        body: Vec<u8>,
+        parts: Vec<Vec<u8>>,
     ) -> BoxFuture<'a, Result<(), CallProblem>> {
-        Box::pin(self.put(remote_id, body))
+        Box::pin(self.put(remote_id, parts))
     }
 
     fn close<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>> {
@@ -279,9 +292,9 @@ impl BulkTarget for SalesforceBulk {
     fn results<'a>(
         &'a self,
         remote_id: &'a str,
-        rows: &'a [OutboxRow],
+        external_ids: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>> {
-        Box::pin(self.collect(remote_id, rows))
+        Box::pin(self.collect(remote_id, external_ids))
     }
 
     fn sweep<'a>(&'a self, known: &'a [String]) -> BoxFuture<'a, Result<usize, CallProblem>> {

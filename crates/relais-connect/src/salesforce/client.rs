@@ -5,13 +5,18 @@
 //! upload, which is never made twice. No redirect is followed and no proxy of the environment used.
 
 use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use reqwest::{
-    Method, Response,
+    Body, Method, Response,
     header::{ACCEPT, CONTENT_TYPE, DATE},
     redirect,
 };
@@ -56,7 +61,7 @@ pub(super) struct Client {
 pub(super) struct Call {
     method: Method,
     path: String,
-    body: Option<(&'static str, Bytes)>,
+    body: Option<(&'static str, Vec<Bytes>)>,
     time: Duration,
     repeat: Repeat,
 }
@@ -82,7 +87,7 @@ impl Call {
 
     /// Changes a job.
     pub(super) fn json(method: Method, path: &str, body: String) -> Self {
-        let body = Some(("application/json", Bytes::from(body)));
+        let body = Some(("application/json", vec![Bytes::from(body)]));
         Self { method, body, ..Self::get(path) }
     }
 
@@ -91,10 +96,12 @@ impl Call {
         Self { time: SYNC_TIME, ..Self::json(method, path, body) }
     }
 
-    pub(super) fn upload(path: &str, csv: Vec<u8>) -> Self {
-        let seconds = u64::try_from(csv.len() / UPLOAD_BYTES_A_SECOND).unwrap_or(u64::MAX);
+    /// Sends the parts one after the other as one body.
+    pub(super) fn upload(path: &str, csv: Vec<Vec<u8>>) -> Self {
+        let bytes: usize = csv.iter().map(Vec::len).sum();
+        let seconds = u64::try_from(bytes / UPLOAD_BYTES_A_SECOND).unwrap_or(u64::MAX);
         let time = (UPLOAD_TIME + Duration::from_secs(seconds)).min(CALL_TIME_MAX);
-        let body = Some(("text/csv; charset=UTF-8", Bytes::from(csv)));
+        let body = Some(("text/csv; charset=UTF-8", csv.into_iter().map(Bytes::from).collect()));
         Self { method: Method::PUT, body, time, repeat: Repeat::Never, ..Self::get(path) }
     }
 
@@ -221,7 +228,7 @@ impl Client {
             .header(ACCEPT, accept)
             .timeout(call.time);
         if let Some((kind, body)) = &call.body {
-            request = request.header(CONTENT_TYPE, *kind).body(body.clone());
+            request = request.header(CONTENT_TYPE, *kind).body(as_one(body.clone()));
         }
         let sent = request.send().await;
         let mut response =
@@ -242,6 +249,46 @@ impl Client {
         let body = body.into_bytes();
         let refusal = Refusal { call: &name, status, after, is_html, body: &body };
         Err(refusal.failure(&self.judge))
+    }
+}
+
+/// The parts as one body of a known length.
+fn as_one(mut parts: Vec<Bytes>) -> Body {
+    if parts.len() == 1 {
+        return parts.remove(0).into();
+    }
+    Body::wrap(Parts {
+        left: parts.iter().map(|part| part.len() as u64).sum(),
+        parts: parts.into(),
+    })
+}
+
+struct Parts {
+    parts: VecDeque<Bytes>,
+    left: u64,
+}
+
+impl hyper::body::Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.parts.pop_front();
+        if let Some(part) = &next {
+            self.left -= part.len() as u64;
+        }
+        Poll::Ready(next.map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
     }
 }
 

@@ -13,7 +13,8 @@ pub(super) const NULL: &str = "#N/A";
 /// The most characters of a value and of a record, counted as Salesforce counts: in UTF-16.
 const VALUE_CHARS_MAX: usize = 32_000;
 const RECORD_CHARS_MAX: usize = 400_000;
-/// The most bytes of an upload. Salesforce takes twice as much; this bounds our memory.
+/// The most bytes of an upload, all parts together. Salesforce takes twice as much; this bounds our
+/// memory.
 pub(super) const BODY_MAX: usize = 50 * 1024 * 1024;
 
 /// What became of a row.
@@ -26,10 +27,12 @@ pub(super) enum Written {
     Full,
 }
 
-/// A body that grows.
+/// A body that grows, or a later part of one.
 #[derive(Debug)]
 pub(super) struct Csv {
     out: Vec<u8>,
+    /// Bytes of the parts before.
+    before: usize,
     count: u64,
 }
 
@@ -43,7 +46,12 @@ impl Csv {
             cell(&mut out, name);
         }
         out.push(b'\n');
-        Self { out, count: 0 }
+        Self { out, before: 0, count: 0 }
+    }
+
+    /// A later part, without the header.
+    pub(super) fn continued(before: usize) -> Self {
+        Self { out: Vec::new(), before, count: 0 }
     }
 
     /// Adds a row. `names` are the columns of `cells`, for reasons.
@@ -70,7 +78,7 @@ impl Csv {
             let why = format!("the row has more than {RECORD_CHARS_MAX} characters");
             return Written::Refused(Delivery::reject("ROW_TOO_LONG", &why));
         }
-        if self.out.len() > BODY_MAX {
+        if self.before + self.out.len() > BODY_MAX {
             self.out.truncate(start);
             return Written::Full;
         }

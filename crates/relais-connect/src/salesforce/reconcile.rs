@@ -8,7 +8,6 @@ use std::time::Duration;
 use relais_core::{
     bulk::{CallProblem, Remote},
     delivery::{Delivery, Problem},
-    outbox::OutboxRow,
 };
 
 use super::{
@@ -39,12 +38,12 @@ pub(super) async fn results(
     client: &Client,
     path: &str,
     external_id: &str,
-    rows: &[OutboxRow],
+    ids: &[String],
 ) -> Result<Vec<Delivery>, CallProblem> {
     let Some(job) = job(client, path).await.map_err(Failure::call_problem)? else {
         // Deleted, or older than a week: what became of the rows cannot be learned any more.
         let lost = Delivery::retry("RESULTS_GONE", "the job and its results are gone from the org");
-        return Ok(vec![lost; rows.len()]);
+        return Ok(vec![lost; ids.len()]);
     };
     match job.remote(&client.judge).map_err(Failure::call_problem)? {
         Remote::Complete | Remote::Failed(_) | Remote::Aborted => {}
@@ -54,7 +53,7 @@ pub(super) async fn results(
         }
     }
     let unprocessed = job.unprocessed(&client.judge);
-    let mut matcher = Matcher::new(rows, &client.judge);
+    let mut matcher = Matcher::new(ids, &client.judge);
     for file in File::ALL {
         let expected = match file {
             File::Successful => job.succeeded(),

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use csv_core::{ReadRecordResult, Reader};
-use relais_core::{delivery::Delivery, outbox::OutboxRow};
+use relais_core::delivery::Delivery;
 
 use super::{answer::looks_like_html, classify::Judge};
 
@@ -215,9 +215,9 @@ pub(super) struct Matcher<'a> {
 }
 
 impl<'a> Matcher<'a> {
-    pub(super) fn new(rows: &'a [OutboxRow], judge: &'a Judge) -> Self {
-        let ids = rows.iter().enumerate().map(|(at, row)| (row.aggregate_id.as_str(), at));
-        Self { judge, exact: ids.collect(), folded: None, said: vec![None; rows.len()] }
+    pub(super) fn new(ids: &'a [String], judge: &'a Judge) -> Self {
+        let exact = ids.iter().enumerate().map(|(at, id)| (id.as_str(), at));
+        Self { judge, exact: exact.collect(), folded: None, said: vec![None; ids.len()] }
     }
 
     /// Notes a record of a file. Ids that are not ours are those of rows settled before.

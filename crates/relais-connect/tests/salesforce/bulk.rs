@@ -16,7 +16,7 @@ use salesforce_sim::{Faults, faults::RowFault};
 use serde_json::{Value, json};
 
 use crate::common::{
-    bulk, code, columns, ended, kind, members, record, row, send, settings, simulator, start,
+    bulk, code, columns, ended, ids, kind, members, record, row, send, settings, simulator, start,
 };
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn rows_that_cannot_be_sent_are_left_out_with_a_reason() {
     .map(|(n, row)| OutboxRow { id: n as i64, ..row })
     .collect();
     let bulk = bulk(&sim);
-    let mut encoded = bulk.encode(&rows).await.unwrap();
+    let mut encoded = bulk.encode(&rows, 0).await.unwrap();
     assert_eq!(encoded.count, 1);
     encoded.left_out.sort_by_key(|(id, _)| *id);
     let left_out: Vec<(i64, &str)> =
@@ -125,7 +125,7 @@ async fn rows_that_cannot_be_sent_are_left_out_with_a_reason() {
     ];
     assert_eq!(left_out, expected);
     assert_eq!(send(&bulk, &rows[..1]).await, [Delivery::Accepted]);
-    let nothing = bulk.encode(&rows[1..2]).await.unwrap();
+    let nothing = bulk.encode(&rows[1..2], 0).await.unwrap();
     assert_eq!((nothing.count, nothing.body.len()), (0, 0));
 }
 
@@ -199,7 +199,7 @@ async fn events_that_carry_ids_are_sent_with_fresh_data() {
         .enumerate()
         .map(|(n, row)| OutboxRow { id: n as i64, ..row })
         .collect();
-    let encoded = bulk.encode(&rows).await.unwrap();
+    let encoded = bulk.encode(&rows, 0).await.unwrap();
     let left_out: Vec<(i64, &str)> =
         encoded.left_out.iter().map(|(id, delivery)| (*id, code(delivery))).collect();
     assert_eq!(left_out, [(2, "STALE_READ"), (3, "ROW_MISSING")]);
@@ -217,7 +217,7 @@ async fn many_rows_take_few_calls() {
     while bulk.look(&id).await.unwrap() == Remote::Running {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let answers = bulk.results(&id, &rows).await.unwrap();
+    let answers = bulk.results(&id, &ids(&rows)).await.unwrap();
     assert!(answers.iter().all(|answer| *answer == Delivery::Accepted));
     assert_eq!(sim.ledger().len(), 5_000);
     assert_eq!(sim.ledger().repeated(), 0);
@@ -234,12 +234,12 @@ async fn steps_that_were_done_before_say_so() {
     ended(&bulk, &id).await;
     assert_eq!(kind(bulk.close(&id).await), "other state");
     assert_eq!(kind(bulk.abort(&id).await), "other state");
-    assert_eq!(kind(bulk.upload(&id, b"late".to_vec()).await), "other state");
+    assert_eq!(kind(bulk.upload(&id, vec![b"late".to_vec()]).await), "other state");
     let unknown = "750000000000000AAA";
     assert_eq!(bulk.look(unknown).await.unwrap(), Remote::Gone);
     assert_eq!(kind(bulk.close(unknown).await), "other state");
     assert_eq!(kind(bulk.abort(unknown).await), "other state");
-    let lost = bulk.results(unknown, &rows).await.unwrap();
+    let lost = bulk.results(unknown, &ids(&rows)).await.unwrap();
     assert!(lost.iter().all(|answer| code(answer) == "RESULTS_GONE"));
     assert!(matches!(lost[0], Delivery::Retry { .. }));
 }
@@ -250,11 +250,36 @@ async fn a_job_can_be_aborted_and_its_rows_go_again() {
     let (bulk, rows) = (bulk(&sim), members(3));
     let id = bulk.create().await.unwrap();
     assert_eq!(bulk.look(&id).await.unwrap(), Remote::Open);
-    assert_eq!(kind(bulk.results(&id, &rows).await), "other state");
-    let body = bulk.encode(&rows).await.unwrap().body;
-    bulk.upload(&id, body).await.unwrap();
+    assert_eq!(kind(bulk.results(&id, &ids(&rows)).await), "other state");
+    let body = bulk.encode(&rows, 0).await.unwrap().body;
+    bulk.upload(&id, vec![body]).await.unwrap();
     bulk.abort(&id).await.unwrap();
     assert_eq!(bulk.look(&id).await.unwrap(), Remote::Aborted);
-    assert_eq!(bulk.results(&id, &rows).await.unwrap(), vec![Delivery::Held; 3]);
+    assert_eq!(bulk.results(&id, &ids(&rows)).await.unwrap(), vec![Delivery::Held; 3]);
     assert_eq!(sim.ledger().writes(), 0);
+}
+
+#[tokio::test]
+async fn an_upload_in_parts_is_one_file() {
+    let sim = simulator(Faults::default()).await;
+    let (bulk, rows) = (bulk(&sim), members(5));
+    let first = bulk.encode(&rows[..2], 0).await.unwrap();
+    let second = bulk.encode(&rows[2..], first.body.len()).await.unwrap();
+    assert_eq!((first.count, second.count), (2, 3));
+    let id = bulk.create().await.unwrap();
+    bulk.upload(&id, vec![first.body, second.body]).await.unwrap();
+    bulk.close(&id).await.unwrap();
+    ended(&bulk, &id).await;
+    assert_eq!(bulk.results(&id, &ids(&rows)).await.unwrap(), vec![Delivery::Accepted; 5]);
+    assert_eq!(sim.ledger().len(), 5);
+}
+
+#[tokio::test]
+async fn rows_behind_a_full_upload_wait_for_the_next_one() {
+    let sim = simulator(Faults::default()).await;
+    let rows = members(2);
+    let encoded = bulk(&sim).encode(&rows, 50 * 1024 * 1024).await.unwrap();
+    assert_eq!((encoded.count, encoded.body.len()), (0, 0));
+    assert!(encoded.left_out.iter().all(|(_, delivery)| *delivery == Delivery::Held));
+    assert_eq!(encoded.left_out.len(), 2);
 }

@@ -13,7 +13,7 @@ use salesforce_sim::{
 };
 
 use crate::common::{
-    bulk, columns, ended, failing, http_fault, kind, members, once, send, settings, simulator,
+    bulk, columns, ended, failing, http_fault, ids, kind, members, once, send, settings, simulator,
     split, start,
 };
 
@@ -27,7 +27,7 @@ async fn a_header_the_org_does_not_know_stops_the_lane_and_no_row() {
     let Remote::Failed(problem) = ended(&bulk, &id).await else { panic!("the job fails") };
     assert_eq!(problem.code, "InvalidBatch");
     assert!(problem.message.contains("Field name not found : Unknown__c"), "{problem:?}");
-    for answer in bulk.results(&id, &rows).await.unwrap() {
+    for answer in bulk.results(&id, &ids(&rows)).await.unwrap() {
         assert!(matches!(answer, Delivery::Outage { after: Some(_), problem }
             if problem.code == "InvalidBatch"));
     }
@@ -74,9 +74,9 @@ async fn an_upload_whose_answer_is_lost_is_not_repeated() {
     for action in [HttpAction::DropAfter, HttpAction::DropBefore] {
         let sim = simulator(failing(vec![once(http_fault("PUT", "batches", action))])).await;
         let (bulk, rows) = (bulk(&sim), members(3));
-        let body = bulk.encode(&rows).await.unwrap().body;
+        let body = bulk.encode(&rows, 0).await.unwrap().body;
         let id = bulk.create().await.unwrap();
-        assert_eq!(kind(bulk.upload(&id, body).await), "unclear");
+        assert_eq!(kind(bulk.upload(&id, vec![body]).await), "unclear");
         assert_eq!(bulk.look(&id).await.unwrap(), Remote::Open);
         bulk.abort(&id).await.unwrap();
         assert_eq!(sim.ledger().writes(), 0);
@@ -90,12 +90,12 @@ async fn a_close_whose_answer_is_lost_is_seen_by_a_look() {
     let drop = once(http_fault("PATCH", "jobs/ingest/", HttpAction::DropAfter));
     let sim = simulator(failing(vec![drop])).await;
     let (bulk, rows) = (bulk(&sim), members(3));
-    let body = bulk.encode(&rows).await.unwrap().body;
+    let body = bulk.encode(&rows, 0).await.unwrap().body;
     let id = bulk.create().await.unwrap();
-    bulk.upload(&id, body).await.unwrap();
+    bulk.upload(&id, vec![body]).await.unwrap();
     assert_eq!(kind(bulk.close(&id).await), "unclear");
     assert_eq!(ended(&bulk, &id).await, Remote::Complete);
-    assert_eq!(bulk.results(&id, &rows).await.unwrap(), vec![Delivery::Accepted; 3]);
+    assert_eq!(bulk.results(&id, &ids(&rows)).await.unwrap(), vec![Delivery::Accepted; 3]);
     assert_eq!(sim.ledger().repeated(), 0);
 }
 
@@ -105,39 +105,39 @@ async fn a_job_that_somebody_filled_twice_is_aborted_and_its_rows_go_again() {
     faults.bulk.second_put = SecondPut::Close;
     let sim = simulator(faults).await;
     let (bulk, rows) = (bulk(&sim), members(3));
-    let body = bulk.encode(&rows).await.unwrap().body;
+    let body = bulk.encode(&rows, 0).await.unwrap().body;
     let id = bulk.create().await.unwrap();
-    bulk.upload(&id, body.clone()).await.unwrap();
-    bulk.upload(&id, body.clone()).await.unwrap();
+    bulk.upload(&id, vec![body.clone()]).await.unwrap();
+    bulk.upload(&id, vec![body.clone()]).await.unwrap();
     assert_eq!(kind(bulk.close(&id).await), "other state");
     assert_eq!(bulk.look(&id).await.unwrap(), Remote::Aborted);
     assert_eq!(sim.ledger().writes(), 0);
     sim.set_faults(Faults::default());
     let id = bulk.create().await.unwrap();
-    bulk.upload(&id, body.clone()).await.unwrap();
-    assert_eq!(kind(bulk.upload(&id, body).await), "other state");
+    bulk.upload(&id, vec![body.clone()]).await.unwrap();
+    assert_eq!(kind(bulk.upload(&id, vec![body]).await), "other state");
 }
 
 #[tokio::test]
 async fn a_session_that_ends_at_any_step_is_renewed() {
     let sim = simulator(Faults::default()).await;
     let (bulk, rows) = (bulk(&sim), members(3));
-    let body = bulk.encode(&rows).await.unwrap().body;
+    let body = bulk.encode(&rows, 0).await.unwrap().body;
     sim.expire_sessions();
     let id = bulk.create().await.unwrap();
     sim.expire_sessions();
     // An upload is never made twice, not even for this: whether it was kept is for a look to say.
-    assert_eq!(kind(bulk.upload(&id, body.clone()).await), "unclear");
+    assert_eq!(kind(bulk.upload(&id, vec![body.clone()]).await), "unclear");
     sim.expire_sessions();
     bulk.abort(&id).await.unwrap();
     let id = bulk.create().await.unwrap();
-    bulk.upload(&id, body).await.unwrap();
+    bulk.upload(&id, vec![body]).await.unwrap();
     sim.expire_sessions();
     bulk.close(&id).await.unwrap();
     sim.expire_sessions();
     assert_eq!(ended(&bulk, &id).await, Remote::Complete);
     sim.expire_sessions();
-    assert_eq!(bulk.results(&id, &rows).await.unwrap(), vec![Delivery::Accepted; 3]);
+    assert_eq!(bulk.results(&id, &ids(&rows)).await.unwrap(), vec![Delivery::Accepted; 3]);
     assert_eq!(sim.ledger().repeated(), 0);
 }
 
@@ -177,7 +177,7 @@ async fn an_upload_answered_by_a_proxy_is_not_believed() {
         let sim = simulator(failing(vec![fault])).await;
         let bulk = bulk(&sim);
         let id = bulk.create().await.unwrap();
-        assert_eq!(kind(bulk.upload(&id, b"x".to_vec()).await), "unclear", "{action:?}");
+        assert_eq!(kind(bulk.upload(&id, vec![b"x".to_vec()]).await), "unclear", "{action:?}");
         assert_eq!(bulk.look(&id).await.unwrap(), Remote::Open);
     }
 }
@@ -191,11 +191,11 @@ async fn used_up_batches_are_no_fault_of_the_rows() {
     match bulk.create().await {
         Err(_) => assert_eq!(kind(bulk.create().await), "outage"),
         Ok(id) => {
-            let body = bulk.encode(&rows).await.unwrap().body;
-            bulk.upload(&id, body).await.unwrap();
+            let body = bulk.encode(&rows, 0).await.unwrap().body;
+            bulk.upload(&id, vec![body]).await.unwrap();
             bulk.close(&id).await.unwrap();
             ended(&bulk, &id).await;
-            for answer in bulk.results(&id, &rows).await.unwrap() {
+            for answer in bulk.results(&id, &ids(&rows)).await.unwrap() {
                 assert!(matches!(answer, Delivery::Outage { .. } | Delivery::Retry { .. }));
             }
         }

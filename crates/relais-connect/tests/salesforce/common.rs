@@ -91,9 +91,9 @@ pub(crate) fn failing(http: Vec<HttpFault>) -> Faults {
 
 /// Makes, fills and closes a job.
 pub(crate) async fn start(bulk: &SalesforceBulk, rows: &[OutboxRow]) -> String {
-    let encoded = bulk.encode(rows).await.unwrap();
+    let encoded = bulk.encode(rows, 0).await.unwrap();
     let id = bulk.create().await.unwrap();
-    bulk.upload(&id, encoded.body).await.unwrap();
+    bulk.upload(&id, vec![encoded.body]).await.unwrap();
     bulk.close(&id).await.unwrap();
     id
 }
@@ -111,11 +111,16 @@ pub(crate) async fn ended(bulk: &SalesforceBulk, id: &str) -> Remote {
     tokio::time::timeout(PATIENCE, wait).await.unwrap()
 }
 
+/// The external ids of rows.
+pub(crate) fn ids(rows: &[OutboxRow]) -> Vec<String> {
+    rows.iter().map(|row| row.aggregate_id.clone()).collect()
+}
+
 /// Sends rows in one job and gives their answers.
 pub(crate) async fn send(bulk: &SalesforceBulk, rows: &[OutboxRow]) -> Vec<Delivery> {
     let id = start(bulk, rows).await;
     ended(bulk, &id).await;
-    bulk.results(&id, rows).await.unwrap()
+    bulk.results(&id, &ids(rows)).await.unwrap()
 }
 
 /// The record with this external id.

@@ -12,8 +12,8 @@ use salesforce_sim::{
 };
 
 use crate::common::{
-    bulk, calls, code, ended, failing, http_fault, kind, members, once, send, simulator, split,
-    start,
+    bulk, calls, code, ended, failing, http_fault, ids, kind, members, once, send, simulator,
+    split, start,
 };
 
 fn some_rows_fail() -> Vec<RowFault> {
@@ -67,7 +67,7 @@ async fn rows_settled_before_do_not_disturb() {
     let (bulk, rows) = (bulk(&sim), members(10));
     let id = start(&bulk, &rows).await;
     ended(&bulk, &id).await;
-    let answers = bulk.results(&id, &rows[7..]).await.unwrap();
+    let answers = bulk.results(&id, &ids(&rows[7..])).await.unwrap();
     let codes: Vec<&str> = answers.iter().map(code).collect();
     assert_eq!(codes, ["REQUIRED_FIELD_MISSING", "accepted", "REQUIRED_FIELD_MISSING"]);
 }
@@ -96,9 +96,9 @@ async fn a_result_that_never_comes_whole_settles_nothing() {
         let (bulk, rows) = (bulk(&sim), members(50));
         let id = start(&bulk, &rows).await;
         ended(&bulk, &id).await;
-        assert_eq!(kind(bulk.results(&id, &rows).await), "unclear");
+        assert_eq!(kind(bulk.results(&id, &ids(&rows)).await), "unclear");
         sim.set_faults(Faults::default());
-        assert_eq!(bulk.results(&id, &rows).await.unwrap(), vec![Delivery::Accepted; 50]);
+        assert_eq!(bulk.results(&id, &ids(&rows)).await.unwrap(), vec![Delivery::Accepted; 50]);
     }
 }
 
@@ -112,9 +112,9 @@ async fn a_web_page_instead_of_results_settles_nothing() {
     let (bulk, rows) = (bulk(&sim), members(5));
     let id = start(&bulk, &rows).await;
     ended(&bulk, &id).await;
-    let (kind, problem, _) = split(bulk.results(&id, &rows).await);
+    let (kind, problem, _) = split(bulk.results(&id, &ids(&rows)).await);
     assert_eq!((kind, problem.code.as_str()), ("outage", "HTML_PAGE"));
-    assert_eq!(bulk.results(&id, &rows).await.unwrap(), vec![Delivery::Accepted; 5]);
+    assert_eq!(bulk.results(&id, &ids(&rows)).await.unwrap(), vec![Delivery::Accepted; 5]);
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn a_job_that_fails_half_way_settles_what_was_done() {
     let id = start(&bulk, &rows).await;
     assert!(matches!(ended(&bulk, &id).await, Remote::Failed(problem)
         if problem.code == "TooManyLockFailure"));
-    let answers = bulk.results(&id, &rows).await.unwrap();
+    let answers = bulk.results(&id, &ids(&rows)).await.unwrap();
     let done = answers.iter().filter(|answer| **answer == Delivery::Accepted).count();
     assert_eq!(done as u64, sim.ledger().writes());
     assert!((200..600).contains(&done));

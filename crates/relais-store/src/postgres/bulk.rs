@@ -8,11 +8,11 @@ use std::time::Duration;
 use deadpool_postgres::{Client, Transaction};
 use futures_util::future::{try_join3, try_join4};
 use relais_core::{
-    bulk::{Advance, BulkJob, BulkJobs, JobFence},
+    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     query::PAGE_MAX,
-    store::{Settled, StoreFuture},
+    store::{Fetch, Payloads, Settled, StoreFuture},
     text,
 };
 use uuid::Uuid;
@@ -25,6 +25,12 @@ use super::{
 };
 
 impl BulkJobs for PostgresStore {
+    fn bulk_candidates(&self, fetch: Fetch) -> StoreFuture<'_, Vec<BulkCandidate>> {
+        self.run(fetch, |client, shared, fetch| {
+            Box::pin(outbox::candidates(client, &shared.marks, fetch))
+        })
+    }
+
     fn plan_bulk(
         &self,
         fence: Fence,
@@ -43,17 +49,19 @@ impl BulkJobs for PostgresStore {
         worker: String,
         lease: Duration,
     ) -> StoreFuture<'_, Option<BulkJob>> {
-        self.run((destination, worker, lease), |client, _, (destination, worker, lease)| {
+        self.run_lease((destination, worker, lease), |client, _, (destination, worker, lease)| {
             Box::pin(take(client, destination, worker, *lease))
         })
     }
 
     fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool> {
-        self.run((fence, lease), |client, _, (fence, lease)| Box::pin(renew(client, fence, *lease)))
+        self.run_lease((fence, lease), |client, _, (fence, lease)| {
+            Box::pin(renew(client, fence, *lease))
+        })
     }
 
     fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()> {
-        self.run(fence, |client, _, fence| Box::pin(release(client, fence)))
+        self.run_lease(fence, |client, _, fence| Box::pin(release(client, fence)))
     }
 
     fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool> {
@@ -62,9 +70,15 @@ impl BulkJobs for PostgresStore {
         })
     }
 
-    fn bulk_rows(&self, job: Uuid, after: i64, limit: usize) -> StoreFuture<'_, Vec<OutboxRow>> {
-        self.run((job, after, limit), |client, _, (job, after, limit)| {
-            Box::pin(rows_of(client, *job, *after, *limit))
+    fn bulk_rows(
+        &self,
+        job: Uuid,
+        after: i64,
+        limit: usize,
+        payloads: Payloads,
+    ) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.run((job, after, limit, payloads), |client, _, (job, after, limit, payloads)| {
+            Box::pin(rows_of(client, (*job, *after), *limit, *payloads))
         })
     }
 
@@ -84,7 +98,7 @@ impl BulkJobs for PostgresStore {
         destination: Option<String>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<BulkJob>> {
-        self.run((destination, limit), |client, _, (destination, limit)| {
+        self.run_other((destination, limit), |client, _, (destination, limit)| {
             Box::pin(list(client, destination.as_deref(), *limit))
         })
     }
@@ -176,14 +190,17 @@ async fn advance_job(
 
 async fn rows_of(
     client: &Client,
-    job: Uuid,
-    after: i64,
+    (job, after): (Uuid, i64),
     limit: usize,
+    payloads: Payloads,
 ) -> Result<Vec<OutboxRow>, Failure> {
     let statement = client.prepare_cached(sql!("bulk_rows")).await?;
-    let values: [Value<'_>; 3] = [&job.to_string(), &after, &row::count(limit)];
-    let rows = client.query(&statement, &values).await?;
-    Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
+    let bytes = match payloads {
+        Payloads::UpTo(bytes) => Some(row::count(bytes)),
+        Payloads::Omitted => None,
+    };
+    let values: [Value<'_>; 4] = [&job.to_string(), &after, &row::count(limit), &bytes];
+    row::each(client, &statement, &values, row::outbox_row).await
 }
 
 async fn settle(

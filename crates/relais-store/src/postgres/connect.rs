@@ -1,12 +1,17 @@
 //! Connections: where, how safe, how many, and for how long one may wait.
 //!
-//! Invariant: a connection from the pool is never inside a transaction. All transactions are
+//! Statements of three kinds have connections of their own, so that slow ones of one kind delay none of
+//! another: see [`Pools`].
+//!
+//! Invariant: a connection from a pool is never inside a transaction. All transactions are
 //! `tokio_postgres::Transaction`, which sends its ROLLBACK when dropped, before anything else can be
 //! sent on the connection; a dropped BEGIN or COMMIT does the same or has been sent already.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Pool, PoolBuilder, RecyclingMethod, Runtime,
+};
 use relais_core::store::StoreError;
 use tokio_postgres::{
     Config, NoTls,
@@ -14,7 +19,12 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::Failure;
+use super::{error::Failure, mark::Marks};
+
+/// Most connections for leases and heartbeats.
+const LANES_MAX: usize = 2;
+/// Most connections for accepting, fetching and settling.
+const WORK_MAX: usize = 4;
 
 /// How the store uses its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +32,11 @@ pub struct PostgresOptions {
     /// Work even where a power cut may lose what was acknowledged (`fsync`, `full_page_writes` or
     /// `synchronous_commit` off). For tests.
     pub unsafe_durability: bool,
-    /// Most connections open at a time.
+    /// Most connections of [`PostgresStore::pool`](super::PostgresStore::pool): handlers, hydration,
+    /// your own transactions, and what operators read. relais opens up to 4 more to accept, fetch and
+    /// settle, and up to 2 for leases and heartbeats, but no more of either than this number.
     pub connections_max: usize,
-    /// Longest wait for a connection, new or from the pool.
+    /// Longest wait for a connection, new or from its pool.
     pub connect_timeout: Duration,
     /// Longest time of one statement, kept by the server.
     pub statement_timeout: Duration,
@@ -47,24 +59,39 @@ impl Default for PostgresOptions {
     }
 }
 
-/// A pool whose first connection has been made.
+/// Connections by what they are for. A pool opens them when they are needed first.
+#[derive(Clone)]
+pub(super) struct Pools {
+    /// Leases, heartbeats and what wakes workers: short statements that must never wait.
+    pub(super) lanes: Pool,
+    /// Accepting, fetching and settling.
+    pub(super) work: Pool,
+    /// Code and statements of users (handlers, hydration), and what operators read: may take long.
+    pub(super) others: Pool,
+}
+
+/// Pools of which the first connection has been made. A new connection for fetches forgets the marks: the
+/// server may be another one than before, with other rows.
 ///
 /// `sslmode` in the URL: `disable` never encrypts; `require` encrypts and checks the certificate
 /// against the machine's roots (`SSL_CERT_FILE` names others); `prefer`, the default, encrypts when
 /// the server can prove who it is, and promises nothing.
-pub(super) async fn connect(url: &str, options: PostgresOptions) -> Result<Pool, StoreError> {
+pub(super) async fn connect(
+    url: &str,
+    options: PostgresOptions,
+    marks: &Arc<Marks>,
+) -> Result<Pools, StoreError> {
+    if options.connections_max == 0 {
+        return Err(StoreError::Setup("connections_max must be at least 1".into()));
+    }
     let config = parse(url, &options)?;
     let mode = config.get_ssl_mode();
     if mode == SslMode::Disable {
-        return open(plain(config), options).await;
+        return open(|| Ok(plain(config.clone())), options, marks).await;
     }
-    let result = match encrypted(config.clone()) {
-        Ok(manager) => open(manager, options).await,
-        Err(error) => Err(error),
-    };
-    match result {
+    match open(|| encrypted(config.clone()), options, marks).await {
         Err(StoreError::Unavailable(_)) if mode == SslMode::Prefer => {
-            open(plain(config), options).await
+            open(|| Ok(plain(config.clone())), options, marks).await
         }
         other => other,
     }
@@ -123,21 +150,38 @@ fn encrypted(config: Config) -> Result<Manager, StoreError> {
 
 const MANAGER: ManagerConfig = ManagerConfig { recycling_method: RecyclingMethod::Fast };
 
-async fn open(manager: Manager, options: PostgresOptions) -> Result<Pool, StoreError> {
-    let pool = Pool::builder(manager)
-        .max_size(options.connections_max.max(1))
+async fn open(
+    manager: impl Fn() -> Result<Manager, StoreError>,
+    options: PostgresOptions,
+    marks: &Arc<Marks>,
+) -> Result<Pools, StoreError> {
+    let at_most = |connections: usize| connections.min(options.connections_max);
+    let build = |builder: PoolBuilder| {
+        builder.build().map_err(|error| StoreError::Setup(error.to_string()))
+    };
+    let others = build(builder(manager()?, options.connections_max, options))?;
+    // The first connection is made now: a wrong address or password shows at once.
+    if let Err(error) = others.get().await {
+        return Err(Failure::from(error).into_store());
+    }
+    let marks = Arc::clone(marks);
+    let forget = Hook::sync_fn(move |_, _| {
+        marks.forget_all();
+        Ok(())
+    });
+    let work = builder(manager()?, at_most(WORK_MAX), options).post_create(forget);
+    let lanes = builder(manager()?, at_most(LANES_MAX), options);
+    Ok(Pools { lanes: build(lanes)?, work: build(work)?, others })
+}
+
+fn builder(manager: Manager, connections: usize, options: PostgresOptions) -> PoolBuilder {
+    Pool::builder(manager)
+        .max_size(connections)
         .wait_timeout(Some(options.connect_timeout))
         .create_timeout(Some(options.connect_timeout))
         .recycle_timeout(Some(options.connect_timeout))
         .runtime(Runtime::Tokio1)
         .post_create(session_hook(options))
-        .build()
-        .map_err(|error| StoreError::Setup(error.to_string()))?;
-    // The first connection is made now: a wrong address or password shows at once.
-    match pool.get().await {
-        Ok(_) => Ok(pool),
-        Err(error) => Err(Failure::from(error).into_store()),
-    }
 }
 
 /// Sets the limits of each new session.

@@ -29,11 +29,13 @@ const LOOK_MAX: i64 = 100_000;
 
 impl Desk for PostgresStore {
     fn edit_dead_letter(&self, id: Uuid, edit: Edit) -> StoreFuture<'_, Decided> {
-        self.run((id, edit), |client, _, (id, edit)| Box::pin(write_edit(client, *id, edit)))
+        self.run_other((id, edit), |client, _, (id, edit)| Box::pin(write_edit(client, *id, edit)))
     }
 
     fn discard_serde_error(&self, id: i64, verdict: Verdict) -> StoreFuture<'_, Decided> {
-        self.run((id, verdict), |client, _, (id, verdict)| Box::pin(discard(client, *id, verdict)))
+        self.run_other((id, verdict), |client, _, (id, verdict)| {
+            Box::pin(discard(client, *id, verdict))
+        })
     }
 
     fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided> {
@@ -41,21 +43,25 @@ impl Desk for PostgresStore {
     }
 
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
-        self.run((origin, origin_id), |client, _, (origin, origin_id)| {
+        self.run_other((origin, origin_id), |client, _, (origin, origin_id)| {
             Box::pin(attempts(client, *origin, *origin_id))
         })
     }
 
     fn parked_keys(&self, limit: usize) -> StoreFuture<'_, Vec<ParkedKey>> {
-        self.run(limit, |client, _, limit| Box::pin(parked_keys(client, *limit)))
+        self.run_other(limit, |client, _, limit| Box::pin(parked_keys(client, *limit)))
     }
 
     fn dead_letters_of(&self, message_id: String) -> StoreFuture<'_, Vec<DeadLetter>> {
-        self.run(message_id, |client, _, message_id| Box::pin(dead_letters_of(client, message_id)))
+        self.run_other(message_id, |client, _, message_id| {
+            Box::pin(dead_letters_of(client, message_id))
+        })
     }
 
     fn received_as(&self, message_id: String) -> StoreFuture<'_, Vec<InboxRow>> {
-        self.run(message_id, |client, _, message_id| Box::pin(received_as(client, message_id)))
+        self.run_other(message_id, |client, _, message_id| {
+            Box::pin(received_as(client, message_id))
+        })
     }
 
     fn sent_as(&self, message_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
@@ -63,11 +69,11 @@ impl Desk for PostgresStore {
     }
 
     fn caused_by(&self, message_id: String) -> StoreFuture<'_, Vec<OutboxRow>> {
-        self.run(message_id, |client, _, message_id| Box::pin(caused_by(client, message_id)))
+        self.run_other(message_id, |client, _, message_id| Box::pin(caused_by(client, message_id)))
     }
 
     fn list_audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
-        self.run(filter, |client, _, filter| Box::pin(list_audit(client, filter)))
+        self.run_other(filter, |client, _, filter| Box::pin(list_audit(client, filter)))
     }
 }
 

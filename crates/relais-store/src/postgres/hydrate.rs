@@ -59,7 +59,8 @@ impl Hydrator for SqlHydrator {
         ids: Vec<String>,
     ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
         let query = Arc::clone(&self.query);
-        self.store.run((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
+        self.store
+            .run_other((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use deadpool_postgres::{Client, Transaction};
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
     lane::Fence,
@@ -44,7 +44,7 @@ pub(super) async fn fetch(
     Ok(Vec::new())
 }
 
-/// As for the outbox: one round trip; `lowest` after `writers`, `decisions` after the rows.
+/// As for the outbox: one round trip; `highest`, `writers`, `lowest`, the rows, `decisions`.
 async fn read(
     client: &Client,
     fetch: &Fetch,
@@ -55,28 +55,33 @@ async fn read(
     let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
-    let values: [Value<'_>; 5] = [&lanes, &plan.from, &limit, skip_keys, skip_ids];
-    let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
+    let bytes = row::count(fetch.bytes);
+    let values: [Value<'_>; 6] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes];
+    let mut seen = Vec::new();
+    let rows = row::each(client, &statement, &values, |row| {
+        seen.push(Seen::of(row)?);
+        row::inbox_row(row)
+    });
+    let decided = async { Ok(client.query_one(&decisions, &[]).await?) };
+    let rows = try_join(rows, decided);
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),
-        Some(upto) => {
+        Some(_) => {
+            let highest = client.prepare_cached(sql!("highest_inbox")).await?;
             let writers = client.prepare_cached(sql!("writers")).await?;
             let lowest = client.prepare_cached(sql!("lowest_inbox")).await?;
-            let (writers, lowest, rows) = try_join3(
-                client.query(&writers, &[&"relais_inbox"]),
-                client.query_opt(&lowest, &[&lanes, &plan.from, &upto]),
+            let from: [Value<'_>; 2] = [&lanes, &plan.from];
+            let (highest, writers, lowest, rows) = try_join4(
+                async { Ok(client.query_one(&highest, &from).await?) },
+                async { Ok(client.query(&writers, &[&"relais_inbox"]).await?) },
+                async { Ok(client.query_opt(&lowest, &from).await?) },
                 rows,
             )
             .await?;
-            let writers = writers.iter().map(|row| row.get(0)).collect();
-            (Some(Answer { writers, lowest: lowest.map(|row| row.get(0)) }), rows)
+            (Some(Answer::of(&highest, &writers, lowest.as_ref())), rows)
         }
     };
-    let rows = rows.iter().map(row::inbox_row).collect::<Result<Vec<_>, _>>()?;
-    let seen = |row: &InboxRow| Seen { id: row.id, fresh: row.next_attempt_at.is_none() };
-    let found =
-        Found { rows: rows.iter().map(seen).collect(), decisions: decisions.get(0), answer };
-    Ok((rows, found))
+    Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))
 }
 
 /// Settles a batch, with the messages, changes of processes and dead letters that follow, in one

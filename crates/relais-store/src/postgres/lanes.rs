@@ -29,7 +29,7 @@ pub(super) async fn lease(
         transaction.execute(&heartbeat, &[&scope, worker, &lease_ms]),
         transaction.execute(&make, &[&scope]),
         transaction.execute(&forget, &[&scope]),
-        transaction.query_one(&live, &[&scope]),
+        transaction.query_one(&live, &[&scope, &lease_ms]),
         transaction.query(&renew, &[&scope, worker, &lease_ms]),
     )
     .await?;

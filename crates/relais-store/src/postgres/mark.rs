@@ -4,32 +4,37 @@
 //! the database; a report that runs for an hour would make the relay slower and slower.
 //!
 //! Invariant: no row of the scope's lanes with an id up to the mark is fresh (open, without a time
-//! to wait for), and none can become so. Never a bare cursor: a lower id may commit later.
+//! to wait for), unless its key is parked behind a dead letter, and none can become so unnoticed. Never a
+//! bare cursor: a lower id may commit later. A million rows behind a parked key cost nothing but the
+//! look below.
 //!
 //! Why it holds. An INSERT locks the table (`RowExclusiveLock`) *before* it draws its id and keeps
 //! the lock until its transaction ends, and PostgreSQL makes a commit visible before it releases the
 //! transaction's locks. So:
 //!
-//! 1. Let `highest` be an id some fetch has returned: all ids up to it have been drawn.
+//! 1. Let `highest` be an id some fetch has returned, or the highest fresh row of a scope with parked
+//!    keys, whose rows no fetch returns: all ids up to it have been drawn.
 //! 2. Ask for the holders of that lock *afterwards*. A transaction that drew an id up to `highest`
 //!    is among them, or has ended.
 //! 3. Once each of those holders has been seen gone, all ids up to `highest` are decided, and every
 //!    later snapshot shows what became of them. A transaction that rolls back to a savepoint may
 //!    lose the lock earlier; the ids it drew until then are decided too.
-//! 4. Take, in a snapshot later than that, the lowest fresh row above the old mark, whether it may
-//!    go out now or is held or parked. The mark may move right below it, at most to `highest`.
+//! 4. Take, in a snapshot later than that, the lowest fresh row above the old mark whose key is not
+//!    parked, whether it may go out now or is held. The mark may move right below it, at most to
+//!    `highest`.
 //! 5. A row that is not fresh becomes so again only when a person decides so, or when a bulk job sets
-//!    it free. That transaction locks the table likewise, then draws a number (an id of the audit, a
-//!    number of the jobs), and then commits. Each fetch reads how many such numbers have been drawn
+//!    it free; a key is set free only when a person decides so, also by a discard that changes no row.
+//!    That transaction locks the table likewise, then draws a number (an id of the audit, a number of
+//!    the jobs), and then commits. Each fetch reads how many such numbers have been drawn
 //!    *after* it has read its rows: if it has moved, its rows do not count, and it starts from zero.
 //!    If it has not, no such commit came before the fetch's snapshot. And a decision that was seen by
 //!    its number before its commit is still among the holders of 2., so the mark, now at zero, does
-//!    not pass its row.
+//!    not pass its rows.
 //!
 //! A prepared transaction (two-phase commit) changes its name while it holds the lock, so nothing is
 //! decided while there is one. What is outside these rules (rows changed by hand, ids given by hand
 //! or drawn ahead, a failover that lost commits) is found because the walk starts at zero again
-//! after an error, when the lanes change, and every [`LOOK_BELOW_EVERY`].
+//! after an error, on a new connection, when the lanes change, and every [`LOOK_BELOW_EVERY`].
 //!
 //! The clock is used for pacing only; nothing above depends on it.
 
@@ -40,6 +45,9 @@ use std::{
 };
 
 use relais_core::lane::OwnedLane;
+use tokio_postgres::Row;
+
+use super::row::{Micros, Read};
 
 /// How often the holders of the lock are asked for, at most.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -60,7 +68,8 @@ pub(super) struct Marks(Mutex<HashMap<String, Mark>>);
 pub(super) struct Plan {
     /// Fresh rows with a higher id.
     pub(super) from: i64,
-    /// Ask also for the lock's holders and then for the lowest fresh row up to this id.
+    /// Ask also for the lock's holders and then for the lowest fresh row; this is the highest id that a
+    /// fetch has returned.
     pub(super) ask: Option<i64>,
     generation: u64,
 }
@@ -68,10 +77,25 @@ pub(super) struct Plan {
 /// What came of asking.
 #[derive(Debug)]
 pub(super) struct Answer {
+    /// Keys of the scope are parked.
+    pub(super) parked: bool,
+    /// Then the highest fresh row above [`Plan::from`], seen before the writers.
+    pub(super) highest: Option<i64>,
     /// Transactions that hold the lock.
     pub(super) writers: HashSet<String>,
-    /// The lowest fresh row above [`Plan::from`], up to [`Plan::ask`], seen after the writers.
+    /// The lowest fresh row above [`Plan::from`] whose key is not parked, seen after the writers.
     pub(super) lowest: Option<i64>,
+}
+
+impl Answer {
+    pub(super) fn of(highest: &Row, writers: &[Row], lowest: Option<&Row>) -> Self {
+        Self {
+            parked: highest.get(0),
+            highest: highest.get(1),
+            writers: writers.iter().map(|row| row.get(0)).collect(),
+            lowest: lowest.map(|row| row.get(0)),
+        }
+    }
 }
 
 /// What a fetch found.
@@ -99,6 +123,13 @@ pub(super) struct Seen {
     pub(super) fresh: bool,
 }
 
+impl Seen {
+    pub(super) fn of(row: &Row) -> Read<Self> {
+        let time: Option<Micros> = row.try_get("next_attempt_at")?;
+        Ok(Self { id: row.try_get("id")?, fresh: time.is_none() })
+    }
+}
+
 impl Marks {
     pub(super) fn begin(&self, scope: &str, lanes: &[OwnedLane]) -> Plan {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,6 +144,18 @@ impl Marks {
     pub(super) fn end(&self, scope: &str, plan: Plan, found: Found) -> Verdict {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.get_mut(scope).map_or(Verdict::Sound, |mark| mark.end(plan, found))
+    }
+
+    /// Where the next fetch of the scope starts.
+    pub(super) fn at(&self, scope: &str) -> i64 {
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.get(scope).map_or(0, |mark| mark.at)
+    }
+
+    /// After a new connection nothing is known of the server behind it.
+    pub(super) fn forget_all(&self) {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.values_mut().for_each(Mark::reset);
     }
 
     /// After an error nothing is known.
@@ -138,6 +181,8 @@ struct Mark {
     note: Option<Note>,
     /// Rows came since the mark last moved as far as it could.
     busy: bool,
+    /// Keys may be parked: rows behind them come without being returned.
+    parked: bool,
     asked: Option<Instant>,
     looked_below: Instant,
 }
@@ -158,6 +203,7 @@ impl Mark {
             highest: 0,
             note: None,
             busy: false,
+            parked: true,
             asked: None,
             looked_below: now,
         }
@@ -174,7 +220,7 @@ impl Mark {
             self.looked_below = now;
         }
         let rested = self.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_EVERY);
-        let ask = self.busy && rested && !look_below;
+        let ask = (self.busy || self.parked) && rested && !look_below;
         if ask {
             self.asked = Some(now);
         }
@@ -209,9 +255,11 @@ impl Mark {
 
     /// `highest` was known before the writers were asked for.
     fn advance(&mut self, highest: i64, answer: Answer) {
+        self.parked = answer.parked;
         if answer.writers.iter().any(|writer| is_prepared(writer)) {
             return;
         }
+        let highest = answer.highest.map_or(highest, |parked| highest.max(parked));
         let below_lowest = answer.lowest.map_or(i64::MAX, |id| id - 1);
         if answer.writers.is_empty() {
             self.at = self.at.max(highest.min(below_lowest));
@@ -227,7 +275,8 @@ impl Mark {
             self.at = self.at.max(note.upto.min(below_lowest));
             self.busy = note.upto < highest;
         }
-        self.note = self.busy.then_some(Note { upto: highest, writers: answer.writers });
+        let more = self.busy || highest > self.at;
+        self.note = more.then_some(Note { upto: highest, writers: answer.writers });
     }
 
     fn reset(&mut self) {
@@ -236,6 +285,7 @@ impl Mark {
         self.highest = 0;
         self.note = None;
         self.busy = false;
+        self.parked = true;
     }
 }
 
@@ -267,7 +317,7 @@ mod tests {
             let plan = self.mark.begin(&LANES, self.now);
             let seen: Vec<_> = ids.iter().map(|&id| Seen { id, fresh: true }).collect();
             let writers = writers.iter().map(|&w| w.to_owned()).collect();
-            let answer = plan.ask.map(|_| Answer { writers, lowest });
+            let answer = plan.ask.map(|_| Answer { parked: false, highest: None, writers, lowest });
             self.mark.end(plan, Found { rows: seen, decisions: 7, answer });
             plan
         }
@@ -276,7 +326,7 @@ mod tests {
     #[test]
     fn without_writers_it_moves_right_below_the_lowest_fresh_row() {
         let mut check = Check::new();
-        assert_eq!(check.fetch(&[4, 5, 9], &[], None).ask, None);
+        assert_eq!(check.fetch(&[4, 5, 9], &[], None).ask, Some(0), "perhaps keys are parked");
         assert_eq!(check.fetch(&[9], &[], Some(9)).ask, Some(9));
         assert_eq!(check.mark.at, 8);
         check.fetch(&[], &[], None);
@@ -295,6 +345,24 @@ mod tests {
         assert_eq!(check.mark.at, 6, "up to what was known when the writers were noted");
         check.fetch(&[], &["6/1"], None);
         assert_eq!(check.mark.at, 7);
+    }
+
+    #[test]
+    fn it_passes_rows_of_parked_keys_that_no_fetch_returns() {
+        let mut check = Check::new();
+        let mut ask = |highest, writers: &[&str], lowest| {
+            check.now += ASK_EVERY;
+            let plan = check.mark.begin(&LANES, check.now);
+            assert!(plan.ask.is_some(), "while keys are parked, it asks");
+            let writers = writers.iter().map(|&w| w.to_owned()).collect();
+            let answer = Some(Answer { parked: true, highest, writers, lowest });
+            check.mark.end(plan, Found { rows: Vec::new(), decisions: 7, answer });
+            check.mark.at
+        };
+        assert_eq!(ask(Some(50), &[], None), 50);
+        assert_eq!(ask(None, &[], None), 50);
+        assert_eq!(ask(Some(80), &["3/1"], None), 50);
+        assert_eq!(ask(Some(90), &[], Some(71)), 70, "right below the first that is not parked");
     }
 
     #[test]
@@ -327,7 +395,8 @@ mod tests {
         check.now += ASK_EVERY;
         let plan = check.mark.begin(&LANES, check.now);
         check.mark.reset();
-        let answer = Some(Answer { writers: HashSet::new(), lowest: None });
+        let answer =
+            Some(Answer { parked: false, highest: None, writers: HashSet::new(), lowest: None });
         check.mark.end(plan, Found { rows: Vec::new(), decisions: 7, answer });
         assert_eq!(check.mark.at, 0);
     }

@@ -17,6 +17,7 @@ mod error;
 mod migrate;
 mod roles;
 mod row;
+mod run;
 
 mod fence;
 mod lanes;
@@ -44,9 +45,8 @@ mod transaction;
 
 use std::{fmt, sync::Arc};
 
-use deadpool_postgres::{Client, Pool};
+use deadpool_postgres::Pool;
 use relais_core::{
-    BoxFuture,
     browse::{Browse, Listed, Reach},
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
@@ -62,7 +62,7 @@ use uuid::Uuid;
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx_handler::{SqlxHandlerFn, sqlx_handler};
 use self::{
-    accept::Caution, check::Durability, cleanup::Places, error::Failure, mark::Marks, people::Part,
+    accept::Caution, check::Durability, cleanup::Places, connect::Pools, mark::Marks, people::Part,
 };
 pub use self::{
     connect::{PostgresOptions, addresses},
@@ -74,13 +74,10 @@ pub use self::{
 };
 use crate::Script;
 
-/// How often a transaction is run when others make it fail.
-const TRIES_MAX: usize = 5;
-
 /// A store in a PostgreSQL database. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresStore {
-    pool: Pool,
+    pools: Pools,
     shared: Arc<Shared>,
     scripts: &'static [Script],
 }
@@ -88,7 +85,7 @@ pub struct PostgresStore {
 /// What the methods remember between calls; all of it can be lost without harm.
 struct Shared {
     durability: Durability,
-    marks: Marks,
+    marks: Arc<Marks>,
     caution: Caution,
     places: Places,
 }
@@ -96,12 +93,13 @@ struct Shared {
 impl PostgresStore {
     /// Connects to `postgres://user:password@host:port/database?sslmode=…`. Does not migrate.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let pool = connect::connect(url, options).await?;
+        let marks = Arc::new(Marks::default());
+        let pools = connect::connect(url, options, &marks).await?;
         let durability =
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
-        let (marks, caution, places) = Default::default();
+        let (caution, places) = Default::default();
         let shared = Shared { durability, marks, caution, places };
-        Ok(Self { pool, shared: Arc::new(shared), scripts: SCRIPTS })
+        Ok(Self { pools, shared: Arc::new(shared), scripts: SCRIPTS })
     }
 
     /// As a program of another version, which knows other scripts: for tests of upgrades.
@@ -110,50 +108,15 @@ impl PostgresStore {
         Self { scripts, ..self }
     }
 
+    /// The low-water mark of a scope: for tests of what a fetch reads.
+    #[doc(hidden)]
+    pub fn mark(&self, scope: &Scope) -> i64 {
+        self.shared.marks.at(&scope.to_string())
+    }
+
     /// The pool, for [`handler`] and the user's own transactions in the same database.
     pub fn pool(&self) -> Pool {
-        self.pool.clone()
-    }
-
-    /// Runs one transaction, in a task that goes on when the caller does not.
-    fn run<A, T, F>(&self, arguments: A, transaction: F) -> StoreFuture<'_, T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-        F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
-        F: Send + Sync + 'static,
-    {
-        let store = self.clone();
-        Box::pin(async move {
-            let task = tokio::spawn(async move { store.repeat(&arguments, &transaction).await });
-            task.await.unwrap_or_else(|error| {
-                Err(StoreError::Unavailable(format!("database task ended early: {error}")))
-            })
-        })
-    }
-
-    async fn repeat<A, T, F>(&self, arguments: &A, transaction: &F) -> Result<T, StoreError>
-    where
-        F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
-    {
-        let mut client =
-            self.pool.get().await.map_err(|error| Failure::from(error).into_store())?;
-        let mut tries = 1;
-        loop {
-            match transaction(&mut client, &self.shared, arguments).await {
-                Err(Failure::Again(_)) if tries < TRIES_MAX => {
-                    // Plans from before a migration fail for as long as the session keeps them.
-                    client.statement_cache.clear();
-                    tries += 1;
-                }
-                Err(Failure::Final(error @ StoreError::Unavailable(_))) => {
-                    // Perhaps ended by the server, and not noticed by the pool yet: not used again.
-                    drop(Client::take(client));
-                    return Err(error);
-                }
-                result => return result.map_err(Failure::into_store),
-            }
-        }
+        self.pools.others.clone()
     }
 }
 
@@ -166,33 +129,35 @@ impl fmt::Debug for PostgresStore {
 
 impl Browse for PostgresStore {
     fn browse_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<InboxRow>>> {
-        self.run(filter, |client, _, filter| {
+        self.run_other(filter, |client, _, filter| {
             Box::pin(people::list_inbox(client, filter, Part::Preview))
         })
     }
 
     fn browse_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<OutboxRow>>> {
-        self.run(filter, |client, _, filter| {
+        self.run_other(filter, |client, _, filter| {
             Box::pin(people::list_outbox(client, filter, Part::Preview))
         })
     }
 
     fn browse_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<DeadLetter>>> {
-        self.run(filter, |client, _, filter| {
+        self.run_other(filter, |client, _, filter| {
             Box::pin(people::list_dead_letters(client, filter, Part::Preview))
         })
     }
 
     fn reach_inbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        self.run(filter, |client, _, filter| Box::pin(people::reach_inbox(client, filter)))
+        self.run_other(filter, |client, _, filter| Box::pin(people::reach_inbox(client, filter)))
     }
 
     fn reach_outbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        self.run(filter, |client, _, filter| Box::pin(people::reach_outbox(client, filter)))
+        self.run_other(filter, |client, _, filter| Box::pin(people::reach_outbox(client, filter)))
     }
 
     fn reach_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        self.run(filter, |client, _, filter| Box::pin(people::reach_dead_letters(client, filter)))
+        self.run_other(filter, |client, _, filter| {
+            Box::pin(people::reach_dead_letters(client, filter))
+        })
     }
 }
 
@@ -203,29 +168,31 @@ fn rows<T>(listed: Vec<Listed<T>>) -> Vec<T> {
 
 impl Store for PostgresStore {
     fn describe(&self) -> StoreFuture<'_, String> {
-        self.run((), |client, _, ()| Box::pin(check::describe(client)))
+        self.run_other((), |client, _, ()| Box::pin(check::describe(client)))
     }
 
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
-        self.run(self.scripts, |client, _, scripts| Box::pin(migrate::migrate(client, scripts)))
+        self.run_other(self.scripts, |client, _, scripts| {
+            Box::pin(migrate::migrate(client, scripts))
+        })
     }
 
     fn check(&self) -> StoreFuture<'_, ()> {
-        self.run(self.scripts, |client, shared, scripts| {
+        self.run_other(self.scripts, |client, shared, scripts| {
             Box::pin(check::check(client, shared.durability, scripts))
         })
     }
 
     fn changes(&self) -> StoreFuture<'_, Changes> {
-        self.run((), |client, _, ()| Box::pin(check::changes(client)))
+        self.run_lease((), |client, _, ()| Box::pin(check::changes(client)))
     }
 
     fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant> {
-        self.run(request, |client, _, request| Box::pin(lanes::lease(client, request)))
+        self.run_lease(request, |client, _, request| Box::pin(lanes::lease(client, request)))
     }
 
     fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()> {
-        self.run((fence, lanes), move |client, _, (fence, lanes)| {
+        self.run_lease((fence, lanes), move |client, _, (fence, lanes)| {
             if leaving {
                 Box::pin(lanes::leave(client, fence))
             } else {
@@ -296,23 +263,23 @@ impl Store for PostgresStore {
     }
 
     fn overview(&self) -> StoreFuture<'_, Overview> {
-        self.run((), |client, _, ()| Box::pin(people::overview(client)))
+        self.run_other((), |client, _, ()| Box::pin(people::overview(client)))
     }
 
     fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>> {
-        self.run(filter, |client, _, filter| {
+        self.run_other(filter, |client, _, filter| {
             Box::pin(async { Ok(rows(people::list_inbox(client, filter, Part::Whole).await?)) })
         })
     }
 
     fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>> {
-        self.run(filter, |client, _, filter| {
+        self.run_other(filter, |client, _, filter| {
             Box::pin(async { Ok(rows(people::list_outbox(client, filter, Part::Whole).await?)) })
         })
     }
 
     fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
-        self.run(filter, |client, _, filter| {
+        self.run_other(filter, |client, _, filter| {
             Box::pin(async {
                 Ok(rows(people::list_dead_letters(client, filter, Part::Whole).await?))
             })
@@ -320,40 +287,42 @@ impl Store for PostgresStore {
     }
 
     fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {
-        self.run(id, |client, _, id| Box::pin(people::find_inbox(client, id)))
+        self.run_other(id, |client, _, id| Box::pin(people::find_inbox(client, id)))
     }
 
     fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>> {
-        self.run(id, |client, _, id| Box::pin(people::find_outbox(client, id)))
+        self.run_other(id, |client, _, id| Box::pin(people::find_outbox(client, id)))
     }
 
     fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>> {
-        self.run(id, |client, _, id| Box::pin(people::find_dead_letter(client, *id)))
+        self.run_other(id, |client, _, id| Box::pin(people::find_dead_letter(client, *id)))
     }
 
     fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool> {
-        self.run((dead_letter, verdict), |client, _, (id, verdict)| {
+        self.run_other((dead_letter, verdict), |client, _, (id, verdict)| {
             Box::pin(resolve::resolve(client, *id, verdict))
         })
     }
 
     fn serde_errors(&self, wanted: SerdeErrors) -> StoreFuture<'_, Vec<i64>> {
-        self.run(wanted, |client, _, wanted| Box::pin(repair::serde_errors(client, wanted)))
+        self.run_other(wanted, |client, _, wanted| Box::pin(repair::serde_errors(client, wanted)))
     }
 
     fn repair(&self, id: i64, repair: Repair, mode: Mode) -> StoreFuture<'_, Repaired> {
-        self.run(repair, move |client, _, repair| {
+        self.run_other(repair, move |client, _, repair| {
             Box::pin(repair::repair(client, id, repair, mode))
         })
     }
 
     fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned> {
-        self.run((retention, rows_max), |client, shared, (retention, rows_max)| {
+        self.run_other((retention, rows_max), |client, shared, (retention, rows_max)| {
             Box::pin(cleanup::cleanup(client, &shared.places, retention, *rows_max))
         })
     }
 
     fn expired(&self, retention: Retention) -> StoreFuture<'_, Cleaned> {
-        self.run(retention, |client, _, retention| Box::pin(cleanup::expired(client, retention)))
+        self.run_other(retention, |client, _, retention| {
+            Box::pin(cleanup::expired(client, retention))
+        })
     }
 }

@@ -1,8 +1,9 @@
 //! The outbox: written, fetched in order, settled under the fence.
 
 use deadpool_postgres::{Client, Transaction};
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
+    bulk::BulkCandidate,
     lane::{Fence, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
@@ -36,6 +37,27 @@ pub(super) async fn fetch(
     marks: &Marks,
     fetch: &Fetch,
 ) -> Result<Vec<OutboxRow>, Failure> {
+    fetch_as(client, marks, fetch, (Some(row::count(fetch.bytes)), row::outbox_row)).await
+}
+
+/// The same rows without what is large in them.
+pub(super) async fn candidates(
+    client: &Client,
+    marks: &Marks,
+    fetch: &Fetch,
+) -> Result<Vec<BulkCandidate>, Failure> {
+    fetch_as(client, marks, fetch, (None, row::bulk_candidate)).await
+}
+
+/// The most bytes of payloads, none to read without them, and what is made of each row.
+type Wanted<T> = (Option<i64>, fn(&Row) -> row::Read<T>);
+
+async fn fetch_as<T>(
+    client: &Client,
+    marks: &Marks,
+    fetch: &Fetch,
+    wanted: Wanted<T>,
+) -> Result<Vec<T>, Failure> {
     let destination = destination(&fetch.scope)?;
     if fetch.lanes.is_empty() || fetch.limit == 0 {
         return Ok(Vec::new());
@@ -43,7 +65,7 @@ pub(super) async fn fetch(
     let scope = fetch.scope.to_string();
     for _ in 0..FETCHES_MAX {
         let plan = marks.begin(&scope, &fetch.lanes);
-        let result = read(client, destination, fetch, plan).await;
+        let result = read(client, destination, fetch, wanted, plan).await;
         let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
         if marks.end(&scope, plan, found) == Verdict::Sound {
             return Ok(rows);
@@ -54,40 +76,46 @@ pub(super) async fn fetch(
 }
 
 /// All statements of a fetch in one round trip: they run one after the other in the order in which
-/// they are polled first, so `lowest` is later than `writers`, and `decisions` later than the rows.
-async fn read(
+/// they are polled first: `highest`, then `writers`, then `lowest`, and `decisions` after the rows.
+async fn read<T>(
     client: &Client,
     destination: &str,
     fetch: &Fetch,
+    (bytes, to_row): Wanted<T>,
     plan: Plan,
-) -> Result<(Vec<OutboxRow>, Found), Failure> {
+) -> Result<(Vec<T>, Found), Failure> {
     let lanes: Vec<i16> = fetch.lanes.iter().map(|lane| lane.lane).collect();
     let limit = row::count(fetch.limit);
     let statement = client.prepare_cached(sql!("fetch_outbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
-    let values: [Value<'_>; 6] = [&destination, &lanes, &plan.from, &limit, skip_keys, skip_ids];
-    let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
+    let values: [Value<'_>; 7] =
+        [&destination, &lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes];
+    let mut seen = Vec::new();
+    let rows = row::each(client, &statement, &values, |row| {
+        seen.push(Seen::of(row)?);
+        to_row(row)
+    });
+    let decided = async { Ok(client.query_one(&decisions, &[]).await?) };
+    let rows = try_join(rows, decided);
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),
-        Some(upto) => {
+        Some(_) => {
+            let highest = client.prepare_cached(sql!("highest_outbox")).await?;
             let writers = client.prepare_cached(sql!("writers")).await?;
             let lowest = client.prepare_cached(sql!("lowest_outbox")).await?;
-            let (writers, lowest, rows) = try_join3(
-                client.query(&writers, &[&"relais_outbox"]),
-                client.query_opt(&lowest, &[&destination, &lanes, &plan.from, &upto]),
+            let from: [Value<'_>; 3] = [&destination, &lanes, &plan.from];
+            let (highest, writers, lowest, rows) = try_join4(
+                async { Ok(client.query_one(&highest, &from).await?) },
+                async { Ok(client.query(&writers, &[&"relais_outbox"]).await?) },
+                async { Ok(client.query_opt(&lowest, &from).await?) },
                 rows,
             )
             .await?;
-            let writers = writers.iter().map(|row| row.get(0)).collect();
-            (Some(Answer { writers, lowest: lowest.map(|row| row.get(0)) }), rows)
+            (Some(Answer::of(&highest, &writers, lowest.as_ref())), rows)
         }
     };
-    let rows = rows.iter().map(row::outbox_row).collect::<Result<Vec<_>, _>>()?;
-    let seen = |row: &OutboxRow| Seen { id: row.id, fresh: row.next_attempt_at.is_none() };
-    let found =
-        Found { rows: rows.iter().map(seen).collect(), decisions: decisions.get(0), answer };
-    Ok((rows, found))
+    Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))
 }
 
 /// Settles a batch: one statement when all went well, else one transaction.

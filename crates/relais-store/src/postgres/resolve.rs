@@ -83,8 +83,14 @@ impl Buried {
     }
 
     /// The key goes on, or waits for the next open dead letter of it. Locked first: a row of this
-    /// key that is being buried now is seen by the statement after.
+    /// key that is being buried now is seen by the statement after. The table too, before the audit:
+    /// the mark may have passed the key's rows (see [`super::mark`]).
     async fn free_key(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
+        let table = match self.origin {
+            Origin::Inbox | Origin::Process => sql!("lock_inbox"),
+            Origin::Outbox => sql!("lock_outbox"),
+        };
+        transaction.execute(table, &[]).await?;
         let origin = self.origin.as_str();
         let key: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
             [&origin, &self.destination, &self.msg_key];

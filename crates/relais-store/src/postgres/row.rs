@@ -3,10 +3,13 @@
 //! Invariant: a reader takes the columns in the order in which every statement lists them. A state that
 //! this program does not know is an error that says so: nothing is done with such a row.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, pin::pin, time::Duration};
+
+use deadpool_postgres::Client;
+use futures_util::TryStreamExt;
 
 use relais_core::{
-    bulk::{BulkJob, Phase},
+    bulk::{BulkCandidate, BulkJob, Phase},
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
     message::{Category, Headers},
@@ -15,13 +18,14 @@ use relais_core::{
     time::Timestamp,
 };
 use tokio_postgres::{
-    Row,
+    Row, Statement,
     types::{FromSql, IsNull, ToSql, Type, accepts, private::BytesMut, to_sql_checked},
 };
 
+use super::{error::Failure, fence::Value};
 use crate::newer;
 
-type Read<T> = Result<T, tokio_postgres::Error>;
+pub(super) type Read<T> = Result<T, tokio_postgres::Error>;
 
 /// 2000-01-01 in microseconds since 1970: where PostgreSQL's times start.
 const EPOCH_2000: i64 = 946_684_800_000_000;
@@ -111,6 +115,22 @@ pub(super) fn amount(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
+/// Reads the rows of a statement one by one as they come, so that no second copy of all of them is kept.
+pub(super) async fn each<T>(
+    client: &Client,
+    statement: &Statement,
+    values: &[Value<'_>],
+    mut read: impl FnMut(&Row) -> Read<T>,
+) -> Result<Vec<T>, Failure> {
+    let rows = client.query_raw(statement, values.iter().copied()).await?;
+    let mut rows = pin!(rows);
+    let mut all = Vec::new();
+    while let Some(row) = rows.try_next().await? {
+        all.push(read(&row)?);
+    }
+    Ok(all)
+}
+
 /// Takes columns one after the other.
 struct Columns<'r> {
     row: &'r Row,
@@ -179,6 +199,16 @@ pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
         error_code: columns.take()?,
         error_message: columns.take()?,
         lost_workers: columns.lost_workers()?,
+    })
+}
+
+/// Of a row as [`outbox_row`] reads it.
+pub(super) fn bulk_candidate(row: &Row) -> Read<BulkCandidate> {
+    Ok(BulkCandidate {
+        id: row.try_get("id")?,
+        lane: row.try_get("lane")?,
+        msg_key: row.try_get("msg_key")?,
+        aggregate_id: row.try_get("aggregate_id")?,
     })
 }
 

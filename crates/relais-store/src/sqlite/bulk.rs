@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use relais_core::{
-    bulk::{Advance, BulkJob, BulkJobs, JobFence},
+    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
     delivery::Problem,
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow},
     query::PAGE_MAX,
-    store::{Settled, StoreError, StoreFuture},
+    store::{Fetch, Payloads, Settled, StoreError, StoreFuture},
     text,
 };
 use rusqlite::{Connection, Transaction};
@@ -21,12 +21,16 @@ use super::{
     SqliteStore, attempt,
     inbox::bury,
     lanes::tally,
-    outbox::destination,
+    outbox::{self, destination},
     row::{all, change, first, limit, millis},
     writer::Ending,
 };
 
 impl BulkJobs for SqliteStore {
+    fn bulk_candidates(&self, fetch: Fetch) -> StoreFuture<'_, Vec<BulkCandidate>> {
+        Box::pin(self.readers().read(move |db| outbox::candidates(db, &fetch)))
+    }
+
     fn plan_bulk(
         &self,
         fence: Fence,
@@ -76,9 +80,19 @@ impl BulkJobs for SqliteStore {
         Box::pin(self.writer().run(move |tx| advance_job(tx, &fence, &advance)))
     }
 
-    fn bulk_rows(&self, job: Uuid, after: i64, rows: usize) -> StoreFuture<'_, Vec<OutboxRow>> {
+    fn bulk_rows(
+        &self,
+        job: Uuid,
+        after: i64,
+        rows: usize,
+        payloads: Payloads,
+    ) -> StoreFuture<'_, Vec<OutboxRow>> {
+        let bytes = match payloads {
+            Payloads::UpTo(bytes) => Some(limit(bytes)),
+            Payloads::Omitted => None,
+        };
         Box::pin(self.readers().read(move |db| {
-            let params = (job.to_string(), after, limit(rows));
+            let params = (job.to_string(), after, limit(rows), bytes);
             all(db, include_str!("sql/bulk_rows.sql"), params, |c| c.outbox())
         }))
     }

@@ -20,8 +20,10 @@ const CHECKPOINT_PAGES: i64 = 1_000;
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// The pause before a new file is switched to the log again.
 const SWITCH_PAUSE: Duration = Duration::from_millis(5);
-/// Page cache of one connection, in KiB.
-const CACHE_KIB: i64 = 16 * 1024;
+/// Page cache of the connection that writes and of one that reads, in KiB. Pages of large rows fill a cache
+/// and stay there, and there are many readers; the system's own cache serves them too.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
+const READER_CACHE_KIB: i64 = 2 * 1024;
 
 /// How the file is opened.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +75,13 @@ fn open(path: &Path, flags: OpenFlags, options: &SqliteOptions) -> rusqlite::Res
     db.busy_timeout(options.busy_timeout)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     db.pragma_update(None, "foreign_keys", true)?;
-    db.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    db.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     Ok(db)
 }
 
 fn set_up_writer(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     switch_to_wal(db, options)?;
+    db.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     let synchronous = if options.unsafe_durability { "NORMAL" } else { "FULL" };
     db.pragma_update(None, "synchronous", synchronous)?;
     db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;

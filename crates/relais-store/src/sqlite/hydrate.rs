@@ -49,7 +49,7 @@ impl Hydrator for SqlHydrator {
     ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
         let (statement, id_column) = (self.statement.clone(), self.id_column.clone());
         let runtime = tokio::runtime::Handle::current();
-        Box::pin(self.store.readers().read(move |db| {
+        Box::pin(self.store.visitors().read(move |db| {
             let interrupt = db.get_interrupt_handle();
             let limit = runtime.spawn(async move {
                 tokio::time::sleep(TIME_MAX).await;

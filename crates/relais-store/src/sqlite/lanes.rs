@@ -20,7 +20,7 @@ pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneG
     change(tx, include_str!("sql/forget_workers.sql"), [])?;
     change(tx, include_str!("sql/heartbeat.sql"), (&scope, worker, lease_ms))?;
     change(tx, include_str!("sql/make_lanes.sql"), [&scope])?;
-    let live = first(tx, include_str!("sql/live_workers.sql"), [&scope], |c| c.count(0))?;
+    let live = first(tx, include_str!("sql/live_workers.sql"), (&scope, lease_ms), |c| c.count(0))?;
     let share = share(usize::try_from(live.unwrap_or(1)).unwrap_or(usize::MAX));
 
     let renew = include_str!("sql/renew_lanes.sql");
@@ -31,7 +31,7 @@ pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneG
     })?;
     let wanted = limit(share.saturating_sub(lanes.len()));
     let free = include_str!("sql/free_lanes.sql");
-    let free = all(tx, free, (&scope, worker, wanted), |c| (c.lane(0), c.flag(1)))?;
+    let free = all(tx, free, (&scope, worker, wanted, lease_ms), |c| (c.lane(0), c.flag(1)))?;
     let unclean: BTreeMap<i16, bool> = free.into_iter().collect();
     let which = json_array(&unclean.keys().collect::<Vec<_>>());
     let take = include_str!("sql/take_lanes.sql");

@@ -74,6 +74,8 @@ struct Inner {
     options: SqliteOptions,
     writer: Writer,
     readers: Readers,
+    /// For the user's statements (hydration), which may take long: the engine does not wait for them.
+    visitors: Readers,
     /// Asked often, so it never waits behind a long list; see [`Store::changes`].
     watcher: Readers,
 }
@@ -90,8 +92,9 @@ impl SqliteStore {
     fn open_blocking(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
         let writer = Writer::start(connect::writer(&path, &options)?)?;
         let readers = Readers::new(&path, &options, options.readers);
+        let visitors = Readers::new(&path, &options, options.readers);
         let watcher = Readers::new(&path, &options, 1);
-        let inner = Inner { path, options, writer, readers, watcher };
+        let inner = Inner { path, options, writer, readers, visitors, watcher };
         Ok(Self { inner: Arc::new(inner), scripts: SCRIPTS })
     }
 
@@ -112,6 +115,10 @@ impl SqliteStore {
 
     fn readers(&self) -> &Readers {
         &self.inner.readers
+    }
+
+    fn visitors(&self) -> &Readers {
+        &self.inner.visitors
     }
 }
 

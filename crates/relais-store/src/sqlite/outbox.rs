@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
+    bulk::BulkCandidate,
     delivery::Problem,
     lane::{Fence, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
@@ -14,14 +15,29 @@ use super::{
     attempt,
     inbox::bury,
     lanes::tally,
-    row::{all, change, json_array, lane_bits, limit, millis},
+    row::{Cells, all, change, json_array, lane_bits, limit, millis},
 };
 
 pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<OutboxRow>, StoreError> {
+    read(db, fetch, Some(limit(fetch.bytes)), |c| c.outbox())
+}
+
+/// The same rows without what is large in them.
+pub(super) fn candidates(db: &Connection, fetch: &Fetch) -> Result<Vec<BulkCandidate>, StoreError> {
+    read(db, fetch, None, |c| c.bulk_candidate())
+}
+
+fn read<T>(
+    db: &Connection,
+    fetch: &Fetch,
+    bytes: Option<i64>,
+    row: impl Fn(&Cells<'_, '_>) -> T,
+) -> Result<Vec<T>, StoreError> {
     let destination = destination(&fetch.scope)?;
     let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
-    let params = (destination, lane_bits(&fetch.lanes), limit(fetch.limit), skip_keys, skip_ids);
-    all(db, include_str!("sql/fetch_outbox.sql"), params, |c| c.outbox())
+    let lanes = lane_bits(&fetch.lanes);
+    let params = (destination, lanes, limit(fetch.limit), skip_keys, skip_ids, bytes);
+    all(db, include_str!("sql/fetch_outbox.sql"), params, row)
 }
 
 /// Settles the rows whose lane is still ours. A row left untouched counts as neither.

@@ -8,7 +8,7 @@
 use std::{borrow::Cow, cell::RefCell, time::Duration};
 
 use relais_core::{
-    bulk::{BulkJob, Phase},
+    bulk::{BulkCandidate, BulkJob, Phase},
     dead_letter::{DeadLetter, Origin},
     desk::{Attempt, AuditEntry},
     inbox::{InboxRow, InboxStatus},
@@ -205,6 +205,16 @@ impl Cells<'_, '_> {
             error_code: self.text(20),
             error_message: self.text(21),
             lost_workers: self.attempts(22),
+        }
+    }
+
+    /// Of a row as [`Cells::outbox`] reads it.
+    pub(super) fn bulk_candidate(&self) -> BulkCandidate {
+        BulkCandidate {
+            id: self.integer(0),
+            aggregate_id: self.string(4),
+            msg_key: self.string(10),
+            lane: self.lane(11),
         }
     }
 

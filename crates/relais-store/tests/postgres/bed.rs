@@ -75,6 +75,7 @@ impl Bed {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit: 100,
+            bytes: usize::MAX,
         };
         self.store.fetch_outbox(fetch).await.unwrap()
     }

@@ -14,7 +14,7 @@ use relais_core::{
     store::{Fetch, Store},
 };
 use relais_testkit::build;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::{SimpleQueryMessage, types::ToSql};
 use uuid::Uuid;
 
 use crate::bed::{Bed, fence, message, outbox, poll_once};
@@ -112,6 +112,7 @@ fn inbox(lanes: &[OwnedLane]) -> Fetch {
         skip_keys: Vec::new(),
         skip_ids: Vec::new(),
         limit: 100,
+        bytes: usize::MAX,
     }
 }
 
@@ -212,6 +213,7 @@ async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
         skip_keys: Vec::new(),
         skip_ids: Vec::new(),
         limit: 1,
+        bytes: usize::MAX,
     };
     assert_eq!(bed.store.fetch_outbox(fetch).await.unwrap()[0].id, first);
     assert_eq!(bed.ids(&lanes).await, [first, second]);
@@ -288,4 +290,152 @@ async fn lanes_of_a_worker_that_left_are_fetched_from_zero() {
     assert!(taken.iter().all(|lane| lane.epoch == 2 && !lane.unclean));
     let id = bed.send("k").await;
     assert_eq!(bed.ids(&taken).await, [id]);
+}
+
+/// A failover may lose the last commits: their ids are drawn again, below the mark.
+#[tokio::test]
+async fn a_new_connection_starts_the_walk_from_zero() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    move_the_mark(&bed, &lanes).await;
+    bed.raw.batch_execute("DELETE FROM relais_outbox").await.unwrap();
+    let again = "INSERT INTO relais_outbox
+        (id, aggregate_type, aggregate_id, event_type, destination, payload)
+        VALUES (1, 'Order', 'again', 'E', 'orders', '{}')";
+    bed.raw.batch_execute(again).await.unwrap();
+    assert!(bed.ids(&lanes).await.is_empty(), "below the mark");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND application_name = 'relais' AND usename = $1";
+    let role = bed.schema.role(crate::support::postgres::Role::Runtime);
+    bed.raw.execute(end, &[&role]).await.unwrap();
+    let left = "SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = 'relais' AND usename = $1";
+    while bed.raw.query_one(left, &[&role]).await.unwrap().get::<_, i64>(0) > 0 {
+        tokio::task::yield_now().await;
+    }
+    // Another statement notices that the connection is gone; the fetch gets a new one without an error.
+    while bed.store.positions("any".into()).await.is_err() {}
+    assert_eq!(bed.ids(&lanes).await, [1]);
+}
+
+/// Sends a row of the key and makes it a dead letter that parks the key.
+async fn park(bed: &Bed, lanes: &[OwnedLane], key: &str) {
+    bed.send(key).await;
+    let rows = bed.fetch(lanes).await;
+    let dead =
+        OutboxFate::Dead { attempts: 1, problem: Problem::new("HTTP_400", "no"), park: true };
+    assert_eq!(bed.settle(&rows, lanes, &dead).await.settled, 1);
+}
+
+#[tokio::test]
+async fn rows_behind_a_parked_key_are_passed_and_found_when_a_discard_frees_them() {
+    let Some(bed) = Bed::new().await else { return };
+    // Another process decides.
+    let console = bed.schema.store().await;
+    let lanes = bed.lanes().await;
+    park(&bed, &lanes, "k").await;
+    let behind = [bed.send("k").await, bed.send("k").await];
+    assert!(fetch_for_a_while(&bed, &lanes).await.is_empty(), "parked");
+    assert_eq!(bed.store.mark(&outbox()), behind[1], "nothing but parked rows came");
+    let late = bed.send("k").await;
+    move_the_mark(&bed, &lanes).await;
+    assert!(bed.store.mark(&outbox()) > late);
+    let letter = console
+        .list_dead_letters(Filter { limit: 10, ..Filter::default() })
+        .await
+        .unwrap()
+        .remove(0);
+    let verdict =
+        Verdict { resolution: Resolution::Skipped, actor: "ann".into(), reason: "no".into() };
+    assert!(console.resolve(letter.id, verdict).await.unwrap());
+    assert_eq!(bed.ids(&lanes).await, [behind[0], behind[1], late]);
+}
+
+/// The discard has drawn its number, and commits only after the mark was asked for again.
+#[tokio::test]
+async fn the_mark_waits_for_a_discard_that_has_not_committed() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    park(&bed, &lanes, "k").await;
+    let behind = bed.send("k").await;
+    move_the_mark(&bed, &lanes).await;
+    assert!(bed.store.mark(&outbox()) > behind);
+    let mut person = bed.schema.client().await;
+    let discard = person.transaction().await.unwrap();
+    for statement in [
+        include_str!("../../src/postgres/sql/lock_outbox.sql"),
+        "UPDATE relais_dead_letter SET resolved_at = now(), resolution = 'skipped'",
+        "DELETE FROM relais_parked_key",
+        "INSERT INTO relais_audit (actor, action, target, reason) VALUES ('ann', 'a', 't', 'r')",
+    ] {
+        discard.execute(statement, &[]).await.unwrap();
+    }
+    assert!(fetch_for_a_while(&bed, &lanes).await.is_empty(), "not committed");
+    assert!(bed.store.mark(&outbox()) < behind, "it may commit at any time");
+    discard.commit().await.unwrap();
+    assert_eq!(bed.ids(&lanes).await, [behind]);
+}
+
+/// Shared buffers that the fetch of the destination `orders` reads at the mark.
+async fn buffers(bed: &Bed) -> i64 {
+    bed.raw.batch_execute("ANALYZE relais_outbox, relais_parked_key").await.unwrap();
+    let sql = include_str!("../../src/postgres/sql/fetch_outbox.sql");
+    let prepare = format!(
+        "PREPARE the_fetch (text, smallint[], bigint, bigint, text[], bigint[], bigint) AS {sql}"
+    );
+    let run = format!(
+        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE the_fetch ('orders',
+             '{{{}}}', {}, 1000, '{{}}', '{{}}', 33554432)",
+        (0..64).map(|lane| lane.to_string()).collect::<Vec<_>>().join(","),
+        bed.store.mark(&outbox())
+    );
+    bed.raw.batch_execute(&prepare).await.unwrap();
+    // The second run, when everything is cached and marked.
+    let mut read = 0;
+    for _ in 0..2 {
+        let answer = bed.raw.simple_query(&run).await.unwrap();
+        let rows = answer.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        let plan: serde_json::Value = serde_json::from_str(&rows.collect::<String>()).unwrap();
+        let of = |name: &str| plan[0]["Plan"][name].as_i64().unwrap();
+        read = of("Shared Hit Blocks") + of("Shared Read Blocks");
+    }
+    bed.raw.batch_execute("DEALLOCATE the_fetch").await.unwrap();
+    read
+}
+
+/// What a fetch reads of many other keys, beside so many rows of a parked key or another destination.
+async fn buffers_beside(destination: &str, rows: usize) -> Option<i64> {
+    let bed = Bed::new().await?;
+    let lanes = bed.lanes().await;
+    park(&bed, &lanes, "k").await;
+    let fill = |destination: &str, key: &str, rows: usize| {
+        format!(
+            "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)
+             SELECT 'Order', {key}, 'E', '{destination}', '{{}}' FROM generate_series(1, {rows}) AS n"
+        )
+    };
+    bed.raw.batch_execute(&fill(destination, "'k'", rows)).await.unwrap();
+    assert!(fetch_for_a_while(&bed, &lanes).await.is_empty());
+    bed.raw.batch_execute(&fill("orders", "'other-' || n", 2_000)).await.unwrap();
+    assert_eq!(fetch_for_a_while(&bed, &lanes).await.len(), 100);
+    Some(buffers(&bed).await)
+}
+
+async fn assert_costs_nothing(destination: &str) {
+    let Some(without) = buffers_beside(destination, 0).await else { return };
+    let with = buffers_beside(destination, 50_000).await.unwrap();
+    assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
+}
+
+#[tokio::test]
+async fn rows_behind_a_parked_key_cost_a_fetch_of_other_keys_nothing() {
+    assert_costs_nothing("orders").await;
+}
+
+#[tokio::test]
+async fn rows_that_wait_for_one_destination_cost_a_fetch_of_another_nothing() {
+    assert_costs_nothing("unavailable").await;
 }

@@ -94,6 +94,7 @@ impl Worker {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit: 100,
+            bytes: usize::MAX,
         };
         let rows = bed.store.fetch_inbox(fetch).await.unwrap();
         Self { lanes, rows }

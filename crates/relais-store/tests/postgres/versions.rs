@@ -77,6 +77,7 @@ async fn programs_of_two_versions_work_together_on_tables_that_only_grew() {
         skip_keys: vec![],
         skip_ids: vec![],
         limit: 9,
+        bytes: usize::MAX,
     };
     assert_eq!(newer.fetch_outbox(rest).await.unwrap().len(), 1, "the new one reads the rest");
     assert_eq!(newer.overview().await.unwrap().schema_version, 2);
@@ -126,7 +127,14 @@ async fn a_state_of_a_newer_program_is_refused_and_the_row_stays_as_it_is() {
         )
         .await
         .unwrap();
-    let fetch = Fetch { scope: outbox(), lanes, skip_keys: vec![], skip_ids: vec![], limit: 9 };
+    let fetch = Fetch {
+        scope: outbox(),
+        lanes,
+        skip_keys: vec![],
+        skip_ids: vec![],
+        limit: 9,
+        bytes: usize::MAX,
+    };
     let refused = bed.store.fetch_outbox(fetch).await;
     let Err(StoreError::Unavailable(text)) = refused else { panic!("{refused:?}") };
     assert!(text.contains("`query` is not known to this program"), "{text}");
@@ -147,6 +155,7 @@ async fn plans_of_every_connection_are_made_anew_after_the_tables_changed() {
             skip_keys: vec![],
             skip_ids: vec![],
             limit: 9,
+            bytes: usize::MAX,
         };
         store.fetch_outbox(fetch).await
     };

@@ -74,6 +74,7 @@ impl Bed {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit,
+            bytes: usize::MAX,
         };
         let rows = self.store.fetch_outbox(fetch).await.unwrap();
         rows.into_iter().map(|row| row.message_id).collect()

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use relais_core::{
     hydrate::{Hydrator, Record},
-    store::StoreError,
+    lane::Scope,
+    store::{Store, StoreError},
 };
-use relais_store::sqlite::SqlHydrator;
+use relais_store::sqlite::{SqlHydrator, SqliteOptions};
 use serde_json::json;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, DESTINATION, message};
 
 const MEMBERS: &str = "CREATE TABLE member (
         id TEXT PRIMARY KEY, name TEXT, age INTEGER, share REAL, photo BLOB, big INTEGER);
@@ -100,4 +101,28 @@ async fn a_statement_that_cannot_work_says_what_to_change() {
         assert!(why.contains(part), "{sql}: {why}");
     }
     assert_eq!(bed.count("member"), 2, "nothing was written");
+}
+
+#[tokio::test]
+async fn hydrations_on_every_connection_delay_no_fetch() {
+    let bed = members().await;
+    let lanes = bed.lease(Scope::Outbox(DESTINATION.into()), "w1").await;
+    let sent = bed.store.enqueue(vec![message("k")]).await.unwrap();
+    // Takes seconds; the fetch takes milliseconds.
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000)
+               SELECT m.id, (SELECT max(i) FROM n) AS i FROM member AS m WHERE m.id IN (:ids)";
+    let hydrator = SqlHydrator::new(&bed.store, sql, "id").unwrap();
+    let slow: Vec<_> = (0..2 * SqliteOptions::default().readers)
+        .map(|_| {
+            let hydrator = hydrator.clone();
+            tokio::spawn(async move { hydrator.hydrate(vec!["m-1".into()]).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let found = bed.fetch(&lanes, 10).await;
+    assert!(slow.iter().all(|task| !task.is_finished()), "the fetch did not wait for them");
+    assert_eq!((found.len(), sent.len()), (1, 1));
+    for task in slow {
+        assert_eq!(task.await.unwrap().unwrap()["m-1"]["i"], 3_000_000);
+    }
 }

@@ -51,6 +51,7 @@ async fn eight_writers_and_a_relay_neither_lose_nor_repeat() {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit: 50,
+            bytes: usize::MAX,
         };
         let rows = bed.store.fetch_outbox(fetch).await.unwrap();
         let settlements = rows.iter().map(|row| OutboxSettlement {

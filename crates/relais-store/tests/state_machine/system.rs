@@ -318,6 +318,7 @@ impl System {
             skip_keys,
             skip_ids: Vec::new(),
             limit: LIMIT,
+            bytes: usize::MAX,
         };
         let some = Self::fetch(&self.second, fetch).await;
         assert_eq!(some.len(), full.len().min(LIMIT), "a limit is used up");
@@ -339,6 +340,7 @@ impl System {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit: PAGE_MAX,
+            bytes: usize::MAX,
         };
         Self::fetch(store, fetch).await
     }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     Start,
-    worker::{LEASE, Worker, all, dead_and_parked, expire_all, make_due, none, retry_later},
+    worker::{EVERY, LEASE, Worker, all, dead_and_parked, expire_all, make_due, none, retry_later},
 };
 use crate::{
     build::{message, messages},
@@ -123,12 +123,12 @@ pub async fn a_job_is_planned_with_its_rows(f: &dyn Fixture) {
         assert_eq!((row.status, row.attempts), (OutboxStatus::Pending, 0));
         assert_eq!(row.job_id, Some(id.to_string()));
     }
-    let rows = f.store().bulk_rows(*id, 0, 10).await.expect("rows");
+    let rows = f.store().bulk_rows(*id, 0, 10, EVERY).await.expect("rows");
     assert_eq!(
         rows.iter().map(|row| row.id).collect::<Vec<_>>(),
         [held.id(0), held.id(1), held.id(2)]
     );
-    assert!(f.store().bulk_rows(Uuid::now_v7(), 0, 10).await.expect("rows").is_empty());
+    assert!(f.store().bulk_rows(Uuid::now_v7(), 0, 10, EVERY).await.expect("rows").is_empty());
 }
 
 pub async fn a_row_in_a_job_is_never_fetched_and_holds_its_key(f: &dyn Fixture) {
@@ -336,7 +336,7 @@ pub async fn a_settlement_and_a_take_over_never_both_win(f: &dyn Fixture) {
         let (settled, taken) = tokio::join!(store.settle_bulk(held.fence(), rows), take(f, "heir"));
         let settled = settled.expect("settle").settled == 1;
         let heir = taken.expect("nobody else takes it");
-        let left = f.store().bulk_rows(heir.id, 0, 10).await.expect("rows");
+        let left = f.store().bulk_rows(heir.id, 0, 10, EVERY).await.expect("rows");
         assert_eq!(left.len(), if settled { 1 } else { 2 });
         let rest = left.iter().map(|row| (row.id, OutboxFate::Dispatched)).collect();
         f.second().settle_bulk(fence_of(&heir), rest).await.expect("settle");

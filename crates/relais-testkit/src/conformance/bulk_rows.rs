@@ -12,7 +12,9 @@ use super::{
     Start,
     bulk::{Held, expire_job, fence_of, find, job, of_lanes, plan, take},
     only_dead_letter, resolve,
-    worker::{LEASE, Worker, all, dead_and_parked, make_due, none, retry_later, wait_uncounted},
+    worker::{
+        EVERY, LEASE, Worker, all, dead_and_parked, make_due, none, retry_later, wait_uncounted,
+    },
 };
 use crate::{
     build::{message, messages, problem},
@@ -27,7 +29,7 @@ pub async fn rows_of_a_job_are_read_in_pages(f: &dyn Fixture) {
     let mut seen: Vec<i64> = Vec::new();
     loop {
         let after = seen.last().copied().unwrap_or(0);
-        let page = f.second().bulk_rows(held.job.id, after, 10).await.expect("rows");
+        let page = f.second().bulk_rows(held.job.id, after, 10, EVERY).await.expect("rows");
         assert!(page.len() <= 10);
         if page.is_empty() {
             break;
@@ -80,7 +82,7 @@ pub async fn every_row_of_a_job_ends_as_its_fate_says(f: &dyn Fixture) {
     assert_eq!(parked.iter().map(|key| key.msg_key.as_str()).collect::<Vec<_>>(), ["dead"]);
     assert_eq!(held.worker.pending_ids().await, [held.id(4), held.id(5)], "free again at once");
     assert_eq!(held.settle(rows).await, none(6), "none of them is in the job any more");
-    let left = f.store().bulk_rows(held.job.id, 0, 10).await.expect("rows");
+    let left = f.store().bulk_rows(held.job.id, 0, 10, EVERY).await.expect("rows");
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [held.id(6)]);
     make_due(f, "relais_outbox").await;
     assert!(held.worker.pending_ids().await.contains(&held.id(1)), "a retry comes when due");
@@ -172,7 +174,7 @@ pub async fn a_person_may_retry_a_dead_row_while_its_job_is_open(f: &dyn Fixture
     let row = find(f, held.id(0)).await;
     assert_eq!((row.status, row.attempts, row.job_id), (OutboxStatus::Pending, 0, None));
     assert_eq!(held.worker.pending_ids().await, [held.id(0)]);
-    let left = f.store().bulk_rows(held.job.id, 0, 10).await.expect("rows");
+    let left = f.store().bulk_rows(held.job.id, 0, 10, EVERY).await.expect("rows");
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [held.id(1)]);
     assert_eq!(held.settle(vec![(held.id(0), OutboxFate::Dispatched)]).await, none(1));
 }
@@ -191,7 +193,7 @@ pub async fn a_job_that_nobody_knows_strands_no_row(f: &dyn Fixture) {
     f.run("UPDATE relais_outbox SET job_id = 'of another program'").await;
     let held = Held::of_pending(f).await;
     assert_eq!(held.rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
-    assert_eq!(f.store().bulk_rows(held.job.id, 0, 10).await.expect("rows").len(), 2);
+    assert_eq!(f.store().bulk_rows(held.job.id, 0, 10, EVERY).await.expect("rows").len(), 2);
 }
 
 pub async fn workers_notice_rows_that_were_set_free_and_the_end_of_a_job(f: &dyn Fixture) {

@@ -167,6 +167,26 @@ pub async fn a_live_lease_is_not_taken_even_from_a_silent_worker(f: &dyn Fixture
     assert!(second.lanes.is_empty());
 }
 
+/// The clock was set back while a worker was dead.
+pub async fn a_lease_that_ends_later_than_any_can_is_taken(f: &dyn Fixture) {
+    Worker::inbox(f, "a").await;
+    let set_back = |seconds| {
+        let until = f.dialect().ahead(seconds);
+        async move {
+            f.run(&format!("UPDATE relais_lane SET lease_until = {until} WHERE owner = 'a'")).await;
+            f.run(&format!("UPDATE relais_worker SET seen_until = {until} WHERE worker = 'a'"))
+                .await;
+        }
+    };
+    set_back(3_500).await;
+    let mut second = Worker::start(f.second(), Scope::Inbox, "b").await;
+    assert!(second.lanes.is_empty(), "a lease of an hour is possible");
+    set_back(7_200).await;
+    second.heartbeat().await;
+    assert_eq!(second.lanes.len(), ALL, "the dead worker has no share");
+    assert!(second.lanes.iter().all(|lane| lane.unclean && lane.epoch == 2));
+}
+
 pub async fn an_expired_lease_is_taken_up_to_the_share(f: &dyn Fixture) {
     let mut first = Worker::inbox(f, "a").await;
     let past = f.past();

@@ -9,13 +9,11 @@ macro_rules! store_conformance {
     ($open:path) => {
         $crate::conformance_tests! { @each $open;
             migration {
-                an_empty_database_gets_every_script
-                migrating_again_changes_nothing
+                an_empty_database_gets_every_script migrating_again_changes_nothing
                 nodes_that_migrate_together_apply_each_script_once
                 tables_of_the_user_stay_as_they_are
                 a_database_without_tables_is_refused_with_what_to_do
-                a_migrated_database_passes_the_check
-                a_schema_of_a_newer_program_is_refused
+                a_migrated_database_passes_the_check a_schema_of_a_newer_program_is_refused
                 the_store_says_what_it_is
             }
             schema {
@@ -78,21 +76,16 @@ macro_rules! store_conformance {
                 an_edited_message_is_still_the_same
             }
             accept {
-                every_field_of_a_received_message_comes_back
-                what_a_message_lacks_stays_null
+                every_field_of_a_received_message_comes_back what_a_message_lacks_stays_null
                 a_message_that_comes_again_is_a_duplicate
                 a_message_that_comes_again_after_its_end_is_a_duplicate
-                duplicates_inside_one_batch_are_found_too
-                one_id_from_two_sources_is_two_messages
+                duplicates_inside_one_batch_are_found_too one_id_from_two_sources_is_two_messages
                 the_same_id_with_other_content_is_kept_as_a_conflict
-                a_conflict_that_comes_again_is_kept_once
-                a_conflict_inside_one_batch_is_found_too
-                undecodable_bytes_are_kept_as_base64_with_the_reason
-                no_bytes_at_all_are_kept_too
+                a_conflict_that_comes_again_is_kept_once a_conflict_inside_one_batch_is_found_too
+                undecodable_bytes_are_kept_as_base64_with_the_reason no_bytes_at_all_are_kept_too
                 undecodable_messages_are_compared_by_their_bytes
                 ids_that_look_alike_are_different_messages
-                ids_and_keys_at_their_limit_are_kept_whole
-                a_large_batch_keeps_its_order
+                ids_and_keys_at_their_limit_are_kept_whole a_large_batch_keeps_its_order
                 positions_are_stored_with_the_messages
                 the_last_position_of_a_partition_in_one_batch_stands
                 a_batch_that_cannot_be_stored_moves_no_position
@@ -145,7 +138,7 @@ macro_rules! store_conformance {
                 a_lane_of_another_worker_cannot_be_given_back
                 dead_workers_are_taken_over_unclean_with_a_new_epoch
                 a_live_lease_is_not_taken_even_from_a_silent_worker
-                an_expired_lease_is_taken_up_to_the_share
+                an_expired_lease_is_taken_up_to_the_share a_lease_that_ends_later_than_any_can_is_taken
                 renewing_keeps_the_epoch
                 an_expired_lease_nobody_took_is_renewed_as_it_was
                 taking_a_lane_again_raises_the_epoch_for_the_same_name_too
@@ -307,6 +300,14 @@ macro_rules! store_conformance {
                 ended_jobs_past_their_retention_go_and_open_ones_stay
                 a_caller_that_goes_away_leaves_all_or_nothing
             }
+            bytes {
+                a_fetch_ends_with_the_row_that_reaches_its_bytes
+                a_fetch_of_the_inbox_ends_with_the_row_that_reaches_its_bytes
+                a_cut_by_bytes_is_a_prefix_of_due_and_fresh_rows raw_bytes_of_a_repaired_row_count
+                candidates_are_the_rows_of_a_fetch_without_their_payloads
+                rows_of_a_job_end_with_the_one_that_reaches_the_bytes
+                rows_of_a_job_are_read_without_payloads
+            }
             cleanup {
                 finished_rows_past_their_retention_go
                 finished_rows_within_their_retention_stay
@@ -411,6 +412,7 @@ mod tests {
             ("accept", include_str!("accept.rs")),
             ("bulk", include_str!("bulk.rs")),
             ("bulk_rows", include_str!("bulk_rows.rs")),
+            ("bytes", include_str!("bytes.rs")),
             ("cleanup", include_str!("cleanup.rs")),
             ("dead_letters", include_str!("dead_letters.rs")),
             ("fence", include_str!("fence.rs")),

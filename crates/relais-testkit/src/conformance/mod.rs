@@ -8,6 +8,7 @@ pub mod accept;
 pub mod browse;
 pub mod bulk;
 pub mod bulk_rows;
+pub mod bytes;
 pub mod cleanup;
 pub mod dead_letters;
 pub mod desk;

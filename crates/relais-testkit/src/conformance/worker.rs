@@ -8,7 +8,7 @@ use relais_core::{
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::Change,
     quarantine::HOLD_AFTER,
-    store::{Fetch, Settled, Store},
+    store::{Fetch, Payloads, Settled, Store},
 };
 
 use crate::{build::problem, fixture::Fixture};
@@ -17,6 +17,9 @@ use crate::{build::problem, fixture::Fixture};
 pub(super) const LEASE: Duration = Duration::from_secs(600);
 /// More rows than any of the small checks has.
 pub(super) const MANY: usize = 5_000;
+
+/// Payloads of any size.
+pub(super) const EVERY: Payloads = Payloads::UpTo(usize::MAX);
 
 /// What a worker holds, as it last heard.
 #[derive(Clone)]
@@ -72,6 +75,7 @@ impl Worker {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit,
+            bytes: usize::MAX,
         }
     }
 

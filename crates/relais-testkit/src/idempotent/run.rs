@@ -267,6 +267,7 @@ impl<'a> Run<'a> {
             skip_keys: Vec::new(),
             skip_ids: Vec::new(),
             limit: ROWS_MAX,
+            bytes: usize::MAX,
         };
         let rows = self.store.fetch_inbox(fetch).await.expect("the store fetches");
         let mut row = rows.into_iter().find(|row| is(row, message))?;

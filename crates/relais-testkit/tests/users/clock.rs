@@ -30,6 +30,7 @@ async fn due(store: &dyn Store, lanes: &[OwnedLane]) -> Vec<OutboxRow> {
         skip_keys: Vec::new(),
         skip_ids: Vec::new(),
         limit: 10,
+        bytes: usize::MAX,
     };
     store.fetch_outbox(fetch).await.unwrap()
 }

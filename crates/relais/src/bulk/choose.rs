@@ -2,12 +2,16 @@
 
 use std::collections::HashSet;
 
-use relais_core::{lane::OwnedLane, outbox::OutboxRow};
+use relais_core::{bulk::BulkCandidate, lane::OwnedLane};
 
 /// At most `max` rows with the lanes they were read under. A target takes the rows of a job in any
 /// order, so no two may be of one key, nor of one external id (`aggregate_id`; many targets do not
 /// tell upper and lower case apart there). What is left out waits for the next job.
-pub(crate) fn choose(rows: &[OutboxRow], lanes: &[OwnedLane], max: usize) -> Vec<(i64, OwnedLane)> {
+pub(crate) fn choose(
+    rows: &[BulkCandidate],
+    lanes: &[OwnedLane],
+    max: usize,
+) -> Vec<(i64, OwnedLane)> {
     let (mut keys, mut ids) = (HashSet::new(), HashSet::new());
     let mut chosen = Vec::new();
     for row in rows {

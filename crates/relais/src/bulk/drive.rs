@@ -4,6 +4,7 @@
 //! store and the fence was asked; after it, what came of it is committed. So whoever takes the job over
 //! at any point follows it, and a worker that lost it changes nothing more.
 
+mod rows;
 mod settle;
 
 use std::{
@@ -14,10 +15,10 @@ use std::{
 use relais_core::{
     bulk::{Advance, BulkJob, CallProblem, JobFence, Phase, Remote, Step, next},
     delivery::{Delivery, Problem},
-    outbox::OutboxRow,
-    store::{Store, StoreFuture},
+    store::{Payloads, Store, StoreFuture},
 };
 
+use self::rows::answers_missing;
 use super::{
     BulkSettings,
     call::{Caller, outage_of},
@@ -25,8 +26,6 @@ use super::{
 };
 use crate::relay::random;
 
-/// Rows read at a time.
-const PAGE: usize = 1_000;
 /// The pause after the database did not answer; doubles up to the maximum.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
 const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -38,8 +37,9 @@ pub(crate) struct Drive {
     job: BulkJob,
     fence: JobFence,
     lease: Duration,
-    /// The upload, from its making until it is sent: not kept over a pause, because its data ages.
-    body: Option<Vec<u8>>,
+    /// The parts of the upload, from their making until they are sent: not kept over a pause, because
+    /// their data ages. The target bounds their bytes.
+    body: Option<Vec<Vec<u8>>>,
     /// The next pause between two questions.
     poll: Duration,
     /// Since when this worker is at it.
@@ -186,12 +186,12 @@ impl Drive {
             _ => None,
         };
         self.commit(Phase::Finished, failed.as_ref()).await?;
-        let rows = self.rows().await?;
+        let (ids, external_ids) = self.names().await?;
         let Some(id) = self.job.remote_id.clone() else { return self.lose().await };
-        if rows.is_empty() {
+        if ids.is_empty() {
             return self.end().await;
         }
-        let (limit, asked) = (self.settings.transfer_timeout, &rows);
+        let (limit, asked) = (self.settings.transfer_timeout, &external_ids);
         let call = self.caller.call(limit, |target| {
             Box::pin(async move {
                 let deliveries = target.results(&id, asked).await?;
@@ -203,11 +203,15 @@ impl Drive {
             })
         });
         match call.await? {
-            Ok(deliveries) => {
+            Ok(mut deliveries) => {
                 relais_store::fail_point!("bulk.after_results");
                 let accepted = deliveries.contains(&Delivery::Accepted);
                 let outage = deliveries.iter().find_map(outage_of);
-                self.settle(rows.iter().zip(deliveries)).await?;
+                self.settle_each(|row| {
+                    let at = ids.binary_search(&row.id).ok()?;
+                    Some(std::mem::replace(&mut deliveries[at], Delivery::Held))
+                })
+                .await?;
                 // The next job of the same rows would fare no better at once.
                 if let Some(problem) = failed.filter(|_| !accepted) {
                     self.caller.refused(&problem);
@@ -247,45 +251,11 @@ impl Drive {
             "RESULTS_LOST",
             "the target does not know its job any more; its rows are sent again",
         );
-        let rows = self.rows().await?;
-        self.settle(rows.iter().map(|row| (row, lost.clone()))).await?;
+        self.settle_each(|_| Some(lost.clone())).await?;
         self.end().await
     }
 
     // ---- parts of steps --------------------------------------------------------------------------
-
-    /// The upload of all rows that are left, fresh; none if there is none to be had now. Rows that
-    /// cannot be part of it are settled.
-    async fn encode(&mut self) -> Result<Option<Vec<u8>>, Halt> {
-        let rows = self.rows().await?;
-        if rows.is_empty() {
-            self.end_early().await?;
-            return Ok(None);
-        }
-        let (limit, asked) = (self.settings.transfer_timeout, &rows);
-        let call = self.caller.prepare(limit, |target| {
-            Box::pin(async move {
-                let encoded = target.encode(asked).await?;
-                let all = encoded.count as usize + encoded.left_out.len() == asked.len();
-                if all { Ok(encoded) } else { Err(answers_missing()) }
-            })
-        });
-        let encoded = match call.await? {
-            Ok(encoded) => encoded,
-            Err(CallProblem::Refused(_)) => return self.abandon().await.map(|_| None),
-            Err(_) => return Ok(None),
-        };
-        let left_out = encoded.left_out.into_iter().filter_map(|(id, delivery)| {
-            let at = rows.binary_search_by_key(&id, |row| row.id).ok()?;
-            Some((&rows[at], delivery))
-        });
-        self.settle(left_out).await?;
-        if encoded.count == 0 {
-            self.end_early().await?;
-            return Ok(None);
-        }
-        Ok(Some(encoded.body))
-    }
 
     /// Nothing is left to send. What was made at the target for it is not needed; if this call is
     /// lost, the sweep finds it.
@@ -302,7 +272,11 @@ impl Drive {
     /// The store has ended the job with its last row; only one that had none is ended here.
     async fn end(&mut self) -> Result<Option<Remote>, Halt> {
         let job = self.job.id;
-        if !self.persist(move |store| store.bulk_rows(job, 0, 1)).await?.is_empty() {
+        if !self
+            .persist(move |store| store.bulk_rows(job, 0, 1, Payloads::Omitted))
+            .await?
+            .is_empty()
+        {
             // Not all of them could be settled: look at what is left.
             return Ok(None);
         }
@@ -319,19 +293,6 @@ impl Drive {
         let (fence, lease) = (self.fence.clone(), self.lease);
         let ours = self.persist(move |store| store.renew_bulk(fence.clone(), lease)).await?;
         if ours { Ok(()) } else { Err(Halt::Lost) }
-    }
-
-    /// Every row that is left, by id.
-    async fn rows(&self) -> Result<Vec<OutboxRow>, Halt> {
-        let mut rows: Vec<OutboxRow> = Vec::new();
-        loop {
-            let (job, after) = (self.job.id, rows.last().map_or(0, |row| row.id));
-            let page = self.persist(move |store| store.bulk_rows(job, after, PAGE)).await?;
-            if page.is_empty() {
-                return Ok(rows);
-            }
-            rows.extend(page);
-        }
     }
 
     async fn commit(&mut self, to: Phase, why: Option<&Problem>) -> Result<(), Halt> {
@@ -385,8 +346,4 @@ impl Drive {
 
 fn note(problem: &Problem) -> String {
     format!("{}: {}", problem.code, problem.message)
-}
-
-fn answers_missing() -> CallProblem {
-    CallProblem::Unclear(Problem::new("TARGET_FAULT", "answers are missing"))
 }

@@ -427,3 +427,32 @@ async fn a_rate_counts_calls() {
     assert_eq!(remote.calls("w"), ["encode", "create", "upload"]);
     assert_eq!(bench.texts("SELECT phase FROM relais_bulk_job"), ["CLOSING"]);
 }
+
+#[tokio::test]
+async fn a_job_of_several_pages_is_one_upload_of_every_row() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new().rows_max(5_000);
+    let names: Vec<_> = (0..2_300).map(|n| format!("n{n}")).collect();
+    let rows: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+    bench.enqueue(&rows).await;
+    for late in ["n3", "n2250"] {
+        remote.outcome(late, Outcome::LeftOut(Delivery::reject("BAD", "not this one")));
+    }
+    remote.outcome("n1500", Outcome::Fails(5, Delivery::reject("400", "refused")));
+    drain_bulk(&bench, &mut bulk(&bench, "w", &remote, settings()).await).await;
+    let calls = remote.calls("w");
+    assert_eq!(calls.iter().filter(|call| **call == "encode").count(), 3);
+    for once in ["create", "upload", "close", "results"] {
+        assert_eq!(calls.iter().filter(|call| **call == once).count(), 1, "{once}");
+    }
+    let failed =
+        bench.texts("SELECT msg_key FROM relais_outbox WHERE status = 'FAILED' ORDER BY id");
+    assert_eq!(failed, ["n3", "n1500", "n2250"]);
+    let mut applied = remote.applied();
+    applied.sort_unstable();
+    let mut wanted = names.clone();
+    wanted.retain(|name| !failed.contains(name));
+    wanted.sort_unstable();
+    assert_eq!(applied, wanted);
+    assert_eq!(bench.texts("SELECT phase FROM relais_bulk_job"), ["RECONCILED"]);
+}

@@ -53,6 +53,7 @@ async fn job_by_hand(bench: &Bench, relay: &mut BulkRelay) -> Option<BulkJob> {
         skip_keys: Vec::new(),
         skip_ids: Vec::new(),
         limit: 100,
+        bytes: usize::MAX,
     };
     let rows = bench.store.fetch_outbox(fetch).await.unwrap();
     let lane = |lane| *lanes.iter().find(|owned| owned.lane == lane).unwrap();

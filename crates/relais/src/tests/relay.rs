@@ -445,3 +445,26 @@ async fn crashes_during_an_outage_use_no_attempts() {
     drain(&mut bench.relay("last", &publisher).await).await;
     assert_eq!(publisher.seen(), ["a1", "a2"]);
 }
+
+#[tokio::test]
+async fn bytes_in_hand_are_bounded_whatever_the_rows_before_had() {
+    const MIB: usize = 1024 * 1024;
+    let bench = Bench::new().await;
+    let large = "x".repeat(3 * MIB - 2);
+    let publisher = Script::new(&[]);
+    publisher.stick(&large);
+    let small: Vec<_> = (0..150).map(|n| format!("s{n}")).collect();
+    bench.enqueue(&small.iter().map(|n| (n.as_str(), n.as_str())).collect::<Vec<_>>()).await;
+    let mut relay = bench.relay("w", &publisher).await;
+    drain(&mut relay).await;
+    assert_eq!(publisher.seen().len(), 150);
+    let keys: Vec<_> = (0..14).map(|n| format!("l{n}")).collect();
+    bench.enqueue(&keys.iter().map(|n| (n.as_str(), large.as_str())).collect::<Vec<_>>()).await;
+    relay.look();
+    for _ in 0..20 {
+        relay.run_once().await.unwrap();
+        relay.look();
+    }
+    let flight = &relay.intake().flight;
+    assert_eq!((flight.held(), flight.bytes()), (6, 18 * MIB));
+}

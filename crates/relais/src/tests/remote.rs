@@ -289,7 +289,11 @@ impl BulkTarget for RemoteTarget {
         self.rows_max
     }
 
-    fn encode<'a>(&'a self, rows: &'a [OutboxRow]) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
+    fn encode<'a>(
+        &'a self,
+        rows: &'a [OutboxRow],
+        _: usize,
+    ) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
         Box::pin(self.call("encode", move |world| {
             let mut encoded = Encoded::default();
             let mut lines = Vec::new();
@@ -316,14 +320,21 @@ impl BulkTarget for RemoteTarget {
         }))
     }
 
-    fn upload<'a>(&'a self, id: &'a str, body: Vec<u8>) -> BoxFuture<'a, Result<(), CallProblem>> {
+    fn upload<'a>(
+        &'a self,
+        id: &'a str,
+        parts: Vec<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<(), CallProblem>> {
         Box::pin(self.call("upload", move |world| {
             let job = world.job(id);
             assert!(job.body.is_none(), "a second upload poisons the job");
             if job.state != State::Open {
                 return Err(other_state());
             }
-            let lines: Vec<(String, String)> = serde_json::from_slice(&body).expect("our lines");
+            let lines = |part: &Vec<u8>| -> Vec<(String, String)> {
+                serde_json::from_slice(part).expect("our lines")
+            };
+            let lines: Vec<_> = parts.iter().flat_map(lines).collect();
             let mut ids: Vec<_> = lines.iter().map(|(id, _)| id.to_ascii_lowercase()).collect();
             ids.sort_unstable();
             ids.dedup();
@@ -364,19 +375,19 @@ impl BulkTarget for RemoteTarget {
     fn results<'a>(
         &'a self,
         id: &'a str,
-        rows: &'a [OutboxRow],
+        external_ids: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>> {
         Box::pin(self.call("results", move |world| {
             if world.gone {
                 return Err(other_state());
             }
             let job = world.job(id);
-            let answer = |row: &OutboxRow| match job.done.get(&row.aggregate_id) {
+            let answer = |id: &String| match job.done.get(id) {
                 Some(Some(answer)) => answer.clone(),
                 Some(None) => Delivery::retry("MISSING", "in no result"),
                 None => Delivery::Held,
             };
-            Ok(rows.iter().map(answer).collect())
+            Ok(external_ids.iter().map(answer).collect())
         }))
     }
 

@@ -1,7 +1,6 @@
 //! Files in every shape Salesforce has been seen to give them, and files that are not whole.
 
 use super::*;
-use crate::testing::row;
 
 fn judge() -> Judge {
     Judge { external_id: "ExternalId__c".into(), superseded: None }
@@ -91,18 +90,14 @@ fn long_records_are_read() {
     assert_eq!(keys(&text), ["M-1"]);
 }
 
-fn rows(ids: &[&str]) -> Vec<OutboxRow> {
-    let one = |id: &&str| OutboxRow { aggregate_id: (*id).to_owned(), ..row("{}") };
-    ids.iter().map(one).collect()
-}
-
 fn unmentioned() -> Delivery {
     Delivery::retry("RESULT_MISSING", "")
 }
 
 fn matched(ids: &[&str], notes: &[(File, &str, &str)]) -> Vec<Delivery> {
-    let (rows, judge) = (rows(ids), judge());
-    let mut matcher = Matcher::new(&rows, &judge);
+    let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+    let judge = judge();
+    let mut matcher = Matcher::new(&ids, &judge);
     for (file, key, error) in notes {
         matcher.note(*file, key, error, &Delivery::Held);
     }

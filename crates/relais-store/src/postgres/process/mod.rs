@@ -37,7 +37,7 @@ impl Processes for PostgresStore {
     }
 
     fn list_processes(&self, filter: ProcessFilter) -> StoreFuture<'_, Vec<Process>> {
-        self.run(filter, |client, _, filter| Box::pin(read::list(client, filter)))
+        self.run_other(filter, |client, _, filter| Box::pin(read::list(client, filter)))
     }
 
     fn process_log(
@@ -46,13 +46,15 @@ impl Processes for PostgresStore {
         before: Option<i64>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<LogEntry>> {
-        self.run((process_id, before, limit), |client, _, (process_id, before, limit)| {
+        self.run_other((process_id, before, limit), |client, _, (process_id, before, limit)| {
             Box::pin(read::log(client, *process_id, *before, *limit))
         })
     }
 
     fn process_log_of(&self, message_id: String) -> StoreFuture<'_, Vec<LogEntry>> {
-        self.run(message_id, |client, _, message_id| Box::pin(read::log_of(client, message_id)))
+        self.run_other(message_id, |client, _, message_id| {
+            Box::pin(read::log_of(client, message_id))
+        })
     }
 
     fn change_process(&self, change: Change) -> StoreFuture<'_, Applied> {

@@ -8,6 +8,9 @@
 -- Written so that no statistics can make the planner read much: `id + 0` and the hash are in one
 -- index only, a scalar sub-select with LIMIT 1 stays one look-up, and NOT EXISTS guards save the
 -- look-ups while there is no trouble at all.
+--
+-- The rows end where their payloads have $6 bytes, with the row that reaches them: a prefix in id order,
+-- never empty. `octet_length` reads no payload.
 WITH due AS MATERIALIZED (
     SELECT i.id, i.msg_key
     FROM relais_inbox AS i
@@ -40,7 +43,8 @@ chosen AS (
           AND e.msg_key = last.msg_key AND e.id + 0 < last.id
           AND e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at IS NOT NULL
         ORDER BY e.id + 0
-        LIMIT $3) AS earlier)
+        LIMIT $3) AS earlier),
+found AS (
 (SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str,
         i.msg_key, i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64,
         i.event_ts, i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at,
@@ -77,4 +81,14 @@ UNION ALL
  JOIN relais_inbox AS i ON i.id = chosen.id
  WHERE i.id NOT IN (SELECT unnest($5::bigint[])))
 ORDER BY id
-LIMIT $3
+LIMIT $3),
+sized AS (
+    SELECT found.*,
+           coalesce(octet_length(payload), 0) + coalesce(octet_length(raw_payload_base64), 0) AS bytes
+    FROM found)
+SELECT summed.*
+FROM (SELECT sized.*,
+             sum(bytes) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
+      FROM sized) AS summed
+WHERE bytes_before < $6
+ORDER BY id

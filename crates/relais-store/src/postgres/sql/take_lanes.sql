@@ -1,9 +1,13 @@
 -- Free and expired lanes, lowest first. A lane that somebody settles in or takes right now is left
 -- for the next heartbeat. All conditions are on the locked row itself, so they hold after the lock.
+-- A lease that ends later than any lease can (an hour, or three of ours) was granted by a clock that was
+-- set back since, and counts as expired. The fence stops its owner, if it lives.
 WITH loose AS MATERIALIZED (
     SELECT lane, owner FROM relais_lane
     WHERE scope = $1 AND owner IS DISTINCT FROM $2
-      AND (owner IS NULL OR lease_until <= clock_timestamp())
+      AND (owner IS NULL OR lease_until <= clock_timestamp()
+           OR lease_until > clock_timestamp()
+              + greatest(INTERVAL '1 hour', 3 * $3::bigint * INTERVAL '1 millisecond'))
     ORDER BY lane
     LIMIT $4
     FOR UPDATE SKIP LOCKED)

@@ -1,8 +1,17 @@
--- As in postgres.
-SELECT id, message_id, category, aggregate_type, aggregate_id, event_type, event_version, payload,
+-- Differs from postgres: the payloads are read only after the cut, because a window function would copy
+-- all of them.
+WITH open AS (
+    SELECT id, octet_length(payload) AS bytes
+    FROM relais_outbox
+    WHERE job_id = ?1 AND status = 'PENDING' AND id > ?2
+    ORDER BY id
+    LIMIT ?3),
+page AS (
+    SELECT id, sum(bytes) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before FROM open)
+SELECT id, message_id, category, aggregate_type, aggregate_id, event_type, event_version,
+       CASE WHEN ?4 IS NOT NULL THEN payload ELSE '' END,
        headers, destination, msg_key, lane, created_at, status, attempts, next_attempt_at,
        dispatched_at, job_id, causation_id, correlation_id, error_code, error_message, lost_workers
 FROM relais_outbox
-WHERE job_id = ?1 AND status = 'PENDING' AND id > ?2
+WHERE id IN (SELECT id FROM page WHERE ?4 IS NULL OR bytes_before < ?4)
 ORDER BY id
-LIMIT ?3

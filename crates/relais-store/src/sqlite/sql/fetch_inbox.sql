@@ -2,12 +2,9 @@
 -- Fresh rows walk their partial index in order; rows whose time has come walk theirs. Both wait for
 -- an earlier row of their key that waits: of several that are due, the first goes first and alone.
 -- The guards before the look-ups save these while there is no trouble.
-SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str, i.msg_key,
-       i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64, i.event_ts,
-       i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at, i.error_stage,
-       i.error_code, i.error_message, i.lost_workers
-FROM relais_inbox AS i
-WHERE i.id IN (
+-- The rows end where their payloads have ?5 bytes, with the row that reaches them: a prefix in id order,
+-- never empty. `octet_length` reads no payload, and the payloads are read only after the cut.
+WITH open (id) AS (
     SELECT id FROM (
         SELECT f.id FROM relais_inbox AS f INDEXED BY relais_inbox_fresh
         WHERE f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL
@@ -42,6 +39,19 @@ WHERE i.id IN (
           AND NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
                           WHERE p.origin = 'inbox' AND p.destination = '' AND p.msg_key = w.msg_key)
         ORDER BY w.next_attempt_at, w.id
-        LIMIT ?2))
+        LIMIT ?2)),
+found AS (
+    SELECT s.id,
+           coalesce(octet_length(s.payload), 0) + coalesce(octet_length(s.raw_payload_base64), 0) AS bytes
+    FROM relais_inbox AS s
+    WHERE s.id IN (SELECT id FROM open)),
+summed AS (
+    SELECT id, sum(bytes) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before FROM found)
+SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str, i.msg_key,
+       i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64, i.event_ts,
+       i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at, i.error_stage,
+       i.error_code, i.error_message, i.lost_workers
+FROM relais_inbox AS i
+WHERE i.id IN (SELECT id FROM summed WHERE bytes_before < ?5)
 ORDER BY i.id
 LIMIT ?2

@@ -4,6 +4,7 @@ use relais_core::{
     delivery::Delivery,
     fault::{FailureKind, Fault, Judgement},
     outbox::{OutboxFate, OutboxRow, settle},
+    store::Payloads,
 };
 
 use super::Drive;
@@ -38,6 +39,21 @@ fn answered(delivery: &Delivery) -> bool {
 }
 
 impl Drive {
+    /// Settles every row that is left and has an answer, page by page.
+    pub(super) async fn settle_each(
+        &self,
+        mut answer: impl FnMut(&OutboxRow) -> Option<Delivery>,
+    ) -> Result<(), Halt> {
+        let mut after = 0;
+        loop {
+            let rows = self.page(after, Payloads::Omitted).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.id;
+            let answers: Vec<_> = rows.iter().filter_map(|row| Some((row, answer(row)?))).collect();
+            self.settle(answers.into_iter()).await?;
+        }
+    }
+
     pub(super) async fn settle<'r>(
         &self,
         answers: impl Iterator<Item = (&'r OutboxRow, Delivery)>,
@@ -75,7 +91,7 @@ impl Drive {
             id: self.job.id.to_string(),
             remote_id: self.job.remote_id.clone(),
             start: self.start,
-            rows: answers.len(),
+            rows: usize::try_from(self.job.row_count).unwrap_or(usize::MAX),
         };
         answers.iter().for_each(|(row, answer)| tracer.in_job(row, &job, answer));
     }

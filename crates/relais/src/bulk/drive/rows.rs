@@ -1,0 +1,92 @@
+//! The rows of a job, read page by page.
+//!
+//! Invariant: no more than one page of payloads is in memory at a time, beside the upload, whose bytes the
+//! target bounds.
+
+use relais_core::{
+    bulk::{CallProblem, Encoded},
+    delivery::Problem,
+    outbox::OutboxRow,
+    store::Payloads,
+};
+
+use super::Drive;
+use crate::bulk::{call::Answer, halt::Halt};
+
+/// Rows read at a time, and bytes of their payloads.
+const PAGE: usize = 1_000;
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+impl Drive {
+    /// The upload of all rows that are left, fresh, page by page; none if there is none to be had now.
+    /// Rows that cannot be part of it are settled.
+    pub(super) async fn encode(&mut self) -> Result<Option<Vec<Vec<u8>>>, Halt> {
+        let (mut parts, mut bytes, mut after) = (Vec::new(), 0, 0);
+        loop {
+            let rows = self.page(after, Payloads::UpTo(PAGE_BYTES)).await?;
+            let Some(last) = rows.last() else { break };
+            after = last.id;
+            let encoded = match self.encode_page(&rows, bytes).await? {
+                Ok(encoded) => encoded,
+                Err(CallProblem::Refused(_)) => return self.abandon().await.map(|_| None),
+                Err(_) => return Ok(None),
+            };
+            let left_out = encoded.left_out.into_iter().filter_map(|(id, delivery)| {
+                let at = rows.binary_search_by_key(&id, |row| row.id).ok()?;
+                Some((&rows[at], delivery))
+            });
+            self.settle(left_out).await?;
+            if encoded.count > 0 {
+                bytes += encoded.body.len();
+                parts.push(encoded.body);
+            }
+        }
+        if parts.is_empty() {
+            self.end_early().await?;
+            return Ok(None);
+        }
+        Ok(Some(parts))
+    }
+
+    async fn encode_page(&self, rows: &[OutboxRow], bytes_before: usize) -> Answer<Encoded> {
+        let limit = self.settings.transfer_timeout;
+        let call = self.caller.prepare(limit, |target| {
+            Box::pin(async move {
+                let encoded = target.encode(rows, bytes_before).await?;
+                let all = encoded.count as usize + encoded.left_out.len() == rows.len();
+                if all { Ok(encoded) } else { Err(answers_missing()) }
+            })
+        });
+        call.await
+    }
+
+    /// The next rows that are left, by id.
+    pub(super) async fn page(
+        &self,
+        after: i64,
+        payloads: Payloads,
+    ) -> Result<Vec<OutboxRow>, Halt> {
+        let job = self.job.id;
+        self.persist(move |store| store.bulk_rows(job, after, PAGE, payloads)).await
+    }
+
+    /// The ids of every row that is left, in order, and their external ids.
+    pub(super) async fn names(&self) -> Result<(Vec<i64>, Vec<String>), Halt> {
+        let (mut ids, mut external_ids) = (Vec::new(), Vec::new());
+        loop {
+            let after = ids.last().copied().unwrap_or(0);
+            let page = self.page(after, Payloads::Omitted).await?;
+            if page.is_empty() {
+                return Ok((ids, external_ids));
+            }
+            for row in page {
+                ids.push(row.id);
+                external_ids.push(row.aggregate_id);
+            }
+        }
+    }
+}
+
+pub(super) fn answers_missing() -> CallProblem {
+    CallProblem::Unclear(Problem::new("TARGET_FAULT", "answers are missing"))
+}
