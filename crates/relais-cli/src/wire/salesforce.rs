@@ -9,7 +9,7 @@ use relais::{
         Session,
     },
 };
-use relais_core::{BoxFuture, hydrate::Record, store::StoreError};
+use relais_core::{BoxFuture, hydrate::Hydrated, store::StoreError};
 use secrecy::ExposeSecret;
 
 use super::{Delivers, Made, WireError, guards, secret};
@@ -137,10 +137,7 @@ fn who(target: &SalesforceTarget) -> String {
 pub(super) struct NoDatabase;
 
 impl Hydrator for NoDatabase {
-    fn hydrate(
-        &self,
-        _ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, _ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         Box::pin(async { Err(StoreError::Unavailable("not connected".to_owned())) })
     }
 }

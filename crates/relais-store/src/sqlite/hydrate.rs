@@ -2,19 +2,19 @@
 //!
 //! Invariant: the connection cannot write, and the statement runs in one read transaction.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use base64::Engine;
 use relais_core::{
     BoxFuture,
-    hydrate::{Hydrator, Record},
+    hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
-use rusqlite::{Connection, Statement, types::ValueRef};
+use rusqlite::{Connection, ErrorCode, Statement, types::ValueRef};
 use serde_json::Value;
 
 use super::{SqliteStore, error, row::json_array};
-use crate::hydrate::{Asked, IDS_MAX, Template, by_id};
+use crate::hydrate::{Asked, Halving, Template, blame, by_id};
 
 /// Longest time of one call.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -43,10 +43,7 @@ impl SqlHydrator {
 }
 
 impl Hydrator for SqlHydrator {
-    fn hydrate(
-        &self,
-        ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let (statement, id_column) = (self.statement.clone(), self.id_column.clone());
         let runtime = tokio::runtime::Handle::current();
         Box::pin(self.store.readers().read(move |db| {
@@ -67,7 +64,7 @@ fn read(
     sql: &str,
     id_column: &str,
     ids: &[String],
-) -> Result<HashMap<String, Record>, StoreError> {
+) -> Result<Hydrated, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let mut statement =
         snapshot.prepare_cached(sql).map_err(|e| wrong(&format!("{e}; correct the statement")))?;
@@ -78,12 +75,29 @@ fn read(
         return Err(wrong("only `:ids` has a value; remove the other parameters"));
     }
     let asked = Asked::new(ids);
-    let mut found = HashMap::new();
-    for chunk in ids.chunks(IDS_MAX) {
-        let records = records(&mut statement, chunk).map_err(|e| error::store(&e))?;
-        by_id(&asked, id_column, records, &mut found)?;
+    let (mut hydrated, mut halving) = (Hydrated::default(), Halving::new(ids.len()));
+    let mut is_probed = false;
+    while let Some(range) = halving.next() {
+        match records(&mut statement, &ids[range.clone()]) {
+            Ok(records) => by_id(&asked, id_column, records, &mut hydrated)?,
+            Err(error) if may_be_a_row(&error) => {
+                if !is_probed {
+                    // Without ids it reads no row: if it fails then too, no row is to blame.
+                    records(&mut statement, &[]).map_err(|e| wrong(&e.to_string()))?;
+                    is_probed = true;
+                }
+                halving.failed(range, ids, &error::text(&error), &mut hydrated);
+            }
+            Err(error) => return Err(error::store(&error)),
+        }
     }
-    Ok(found)
+    blame(hydrated)
+}
+
+/// Whether an error of a statement that could be prepared may come from the values of a row.
+fn may_be_a_row(error: &rusqlite::Error) -> bool {
+    let codes = [ErrorCode::Unknown, ErrorCode::TypeMismatch, ErrorCode::TooBig];
+    error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
 fn wrong(text: &str) -> StoreError {
