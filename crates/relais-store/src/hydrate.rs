@@ -6,6 +6,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use relais_core::{
@@ -245,15 +246,50 @@ pub(crate) fn by_id(
 
 const SEVERAL: &str = "hydrate: several rows for the id";
 
-/// Blames the statement instead of its rows if it failed for two ids or more and for none it worked.
-pub(crate) fn blame(hydrated: Hydrated) -> Result<Hydrated, StoreError> {
-    let mut failed = hydrated.failed.values();
-    match failed.next() {
-        Some(why) if failed.next().is_some() && hydrated.records.is_empty() => {
-            Err(StoreError::Setup(format!("{why} (the same for every id of the batch)")))
-        }
-        _ => Ok(hydrated),
+/// From so many ids on that failed while none worked, the statement may be wrong and not the rows.
+const SUSPECTS_MIN: usize = 5;
+
+/// An id whose row the statement has read: if it still does, no failure is the statement's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownGood(Arc<Mutex<Option<String>>>);
+
+impl KnownGood {
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Decides whether rows or the statement failed, as far as these results show it.
+    pub(crate) fn judge(&self, hydrated: Hydrated) -> Verdict {
+        if let Some(id) = hydrated.records.keys().next() {
+            let mut known = self.lock();
+            if known.as_ref().is_none_or(|known| !hydrated.records.contains_key(known)) {
+                *known = Some(id.clone());
+            }
+            return Verdict::Rows(hydrated);
+        }
+        if hydrated.failed.len() < SUSPECTS_MIN {
+            return Verdict::Rows(hydrated);
+        }
+        match self.lock().clone() {
+            Some(id) => Verdict::Probe(id, hydrated),
+            None => Verdict::Statement(wrong_for_all(&hydrated)),
+        }
+    }
+}
+
+/// Who is to blame for ids that failed.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Rows(Hydrated),
+    Statement(StoreError),
+    /// The rows, if this id can still be read.
+    Probe(String, Hydrated),
+}
+
+/// The error of a statement that works for no id.
+pub(crate) fn wrong_for_all(hydrated: &Hydrated) -> StoreError {
+    let why = hydrated.failed.values().next().map_or("hydrate failed", String::as_str);
+    StoreError::Setup(format!("{why} (the same for every id of the batch)"))
 }
 
 fn shown(id: &str) -> String {
@@ -385,15 +421,23 @@ mod tests {
         let mut found = Hydrated::default();
         let rows = ["a", "b", "a", "a"].map(record).to_vec();
         by_id(&asked, "id", rows, &mut found).unwrap();
-        let found = blame(found).unwrap();
         assert_eq!(found.records.keys().collect::<Vec<_>>(), ["b"]);
         assert!(found.failed["a"].contains("several rows for the id \"a\""), "{found:?}");
+    }
 
-        let mut found = Hydrated::default();
-        let rows = ["a", "b", "a", "b"].map(record).to_vec();
-        by_id(&asked, "id", rows, &mut found).unwrap();
-        let whole = blame(found);
-        assert!(matches!(&whole, Err(StoreError::Setup(why)) if why.contains("every id")));
+    #[test]
+    fn the_statement_is_blamed_only_if_nothing_shows_that_it_works() {
+        let hydrated = |good: usize, bad: usize| {
+            let id = |n: usize| n.to_string();
+            let records = (0..good).map(|n| (id(n), Record::default())).collect();
+            Hydrated { records, failed: (good..good + bad).map(|n| (id(n), id(n))).collect() }
+        };
+        let known = KnownGood::default();
+        let verdict = |good, bad| known.judge(hydrated(good, bad));
+        assert!(matches!(verdict(0, SUSPECTS_MIN - 1), Verdict::Rows(_)));
+        assert!(matches!(verdict(0, SUSPECTS_MIN), Verdict::Statement(StoreError::Setup(_))));
+        assert!(matches!(verdict(1, 100), Verdict::Rows(_)));
+        assert!(matches!(verdict(0, SUSPECTS_MIN), Verdict::Probe(id, _) if id == "0"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio_postgres::{
 use uuid::Uuid;
 
 use super::{PostgresStore, error::Failure, exact::exact};
-use crate::hydrate::{Asked, Halving, IDS_MAX, Template, blame, by_id};
+use crate::hydrate::{Asked, Halving, IDS_MAX, KnownGood, Template, Verdict, by_id, wrong_for_all};
 
 /// Longest time of one statement, kept by the server.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -38,6 +38,7 @@ pub struct SqlHydrator {
 struct Query {
     statement: String,
     id_column: String,
+    known_good: KnownGood,
 }
 
 impl SqlHydrator {
@@ -48,7 +49,8 @@ impl SqlHydrator {
     /// Says what to change in `sql`.
     pub fn new(store: &PostgresStore, sql: &str, id_column: &str) -> Result<Self, String> {
         let statement = sql!("hydrate").replace(":statement", &Template::parse(sql)?.with(IDS));
-        let query = Query { statement, id_column: id_column.to_owned() };
+        let id_column = id_column.to_owned();
+        let query = Query { statement, id_column, known_good: KnownGood::default() };
         Ok(Self { store: store.clone(), query: Arc::new(query) })
     }
 }
@@ -75,7 +77,7 @@ impl Query {
                 Err(error) => return Err(wrong(error)),
             }
         }
-        Ok(blame(hydrated)?)
+        self.decide(&transaction, hydrated).await
     }
 
     /// Reads again, with a savepoint before each statement, until every id that fails is known.
@@ -99,7 +101,24 @@ impl Query {
                 Err(error) => return Err(wrong(error)),
             }
         }
-        Ok(blame(hydrated)?)
+        self.decide(&transaction, hydrated).await
+    }
+
+    /// Blames the rows that failed, or the statement.
+    async fn decide(
+        &self,
+        transaction: &Transaction<'_>,
+        hydrated: Hydrated,
+    ) -> Result<Hydrated, Failure> {
+        match self.known_good.judge(hydrated) {
+            Verdict::Rows(hydrated) => Ok(hydrated),
+            Verdict::Statement(error) => Err(error.into()),
+            Verdict::Probe(id, hydrated) => match self.records(transaction, &[id]).await.as_deref()
+            {
+                Ok([_, ..]) => Ok(hydrated),
+                _ => Err(wrong_for_all(&hydrated).into()),
+            },
+        }
     }
 
     async fn records(

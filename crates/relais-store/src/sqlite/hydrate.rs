@@ -14,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, Statement, types::ValueRef};
 use serde_json::Value;
 
 use super::{SqliteStore, error, row::json_array};
-use crate::hydrate::{Asked, Halving, Template, blame, by_id};
+use crate::hydrate::{Asked, Halving, KnownGood, Template, Verdict, by_id, wrong_for_all};
 
 /// Longest time of one call.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -28,6 +28,7 @@ pub struct SqlHydrator {
     store: SqliteStore,
     statement: String,
     id_column: String,
+    known_good: KnownGood,
 }
 
 impl SqlHydrator {
@@ -38,13 +39,15 @@ impl SqlHydrator {
     /// Says what to change in `sql`.
     pub fn new(store: &SqliteStore, sql: &str, id_column: &str) -> Result<Self, String> {
         let statement = Template::parse(sql)?.with(IDS.trim());
-        Ok(Self { store: store.clone(), statement, id_column: id_column.to_owned() })
+        let (store, id_column) = (store.clone(), id_column.to_owned());
+        Ok(Self { store, statement, id_column, known_good: KnownGood::default() })
     }
 }
 
 impl Hydrator for SqlHydrator {
     fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let (statement, id_column) = (self.statement.clone(), self.id_column.clone());
+        let known_good = self.known_good.clone();
         let runtime = tokio::runtime::Handle::current();
         Box::pin(self.store.readers().read(move |db| {
             let interrupt = db.get_interrupt_handle();
@@ -52,7 +55,7 @@ impl Hydrator for SqlHydrator {
                 tokio::time::sleep(TIME_MAX).await;
                 interrupt.interrupt();
             });
-            let found = read(db, &statement, &id_column, &ids);
+            let found = read(db, &statement, &id_column, &ids, &known_good);
             limit.abort();
             found
         }))
@@ -64,6 +67,7 @@ fn read(
     sql: &str,
     id_column: &str,
     ids: &[String],
+    known_good: &KnownGood,
 ) -> Result<Hydrated, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let mut statement =
@@ -91,7 +95,14 @@ fn read(
             Err(error) => return Err(error::store(&error)),
         }
     }
-    blame(hydrated)
+    match known_good.judge(hydrated) {
+        Verdict::Rows(hydrated) => Ok(hydrated),
+        Verdict::Statement(error) => Err(error),
+        Verdict::Probe(id, hydrated) => match records(&mut statement, &[id]).as_deref() {
+            Ok([_, ..]) => Ok(hydrated),
+            _ => Err(wrong_for_all(&hydrated)),
+        },
+    }
 }
 
 /// Whether an error of a statement that could be prepared may come from the values of a row.
