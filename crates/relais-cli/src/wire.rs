@@ -25,6 +25,7 @@ use relais::{
 };
 use relais_admin::{ApiUsage, AskSource, CallsUsed};
 use relais_core::{
+    credential::Credentials,
     publisher::Publisher,
     source::Source,
     store::{Store, StoreError},
@@ -59,6 +60,13 @@ impl Database {
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
+        }
+    }
+
+    fn credentials(&self) -> Arc<dyn Credentials> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),
@@ -232,7 +240,7 @@ fn make(
                         .map_err(|why| destination.error(format_args!("`hydrate`: {why}")))?,
                 ),
             };
-            return salesforce::make(destination, target, hydrator, sessions);
+            return salesforce::make(destination, target, hydrator, database, sessions);
         }
         Target::Log { path: None } => Arc::new(LogPublisher::stdout()),
         Target::Log { path: Some(path) } => Arc::new(LogPublisher::file(path)),

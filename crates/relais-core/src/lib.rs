@@ -22,6 +22,7 @@ pub mod process;
 pub mod route;
 
 pub mod bulk;
+pub mod credential;
 pub mod delivery;
 pub mod hydrate;
 pub mod limits;

@@ -6,13 +6,13 @@ use relais::{
     BulkSettings, Hydrator, Publisher,
     salesforce::{
         Api, Auth, SalesforceBulk, SalesforceCollections, SalesforceGraph, SalesforceSettings,
-        Session,
+        Session, TokenKey, TokenVault,
     },
 };
 use relais_core::{BoxFuture, hydrate::Hydrated, store::StoreError};
 use secrecy::ExposeSecret;
 
-use super::{Delivers, Made, WireError, guards, secret};
+use super::{Database, Delivers, Made, WireError, guards, secret};
 use crate::settings::{Destination, SalesforceAuth, SalesforceTarget};
 
 /// One token and one budget for all destinations that sign in alike.
@@ -20,8 +20,21 @@ use crate::settings::{Destination, SalesforceAuth, SalesforceTarget};
 pub(super) struct Sessions(HashMap<String, Session>);
 
 impl Sessions {
-    fn of(&mut self, target: &SalesforceTarget) -> Session {
-        self.0.entry(who(target)).or_default().clone()
+    /// Without a database a refresh token cannot be replaced: then nothing is sent either.
+    fn of(
+        &mut self,
+        target: &SalesforceTarget,
+        database: Option<&Database>,
+    ) -> Result<Session, String> {
+        let vault = match &target.auth {
+            SalesforceAuth::RefreshToken { key, .. } => {
+                let key = TokenKey::new(&secret(key))?;
+                database.map(|database| TokenVault::new(database.credentials(), key))
+            }
+            SalesforceAuth::ClientCredentials { .. } | SalesforceAuth::JwtBearer { .. } => None,
+        };
+        let session = self.0.entry(who(target));
+        Ok(session.or_insert_with(|| vault.map(Session::with_vault).unwrap_or_default()).clone())
     }
 }
 
@@ -29,9 +42,11 @@ pub(super) fn make(
     destination: &Destination,
     target: &SalesforceTarget,
     hydrator: Option<Arc<dyn Hydrator>>,
+    database: Option<&Database>,
     sessions: &mut Sessions,
 ) -> Result<Made, WireError> {
-    let settings = connector(target, sessions.of(target));
+    let session = sessions.of(target, database).map_err(|error| destination.error(error))?;
+    let settings = connector(target, session);
     let budget = settings.session.budget().clone();
     let made = deliverer(destination, target, settings, hydrator);
     Ok(Made { delivers: made.map_err(|error| destination.error(error))?, budget: Some(budget) })
@@ -76,7 +91,7 @@ fn connector(target: &SalesforceTarget, session: Session) -> SalesforceSettings 
                 audience: audience.clone(),
             }
         }
-        SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token } => {
+        SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token, .. } => {
             Auth::RefreshToken {
                 client_id: client_id.clone(),
                 client_secret: client_secret.as_ref().map(secret),

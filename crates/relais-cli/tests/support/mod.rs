@@ -141,7 +141,8 @@ impl Running {
         running
     }
 
-    fn wait_for(&mut self, text: &str) {
+    /// Waits for some words in the log.
+    pub(crate) fn wait_for(&mut self, text: &str) {
         loop {
             let mut line = String::new();
             if self.log.read_line(&mut line).unwrap() == 0 {

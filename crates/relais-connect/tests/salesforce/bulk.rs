@@ -1,7 +1,7 @@
 //! Bulk jobs as they should be: every value arrives, every row has its answer, each step can be asked
 //! for again.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use relais_connect::salesforce::SalesforceBulk;
 use relais_core::{

@@ -24,6 +24,7 @@ mod mark;
 
 mod accept;
 mod bulk;
+mod credential;
 mod enqueue;
 mod exact;
 mod hydrate;

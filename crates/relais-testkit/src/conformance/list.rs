@@ -118,6 +118,11 @@ macro_rules! store_conformance {
                 handling_once_takes_long_and_strange_names
                 of_many_at_once_one_handles
             }
+            credentials {
+                a_secret_is_replaced_and_read_by_the_next_owner
+                a_secret_has_one_owner_until_its_lease_ends
+                who_lost_the_lease_of_a_secret_changes_nothing
+            }
             lanes {
                 a_worker_alone_holds_every_lane
                 others_notice_when_a_worker_comes_or_leaves
@@ -407,6 +412,7 @@ mod tests {
             ("bulk", include_str!("bulk.rs")),
             ("bulk_rows", include_str!("bulk_rows.rs")),
             ("cleanup", include_str!("cleanup.rs")),
+            ("credentials", include_str!("credentials.rs")),
             ("dead_letters", include_str!("dead_letters.rs")),
             ("fence", include_str!("fence.rs")),
             ("fidelity", include_str!("fidelity.rs")),

@@ -9,6 +9,7 @@ pub mod browse;
 pub mod bulk;
 pub mod bulk_rows;
 pub mod cleanup;
+pub mod credentials;
 pub mod dead_letters;
 pub mod desk;
 pub mod edit;
