@@ -11,7 +11,10 @@ mod org;
 #[allow(dead_code)]
 mod support;
 
-use salesforce_sim::Faults;
+use salesforce_sim::{
+    Faults,
+    faults::{JobFault, Pattern},
+};
 
 use org::{Base, Org, members_created, settings, until};
 use support::{Running, Site, post};
@@ -70,6 +73,24 @@ fn one_bad_business_row_is_a_dead_letter_and_the_others_go() {
             assert!(dead[1].starts_with("M-9 HYDRATE_FAILED: "), "{dead:?}");
             assert!(dead[1].contains("several rows for the id \"M-9\""), "{dead:?}");
         }
+    }
+}
+
+#[test]
+fn a_row_that_fails_its_job_as_a_whole_is_found_by_halving() {
+    for (site, base) in Base::all(&Site::new) {
+        let poison =
+            JobFault { poison: Some(Pattern::new("^Doe \"42\"$").unwrap()), ..JobFault::default() };
+        let org = Org::with(Faults { jobs: vec![poison], ..Faults::default() });
+        base.members(300);
+        site.write("relais.toml", &impatient(&settings(&base, &org, "bulk-v2", "")));
+        let running = site.run();
+        send(&running, "e-1", &members_created(1..=300, 1));
+        until(|| base.outbox("DISPATCHED") == 299 && base.outbox("FAILED") == 1);
+        assert_eq!(running.stop().code, 0);
+        org.assert_once("Contact", 299);
+        let dead = dead(&base);
+        assert!(dead[0].starts_with("M-42 InternalServerError: "), "{dead:?}");
     }
 }
 

@@ -261,7 +261,8 @@ pub trait BulkTarget: Send + Sync {
     fn look<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>>;
 
     /// What became of each of these rows; `Held` for rows that were never tried, `Retry` for those
-    /// the results do not mention. One answer for each, in order.
+    /// the results do not mention. One answer for each, in order. If the job failed for a reason that
+    /// no row can be (a quota, the settings), rows never tried get `Outage`.
     fn results<'a>(
         &'a self,
         remote_id: &'a str,

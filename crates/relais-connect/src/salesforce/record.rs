@@ -19,6 +19,7 @@ use serde_json::{Value, value::RawValue};
 use super::{
     classify::{Class, Failure},
     columns::{Column, Field, Mapping},
+    csv::NUL,
     key::Keys,
     settings::OnMissing,
 };
@@ -148,6 +149,10 @@ impl Records {
                 (Field::Pointer(pointer), _) => json::pointer(&row.payload, pointer)
                     .map_or(Ok(Cell::Absent), |raw| of_json(raw, column))?,
             };
+            if matches!(&cell, Cell::Text(text) if text.contains('\0')) {
+                let why = format!("{}: {NUL}", column.name);
+                return Err(Unfit::Row(Delivery::reject("VALUE_INVALID", &why)));
+            }
             cells.push(cell);
         }
         Ok(())

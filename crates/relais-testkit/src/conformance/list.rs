@@ -118,11 +118,9 @@ macro_rules! store_conformance {
                 handling_once_takes_long_and_strange_names
                 of_many_at_once_one_handles
             }
-            credentials {
+            credentials { a_secret_has_one_owner_until_its_lease_ends
                 a_secret_is_replaced_and_read_by_the_next_owner
-                a_secret_has_one_owner_until_its_lease_ends
-                who_lost_the_lease_of_a_secret_changes_nothing
-            }
+                who_lost_the_lease_of_a_secret_changes_nothing }
             lanes {
                 a_worker_alone_holds_every_lane
                 others_notice_when_a_worker_comes_or_leaves

@@ -22,11 +22,10 @@ use super::{
     BulkSettings,
     call::{Caller, outage_of},
     halt::{Halt, Halts},
+    halving::Halving,
 };
 use crate::relay::random;
 
-/// Rows read at a time.
-const PAGE: usize = 1_000;
 /// The pause after the database did not answer; doubles up to the maximum.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
 const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -35,6 +34,7 @@ pub(crate) struct Drive {
     store: Arc<dyn Store>,
     caller: Caller,
     settings: Arc<BulkSettings>,
+    halving: Arc<Halving>,
     job: BulkJob,
     fence: JobFence,
     lease: Duration,
@@ -50,7 +50,7 @@ impl Drive {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         caller: Caller,
-        settings: Arc<BulkSettings>,
+        (settings, halving): (Arc<BulkSettings>, Arc<Halving>),
         job: BulkJob,
         (fence, lease): (JobFence, Duration),
     ) -> Self {
@@ -59,6 +59,7 @@ impl Drive {
             store,
             caller,
             settings,
+            halving,
             job,
             fence,
             lease,
@@ -205,8 +206,20 @@ impl Drive {
         match call.await? {
             Ok(deliveries) => {
                 relais_store::fail_point!("bulk.after_results");
+                let is_untried = |answer: &Delivery| *answer == Delivery::Held;
+                if let Some(problem) = failed.as_ref().filter(|_| deliveries.iter().all(is_untried))
+                {
+                    self.failed_whole(&rows, problem).await?;
+                    return self.end().await;
+                }
                 let accepted = deliveries.contains(&Delivery::Accepted);
                 let outage = deliveries.iter().find_map(outage_of);
+                if deliveries
+                    .iter()
+                    .any(|answer| !is_untried(answer) && outage_of(answer).is_none())
+                {
+                    self.halving.succeeded(self.caller.target.rows_max());
+                }
                 self.settle(rows.iter().zip(deliveries)).await?;
                 // The next job of the same rows would fare no better at once.
                 if let Some(problem) = failed.filter(|_| !accepted) {
@@ -319,19 +332,6 @@ impl Drive {
         let (fence, lease) = (self.fence.clone(), self.lease);
         let ours = self.persist(move |store| store.renew_bulk(fence.clone(), lease)).await?;
         if ours { Ok(()) } else { Err(Halt::Lost) }
-    }
-
-    /// Every row that is left, by id.
-    async fn rows(&self) -> Result<Vec<OutboxRow>, Halt> {
-        let mut rows: Vec<OutboxRow> = Vec::new();
-        loop {
-            let (job, after) = (self.job.id, rows.last().map_or(0, |row| row.id));
-            let page = self.persist(move |store| store.bulk_rows(job, after, PAGE)).await?;
-            if page.is_empty() {
-                return Ok(rows);
-            }
-            rows.extend(page);
-        }
     }
 
     async fn commit(&mut self, to: Phase, why: Option<&Problem>) -> Result<(), Halt> {

@@ -127,6 +127,11 @@ impl Org {
                 Err(why) => return self.refuse_run(id, file, why),
             }
         };
+        if job.fault.poison.as_ref().is_some_and(|poison| file.has(poison)) {
+            let why = "InternalServerError : A row failed the whole job".to_owned();
+            let why = job.fault.message.clone().unwrap_or(why);
+            return self.refuse_run(id, file, why);
+        }
         let rows = file.len() as u64;
         let run = match plan {
             Some(plan) => Run::new(file, plan, &settings.bulk, job.fault.timeouts, left),

@@ -105,6 +105,7 @@ async fn values_that_are_no_value_refuse_their_row() {
         (r#"{"a": {"b": 1}}"#, "VALUE_INVALID"),
         (r#"{"a": [1]}"#, "VALUE_INVALID"),
         (r#"{"a": "\ud800"}"#, "VALUE_INVALID"),
+        (r#"{"a": "x\u0000y"}"#, "VALUE_INVALID"),
         ("[1]", "PAYLOAD_NOT_OBJECT"),
         ("null", "PAYLOAD_NOT_OBJECT"),
     ] {

@@ -1,21 +1,36 @@
 //! What the target said of a job's rows, written down in the store.
 
 use relais_core::{
-    delivery::Delivery,
+    delivery::{Delivery, Problem},
     outbox::{OutboxFate, OutboxRow, settle},
 };
 
-use super::Drive;
+use super::{Drive, note};
 use crate::{
-    bulk::halt::Halt,
+    bulk::{halt::Halt, halving::Blame},
     observe::trace::JobSpan,
     relay::{count, random},
 };
 
+/// Rows read at a time.
+const PAGE: usize = 1_000;
 /// Rows settled in one transaction.
 const SETTLED_MAX: usize = 500;
 
 impl Drive {
+    /// Every row that is left, by id.
+    pub(super) async fn rows(&self) -> Result<Vec<OutboxRow>, Halt> {
+        let mut rows: Vec<OutboxRow> = Vec::new();
+        loop {
+            let (job, after) = (self.job.id, rows.last().map_or(0, |row| row.id));
+            let page = self.persist(move |store| store.bulk_rows(job, after, PAGE)).await?;
+            if page.is_empty() {
+                return Ok(rows);
+            }
+            rows.extend(page);
+        }
+    }
+
     pub(super) async fn settle<'r>(
         &self,
         answers: impl Iterator<Item = (&'r OutboxRow, Delivery)>,
@@ -44,6 +59,33 @@ impl Drive {
             for (row, fate) in part {
                 count(&self.caller.counters, row, fate);
             }
+        }
+        Ok(())
+    }
+
+    /// Sets the rows of a job free that failed before any of them was tried. They go again in smaller
+    /// jobs; a row that was alone uses an attempt.
+    pub(super) async fn failed_whole(
+        &self,
+        rows: &[OutboxRow],
+        problem: &Problem,
+    ) -> Result<(), Halt> {
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let blame = self.halving.failed(&ids);
+        tracing::warn!(
+            destination = self.job.destination,
+            rows = ids.len(),
+            ?blame,
+            why = note(problem),
+            "a bulk job failed as a whole"
+        );
+        let answer = match blame {
+            Blame::Row => Delivery::Retry { problem: problem.clone(), after: None },
+            Blame::Unknown | Blame::Target => Delivery::Held,
+        };
+        self.settle(rows.iter().map(|row| (row, answer.clone()))).await?;
+        if blame == Blame::Target {
+            self.caller.refused(problem);
         }
         Ok(())
     }
