@@ -132,3 +132,30 @@ fn an_external_id_arrives_as_it_is_or_is_a_dead_letter_with_its_own_name() {
         assert!(refused[1].starts_with("AGGREGATE_ID_INVALID: the id \"xxxx"), "{refused:?}");
     }
 }
+
+#[test]
+fn one_row_that_spoils_a_collection_of_200_is_a_dead_letter_and_the_others_go() {
+    for bad in [1, 137, 200] {
+        for (site, base) in Base::all(&Site::new) {
+            let org = Org::with(Faults::default());
+            base.members(200);
+            base.execute(&format!(
+                "UPDATE members SET family = '7'; \
+                 UPDATE members SET family = 'no number' WHERE id = 'M-{bad}'"
+            ));
+            // A number field is filled from a text column: the org refuses the whole call.
+            let text = settings(&base, &org, "collections", "")
+                .replace("Family__c = \"family\", ", "")
+                .replace("Version__c = \"version\"", "Version__c = \"family\"");
+            site.write("relais.toml", &text);
+            let running = site.run();
+            send(&running, "e-1", &members_created(1..=200, 1));
+            until(|| base.outbox("DISPATCHED") == 199 && base.outbox("FAILED") == 1);
+            assert_eq!(running.stop().code, 0);
+            org.assert_once("Contact", 199);
+            let dead = dead(&base);
+            assert!(dead[0].starts_with(&format!("M-{bad} JSON_PARSER_ERROR: ")), "{dead:?}");
+            assert!(dead[0].contains("value no number"), "{dead:?}");
+        }
+    }
+}

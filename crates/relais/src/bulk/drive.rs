@@ -14,7 +14,6 @@ use std::{
 use relais_core::{
     bulk::{Advance, BulkJob, CallProblem, JobFence, Phase, Remote, Step, next},
     delivery::{Delivery, Problem},
-    outbox::OutboxRow,
     store::{Store, StoreFuture},
 };
 

@@ -14,6 +14,8 @@ const QUOTE: u8 = b'"';
 pub(super) const HEADER_MAX: usize = 32_000;
 /// Characters of a row.
 pub(super) const ROW_MAX: usize = 400_000;
+/// Characters of a value.
+pub(super) const VALUE_MAX: usize = 32_000;
 pub(super) const COLUMNS_MAX: usize = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

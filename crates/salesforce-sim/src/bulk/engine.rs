@@ -59,6 +59,7 @@ pub(crate) async fn run(sim: Arc<Sim>) -> Infallible {
 /// One round for every job, whether its time has come or not.
 pub(crate) fn tick(sim: &Sim) {
     round(sim, When::Anyhow);
+    super::query::tick(&mut sim.org());
 }
 
 /// Closed jobs begin; those in progress save one chunk of each batch.
