@@ -80,6 +80,22 @@ impl Database {
         })
     }
 
+    /// The names of the columns that a `hydrate` gives.
+    async fn hydrate_columns(
+        &self,
+        Hydrate { sql, id, .. }: &Hydrate,
+    ) -> Result<Vec<String>, String> {
+        let columns = match self {
+            Self::Sqlite(store) => {
+                relais::sqlite::SqlHydrator::new(store, sql, id)?.columns().await
+            }
+            Self::Postgres(store) => {
+                relais::postgres::SqlHydrator::new(store, sql, id)?.columns().await
+            }
+        };
+        columns.map_err(|error| error.to_string())
+    }
+
     /// Asks each `hydrate` for a row that is not there, to see whether it can be asked at all.
     pub(crate) async fn try_hydrate(&self, settings: &Settings) -> Vec<WireError> {
         let mut errors = Vec::new();
@@ -89,12 +105,26 @@ impl Database {
                 section: format!("destination[{}].hydrate", destination.name),
                 message: why,
             };
-            match self.hydrator(hydrate) {
-                Err(why) => errors.push(wrong(why)),
+            let asked = match self.hydrator(hydrate) {
+                Err(why) => Err(why),
                 Ok(hydrator) => {
                     let asked = hydrator.hydrate(vec![NO_ID.to_owned()]).await;
-                    errors.extend(asked.err().map(|error| wrong(error.to_string())));
+                    asked.map(drop).map_err(|error| error.to_string())
                 }
+            };
+            let columns = match asked {
+                Ok(()) => self.hydrate_columns(hydrate).await,
+                Err(why) => Err(why),
+            };
+            match columns {
+                Ok(columns) => {
+                    let missing = salesforce::missing_columns(destination, &columns);
+                    errors.extend(missing.map(|why| WireError {
+                        section: format!("destination[{}].columns", destination.name),
+                        message: why,
+                    }));
+                }
+                Err(why) => errors.push(wrong(why)),
             }
         }
         errors

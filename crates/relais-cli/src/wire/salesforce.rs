@@ -13,7 +13,7 @@ use relais_core::{BoxFuture, hydrate::Hydrated, store::StoreError};
 use secrecy::ExposeSecret;
 
 use super::{Database, Delivers, Made, WireError, guards, secret};
-use crate::settings::{Destination, SalesforceAuth, SalesforceTarget};
+use crate::settings::{Destination, SalesforceAuth, SalesforceTarget, Target};
 
 /// One token and one budget for all destinations that sign in alike.
 #[derive(Default)]
@@ -112,6 +112,24 @@ fn connector(target: &SalesforceTarget, session: Session) -> SalesforceSettings 
         session,
         ..SalesforceSettings::new(&target.login_url, auth, &target.object, &target.external_id)
     }
+}
+
+/// Names that the settings take from the result of `hydrate` and that it does not have.
+pub(super) fn missing_columns(destination: &Destination, found: &[String]) -> Option<String> {
+    let Target::Salesforce(target) = &destination.target else { return None };
+    let hydrate = target.hydrate.as_ref()?;
+    let of_payload = |field: &str| field.starts_with('/') || field.starts_with("payload:");
+    let fields = target.columns.iter().map(|(_, field)| field).filter(|field| !of_payload(field));
+    let wanted = fields.chain(hydrate.version.as_ref()).chain([&hydrate.id]);
+    let is_there = |name: &str| found.iter().any(|column| column.eq_ignore_ascii_case(name));
+    let mut missing: Vec<String> =
+        wanted.filter(|name| !is_there(name)).map(|name| format!("`{name}`")).collect();
+    missing.sort();
+    missing.dedup();
+    (!missing.is_empty()).then(|| {
+        let (missing, found) = (missing.join(", "), found.join(", "));
+        format!("`hydrate` gives no column {missing}; it gives {found}")
+    })
 }
 
 fn bulk_settings(

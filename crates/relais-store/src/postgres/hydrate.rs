@@ -37,6 +37,8 @@ pub struct SqlHydrator {
 #[derive(Debug)]
 struct Query {
     statement: String,
+    /// The user's own part of it.
+    inner: String,
     id_column: String,
     known_good: KnownGood,
 }
@@ -48,10 +50,25 @@ impl SqlHydrator {
     /// # Errors
     /// Says what to change in `sql`.
     pub fn new(store: &PostgresStore, sql: &str, id_column: &str) -> Result<Self, String> {
-        let statement = sql!("hydrate").replace(":statement", &Template::parse(sql)?.with(IDS));
+        let inner = Template::parse(sql)?.with(IDS);
+        let statement = sql!("hydrate").replace(":statement", &inner);
         let id_column = id_column.to_owned();
-        let query = Query { statement, id_column, known_good: KnownGood::default() };
+        let query = Query { statement, inner, id_column, known_good: KnownGood::default() };
         Ok(Self { store: store.clone(), query: Arc::new(query) })
+    }
+
+    /// Reads the names of the columns of the result, without a row.
+    ///
+    /// # Errors
+    /// The statement cannot be prepared, or the database is not there.
+    pub async fn columns(&self) -> Result<Vec<String>, StoreError> {
+        let names = self.store.run(Arc::clone(&self.query), |client, _, query| {
+            Box::pin(async move {
+                let statement = client.prepare(&query.inner).await.map_err(wrong)?;
+                Ok(statement.columns().iter().map(|column| column.name().to_owned()).collect())
+            })
+        });
+        names.await
     }
 }
 

@@ -42,6 +42,19 @@ impl SqlHydrator {
         let (store, id_column) = (store.clone(), id_column.to_owned());
         Ok(Self { store, statement, id_column, known_good: KnownGood::default() })
     }
+
+    /// Reads the names of the columns of the result, without a row.
+    ///
+    /// # Errors
+    /// The statement cannot be prepared, or the database is not there.
+    pub async fn columns(&self) -> Result<Vec<String>, StoreError> {
+        let statement = self.statement.clone();
+        let names = self.store.readers().read(move |db| {
+            let statement = db.prepare(&statement).map_err(|e| wrong(&e.to_string()))?;
+            Ok(statement.column_names().into_iter().map(str::to_owned).collect())
+        });
+        names.await
+    }
 }
 
 impl Hydrator for SqlHydrator {

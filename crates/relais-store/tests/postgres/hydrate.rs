@@ -190,3 +190,16 @@ async fn a_statement_that_fails_for_every_id_blames_no_row() {
     let fresh = hydrate(&bed, BAD_CAST, &ids).await;
     assert!(matches!(fresh, Err(StoreError::Setup(_))), "{fresh:?}");
 }
+
+#[tokio::test]
+async fn the_columns_of_a_statement_are_known_without_a_row() {
+    let Some(bed) = members().await else { return };
+    let columns = |sql: &str| {
+        let hydrator = SqlHydrator::new(&bed.store, sql, "id").unwrap();
+        async move { hydrator.columns().await }
+    };
+    let found = columns("SELECT id, name AS \"Full Name\" FROM member WHERE id IN (:ids)").await;
+    assert_eq!(found.unwrap(), ["id", "Full Name"]);
+    let wrong = columns("SELECT id FROM nowhere WHERE id IN (:ids)").await;
+    assert!(matches!(wrong, Err(StoreError::Setup(_))), "{wrong:?}");
+}
