@@ -178,24 +178,27 @@ fn field(schema: &Schema, field: &Field) -> Json {
     ] {
         json[name] = false.into();
     }
-    for name in [
-        "calculatedFormula",
-        "compoundFieldName",
-        "controllerName",
-        "defaultValue",
-        "defaultValueFormula",
-        "extraTypeInfo",
-        "filteredLookupInfo",
-        "inlineHelpText",
-        "mask",
-        "maskType",
-        "referenceTargetField",
-        "relationshipOrder",
-    ] {
+    for name in FIELD_NULLS {
         json[name] = Json::Null;
     }
     json
 }
+
+/// What no field of the simulator has.
+const FIELD_NULLS: [&str; 12] = [
+    "calculatedFormula",
+    "compoundFieldName",
+    "controllerName",
+    "defaultValue",
+    "defaultValueFormula",
+    "extraTypeInfo",
+    "filteredLookupInfo",
+    "inlineHelpText",
+    "mask",
+    "maskType",
+    "referenceTargetField",
+    "relationshipOrder",
+];
 
 fn soap_type(kind: Kind) -> &'static str {
     match kind {
