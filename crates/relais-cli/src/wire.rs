@@ -25,6 +25,7 @@ use relais::{
 };
 use relais_admin::{ApiUsage, AskSource, CallsUsed};
 use relais_core::{
+    credential::Credentials,
     publisher::Publisher,
     source::Source,
     store::{Store, StoreError},
@@ -65,11 +66,34 @@ impl Database {
         }
     }
 
+    fn credentials(&self) -> Arc<dyn Credentials> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
+        }
+    }
+
     fn hydrator(&self, Hydrate { sql, id, .. }: &Hydrate) -> Result<Arc<dyn Hydrator>, String> {
         Ok(match self {
             Self::Sqlite(store) => Arc::new(relais::sqlite::SqlHydrator::new(store, sql, id)?),
             Self::Postgres(store) => Arc::new(relais::postgres::SqlHydrator::new(store, sql, id)?),
         })
+    }
+
+    /// The names of the columns that a `hydrate` gives.
+    async fn hydrate_columns(
+        &self,
+        Hydrate { sql, id, .. }: &Hydrate,
+    ) -> Result<Vec<String>, String> {
+        let columns = match self {
+            Self::Sqlite(store) => {
+                relais::sqlite::SqlHydrator::new(store, sql, id)?.columns().await
+            }
+            Self::Postgres(store) => {
+                relais::postgres::SqlHydrator::new(store, sql, id)?.columns().await
+            }
+        };
+        columns.map_err(|error| error.to_string())
     }
 
     /// Asks each `hydrate` for a row that is not there, to see whether it can be asked at all.
@@ -81,12 +105,26 @@ impl Database {
                 section: format!("destination[{}].hydrate", destination.name),
                 message: why,
             };
-            match self.hydrator(hydrate) {
-                Err(why) => errors.push(wrong(why)),
+            let asked = match self.hydrator(hydrate) {
+                Err(why) => Err(why),
                 Ok(hydrator) => {
                     let asked = hydrator.hydrate(vec![NO_ID.to_owned()]).await;
-                    errors.extend(asked.err().map(|error| wrong(error.to_string())));
+                    asked.map(drop).map_err(|error| error.to_string())
                 }
+            };
+            let columns = match asked {
+                Ok(()) => self.hydrate_columns(hydrate).await,
+                Err(why) => Err(why),
+            };
+            match columns {
+                Ok(columns) => {
+                    let missing = salesforce::missing_columns(destination, &columns);
+                    errors.extend(missing.map(|why| WireError {
+                        section: format!("destination[{}].columns", destination.name),
+                        message: why,
+                    }));
+                }
+                Err(why) => errors.push(wrong(why)),
             }
         }
         errors
@@ -232,7 +270,7 @@ fn make(
                         .map_err(|why| destination.error(format_args!("`hydrate`: {why}")))?,
                 ),
             };
-            return salesforce::make(destination, target, hydrator, sessions);
+            return salesforce::make(destination, target, hydrator, database, sessions);
         }
         Target::Log { path: None } => Arc::new(LogPublisher::stdout()),
         Target::Log { path: Some(path) } => Arc::new(LogPublisher::file(path)),

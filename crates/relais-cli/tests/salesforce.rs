@@ -317,6 +317,14 @@ fn check_asks_the_database_whether_the_query_can_be_asked() {
         assert_eq!(said.code, 0, "{said:?}");
         assert!(said.out.contains("upserts Contact by ExternalId__c"), "{said:?}");
         assert!(!said.out.contains("hush-hush"), "{said:?}");
+        let absent = good.replace("LastName = \"last_name\"", "LastName = \"no_such\"");
+        site.write("relais.toml", &absent);
+        let said = site.relais(&["check"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(
+            said.out.contains("`hydrate` gives no column `no_such`; it gives id, "),
+            "{said:?}"
+        );
         site.write("relais.toml", &good.replace("IN (:ids)", "= 1"));
         let said = site.relais(&["check"]);
         assert!(said.out.contains("exactly as `… IN (:ids)`"), "{said:?}");

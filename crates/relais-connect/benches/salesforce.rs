@@ -25,7 +25,7 @@ use relais_core::{
     BoxFuture,
     bulk::BulkTarget,
     delivery::Delivery,
-    hydrate::{Hydrator, Record},
+    hydrate::{Hydrated, Hydrator, Record},
     outbox::OutboxRow,
     store::StoreError,
 };
@@ -198,12 +198,9 @@ impl Table {
 }
 
 impl Hydrator for Table {
-    fn hydrate(
-        &self,
-        _ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, _ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let records = std::mem::take(&mut *self.0.lock().expect("nobody panicked"));
-        Box::pin(async { Ok(records) })
+        Box::pin(async { Ok(Hydrated { records, ..Hydrated::default() }) })
     }
 }
 

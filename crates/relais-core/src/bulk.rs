@@ -287,7 +287,8 @@ pub trait BulkTarget: Send + Sync {
     fn look<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>>;
 
     /// What became of the rows with these external ids (`aggregate_id`); `Held` for rows that were
-    /// never tried, `Retry` for those the results do not mention. One answer for each, in order.
+    /// never tried, `Retry` for those the results do not mention. One answer for each, in order. If the job
+    /// failed for a reason that no row can be (a quota, the configuration), rows never tried get `Outage`.
     fn results<'a>(
         &'a self,
         remote_id: &'a str,

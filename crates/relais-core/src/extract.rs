@@ -7,7 +7,7 @@ use crate::{
     decode::{Decoded, Decoder},
     inbox::{Content, InboxRow, NewInbox},
     json,
-    message::{HEADER_MESSAGE_ID, HEADER_SCHEMA_ID, HEADER_VALUE, Headers},
+    message::{HEADER_AGGREGATE_ID, HEADER_MESSAGE_ID, HEADER_SCHEMA_ID, HEADER_VALUE, Headers},
     text,
     time::Timestamp,
 };
@@ -147,6 +147,7 @@ impl Mapping {
             Content::Undecodable { .. } => None,
         };
         let parts = self.parts(&incoming, json);
+        parts.note(&mut headers);
         let message_id = match (parts.message_id, &incoming.position, &decoded) {
             (Some(id), ..) => id,
             (None, Some(position), _) => {
@@ -159,7 +160,8 @@ impl Mapping {
             (None, None, Content::Json(_)) => return Err(self.missing_id()),
         };
         let key_str = incoming.key.as_deref().map(|key| text::identity(key, text::KEY_MAX));
-        let msg_key = ordering_key(parts.aggregate_id.as_ref(), key_str.as_ref(), &message_id);
+        let order_id = parts.order_id.as_ref();
+        let msg_key = ordering_key(order_id, key_str.as_ref(), &message_id);
         Ok(NewInbox {
             source_system: self.source_system.clone(),
             message_id,
@@ -190,12 +192,22 @@ impl Mapping {
     /// The parts the settings name, where the message has them.
     pub fn parts(&self, incoming: &Incoming, json: Option<&str>) -> Parts {
         let find = |pick: &Option<Pick>| pick.as_ref().and_then(|p| self.pick(p, incoming, json));
+        let message_id = self.pick(&self.message_id, incoming, json);
+        let aggregate_id = find(&self.aggregate_id);
+        // Without an aggregate id a message is about its key, else about itself.
+        let about = match (&aggregate_id, &incoming.key, &message_id) {
+            (Some(id), ..) => text::aggregate_id(id),
+            (None, Some(key), _) => text::kept(key, text::KEY_MAX),
+            (None, None, Some(id)) => text::kept(id, text::MESSAGE_ID_MAX),
+            (None, None, None) => Ok(""),
+        };
+        let unusable_id = about.err();
+        let kept = aggregate_id.as_ref().filter(|_| unusable_id.is_none()).cloned();
         Parts {
-            message_id: self
-                .pick(&self.message_id, incoming, json)
-                .map(|id| text::identity(&id, text::MESSAGE_ID_MAX)),
-            aggregate_id: find(&self.aggregate_id)
-                .map(|id| text::identity(&id, text::MESSAGE_ID_MAX)),
+            message_id: message_id.map(|id| text::identity(&id, text::MESSAGE_ID_MAX)),
+            order_id: aggregate_id.map(|id| text::identity(&id, text::AGGREGATE_ID_MAX)),
+            aggregate_id: kept,
+            unusable_id,
             event_type: find(&self.event_type).map(|kind| text::fit(&kind, text::MESSAGE_ID_MAX)),
         }
     }
@@ -224,8 +236,25 @@ fn scalar(json: &str, pointer: &str) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub message_id: Option<String>,
+    /// As the message has it, never replaced; `None` also if it cannot be kept.
     pub aggregate_id: Option<String>,
+    /// The aggregate id as an ordering key: a hash if it cannot be kept.
+    pub order_id: Option<String>,
+    /// Why the id of what the message is about cannot be kept.
+    pub unusable_id: Option<String>,
     pub event_type: Option<String>,
+}
+
+impl Parts {
+    /// Notes in the row's headers whether the id of what it is about was lost.
+    pub fn note(&self, headers: &mut Headers) {
+        match &self.unusable_id {
+            Some(why) => headers.set(HEADER_AGGREGATE_ID, why),
+            None => {
+                headers.0.remove(HEADER_AGGREGATE_ID);
+            }
+        }
+    }
 }
 
 /// The aggregate, else the key, else the message itself.
@@ -263,6 +292,28 @@ mod tests {
         assert_eq!(row.message_id, "m-1");
         assert_eq!(row.event_type.as_deref(), Some("MembersCreated"));
         assert_eq!((row.aggregate_id.as_deref(), row.msg_key.as_str()), (Some("7"), "7"));
+    }
+
+    #[test]
+    fn an_aggregate_id_is_the_one_of_the_message_or_none() {
+        let read = |id: &str| {
+            let body = serde_json::json!({"id": "m-1", "familyId": id}).to_string();
+            mapping("payload:/id").read(incoming(body.as_bytes())).unwrap()
+        };
+        let long = "f".repeat(1_000);
+        assert_eq!(read(&long).aggregate_id, Some(long.clone()));
+        assert_eq!(read(&long).headers.get(HEADER_AGGREGATE_ID), None);
+        for id in [format!("{long}f"), "a\0b".to_owned()] {
+            let row = read(&id);
+            assert_eq!(row.aggregate_id, None);
+            assert!(row.msg_key.starts_with("sha256:"), "its order holds all the same");
+            assert!(row.headers.get(HEADER_AGGREGATE_ID).is_some());
+        }
+        // A key stands for the aggregate where the message names none.
+        let mut message = incoming(br#"{"id": "m-1"}"#);
+        message.key = Some("a\0b".into());
+        let row = mapping("payload:/id").read(message).unwrap();
+        assert!(row.headers.get(HEADER_AGGREGATE_ID).is_some_and(|why| why.contains("U+0000")));
     }
 
     #[test]

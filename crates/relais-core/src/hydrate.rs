@@ -8,11 +8,17 @@ use crate::{BoxFuture, store::StoreError};
 /// One row of fresh data: a JSON object, its fields named by column. NULL is JSON's `null`.
 pub type Record = serde_json::Map<String, serde_json::Value>;
 
+/// The outcome of one query for many ids. An id that is in neither map has no row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hydrated {
+    pub records: HashMap<String, Record>,
+    /// Ids whose own row cannot be read, with the reason, which names the id. The other ids of the
+    /// batch are not affected.
+    pub failed: HashMap<String, String>,
+}
+
 /// Reads fresh data by id.
 pub trait Hydrator: Send + Sync {
-    /// The record of each id that has one; an id without a record is simply not there.
-    fn hydrate(
-        &self,
-        ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>>;
+    /// Reads the record of each id. An error concerns the query or the database, never a single row.
+    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>>;
 }

@@ -24,6 +24,7 @@ pub mod route;
 
 pub mod breaker;
 pub mod bulk;
+pub mod credential;
 pub mod delivery;
 pub mod fault;
 pub mod hydrate;

@@ -123,6 +123,9 @@ impl NewMessage {
 pub const HEADER_VALUE: &str = "relais-value";
 /// Reserved header: where the message id comes from, if not from where the source promises it.
 pub const HEADER_MESSAGE_ID: &str = "relais-message-id";
+/// Reserved header: why the aggregate id of the message cannot be kept. Routes refuse such a message
+/// instead of sending it under another id.
+pub const HEADER_AGGREGATE_ID: &str = "relais-aggregate-id";
 /// Reserved header: the number of the schema that stood before the value.
 pub const HEADER_SCHEMA_ID: &str = "relais-schema-id";
 /// Reserved header: the bytes of a key that is no text.

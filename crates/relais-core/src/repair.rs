@@ -153,6 +153,10 @@ pub fn reread(
         headers.set(HEADER_SCHEMA_ID, &schema_id.to_string());
     }
     let parts = mapping.parts(&as_it_came(row), Some(&json));
+    if parts.order_id.is_some() || row.key_str.is_none() {
+        // Else the row is about its key, of which the first reading judged the original.
+        parts.note(&mut headers);
+    }
     let (message_id, identity) = match (wanted, parts.message_id) {
         (Identity::Promised, Some(found)) => (found, Identity::Promised),
         _ => (row.message_id.clone(), Identity::Own),
@@ -164,7 +168,7 @@ pub fn reread(
         headers.set(HEADER_ORIGINAL_ID, &row.message_id);
     }
     Ok(Rewritten {
-        msg_key: ordering_key(parts.aggregate_id.as_ref(), row.key_str.as_ref(), &message_id),
+        msg_key: ordering_key(parts.order_id.as_ref(), row.key_str.as_ref(), &message_id),
         message_id,
         identity,
         aggregate_id: parts.aggregate_id,

@@ -9,7 +9,7 @@ use crate::{
     delivery::Problem,
     inbox::InboxRow,
     json,
-    message::{Category, Headers, NewMessage},
+    message::{Category, HEADER_AGGREGATE_ID, Headers, NewMessage},
     text,
 };
 
@@ -41,6 +41,9 @@ impl Route {
         let event = row.payload.as_deref().unwrap_or("null");
         let version = self.version(event)?;
         let Some(each) = &self.each else {
+            if let Some(why) = row.headers.get(HEADER_AGGREGATE_ID) {
+                return Err(Problem::new("AGGREGATE_ID_INVALID", why));
+            }
             let aggregate_id = row.aggregate_id.clone().unwrap_or_else(|| row.msg_key.clone());
             let payload = match &self.payload {
                 None => event.to_owned(),
@@ -65,7 +68,8 @@ impl Route {
                 let id = json::text(element).ok_or_else(|| {
                     Problem::new("ROUTE_EACH", &format!("element {index} of `{each}` is null"))
                 })?;
-                let id = text::identity(&id, text::MESSAGE_ID_MAX);
+                text::aggregate_id(&id)
+                    .map_err(|why| Problem::new("AGGREGATE_ID_INVALID", &why))?;
                 let payload = match (&self.payload, version) {
                     (Some(template), _) => fill(template, event, Some(element))?,
                     (None, Some(version)) => format!("{{\"id\":{element},\"version\":{version}}}"),
@@ -229,6 +233,25 @@ mod tests {
         assert_ne!(messages[0].message_id, messages[1].message_id);
         let missing = route.apply(&row(r#"{"asOfVersion":7}"#)).unwrap_err();
         assert_eq!(missing.code, "ROUTE_EACH");
+    }
+
+    #[test]
+    fn an_id_goes_as_it_is_or_the_event_is_refused_with_its_name() {
+        let each = Route { each: Some("/ids".into()), ..route() };
+        let event = |id: &str| row(&serde_json::json!({ "ids": ["a", id] }).to_string());
+        let long = "z".repeat(1_000);
+        let messages = each.apply(&event(&long)).unwrap();
+        assert_eq!((&messages[1].aggregate_id, &messages[1].msg_key), (&long, &long));
+        for (id, says) in [(format!("{long}z"), "\"zzz"), ("a\0b".to_owned(), "\"a\\0b\"")] {
+            let problem = each.apply(&event(&id)).unwrap_err();
+            assert_eq!(problem.code, "AGGREGATE_ID_INVALID");
+            assert!(problem.message.contains(says), "{problem:?}");
+        }
+        let mut lost = InboxRow { aggregate_id: None, ..row("{}") };
+        lost.headers.set(HEADER_AGGREGATE_ID, "the id \"a\\0b\" contains U+0000");
+        let problem = route().apply(&lost).unwrap_err();
+        assert_eq!(problem.code, "AGGREGATE_ID_INVALID");
+        assert!(each.apply(&InboxRow { headers: lost.headers, ..event("b") }).is_ok());
     }
 
     #[test]

@@ -11,6 +11,11 @@ pub const MESSAGE_ID_MAX: usize = 200;
 /// Longest key a row keeps as it is; longer ones are replaced by their hash.
 pub const KEY_MAX: usize = 1_000;
 
+/// Longest aggregate id a row keeps, in characters. It is sent to targets, so it is never replaced.
+pub const AGGREGATE_ID_MAX: usize = 1_000;
+/// How much of an id that cannot be kept is shown, in characters.
+const SHOWN_MAX: usize = 300;
+
 /// At most `chars_max` characters of `text`, with U+0000 (which PostgreSQL refuses) replaced.
 pub fn fit(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max).map(|c| if c == '\0' { '\u{FFFD}' } else { c }).collect()
@@ -18,11 +23,33 @@ pub fn fit(text: &str, chars_max: usize) -> String {
 
 /// `text` itself if it is short enough and has no U+0000, else `sha256:` and the hash of it: two
 /// different identities never become one.
+///
+/// Only for what is compared (message ids, keys), never for what a target gets as the id of a record.
 pub fn identity(text: &str, chars_max: usize) -> String {
     if text.contains('\0') || text.chars().count() > chars_max {
         format!("sha256:{}", sha256_hex(text.as_bytes()))
     } else {
         text.to_owned()
+    }
+}
+
+/// `id` itself if a row can keep it as an aggregate id. The error names it and what is wrong.
+pub fn aggregate_id(id: &str) -> Result<&str, String> {
+    kept(id, AGGREGATE_ID_MAX)
+}
+
+/// `text` itself if [`identity`] would not replace it. The error names it and what is wrong.
+pub(crate) fn kept(text: &str, chars_max: usize) -> Result<&str, String> {
+    let shown = || text.chars().take(SHOWN_MAX).collect::<String>().escape_debug().to_string();
+    if text.contains('\0') {
+        return Err(format!("the id \"{}\" contains U+0000, which databases refuse", shown()));
+    }
+    match text.chars().count() {
+        count if count > chars_max => Err(format!(
+            "the id \"{}…\" has {count} characters, at most {chars_max} are kept",
+            shown()
+        )),
+        _ => Ok(text),
     }
 }
 
@@ -61,6 +88,17 @@ mod tests {
         assert_ne!(identity("a\0", MESSAGE_ID_MAX), identity("a", MESSAGE_ID_MAX));
         assert_eq!(identity("m-1", MESSAGE_ID_MAX), "m-1");
         assert!(identity(&a, MESSAGE_ID_MAX).len() < MESSAGE_ID_MAX);
+    }
+
+    #[test]
+    fn an_aggregate_id_is_kept_or_refused_but_never_replaced() {
+        for id in ["m-1".to_owned(), "x".repeat(201), "😀".repeat(AGGREGATE_ID_MAX)] {
+            assert_eq!(aggregate_id(&id), Ok(id.as_str()));
+        }
+        let why = aggregate_id(&"y".repeat(AGGREGATE_ID_MAX + 1)).unwrap_err();
+        assert!(why.contains("\"yyyy") && why.contains("1001"), "{why}");
+        let why = aggregate_id("a\0b").unwrap_err();
+        assert!(why.contains("a\\0b") && !why.contains('\0'), "{why}");
     }
 
     #[test]

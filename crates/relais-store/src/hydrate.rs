@@ -3,9 +3,16 @@
 //!
 //! Invariant: ids never become part of the statement's text; they are bound where `IN (:ids)` stands.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use relais_core::{hydrate::Record, store::StoreError};
+use relais_core::{
+    hydrate::{Hydrated, Record},
+    store::StoreError,
+};
 use serde_json::Value;
 
 /// Ids bound at a time.
@@ -203,12 +210,15 @@ impl Asked {
     }
 }
 
-/// Records by the id they were asked for.
+/// The longest part of an id in an error text, in characters.
+const SHOWN_MAX: usize = 300;
+
+/// Adds records by the id they were asked for. An id with several rows fails, the others do not.
 pub(crate) fn by_id(
     asked: &Asked,
     id_column: &str,
     records: Vec<Record>,
-    found: &mut HashMap<String, Record>,
+    hydrated: &mut Hydrated,
 ) -> Result<(), StoreError> {
     for record in records {
         let id = match record.get(id_column) {
@@ -222,13 +232,110 @@ pub(crate) fn by_id(
             }
         };
         let Some(id) = asked.find(&id) else { continue };
-        if found.insert(id, record).is_some() {
-            return Err(StoreError::Setup(
-                "hydrate: several rows for one id; make the statement give one row for each".into(),
-            ));
+        if hydrated.failed.contains_key(&id) {
+            continue;
+        }
+        if hydrated.records.insert(id.clone(), record).is_some() {
+            hydrated.records.remove(&id);
+            let why = format!("{SEVERAL} {}; correct the rows or the statement", shown(&id));
+            hydrated.failed.insert(id, why);
         }
     }
     Ok(())
+}
+
+const SEVERAL: &str = "hydrate: several rows for the id";
+
+/// From so many ids on that failed while none worked, the statement may be wrong and not the rows.
+const SUSPECTS_MIN: usize = 5;
+
+/// An id whose row the statement has read: if it still does, no failure is the statement's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownGood(Arc<Mutex<Option<String>>>);
+
+impl KnownGood {
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides whether rows or the statement failed, as far as these results show it.
+    pub(crate) fn judge(&self, hydrated: Hydrated) -> Verdict {
+        if let Some(id) = hydrated.records.keys().next() {
+            let mut known = self.lock();
+            if known.as_ref().is_none_or(|known| !hydrated.records.contains_key(known)) {
+                *known = Some(id.clone());
+            }
+            return Verdict::Rows(hydrated);
+        }
+        if hydrated.failed.len() < SUSPECTS_MIN {
+            return Verdict::Rows(hydrated);
+        }
+        match self.lock().clone() {
+            Some(id) => Verdict::Probe(id, hydrated),
+            None => Verdict::Statement(wrong_for_all(&hydrated)),
+        }
+    }
+}
+
+/// Who is to blame for ids that failed.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Rows(Hydrated),
+    Statement(StoreError),
+    /// The rows, if this id can still be read.
+    Probe(String, Hydrated),
+}
+
+/// The error of a statement that works for no id.
+pub(crate) fn wrong_for_all(hydrated: &Hydrated) -> StoreError {
+    let why = hydrated.failed.values().next().map_or("hydrate failed", String::as_str);
+    StoreError::Setup(format!("{why} (the same for every id of the batch)"))
+}
+
+fn shown(id: &str) -> String {
+    format!("{:?}", id.chars().take(SHOWN_MAX).collect::<String>())
+}
+
+/// Finds the ids whose rows make a statement fail, by halving: ranges that are still to be asked for.
+///
+/// Every id is asked for until it is in a statement that works or fails alone, so there are at most
+/// twice as many statements as ids.
+#[derive(Debug)]
+pub(crate) struct Halving {
+    open: Vec<Range<usize>>,
+}
+
+impl Halving {
+    pub(crate) fn new(ids: usize) -> Self {
+        let mut open: Vec<_> =
+            (0..ids).step_by(IDS_MAX).map(|start| start..(start + IDS_MAX).min(ids)).collect();
+        open.reverse();
+        Self { open }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Range<usize>> {
+        self.open.pop()
+    }
+
+    /// Notes that the statement failed for this range: halves it, or blames its only id.
+    pub(crate) fn failed(
+        &mut self,
+        range: Range<usize>,
+        ids: &[String],
+        why: &str,
+        hydrated: &mut Hydrated,
+    ) {
+        if range.len() > 1 {
+            let middle = range.start + range.len() / 2;
+            self.open.extend([middle..range.end, range.start..middle]);
+            return;
+        }
+        for id in &ids[range] {
+            let id_shown = shown(id);
+            let why = format!("hydrate: cannot read the row of the id {id_shown}: {why}");
+            hydrated.failed.insert(id.clone(), format!("{why}; correct the row or the statement"));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -296,16 +403,65 @@ mod tests {
     #[test]
     fn rows_are_found_by_their_id_whatever_its_case() {
         let asked = Asked::new(&["a".into(), "B".into(), "c".into(), "C".into(), "7".into()]);
-        let mut found = HashMap::new();
+        let mut found = Hydrated::default();
         let record = |id: Value| json!({ "id": id }).as_object().unwrap().clone();
         let rows = [json!("a"), json!("b"), json!("C"), json!(7), json!("d"), json!(null)];
         by_id(&asked, "id", rows.into_iter().map(record).collect(), &mut found).unwrap();
-        let mut ids: Vec<_> = found.keys().map(String::as_str).collect();
+        let mut ids: Vec<_> = found.records.keys().map(String::as_str).collect();
         ids.sort_unstable();
         assert_eq!(ids, ["7", "B", "C", "a"]);
-        let twice = by_id(&asked, "id", vec![record(json!("a"))], &mut found);
-        assert!(matches!(twice, Err(StoreError::Setup(why)) if why.contains("several rows")));
         let other = by_id(&asked, "key", vec![record(json!("a"))], &mut found);
         assert!(matches!(other, Err(StoreError::Setup(why)) if why.contains("`key`")));
+    }
+
+    #[test]
+    fn several_rows_for_one_id_fail_that_id_only() {
+        let asked = Asked::new(&["a".into(), "b".into()]);
+        let record = |id: &str| json!({ "id": id }).as_object().unwrap().clone();
+        let mut found = Hydrated::default();
+        let rows = ["a", "b", "a", "a"].map(record).to_vec();
+        by_id(&asked, "id", rows, &mut found).unwrap();
+        assert_eq!(found.records.keys().collect::<Vec<_>>(), ["b"]);
+        assert!(found.failed["a"].contains("several rows for the id \"a\""), "{found:?}");
+    }
+
+    #[test]
+    fn the_statement_is_blamed_only_if_nothing_shows_that_it_works() {
+        let hydrated = |good: usize, bad: usize| {
+            let id = |n: usize| n.to_string();
+            let records = (0..good).map(|n| (id(n), Record::default())).collect();
+            Hydrated { records, failed: (good..good + bad).map(|n| (id(n), id(n))).collect() }
+        };
+        let known = KnownGood::default();
+        let verdict = |good, bad| known.judge(hydrated(good, bad));
+        assert!(matches!(verdict(0, SUSPECTS_MIN - 1), Verdict::Rows(_)));
+        assert!(matches!(verdict(0, SUSPECTS_MIN), Verdict::Statement(StoreError::Setup(_))));
+        assert!(matches!(verdict(1, 100), Verdict::Rows(_)));
+        assert!(matches!(verdict(0, SUSPECTS_MIN), Verdict::Probe(id, _) if id == "0"));
+    }
+
+    #[test]
+    fn halving_asks_for_every_id_and_finds_those_that_fail() {
+        for (count, bad) in
+            [(1, vec![0]), (3_001, vec![0, 7, 1_000, 3_000]), (5, vec![]), (0, vec![])]
+        {
+            let ids: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+            let (mut halving, mut hydrated) = (Halving::new(count), Hydrated::default());
+            let (mut good, mut statements) = (0, 0);
+            while let Some(range) = halving.next() {
+                statements += 1;
+                assert!(range.len() <= IDS_MAX);
+                if bad.iter().any(|n| range.contains(n)) {
+                    halving.failed(range, &ids, "why", &mut hydrated);
+                } else {
+                    good += range.len();
+                }
+            }
+            assert_eq!((good, hydrated.failed.len()), (count - bad.len(), bad.len()));
+            assert!(
+                bad.iter().all(|n| hydrated.failed[&n.to_string()].contains(&format!("\"{n}\"")))
+            );
+            assert!(statements <= 2 * count.max(1) && (bad.len() > 2 || statements < 30));
+        }
     }
 }

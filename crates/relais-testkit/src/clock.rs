@@ -18,6 +18,7 @@ const TIMES: &[(&str, &[&str])] = &[
     ("relais_lane", &["lease_until"]),
     ("relais_worker", &["seen_until"]),
     ("relais_bulk_job", &["lease_until", "created_at", "finished_at"]),
+    ("relais_credential", &["lease_until"]),
     ("relais_process", &["created_at", "updated_at"]),
     ("relais_process_log", &["at"]),
     ("relais_timer", &["due_at"]),

@@ -7,6 +7,7 @@ use std::{fmt, sync::Arc};
 
 use relais_core::{
     BoxFuture,
+    credential::Credentials,
     store::{Migrated, Store, StoreError},
     time::Timestamp,
 };
@@ -21,6 +22,9 @@ pub trait Fixture: Send + Sync {
 
     /// Another node's store on the same database.
     fn second(&self) -> Arc<dyn Store>;
+
+    /// The secrets of a node.
+    fn credentials(&self) -> Arc<dyn Credentials>;
 
     /// Two nodes that may change the schema, if the others may not.
     fn migrators(&self) -> BoxFuture<'_, [Arc<dyn Store>; 2]> {

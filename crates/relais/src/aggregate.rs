@@ -234,9 +234,9 @@ impl Repository {
         if events.len() > EVENTS_MAX {
             return Err(SaveError::TooMany { aggregate: name(aggregate), events: events.len() });
         }
-        let id = aggregate.id();
-        let aggregate_id = text::identity(&id, text::MESSAGE_ID_MAX);
-        let msg_key = text::identity(&id, text::KEY_MAX);
+        let aggregate_id = aggregate.id();
+        let usable_id = text::aggregate_id(&aggregate_id);
+        let msg_key = text::identity(&aggregate_id, text::KEY_MAX);
         let mut ids = HashSet::with_capacity(events.len());
         let row = |event: &Event| {
             let event_type = event.event_type();
@@ -245,6 +245,7 @@ impl Repository {
                 event_type,
                 reason: reason.to_owned(),
             };
+            usable_id.as_ref().map_err(|reason| refused(reason))?;
             let registered = self.destinations.get(event_type).map(String::as_str);
             let Some(destination) = event.destination.or(registered) else {
                 return Err(SaveError::UnknownEvent { aggregate: name(aggregate), event_type });

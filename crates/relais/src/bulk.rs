@@ -8,6 +8,7 @@ mod call;
 mod choose;
 mod drive;
 mod halt;
+mod halving;
 mod lease;
 mod settings;
 mod sweep;
@@ -34,6 +35,7 @@ use self::{
     choose::choose,
     drive::Drive,
     halt::{Halt, Halts},
+    halving::Halving,
     lease::JobLease,
 };
 use crate::{
@@ -54,8 +56,6 @@ const PLAN_PAUSE: Duration = Duration::from_millis(250);
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 /// How long a stopping relay waits for a call under way, beyond its own time limit.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Who holds this lane sweeps, so that not every worker does.
-const SWEEPING_LANE: i16 = 0;
 
 /// Who reads the rows that are not in a job.
 #[expect(clippy::large_enum_variant, reason = "there is one for each destination")]
@@ -86,6 +86,8 @@ pub(crate) struct BulkRelay {
     waiting_since: Option<Instant>,
     /// So many rows wait that single calls would take too long.
     many: bool,
+    /// The size of jobs after some that failed as a whole.
+    halving: Arc<Halving>,
 }
 
 impl BulkRelay {
@@ -127,6 +129,7 @@ impl BulkRelay {
             sweep_at: now + settings.sweep_every,
             waiting_since: None,
             many: settings.small.is_none(),
+            halving: Arc::default(),
             settings: Arc::new(settings),
         }
     }
@@ -207,12 +210,13 @@ impl BulkRelay {
             return Ok(rest(wait));
         }
         let max = self.caller.target.rows_max().max(1);
-        let Some((lanes, rows)) = self.fetch(max).await? else { return Ok(rest(REST_MAX)) };
-        if let Some(wait) = self.linger(rows.len(), max) {
+        let limit = self.halving.rows(max);
+        let Some((lanes, rows)) = self.fetch(limit).await? else { return Ok(rest(REST_MAX)) };
+        if let Some(wait) = self.linger(rows.len(), limit) {
             self.plan_at = Instant::now() + wait;
             return Ok(rest(wait));
         }
-        let chosen = choose(&rows, &lanes, max);
+        let chosen = self.halving.choose(choose(&rows, &lanes, limit), max);
         if chosen.is_empty() {
             return Ok(rest(REST_MAX));
         }
@@ -292,9 +296,9 @@ impl BulkRelay {
         caller.halts.lost = lease.lost().clone();
         self.fence = Some(fence.clone());
         let counters = Arc::clone(&caller.counters);
-        let settings = Arc::clone(&self.settings);
-        let mut drive =
-            Drive::new(Arc::clone(&self.store), caller, settings, job, (fence, self.lease));
+        let (settings, halving) = (Arc::clone(&self.settings), Arc::clone(&self.halving));
+        let store = Arc::clone(&self.store);
+        let mut drive = Drive::new(store, caller, (settings, halving), job, (fence, self.lease));
         async move {
             let halted = drive.run().await;
             counters.set_phase(None);
@@ -314,22 +318,6 @@ impl BulkRelay {
         self.take_at = Instant::now();
         self.plan_at = Instant::now();
         self.intake().look();
-    }
-
-    /// Starts a sweep if it is time, and ours to do.
-    fn sweep(&mut self) -> bool {
-        let holds = |lane: &OwnedLane| lane.lane == SWEEPING_LANE;
-        if Instant::now() < self.sweep_at || self.caller.limits.is_open() {
-            return false;
-        }
-        self.sweep_at = Instant::now() + self.settings.sweep_every;
-        if !self.intake().keeper().usable().iter().any(holds) {
-            return false;
-        }
-        let (store, caller) = (Arc::clone(&self.store), self.caller.clone());
-        let (destination, limit) = (self.destination.clone(), self.settings.transfer_timeout);
-        self.work.spawn(sweep::sweep(store, caller, destination, limit));
-        true
     }
 }
 

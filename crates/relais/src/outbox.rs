@@ -43,6 +43,8 @@ pub enum SendError {
     Unserialisable(#[from] serde_json::Error),
     #[error("the message is {0}")]
     NotJson(#[from] json::JsonError),
+    #[error("the aggregate id cannot be stored: {0}; use a shorter one without U+0000")]
+    AggregateId(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -146,7 +148,8 @@ impl Outbox {
     pub fn message<M: Message>(&self, message: &M) -> Result<NewMessage, SendError> {
         let payload = serde_json::to_string(message)?;
         json::check(payload.as_bytes())?;
-        let aggregate_id = text::identity(&message.aggregate_id(), text::MESSAGE_ID_MAX);
+        let aggregate_id = message.aggregate_id();
+        text::aggregate_id(&aggregate_id).map_err(SendError::AggregateId)?;
         let id = message.message_id().unwrap_or_else(Uuid::now_v7);
         let destination = M::DESTINATION.unwrap_or(&self.destination);
         Ok(NewMessage {
@@ -176,5 +179,33 @@ impl Outbox {
         tx.enqueue(rows).await?;
         pulse::sent();
         Ok(rows.iter().map(|row| row.message_id).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Serialize)]
+    struct Note(String);
+
+    impl Message for Note {
+        const NAME: &'static str = "Note";
+        const AGGREGATE: &'static str = "Note";
+
+        fn aggregate_id(&self) -> String {
+            self.0.clone()
+        }
+    }
+
+    #[test]
+    fn an_aggregate_id_is_stored_as_it_is_or_refused() {
+        let outbox = Outbox::to("SOMEWHERE");
+        let long = "n".repeat(1_000);
+        assert_eq!(outbox.message(&Note(long.clone())).unwrap().aggregate_id, long);
+        for id in [format!("{long}n"), "a\0b".to_owned()] {
+            let error = outbox.message(&Note(id)).unwrap_err();
+            assert!(matches!(error, SendError::AggregateId(_)), "{error}");
+        }
     }
 }

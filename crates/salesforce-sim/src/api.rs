@@ -66,6 +66,9 @@ async fn route(sim: &Sim, call: &Call, body: Incoming) -> Reply {
     let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
     let services = segments.first().is_some_and(|first| first.eq_ignore_ascii_case("services"));
     match (services, segments.get(1..).unwrap_or_default()) {
+        (true, ["data"]) if !matches!(call.method, Method::GET | Method::HEAD) => {
+            Reply::method_not_allowed("GET,HEAD")
+        }
         (true, ["data"]) => data::versions(),
         (true, ["data", version, rest @ ..]) => data::route(sim, call, version, rest, body).await,
         (true, ["oauth2", ..] | ["Soap", ..]) | (false, _) => {

@@ -128,10 +128,7 @@ fn records(
     let mut items = Vec::new();
     for record in &body.records {
         let kind = record.get("attributes").and_then(|it| it.get("type")).and_then(Json::as_str);
-        let kind = kind.ok_or_else(|| {
-            let message = "An entity specified in the request has no attributes.type";
-            Reply::error(400, "INVALID_INPUT", message)
-        })?;
+        let kind = kind.ok_or_else(no_type)?;
         let object = schema.object(kind).ok_or_else(|| {
             let message = format!("sObject type '{kind}' is not supported.");
             Reply::error(400, "INVALID_TYPE", &message)
@@ -145,6 +142,11 @@ fn records(
         return Err(Reply::error(400, "INVALID_INPUT", &message));
     }
     Ok((items, body.all_or_none))
+}
+
+fn no_type() -> Reply {
+    let message = "An entity specified in the request has no attributes.type";
+    Reply::error(400, "INVALID_INPUT", message)
 }
 
 fn upserts(
@@ -164,7 +166,8 @@ fn upserts(
     let mut items = Vec::new();
     for record in &body.records {
         let kind = record.get("attributes").and_then(|it| it.get("type")).and_then(Json::as_str);
-        if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case(&object.name)) {
+        let kind = kind.ok_or_else(no_type)?;
+        if !kind.eq_ignore_ascii_case(&object.name) {
             let message = "all records must be of the type in the address";
             return Err(Reply::error(400, "INVALID_INPUT", message));
         }

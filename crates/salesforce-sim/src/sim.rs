@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::{
     auth::Sessions,
-    bulk::Jobs,
+    bulk::{Jobs, query::QueryJobs},
     clock::Clock,
     config::AuthConfig,
     faults::{FaultState, Faults},
@@ -39,6 +39,7 @@ pub(crate) struct Org {
     pub(crate) limits: Limits,
     pub(crate) sessions: Sessions,
     pub(crate) jobs: Jobs,
+    pub(crate) query_jobs: QueryJobs,
     pub(crate) cursors: Cursors,
     /// How often each call was made.
     pub(crate) calls: BTreeMap<String, u64>,
@@ -68,6 +69,7 @@ impl Org {
             limits: Limits::default(),
             sessions: Sessions::default(),
             jobs: Jobs::default(),
+            query_jobs: QueryJobs::default(),
             cursors: Cursors::default(),
             calls: BTreeMap::new(),
         }

@@ -1,6 +1,6 @@
 //! The value of a field: read from CSV or JSON by the rules of its type, and written back.
 //!
-//! Texts are kept as they came, blanks included. Numbers lose their spelling, as in Salesforce: what
+//! Texts lose the blanks at their ends, as in Salesforce. Numbers lose their spelling, as in Salesforce: what
 //! went in as `912260031` comes back as `9.12260031E8` where the field holds doubles.
 
 use serde_json::{Value as Json, json};
@@ -51,16 +51,41 @@ impl Value {
         Ok(value)
     }
 
-    /// Reads a JSON value that is neither null, list nor object.
+    /// Reads a JSON value that is not null. One that the type of the field cannot be read from is an
+    /// error of the body, `JSON_PARSER_ERROR`: the parser of Salesforce meets it before the record.
     pub(crate) fn from_json(field: &Field, json: &Json) -> Result<Self, RowError> {
-        match json {
-            Json::String(text) => Self::from_text(field, text),
-            Json::Null | Json::Array(_) | Json::Object(_) => {
-                let message = format!("Cannot deserialize instance of {}", field.kind.described());
-                Err(RowError::new("JSON_PARSER_ERROR", message).on(&field.name))
+        let (token, text) = match json {
+            Json::String(text) => ("VALUE_STRING", text.clone()),
+            Json::Number(number) if number.is_f64() => ("VALUE_NUMBER_FLOAT", number.to_string()),
+            Json::Number(number) => ("VALUE_NUMBER_INT", number.to_string()),
+            Json::Bool(true) => ("VALUE_TRUE", "true".to_owned()),
+            Json::Bool(false) => ("VALUE_FALSE", "false".to_owned()),
+            Json::Null => ("VALUE_NULL", String::new()),
+            Json::Array(_) => ("START_ARRAY", "[".to_owned()),
+            Json::Object(_) => ("START_OBJECT", "{".to_owned()),
+        };
+        let is_read = match field.kind {
+            Kind::Boolean => matches!(json, Json::Bool(_) | Json::String(_)),
+            Kind::Int | Kind::Double | Kind::Currency | Kind::Percent => {
+                matches!(json, Json::Number(_) | Json::String(_))
             }
-            other => Self::from_text(field, &other.to_string()),
+            _ => json.is_string(),
+        };
+        let wrong = || {
+            let message = format!(
+                "Cannot deserialize instance of {} from {token} value {text} or request may be \
+                 missing a required field",
+                field.kind.deserialized()
+            );
+            RowError::new("JSON_PARSER_ERROR", message).on(&field.name)
+        };
+        if !is_read {
+            return Err(wrong());
         }
+        Self::from_text(field, &text).map_err(|error| match error.code.as_str() {
+            "INVALID_TYPE_ON_FIELD_IN_RECORD" => wrong(),
+            _ => error,
+        })
     }
 
     pub(crate) fn to_json(&self) -> Json {
@@ -122,6 +147,7 @@ fn reference(field: &Field, text: &str) -> Result<Value, RowError> {
 }
 
 fn long_text(field: &Field, text: &str) -> Result<Value, RowError> {
+    let text = text.trim();
     let refused = |code, message| Err(RowError::new(code, message).on(&field.name));
     if text.chars().count() > field.length {
         let shown: String = text.chars().take(255).collect();
@@ -207,7 +233,7 @@ mod tests {
             ("datetime", "2024-02-29T10:00:00.000Z", "2024-02-29T10:00:00.000+0000"),
             ("datetime", "2024-02-29T10:00:00+02:00", "2024-02-29T08:00:00.000+0000"),
             ("datetime", "2024-02-29T10:00:00.000+0000", "2024-02-29T10:00:00.000+0000"),
-            ("text", "  blanks stay ", "  blanks stay "),
+            ("text", "  blanks  go ", "blanks  go"),
             ("email", "a@example.org", "a@example.org"),
         ] {
             assert_eq!(read(kind, "", text).unwrap(), cell);
@@ -235,6 +261,38 @@ mod tests {
             assert!(error.starts_with(&format!("{code}:")), "{error}");
             assert!(error.ends_with(":F__c --"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_json_value_of_the_wrong_type_is_an_error_of_the_body() {
+        for (kind, json, says) in [
+            ("double", json!("abc"), "double from VALUE_STRING value abc"),
+            ("currency", json!(true), "double from VALUE_TRUE"),
+            ("int", json!(1.5), "int from VALUE_NUMBER_FLOAT value 1.5"),
+            ("boolean", json!("yes"), "boolean from VALUE_STRING value yes"),
+            ("boolean", json!(1), "boolean from VALUE_NUMBER_INT value 1"),
+            ("date", json!("2024-02-30"), "date from VALUE_STRING"),
+            ("text", json!(5), "string from VALUE_NUMBER_INT value 5"),
+            ("text", json!([1]), "string from START_ARRAY"),
+        ] {
+            let (schema, index) = field(kind, "");
+            let error = Value::from_json(&schema.objects[0].fields[index], &json).unwrap_err();
+            assert_eq!(error.code, "JSON_PARSER_ERROR", "{kind} {json}");
+            assert!(error.message.contains(says), "{}", error.message);
+        }
+        for (kind, json, cell) in [
+            ("double", json!("1.5"), "1.5"),
+            ("double", json!(5), "5.0"),
+            ("boolean", json!("true"), "true"),
+            ("text", json!("5"), "5"),
+        ] {
+            let (schema, index) = field(kind, "");
+            let value = Value::from_json(&schema.objects[0].fields[index], &json);
+            assert_eq!(value.unwrap().to_cell(), cell);
+        }
+        let (schema, index) = field("text", "length=3");
+        let long = Value::from_json(&schema.objects[0].fields[index], &json!("four"));
+        assert_eq!(long.unwrap_err().code, "STRING_TOO_LONG", "an error of the record");
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn where_it_belongs(key: &str) -> Option<String> {
         "cloudevents" => return Some("it is for kinds `http` and `kafka`".to_owned()),
         "path" => return Some("it is for kind `log`".to_owned()),
         "login_url" | "client_id" | "client_secret" | "private_key" | "refresh_token"
-        | "object" | "external_id" | "hydrate" | "columns" | "bulk" => {
+        | "refresh_token_key" | "object" | "external_id" | "hydrate" | "columns" | "bulk" => {
             return Some("it is for kind `salesforce`".to_owned());
         }
         key if parse_salesforce::BULK_KEYS.contains(&key) => "bulk",

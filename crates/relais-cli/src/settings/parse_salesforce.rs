@@ -95,6 +95,7 @@ fn auth(section: &Section<'_>) -> Option<SalesforceAuth> {
     let client_secret = section.secret("client_secret");
     let private_key = section.secret("private_key");
     let refresh_token = section.secret("refresh_token");
+    let refresh_token_key = section.secret("refresh_token_key");
     let username = section.name("username");
     let audience = section.name("audience");
     if !section.has("private_key") {
@@ -103,6 +104,15 @@ fn auth(section: &Section<'_>) -> Option<SalesforceAuth> {
         }
     } else if !section.has("username") {
         section.error("username", "is missing; say as whom `private_key` signs in");
+    }
+    match (section.has("refresh_token"), section.has("refresh_token_key")) {
+        (true, false) => section.error(
+            "refresh_token_key",
+            "is missing; an org may replace the refresh token at every use, and the new one is kept \
+             in the database, encrypted with this key (`openssl rand -base64 32` makes one)",
+        ),
+        (false, true) => section.error("refresh_token_key", "is for `refresh_token` only"),
+        _ => {}
     }
     let given = |key: &&str| section.has(key);
     match ["client_secret", "private_key", "refresh_token"].into_iter().filter(given).count() {
@@ -114,7 +124,8 @@ fn auth(section: &Section<'_>) -> Option<SalesforceAuth> {
     }
     let client_id = client_id?;
     if let Some(refresh_token) = refresh_token {
-        return Some(SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token });
+        let key = refresh_token_key?;
+        return Some(SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token, key });
     }
     if let Some(private_key) = private_key {
         let username = username?;

@@ -135,7 +135,9 @@ fn there_is_one_way_to_sign_in() {
     assert!(with("username = \"u\"\n").contains("is for `private_key` only"));
     let both = "[[destination]]\nname = \"HTTP:SFDC:BulkV2:A\"\n".to_owned()
         + NEEDED
-        + "refresh_token = \"r\"\n";
+        + "refresh_token = \"r\"\nrefresh_token_key = \"k\"\n";
+    assert!(with("refresh_token_key = \"k\"\n").contains("is for `refresh_token` only"));
+    assert!(with("refresh_token = \"r\"\n").contains("refresh_token_key: is missing"));
     let (settings, _) = good(&both);
     assert!(matches!(
         target(&settings).auth,

@@ -300,6 +300,8 @@ pub(crate) enum SalesforceAuth {
         client_id: String,
         client_secret: Option<SecretString>,
         refresh_token: SecretString,
+        /// Encrypts the tokens that replace it, in the database.
+        key: SecretString,
     },
 }
 

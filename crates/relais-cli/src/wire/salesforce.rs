@@ -6,22 +6,35 @@ use relais::{
     BulkSettings, Hydrator, Publisher,
     salesforce::{
         Api, Auth, SalesforceBulk, SalesforceCollections, SalesforceGraph, SalesforceSettings,
-        Session,
+        Session, TokenKey, TokenVault,
     },
 };
-use relais_core::{BoxFuture, hydrate::Record, store::StoreError};
+use relais_core::{BoxFuture, hydrate::Hydrated, store::StoreError};
 use secrecy::ExposeSecret;
 
-use super::{Delivers, Made, WireError, guards, secret};
-use crate::settings::{Destination, SalesforceAuth, SalesforceTarget};
+use super::{Database, Delivers, Made, WireError, guards, secret};
+use crate::settings::{Destination, SalesforceAuth, SalesforceTarget, Target};
 
 /// One token and one budget for all destinations that sign in alike.
 #[derive(Default)]
 pub(super) struct Sessions(HashMap<String, Session>);
 
 impl Sessions {
-    fn of(&mut self, target: &SalesforceTarget) -> Session {
-        self.0.entry(who(target)).or_default().clone()
+    /// Without a database a refresh token cannot be replaced: then nothing is sent either.
+    fn of(
+        &mut self,
+        target: &SalesforceTarget,
+        database: Option<&Database>,
+    ) -> Result<Session, String> {
+        let vault = match &target.auth {
+            SalesforceAuth::RefreshToken { key, .. } => {
+                let key = TokenKey::new(&secret(key))?;
+                database.map(|database| TokenVault::new(database.credentials(), key))
+            }
+            SalesforceAuth::ClientCredentials { .. } | SalesforceAuth::JwtBearer { .. } => None,
+        };
+        let session = self.0.entry(who(target));
+        Ok(session.or_insert_with(|| vault.map(Session::with_vault).unwrap_or_default()).clone())
     }
 }
 
@@ -29,9 +42,11 @@ pub(super) fn make(
     destination: &Destination,
     target: &SalesforceTarget,
     hydrator: Option<Arc<dyn Hydrator>>,
+    database: Option<&Database>,
     sessions: &mut Sessions,
 ) -> Result<Made, WireError> {
-    let settings = connector(target, sessions.of(target));
+    let session = sessions.of(target, database).map_err(|error| destination.error(error))?;
+    let settings = connector(target, session);
     let budget = settings.session.budget().clone();
     let made = deliverer(destination, target, settings, hydrator);
     Ok(Made { delivers: made.map_err(|error| destination.error(error))?, budget: Some(budget) })
@@ -76,7 +91,7 @@ fn connector(target: &SalesforceTarget, session: Session) -> SalesforceSettings 
                 audience: audience.clone(),
             }
         }
-        SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token } => {
+        SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token, .. } => {
             Auth::RefreshToken {
                 client_id: client_id.clone(),
                 client_secret: client_secret.as_ref().map(secret),
@@ -97,6 +112,24 @@ fn connector(target: &SalesforceTarget, session: Session) -> SalesforceSettings 
         session,
         ..SalesforceSettings::new(&target.login_url, auth, &target.object, &target.external_id)
     }
+}
+
+/// Names that the settings take from the result of `hydrate` and that it does not have.
+pub(super) fn missing_columns(destination: &Destination, found: &[String]) -> Option<String> {
+    let Target::Salesforce(target) = &destination.target else { return None };
+    let hydrate = target.hydrate.as_ref()?;
+    let of_payload = |field: &str| field.starts_with('/') || field.starts_with("payload:");
+    let fields = target.columns.iter().map(|(_, field)| field).filter(|field| !of_payload(field));
+    let wanted = fields.chain(hydrate.version.as_ref()).chain([&hydrate.id]);
+    let is_there = |name: &str| found.iter().any(|column| column.eq_ignore_ascii_case(name));
+    let mut missing: Vec<String> =
+        wanted.filter(|name| !is_there(name)).map(|name| format!("`{name}`")).collect();
+    missing.sort();
+    missing.dedup();
+    (!missing.is_empty()).then(|| {
+        let (missing, found) = (missing.join(", "), found.join(", "));
+        format!("`hydrate` gives no column {missing}; it gives {found}")
+    })
 }
 
 fn bulk_settings(
@@ -137,10 +170,7 @@ fn who(target: &SalesforceTarget) -> String {
 pub(super) struct NoDatabase;
 
 impl Hydrator for NoDatabase {
-    fn hydrate(
-        &self,
-        _ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, _ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         Box::pin(async { Err(StoreError::Unavailable("not connected".to_owned())) })
     }
 }

@@ -78,6 +78,7 @@ login_url = "http://{plain}"
 client_id = "client"
 client_secret = "CANARY-client-secret"
 refresh_token = "CANARY-refresh-token"
+refresh_token_key = "CANARY-refresh-token-key-of-32-characters"
 api = "collections"
 object = "Contact"
 columns = {{ LastName = "payload:/note" }}

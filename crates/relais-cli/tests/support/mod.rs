@@ -141,6 +141,7 @@ impl Running {
         running
     }
 
+    /// Waits for some words in the log.
     pub(crate) fn wait_for(&mut self, text: &str) {
         loop {
             let mut line = String::new();

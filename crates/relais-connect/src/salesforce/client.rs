@@ -50,7 +50,7 @@ const LIMIT_INFO: &str = "sforce-limit-info";
 /// One org, as one destination sees it.
 pub(super) struct Client {
     http: reqwest::Client,
-    login: Login,
+    login: Arc<Login>,
     session: Session,
     base: String,
     pub(super) judge: Judge,
@@ -112,7 +112,7 @@ impl Call {
 
 impl Client {
     pub(super) fn new(settings: &SalesforceSettings) -> Result<Self, String> {
-        let login = Login::new(settings)?;
+        let login = Arc::new(Login::new(settings)?);
         let is_http = login.origin().starts_with("http:");
         Ok(Self {
             http: http_client(is_http)?,

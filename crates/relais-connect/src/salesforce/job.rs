@@ -3,7 +3,7 @@
 use relais_core::{bulk::Remote, delivery::Delivery, time::Timestamp};
 use serde::Deserialize;
 
-use super::classify::{Class, Failure, Judge, THROTTLE_PAUSE};
+use super::classify::{Class, Failure, Judge, THROTTLE_PAUSE, same_code};
 
 /// A job, as far as we look at it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -54,13 +54,22 @@ impl JobInfo {
         failure
     }
 
-    /// The answer for rows it never came to. They use no attempt; if the job failed, the next one
-    /// waits.
+    /// The answer for rows it never came to. They use no attempt; if the job failed half-way or for a
+    /// reason that no row can be, the next one waits.
     pub(super) fn unprocessed(&self, judge: &Judge) -> Delivery {
         if self.state != "Failed" {
             return Delivery::Held;
         }
-        let Failure { problem, after, .. } = self.failure(judge);
+        let Failure { class, problem, after, .. } = self.failure(judge);
+        let is_header = problem.message.contains("Field name not found");
+        let may_be_a_row = match class {
+            Class::Quota | Class::Auth | Class::Down => false,
+            Class::Settings => !is_header && !same_code(&problem.code, "INVALID_ENTITY"),
+            _ => true,
+        };
+        if may_be_a_row && self.number_records_processed.unwrap_or(0) == 0 {
+            return Delivery::Held;
+        }
         Delivery::Outage { problem, after: after.or(Some(THROTTLE_PAUSE)) }
     }
 
@@ -128,14 +137,26 @@ mod tests {
         assert_eq!(unprocessed("JobComplete", None), Delivery::Held);
         assert_eq!(unprocessed("Aborted", None), Delivery::Held);
         for error in [
-            Some("InvalidBatch : Field name not found : X"),
+            "InvalidBatch : Field name not found : X",
+            "INVALID_ENTITY : Nope__c",
+            "ExceededQuota : ApiBatchItems Limit exceeded.",
+        ] {
+            let delivery = unprocessed("Failed", Some(error));
+            assert!(matches!(delivery, Delivery::Outage { after: Some(_), .. }), "{error:?}");
+        }
+        // One of its rows may be the reason: they go again in smaller jobs.
+        for error in [
+            Some("ClientInputError : LineEnding is invalid on user data"),
+            Some("InvalidBatch : Failed to parse a row"),
             Some("TooManyLockFailure : too many"),
-            Some("ExceededQuota : ApiBatchItems Limit exceeded."),
+            Some("InternalServerError : unknown"),
             Some("odd"),
             None,
         ] {
-            let delivery = unprocessed("Failed", error);
-            assert!(matches!(delivery, Delivery::Outage { after: Some(_), .. }), "{error:?}");
+            let whole = job("Failed", error, Some(0)).unprocessed(&judge());
+            assert_eq!(whole, Delivery::Held, "{error:?}");
+            let half = unprocessed("Failed", error);
+            assert!(matches!(half, Delivery::Outage { after: Some(_), .. }), "{error:?}");
         }
     }
 
@@ -147,7 +168,7 @@ mod tests {
         let delivery = unmentioned("Failed", Some(3)).unmentioned(&judge());
         assert!(matches!(delivery, Delivery::Retry { .. }));
         let delivery = unmentioned("Failed", None).unmentioned(&judge());
-        assert!(matches!(delivery, Delivery::Outage { .. }));
+        assert_eq!(delivery, Delivery::Held);
     }
 
     #[test]

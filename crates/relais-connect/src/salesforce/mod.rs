@@ -14,6 +14,7 @@ mod classify;
 mod client;
 mod jwt;
 mod token;
+mod vault;
 
 mod columns;
 mod key;
@@ -38,3 +39,4 @@ pub use collections::SalesforceCollections;
 pub use graph::SalesforceGraph;
 pub use settings::{API_VERSION, Api, Auth, OnMissing, SalesforceSettings};
 pub use token::Session;
+pub use vault::{TokenKey, TokenVault};

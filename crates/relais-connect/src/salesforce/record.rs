@@ -5,15 +5,11 @@
 //! absent in a payload stays absent (Salesforce leaves the field alone), null stays null (the field
 //! is emptied).
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use relais_core::{
     delivery::Delivery,
-    hydrate::{Hydrator, Record},
+    hydrate::{Hydrated, Hydrator, Record},
     json,
     outbox::OutboxRow,
     store::StoreError,
@@ -23,6 +19,7 @@ use serde_json::{Value, value::RawValue};
 use super::{
     classify::{Class, Failure},
     columns::{Column, Field, Mapping},
+    csv::NUL,
     key::Keys,
     settings::OnMissing,
 };
@@ -63,7 +60,7 @@ pub(super) struct Gathered {
     pub(super) chosen: Vec<usize>,
     /// Answers for all others.
     pub(super) left_out: Vec<(usize, Delivery)>,
-    fresh: Option<HashMap<String, Record>>,
+    fresh: Option<Hydrated>,
 }
 
 impl Records {
@@ -98,8 +95,12 @@ impl Records {
     }
 
     /// Whether the fresh row is there, and not older than the message.
-    fn judge(&self, row: &OutboxRow, fresh: &HashMap<String, Record>) -> Result<(), Unfit> {
-        let Some(record) = fresh.get(&row.aggregate_id) else {
+    fn judge(&self, row: &OutboxRow, fresh: &Hydrated) -> Result<(), Unfit> {
+        if let Some(why) = fresh.failed.get(&row.aggregate_id) {
+            // The row may be corrected meanwhile, so it gets its attempts.
+            return Err(Unfit::Row(Delivery::retry("HYDRATE_FAILED", why)));
+        }
+        let Some(record) = fresh.records.get(&row.aggregate_id) else {
             return Err(Unfit::Row(match self.mapping.on_missing {
                 OnMissing::Skip => Delivery::Accepted,
                 OnMissing::Reject => Delivery::reject(
@@ -130,7 +131,7 @@ impl Records {
         cells: &mut Vec<Cell<'a>>,
     ) -> Result<(), Unfit> {
         cells.clear();
-        let record = gathered.fresh.as_ref().and_then(|fresh| fresh.get(&row.aggregate_id));
+        let record = gathered.fresh.as_ref().and_then(|fresh| fresh.records.get(&row.aggregate_id));
         let mut top = None;
         for column in &self.mapping.columns {
             let cell = match (&column.field, record) {
@@ -148,6 +149,10 @@ impl Records {
                 (Field::Pointer(pointer), _) => json::pointer(&row.payload, pointer)
                     .map_or(Ok(Cell::Absent), |raw| of_json(raw, column))?,
             };
+            if matches!(&cell, Cell::Text(text) if text.contains('\0')) {
+                let why = format!("{}: {NUL}", column.name);
+                return Err(Unfit::Row(Delivery::reject("VALUE_INVALID", &why)));
+            }
             cells.push(cell);
         }
         Ok(())

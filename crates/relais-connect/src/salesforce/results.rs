@@ -4,7 +4,7 @@
 //! Invariant: a row has the answer the files give it, however they are ordered and however often they
 //! name it. If they say both, success goes first: it did happen. A file that breaks off is noticed.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use csv_core::{ReadRecordResult, Reader};
 use relais_core::delivery::Delivery;
@@ -228,7 +228,7 @@ impl<'a> Matcher<'a> {
             File::Successful => *said = Some(Delivery::Accepted),
             File::Failed if said.is_none() => {
                 let (code, message) = split_error(error);
-                *said = Some(self.judge.row(code, message));
+                *said = Some(self.judge.row(code, &message));
             }
             File::Unprocessed if said.is_none() => *said = Some(unprocessed.clone()),
             File::Failed | File::Unprocessed => {}
@@ -258,14 +258,25 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// `CODE:message:fields --` as code and message. The message may hold colons itself.
-pub(super) fn split_error(error: &str) -> (&str, &str) {
+/// `CODE:message:fields --` as code and message. The message may hold colons itself. Fields that it
+/// does not name are added in brackets.
+pub(super) fn split_error(error: &str) -> (&str, Cow<'_, str>) {
     let (code, rest) = error.split_once(':').unwrap_or((error, ""));
     let is_code = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if code.is_empty() || !code.chars().all(is_code) {
-        return ("UNKNOWN_EXCEPTION", error);
+        return ("UNKNOWN_EXCEPTION", error.into());
     }
-    (code, rest.strip_suffix(":--").unwrap_or(rest))
+    let is_field = |c: char| is_code(c) || matches!(c, '.' | ',' | ' ');
+    let tail = rest.strip_suffix("--").and_then(|rest| rest.rsplit_once(':'));
+    let Some((message, fields)) = tail.filter(|(_, fields)| fields.chars().all(is_field)) else {
+        return (code, rest.into());
+    };
+    let fields = fields.trim();
+    if fields.split([',', ' ']).all(|field| message.contains(field)) {
+        (code, message.into())
+    } else {
+        (code, format!("{message} ({fields})").into())
+    }
 }
 
 #[cfg(test)]

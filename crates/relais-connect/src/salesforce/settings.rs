@@ -77,8 +77,8 @@ pub enum Auth {
         /// By default `https://login.salesforce.com`, or `https://test.salesforce.com` for sandboxes.
         audience: Option<String>,
     },
-    /// A token a person once got. If the org replaces it at every use, the new one is known to this
-    /// process only: switch that off for this app.
+    /// A token that an operator once got. If the org replaces it at every use, the session needs a
+    /// [`super::TokenVault`]; without one it is refused.
     RefreshToken { client_id: String, client_secret: Option<Secret>, refresh_token: Secret },
 }
 

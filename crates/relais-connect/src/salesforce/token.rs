@@ -11,6 +11,7 @@ use std::{
 };
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use relais_core::text;
 use reqwest::{Client, Url, header::CONTENT_TYPE};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
@@ -21,9 +22,12 @@ use super::{
     classify::{Class, Failure, PERSON_PAUSE},
     jwt::Key,
     settings::{Auth, SalesforceSettings, login_url},
+    vault::TokenVault,
 };
 use crate::{Secret, http::classify};
 
+/// How long to rest when the org has replaced a refresh token that cannot be kept.
+const ROTATED_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest answer of the token endpoint that is read.
 const ANSWER_MAX: usize = 64 * 1024;
 
@@ -36,6 +40,7 @@ pub struct Session(Arc<Shared>);
 struct Shared {
     slot: Mutex<Slot>,
     budget: Budget,
+    vault: Option<TokenVault>,
 }
 
 #[derive(Default)]
@@ -43,8 +48,6 @@ struct Slot {
     /// Filled by the first call that needs it; the others wait for that one.
     cell: Arc<OnceCell<Arc<Token>>>,
     refused: Option<(Instant, Failure)>,
-    /// The last refresh token, where the org replaces them.
-    refresh: Option<Secret>,
 }
 
 /// What the org gave us.
@@ -66,13 +69,22 @@ pub(super) struct Login {
 }
 
 impl Session {
+    /// A session whose refresh token may be replaced by the org at every use.
+    pub fn with_vault(vault: TokenVault) -> Self {
+        Self(Arc::new(Shared { vault: Some(vault), ..Shared::default() }))
+    }
+
     pub fn budget(&self) -> &Budget {
         &self.0.budget
     }
 
     /// The token in use, or a new one.
-    pub(super) async fn token(&self, http: &Client, login: &Login) -> Result<Arc<Token>, Failure> {
-        let (cell, refresh) = {
+    pub(super) async fn token(
+        &self,
+        http: &Client,
+        login: &Arc<Login>,
+    ) -> Result<Arc<Token>, Failure> {
+        let cell = {
             let (mut slot, now) = (self.slot(), Instant::now());
             if slot.cell.get().is_some_and(|token| token.until <= now) {
                 slot.cell = Arc::default();
@@ -83,27 +95,27 @@ impl Session {
                 }
                 slot.refused = None;
             }
-            (Arc::clone(&slot.cell), slot.refresh.clone())
+            Arc::clone(&slot.cell)
         };
         let ask = || async {
             // Who waited for a call that was refused meanwhile does not ask again.
             if let Some((_, failure)) = &self.slot().refused {
                 return Err(failure.clone());
             }
-            let asked = login.ask(http, refresh.as_ref()).await;
-            let mut slot = self.slot();
-            match asked {
-                Ok((token, refresh)) => {
-                    slot.refresh = refresh.or(slot.refresh.take());
-                    Ok(Arc::new(token))
+            let asked = match (&login.auth, &self.0.vault) {
+                (Auth::RefreshToken { .. }, Some(vault)) => {
+                    // Not dropped with its caller: the token it gets must be stored.
+                    let exchange = exchange(http.clone(), Arc::clone(login), vault.clone());
+                    tokio::spawn(exchange).await.unwrap_or_else(|_| Err(ended()))
                 }
-                Err(failure) => {
-                    if failure.class == Class::Auth {
-                        slot.refused = Some((Instant::now() + PERSON_PAUSE, failure.clone()));
-                    }
-                    Err(failure)
+                _ => login.ask(http, None).await.and_then(|granted| login.without_vault(granted)),
+            };
+            asked.map(Arc::new).inspect_err(|failure| {
+                if failure.class == Class::Auth {
+                    let pause = failure.after.unwrap_or(PERSON_PAUSE);
+                    self.slot().refused = Some((Instant::now() + pause, failure.clone()));
                 }
-            }
+            })
         };
         cell.get_or_try_init(ask).await.cloned()
     }
@@ -119,6 +131,25 @@ impl Session {
     fn slot(&self) -> MutexGuard<'_, Slot> {
         self.0.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Uses the stored refresh token, and stores the one that replaces it.
+async fn exchange(http: Client, login: Arc<Login>, vault: TokenVault) -> Result<Token, Failure> {
+    let held = vault.take(&login.credential()).await?;
+    match login.ask(&http, held.token.as_ref()).await {
+        Ok((token, Some(new))) if !login.is_used(&new, held.token.as_ref()) => {
+            vault.keep(held, new).await;
+            Ok(token)
+        }
+        other => {
+            vault.release(&held).await;
+            other.map(|(token, _)| token)
+        }
+    }
+}
+
+fn ended() -> Failure {
+    Failure::new(Class::Down, "LOGIN_ENDED", "the log-in ended early; the program is stopping")
 }
 
 impl fmt::Debug for Session {
@@ -173,9 +204,46 @@ impl Login {
         let is_html = answer::says_html(response.headers());
         let body = answer::read(&mut response, ANSWER_MAX, &call).await?;
         if status != 200 {
-            return Err(self.refused(status, after, is_html, &body));
+            return Err(self.refused(status, after, is_html, &body, refresh));
         }
         self.granted(&body)
+    }
+
+    /// The name of the refresh token in the database: another token in the settings is another name.
+    fn credential(&self) -> String {
+        let Auth::RefreshToken { client_id, refresh_token, .. } = &self.auth else {
+            return String::new();
+        };
+        let parts = format!("{}\n{client_id}\n{}", self.url, refresh_token.reveal());
+        format!("salesforce:{}", text::sha256_hex(parts.as_bytes()))
+    }
+
+    /// Whether `new` is the refresh token that was sent.
+    fn is_used(&self, new: &Secret, sent: Option<&Secret>) -> bool {
+        match (&self.auth, sent) {
+            (_, Some(sent)) => sent.reveal() == new.reveal(),
+            (Auth::RefreshToken { refresh_token, .. }, None) => {
+                refresh_token.reveal() == new.reveal()
+            }
+            _ => true,
+        }
+    }
+
+    /// Refuses a token that only this process would know.
+    fn without_vault(&self, (token, new): (Token, Option<Secret>)) -> Result<Token, Failure> {
+        if new.is_none_or(|new| self.is_used(&new, None)) {
+            return Ok(token);
+        }
+        let why = format!(
+            "login at {}: the org replaces the refresh token at every use, and there is no \
+             `refresh_token_key` to keep the new one with; switch the rotation off in the app or set \
+             the key, then sign in again and set a new `refresh_token`",
+            self.origin()
+        );
+        let mut failure = Failure::new(Class::Auth, "REFRESH_TOKEN_ROTATES", &why);
+        // The token of the settings is used up: to ask again would only hide the reason.
+        failure.after = Some(ROTATED_PAUSE);
+        Err(failure)
     }
 
     fn form(&self, refresh: Option<&Secret>) -> Result<String, Failure> {
@@ -245,7 +313,14 @@ impl Login {
         Ok((token, granted.refresh_token.map(Secret::new)))
     }
 
-    fn refused(&self, status: u16, after: Option<Duration>, is_html: bool, body: &[u8]) -> Failure {
+    fn refused(
+        &self,
+        status: u16,
+        after: Option<Duration>,
+        is_html: bool,
+        body: &[u8],
+        sent: Option<&Secret>,
+    ) -> Failure {
         #[derive(Default, Deserialize)]
         struct Refused {
             #[serde(default)]
@@ -266,9 +341,14 @@ impl Login {
         };
         let told = told.unwrap_or_default();
         let code = if told.error.is_empty() { format!("LOGIN_{status}") } else { told.error };
-        let why = self.hide(told.error_description);
+        let sent = sent.map(Secret::reveal).filter(|sent| !sent.is_empty());
+        let hide = |text: String| match sent {
+            Some(sent) => self.hide(text.replace(sent, "[hidden]")),
+            None => self.hide(text),
+        };
+        let why = hide(told.error_description);
         let message = format!("login at {} refused: {code}: {why}{advice}", self.origin());
-        let mut failure = Failure::new(class, &self.hide(code), &self.hide(message));
+        let mut failure = Failure::new(class, &hide(code), &hide(message));
         failure.after = after.or(failure.after);
         failure
     }

@@ -62,7 +62,7 @@ async fn a_claim_signed_with_the_right_key_is_let_in() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_the_org_replaces_keeps_working() {
+async fn a_refresh_token_that_the_org_replaces_needs_a_vault() {
     let auth = AuthConfig {
         refresh_token: Some("first".into()),
         rotate_refresh_tokens: true,
@@ -76,10 +76,8 @@ async fn a_refresh_token_that_the_org_replaces_keeps_working() {
         refresh_token: Secret::new("first"),
     };
     let bulk = SalesforceBulk::new(settings, None).unwrap();
-    for _ in 0..3 {
-        bulk.create().await.unwrap();
-        sim.expire_sessions();
-    }
+    let (kind, problem, _) = split(bulk.create().await);
+    assert_eq!((kind, problem.code.as_str()), ("refused", "REFRESH_TOKEN_ROTATES"));
 }
 
 #[tokio::test]

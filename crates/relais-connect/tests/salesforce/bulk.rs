@@ -1,14 +1,14 @@
 //! Bulk jobs as they should be: every value arrives, every row has its answer, each step can be asked
 //! for again.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use relais_connect::salesforce::SalesforceBulk;
 use relais_core::{
     BoxFuture,
     bulk::{BulkTarget, Remote},
     delivery::Delivery,
-    hydrate::{Hydrator, Record},
+    hydrate::{Hydrated, Hydrator},
     outbox::OutboxRow,
     store::StoreError,
 };
@@ -169,16 +169,13 @@ async fn only_rows_that_failed_go_again() {
 struct Members;
 
 impl Hydrator for Members {
-    fn hydrate(
-        &self,
-        ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let one = |id: String| {
             let record = json!({"ID": id, "LAST_NAME": format!("of {id}"), "VERSION": 7});
             (id, record.as_object().unwrap().clone())
         };
-        let found = ids.into_iter().filter(|id| id != "M-gone").map(one).collect();
-        Box::pin(async { Ok(found) })
+        let records = ids.into_iter().filter(|id| id != "M-gone").map(one).collect();
+        Box::pin(async { Ok(Hydrated { records, ..Hydrated::default() }) })
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Invariant: the statement runs in a read-only transaction of one snapshot.
 
-use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use deadpool_postgres::{Client, Transaction};
 use relais_core::{
     BoxFuture,
-    hydrate::{Hydrator, Record},
+    hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
 use serde_json::Value;
@@ -19,7 +19,7 @@ use tokio_postgres::{
 use uuid::Uuid;
 
 use super::{PostgresStore, error::Failure, exact::exact};
-use crate::hydrate::{Asked, IDS_MAX, Template, by_id};
+use crate::hydrate::{Asked, Halving, IDS_MAX, KnownGood, Template, Verdict, by_id, wrong_for_all};
 
 /// Longest time of one statement, kept by the server.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -37,7 +37,10 @@ pub struct SqlHydrator {
 #[derive(Debug)]
 struct Query {
     statement: String,
+    /// The user's own part of it.
+    inner: String,
     id_column: String,
+    known_good: KnownGood,
 }
 
 impl SqlHydrator {
@@ -47,17 +50,30 @@ impl SqlHydrator {
     /// # Errors
     /// Says what to change in `sql`.
     pub fn new(store: &PostgresStore, sql: &str, id_column: &str) -> Result<Self, String> {
-        let statement = sql!("hydrate").replace(":statement", &Template::parse(sql)?.with(IDS));
-        let query = Query { statement, id_column: id_column.to_owned() };
+        let inner = Template::parse(sql)?.with(IDS);
+        let statement = sql!("hydrate").replace(":statement", &inner);
+        let id_column = id_column.to_owned();
+        let query = Query { statement, inner, id_column, known_good: KnownGood::default() };
         Ok(Self { store: store.clone(), query: Arc::new(query) })
+    }
+
+    /// Reads the names of the columns of the result, without a row.
+    ///
+    /// # Errors
+    /// The statement cannot be prepared, or the database is not there.
+    pub async fn columns(&self) -> Result<Vec<String>, StoreError> {
+        let names = self.store.run(Arc::clone(&self.query), |client, _, query| {
+            Box::pin(async move {
+                let statement = client.prepare(&query.inner).await.map_err(wrong)?;
+                Ok(statement.columns().iter().map(|column| column.name().to_owned()).collect())
+            })
+        });
+        names.await
     }
 }
 
 impl Hydrator for SqlHydrator {
-    fn hydrate(
-        &self,
-        ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let query = Arc::clone(&self.query);
         self.store
             .run_other((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
@@ -65,23 +81,62 @@ impl Hydrator for SqlHydrator {
 }
 
 impl Query {
-    async fn read(
-        &self,
-        client: &mut Client,
-        ids: &[String],
-    ) -> Result<HashMap<String, Record>, Failure> {
-        let builder = client.build_transaction();
-        let snapshot = builder.isolation_level(IsolationLevel::RepeatableRead).read_only(true);
-        let transaction = snapshot.start().await?;
-        let limit = TIME_MAX.as_millis().to_string();
-        transaction.execute(sql!("hydrate_session"), &[&limit]).await?;
+    async fn read(&self, client: &mut Client, ids: &[String]) -> Result<Hydrated, Failure> {
+        let transaction = snapshot(client).await?;
         let asked = Asked::new(ids);
-        let mut found = HashMap::new();
+        let mut hydrated = Hydrated::default();
         for chunk in ids.chunks(IDS_MAX) {
-            let records = self.records(&transaction, chunk).await.map_err(wrong)?;
-            by_id(&asked, &self.id_column, records, &mut found)?;
+            match self.records(&transaction, chunk).await {
+                Ok(records) => by_id(&asked, &self.id_column, records, &mut hydrated)?,
+                Err(error) if may_be_a_row(&error) => {
+                    transaction.rollback().await?;
+                    return self.halve(client, ids).await;
+                }
+                Err(error) => return Err(wrong(error)),
+            }
         }
-        Ok(found)
+        self.decide(&transaction, hydrated).await
+    }
+
+    /// Reads again, with a savepoint before each statement, until every id that fails is known.
+    async fn halve(&self, client: &mut Client, ids: &[String]) -> Result<Hydrated, Failure> {
+        let mut transaction = snapshot(client).await?;
+        // Without ids it reads no row: if it fails then too, no row is to blame.
+        self.records(&transaction, &[]).await.map_err(setup)?;
+        let asked = Asked::new(ids);
+        let (mut hydrated, mut halving) = (Hydrated::default(), Halving::new(ids.len()));
+        while let Some(range) = halving.next() {
+            let savepoint = transaction.savepoint("relais_hydrate").await?;
+            match self.records(&savepoint, &ids[range.clone()]).await {
+                Ok(records) => {
+                    savepoint.commit().await?;
+                    by_id(&asked, &self.id_column, records, &mut hydrated)?;
+                }
+                Err(error) if may_be_a_row(&error) => {
+                    savepoint.rollback().await?;
+                    halving.failed(range, ids, &text(&error), &mut hydrated);
+                }
+                Err(error) => return Err(wrong(error)),
+            }
+        }
+        self.decide(&transaction, hydrated).await
+    }
+
+    /// Blames the rows that failed, or the statement.
+    async fn decide(
+        &self,
+        transaction: &Transaction<'_>,
+        hydrated: Hydrated,
+    ) -> Result<Hydrated, Failure> {
+        match self.known_good.judge(hydrated) {
+            Verdict::Rows(hydrated) => Ok(hydrated),
+            Verdict::Statement(error) => Err(error.into()),
+            Verdict::Probe(id, hydrated) => match self.records(transaction, &[id]).await.as_deref()
+            {
+                Ok([_, ..]) => Ok(hydrated),
+                _ => Err(wrong_for_all(&hydrated).into()),
+            },
+        }
     }
 
     async fn records(
@@ -100,18 +155,50 @@ impl Query {
     }
 }
 
+/// A read-only transaction of one snapshot, in which each statement has a time limit.
+async fn snapshot(client: &mut Client) -> Result<Transaction<'_>, Failure> {
+    let builder = client.build_transaction();
+    let snapshot = builder.isolation_level(IsolationLevel::RepeatableRead).read_only(true);
+    let transaction = snapshot.start().await?;
+    let limit = TIME_MAX.as_millis().to_string();
+    transaction.execute(sql!("hydrate_session"), &[&limit]).await?;
+    Ok(transaction)
+}
+
+/// Whether an error of the statement may come from the values of a row: a division, a cast, a
+/// subquery with several rows, an exception of a function, a value that is too large.
+fn may_be_a_row(error: &tokio_postgres::Error) -> bool {
+    const CLASSES: [&str; 8] = ["21", "22", "23", "38", "39", "44", "54", "P0"];
+    let class = error.code().and_then(|code| code.code().get(..2));
+    class.is_some_and(|class| CLASSES.contains(&class))
+}
+
+/// The server's one-line message; never its detail, which may quote a row.
+fn text(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(db) => format!("{} (SQLSTATE {})", db.message(), db.code().code()),
+        None => error.to_string(),
+    }
+}
+
 /// What is wrong with the statement itself is a matter of settings.
 fn wrong(error: tokio_postgres::Error) -> Failure {
     let Some(db) = error.as_db_error() else { return error.into() };
-    let setup = |text: String| Failure::Final(StoreError::Setup(format!("hydrate: {text}")));
     let code = db.code();
     if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
-        setup(format!("{}; let the statement only read", db.message()))
+        let why = format!("hydrate: {}; let the statement only read", db.message());
+        Failure::Final(StoreError::Setup(why))
     } else if code.code().starts_with("42") || *code == SqlState::FEATURE_NOT_SUPPORTED {
-        setup(format!("{}; correct the statement", db.message()))
+        setup(error)
     } else {
         error.into()
     }
+}
+
+fn setup(error: tokio_postgres::Error) -> Failure {
+    let Some(db) = error.as_db_error() else { return error.into() };
+    let why = format!("hydrate: {}; correct the statement", db.message());
+    Failure::Final(StoreError::Setup(why))
 }
 
 /// An array of any type, written as text: the server reads it as the type of the column.

@@ -25,6 +25,7 @@ mod mark;
 
 mod accept;
 mod bulk;
+mod credential;
 mod enqueue;
 mod exact;
 mod hydrate;

@@ -47,6 +47,8 @@ BEGIN
             (':runtime', 'relais_lane', 'SELECT, INSERT, UPDATE'),
             (':runtime', 'relais_worker', 'SELECT, INSERT, UPDATE, DELETE'),
             (':runtime', 'relais_bulk_job', 'SELECT, INSERT, UPDATE, DELETE'),
+            -- Encrypted, and still not for readers.
+            (':runtime', 'relais_credential', 'SELECT, INSERT, UPDATE'),
             (':runtime', 'relais_process', 'SELECT, INSERT, UPDATE, DELETE'),
             -- What happened and who decided is added to; only cleanup takes away, with its process.
             (':runtime', 'relais_process_log', 'SELECT, INSERT, DELETE'),

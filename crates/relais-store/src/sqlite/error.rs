@@ -102,7 +102,8 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }
 
-fn text(error: &Error) -> String {
+/// SQLite's own words.
+pub(super) fn text(error: &Error) -> String {
     match error {
         Error::SqliteFailure(_, Some(text)) => text.clone(),
         other => other.to_string(),

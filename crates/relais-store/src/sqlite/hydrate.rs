@@ -2,19 +2,19 @@
 //!
 //! Invariant: the connection cannot write, and the statement runs in one read transaction.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use base64::Engine;
 use relais_core::{
     BoxFuture,
-    hydrate::{Hydrator, Record},
+    hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
-use rusqlite::{Connection, Statement, types::ValueRef};
+use rusqlite::{Connection, ErrorCode, Statement, types::ValueRef};
 use serde_json::Value;
 
 use super::{SqliteStore, error, row::json_array};
-use crate::hydrate::{Asked, IDS_MAX, Template, by_id};
+use crate::hydrate::{Asked, Halving, KnownGood, Template, Verdict, by_id, wrong_for_all};
 
 /// Longest time of one call.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -28,6 +28,7 @@ pub struct SqlHydrator {
     store: SqliteStore,
     statement: String,
     id_column: String,
+    known_good: KnownGood,
 }
 
 impl SqlHydrator {
@@ -38,16 +39,28 @@ impl SqlHydrator {
     /// Says what to change in `sql`.
     pub fn new(store: &SqliteStore, sql: &str, id_column: &str) -> Result<Self, String> {
         let statement = Template::parse(sql)?.with(IDS.trim());
-        Ok(Self { store: store.clone(), statement, id_column: id_column.to_owned() })
+        let (store, id_column) = (store.clone(), id_column.to_owned());
+        Ok(Self { store, statement, id_column, known_good: KnownGood::default() })
+    }
+
+    /// Reads the names of the columns of the result, without a row.
+    ///
+    /// # Errors
+    /// The statement cannot be prepared, or the database is not there.
+    pub async fn columns(&self) -> Result<Vec<String>, StoreError> {
+        let statement = self.statement.clone();
+        let names = self.store.readers().read(move |db| {
+            let statement = db.prepare(&statement).map_err(|e| wrong(&e.to_string()))?;
+            Ok(statement.column_names().into_iter().map(str::to_owned).collect())
+        });
+        names.await
     }
 }
 
 impl Hydrator for SqlHydrator {
-    fn hydrate(
-        &self,
-        ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let (statement, id_column) = (self.statement.clone(), self.id_column.clone());
+        let known_good = self.known_good.clone();
         let runtime = tokio::runtime::Handle::current();
         Box::pin(self.store.visitors().read(move |db| {
             let interrupt = db.get_interrupt_handle();
@@ -55,7 +68,7 @@ impl Hydrator for SqlHydrator {
                 tokio::time::sleep(TIME_MAX).await;
                 interrupt.interrupt();
             });
-            let found = read(db, &statement, &id_column, &ids);
+            let found = read(db, &statement, &id_column, &ids, &known_good);
             limit.abort();
             found
         }))
@@ -67,7 +80,8 @@ fn read(
     sql: &str,
     id_column: &str,
     ids: &[String],
-) -> Result<HashMap<String, Record>, StoreError> {
+    known_good: &KnownGood,
+) -> Result<Hydrated, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let mut statement =
         snapshot.prepare_cached(sql).map_err(|e| wrong(&format!("{e}; correct the statement")))?;
@@ -78,12 +92,36 @@ fn read(
         return Err(wrong("only `:ids` has a value; remove the other parameters"));
     }
     let asked = Asked::new(ids);
-    let mut found = HashMap::new();
-    for chunk in ids.chunks(IDS_MAX) {
-        let records = records(&mut statement, chunk).map_err(|e| error::store(&e))?;
-        by_id(&asked, id_column, records, &mut found)?;
+    let (mut hydrated, mut halving) = (Hydrated::default(), Halving::new(ids.len()));
+    let mut is_probed = false;
+    while let Some(range) = halving.next() {
+        match records(&mut statement, &ids[range.clone()]) {
+            Ok(records) => by_id(&asked, id_column, records, &mut hydrated)?,
+            Err(error) if may_be_a_row(&error) => {
+                if !is_probed {
+                    // Without ids it reads no row: if it fails then too, no row is to blame.
+                    records(&mut statement, &[]).map_err(|e| wrong(&e.to_string()))?;
+                    is_probed = true;
+                }
+                halving.failed(range, ids, &error::text(&error), &mut hydrated);
+            }
+            Err(error) => return Err(error::store(&error)),
+        }
     }
-    Ok(found)
+    match known_good.judge(hydrated) {
+        Verdict::Rows(hydrated) => Ok(hydrated),
+        Verdict::Statement(error) => Err(error),
+        Verdict::Probe(id, hydrated) => match records(&mut statement, &[id]).as_deref() {
+            Ok([_, ..]) => Ok(hydrated),
+            _ => Err(wrong_for_all(&hydrated)),
+        },
+    }
+}
+
+/// Whether an error of a statement that could be prepared may come from the values of a row.
+fn may_be_a_row(error: &rusqlite::Error) -> bool {
+    let codes = [ErrorCode::Unknown, ErrorCode::TypeMismatch, ErrorCode::TooBig];
+    error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
 fn wrong(text: &str) -> StoreError {

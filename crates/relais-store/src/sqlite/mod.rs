@@ -12,6 +12,7 @@ mod bulk;
 mod check;
 mod cleanup;
 mod connect;
+mod credential;
 mod desk;
 mod error;
 mod handler;

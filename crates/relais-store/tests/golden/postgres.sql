@@ -26,6 +26,11 @@ relais_bulk_job.created_at: timestamp with time zone NOT NULL DEFAULT clock_time
 relais_bulk_job.finished_at: timestamp with time zone
 relais_bulk_job.error_message: character varying(2000)
 relais_bulk_job.moved: bigint NOT NULL IDENTITY
+relais_credential.name: text COLLATE "C" NOT NULL
+relais_credential.version: bigint NOT NULL DEFAULT 0
+relais_credential.sealed: text
+relais_credential.owner: text COLLATE "C"
+relais_credential.lease_until: timestamp with time zone
 relais_dead_letter.id: uuid NOT NULL DEFAULT gen_random_uuid()
 relais_dead_letter.origin: text NOT NULL
 relais_dead_letter.origin_id: bigint
@@ -156,6 +161,7 @@ relais_bulk_job.relais_bulk_job_destination_check: CHECK ((destination <> ''::te
 relais_bulk_job.relais_bulk_job_end: CHECK (((finished_at IS NOT NULL) = (phase = ANY (ARRAY['RECONCILED'::text, 'ABANDONED'::text]))))
 relais_bulk_job.relais_bulk_job_phase: CHECK ((phase = ANY (ARRAY['PLANNED'::text, 'CREATING'::text, 'CREATED'::text, 'UPLOADING'::text, 'UPLOADED'::text, 'CLOSING'::text, 'CLOSED'::text, 'FINISHED'::text, 'RECONCILED'::text, 'ABANDONED'::text])))
 relais_bulk_job.relais_bulk_job_pkey: PRIMARY KEY (id)
+relais_credential.relais_credential_pkey: PRIMARY KEY (name)
 relais_dead_letter.relais_dead_letter_check: CHECK (((origin = 'process'::text) = (origin_id IS NULL)))
 relais_dead_letter.relais_dead_letter_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text, 'process'::text])))
 relais_dead_letter.relais_dead_letter_pkey: PRIMARY KEY (id)
@@ -203,6 +209,7 @@ relais_audit.relais_audit_target: CREATE INDEX relais_audit_target ON relais_aud
 relais_bulk_job.relais_bulk_job_age: CREATE INDEX relais_bulk_job_age ON relais_bulk_job USING btree (finished_at) WHERE (finished_at IS NOT NULL)
 relais_bulk_job.relais_bulk_job_open: CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job USING btree (destination) WHERE (finished_at IS NULL)
 relais_bulk_job.relais_bulk_job_pkey: CREATE UNIQUE INDEX relais_bulk_job_pkey ON relais_bulk_job USING btree (id)
+relais_credential.relais_credential_pkey: CREATE UNIQUE INDEX relais_credential_pkey ON relais_credential USING btree (name)
 relais_dead_letter.relais_dead_letter_age: CREATE INDEX relais_dead_letter_age ON relais_dead_letter USING btree (parked_at, id)
 relais_dead_letter.relais_dead_letter_key: CREATE INDEX relais_dead_letter_key ON relais_dead_letter USING btree (hashtextextended(msg_key, (0)::bigint)) WHERE (resolved_at IS NULL)
 relais_dead_letter.relais_dead_letter_message: CREATE INDEX relais_dead_letter_message ON relais_dead_letter USING btree (hashtextextended(message_id, (0)::bigint))

@@ -52,6 +52,14 @@ CREATE INDEX relais_bulk_job_moved ON relais_bulk_job (moved);
 
 CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job (destination) WHERE finished_at IS NULL;
 
+CREATE TABLE relais_credential (
+    name        TEXT PRIMARY KEY NOT NULL,
+    version     INTEGER NOT NULL DEFAULT 0,
+    sealed      TEXT,
+    owner       TEXT,
+    lease_until TEXT
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE relais_dead_letter (
     id            TEXT PRIMARY KEY NOT NULL,
     origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox', 'process')),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use relais_core::{
-    hydrate::{Hydrator, Record},
+    hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
 use relais_store::postgres::SqlHydrator;
@@ -28,9 +28,15 @@ async fn members() -> Option<Bed> {
     Some(bed)
 }
 
-async fn ask(bed: &Bed, sql: &str, ids: &[&str]) -> Result<HashMap<String, Record>, StoreError> {
+async fn hydrate(bed: &Bed, sql: &str, ids: &[&str]) -> Result<Hydrated, StoreError> {
     let hydrator = SqlHydrator::new(&bed.store, sql, "id").unwrap();
     hydrator.hydrate(ids.iter().map(|&id| id.to_owned()).collect()).await
+}
+
+async fn ask(bed: &Bed, sql: &str, ids: &[&str]) -> Result<HashMap<String, Record>, StoreError> {
+    let hydrated = hydrate(bed, sql, ids).await?;
+    assert!(hydrated.failed.is_empty(), "{hydrated:?}");
+    Ok(hydrated.records)
 }
 
 #[tokio::test]
@@ -97,7 +103,7 @@ async fn many_ids_go_in_parts() {
     let ids: Vec<String> = (1..=3_000).map(|n| format!("k{n}")).collect();
     let hydrator =
         SqlHydrator::new(&bed.store, "SELECT id FROM member WHERE id IN (:ids)", "id").unwrap();
-    assert_eq!(hydrator.hydrate(ids).await.unwrap().len(), 2_500);
+    assert_eq!(hydrator.hydrate(ids).await.unwrap().records.len(), 2_500);
 }
 
 #[tokio::test]
@@ -111,15 +117,89 @@ async fn a_statement_that_cannot_work_says_what_to_change() {
         ("SELECT nothing FROM member WHERE id IN (:ids)", "correct the statement"),
         ("SELECT id FROM nowhere WHERE id IN (:ids)", "correct the statement"),
         ("SELECT name FROM member WHERE id IN (:ids)", "hydrate_id"),
-        ("SELECT m.id FROM member m, thing WHERE m.id IN (:ids)", "several rows"),
         ("SELECT id, sneak() FROM member WHERE id IN (:ids)", "only read"),
         ("SELECT id FROM member WHERE id IN (:ids) FOR UPDATE", "only read"),
         (writing, "correct the statement"),
     ] {
-        let answer = ask(&bed, sql, &["m-1"]).await;
+        let answer = hydrate(&bed, sql, &["m-1", "m-2"]).await;
         let Err(StoreError::Setup(why)) = answer else { panic!("{sql}: {answer:?}") };
         assert!(why.contains(part), "{sql}: {why}");
     }
     assert_eq!(bed.count("member").await, 2, "nothing was written");
     assert!(ask(&bed, "SELECT id FROM member WHERE id IN (:ids)", &["m-1"]).await.is_ok());
+}
+
+const BAD_CAST: &str = "SELECT id, name::integer AS x FROM member WHERE id IN (:ids)";
+const FILL: &str =
+    "INSERT INTO member (id, name) SELECT 'k' || n, '1' FROM generate_series(1, 1500) n;
+    UPDATE member SET name = 'x' WHERE id IN ('k7', 'k8', 'k1200');
+    CREATE TABLE twice AS SELECT id FROM member;
+    INSERT INTO twice VALUES ('k9'), ('k9');";
+
+fn many() -> Vec<String> {
+    (1..=1_500).map(|n| format!("k{n}")).collect()
+}
+
+#[tokio::test]
+async fn a_row_that_makes_the_statement_fail_concerns_its_own_id_only() {
+    let Some(bed) = members().await else { return };
+    bed.raw.batch_execute(FILL).await.unwrap();
+    let ids = many();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let hydrated = hydrate(&bed, BAD_CAST, &ids).await.unwrap();
+    assert_eq!(hydrated.records.len(), 1_497);
+    let mut failed: Vec<_> = hydrated.failed.into_iter().collect();
+    failed.sort();
+    assert_eq!(failed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["k1200", "k7", "k8"]);
+    let why = &failed[0].1;
+    assert!(why.contains("\"k1200\"") && why.contains("22P02"), "{why}");
+    // Alone it fails too, and the statement works without it: the row is to blame.
+    let alone = hydrate(&bed, BAD_CAST, &["k7"]).await.unwrap();
+    assert!(alone.records.is_empty() && alone.failed.contains_key("k7"), "{alone:?}");
+}
+
+#[tokio::test]
+async fn two_rows_for_one_id_concern_that_id_only() {
+    let Some(bed) = members().await else { return };
+    bed.raw.batch_execute(FILL).await.unwrap();
+    let sql = "SELECT id FROM twice WHERE id IN (:ids)";
+    let hydrated = hydrate(&bed, sql, &["k8", "k9", "k10"]).await.unwrap();
+    assert_eq!((hydrated.records.len(), hydrated.failed.len()), (2, 1));
+    let why = &hydrated.failed["k9"];
+    assert!(why.contains("several rows") && why.contains("\"k9\""), "{why}");
+}
+
+const BREAK: &str = "UPDATE member SET name = 'x' WHERE id IN ('k1', 'k2', 'k3', 'k4', 'k5', 'k6')";
+
+#[tokio::test]
+async fn a_statement_that_fails_for_every_id_blames_no_row() {
+    let Some(bed) = members().await else { return };
+    bed.raw.batch_execute(FILL).await.unwrap();
+    let constant = "SELECT id, 1 / 0 FROM member WHERE id IN (:ids)";
+    let ids = ["k1", "k2", "k3", "k4", "k5", "k6"];
+    let answer = hydrate(&bed, constant, &ids).await;
+    assert!(matches!(answer, Err(StoreError::Setup(_))), "{answer:?}");
+    // It fails without ids too: not even one id is blamed.
+    assert!(matches!(hydrate(&bed, constant, &["k1"]).await, Err(StoreError::Setup(_))));
+    // Many bad rows are still rows, as long as a row that was read can be read.
+    let hydrator = SqlHydrator::new(&bed.store, BAD_CAST, "id").unwrap();
+    let ask = |ids: &[&str]| hydrator.hydrate(ids.iter().map(|&id| id.to_owned()).collect());
+    assert_eq!(ask(&["k100"]).await.unwrap().records.len(), 1);
+    bed.raw.batch_execute(BREAK).await.unwrap();
+    assert_eq!(ask(&ids).await.unwrap().failed.len(), 6);
+    let fresh = hydrate(&bed, BAD_CAST, &ids).await;
+    assert!(matches!(fresh, Err(StoreError::Setup(_))), "{fresh:?}");
+}
+
+#[tokio::test]
+async fn the_columns_of_a_statement_are_known_without_a_row() {
+    let Some(bed) = members().await else { return };
+    let columns = |sql: &str| {
+        let hydrator = SqlHydrator::new(&bed.store, sql, "id").unwrap();
+        async move { hydrator.columns().await }
+    };
+    let found = columns("SELECT id, name AS \"Full Name\" FROM member WHERE id IN (:ids)").await;
+    assert_eq!(found.unwrap(), ["id", "Full Name"]);
+    let wrong = columns("SELECT id FROM nowhere WHERE id IN (:ids)").await;
+    assert!(matches!(wrong, Err(StoreError::Setup(_))), "{wrong:?}");
 }

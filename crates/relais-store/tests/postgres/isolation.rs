@@ -70,7 +70,7 @@ async fn hydrations_that_wait_for_a_lock_delay_no_heartbeat_and_no_delivery() {
     assert!(slow.iter().all(|task| !task.is_finished()), "they still wait");
     bed.raw.execute("SELECT pg_advisory_unlock(0, $1)", &[&lock]).await.unwrap();
     for task in slow {
-        assert_eq!(task.await.unwrap().unwrap().len(), 1);
+        assert_eq!(task.await.unwrap().unwrap().records.len(), 1);
     }
 }
 

@@ -193,6 +193,10 @@ impl Fixture for PostgresFixture {
         Arc::new(self.second.clone())
     }
 
+    fn credentials(&self) -> Arc<dyn relais_core::credential::Credentials> {
+        Arc::new(self.store.clone())
+    }
+
     fn migrators(&self) -> BoxFuture<'_, [Arc<dyn Store>; 2]> {
         Box::pin(async move {
             let (one, two) =

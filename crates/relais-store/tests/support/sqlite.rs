@@ -63,6 +63,10 @@ impl Fixture for SqliteFixture {
         Arc::new(self.second.clone())
     }
 
+    fn credentials(&self) -> Arc<dyn relais_core::credential::Credentials> {
+        Arc::new(self.store.clone())
+    }
+
     fn dialect(&self) -> Dialect {
         Dialect::Sqlite
     }

@@ -124,6 +124,9 @@ macro_rules! store_conformance {
                 a_row_in_quarantine_goes_again_when_another_worker_is_lost
                 a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
             }
+            credentials { a_secret_has_one_owner_until_its_lease_ends
+                a_secret_is_replaced_and_read_by_the_next_owner
+                who_lost_the_lease_of_a_secret_changes_nothing }
             lanes {
                 a_worker_alone_holds_every_lane
                 others_notice_when_a_worker_comes_or_leaves
@@ -414,6 +417,7 @@ mod tests {
             ("bulk_rows", include_str!("bulk_rows.rs")),
             ("bytes", include_str!("bytes.rs")),
             ("cleanup", include_str!("cleanup.rs")),
+            ("credentials", include_str!("credentials.rs")),
             ("dead_letters", include_str!("dead_letters.rs")),
             ("fence", include_str!("fence.rs")),
             ("fidelity", include_str!("fidelity.rs")),

@@ -15,6 +15,7 @@ use std::{
 use relais_core::{
     bulk::{Advance, BulkJob, CallProblem, JobFence, Phase, Remote, Step, next},
     delivery::{Delivery, Problem},
+    fault::Fault,
     store::{Payloads, Store, StoreFuture},
 };
 
@@ -23,6 +24,7 @@ use super::{
     BulkSettings,
     call::{Caller, outage_of},
     halt::{Halt, Halts},
+    halving::Halving,
 };
 use crate::relay::random;
 
@@ -34,6 +36,7 @@ pub(crate) struct Drive {
     store: Arc<dyn Store>,
     caller: Caller,
     settings: Arc<BulkSettings>,
+    halving: Arc<Halving>,
     job: BulkJob,
     fence: JobFence,
     lease: Duration,
@@ -50,7 +53,7 @@ impl Drive {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         caller: Caller,
-        settings: Arc<BulkSettings>,
+        (settings, halving): (Arc<BulkSettings>, Arc<Halving>),
         job: BulkJob,
         (fence, lease): (JobFence, Duration),
     ) -> Self {
@@ -59,6 +62,7 @@ impl Drive {
             store,
             caller,
             settings,
+            halving,
             job,
             fence,
             lease,
@@ -205,9 +209,27 @@ impl Drive {
         match call.await? {
             Ok(mut deliveries) => {
                 relais_store::fail_point!("bulk.after_results");
+                let is_untried = |answer: &Delivery| *answer == Delivery::Held;
+                if let Some(problem) = failed.as_ref().filter(|_| deliveries.iter().all(is_untried))
+                {
+                    self.failed_whole(&ids, problem).await?;
+                    return self.end().await;
+                }
                 let accepted = deliveries.contains(&Delivery::Accepted);
                 let outage = deliveries.iter().find_map(outage_of);
-                self.settle_each(|row| {
+                let is_done = |answer: &Delivery| {
+                    matches!(answer, Delivery::Accepted | Delivery::Reject { .. })
+                };
+                if deliveries
+                    .iter()
+                    .any(|answer| !is_untried(answer) && outage_of(answer).is_none())
+                {
+                    self.halving.succeeded(self.caller.target.rows_max());
+                }
+                // A job in which no row got an answer of its own says nothing about any of them.
+                let judged = deliveries.len() == 1 || deliveries.iter().any(is_done);
+                let fault = if judged { Fault::Message } else { Fault::Target };
+                self.settle_each(fault, |row| {
                     let at = ids.binary_search(&row.id).ok()?;
                     Some(std::mem::replace(&mut deliveries[at], Delivery::Held))
                 })
@@ -245,13 +267,13 @@ impl Drive {
         Ok(None)
     }
 
-    /// Nobody will ever know what became of the rows: they go again, one attempt older.
+    /// What became of the rows cannot be found out any more: they go again, and use no attempts.
     async fn lose(&mut self) -> Result<Option<Remote>, Halt> {
         let lost = Delivery::retry(
             "RESULTS_LOST",
             "the target does not know its job any more; its rows are sent again",
         );
-        self.settle_each(|_| Some(lost.clone())).await?;
+        self.settle_each(Fault::Target, |_| Some(lost.clone())).await?;
         self.end().await
     }
 

@@ -1,10 +1,34 @@
 //! Looks for jobs at the target that a lost answer left there.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use relais_core::{query::PAGE_MAX, store::Store};
+use relais_core::{lane::OwnedLane, query::PAGE_MAX, store::Store};
 
-use super::call::Caller;
+use super::{BulkRelay, call::Caller};
+
+/// Who holds this lane sweeps, so that not every worker does.
+const SWEEPING_LANE: i16 = 0;
+
+impl BulkRelay {
+    /// Starts a sweep if it is time, and ours to do.
+    pub(super) fn sweep(&mut self) -> bool {
+        let holds = |lane: &OwnedLane| lane.lane == SWEEPING_LANE;
+        if Instant::now() < self.sweep_at || self.caller.limits.is_open() {
+            return false;
+        }
+        self.sweep_at = Instant::now() + self.settings.sweep_every;
+        if !self.intake().keeper().usable().iter().any(holds) {
+            return false;
+        }
+        let (store, caller) = (Arc::clone(&self.store), self.caller.clone());
+        let (destination, limit) = (self.destination.clone(), self.settings.transfer_timeout);
+        self.work.spawn(sweep(store, caller, destination, limit));
+        true
+    }
+}
 
 /// Aborts what is ours there and not in the store; the target judges what is old enough.
 pub(crate) async fn sweep(

@@ -225,22 +225,46 @@ async fn a_job_that_fails_half_way_sends_only_the_other_half_again() {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_as_a_whole_rests_and_its_rows_stay() {
+async fn a_row_that_fails_its_job_as_a_whole_is_found_by_halving() {
+    for poison in [0, 37, 99] {
+        let bench = Bench::new().await;
+        let remote = RemoteTarget::new();
+        let names: Vec<String> = (0..100).map(|n| format!("r{n}")).collect();
+        let rows: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+        remote.poison(&names[poison]);
+        bench.enqueue(&rows).await;
+        drain_bulk(&bench, &mut bulk(&bench, "w", &remote, settings()).await).await;
+        let statuses = bench.statuses();
+        let dead: Vec<usize> = (0..100).filter(|n| statuses[*n] != "DISPATCHED 1").collect();
+        assert_eq!(dead, [poison], "{statuses:?}");
+        assert_eq!(statuses[poison], "FAILED 5");
+        assert_eq!(bench.texts("SELECT error_message FROM relais_dead_letter"), ["as a whole"]);
+        assert!(remote.effects().values().all(|count| *count == 1));
+        assert!(remote.jobs() < 40, "{}", remote.jobs());
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_fails_every_job_rests_and_its_rows_stay() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
-    remote.fails_after(0);
-    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    remote.poison("*");
+    let names: Vec<String> = (0..20).map(|n| format!("r{n}")).collect();
+    let rows: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+    bench.enqueue(&rows).await;
     let mut relay = bulk(&bench, "w", &remote, settings()).await;
-    while bench.texts("SELECT id FROM relais_bulk_job WHERE finished_at IS NOT NULL").is_empty() {
+    let is_open =
+        || bench.observer.snapshot().destinations["d"].breaker == Some(BreakerState::Open);
+    while !is_open() {
         run_until_idle(&mut relay).await;
     }
+    run_until_idle(&mut relay).await;
     let calls = remote.calls("w").len();
     run_until_idle(&mut relay).await;
     assert_eq!(remote.calls("w").len(), calls, "no further job is made at once");
-    assert_eq!(bench.statuses(), ["PENDING 0"; 2]);
+    assert_eq!(bench.statuses(), ["PENDING 0"; 20]);
     assert!(bench.texts("SELECT job_id FROM relais_outbox WHERE job_id IS NOT NULL").is_empty());
     let snapshot = &bench.observer.snapshot().destinations["d"];
-    assert_eq!(snapshot.breaker, Some(BreakerState::Open));
     assert_eq!(snapshot.codes["FAILED"], 1);
 }
 

@@ -80,6 +80,8 @@ pub(super) struct World {
     calls: Vec<(String, &'static str)>,
     /// Rows of a job that are done before it fails as a whole; none: it does not fail.
     fails_after: Option<usize>,
+    /// A job with such a payload fails as a whole; `*`: every job.
+    poison: Option<String>,
     /// Jobs vanish when looked at.
     gone: bool,
     swept: Vec<String>,
@@ -114,6 +116,11 @@ impl RemoteTarget {
 
     pub(super) fn rows_max(&self, rows_max: usize) -> Self {
         Self { rows_max, ..self.clone() }
+    }
+
+    /// Every job with this payload fails before any of its rows is tried; `*`: every job at all.
+    pub(super) fn poison(&self, payload: &str) {
+        self.with(|world| world.poison = Some(payload.to_owned()));
     }
 
     pub(super) fn outcome(&self, payload: &str, outcome: Outcome) {
@@ -233,8 +240,11 @@ impl World {
 
     /// Does the rows of a job, or so many of them before it fails.
     fn process(&mut self, id: &str) {
-        let stop = self.fails_after.take();
         let rows = self.job(id).body.clone().unwrap_or_default();
+        let poison =
+            |poison: &String| poison == "*" || rows.iter().any(|(_, payload)| payload == poison);
+        let poisoned = self.poison.as_ref().is_some_and(poison).then_some(0);
+        let stop = poisoned.or_else(|| self.fails_after.take());
         for (external, payload) in rows.iter().take(stop.unwrap_or(usize::MAX)) {
             let outcome = self.outcomes.get_mut(payload);
             let result = match outcome {

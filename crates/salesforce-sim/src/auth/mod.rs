@@ -92,6 +92,7 @@ pub(crate) fn route(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
 
 pub(crate) fn expired() -> Reply {
     Reply::error(401, "INVALID_SESSION_ID", "Session expired or invalid")
+        .with("www-authenticate", "Token".to_owned())
 }
 
 /// What the token endpoint says no with.

@@ -7,11 +7,15 @@ use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
 
+use crate::faults::Pattern;
+
 const QUOTE: u8 = b'"';
 /// Characters of the header row.
 pub(super) const HEADER_MAX: usize = 32_000;
 /// Characters of a row.
 pub(super) const ROW_MAX: usize = 400_000;
+/// Characters of a value.
+pub(super) const VALUE_MAX: usize = 32_000;
 pub(super) const COLUMNS_MAX: usize = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +113,12 @@ impl CsvFile {
 
     pub(crate) fn row(&self, row: usize) -> Result<Vec<Cow<'_, str>>, &'static str> {
         split(self.raw_row(row), self.format.delimiter).into_iter().map(cell).collect()
+    }
+
+    /// Whether any value of a row fits.
+    pub(crate) fn has(&self, pattern: &Pattern) -> bool {
+        let mut rows = (0..self.len()).filter_map(|row| self.row(row).ok());
+        rows.any(|cells| cells.iter().any(|cell| pattern.fits(cell)))
     }
 
     fn text(&self, range: &Range<usize>) -> &str {

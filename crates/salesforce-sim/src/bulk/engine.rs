@@ -59,6 +59,7 @@ pub(crate) async fn run(sim: Arc<Sim>) -> Infallible {
 /// One round for every job, whether its time has come or not.
 pub(crate) fn tick(sim: &Sim) {
     round(sim, When::Anyhow);
+    super::query::tick(&mut sim.org());
 }
 
 /// Closed jobs begin; those in progress save one chunk of each batch.
@@ -127,6 +128,11 @@ impl Org {
                 Err(why) => return self.refuse_run(id, file, why),
             }
         };
+        if job.fault.poison.as_ref().is_some_and(|poison| file.has(poison)) {
+            let why = "InternalServerError : A row failed the whole job".to_owned();
+            let why = job.fault.message.clone().unwrap_or(why);
+            return self.refuse_run(id, file, why);
+        }
         let rows = file.len() as u64;
         let run = match plan {
             Some(plan) => Run::new(file, plan, &settings.bulk, job.fault.timeouts, left),

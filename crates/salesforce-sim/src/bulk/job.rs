@@ -94,7 +94,7 @@ const DELIMITERS: [(&str, u8); 6] = [
 ];
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
     object: String,
     operation: String,
@@ -103,6 +103,9 @@ struct Wanted {
     column_delimiter: Option<String>,
     line_ending: Option<String>,
     assignment_rule_id: Option<String>,
+    /// Taken and not used: there is only one mode.
+    #[serde(rename = "concurrencyMode")]
+    _concurrency_mode: Option<String>,
 }
 
 impl Spec {
@@ -118,15 +121,8 @@ impl Spec {
         if wanted.content_type.as_ref().is_some_and(|kind| kind != "CSV") {
             return Err(invalid("Unsupported content type: only CSV is supported"));
         }
-        let delimiter = wanted.column_delimiter.as_deref().unwrap_or("COMMA");
-        let known = DELIMITERS.iter().find(|(name, _)| *name == delimiter);
-        let (delimiter_name, delimiter) =
-            *known.ok_or_else(|| invalid(&format!("Invalid columnDelimiter: {delimiter}")))?;
-        let ending = match wanted.line_ending.as_deref().unwrap_or("LF") {
-            "LF" => LineEnding::Lf,
-            "CRLF" => LineEnding::Crlf,
-            other => return Err(invalid(&format!("Invalid lineEnding: {other}"))),
-        };
+        let (delimiter_name, delimiter) = delimiter(wanted.column_delimiter.as_deref())?;
+        let ending = line_ending(wanted.line_ending.as_deref())?;
         Ok(Self {
             object: Arc::clone(object),
             operation,
@@ -140,6 +136,22 @@ impl Spec {
 
     pub(crate) fn operation_name(&self) -> &str {
         &self.operation_name
+    }
+}
+
+pub(super) fn delimiter(wanted: Option<&str>) -> Result<(&'static str, u8), Reply> {
+    let wanted = wanted.unwrap_or("COMMA");
+    let known = DELIMITERS.iter().find(|(name, _)| *name == wanted).copied();
+    known.ok_or_else(|| {
+        Reply::error(400, "INVALIDJOB", &format!("Invalid columnDelimiter: {wanted}"))
+    })
+}
+
+pub(super) fn line_ending(wanted: Option<&str>) -> Result<LineEnding, Reply> {
+    match wanted.unwrap_or("LF") {
+        "LF" => Ok(LineEnding::Lf),
+        "CRLF" => Ok(LineEnding::Crlf),
+        other => Err(Reply::error(400, "INVALIDJOB", &format!("Invalid lineEnding: {other}"))),
     }
 }
 

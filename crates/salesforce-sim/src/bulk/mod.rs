@@ -1,4 +1,4 @@
-//! Bulk API 2.0 ingest: jobs, their uploads, their processing, their results.
+//! Bulk API 2.0: ingest jobs, their uploads, their processing, their results.
 
 mod csv;
 mod engine;
@@ -6,6 +6,7 @@ mod job;
 mod jobs;
 mod multipart;
 mod plan;
+pub(crate) mod query;
 mod results;
 mod run;
 
@@ -62,10 +63,14 @@ pub(crate) fn route(
 
 /// `PUT …/batches`. Nothing of it is kept unless all of it arrives.
 pub(crate) async fn upload(sim: &Sim, call: &Call, id: &str, body: Incoming) -> Reply {
-    let allowed = if call.method == Method::PUT {
-        sim.org().may_upload(id)
-    } else {
+    let kind = call.header("content-type").unwrap_or_default().to_ascii_lowercase();
+    let allowed = if call.method != Method::PUT {
         Err(Reply::method_not_allowed("PUT"))
+    } else if !kind.starts_with("text/csv") {
+        let message = format!("Content-Type {kind} is not supported: upload text/csv");
+        Err(Reply::error(415, "UNSUPPORTED_MEDIA_TYPE", &message))
+    } else {
+        sim.org().may_upload(id)
     };
     let limit = match allowed {
         Ok(limit) => limit,

@@ -10,7 +10,7 @@ use crate::{
     value::Value,
 };
 
-use super::csv::{COLUMNS_MAX, CsvFile, HEADER_MAX, ROW_MAX};
+use super::csv::{COLUMNS_MAX, CsvFile, HEADER_MAX, ROW_MAX, VALUE_MAX};
 
 /// The columns, in the order of the file.
 #[derive(Debug)]
@@ -99,6 +99,9 @@ impl Plan {
                 (_, "") => {}
                 (Target::Field(ID), _) if by_key && id_on_upsert == IdOnUpsert::Ignore => {}
                 (target, "#N/A") => change.set_null(target),
+                (_, text) if text.encode_utf16().count() > VALUE_MAX => {
+                    change.refuse(malformed("A value has more than 32000 characters"));
+                }
                 (target, text) => change.set_text(object, target, text),
             }
         }

@@ -50,34 +50,76 @@ pub(super) fn object(schema: &Schema, name: &str, version: Version) -> Reply {
     let fields: Vec<Json> = object.fields.iter().map(|one| field(schema, one)).collect();
     json["fields"] = fields.into();
     json["childRelationships"] = children(schema, object).into();
-    json["recordTypeInfos"] = json!([]);
+    for name in ["actionOverrides", "namedLayoutInfos", "recordTypeInfos"] {
+        json[name] = json!([]);
+    }
+    for name in ["compactLayoutable", "searchLayoutable"] {
+        json[name] = true.into();
+    }
+    let none =
+        ["defaultImplementation", "extendedBy", "extendsInterfaces", "listviewable"].into_iter();
+    for name in none.chain(["lookupLayoutable", "networkScopeFieldName"]) {
+        json[name] = Json::Null;
+    }
+    json["sobjectDescribeOption"] = "FULL".into();
+    json["supportedScopes"] = json!([{"label": "All records", "name": "everything"}]);
     Reply::json(200, json)
 }
 
+/// What the list of all objects and each object's own page have in common: every name that is
+/// documented, because typed clients need them all.
 fn summary(object: &Object, version: Version) -> Json {
     let url = format!("/services/data/{version}/sobjects/{}", object.name);
-    json!({
+    let mut json = json!({
         "name": object.name,
         "label": object.label,
         "labelPlural": format!("{}s", object.label),
         "keyPrefix": object.key_prefix,
         "custom": object.name.ends_with("__c"),
-        "createable": true,
-        "updateable": true,
-        "deletable": true,
-        "queryable": true,
-        "retrieveable": true,
-        "searchable": false,
         "urls": {
             "sobject": url,
             "describe": format!("{url}/describe"),
             "rowTemplate": format!("{url}/{{ID}}"),
         },
-    })
+    });
+    for name in [
+        "createable",
+        "deletable",
+        "layoutable",
+        "queryable",
+        "replicateable",
+        "retrieveable",
+        "triggerable",
+        "updateable",
+    ] {
+        json[name] = true.into();
+    }
+    for name in [
+        "activateable",
+        "customSetting",
+        "deepCloneable",
+        "deprecatedAndHidden",
+        "feedEnabled",
+        "hasSubtypes",
+        "isInterface",
+        "isSubtype",
+        "mergeable",
+        "mruEnabled",
+        "searchable",
+        "undeletable",
+    ] {
+        json[name] = false.into();
+    }
+    for name in ["associateEntityType", "associateParentEntity", "implementedBy"] {
+        json[name] = Json::Null;
+    }
+    json["implementsInterfaces"] = Json::Null;
+    json
 }
 
 fn field(schema: &Schema, field: &Field) -> Json {
     let writable = field.system.is_none();
+    let is_number = matches!(field.kind, Kind::Double | Kind::Currency | Kind::Percent);
     let to: Vec<&str> =
         field.lookup.iter().map(|lookup| schema.objects[lookup.to].name.as_str()).collect();
     let values: Vec<Json> = field
@@ -85,10 +127,17 @@ fn field(schema: &Schema, field: &Field) -> Json {
         .iter()
         .map(|value| json!({"active": true, "defaultValue": false, "label": value, "value": value}))
         .collect();
-    json!({
+    let mut json = json!({
         "name": field.name,
         "label": field.label,
         "type": field.kind.described(),
+        "soapType": soap_type(field.kind),
+        "byteLength": field.length * 3,
+        "digits": 0,
+        "precision": if is_number { 18 } else { 0 },
+        "scale": 0,
+        "nameField": field.name == "Name",
+        "permissionable": writable && !field.required,
         "length": field.length,
         "custom": field.name.ends_with("__c"),
         "nillable": !field.required && writable && field.kind != Kind::Boolean,
@@ -104,7 +153,63 @@ fn field(schema: &Schema, field: &Field) -> Json {
         "relationshipName": field.lookup.as_ref().map(|lookup| &lookup.relationship),
         "restrictedPicklist": field.kind == Kind::Picklist,
         "picklistValues": values,
-    })
+    });
+    for name in ["aggregatable", "groupable", "sortable"] {
+        json[name] = (field.kind != Kind::TextArea).into();
+    }
+    for name in [
+        "aiPredictionField",
+        "autoNumber",
+        "calculated",
+        "cascadeDelete",
+        "dependentPicklist",
+        "deprecatedAndHidden",
+        "displayLocationInDecimal",
+        "encrypted",
+        "formulaTreatNullNumberAsZero",
+        "highScaleNumber",
+        "htmlFormatted",
+        "namePointing",
+        "polymorphicForeignKey",
+        "queryByDistance",
+        "restrictedDelete",
+        "searchPrefilterable",
+        "writeRequiresMasterRead",
+    ] {
+        json[name] = false.into();
+    }
+    for name in FIELD_NULLS {
+        json[name] = Json::Null;
+    }
+    json
+}
+
+/// What no field of the simulator has.
+const FIELD_NULLS: [&str; 12] = [
+    "calculatedFormula",
+    "compoundFieldName",
+    "controllerName",
+    "defaultValue",
+    "defaultValueFormula",
+    "extraTypeInfo",
+    "filteredLookupInfo",
+    "inlineHelpText",
+    "mask",
+    "maskType",
+    "referenceTargetField",
+    "relationshipOrder",
+];
+
+fn soap_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Id | Kind::Lookup => "tns:ID",
+        Kind::Boolean => "xsd:boolean",
+        Kind::Int => "xsd:int",
+        Kind::Double | Kind::Currency | Kind::Percent => "xsd:double",
+        Kind::Date => "xsd:date",
+        Kind::DateTime => "xsd:dateTime",
+        _ => "xsd:string",
+    }
 }
 
 fn children(schema: &Schema, parent: &Object) -> Vec<Json> {
@@ -113,8 +218,18 @@ fn children(schema: &Schema, parent: &Object) -> Vec<Json> {
         .iter()
         .flat_map(|object| object.fields.iter().map(move |field| (object, field)));
     let here = |field: &Field| field.lookup.as_ref().is_some_and(|it| it.to == parent.index);
-    fields
-        .filter(|(_, field)| here(field))
-        .map(|(object, field)| json!({"childSObject": object.name, "field": field.name}))
-        .collect()
+    fields.filter(|(_, field)| here(field)).map(|(object, field)| child(object, field)).collect()
+}
+
+fn child(object: &Object, field: &Field) -> Json {
+    json!({
+        "childSObject": object.name,
+        "field": field.name,
+        "relationshipName": null,
+        "cascadeDelete": false,
+        "deprecatedAndHidden": false,
+        "restrictedDelete": false,
+        "junctionIdListNames": [],
+        "junctionReferenceTo": [],
+    })
 }

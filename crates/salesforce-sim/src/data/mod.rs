@@ -93,7 +93,17 @@ fn shape(method: &Method, rest: &[&str]) -> String {
 
 fn dispatch(org: &mut Org, call: &Call, caller: Caller, rest: &[&str], body: &[u8]) -> Reply {
     let version = caller.version;
+    let reads = call.method == Method::GET || call.method == Method::HEAD;
     match rest {
+        // What there is can only be read.
+        []
+        | ["limits" | "sobjects"]
+        | ["sobjects", _, "describe"]
+        | ["query" | "queryAll" | "queryall", ..]
+            if !reads =>
+        {
+            Reply::method_not_allowed("GET,HEAD")
+        }
         [] => describe::resources(call, caller),
         ["limits"] => Reply::json(200, org.limits.to_json(&org.faults.faults().limits, org.now())),
         ["sobjects"] => describe::all(&org.tables.schema, version),
@@ -106,6 +116,7 @@ fn dispatch(org: &mut Org, call: &Call, caller: Caller, rest: &[&str], body: &[u
         ["composite"] => composite::composite(org, call, body),
         ["composite", "graph"] => composite::graph::graph(org, call, version, body),
         ["jobs", "ingest", rest @ ..] => bulk::route(org, call, caller, rest, body),
+        ["jobs", "query", rest @ ..] => bulk::query::route(org, call, caller, rest, body),
         _ => Reply::not_found(),
     }
 }

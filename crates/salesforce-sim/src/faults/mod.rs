@@ -155,6 +155,8 @@ pub struct JobFault {
     pub times: Option<u64>,
     /// The job fails when so many rows were tried; what was committed stays.
     pub fail_after_rows: Option<u64>,
+    /// A row with a value like this fails the whole job before any row is tried.
+    pub poison: Option<Pattern>,
     /// The `errorMessage` of a job that fails.
     pub message: Option<String>,
     /// The job stays `InProgress` until this fault is taken away.

@@ -142,6 +142,22 @@ impl Field {
 
 impl Kind {
     /// The type in a description of the object.
+    /// What the parser of a JSON body calls it.
+    pub(crate) fn deserialized(self) -> &'static str {
+        match self {
+            Self::Double | Self::Currency | Self::Percent => "double",
+            Self::Int | Self::Boolean | Self::Date | Self::DateTime => self.described(),
+            _ => "string",
+        }
+    }
+
+    /// Whether its values are texts of any form, which lose the blanks at their ends.
+    pub(crate) fn is_text(self) -> bool {
+        let texts =
+            [Self::Text, Self::TextArea, Self::Email, Self::Phone, Self::Url, Self::Picklist];
+        texts.contains(&self)
+    }
+
     pub(crate) fn described(self) -> &'static str {
         match self {
             Self::Id => "id",

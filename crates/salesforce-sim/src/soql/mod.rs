@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    data::version::Version, http::call::Call, id::Id, reply::Reply, sim::Org, store::Tables,
+    data::version::Version, http::call::Call, id::Id, reply::Reply, row_error::RowError, sim::Org,
+    store::Tables,
 };
 
 /// Rows in one answer, as long as the client asks for no other number.
@@ -71,6 +72,31 @@ pub(crate) fn whole(tables: &Tables, text: &str, version: Version) -> Reply {
         Ok(run::Found::Count(count)) => counted(count),
         Err(error) => Reply::refused(&error),
     }
+}
+
+/// The result of a bulk query.
+#[derive(Debug)]
+pub(crate) struct QueryTable {
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// Checks a query for a bulk job: the object it is about.
+pub(crate) fn object_of(tables: &Tables, text: &str) -> Result<String, RowError> {
+    let query = parse::parse(text)?;
+    if query.select == parse::Select::Count {
+        let message = "Aggregate Relationships not supported in Bulk Query";
+        return Err(RowError::new("FUNCTIONALITY_NOT_ENABLED", message));
+    }
+    run::table(tables, &query)?;
+    let object = tables.schema.object(&query.object);
+    Ok(object.map_or(query.object, |object| object.name.clone()))
+}
+
+/// All rows, for a bulk job.
+pub(crate) fn table(tables: &Tables, text: &str) -> Result<QueryTable, RowError> {
+    let (columns, rows) = run::table(tables, &parse::parse(text)?)?;
+    Ok(QueryTable { columns, rows })
 }
 
 fn counted(count: usize) -> Reply {

@@ -20,6 +20,42 @@ pub(super) enum Found {
 }
 
 pub(super) fn run(tables: &Tables, query: &Query, version: Version) -> Result<Found, RowError> {
+    let (scope, fields, records) = select(tables, query)?;
+    if query.select == Select::Count {
+        return Ok(Found::Count(records.len()));
+    }
+    let version = version.to_string();
+    let rows: Result<Vec<Json>, RowError> =
+        records.into_iter().map(|record| scope.row(record, &fields, &version)).collect();
+    rows.map(Found::Rows)
+}
+
+/// The names of the columns, as the org spells them, and the cells of each row as a bulk result has
+/// them.
+pub(super) fn table(
+    tables: &Tables,
+    query: &Query,
+) -> Result<(Vec<String>, Vec<Vec<String>>), RowError> {
+    let (scope, fields, records) = select(tables, query)?;
+    let mut paths = Vec::with_capacity(fields.len());
+    for name in &fields {
+        paths.push(scope.path(name)?);
+    }
+    let name = |path: &Path<'_>| {
+        let field = &path.object.fields[path.field].name;
+        let lookup = path.lookup.and_then(|lookup| scope.object.fields[lookup].lookup.as_ref());
+        lookup.map_or_else(|| field.clone(), |lookup| format!("{}.{field}", lookup.relationship))
+    };
+    let cell = |record: &Record, path: &Path<'_>| {
+        scope.value(record, path).map(|value| value.to_cell()).unwrap_or_default()
+    };
+    let row = |record: &Record| paths.iter().map(|path| cell(record, path)).collect();
+    Ok((paths.iter().map(name).collect(), records.into_iter().map(row).collect()))
+}
+
+type Selected<'a> = (Scope<'a>, Vec<String>, Vec<&'a Record>);
+
+fn select<'a>(tables: &'a Tables, query: &Query) -> Result<Selected<'a>, RowError> {
     let object = tables.schema.object(&query.object).ok_or_else(|| {
         let message = format!("sObject type '{}' is not supported.", query.object);
         RowError::new("INVALID_TYPE", message)
@@ -49,14 +85,8 @@ pub(super) fn run(tables: &Tables, query: &Query, version: Version) -> Result<Fo
     }
     records.sort_by(|a, b| scope.order(a, b, &query.order));
     let limit = query.limit.unwrap_or(usize::MAX);
-    let records = records.into_iter().skip(query.offset).take(limit);
-    if query.select == Select::Count {
-        return Ok(Found::Count(records.count()));
-    }
-    let version = version.to_string();
-    let rows: Result<Vec<Json>, RowError> =
-        records.map(|record| scope.row(record, &fields, &version)).collect();
-    rows.map(Found::Rows)
+    let records = records.into_iter().skip(query.offset).take(limit).collect();
+    Ok((scope, fields, records))
 }
 
 /// Where the names of a query are looked up.

@@ -55,6 +55,10 @@ impl Change {
     pub(crate) fn set_text(&mut self, object: &Object, target: Target, text: &str) {
         match target {
             Target::Field(ID) => self.id = Some(text.to_owned()),
+            // Blanks alone are as good as nothing.
+            Target::Field(field) if object.fields[field].kind.is_text() && is_blank(text) => {
+                self.set_null(target);
+            }
             Target::Field(field) => match Value::from_text(&object.fields[field], text) {
                 Ok(value) => self.values.push((field, Some(value))),
                 Err(error) => self.refuse(error),
@@ -105,7 +109,9 @@ impl Change {
             Json::Null => self.set_null(Target::Field(field)),
             // An empty text is null to Salesforce.
             Json::String(text) if text.is_empty() => self.set_null(Target::Field(field)),
-            Json::String(text) => self.set_text(object, Target::Field(field), text),
+            Json::String(text) if field == ID || is_blank(text) => {
+                self.set_text(object, Target::Field(field), text);
+            }
             other => {
                 let value = Value::from_json(&object.fields[field], other);
                 match value {
@@ -117,6 +123,10 @@ impl Change {
         }
         Ok(())
     }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// `"Account": {"ExternalId__c": "a1"}`, with or without `attributes`.

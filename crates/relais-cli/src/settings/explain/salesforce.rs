@@ -44,7 +44,9 @@ fn auth(auth: &SalesforceAuth) -> &'static str {
     match auth {
         SalesforceAuth::ClientCredentials { .. } => "the client's secret",
         SalesforceAuth::JwtBearer { .. } => "a signed claim",
-        SalesforceAuth::RefreshToken { .. } => "a refresh token",
+        SalesforceAuth::RefreshToken { .. } => {
+            "a refresh token (one that replaces it is kept encrypted in the database)"
+        }
     }
 }
 

@@ -16,17 +16,27 @@ type Rows = Vec<(&'static str, Value)>;
 struct Table(Result<Rows, fn() -> StoreError>);
 
 impl Hydrator for Table {
-    fn hydrate(
-        &self,
-        ids: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Record>, StoreError>> {
+    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let found = match &self.0 {
             Err(error) => Err(error()),
-            Ok(rows) => Ok(rows
-                .iter()
-                .filter(|(id, _)| ids.iter().any(|wanted| wanted == id))
-                .map(|(id, record)| ((*id).to_owned(), record.as_object().unwrap().clone()))
-                .collect()),
+            Ok(rows) => {
+                let mut hydrated = Hydrated::default();
+                for (id, value) in rows {
+                    if !ids.iter().any(|wanted| wanted == id) {
+                        continue;
+                    }
+                    match value.as_object() {
+                        Some(record) => {
+                            hydrated.records.insert((*id).to_owned(), record.clone());
+                        }
+                        // What is no record stands for a row that cannot be read.
+                        None => {
+                            hydrated.failed.insert((*id).to_owned(), value.to_string());
+                        }
+                    }
+                }
+                Ok(hydrated)
+            }
         };
         Box::pin(async { found })
     }
@@ -95,6 +105,7 @@ async fn values_that_are_no_value_refuse_their_row() {
         (r#"{"a": {"b": 1}}"#, "VALUE_INVALID"),
         (r#"{"a": [1]}"#, "VALUE_INVALID"),
         (r#"{"a": "\ud800"}"#, "VALUE_INVALID"),
+        (r#"{"a": "x\u0000y"}"#, "VALUE_INVALID"),
         ("[1]", "PAYLOAD_NOT_OBJECT"),
         ("null", "PAYLOAD_NOT_OBJECT"),
     ] {
@@ -161,6 +172,24 @@ async fn a_row_that_is_gone_is_rejected_or_skipped() {
     settings.on_missing = OnMissing::Skip;
     let gathered = records(&settings, table()).gather(&rows).await.unwrap();
     assert_eq!(gathered.left_out, [(0, Delivery::Accepted)]);
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_uses_an_attempt_and_the_others_go() {
+    let rows = [message("M-1", "{}"), message("M-2", "{}"), message("M-3", "{}")];
+    let table = Table(Ok(vec![
+        ("M-1", json!({"a": 1})),
+        ("M-2", json!("division by zero in \"M-2\"")),
+        ("M-3", json!({"a": 3})),
+    ]));
+    let records = records(&settings(&[("A", "a")]), Some(table));
+    let gathered = records.gather(&rows).await.unwrap();
+    assert_eq!(gathered.chosen, [0, 2]);
+    let [(1, Delivery::Retry { problem, .. })] = gathered.left_out.as_slice() else {
+        panic!("{gathered:?}")
+    };
+    assert_eq!(problem.code, "HYDRATE_FAILED");
+    assert!(problem.message.contains("M-2"), "{problem:?}");
 }
 
 #[tokio::test]

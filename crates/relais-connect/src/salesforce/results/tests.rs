@@ -154,8 +154,13 @@ fn errors_are_split_into_code_and_message() {
     for (error, expected) in [
         (
             "REQUIRED_FIELD_MISSING:Required fields are missing: [Name]:Name --",
-            ("REQUIRED_FIELD_MISSING", "Required fields are missing: [Name]:Name --"),
+            ("REQUIRED_FIELD_MISSING", "Required fields are missing: [Name]"),
         ),
+        (
+            "STRING_TOO_LONG:data value too large:Name,Account.Key__c --",
+            ("STRING_TOO_LONG", "data value too large (Name,Account.Key__c)"),
+        ),
+        ("A_CODE:it says: no -- really", ("A_CODE", "it says: no -- really")),
         (
             "INVALID_CROSS_REFERENCE_KEY:invalid cross reference id:--",
             ("INVALID_CROSS_REFERENCE_KEY", "invalid cross reference id"),
@@ -164,6 +169,7 @@ fn errors_are_split_into_code_and_message() {
         ("it broke: badly", ("UNKNOWN_EXCEPTION", "it broke: badly")),
         ("", ("UNKNOWN_EXCEPTION", "")),
     ] {
-        assert_eq!(split_error(error), expected);
+        let (code, message) = split_error(error);
+        assert_eq!((code, &*message), expected);
     }
 }

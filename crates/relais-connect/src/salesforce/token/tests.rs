@@ -4,9 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::{Router, extract::State, http::StatusCode, routing::post};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use relais_core::{
+    credential::{Credential, Credentials},
+    store::StoreFuture,
+};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::salesforce::TokenKey;
 
 /// Answers logins with the same status and body, and remembers what was sent.
 struct Server {
@@ -59,8 +64,8 @@ fn client_credentials() -> Auth {
     }
 }
 
-fn login(url: &str, auth: Auth) -> Result<Login, String> {
-    Login::new(&SalesforceSettings::new(url, auth, "Contact", "ExternalId__c"))
+fn login(url: &str, auth: Auth) -> Result<Arc<Login>, String> {
+    Login::new(&SalesforceSettings::new(url, auth, "Contact", "ExternalId__c")).map(Arc::new)
 }
 
 fn http() -> Client {
@@ -72,7 +77,7 @@ fn http() -> Client {
 async fn many_calls_at_once_make_one_login() {
     let server = serve(200, granted()).await;
     let (http, session) = (http(), Session::default());
-    let login = Arc::new(login(&server.url, client_credentials()).unwrap());
+    let login = login(&server.url, client_credentials()).unwrap();
     let ask = || {
         let (http, session, login) = (http.clone(), session.clone(), Arc::clone(&login));
         tokio::spawn(async move { session.token(&http, &login).await.unwrap() })
@@ -94,7 +99,7 @@ async fn a_token_that_is_forgotten_or_too_old_is_replaced() {
     let (http, session) = (http(), Session::default());
     let mut settings =
         SalesforceSettings::new(&server.url, client_credentials(), "Contact", "ExternalId__c");
-    let long = Login::new(&settings).unwrap();
+    let long = Arc::new(Login::new(&settings).unwrap());
     let first = session.token(&http, &long).await.unwrap();
     assert_eq!(first.user_id.as_deref(), Some("005xx000001SwiUAAS"));
     session.forget(&first);
@@ -104,7 +109,7 @@ async fn a_token_that_is_forgotten_or_too_old_is_replaced() {
     assert!(Arc::ptr_eq(&second, &session.token(&http, &long).await.unwrap()));
     assert_eq!(server.calls.load(Ordering::SeqCst), 2);
     settings.token_life = Duration::ZERO;
-    let (short, other) = (Login::new(&settings).unwrap(), Session::default());
+    let (short, other) = (Arc::new(Login::new(&settings).unwrap()), Session::default());
     other.token(&http, &short).await.unwrap();
     other.token(&http, &short).await.unwrap();
     assert_eq!(server.calls.load(Ordering::SeqCst), 4);
@@ -152,21 +157,124 @@ async fn a_login_server_in_trouble_is_no_wrong_secret() {
     assert_eq!(failure.class, Class::Down);
 }
 
-#[tokio::test]
-async fn a_refresh_token_that_is_replaced_is_used_from_then_on() {
-    let server = serve(200, granted()).await;
-    let (http, session) = (http(), Session::default());
+/// A database of one secret.
+#[derive(Default)]
+struct Memory(Mutex<(i64, Option<String>, Option<String>)>);
+
+impl Credentials for Memory {
+    fn take_credential(
+        &self,
+        _: String,
+        owner: String,
+        _: Duration,
+    ) -> StoreFuture<'_, Option<Credential>> {
+        let mut row = self.0.lock().unwrap();
+        let taken = row.2.is_none().then(|| {
+            row.2 = Some(owner);
+            Credential { version: row.0, sealed: row.1.clone() }
+        });
+        Box::pin(async { Ok(taken) })
+    }
+
+    fn replace_credential(
+        &self,
+        _: String,
+        owner: String,
+        version: i64,
+        sealed: String,
+    ) -> StoreFuture<'_, bool> {
+        let mut row = self.0.lock().unwrap();
+        let holds = row.2.as_ref() == Some(&owner) && row.0 == version;
+        if holds {
+            *row = (version + 1, Some(sealed), None);
+        }
+        Box::pin(async move { Ok(holds) })
+    }
+
+    fn release_credential(&self, _: String, owner: String) -> StoreFuture<'_, ()> {
+        self.0.lock().unwrap().2.take_if(|held| *held == owner);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn refresh(url: &str) -> Arc<Login> {
     let auth = Auth::RefreshToken {
         client_id: "app".into(),
         client_secret: None,
         refresh_token: Secret::new("first"),
     };
-    let login = login(&server.url, auth).unwrap();
+    login(url, auth).unwrap()
+}
+
+fn vault(memory: &Arc<Memory>, key: &str) -> Session {
+    let key = TokenKey::new(&Secret::new(key)).unwrap();
+    Session::with_vault(TokenVault::new(Arc::clone(memory) as Arc<dyn Credentials>, key))
+}
+
+const KEY: &str = "a key of more than thirty-two characters";
+
+#[tokio::test]
+async fn a_refresh_token_that_is_replaced_is_used_from_then_on_by_every_process() {
+    let server = serve(200, granted()).await;
+    let (http, memory, login) = (http(), Arc::default(), refresh(&server.url));
+    let session = vault(&memory, KEY);
     let token = session.token(&http, &login).await.unwrap();
     assert!(server.last.lock().unwrap().contains("&refresh_token=first&"));
     session.forget(&token);
     session.token(&http, &login).await.unwrap();
     assert!(server.last.lock().unwrap().contains("&refresh_token=next%2Drefresh%2D0&"));
+    // A process that starts later, and ten at once.
+    let others: Vec<_> = (0..10).map(|_| vault(&memory, KEY)).collect();
+    for other in &others {
+        other.token(&http, &login).await.unwrap();
+    }
+    assert!(server.last.lock().unwrap().contains("&refresh_token=next%2Drefresh%2D10&"));
+    assert!(!memory.0.lock().unwrap().1.as_ref().unwrap().contains("next"), "it is encrypted");
+}
+
+#[tokio::test]
+async fn processes_that_log_in_at_once_take_turns() {
+    let server = serve(200, granted()).await;
+    let (http, memory, login) = (http(), Arc::default(), refresh(&server.url));
+    let ask = || {
+        let (http, session, login) = (http.clone(), vault(&memory, KEY), Arc::clone(&login));
+        tokio::spawn(async move { session.token(&http, &login).await.map(drop) })
+    };
+    let asked: Vec<_> = (0..5).map(|_| ask()).collect();
+    for done in asked {
+        done.await.unwrap().unwrap();
+    }
+    assert_eq!(memory.0.lock().unwrap().0, 5, "each replaced what the one before had stored");
+}
+
+#[tokio::test]
+async fn a_refresh_token_is_not_opened_with_another_key() {
+    let server = serve(200, granted()).await;
+    let (http, memory, login) = (http(), Arc::default(), refresh(&server.url));
+    vault(&memory, KEY).token(&http, &login).await.unwrap();
+    let other = vault(&memory, "another key of more than thirty-two characters");
+    let failure = other.token(&http, &login).await.err().unwrap();
+    assert_eq!(failure.problem.code, "REFRESH_TOKEN_SEALED");
+    assert!(memory.0.lock().unwrap().2.is_none(), "the lease is given back");
+}
+
+#[tokio::test]
+async fn a_replaced_refresh_token_that_cannot_be_kept_is_refused_with_the_reason() {
+    let server = serve(200, granted()).await;
+    let (http, session, login) = (http(), Session::default(), refresh(&server.url));
+    for _ in 0..2 {
+        let failure = session.token(&http, &login).await.err().unwrap();
+        assert_eq!(failure.problem.code, "REFRESH_TOKEN_ROTATES");
+        assert!(failure.problem.message.contains("refresh_token_key"));
+    }
+    assert_eq!(server.calls.load(Ordering::SeqCst), 1, "asking again would hide the reason");
+    let same = granted().replace("next-refresh-CALL", "first");
+    let server = serve(200, same).await;
+    session_is_granted(&http, &refresh(&server.url)).await;
+}
+
+async fn session_is_granted(http: &Client, login: &Arc<Login>) {
+    Session::default().token(http, login).await.unwrap();
 }
 
 #[tokio::test]

@@ -261,6 +261,16 @@ CREATE TABLE relais_bulk_job (
 CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job (destination) WHERE finished_at IS NULL;
 CREATE INDEX relais_bulk_job_age ON relais_bulk_job (finished_at) WHERE finished_at IS NOT NULL;
 
+-- Secrets that a target replaces, such as rotated refresh tokens. `sealed` is encrypted with a key that
+-- is not in the database. Who replaces one holds its lease.
+CREATE TABLE relais_credential (
+    name        text COLLATE "C" PRIMARY KEY,
+    version     bigint NOT NULL DEFAULT 0,
+    sealed      text,
+    owner       text COLLATE "C",
+    lease_until timestamptz
+);
+
 -- Processes: several steps in several systems. `version` is the sequence number of the last log entry;
 -- every change proves the one it was made from.
 CREATE TABLE relais_process (

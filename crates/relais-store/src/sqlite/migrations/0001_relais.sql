@@ -243,6 +243,16 @@ CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job (destination) WHERE 
 CREATE INDEX relais_bulk_job_age ON relais_bulk_job (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX relais_bulk_job_moved ON relais_bulk_job (moved);
 
+-- Secrets that a target replaces, such as rotated refresh tokens. `sealed` is encrypted with a key that
+-- is not in the database. Who replaces one holds its lease.
+CREATE TABLE relais_credential (
+    name        TEXT PRIMARY KEY NOT NULL,
+    version     INTEGER NOT NULL DEFAULT 0,
+    sealed      TEXT,
+    owner       TEXT,
+    lease_until TEXT
+) STRICT, WITHOUT ROWID;
+
 -- Processes: several steps in several systems. `version` is the sequence number of the last log entry;
 -- every change proves the one it was made from.
 CREATE TABLE relais_process (

@@ -6,6 +6,7 @@
 use relais_core::{
     bulk::{CallProblem, Encoded},
     delivery::Problem,
+    fault::Fault,
     outbox::OutboxRow,
     store::Payloads,
 };
@@ -35,7 +36,7 @@ impl Drive {
                 let at = rows.binary_search_by_key(&id, |row| row.id).ok()?;
                 Some((&rows[at], delivery))
             });
-            self.settle(left_out).await?;
+            self.settle(Fault::Message, left_out).await?;
             if encoded.count > 0 {
                 bytes += encoded.body.len();
                 parts.push(encoded.body);

@@ -1,16 +1,16 @@
 //! What the target said of a job's rows, written down in the store.
 
 use relais_core::{
-    delivery::Delivery,
+    delivery::{Delivery, Problem},
     fault::{FailureKind, Fault, Judgement},
     outbox::{OutboxFate, OutboxRow, settle},
     store::Payloads,
 };
 
-use super::Drive;
+use super::{Drive, note};
 use crate::{
     app::DestinationSettings,
-    bulk::halt::Halt,
+    bulk::{halt::Halt, halving::Blame},
     observe::trace::JobSpan,
     relay::{count, random},
 };
@@ -23,25 +23,23 @@ fn fate(
     policy: &DestinationSettings,
     row: &OutboxRow,
     answer: Delivery,
-    judged: bool,
+    fault: Fault,
 ) -> OutboxFate {
     if answer.failure() == Some(FailureKind::Unreachable) {
         return OutboxFate::Untouched;
     }
     let is_reject = matches!(answer, Delivery::Reject { .. });
-    let fault = if judged || is_reject { Fault::Message } else { Fault::Target };
+    let fault = if is_reject { Fault::Message } else { fault };
     let judgement = Judgement { fault, failures: row.attempts.saturating_add(1) };
     settle(&policy.retry, policy.on_dead_letter, row.attempts, answer, judgement, random())
 }
 
-fn answered(delivery: &Delivery) -> bool {
-    matches!(delivery, Delivery::Accepted | Delivery::Reject { .. })
-}
-
 impl Drive {
-    /// Settles every row that is left and has an answer, page by page.
+    /// Settles every row that is left and has an answer, page by page. `fault` says whose fault a failure
+    /// is.
     pub(super) async fn settle_each(
         &self,
+        fault: Fault,
         mut answer: impl FnMut(&OutboxRow) -> Option<Delivery>,
     ) -> Result<(), Halt> {
         let mut after = 0;
@@ -50,22 +48,21 @@ impl Drive {
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.id;
             let answers: Vec<_> = rows.iter().filter_map(|row| Some((row, answer(row)?))).collect();
-            self.settle(answers.into_iter()).await?;
+            self.settle(fault, answers.into_iter()).await?;
         }
     }
 
     pub(super) async fn settle<'r>(
         &self,
+        fault: Fault,
         answers: impl Iterator<Item = (&'r OutboxRow, Delivery)>,
     ) -> Result<(), Halt> {
         let policy = &self.settings.destination;
         let answers: Vec<_> = answers.collect();
         self.trace(&answers);
-        // A job in which no row succeeded says nothing about any of them, unless it had only one.
-        let judged = answers.len() == 1 || answers.iter().any(|(_, answer)| answered(answer));
         let fates: Vec<(&OutboxRow, OutboxFate)> = answers
             .into_iter()
-            .map(|(row, answer)| (row, fate(policy, row, answer, judged)))
+            .map(|(row, answer)| (row, fate(policy, row, answer, fault)))
             .collect();
         for part in fates.chunks(SETTLED_MAX) {
             let rows: Vec<_> = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();
@@ -81,6 +78,28 @@ impl Drive {
             for (row, fate) in part {
                 count(&self.caller.counters, row, fate);
             }
+        }
+        Ok(())
+    }
+
+    /// Sets the rows of a job free that failed before any of them was tried. They go again in smaller
+    /// jobs; a row that was alone uses an attempt.
+    pub(super) async fn failed_whole(&self, ids: &[i64], problem: &Problem) -> Result<(), Halt> {
+        let blame = self.halving.failed(ids);
+        tracing::warn!(
+            destination = self.job.destination,
+            rows = ids.len(),
+            ?blame,
+            why = note(problem),
+            "a bulk job failed as a whole"
+        );
+        let answer = match blame {
+            Blame::Row => Delivery::Retry { problem: problem.clone(), after: None },
+            Blame::Unknown | Blame::Target => Delivery::Held,
+        };
+        self.settle_each(Fault::Message, |_| Some(answer.clone())).await?;
+        if blame == Blame::Target {
+            self.caller.refused(problem);
         }
         Ok(())
     }

@@ -1,0 +1,161 @@
+//! The program with Salesforce and rows that cannot succeed: each concerns itself only, and its error
+//! names it.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+// Each of these files uses its part of them.
+#[allow(dead_code)]
+#[path = "support/org.rs"]
+mod org;
+#[allow(dead_code)]
+mod support;
+
+use salesforce_sim::{
+    Faults,
+    faults::{JobFault, Pattern},
+};
+
+use org::{Base, Org, members_created, settings, until};
+use support::{Running, Site, post};
+
+/// Posts an event to the source; it must be taken.
+fn send(running: &Running, id: &str, body: &str) {
+    let headers = [("content-type", "application/json"), ("message-id", id)];
+    let (status, answer) = post(running.address("hook"), "/hook", &headers, body);
+    assert_eq!(status, 202, "{answer}");
+}
+
+/// Few attempts, so that a row that cannot succeed is a dead letter soon.
+fn impatient(settings: &str) -> String {
+    settings.replace("attempts = 20", "attempts = 3")
+}
+
+fn dead(base: &Base) -> Vec<String> {
+    base.texts(
+        "SELECT aggregate_id || ' ' || error_code || ': ' || error_message FROM relais_outbox \
+         WHERE status = 'FAILED' ORDER BY id",
+    )
+}
+
+#[test]
+fn one_bad_business_row_is_a_dead_letter_and_the_others_go() {
+    for api in ["bulk-v2", "collections"] {
+        for (site, base) in Base::all(&Site::new) {
+            let org = Org::with(Faults::default());
+            base.members(50);
+            // The statement fails for M-7, and finds M-9 twice.
+            base.execute(
+                "CREATE TABLE twice (id TEXT); INSERT INTO twice SELECT id FROM members; \
+                 INSERT INTO twice VALUES ('M-9'); \
+                 UPDATE members SET first_name = '{}'; \
+                 UPDATE members SET first_name = '{' WHERE id = 'M-7'",
+            );
+            let json = match &base {
+                Base::Sqlite(_) => "json(m.first_name)",
+                Base::Postgres(_) => "m.first_name::json::text",
+            };
+            let hydrate = format!(
+                "SELECT m.id, {json} AS first_name, last_name, email, family, version \
+                 FROM members m JOIN twice t ON t.id = m.id WHERE m.id IN (:ids)"
+            );
+            let text = settings(&base, &org, api, "")
+                .replace("SELECT * FROM members WHERE id IN (:ids)", &hydrate);
+            site.write("relais.toml", &impatient(&text));
+            let running = site.run();
+            send(&running, "e-1", &members_created(1..=50, 1));
+            until(|| base.outbox("DISPATCHED") == 48 && base.outbox("FAILED") == 2);
+            assert_eq!(running.stop().code, 0);
+            org.assert_once("Contact", 48);
+            let dead = dead(&base);
+            assert!(dead[0].starts_with("M-7 HYDRATE_FAILED: "), "{dead:?}");
+            assert!(dead[0].contains("the id \"M-7\""), "{dead:?}");
+            assert!(dead[1].starts_with("M-9 HYDRATE_FAILED: "), "{dead:?}");
+            assert!(dead[1].contains("several rows for the id \"M-9\""), "{dead:?}");
+        }
+    }
+}
+
+#[test]
+fn a_row_that_fails_its_job_as_a_whole_is_found_by_halving() {
+    for (site, base) in Base::all(&Site::new) {
+        let poison =
+            JobFault { poison: Some(Pattern::new("^Doe \"42\"$").unwrap()), ..JobFault::default() };
+        let org = Org::with(Faults { jobs: vec![poison], ..Faults::default() });
+        base.members(300);
+        site.write("relais.toml", &impatient(&settings(&base, &org, "bulk-v2", "")));
+        let running = site.run();
+        send(&running, "e-1", &members_created(1..=300, 1));
+        until(|| base.outbox("DISPATCHED") == 299 && base.outbox("FAILED") == 1);
+        assert_eq!(running.stop().code, 0);
+        org.assert_once("Contact", 299);
+        let dead = dead(&base);
+        assert!(dead[0].starts_with("M-42 InternalServerError: "), "{dead:?}");
+    }
+}
+
+#[test]
+fn an_external_id_arrives_as_it_is_or_is_a_dead_letter_with_its_own_name() {
+    for (site, base) in Base::all(&Site::new) {
+        let org = Org::with(Faults::default());
+        base.members(1);
+        let (long, too_long) = ("z".repeat(250), "y".repeat(300));
+        base.execute(&format!("UPDATE members SET id = '{long}'"));
+        let text = settings(&base, &org, "collections", "")
+            + "[[route]]\non = \"FamilyRenamed\"\ndestination = \"HTTP:SFDC:BulkV2:Contact\"\n";
+        site.write("relais.toml", &text);
+        let running = site.run();
+        let event = |ids: &[&str]| {
+            serde_json::json!({"type": "MembersCreated", "familyId": "F-1", "memberIds": ids,
+                "asOfVersion": 1})
+        };
+        send(&running, "e-1", &event(&[&long, &too_long]).to_string());
+        // Ids that no row can keep: the event is the dead letter, and names them.
+        send(&running, "e-2", &event(&["a\0b"]).to_string());
+        let gone = "x".repeat(1_001);
+        send(
+            &running,
+            "e-3",
+            &serde_json::json!({"type": "FamilyRenamed", "familyId": gone}).to_string(),
+        );
+        let refused = "SELECT error_code || ': ' || error_message FROM relais_inbox \
+                       WHERE status = 'FAILED' ORDER BY id";
+        until(|| base.texts(refused).len() == 2);
+        until(|| base.outbox("DISPATCHED") == 1 && base.outbox("FAILED") == 1);
+        assert_eq!(running.stop().code, 0);
+        org.assert_once("Contact", 1);
+        assert_eq!(org.record("Contact", &long)["ExternalId__c"], long.as_str());
+        let dead = dead(&base);
+        assert!(dead[0].starts_with(&format!("{too_long} EXTERNAL_ID_INVALID: ")), "{dead:?}");
+        let refused = base.texts(refused);
+        assert!(refused[0].starts_with("AGGREGATE_ID_INVALID: the id \"a\\0b\""), "{refused:?}");
+        assert!(refused[1].starts_with("AGGREGATE_ID_INVALID: the id \"xxxx"), "{refused:?}");
+    }
+}
+
+#[test]
+fn one_row_that_spoils_a_collection_of_200_is_a_dead_letter_and_the_others_go() {
+    for bad in [1, 137, 200] {
+        for (site, base) in Base::all(&Site::new) {
+            let org = Org::with(Faults::default());
+            base.members(200);
+            base.execute(&format!(
+                "UPDATE members SET family = '7'; \
+                 UPDATE members SET family = 'no number' WHERE id = 'M-{bad}'"
+            ));
+            // A number field is filled from a text column: the org refuses the whole call.
+            let text = settings(&base, &org, "collections", "")
+                .replace("Family__c = \"family\", ", "")
+                .replace("Version__c = \"version\"", "Version__c = \"family\"");
+            site.write("relais.toml", &text);
+            let running = site.run();
+            send(&running, "e-1", &members_created(1..=200, 1));
+            until(|| base.outbox("DISPATCHED") == 199 && base.outbox("FAILED") == 1);
+            assert_eq!(running.stop().code, 0);
+            org.assert_once("Contact", 199);
+            let dead = dead(&base);
+            assert!(dead[0].starts_with(&format!("M-{bad} JSON_PARSER_ERROR: ")), "{dead:?}");
+            assert!(dead[0].contains("value no number"), "{dead:?}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+-- Ends the lease; the secret stays.
+UPDATE relais_credential SET owner = NULL, lease_until = NULL WHERE name = $1 AND owner = $2
