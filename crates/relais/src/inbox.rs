@@ -149,7 +149,7 @@ impl InboxWorker {
 
     async fn pass(&mut self) -> Result<Progress, StoreError> {
         self.collect();
-        self.judge_unreachable().await;
+        self.judge_lost_sessions().await;
         let mut done = self.settle().await?;
         if let Some(trouble) = self.trouble.take() {
             return Err(StoreError::Unavailable(trouble));
@@ -195,7 +195,11 @@ impl InboxWorker {
                     forget.insert(job.row.msg_key.clone());
                 }
                 Handled::Unavailable(error) => {
-                    self.sessions.unreachable.push((job, error));
+                    self.put_back(&job, &error);
+                    continue;
+                }
+                Handled::SessionLost(error) => {
+                    self.sessions.to_judge.push((job, error));
                     continue;
                 }
             }
@@ -262,12 +266,6 @@ impl InboxWorker {
         settled.map(drop)
     }
 
-    fn give_back(&mut self, job: &Job<InboxRow>) {
-        let key = HashSet::from([job.row.msg_key.clone()]);
-        self.intake.flight.land(std::slice::from_ref(job), &key);
-        self.intake.flight.release([job.row.id]);
-    }
-
     async fn admit_suspect(&mut self, job: &Job<InboxRow>) -> Result<bool, StoreError> {
         if self.retry.exhausted(job.row.attempts) {
             let outcome = Outcome::park(
@@ -315,7 +313,7 @@ impl InboxWorker {
             Handled::Committed => tracer.end(span, None),
             Handled::RolledBack(outcome) => tracer.end(span, outcome.problem()),
             // Somebody else handles it, or it is handled again.
-            Handled::Refused | Handled::Unavailable(_) => {}
+            Handled::Refused | Handled::Unavailable(_) | Handled::SessionLost(_) => {}
         }
     }
 
@@ -389,7 +387,7 @@ impl Worker for InboxWorker {
                 tracing::warn!("handlers still running at stop; their lanes expire by themselves");
             }
             self.collect();
-            self.release_unreachable();
+            self.put_back_lost_sessions();
             if let Err(error) = self.settle().await {
                 tracing::warn!(%error, "not settled at stop; these messages are handled again");
             }
