@@ -88,6 +88,9 @@ fn rows_are_listed_without_their_payloads_and_shown_with_them(shop: Shop) {
     let shown = client.get(&format!("/outbox/{}", sent["message_id"].as_str().unwrap())).ok();
     assert_eq!((&shown["id"], &shown["causation_id"]), (&sent["id"], &json!("place-o-1")));
     assert_eq!(client.get(&format!("/outbox/{}/payload", sent["id"])).status, 200);
+    let fail = |id: &Value| client.post(&format!("/outbox/{id}/fail"), &who(json!({})));
+    fail(&sent["id"]).problem(409, "NOT_PENDING");
+    fail(&json!(77)).problem(404, "NOT_FOUND");
     for path in ["/inbox/none", "/inbox/none/payload", "/outbox/77", "/outbox/77/payload"] {
         client.get(path).problem(404, "NOT_FOUND");
     }

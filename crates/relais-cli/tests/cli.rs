@@ -237,7 +237,7 @@ fn wrong_settings_are_all_named_with_their_lines() {
 
 #[test]
 fn secrets_never_show() {
-    let text = "[store]\nurl = \"postgres://relais:CANARY1@127.0.0.1:1/app?password=CANARY2\"\n\
+    let text = "[store]\nurl = \"postgres://relais:CANARY1@127.0.0.1:1/app?password=CANARY2\"\nwait = \"0s\"\n\
          [admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"${T}\"\n\
          [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
          token = \"CANARY4\"\nsecrets = [\"CANARY5\"]\n\
@@ -270,7 +270,7 @@ fn exit_codes_tell_usage_from_failure() {
     let said = empty.relais(&["completions", "bash"]);
     assert!(said.code == 0 && said.out.contains("relais"), "{said:?}");
 
-    let away = Site::with("[store]\nurl = \"postgres://relais@127.0.0.1:1/app\"\n");
+    let away = Site::with("[store]\nurl = \"postgres://relais@127.0.0.1:1/app\"\nwait = \"0s\"\n");
     for command in ["run", "status", "check", "migrate"] {
         assert_failed(&away.relais(&[command]), 1, "database unavailable");
     }

@@ -134,6 +134,10 @@ pub enum Handled {
     Refused,
     /// The database did not answer. Nothing is known to be committed; no attempt is used.
     Unavailable(StoreError),
+    /// The session was lost after the handler had begun, by the database or by the handler itself. Nothing
+    /// is known to be committed; an attempt is used only if it happens again and again while the store
+    /// answers.
+    SessionLost(StoreError),
 }
 
 /// Runs user code in one transaction of the user's own driver, and marks the row `PROCESSED` in that

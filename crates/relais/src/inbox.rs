@@ -150,7 +150,7 @@ impl InboxWorker {
 
     async fn pass(&mut self) -> Result<Progress, StoreError> {
         self.collect();
-        self.judge_unreachable().await;
+        self.judge_lost_sessions().await;
         let mut done = self.settle().await?;
         if let Some(trouble) = self.trouble.take() {
             return Err(StoreError::Unavailable(trouble));
@@ -196,7 +196,11 @@ impl InboxWorker {
                     forget.insert(job.row.msg_key.clone());
                 }
                 Handled::Unavailable(error) => {
-                    self.sessions.unreachable.push((job, error));
+                    self.put_back(&job, &error);
+                    continue;
+                }
+                Handled::SessionLost(error) => {
+                    self.sessions.to_judge.push((job, error));
                     continue;
                 }
             }
@@ -273,12 +277,6 @@ impl InboxWorker {
         settled.map(drop)
     }
 
-    fn give_back(&mut self, job: &Job<InboxRow>) {
-        let key = HashSet::from([job.row.msg_key.clone()]);
-        self.intake.flight.land(std::slice::from_ref(job), &key);
-        self.intake.flight.release([job.row.id]);
-    }
-
     fn start(&mut self, handler: Arc<dyn Handler>, job: Job<InboxRow>) {
         let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(&job.row));
         let mut row = job.row.clone();
@@ -310,7 +308,7 @@ impl InboxWorker {
             Handled::Committed => tracer.end(span, None),
             Handled::RolledBack(outcome) => tracer.end(span, outcome.problem()),
             // Somebody else handles it, or it is handled again.
-            Handled::Refused | Handled::Unavailable(_) => {}
+            Handled::Refused | Handled::Unavailable(_) | Handled::SessionLost(_) => {}
         }
     }
 
@@ -384,7 +382,7 @@ impl Worker for InboxWorker {
                 tracing::warn!("handlers still running at stop; their lanes expire by themselves");
             }
             self.collect();
-            self.release_unreachable();
+            self.put_back_lost_sessions();
             if let Err(error) = self.settle().await {
                 tracing::warn!(%error, "not settled at stop; these messages are handled again");
             }

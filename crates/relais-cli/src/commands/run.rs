@@ -15,7 +15,7 @@ use super::{Context, process};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
-    settings::{Origin, Settings},
+    settings::{Origin, Settings, quantity::show_duration},
     telemetry::{Traces, start_log},
     wire::{self, Database, Served, WireError, Wired},
 };
@@ -115,8 +115,9 @@ async fn until_ready(
             deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Err(Failure::failed(format!(
-                "cannot start: the database at {place} did not answer within {wait:?}: {error}; start it, \
-                 or check `store.url` and raise `store.wait`"
+                "cannot start: the database at {place} did not answer within {}: {error}; start it, \
+                 or check `store.url` and raise `store.wait`",
+                show_duration(wait)
             )));
         }
         warn!(database = place, "waiting for the database, at most {left:.0?} more: {error}");

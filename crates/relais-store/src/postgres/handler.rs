@@ -95,26 +95,37 @@ where
         // The user's first statement need not wait for the answer to ours.
         let called = self.function.call(&transaction, message);
         let (started, outcome) = join(transaction.query_one(&start, &[]), outcome(called)).await;
-        if outcome != Outcome::Done {
-            // Without a connection the user's code could not but fail: no attempt is used.
-            transaction.rollback().await?;
-            return Ok(Handled::RolledBack(outcome));
-        }
-        crate::fail_point!("handler.after_change");
-        let started: i64 = started?.get(0);
-        let scope = work.fence.scope.to_string();
-        let (row, worker) = (&work.row, &work.fence.worker);
-        let marked = transaction
-            .execute(&mark, &[&scope, &row.lane, worker, &work.epoch, &row.id, &started])
-            .await?;
-        if marked == 0 {
-            let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
-            transaction.rollback().await?;
-            return if now == started { Ok(Handled::Refused) } else { Err(transaction_gone()) };
-        }
-        crate::fail_point!("handler.before_commit");
-        transaction.commit().await?;
-        Ok(Handled::Committed)
+        let ended = async {
+            if outcome != Outcome::Done {
+                // Without a connection the user's code could not but fail: no attempt is used.
+                transaction.rollback().await?;
+                return Ok(Handled::RolledBack(outcome));
+            }
+            crate::fail_point!("handler.after_change");
+            let started: i64 = started?.get(0);
+            let scope = work.fence.scope.to_string();
+            let (row, worker) = (&work.row, &work.fence.worker);
+            let marked = transaction
+                .execute(&mark, &[&scope, &row.lane, worker, &work.epoch, &row.id, &started])
+                .await?;
+            if marked == 0 {
+                let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
+                transaction.rollback().await?;
+                let is_ours = now == started;
+                return Ok(if is_ours {
+                    Handled::Refused
+                } else {
+                    session_lost(transaction_gone())
+                });
+            }
+            crate::fail_point!("handler.before_commit");
+            transaction.commit().await?;
+            Ok(Handled::Committed)
+        };
+        ended.await.or_else(|error: tokio_postgres::Error| {
+            let code = error.code().map(|code| code.code().to_owned());
+            after_the_call(code.as_deref(), error.into())
+        })
     }
 
     /// As [`Self::run`], up to the commit; dropped half-way, the transaction rolls itself back too.
@@ -154,6 +165,21 @@ where
         Ok(said) => said.into_outcome(),
         Err(_) => Outcome::retry("HANDLER_PANIC", "the handler panicked; see the program's log"),
     }
+}
+
+/// What ends a session: the server for its silence, an operator or a restart.
+const ENDS_SESSION: [&str; 3] = ["25P03", "57P01", "57P05"];
+
+/// A failure after the handler began: without a code the connection is gone, and its session with it.
+pub(super) fn after_the_call(code: Option<&str>, failure: Failure) -> Result<Handled, Failure> {
+    if code.is_none_or(|code| ENDS_SESSION.contains(&code)) {
+        return Ok(session_lost(failure));
+    }
+    Err(failure)
+}
+
+pub(super) fn session_lost(failure: Failure) -> Handled {
+    Handled::SessionLost(failure.into_store())
 }
 
 pub(super) fn transaction_gone() -> Failure {

@@ -17,7 +17,9 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use super::{
     error::Failure,
-    handler::{not_committed, not_rehearsed, outcome, transaction_gone},
+    handler::{
+        after_the_call, not_committed, not_rehearsed, outcome, session_lost, transaction_gone,
+    },
 };
 
 /// A function of a connection and a message: `async fn(&mut PgConnection, Received<M>) -> Outcome`.
@@ -106,17 +108,30 @@ async fn begin(pool: PgPool) -> Result<(Transaction<'static, Postgres>, i64), Fa
     Ok((transaction, started))
 }
 
-async fn start(transaction: &mut PgConnection) -> Result<i64, Failure> {
-    Ok(sqlx::query_scalar(sql!("transaction_start")).fetch_one(transaction).await?)
+async fn start(transaction: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(sql!("transaction_start")).fetch_one(transaction).await
 }
 
 /// Commits what is done and still ours, rolls back everything else.
 async fn finish(
-    mut transaction: Transaction<'static, Postgres>,
+    transaction: Transaction<'static, Postgres>,
     started: i64,
     work: HandlerWork,
     outcome: Outcome,
 ) -> Result<Handled, Failure> {
+    end(transaction, started, work, outcome).await.or_else(|error| {
+        let code =
+            error.as_database_error().map(|answer| answer.code().unwrap_or_default().into_owned());
+        after_the_call(code.as_deref(), error.into())
+    })
+}
+
+async fn end(
+    mut transaction: Transaction<'static, Postgres>,
+    started: i64,
+    work: HandlerWork,
+    outcome: Outcome,
+) -> Result<Handled, sqlx::Error> {
     if outcome != Outcome::Done {
         // Without a connection the user's code could not but fail: no attempt is used.
         transaction.rollback().await?;
@@ -134,7 +149,8 @@ async fn finish(
     if marked.rows_affected() == 0 {
         let now = start(&mut transaction).await?;
         transaction.rollback().await?;
-        return if now == started { Ok(Handled::Refused) } else { Err(transaction_gone()) };
+        let is_ours = now == started;
+        return Ok(if is_ours { Handled::Refused } else { session_lost(transaction_gone()) });
     }
     transaction.commit().await?;
     Ok(Handled::Committed)

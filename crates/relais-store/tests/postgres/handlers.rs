@@ -101,7 +101,7 @@ async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let mut ended = work.clone();
     ended.row.payload = then("end");
     let handled = handler.handle(ended).await;
-    assert!(matches!(handled, Handled::Unavailable(_)), "{handled:?}");
+    assert!(matches!(handled, Handled::SessionLost(_)), "{handled:?}");
     assert_undone(&bed).await;
 
     assert!(matches!(handler.handle(work.clone()).await, Handled::Committed), "life goes on");
@@ -213,7 +213,7 @@ async fn a_handler_whose_session_dies_uses_no_attempt() {
     let Some(bed) = bed().await else { return };
     let work = bed.work(DONE).await;
     let handled = handler(bed.store.pool(), killed).handle(work).await;
-    assert!(matches!(handled, Handled::Unavailable(_)), "{handled:?}");
+    assert!(matches!(handled, Handled::SessionLost(_)), "{handled:?}");
     assert_undone(&bed).await;
 }
 

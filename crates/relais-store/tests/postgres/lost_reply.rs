@@ -154,7 +154,7 @@ async fn check_handler(gate: &Gate, handler: Arc<dyn Handler>) {
     let work = gate.bed.work(r#"{"id":"o-1"}"#).await;
     let (first, lost) = (Arc::clone(&handler), work.clone());
     let handled = gate.lose_answer("orders", async move { first.handle(lost).await }).await;
-    assert!(matches!(handled, Handled::Unavailable(_)), "{handled:?}");
+    assert!(matches!(handled, Handled::SessionLost(_)), "{handled:?}");
     assert_eq!(gate.bed.count("orders").await, 1, "it was committed all the same");
     // Without its primary key only the mark on the row can tell.
     gate.bed.raw.batch_execute("DELETE FROM orders").await.unwrap();

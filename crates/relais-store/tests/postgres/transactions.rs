@@ -99,7 +99,7 @@ async fn a_batch_longer_than_one_statement_keeps_its_order() {
 /// Refused, and nothing of the transaction can be committed by mistake.
 async fn refuse_another<T: Transaction>(tx: &mut T) {
     let first = message("k");
-    tx.enqueue(&[first.clone()]).await.unwrap();
+    tx.enqueue(std::slice::from_ref(&first)).await.unwrap();
     let other = NewMessage { payload: "[]".into(), ..first };
     let refused = tx.enqueue(&[message("l"), other]).await;
     let Err(StoreError::Invalid(text)) = refused else { panic!("{refused:?}") };

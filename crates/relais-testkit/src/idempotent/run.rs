@@ -199,7 +199,9 @@ impl<'a> Run<'a> {
                 Handled::Committed => return Ok(Some(work)),
                 Handled::RolledBack(outcome) => trouble = said(outcome),
                 Handled::Refused => trouble = "the lane was lost".to_owned(),
-                Handled::Unavailable(error) => trouble = error.to_string(),
+                Handled::Unavailable(error) | Handled::SessionLost(error) => {
+                    trouble = error.to_string();
+                }
             }
             self.settle(&work, handled).await;
         }

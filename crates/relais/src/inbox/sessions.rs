@@ -1,4 +1,4 @@
-//! Handlers that could not reach the database: an outage uses no attempt, a handler that loses its session
+//! Handlers that lost their database session: an outage uses no attempt, a handler that loses its session
 //! each time does.
 
 use std::collections::{HashMap, HashSet};
@@ -15,8 +15,8 @@ const ROWS_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(super) struct Sessions {
-    /// Rows whose handler could not reach the database, not judged yet.
-    pub(super) unreachable: Vec<(Job<InboxRow>, StoreError)>,
+    /// Rows whose handler lost its session, not judged yet.
+    pub(super) to_judge: Vec<(Job<InboxRow>, StoreError)>,
     /// How often in a row the handler of a row lost its session while the store answered.
     pub(super) lost: HashMap<i64, u32>,
 }
@@ -25,19 +25,19 @@ impl InboxWorker {
     /// Judges the rows whose handler lost its session. While the store answers too, the loss is counted:
     /// a handler that ends its transaction itself, or stays idle for longer than the server allows, would
     /// otherwise be repeated without end and without a reason in the row.
-    pub(super) async fn judge_unreachable(&mut self) {
-        if self.sessions.unreachable.is_empty() {
+    pub(super) async fn judge_lost_sessions(&mut self) {
+        if self.sessions.to_judge.is_empty() {
             return;
         }
         let answers = self.store.changes().await.is_ok();
-        for (job, error) in std::mem::take(&mut self.sessions.unreachable) {
+        for (job, error) in std::mem::take(&mut self.sessions.to_judge) {
             if self.sessions.lost.len() >= ROWS_MAX {
                 self.sessions.lost.clear();
             }
             let losses = self.sessions.lost.entry(job.row.id).or_default();
             *losses = if answers { losses.saturating_add(1) } else { 0 };
             if *losses < LOST_SESSIONS_MAX {
-                self.release_one(&job, &error);
+                self.put_back(&job, &error);
             } else {
                 let problem = format!(
                     "the handler lost its database session {losses} times in a row while the database \
@@ -51,18 +51,22 @@ impl InboxWorker {
     }
 
     /// At stop: these rows are handled again.
-    pub(super) fn release_unreachable(&mut self) {
-        for (job, error) in std::mem::take(&mut self.sessions.unreachable) {
-            self.release_one(&job, &error);
+    pub(super) fn put_back_lost_sessions(&mut self) {
+        for (job, error) in std::mem::take(&mut self.sessions.to_judge) {
+            self.put_back(&job, &error);
         }
     }
 
-    fn release_one(&mut self, job: &Job<InboxRow>, error: &StoreError) {
+    /// The row is handled again after a rest; no attempt is used.
+    pub(super) fn put_back(&mut self, job: &Job<InboxRow>, error: &StoreError) {
         self.trouble = Some(error.to_string());
-        self.intake.flight.release([job.row.id]);
         self.intake.look();
-        self.intake
-            .flight
-            .land(std::slice::from_ref(job), &HashSet::from([job.row.msg_key.clone()]));
+        self.give_back(job);
+    }
+
+    pub(super) fn give_back(&mut self, job: &Job<InboxRow>) {
+        let key = HashSet::from([job.row.msg_key.clone()]);
+        self.intake.flight.land(std::slice::from_ref(job), &key);
+        self.intake.flight.release([job.row.id]);
     }
 }

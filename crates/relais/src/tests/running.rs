@@ -211,7 +211,7 @@ struct LosesItsSession;
 impl Handler for LosesItsSession {
     fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
         let lost = StoreError::Unavailable("connection closed".into());
-        Box::pin(std::future::ready(Handled::Unavailable(lost)))
+        Box::pin(std::future::ready(Handled::SessionLost(lost)))
     }
 
     fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
@@ -242,6 +242,37 @@ async fn a_handler_that_loses_its_session_each_time_uses_attempts_in_the_end() {
     accept(&bench, &[("n", r#"{"type":"Note","of":"n"}"#)]).await;
     run_until_idle(&mut worker).await;
     assert_eq!(bench.texts("SELECT status FROM relais_inbox WHERE id = 2"), ["PROCESSED"]);
+}
+
+/// The database is away, or its disk is full: reads may still be answered.
+struct CannotBegin;
+
+impl Handler for CannotBegin {
+    fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
+        let away = StoreError::Unavailable("disk is full".into());
+        Box::pin(std::future::ready(Handled::Unavailable(away)))
+    }
+
+    fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_serve_a_handler_uses_no_attempt_however_often() {
+    let bench = Bench::new().await;
+    let action = Action::Handler(Arc::new(CannotBegin));
+    let mut worker = worker(&bench, "w", vec![("T", action)]).await;
+    accept(&bench, &[("1", r#"{"type":"T","of":"1"}"#)]).await;
+    let (mut rests, started) = (0, Instant::now());
+    while rests < 20 {
+        assert!(started.elapsed() < PATIENCE, "{rests}");
+        worker.look();
+        rests += usize::from(worker.run_once().await.is_err());
+        tokio::task::yield_now().await;
+    }
+    let state = bench.texts("SELECT status || ' ' || attempts FROM relais_inbox");
+    assert_eq!(state, ["RECEIVED 0"]);
 }
 
 #[tokio::test]
