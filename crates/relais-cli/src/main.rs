@@ -4,6 +4,8 @@
 
 mod args;
 mod failure;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod memory;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod settings;
@@ -23,6 +25,8 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    memory::return_what_is_freed();
     // The TLS of every client in this process.
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.install_default().expect("nobody installed a provider before main");

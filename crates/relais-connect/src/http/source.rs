@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Bodies stored in one transaction end with the one that reaches so many bytes: the store copies them.
-const BATCH_BYTES: usize = 8 * 1024 * 1024;
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// How a [`HttpSource`] listens. Start from [`HttpSourceSettings::new`].
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl HttpSourceSettings {
             token: None,
             secrets: Vec::new(),
             body_max: 8 * 1024 * 1024,
-            buffered_max: 64 * 1024 * 1024,
+            buffered_max: 48 * 1024 * 1024,
             queue_max: 1_024,
             connections_max: 1_024,
             header_timeout: Duration::from_secs(30),

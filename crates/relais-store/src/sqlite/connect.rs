@@ -22,7 +22,7 @@ const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 /// Page cache of the connection that writes and of one that reads, in KiB. Pages of large rows fill a cache
 /// and stay there, and there are many readers; the system's own cache serves them too.
-const WRITER_CACHE_KIB: i64 = 16 * 1024;
+const WRITER_CACHE_KIB: i64 = 8 * 1024;
 const READER_CACHE_KIB: i64 = 2 * 1024;
 
 /// How the file is opened.
