@@ -14,7 +14,7 @@ use relais_core::{
     dead_letter::{DeadLetter, Origin, Verdict},
     desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes},
@@ -171,6 +171,7 @@ impl Store for Planted {
         check() -> ();
         changes() -> Changes;
         release_lanes(fence: Fence, lanes: Vec<i16>, leaving: bool) -> ();
+        hand_over_lanes(fence: Fence, lanes: Vec<LaneHandOver>) -> ();
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
         settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;

@@ -122,6 +122,8 @@ pub struct InboxRow {
     pub error_stage: Option<String>,
     pub error_code: Option<String>,
     pub error_message: Option<String>,
+    /// Since when no live worker knows its event type, while it waits for one.
+    pub unknown_since: Option<Timestamp>,
 }
 
 /// `error_stage` of a message that could not be decoded.

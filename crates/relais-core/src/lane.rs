@@ -52,6 +52,27 @@ pub struct Fence {
 pub struct LaneRequest {
     pub fence: Fence,
     pub lease: Duration,
+    /// The event types that the worker announces: it takes lanes that were handed over for one of them.
+    /// Empty in scopes of the outbox.
+    pub event_types: Vec<String>,
+}
+
+impl LaneRequest {
+    /// A request of a worker that announces no event types.
+    pub fn new(fence: Fence, lease: Duration) -> Self {
+        Self { fence, lease, event_types: Vec::new() }
+    }
+}
+
+/// One lane that its owner gives back for another worker, because its next row is of an event type that
+/// the owner does not know. While a live worker knows that type, only such a worker takes the lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneHandOver {
+    pub lane: i16,
+    pub event_type: String,
+    /// The lane came from a lost worker, and rows that the owner does not know were not quarantined: the
+    /// next owner does that.
+    pub unclean: bool,
 }
 
 /// What it holds afterwards.
@@ -61,6 +82,10 @@ pub struct LaneGrant {
     pub lanes: Vec<OwnedLane>,
     /// How many it should give back, once nothing of theirs is in flight, for a fair share.
     pub surplus: usize,
+    /// Those of the lanes that were handed over to it now, because it knows an event type.
+    pub handed_over: Vec<i16>,
+    /// Event types that other live workers of the scope know and this one does not.
+    pub types_elsewhere: Vec<String>,
 }
 
 /// The fair share of each of `live` workers; at least one lane.

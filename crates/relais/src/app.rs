@@ -19,6 +19,7 @@ use relais_core::{
     route::Route,
     source::Source,
     store::{Store, StoreError},
+    unknown::UNKNOWN_TYPE_WAIT,
 };
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -116,6 +117,7 @@ pub struct App {
     destinations: BTreeMap<String, Destination>,
     inbox_retry: RetryPolicy,
     handler_timeout: Duration,
+    unknown_type_wait: Duration,
     retention: Retention,
     lease: Duration,
     observer: Arc<Observer>,
@@ -141,6 +143,7 @@ impl App {
             destinations: BTreeMap::new(),
             inbox_retry: RetryPolicy::default(),
             handler_timeout: HANDLER_TIMEOUT,
+            unknown_type_wait: UNKNOWN_TYPE_WAIT,
             retention: Retention::default(),
             lease: LEASE,
             observer: Arc::default(),
@@ -190,8 +193,8 @@ impl App {
     /// versions of a type may be there at once: new processes get the highest, those under way finish
     /// on the one they were started with.
     ///
-    /// Every program that reads this inbox must know every process: a row that meets none of its kind
-    /// becomes a dead letter.
+    /// Programs that share a database may run different processes: a row goes to a live worker that has
+    /// the definition and version it needs, and waits if there is none ([`App::unknown_type_wait`]).
     ///
     /// # Panics
     /// If one of its event types has a handler or a route, or this version is there already.
@@ -253,6 +256,14 @@ impl App {
         self
     }
 
+    /// How long a message waits for a live worker that knows its event type, before it becomes a dead
+    /// letter that parks its key; 15 minutes unless set otherwise. Longer than a rolling deployment takes.
+    #[must_use]
+    pub fn unknown_type_wait(mut self, wait: Duration) -> Self {
+        self.unknown_type_wait = wait;
+        self
+    }
+
     /// How long finished rows stay.
     #[must_use]
     pub fn retention(mut self, retention: Retention) -> Self {
@@ -283,6 +294,7 @@ impl App {
             tasks: JoinSet::new(),
             wake: watch::Sender::new(0),
             crowd: watch::Sender::new(0),
+            inbox: watch::Sender::new(0),
             observer: self.observer,
         };
         let observer = running.observer();
@@ -306,15 +318,18 @@ impl App {
             running.spawn("timers".into(), Box::new(timers));
         }
         let inbox = Arc::clone(&running.observer.inbox);
-        if !self.actions.is_empty() || !self.sources.is_empty() {
-            let (store, keeper) = (Arc::clone(&self.store), keeper(Scope::Inbox));
+        // Without actions there is nothing it could handle: it would only hold lanes back.
+        if !self.actions.is_empty() {
+            let keeper = keeper(Scope::Inbox).knowing(self.processes.announced());
+            let store = Arc::clone(&self.store);
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
             let mut worker =
                 InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
                     .processes(processes)
-                    .handler_timeout(self.handler_timeout);
-            worker.intake().start_heartbeat(running.crowd.subscribe());
+                    .handler_timeout(self.handler_timeout)
+                    .unknown_type_wait(self.unknown_type_wait);
+            worker.intake().start_heartbeat(running.inbox.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
         for (name, mut source) in self.sources {
@@ -333,7 +348,8 @@ impl App {
         let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
         let (wake, crowd) = (running.wake.clone(), running.crowd.clone());
-        running.tasks.spawn(pulse::run(self.store, wake, crowd, running.stop.clone()));
+        let (inbox, stop) = (running.inbox.clone(), running.stop.clone());
+        running.tasks.spawn(pulse::run(self.store, wake, crowd, inbox, stop));
         running
     }
 

@@ -14,6 +14,10 @@ pub(crate) trait Row: Send + 'static {
     fn key(&self) -> &str;
     fn attempts(&self) -> u32;
     fn bytes(&self) -> usize;
+    /// The type that a worker must know to handle it, where that matters.
+    fn event_type(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Row for OutboxRow {
@@ -49,6 +53,9 @@ impl Row for InboxRow {
     }
     fn bytes(&self) -> usize {
         self.payload.as_deref().map_or(0, str::len)
+    }
+    fn event_type(&self) -> Option<&str> {
+        self.event_type.as_deref()
     }
 }
 

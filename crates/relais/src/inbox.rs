@@ -5,9 +5,11 @@
 //!
 //! - `settle`: what becomes of rows, in batches
 //! - `processes`: rows that concern processes
+//! - `unknown`: rows of event types that this worker does not know
 
 mod processes;
 mod settle;
+mod unknown;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +22,7 @@ use relais_core::{
     delivery::Problem,
     handler::{Handled, Handler, HandlerWork, Outcome},
     inbox::{InboxFate, InboxRow, InboxSettlement},
-    process::TIMER_FIRED,
+    process::{SOURCE_SYSTEM, TIMER_FIRED},
     publisher::Batching,
     retry::RetryPolicy,
     route::Route,
@@ -31,6 +33,7 @@ use relais_store::Transaction;
 use tokio::task::JoinSet;
 
 pub(crate) use self::processes::ProcessWork;
+use self::unknown::UnknownTypes;
 use crate::{
     flight::Job,
     intake::Intake,
@@ -92,6 +95,7 @@ pub(crate) struct InboxWorker {
     /// Messages in them.
     made: usize,
     processes: ProcessWork,
+    unknown: UnknownTypes,
     handler_timeout: Duration,
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
@@ -106,6 +110,7 @@ impl InboxWorker {
         retry: RetryPolicy,
         counters: Arc<InboxCounters>,
     ) -> Self {
+        let keeper = keeper.knowing(actions.keys().cloned());
         let (of_store, attempts_max) = (Arc::clone(&store), retry.attempts_max);
         let intake = Intake::new(of_store, keeper, |s, fetch| s.fetch_inbox(fetch), attempts_max);
         Self {
@@ -120,6 +125,7 @@ impl InboxWorker {
             processing: Vec::new(),
             made: 0,
             processes: ProcessWork::default(),
+            unknown: UnknownTypes::default(),
             handler_timeout: Duration::MAX,
             retry_at: None,
             trouble: None,
@@ -129,6 +135,12 @@ impl InboxWorker {
     /// Knows these processes.
     pub(crate) fn processes(mut self, processes: ProcessWork) -> Self {
         self.processes = processes;
+        self
+    }
+
+    /// Lets rows of a type that no live worker knows wait for this long.
+    pub(crate) fn unknown_type_wait(mut self, wait: Duration) -> Self {
+        self.unknown.wait = wait;
         self
     }
 
@@ -228,8 +240,11 @@ impl InboxWorker {
                 }
                 Some(Action::Routes(routes)) => self.route(job, &routes),
                 Some(Action::Processes) => self.processes.await_round(job.clone()),
-                None if event_type == TIMER_FIRED => self.processes.await_round(job.clone()),
-                None => self.finish(job, unknown_type(&job.row)),
+                // Only relais may send it: refused here as in a worker that runs processes.
+                None if event_type == TIMER_FIRED && job.row.source_system != SOURCE_SYSTEM => {
+                    self.processes.await_round(job.clone());
+                }
+                None => self.meet_unknown(job),
             }
             if job.suspect.is_some() {
                 // Its attempt is counted: a crash must not find it unsettled beside others that are.
@@ -333,16 +348,6 @@ fn told(row: &InboxRow, what: &str) {
     tracing::debug!(source, message_id, key, id = row.id, event_type = row.event_type, "{what}");
 }
 
-fn unknown_type(row: &InboxRow) -> Outcome {
-    let text = match row.event_type.as_deref() {
-        Some(name) => format!(
-            "no route, handler or process for event type `{name}`; add one, then replay this dead letter"
-        ),
-        None => "the message has no event type; set `event_type` of its source".to_owned(),
-    };
-    Outcome::fail("UNKNOWN_EVENT_TYPE", &text)
-}
-
 impl Worker for InboxWorker {
     fn look(&mut self) {
         self.intake.look();
@@ -354,9 +359,9 @@ impl Worker for InboxWorker {
 
     fn landed(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            match self.handlers.join_next().await {
-                Some(done) => self.take_in(done),
-                None => std::future::pending().await,
+            tokio::select! {
+                Some(done) = self.handlers.join_next() => self.take_in(done),
+                () = self.intake.keeper().arrived() => self.intake.look(),
             }
         })
     }

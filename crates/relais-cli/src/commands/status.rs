@@ -102,6 +102,10 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
     );
     let oldest = inbox_oldest.map(|at| format!(", oldest open {}", age(at, *now)));
     let _ = writeln!(out, "inbox         {}{}", counts(inbox), oldest.unwrap_or_default());
+    for Count { name, rows } in &status.overview.unknown_types {
+        let line = format!("{rows} wait for a worker that knows {name}");
+        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+    }
     let _ = writeln!(out, "outbox        {}", counts(outbox));
     let processes: Vec<Count> =
         status.overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();

@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) processes: Vec<ProcessSettings>,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) inbox_retry: RetryPolicy,
+    /// How long a message waits for a worker that knows its event type.
+    pub(crate) unknown_type_wait: Duration,
     pub(crate) retention: Retention,
     pub(crate) lease: Duration,
     pub(crate) log: LogSettings,

@@ -49,7 +49,7 @@ use relais_core::{
     browse::{Browse, Listed, Reach},
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
     query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
@@ -230,6 +230,12 @@ impl Store for PostgresStore {
             } else {
                 Box::pin(lanes::release(client, fence, lanes))
             }
+        })
+    }
+
+    fn hand_over_lanes(&self, fence: Fence, lanes: Vec<LaneHandOver>) -> StoreFuture<'_, ()> {
+        self.run((fence, lanes), |client, _, (fence, lanes)| {
+            Box::pin(lanes::hand_over(client, fence, lanes))
         })
     }
 

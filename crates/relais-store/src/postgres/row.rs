@@ -198,6 +198,7 @@ pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
         error_stage: columns.take()?,
         error_code: columns.take()?,
         error_message: columns.take()?,
+        unknown_since: columns.time_or_none()?,
     })
 }
 

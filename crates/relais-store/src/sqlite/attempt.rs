@@ -2,7 +2,7 @@
 
 use relais_core::{
     dead_letter::Origin, delivery::Problem, desk::Attempt, inbox::InboxFate, outbox::OutboxFate,
-    query::PAGE_MAX, store::StoreError,
+    query::PAGE_MAX, store::StoreError, unknown::awaits_worker,
 };
 use rusqlite::{Connection, Transaction};
 
@@ -17,6 +17,8 @@ pub(super) fn record_inbox(
 ) -> Result<(), StoreError> {
     match fate {
         InboxFate::Processed { .. } => Ok(()),
+        // It waits for a worker that knows it: no attempt.
+        InboxFate::Retry { problem, .. } if awaits_worker(problem) => Ok(()),
         InboxFate::Retry { attempts, problem, .. } => {
             record(tx, (Origin::Inbox, id), *attempts, "retry", problem, worker)
         }

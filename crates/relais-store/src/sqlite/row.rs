@@ -176,6 +176,7 @@ impl Cells<'_, '_> {
             error_stage: self.text(20),
             error_code: self.text(21),
             error_message: self.text(22),
+            unknown_since: self.time(23),
         }
     }
 

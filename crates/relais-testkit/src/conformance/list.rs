@@ -119,35 +119,36 @@ macro_rules! store_conformance {
                 of_many_at_once_one_handles
             }
             lanes {
-                a_worker_alone_holds_every_lane
-                others_notice_when_a_worker_comes_or_leaves
-                a_newcomer_takes_nothing_that_is_held
-                two_workers_share_evenly
-                three_workers_share_evenly
-                more_workers_than_lanes_leave_nobody_stuck
-                scopes_share_nothing
-                a_lane_given_back_is_handed_over_at_once_and_clean
-                a_worker_that_leaves_frees_everything
-                leaving_frees_lanes_the_worker_forgot
+                a_worker_alone_holds_every_lane others_notice_when_a_worker_comes_or_leaves
+                a_newcomer_takes_nothing_that_is_held two_workers_share_evenly
+                three_workers_share_evenly more_workers_than_lanes_leave_nobody_stuck
+                scopes_share_nothing a_lane_given_back_is_handed_over_at_once_and_clean
+                a_worker_that_leaves_frees_everything leaving_frees_lanes_the_worker_forgot
                 a_lane_of_another_worker_cannot_be_given_back
                 dead_workers_are_taken_over_unclean_with_a_new_epoch
                 a_live_lease_is_not_taken_even_from_a_silent_worker
-                an_expired_lease_is_taken_up_to_the_share
-                renewing_keeps_the_epoch
+                an_expired_lease_is_taken_up_to_the_share renewing_keeps_the_epoch
                 an_expired_lease_nobody_took_is_renewed_as_it_was
                 taking_a_lane_again_raises_the_epoch_for_the_same_name_too
                 nodes_that_lease_together_never_share_a_lane
                 nodes_that_work_together_dispatch_each_row_once
             }
+            event_types {
+                a_worker_learns_which_types_other_live_workers_know
+                a_lane_handed_over_goes_to_a_worker_that_knows_the_type
+                a_lane_handed_over_unclean_is_taken_unclean_once
+                a_lane_wanted_by_no_live_worker_goes_to_any
+                a_lane_of_another_worker_cannot_be_handed_over
+                a_handed_over_lane_is_taken_by_one_of_many
+                a_row_of_an_unknown_type_waits_without_an_attempt_and_holds_its_key
+                a_retried_dead_letter_of_an_unknown_type_waits_from_the_start
+            }
             fence {
-                a_stale_worker_settles_no_outbox_row
-                a_stale_worker_settles_no_inbox_row
+                a_stale_worker_settles_no_outbox_row a_stale_worker_settles_no_inbox_row
                 the_same_name_with_an_old_epoch_is_refused
                 the_same_name_with_an_old_epoch_is_refused_in_the_inbox
-                the_right_epoch_under_another_name_is_refused
-                a_future_epoch_is_refused
-                a_free_lane_refuses_everybody
-                a_worker_that_never_leased_is_refused
+                the_right_epoch_under_another_name_is_refused a_future_epoch_is_refused
+                a_free_lane_refuses_everybody a_worker_that_never_leased_is_refused
                 the_lanes_of_one_destination_settle_no_row_of_another
                 a_settlement_that_names_another_lane_than_the_rows_is_refused
                 a_lease_that_ran_out_but_was_not_taken_still_settles
@@ -423,6 +424,7 @@ mod tests {
             ("process_dead_letters", include_str!("process_dead_letters.rs")),
             ("timers", include_str!("timers.rs")),
             ("edit", include_str!("edit.rs")),
+            ("event_types", include_str!("event_types.rs")),
             ("desk", include_str!("desk.rs")),
             ("schema", include_str!("schema.rs")),
         ];

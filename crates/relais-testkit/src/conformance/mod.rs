@@ -12,6 +12,7 @@ pub mod cleanup;
 pub mod dead_letters;
 pub mod desk;
 pub mod edit;
+pub mod event_types;
 pub mod fence;
 pub mod fidelity;
 pub mod inbox;

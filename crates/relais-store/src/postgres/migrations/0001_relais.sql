@@ -29,6 +29,8 @@ CREATE TABLE relais_inbox (
     error_stage        text CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
     error_code         varchar(200),
     error_message      varchar(2000),
+    -- Since when no live worker knows its event type.
+    unknown_since      timestamptz,
     CONSTRAINT relais_inbox_dedupe UNIQUE (source_system, message_id),
     CONSTRAINT relais_inbox_payload_or_raw CHECK (payload IS NOT NULL OR raw_payload_base64 IS NOT NULL)
 );
@@ -196,12 +198,20 @@ CREATE TABLE relais_lane (
     owner       text COLLATE "C",
     epoch       bigint NOT NULL DEFAULT 0,
     lease_until timestamptz,
+    -- A free lane that goes to a worker that knows this event type; NULL for any worker.
+    wanted_type text COLLATE "C",
+    -- A free lane whose next owner quarantines its first rows.
+    unclean     boolean NOT NULL DEFAULT FALSE,
     PRIMARY KEY (scope, lane)
 ) WITH (fillfactor = 50);
 CREATE TABLE relais_worker (
     scope      text COLLATE "C" NOT NULL,
     worker     text COLLATE "C" NOT NULL,
     seen_until timestamptz NOT NULL,
+    -- The event types that it announces: NULL in the outbox.
+    event_types text[] COLLATE "C",
+    -- How many times it handed lanes over; what other workers notice.
+    handed_over bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (scope, worker)
 ) WITH (fillfactor = 50);
 

@@ -44,7 +44,7 @@ chosen AS (
 (SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str,
         i.msg_key, i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64,
         i.event_ts, i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at,
-        i.error_stage, i.error_code, i.error_message
+        i.error_stage, i.error_code, i.error_message, i.unknown_since
  FROM relais_inbox AS i
  WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NULL AND i.id + 0 > $2
    AND i.lane = ANY ($1::smallint[])
@@ -72,7 +72,7 @@ UNION ALL
 (SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str,
         i.msg_key, i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64,
         i.event_ts, i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at,
-        i.error_stage, i.error_code, i.error_message
+        i.error_stage, i.error_code, i.error_message, i.unknown_since
  FROM chosen
  JOIN relais_inbox AS i ON i.id = chosen.id
  WHERE i.id NOT IN (SELECT unnest($5::bigint[])))

@@ -5,7 +5,7 @@
 SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str, i.msg_key,
        i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64, i.event_ts,
        i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at, i.error_stage,
-       i.error_code, i.error_message
+       i.error_code, i.error_message, i.unknown_since
 FROM relais_inbox AS i
 WHERE i.id IN (
     SELECT id FROM (
@@ -16,11 +16,11 @@ WHERE i.id IN (
           AND (?4 = '[]' OR f.id NOT IN (SELECT value FROM json_each(?4)))
           AND (NOT EXISTS (SELECT 1 FROM relais_inbox AS h INDEXED BY relais_inbox_held
                            WHERE h.status IN ('RECEIVED', 'RETRY')
-                             AND h.next_attempt_at IS NOT NULL AND h.attempts > 0)
+                             AND h.next_attempt_at IS NOT NULL AND (h.attempts > 0 OR h.error_code IS NOT NULL))
                OR NOT EXISTS (SELECT 1 FROM relais_inbox AS h
                               WHERE h.msg_key = f.msg_key AND h.id < f.id
                                 AND h.status IN ('RECEIVED', 'RETRY')
-                                AND h.next_attempt_at IS NOT NULL AND h.attempts > 0))
+                                AND h.next_attempt_at IS NOT NULL AND (h.attempts > 0 OR h.error_code IS NOT NULL)))
           AND (NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
                            WHERE p.origin = 'inbox' AND p.destination = '')
                OR NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
@@ -39,7 +39,7 @@ WHERE i.id IN (
           AND NOT EXISTS (SELECT 1 FROM relais_inbox AS h
                           WHERE h.msg_key = w.msg_key AND h.id < w.id
                             AND h.status IN ('RECEIVED', 'RETRY') AND h.next_attempt_at IS NOT NULL
-                            AND h.attempts > 0)
+                            AND (h.attempts > 0 OR h.error_code IS NOT NULL))
           AND NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
                           WHERE p.origin = 'inbox' AND p.destination = '' AND p.msg_key = w.msg_key)
         ORDER BY w.next_attempt_at, w.id
