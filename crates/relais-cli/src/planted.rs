@@ -17,7 +17,9 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes},
+    process::{
+        Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes, TimerOwner,
+    },
     query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
     store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
@@ -278,7 +280,7 @@ impl Processes for Planted {
         process_log(process_id: Uuid, before: Option<i64>, limit: usize) -> Vec<LogEntry>;
         process_log_of(message_id: String) -> Vec<LogEntry>;
         change_process(change: Change) -> Applied;
-        fire_timers(limit: usize) -> Fired;
+        fire_timers_of(owner: TimerOwner, limit: usize) -> Fired;
     }
 }
 

@@ -16,7 +16,25 @@ pub const LANES: u16 = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
     Inbox,
+    /// An inbox of its own on the same database.
+    NamedInbox(String),
     Outbox(String),
+}
+
+impl Scope {
+    /// The scope of an inbox; the name '' stands for the inbox without a name.
+    pub fn of_inbox(name: &str) -> Self {
+        if name.is_empty() { Self::Inbox } else { Self::NamedInbox(name.to_owned()) }
+    }
+
+    /// The name of the inbox, if it is one.
+    pub fn inbox(&self) -> Option<&str> {
+        match self {
+            Self::Inbox => Some(""),
+            Self::NamedInbox(name) => Some(name),
+            Self::Outbox(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Scope {
@@ -24,6 +42,7 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inbox => f.write_str("inbox"),
+            Self::NamedInbox(name) => write!(f, "inbox:{name}"),
             Self::Outbox(destination) => write!(f, "outbox:{destination}"),
         }
     }

@@ -9,10 +9,11 @@ use std::{
 use relais_core::{
     bulk::BulkTarget,
     handler::Handler,
+    inbox::INBOX_SEPARATOR,
     lane::{Fence, Scope},
     limits::BreakerPolicy,
     outbox::OnDeadLetter,
-    process::{Definition, TIMER_FIRED},
+    process::{Definition, TIMER_FIRED, TimerOwner},
     publisher::Publisher,
     query::Retention,
     retry::RetryPolicy,
@@ -115,6 +116,7 @@ pub struct App {
     pub(crate) actions: HashMap<String, Action>,
     pub(crate) processes: Registry,
     destinations: BTreeMap<String, Destination>,
+    inbox: String,
     inbox_retry: RetryPolicy,
     handler_timeout: Duration,
     unknown_type_wait: Duration,
@@ -141,6 +143,7 @@ impl App {
             actions: HashMap::new(),
             processes: Registry::default(),
             destinations: BTreeMap::new(),
+            inbox: String::new(),
             inbox_retry: RetryPolicy::default(),
             handler_timeout: HANDLER_TIMEOUT,
             unknown_type_wait: UNKNOWN_TYPE_WAIT,
@@ -242,6 +245,20 @@ impl App {
         self
     }
 
+    /// Uses an inbox of its own: what its sources receive is handled by programs with the same inbox only,
+    /// and a message is a duplicate only of one in the same inbox. Without a name all programs share one.
+    ///
+    /// The `source_system` of its messages is the name and the source: `billing::crm`.
+    ///
+    /// # Panics
+    /// If the name contains `::`.
+    #[must_use]
+    pub fn inbox(mut self, name: &str) -> Self {
+        assert!(!name.contains(INBOX_SEPARATOR), "inbox `{name}` contains `{INBOX_SEPARATOR}`");
+        name.clone_into(&mut self.inbox);
+        self
+    }
+
     /// How often a handler is tried.
     #[must_use]
     pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
@@ -314,13 +331,17 @@ impl App {
         if !self.processes.is_empty() {
             let (store, alarm) = (Arc::clone(&self.store), Arc::clone(&alarm));
             let counters = Arc::clone(&running.observer.processes);
-            let timers = Timers::new(store, alarm, counters, running.waker());
+            let owner = TimerOwner {
+                process_types: Some(self.processes.process_types()),
+                inbox: self.inbox.clone(),
+            };
+            let timers = Timers::new(store, alarm, counters, running.waker()).of(owner);
             running.spawn("timers".into(), Box::new(timers));
         }
         let inbox = Arc::clone(&running.observer.inbox);
         // Without actions there is nothing it could handle: it would only hold lanes back.
         if !self.actions.is_empty() {
-            let keeper = keeper(Scope::Inbox).knowing(self.processes.announced());
+            let keeper = keeper(Scope::of_inbox(&self.inbox)).knowing(self.processes.announced());
             let store = Arc::clone(&self.store);
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
@@ -333,13 +354,15 @@ impl App {
             running.spawn("inbox".into(), Box::new(worker));
         }
         for (name, mut source) in self.sources {
-            source.attach(Arc::new(StoredPositions(Arc::clone(&self.store))));
+            let (store, into) = (Arc::clone(&self.store), self.inbox.clone());
+            source.attach(Arc::new(StoredPositions { store, inbox: into.clone() }));
             let ingest = Ingest {
                 store: Arc::clone(&self.store),
                 source,
                 inbox: Arc::clone(&inbox),
                 counters: observer.source(&name),
                 name: name.clone(),
+                into,
                 stop: running.stop.clone(),
                 stored: running.waker(),
             };

@@ -21,7 +21,7 @@ use relais_core::{
     BoxFuture,
     delivery::Problem,
     handler::{Handled, Handler, HandlerWork, Outcome},
-    inbox::{InboxFate, InboxRow, InboxSettlement},
+    inbox::{InboxFate, InboxRow, InboxSettlement, source_of},
     process::{SOURCE_SYSTEM, TIMER_FIRED},
     publisher::Batching,
     retry::RetryPolicy,
@@ -241,7 +241,9 @@ impl InboxWorker {
                 Some(Action::Routes(routes)) => self.route(job, &routes),
                 Some(Action::Processes) => self.processes.await_round(job.clone()),
                 // Only relais may send it: refused here as in a worker that runs processes.
-                None if event_type == TIMER_FIRED && job.row.source_system != SOURCE_SYSTEM => {
+                None if event_type == TIMER_FIRED
+                    && source_of(&job.row.source_system) != SOURCE_SYSTEM =>
+                {
                     self.processes.await_round(job.clone());
                 }
                 None => self.meet_unknown(job),

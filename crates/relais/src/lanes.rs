@@ -181,7 +181,6 @@ impl LaneKeeper {
             self.store.release_lanes(self.fence.clone(), empty, false).await?;
         }
         if !handed.is_empty() {
-            relais_store::fail_point!("lanes.before_hand_over");
             self.store.hand_over_lanes(self.fence.clone(), handed).await?;
         }
         let asked_at = Instant::now();

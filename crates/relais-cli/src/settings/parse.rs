@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, ops::RangeInclusive, path::Path, time::Duration};
 
 use relais_core::{
-    process::declared::DeclaredCall, query::Retention, retry::RetryPolicy,
+    inbox::INBOX_SEPARATOR, process::declared::DeclaredCall, query::Retention, retry::RetryPolicy,
     unknown::UNKNOWN_TYPE_WAIT,
 };
 use toml::de::DeTable;
@@ -54,6 +54,10 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
     let folder = path.parent().unwrap_or(Path::new(""));
     let inbox = root.child("inbox");
     let inbox_retry = retry(inbox.child("retry"));
+    let inbox_name = inbox.name("name").unwrap_or_default();
+    if inbox_name.contains(INBOX_SEPARATOR) {
+        inbox.error("name", format_args!("must not contain `{INBOX_SEPARATOR}`"));
+    }
     let unknown_type_wait =
         inbox.parsed("unknown_type_wait", duration).unwrap_or(UNKNOWN_TYPE_WAIT);
     inbox.finish(|_| None);
@@ -71,6 +75,7 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
         routes: parse_route::routes(root.children("route")),
         processes,
         destinations,
+        inbox_name,
         inbox_retry,
         unknown_type_wait,
         retention: retention(root.child("retention"), horizons),

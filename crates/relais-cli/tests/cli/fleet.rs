@@ -78,7 +78,8 @@ fn different_routes(store: &str) {
     let (one, two) = (placed.run(), paid.run());
     post_mixed(&one, ["OrderPlaced", "OrderPaid"]);
     all_delivered(&placed, &target);
-    (one.stop(), two.stop());
+    one.stop();
+    two.stop();
 }
 
 #[test]
@@ -102,7 +103,8 @@ fn a_program_that_only_receives_leaves_the_inbox_to_the_one_with_the_routes() {
     let (one, two) = (receives.run(), routed.run());
     post_mixed(&one, ["OrderPlaced", "OrderPaid"]);
     all_delivered(&routed, &target);
-    (one.stop(), two.stop());
+    one.stop();
+    two.stop();
 }
 
 #[test]
@@ -122,4 +124,46 @@ fn a_rolling_deployment_that_adds_a_route_makes_no_dead_letters() {
     let said = running_old.stop();
     assert!(said.err.contains("no live worker knows event type `OrderPaid`"), "{said:?}");
     running_new.stop();
+}
+
+#[test]
+fn programs_with_inboxes_of_their_own_each_handle_what_they_receive() {
+    let Some(schema) = PostgresSchema::new() else { return };
+    let (for_crm, for_billing) = (Target::start(), Target::start());
+    let crm = site(&schema.url, &[hook(), routes(&["OrderPlaced"], &for_crm)]);
+    let named = "[inbox]\nname = \"billing\"\n".to_owned();
+    let invoices = routes(&["OrderPlaced"], &for_billing).replace("orders", "invoices");
+    let billing = site(&schema.url, &[named, hook(), invoices]);
+    let (one, two) = (crm.run(), billing.run());
+    let send = |to: &Running, id: &str| {
+        let body = "{\"type\": \"OrderPlaced\", \"orderId\": \"o-1\"}";
+        assert_eq!(post(to.address("hook"), "/hook", &[("message-id", id)], body).0, 202);
+    };
+    for to in [&one, &two, &one, &two] {
+        send(to, "m-1");
+    }
+    for_crm.next();
+    for_billing.next();
+    let status = crm.json(&["status"]);
+    assert_eq!(rows(&status, "PROCESSED"), 2, "one of each inbox: {status}");
+    // Without its program the inbox waits, and no other program touches it.
+    send(&two, "m-2");
+    for_billing.next();
+    let address = two.address("hook");
+    two.stop();
+    assert!(std::net::TcpStream::connect(address).is_err());
+    schema.execute(&format!(
+        "INSERT INTO {}.relais_inbox (message_id, source_system, topic, partition_num, offset_num, \
+         msg_key, event_type, payload) \
+         VALUES ('m-3', 'billing::shop', '', 0, 0, 'o-1', 'OrderPlaced', '{{}}')",
+        schema.name
+    ));
+    send(&one, "m-4");
+    for_crm.next();
+    let listed = crm.json(&["inbox", "list", "--status", "RECEIVED"]);
+    assert_eq!(listed[0]["source_system"], "billing::shop", "{listed}");
+    let again = billing.run();
+    for_billing.next();
+    one.stop();
+    again.stop();
 }

@@ -55,7 +55,8 @@ async fn read(
     let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
-    let values: [Value<'_>; 5] = [&lanes, &plan.from, &limit, skip_keys, skip_ids];
+    let inbox = fetch.scope.inbox().unwrap_or_default();
+    let values: [Value<'_>; 6] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &inbox];
     let rows = try_join(client.query(&statement, &values), client.query_one(&decisions, &[]));
     let (answer, (rows, decisions)) = match plan.ask {
         None => (None, rows.await?),
@@ -64,7 +65,7 @@ async fn read(
             let lowest = client.prepare_cached(sql!("lowest_inbox")).await?;
             let (writers, lowest, rows) = try_join3(
                 client.query(&writers, &[&"relais_inbox"]),
-                client.query_opt(&lowest, &[&lanes, &plan.from, &upto]),
+                client.query_opt(&lowest, &[&lanes, &plan.from, &upto, &inbox]),
                 rows,
             )
             .await?;
@@ -87,6 +88,7 @@ pub(super) async fn settle(
     settlements: &[InboxSettlement],
 ) -> Result<Settled, Failure> {
     let owner: [Value<'_>; 1] = [&fence.worker];
+    let scope = fence.scope.to_string();
     let (rows, mut stale) = process::distinct(settlements)?;
     let (done, retries, dead) = by_fate(&rows);
     let claims = Claims::of_rows(&rows);
@@ -97,11 +99,14 @@ pub(super) async fn settle(
         done.extend(claims.values());
         sql!("settle_changed")
     };
+    done.push(&scope);
     let mark = client.prepare_cached(mark).await?;
     let retry = client.prepare_cached(sql!("retry_inbox")).await?;
     let bury = client.prepare_cached(sql!("bury_inbox")).await?;
     let transaction = client.transaction().await?;
-    let (retries, dead) = (retries.values(&owner), dead.values(&owner));
+    let (mut retries, mut dead) = (retries.values(&owner), dead.values(&owner));
+    retries.push(&scope);
+    dead.push(&scope);
     let (marked, retried, buried) = try_join3(
         transaction.query(&mark, &done),
         transaction.execute(&retry, &retries),
@@ -223,7 +228,9 @@ pub(super) async fn count_attempt(
 ) -> Result<Settled, Failure> {
     let proof = Proof::of(counted);
     let statement = client.prepare_cached(sql!("count_inbox_attempt")).await?;
-    let values = proof.values(&[&fence.worker]);
+    let scope = fence.scope.to_string();
+    let mut values = proof.values(&[&fence.worker]);
+    values.push(&scope);
     Ok(settled(proof.len(), client.execute(&statement, &values).await?))
 }
 

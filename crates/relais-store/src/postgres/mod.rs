@@ -289,7 +289,9 @@ impl Store for PostgresStore {
 
     fn count_attempt(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
         self.run((fence, rows), |client, _, (fence, rows)| match fence.scope {
-            Scope::Inbox => Box::pin(inbox::count_attempt(client, fence, rows)),
+            Scope::Inbox | Scope::NamedInbox(_) => {
+                Box::pin(inbox::count_attempt(client, fence, rows))
+            }
             Scope::Outbox(_) => Box::pin(outbox::count_attempt(client, fence, rows)),
         })
     }

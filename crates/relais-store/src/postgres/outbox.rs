@@ -182,6 +182,8 @@ pub(super) async fn count_attempt(
 pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
-        Scope::Inbox => Err(StoreError::Invalid("the inbox is no destination".into())),
+        Scope::Inbox | Scope::NamedInbox(_) => {
+            Err(StoreError::Invalid("the inbox is no destination".into()))
+        }
     }
 }

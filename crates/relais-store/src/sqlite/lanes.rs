@@ -100,7 +100,7 @@ pub(super) fn count_attempt(
     let mut settled = Settled::default();
     for (id, lane) in rows {
         let counted = match &fence.scope {
-            Scope::Inbox => {
+            Scope::Inbox | Scope::NamedInbox(_) => {
                 let sql = include_str!("sql/count_inbox_attempt.sql");
                 change(tx, sql, (id, &scope, worker, lane.epoch))?
             }

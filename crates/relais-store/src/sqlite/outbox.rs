@@ -100,7 +100,7 @@ fn settle_one(
 pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
-        Scope::Inbox => {
+        Scope::Inbox | Scope::NamedInbox(_) => {
             Err(StoreError::Invalid("the inbox has no outbox rows; name a destination".into()))
         }
     }

@@ -75,6 +75,11 @@ relais_inbox.processed_at: timestamp with time zone
 relais_inbox.error_stage: text
 relais_inbox.error_code: character varying(200)
 relais_inbox.error_message: character varying(2000)
+relais_inbox.inbox: text COLLATE "C" NOT NULL GENERATED 
+CASE
+    WHEN (strpos(source_system, '::'::text) > 0) THEN split_part(source_system, '::'::text, 1)
+    ELSE ''::text
+END
 relais_inbox.unknown_since: timestamp with time zone
 relais_lane.scope: text COLLATE "C" NOT NULL
 relais_lane.lane: smallint NOT NULL

@@ -135,6 +135,9 @@ CREATE TABLE relais_inbox (
     error_stage        TEXT CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
     error_code         TEXT CHECK (length(error_code) <= 200),
     error_message      TEXT CHECK (length(error_message) <= 2000),
+    -- The name before `::` in source_system; '' is the inbox without a name.
+    inbox              TEXT NOT NULL GENERATED ALWAYS AS (
+                           substr(source_system, 1, max(instr(source_system, '::') - 1, 0))) STORED,
     -- Since when no live worker knows its event type.
     unknown_since      TEXT,
     CONSTRAINT relais_inbox_dedupe UNIQUE (source_system, message_id),

@@ -9,37 +9,27 @@ macro_rules! store_conformance {
     ($open:path) => {
         $crate::store_conformance! { @each $open;
             migration {
-                an_empty_database_gets_every_script
-                migrating_again_changes_nothing
+                an_empty_database_gets_every_script migrating_again_changes_nothing
                 nodes_that_migrate_together_apply_each_script_once
                 tables_of_the_user_stay_as_they_are
                 a_database_without_tables_is_refused_with_what_to_do
-                a_migrated_database_passes_the_check
-                a_schema_of_a_newer_program_is_refused
+                a_migrated_database_passes_the_check a_schema_of_a_newer_program_is_refused
                 the_store_says_what_it_is
             }
             schema {
                 a_plain_insert_of_five_columns_is_a_complete_message
-                plain_inserts_get_ids_of_their_own
-                a_plain_insert_may_name_its_key
-                an_empty_key_is_a_key
-                only_the_states_of_an_outbox_row_are_accepted
+                plain_inserts_get_ids_of_their_own a_plain_insert_may_name_its_key
+                an_empty_key_is_a_key only_the_states_of_an_outbox_row_are_accepted
                 only_the_states_of_an_inbox_row_are_accepted
-                only_known_categories_and_error_stages_are_accepted
-                required_columns_refuse_null
-                required_columns_without_default_must_be_given
-                an_inbox_row_has_defaults
-                payload_and_headers_must_be_json
-                an_inbox_row_needs_a_payload_or_its_raw_bytes
-                one_source_and_message_id_is_one_row
-                one_outbox_message_id_is_one_row
+                only_known_categories_and_error_stages_are_accepted required_columns_refuse_null
+                required_columns_without_default_must_be_given an_inbox_row_has_defaults
+                payload_and_headers_must_be_json an_inbox_row_needs_a_payload_or_its_raw_bytes
+                one_source_and_message_id_is_one_row one_outbox_message_id_is_one_row
                 identities_are_not_empty_and_attempts_not_negative
                 error_texts_hold_their_limit_of_any_characters
                 a_dead_letter_takes_nulls_where_nothing_is_known
-                a_lane_is_computed_from_the_key_alone
-                strange_keys_have_a_lane_too
-                an_id_is_never_used_twice
-                no_open_row_of_another_writer_is_stranded
+                a_lane_is_computed_from_the_key_alone strange_keys_have_a_lane_too
+                an_id_is_never_used_twice no_open_row_of_another_writer_is_stranded
             }
             outbox {
                 an_enqueued_message_is_pending_with_a_positive_id
@@ -132,6 +122,10 @@ macro_rules! store_conformance {
                 taking_a_lane_again_raises_the_epoch_for_the_same_name_too
                 nodes_that_lease_together_never_share_a_lane
                 nodes_that_work_together_dispatch_each_row_once
+            }
+            inboxes {
+                each_inbox_has_its_own_rows_and_duplicates
+                a_key_that_waits_in_one_inbox_goes_on_in_the_other a_key_is_parked_in_its_inbox_only
             }
             event_types {
                 a_worker_learns_which_types_other_live_workers_know
@@ -352,6 +346,7 @@ macro_rules! store_conformance {
                 a_fired_timer_is_an_inbox_row_of_its_process each_timer_fires_once_however_many_ask
                 firing_keeps_to_its_limit_and_takes_the_earliest a_cleared_timer_does_not_fire
                 a_kept_timer_stays_and_a_new_one_replaces_it a_second_timer_of_a_command_fires_too
+                timers_of_other_process_types_are_left_to_their_programs
                 a_timer_due_at_once_fires_at_once the_overview_counts_processes_and_due_timers
             }
             edit {
@@ -425,6 +420,7 @@ mod tests {
             ("timers", include_str!("timers.rs")),
             ("edit", include_str!("edit.rs")),
             ("event_types", include_str!("event_types.rs")),
+            ("inboxes", include_str!("inboxes.rs")),
             ("desk", include_str!("desk.rs")),
             ("schema", include_str!("schema.rs")),
         ];

@@ -16,6 +16,7 @@ pub mod event_types;
 pub mod fence;
 pub mod fidelity;
 pub mod inbox;
+pub mod inboxes;
 pub mod lanes;
 mod list;
 pub mod migration;

@@ -45,6 +45,11 @@ impl Registry {
         assert!(before.is_none(), "version {version} of process `{name}` is registered already");
     }
 
+    /// The types of the processes, whatever their version.
+    pub(crate) fn process_types(&self) -> Vec<String> {
+        self.types.keys().cloned().collect()
+    }
+
     /// What a worker with these definitions announces beside event types.
     pub(crate) fn announced(&self) -> Vec<String> {
         let versions = self.types.iter().flat_map(|(name, versions)| {

@@ -29,6 +29,10 @@ CREATE TABLE relais_inbox (
     error_stage        text CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
     error_code         varchar(200),
     error_message      varchar(2000),
+    -- The name before `::` in source_system; '' is the inbox without a name.
+    inbox              text COLLATE "C" NOT NULL GENERATED ALWAYS AS (
+                           CASE WHEN strpos(source_system, '::') > 0
+                                THEN split_part(source_system, '::', 1) ELSE '' END) STORED,
     -- Since when no live worker knows its event type.
     unknown_since      timestamptz,
     CONSTRAINT relais_inbox_dedupe UNIQUE (source_system, message_id),
@@ -175,7 +179,7 @@ CREATE INDEX relais_dead_letter_key ON relais_dead_letter (hashtextextended(msg_
 CREATE UNIQUE INDEX relais_dead_letter_process ON relais_dead_letter (message_id)
     WHERE origin = 'process' AND resolved_at IS NULL;
 
--- Keys held back behind a dead letter. For the inbox, destination is ''. Unique by the hash, because
+-- Keys held back behind a dead letter. For the inbox, destination is its name. Unique by the hash, because
 -- an index entry holds at most 2,704 bytes.
 CREATE TABLE relais_parked_key (
     origin         text NOT NULL CHECK (origin IN ('inbox', 'outbox')),
@@ -191,7 +195,7 @@ CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id)
 -- Longest parked first, for people.
 CREATE INDEX relais_parked_key_age ON relais_parked_key (parked_at, key_hash);
 
--- Who owns which share of the keys. Scope is 'inbox' or 'outbox:<destination>'.
+-- Who owns which share of the keys. Scope is 'inbox', 'inbox:<name>' or 'outbox:<destination>'.
 CREATE TABLE relais_lane (
     scope       text COLLATE "C" NOT NULL,
     lane        smallint NOT NULL CHECK (lane BETWEEN 0 AND 63),

@@ -1,7 +1,7 @@
 -- Counted before the work, so that a message which kills its worker runs out of attempts.
 WITH fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
-    WHERE scope = 'inbox' AND owner = $1 AND lane = ANY ($3::smallint[])
+    WHERE scope = $5 AND owner = $1 AND lane = ANY ($3::smallint[])
     ORDER BY lane
     FOR SHARE)
 UPDATE relais_inbox AS i SET attempts = i.attempts + 1

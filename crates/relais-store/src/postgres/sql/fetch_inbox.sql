@@ -12,19 +12,19 @@ WITH due AS MATERIALIZED (
     SELECT i.id, i.msg_key
     FROM relais_inbox AS i
     WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at <= now()
-      AND i.lane = ANY ($1::smallint[])
+      AND i.lane = ANY ($1::smallint[]) AND i.inbox = $6
       AND i.msg_key NOT IN (SELECT unnest($4::text[]) COLLATE "C")
       AND i.id NOT IN (SELECT unnest($5::bigint[]))
       AND (SELECT e.id
            FROM relais_inbox AS e
            WHERE hashtextextended(e.msg_key, 0) = hashtextextended(i.msg_key, 0)
-             AND e.msg_key = i.msg_key AND e.id + 0 < i.id
+             AND e.msg_key = i.msg_key AND e.inbox = i.inbox AND e.id + 0 < i.id
              AND e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at > now()
            ORDER BY e.id + 0
            LIMIT 1) IS NULL
       AND (SELECT p.key_hash
            FROM relais_parked_key AS p
-           WHERE p.origin = 'inbox' AND p.destination = '' AND p.key_hash = md5(i.msg_key)
+           WHERE p.origin = 'inbox' AND p.destination = $6 AND p.key_hash = md5(i.msg_key)
            LIMIT 1) IS NULL
     ORDER BY i.next_attempt_at
     LIMIT $3),
@@ -37,7 +37,7 @@ chosen AS (
         SELECT e.id
         FROM relais_inbox AS e
         WHERE hashtextextended(e.msg_key, 0) = hashtextextended(last.msg_key, 0)
-          AND e.msg_key = last.msg_key AND e.id + 0 < last.id
+          AND e.msg_key = last.msg_key AND e.inbox = $6 AND e.id + 0 < last.id
           AND e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at IS NOT NULL
         ORDER BY e.id + 0
         LIMIT $3) AS earlier)
@@ -47,7 +47,7 @@ chosen AS (
         i.error_stage, i.error_code, i.error_message, i.unknown_since
  FROM relais_inbox AS i
  WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NULL AND i.id + 0 > $2
-   AND i.lane = ANY ($1::smallint[])
+   AND i.lane = ANY ($1::smallint[]) AND i.inbox = $6
    AND i.msg_key NOT IN (SELECT unnest($4::text[]) COLLATE "C")
    AND i.id NOT IN (SELECT unnest($5::bigint[]))
    AND (NOT EXISTS (
@@ -56,15 +56,15 @@ chosen AS (
         OR (SELECT e.id
             FROM relais_inbox AS e
             WHERE hashtextextended(e.msg_key, 0) = hashtextextended(i.msg_key, 0)
-              AND e.msg_key = i.msg_key AND e.id + 0 < i.id
+              AND e.msg_key = i.msg_key AND e.inbox = i.inbox AND e.id + 0 < i.id
               AND e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at IS NOT NULL
             ORDER BY e.id + 0
             LIMIT 1) IS NULL)
    AND (NOT EXISTS (
-            SELECT FROM relais_parked_key AS p WHERE p.origin = 'inbox' AND p.destination = '')
+            SELECT FROM relais_parked_key AS p WHERE p.origin = 'inbox' AND p.destination = $6)
         OR (SELECT p.key_hash
             FROM relais_parked_key AS p
-            WHERE p.origin = 'inbox' AND p.destination = '' AND p.key_hash = md5(i.msg_key)
+            WHERE p.origin = 'inbox' AND p.destination = $6 AND p.key_hash = md5(i.msg_key)
             LIMIT 1) IS NULL)
  ORDER BY i.id + 0
  LIMIT $3)

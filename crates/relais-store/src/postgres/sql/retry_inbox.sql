@@ -2,7 +2,7 @@
 -- worker that knows it had none.
 WITH fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
-    WHERE scope = 'inbox' AND owner = $1 AND lane = ANY ($3::smallint[])
+    WHERE scope = $9 AND owner = $1 AND lane = ANY ($3::smallint[])
     ORDER BY lane
     FOR SHARE),
 retried AS (

@@ -11,20 +11,20 @@ WHERE i.id IN (
     SELECT id FROM (
         SELECT f.id FROM relais_inbox AS f INDEXED BY relais_inbox_fresh
         WHERE f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL
-          AND (?1 >> f.lane) & 1
+          AND (?1 >> f.lane) & 1 AND f.inbox = ?5
           AND (?3 = '[]' OR f.msg_key NOT IN (SELECT value FROM json_each(?3)))
           AND (?4 = '[]' OR f.id NOT IN (SELECT value FROM json_each(?4)))
           AND (NOT EXISTS (SELECT 1 FROM relais_inbox AS h INDEXED BY relais_inbox_held
                            WHERE h.status IN ('RECEIVED', 'RETRY')
                              AND h.next_attempt_at IS NOT NULL AND (h.attempts > 0 OR h.error_code IS NOT NULL))
                OR NOT EXISTS (SELECT 1 FROM relais_inbox AS h
-                              WHERE h.msg_key = f.msg_key AND h.id < f.id
+                              WHERE h.msg_key = f.msg_key AND h.inbox = ?5 AND h.id < f.id
                                 AND h.status IN ('RECEIVED', 'RETRY')
                                 AND h.next_attempt_at IS NOT NULL AND (h.attempts > 0 OR h.error_code IS NOT NULL)))
           AND (NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
-                           WHERE p.origin = 'inbox' AND p.destination = '')
+                           WHERE p.origin = 'inbox' AND p.destination = ?5)
                OR NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
-                              WHERE p.origin = 'inbox' AND p.destination = ''
+                              WHERE p.origin = 'inbox' AND p.destination = ?5
                                 AND p.msg_key = f.msg_key))
         ORDER BY f.id
         LIMIT ?2)
@@ -33,15 +33,15 @@ WHERE i.id IN (
         SELECT w.id FROM relais_inbox AS w INDEXED BY relais_inbox_due
         WHERE w.status IN ('RECEIVED', 'RETRY') AND w.next_attempt_at IS NOT NULL
           AND w.next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
-          AND (?1 >> w.lane) & 1
+          AND (?1 >> w.lane) & 1 AND w.inbox = ?5
           AND w.msg_key NOT IN (SELECT value FROM json_each(?3))
           AND w.id NOT IN (SELECT value FROM json_each(?4))
           AND NOT EXISTS (SELECT 1 FROM relais_inbox AS h
-                          WHERE h.msg_key = w.msg_key AND h.id < w.id
+                          WHERE h.msg_key = w.msg_key AND h.inbox = ?5 AND h.id < w.id
                             AND h.status IN ('RECEIVED', 'RETRY') AND h.next_attempt_at IS NOT NULL
                             AND (h.attempts > 0 OR h.error_code IS NOT NULL))
           AND NOT EXISTS (SELECT 1 FROM relais_parked_key AS p
-                          WHERE p.origin = 'inbox' AND p.destination = '' AND p.msg_key = w.msg_key)
+                          WHERE p.origin = 'inbox' AND p.destination = ?5 AND p.msg_key = w.msg_key)
         ORDER BY w.next_attempt_at, w.id
         LIMIT ?2))
 ORDER BY i.id
