@@ -87,8 +87,24 @@ fn rows(page: &mut Page, overview: &Overview) {
     for count in &overview.processes {
         page.line("relais_processes", &[("status", &count.name)], count.rows);
     }
+    unknown_types(page, overview);
     let due = overview.timers_due;
     page.one("relais_timers_due", "gauge", "Timers that are due and have not fired.", due);
+}
+
+/// Senders choose event types: as with destinations, the largest are told apart up to a limit.
+fn unknown_types(page: &mut Page, overview: &Overview) {
+    let help = "Inbox rows that wait for a worker that knows their event type.";
+    page.head("relais_inbox_unknown_type_rows", "gauge", help);
+    let all = &overview.unknown_types;
+    let (shown, rest) = all.split_at(all.len().min(UNKNOWN_MAX));
+    for count in shown {
+        page.line("relais_inbox_unknown_type_rows", &[("event_type", &count.name)], count.rows);
+    }
+    if !rest.is_empty() {
+        let rows: u64 = rest.iter().map(|count| count.rows).sum();
+        page.line("relais_inbox_unknown_type_rows", &[("event_type", "other")], rows);
+    }
 }
 
 fn age(at: Option<Timestamp>, overview: &Overview) -> u64 {

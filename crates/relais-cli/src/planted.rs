@@ -14,10 +14,12 @@ use relais_core::{
     dead_letter::{DeadLetter, Origin, Verdict},
     desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes},
+    process::{
+        Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes, TimerOwner,
+    },
     query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
     store::{Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreFuture},
@@ -171,6 +173,7 @@ impl Store for Planted {
         check() -> ();
         changes() -> Changes;
         release_lanes(fence: Fence, lanes: Vec<i16>, leaving: bool) -> ();
+        hand_over_lanes(fence: Fence, lanes: Vec<LaneHandOver>) -> ();
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
         settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
@@ -281,7 +284,7 @@ impl Processes for Planted {
         process_log(process_id: Uuid, before: Option<i64>, limit: usize) -> Vec<LogEntry>;
         process_log_of(message_id: String) -> Vec<LogEntry>;
         change_process(change: Change) -> Applied;
-        fire_timers(limit: usize) -> Fired;
+        fire_timers_of(owner: TimerOwner, limit: usize) -> Fired;
     }
 }
 

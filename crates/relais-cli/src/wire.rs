@@ -182,7 +182,9 @@ pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wire
     #[cfg(feature = "planted-bugs")]
     let store = crate::planted::plant(store, &settings.store.url);
     let mut app = App::new(store)
+        .inbox(&settings.inbox_name)
         .inbox_retry(settings.inbox_retry)
+        .unknown_type_wait(settings.unknown_type_wait)
         .retention(settings.retention)
         .lease(settings.lease);
     for route in &settings.routes {

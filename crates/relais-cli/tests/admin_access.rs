@@ -21,6 +21,7 @@ struct Guarded {
 }
 
 const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
+    [inbox]\nunknown_type_wait = \"0s\"\n\
     [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\nsource_system = \"shop\"\n\
     [[route]]\non = \"Order\"\ndestination = \"out\"\n\
     [[destination]]\nname = \"out\"\nkind = \"log\"\npath = \"out.jsonl\"\n\

@@ -5,6 +5,8 @@
 
 #[path = "cli/endings.rs"]
 mod endings;
+#[path = "cli/fleet.rs"]
+mod fleet;
 mod support;
 
 use support::{Running, Said, Site, Target, get, post, postgres::PostgresSchema};

@@ -120,7 +120,7 @@ fn relais(folder: &Path, args: &[&str]) -> String {
 /// The keys of each section, as the program lists them when it is given one it does not know.
 fn known_keys() -> BTreeMap<Section, BTreeSet<String>> {
     let probe = |_: &Section| format!("{PROBE} = 1\n");
-    let settings = format!("{PROBE} = 1\n[inbox]\n{PROBE} = 1\n{}", file(&probe));
+    let settings = format!("{PROBE} = 1\n{}", file(&probe));
     let report = check(&settings);
     let mut known: BTreeMap<Section, BTreeSet<String>> = BTreeMap::new();
     for error in report["errors"].as_array().unwrap() {
@@ -196,6 +196,7 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
              columns = { Name = \"n\" }\n",
         ),
         section("[destination.bulk]", ""),
+        section("[inbox]", ""),
         section("[inbox.retry]", ""),
         section("[retention]", ""),
         section("[lanes]", ""),

@@ -28,6 +28,8 @@ const TOKEN: &str = "a-token-of-the-tests";
 const SETTINGS: &str = r#"
 [store]
 url = "sqlite:relais.db"
+[inbox]
+unknown_type_wait = "0s"
 [admin]
 listen = "127.0.0.1:0"
 token = "a-token-of-the-tests"

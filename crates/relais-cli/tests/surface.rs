@@ -29,6 +29,7 @@ const ELSEWHERE: [&str; 3] = ["run", "demo", "token"];
 fn settings(target: &Target) -> String {
     format!(
         "[store]\nurl = \"sqlite:relais.db\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [inbox]\nunknown_type_wait = \"0s\"\n\
          [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
          source_system = \"shop\"\naggregate_id = \"payload:/orderId\"\n\
          [[route]]\non = \"OrderPlaced\"\ndestination = \"orders\"\n\

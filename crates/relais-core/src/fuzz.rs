@@ -148,6 +148,7 @@ fn stored(row: &NewInbox) -> InboxRow {
         error_stage: None,
         error_code: None,
         error_message: None,
+        unknown_since: None,
     }
 }
 

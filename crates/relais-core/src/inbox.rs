@@ -76,6 +76,19 @@ pub struct NewInbox {
     pub event_ts: Option<Timestamp>,
 }
 
+/// Separates the name of an inbox from the source in `source_system`: `billing::crm`.
+pub const INBOX_SEPARATOR: &str = "::";
+
+/// The `source_system` of messages that a source brings into an inbox; '' is the inbox without a name.
+pub fn in_inbox(inbox: &str, source: &str) -> String {
+    if inbox.is_empty() { source.to_owned() } else { format!("{inbox}{INBOX_SEPARATOR}{source}") }
+}
+
+/// Returns the source in a `source_system`, without the name of the inbox.
+pub fn source_of(source_system: &str) -> &str {
+    source_system.split_once(INBOX_SEPARATOR).map_or(source_system, |(_, source)| source)
+}
+
 /// How far a source has been read: stored in the transaction that stores its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePosition {
@@ -124,6 +137,8 @@ pub struct InboxRow {
     pub error_stage: Option<String>,
     pub error_code: Option<String>,
     pub error_message: Option<String>,
+    /// Since when no live worker knows its event type, while it waits for one.
+    pub unknown_since: Option<Timestamp>,
 }
 
 /// `error_stage` of a message that could not be decoded.

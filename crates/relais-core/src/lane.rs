@@ -16,7 +16,25 @@ pub const LANES: u16 = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
     Inbox,
+    /// An inbox of its own on the same database.
+    NamedInbox(String),
     Outbox(String),
+}
+
+impl Scope {
+    /// The scope of an inbox; the name '' stands for the inbox without a name.
+    pub fn of_inbox(name: &str) -> Self {
+        if name.is_empty() { Self::Inbox } else { Self::NamedInbox(name.to_owned()) }
+    }
+
+    /// The name of the inbox, if it is one.
+    pub fn inbox(&self) -> Option<&str> {
+        match self {
+            Self::Inbox => Some(""),
+            Self::NamedInbox(name) => Some(name),
+            Self::Outbox(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Scope {
@@ -24,6 +42,7 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inbox => f.write_str("inbox"),
+            Self::NamedInbox(name) => write!(f, "inbox:{name}"),
             Self::Outbox(destination) => write!(f, "outbox:{destination}"),
         }
     }
@@ -52,6 +71,27 @@ pub struct Fence {
 pub struct LaneRequest {
     pub fence: Fence,
     pub lease: Duration,
+    /// The event types that the worker announces: it takes lanes that were handed over for one of them.
+    /// Empty in scopes of the outbox.
+    pub event_types: Vec<String>,
+}
+
+impl LaneRequest {
+    /// A request of a worker that announces no event types.
+    pub fn new(fence: Fence, lease: Duration) -> Self {
+        Self { fence, lease, event_types: Vec::new() }
+    }
+}
+
+/// One lane that its owner gives back for another worker, because its next row is of an event type that
+/// the owner does not know. While a live worker knows that type, only such a worker takes the lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneHandOver {
+    pub lane: i16,
+    pub event_type: String,
+    /// The lane came from a lost worker, and rows that the owner does not know were not quarantined: the
+    /// next owner does that.
+    pub unclean: bool,
 }
 
 /// What it holds afterwards.
@@ -61,6 +101,10 @@ pub struct LaneGrant {
     pub lanes: Vec<OwnedLane>,
     /// How many it should give back, once nothing of theirs is in flight, for a fair share.
     pub surplus: usize,
+    /// Those of the lanes that were handed over to it now, because it knows an event type.
+    pub handed_over: Vec<i16>,
+    /// Event types that other live workers of the scope know and this one does not.
+    pub types_elsewhere: Vec<String>,
 }
 
 /// The fair share of each of `live` workers; at least one lane.

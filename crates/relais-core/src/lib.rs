@@ -17,6 +17,7 @@ pub mod extract;
 pub mod inbox;
 pub mod repair;
 pub mod source;
+pub mod unknown;
 
 pub mod handler;
 pub mod process;

@@ -105,6 +105,8 @@ pub struct Overview {
     pub processes: Vec<Count>,
     /// Timers that are due and have not fired.
     pub timers_due: u64,
+    /// Inbox rows that wait because no live worker knows their event type, by event type.
+    pub unknown_types: Vec<Count>,
     pub workers: Vec<WorkerRow>,
 }
 

@@ -244,6 +244,7 @@ mod tests {
             error_stage: None,
             error_code: Some("INVALID_JSON".into()),
             error_message: None,
+            unknown_since: None,
         }
     }
 

@@ -196,6 +196,7 @@ mod tests {
             error_stage: None,
             error_code: None,
             error_message: None,
+            unknown_since: None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
     delivery::Problem,
     desk::Desk,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
     process::Processes,
@@ -71,6 +71,8 @@ pub struct Changes {
     pub rows: u64,
     /// Moves when a worker comes or leaves.
     pub workers: u64,
+    /// Moves when a worker hands lanes over to workers that know an event type.
+    pub handed_over: u64,
 }
 
 /// How many rows a settlement reached.
@@ -145,11 +147,17 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
     // ---- lanes --------------------------------------------------------------------------------
 
     /// One heartbeat: renews what the worker holds, takes free and expired lanes up to its fair
-    /// share, and says how many it should give back.
+    /// share and those that were handed over for one of its event types, and says how many it should
+    /// give back.
     fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant>;
 
     /// Gives lanes back at once. With `leaving`, the worker also leaves the scope.
     fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()>;
+
+    /// Gives lanes back for workers that know an event type which this worker does not know. They take
+    /// them at their next heartbeat, also beyond their share; other workers do not while one of them is
+    /// alive.
+    fn hand_over_lanes(&self, fence: Fence, lanes: Vec<LaneHandOver>) -> StoreFuture<'_, ()>;
 
     // ---- inbox --------------------------------------------------------------------------------
 

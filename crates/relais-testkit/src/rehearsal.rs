@@ -223,5 +223,6 @@ fn row(number: usize, event_type: &str, payload: &Value, headers: Headers) -> In
         error_stage: None,
         error_code: None,
         error_message: None,
+        unknown_since: None,
     }
 }

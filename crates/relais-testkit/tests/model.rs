@@ -25,9 +25,21 @@ fn relay(keys: &'static [u8], budget: [u8; 4]) -> outbox::Config {
 fn receiver() -> inbox::Config {
     inbox::Config {
         keys: TWO_KEYS,
+        known_by: &[],
+        hand_overs_max: 0,
         attempts_max: 2,
         budget: inbox::Budget { moves: 2, outcomes: 1, repeats: 1, decisions: 1 },
         bug: None,
+    }
+}
+
+/// Two programs that each know one of two types; the first key has both.
+fn mixed_fleet() -> inbox::Config {
+    inbox::Config {
+        known_by: &[0b01, 0b10, 0b10],
+        hand_overs_max: 5,
+        budget: inbox::Budget { moves: 1, outcomes: 1, repeats: 0, decisions: 1 },
+        ..receiver()
     }
 }
 
@@ -98,6 +110,12 @@ mod correct {
     #[test]
     fn the_receiver_holds() {
         assert_holds(&inbox::exhaust("inbox", receiver()), 100_000, &[]);
+    }
+
+    #[test]
+    fn a_mixed_fleet_holds_and_lanes_do_not_go_back_and_forth_without_work() {
+        let report = inbox::exhaust("mixed fleet", mixed_fleet());
+        assert_holds(&report, 10_000, &["a repeated message of a finished row"]);
     }
 
     #[test]
@@ -282,6 +300,31 @@ mod receiver_bugs {
         let report = inbox::hunt(inbox::Config { bug: Some(bug), ..receiver() }, property);
         let path = report.broken.get(property);
         println!("{bug:?} breaks `{property}`: {}", path.expect("the planted bug must be found"));
+    }
+
+    fn assert_found_in_fleet(bug: Bug, property: &'static str) {
+        let report = inbox::hunt(inbox::Config { bug: Some(bug), ..mixed_fleet() }, property);
+        assert!(report.broken.contains_key(property), "{bug:?} does not break `{property}`");
+    }
+
+    #[test]
+    fn unknown_type_fails_its_row() {
+        assert_found_in_fleet(Bug::UnknownFails, inbox::VERDICT);
+    }
+
+    #[test]
+    fn unknown_type_lets_its_key_go_on() {
+        assert_found_in_fleet(Bug::UnknownPassed, inbox::ORDER);
+    }
+
+    #[test]
+    fn handed_over_lane_taken_by_any_worker() {
+        assert_found_in_fleet(Bug::WantedByAny, inbox::PROGRESS);
+    }
+
+    #[test]
+    fn lane_handed_over_before_its_work_is_done() {
+        assert_found_in_fleet(Bug::HandedOverEarly, inbox::PROGRESS);
     }
 
     #[test]

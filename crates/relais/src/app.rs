@@ -10,15 +10,17 @@ use relais_core::{
     breaker::BreakerPolicy,
     bulk::BulkTarget,
     handler::Handler,
+    inbox::INBOX_SEPARATOR,
     lane::{Fence, Scope},
     outbox::OnDeadLetter,
-    process::{Definition, TIMER_FIRED},
+    process::{Definition, TIMER_FIRED, TimerOwner},
     publisher::Publisher,
     query::Retention,
     retry::RetryPolicy,
     route::Route,
     source::Source,
     store::{Store, StoreError},
+    unknown::UNKNOWN_TYPE_WAIT,
 };
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -114,8 +116,10 @@ pub struct App {
     pub(crate) actions: HashMap<String, Action>,
     pub(crate) processes: Registry,
     destinations: BTreeMap<String, Destination>,
+    inbox: String,
     inbox_retry: RetryPolicy,
     handler_timeout: Duration,
+    unknown_type_wait: Duration,
     retention: Retention,
     lease: Duration,
     observer: Arc<Observer>,
@@ -139,8 +143,10 @@ impl App {
             actions: HashMap::new(),
             processes: Registry::default(),
             destinations: BTreeMap::new(),
+            inbox: String::new(),
             inbox_retry: RetryPolicy::patient(),
             handler_timeout: HANDLER_TIMEOUT,
+            unknown_type_wait: UNKNOWN_TYPE_WAIT,
             retention: Retention::default(),
             lease: LEASE,
             observer: Arc::default(),
@@ -200,8 +206,8 @@ impl App {
     /// versions of a type may be there at once: new processes get the highest, those under way finish
     /// on the one they were started with.
     ///
-    /// Every program that reads this inbox must know every process: a row that meets none of its kind
-    /// becomes a dead letter.
+    /// Programs that share a database may run different processes: a row goes to a live worker that has
+    /// the definition and version it needs, and waits if there is none ([`App::unknown_type_wait`]).
     ///
     /// # Panics
     /// If one of its event types has a handler or a route, or this version is there already.
@@ -262,6 +268,20 @@ impl App {
         names.map(|(name, _)| name.clone()).collect()
     }
 
+    /// Uses an inbox of its own: what its sources receive is handled by programs with the same inbox only,
+    /// and a message is a duplicate only of one in the same inbox. Without a name all programs share one.
+    ///
+    /// The `source_system` of its messages is the name and the source: `billing::crm`.
+    ///
+    /// # Panics
+    /// If the name contains `::`.
+    #[must_use]
+    pub fn inbox(mut self, name: &str) -> Self {
+        assert!(!name.contains(INBOX_SEPARATOR), "inbox `{name}` contains `{INBOX_SEPARATOR}`");
+        name.clone_into(&mut self.inbox);
+        self
+    }
+
     /// How often a handler is tried.
     #[must_use]
     pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
@@ -273,6 +293,14 @@ impl App {
     #[must_use]
     pub fn handler_timeout(mut self, limit: Duration) -> Self {
         self.handler_timeout = limit;
+        self
+    }
+
+    /// How long a message waits for a live worker that knows its event type, before it becomes a dead
+    /// letter that parks its key; 15 minutes unless set otherwise. Longer than a rolling deployment takes.
+    #[must_use]
+    pub fn unknown_type_wait(mut self, wait: Duration) -> Self {
+        self.unknown_type_wait = wait;
         self
     }
 
@@ -306,6 +334,7 @@ impl App {
             tasks: JoinSet::new(),
             wake: watch::Sender::new(0),
             crowd: watch::Sender::new(0),
+            inbox: watch::Sender::new(0),
             observer: self.observer,
         };
         let observer = running.observer();
@@ -325,29 +354,38 @@ impl App {
         if !self.processes.is_empty() {
             let (store, alarm) = (Arc::clone(&self.store), Arc::clone(&alarm));
             let counters = Arc::clone(&running.observer.processes);
-            let timers = Timers::new(store, alarm, counters, running.waker());
+            let owner = TimerOwner {
+                process_types: Some(self.processes.process_types()),
+                inbox: self.inbox.clone(),
+            };
+            let timers = Timers::new(store, alarm, counters, running.waker()).of(owner);
             running.spawn("timers".into(), Box::new(timers));
         }
         let inbox = Arc::clone(&running.observer.inbox);
-        if !self.actions.is_empty() || !self.sources.is_empty() {
-            let (store, keeper) = (Arc::clone(&self.store), keeper(Scope::Inbox));
+        // Without actions there is nothing it could handle: it would only hold lanes back.
+        if !self.actions.is_empty() {
+            let keeper = keeper(Scope::of_inbox(&self.inbox)).knowing(self.processes.announced());
+            let store = Arc::clone(&self.store);
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
             let mut worker =
                 InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
                     .processes(processes)
-                    .handler_timeout(self.handler_timeout);
-            worker.intake().start_heartbeat(running.crowd.subscribe());
+                    .handler_timeout(self.handler_timeout)
+                    .unknown_type_wait(self.unknown_type_wait);
+            worker.intake().start_heartbeat(running.inbox.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
         for (name, mut source) in self.sources {
-            source.attach(Arc::new(StoredPositions(Arc::clone(&self.store))));
+            let (store, into) = (Arc::clone(&self.store), self.inbox.clone());
+            source.attach(Arc::new(StoredPositions { store, inbox: into.clone() }));
             let ingest = Ingest {
                 store: Arc::clone(&self.store),
                 source,
                 inbox: Arc::clone(&inbox),
                 counters: observer.source(&name),
                 name: name.clone(),
+                into,
                 stop: running.stop.clone(),
                 stored: running.waker(),
             };
@@ -356,7 +394,8 @@ impl App {
         let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
         let (wake, crowd) = (running.wake.clone(), running.crowd.clone());
-        running.tasks.spawn(pulse::run(self.store, wake, crowd, running.stop.clone()));
+        let (inbox, stop) = (running.inbox.clone(), running.stop.clone());
+        running.tasks.spawn(pulse::run(self.store, wake, crowd, inbox, stop));
         running
     }
 

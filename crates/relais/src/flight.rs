@@ -16,6 +16,10 @@ pub(crate) trait Row: Send + 'static {
     fn key(&self) -> &str;
     fn lost_workers(&self) -> u32;
     fn bytes(&self) -> usize;
+    /// The type that a worker must know to handle it, where that matters.
+    fn event_type(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Row for OutboxRow {
@@ -52,6 +56,9 @@ impl Row for InboxRow {
     fn bytes(&self) -> usize {
         let texts = [&self.payload, &self.raw_payload_base64];
         texts.into_iter().flatten().map(String::len).sum()
+    }
+    fn event_type(&self) -> Option<&str> {
+        self.event_type.as_deref()
     }
 }
 

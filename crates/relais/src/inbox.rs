@@ -7,11 +7,13 @@
 //! - `settle`: what becomes of rows, in batches
 //! - `processes`: rows that concern processes
 //! - `sessions`: handlers that lost their database session
+//! - `unknown`: rows of event types that this worker does not know
 
 mod admit;
 mod processes;
 mod sessions;
 mod settle;
+mod unknown;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,8 +25,8 @@ use relais_core::{
     BoxFuture,
     delivery::Problem,
     handler::{Handled, Handler, HandlerWork, Outcome},
-    inbox::{InboxFate, InboxRow, InboxSettlement},
-    process::TIMER_FIRED,
+    inbox::{InboxFate, InboxRow, InboxSettlement, source_of},
+    process::{SOURCE_SYSTEM, TIMER_FIRED},
     quarantine::Treatment,
     retry::RetryPolicy,
     route::Route,
@@ -35,7 +37,7 @@ use relais_store::Transaction;
 use tokio::task::JoinSet;
 
 pub(crate) use self::processes::ProcessWork;
-use self::sessions::Sessions;
+use self::{sessions::Sessions, unknown::UnknownTypes};
 use crate::{
     flight::Job,
     intake::Intake,
@@ -97,6 +99,7 @@ pub(crate) struct InboxWorker {
     /// Messages in them.
     made: usize,
     processes: ProcessWork,
+    unknown: UnknownTypes,
     handler_timeout: Duration,
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
@@ -112,6 +115,7 @@ impl InboxWorker {
         retry: RetryPolicy,
         counters: Arc<InboxCounters>,
     ) -> Self {
+        let keeper = keeper.knowing(actions.keys().cloned());
         let intake = Intake::new(Arc::clone(&store), keeper, |s, fetch| s.fetch_inbox(fetch));
         Self {
             store,
@@ -125,6 +129,7 @@ impl InboxWorker {
             processing: Vec::new(),
             made: 0,
             processes: ProcessWork::default(),
+            unknown: UnknownTypes::default(),
             handler_timeout: Duration::MAX,
             retry_at: None,
             trouble: None,
@@ -135,6 +140,12 @@ impl InboxWorker {
     /// Knows these processes.
     pub(crate) fn processes(mut self, processes: ProcessWork) -> Self {
         self.processes = processes;
+        self
+    }
+
+    /// Lets rows of a type that no live worker knows wait for this long.
+    pub(crate) fn unknown_type_wait(mut self, wait: Duration) -> Self {
+        self.unknown.wait = wait;
         self
     }
 
@@ -254,8 +265,13 @@ impl InboxWorker {
             }
             Some(Action::Routes(routes)) => self.route(job, &routes),
             Some(Action::Processes) => self.processes.await_round(job.clone()),
-            None if event_type == TIMER_FIRED => self.processes.await_round(job.clone()),
-            None => self.finish(job, unknown_type(&job.row)),
+            // Only relais may send it: refused here as in a worker that runs processes.
+            None if event_type == TIMER_FIRED
+                && source_of(&job.row.source_system) != SOURCE_SYSTEM =>
+            {
+                self.processes.await_round(job.clone());
+            }
+            None => self.meet_unknown(job),
         }
         if job.treatment == Treatment::SendAlone {
             // A loss must not find it unsettled beside others.
@@ -336,16 +352,6 @@ fn told(row: &InboxRow, what: &str) {
     tracing::debug!(source, message_id, key, id = row.id, event_type = row.event_type, "{what}");
 }
 
-fn unknown_type(row: &InboxRow) -> Outcome {
-    let text = match row.event_type.as_deref() {
-        Some(name) => format!(
-            "no route, handler or process for event type `{name}`; add one, then replay this dead letter"
-        ),
-        None => "the message has no event type; set `event_type` of its source".to_owned(),
-    };
-    Outcome::fail("UNKNOWN_EVENT_TYPE", &text)
-}
-
 impl Worker for InboxWorker {
     fn look(&mut self) {
         self.intake.look();
@@ -357,9 +363,9 @@ impl Worker for InboxWorker {
 
     fn landed(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            match self.handlers.join_next().await {
-                Some(done) => self.take_in(done),
-                None => std::future::pending().await,
+            tokio::select! {
+                Some(done) = self.handlers.join_next() => self.take_in(done),
+                () = self.intake.keeper().arrived() => self.intake.look(),
             }
         })
     }

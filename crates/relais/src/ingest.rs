@@ -8,7 +8,7 @@ use std::{
 use relais_core::{
     BoxFuture,
     delivery::Problem,
-    inbox::{Accepted, Content, NewInbox, SourcePosition},
+    inbox::{Accepted, Content, NewInbox, SourcePosition, in_inbox},
     source::{Positions, Source, SourceBatch, SourceError},
     store::{Store, StoreError, StoreFuture},
     text,
@@ -31,6 +31,8 @@ const SOURCE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Ingest {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) name: String,
+    /// The inbox that the messages go into; '' is the one without a name.
+    pub(crate) into: String,
     pub(crate) source: Box<dyn Source>,
     pub(crate) inbox: Arc<InboxCounters>,
     pub(crate) counters: Arc<SourceCounters>,
@@ -40,11 +42,14 @@ pub(crate) struct Ingest {
 }
 
 /// What the store knows of a source, and nothing else of the store.
-pub(crate) struct StoredPositions(pub(crate) Arc<dyn Store>);
+pub(crate) struct StoredPositions {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) inbox: String,
+}
 
 impl Positions for StoredPositions {
     fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>> {
-        self.0.positions(source)
+        self.store.positions(in_inbox(&self.inbox, &source))
     }
 }
 
@@ -61,6 +66,7 @@ impl Ingest {
                 }
             },
         };
+        let batch = addressed(batch, &self.into);
         relais_store::fail_point!("intake.after_read");
         self.counters.here();
         let seen = Seen::new(self.inbox.tracer.as_deref(), &batch);
@@ -154,6 +160,19 @@ async fn accept(store: &dyn Store, batch: SourceBatch) -> Result<Vec<Accepted>, 
 
 /// The same message with its content kept as bytes. A source of the user's own may have put anything into
 /// the other fields: those are made to fit, as those of our sources are.
+/// Names the inbox in what a source brings.
+fn addressed(mut batch: SourceBatch, inbox: &str) -> SourceBatch {
+    if !inbox.is_empty() {
+        for message in &mut batch.messages {
+            message.source_system = in_inbox(inbox, &message.source_system);
+        }
+        for position in &mut batch.positions {
+            position.source = in_inbox(inbox, &position.source);
+        }
+    }
+    batch
+}
+
 fn as_undecodable(message: NewInbox, reason: &str) -> NewInbox {
     let content = match message.content {
         Content::Json(json) => {

@@ -105,8 +105,10 @@ impl<R: Row> Intake<R> {
     /// What to read now, if anything.
     pub(crate) fn plan(&mut self) -> Option<Fetch> {
         let lanes = self.usable();
+        let lanes = self.keeper.readable(lanes);
         let Self { flight, cautious, .. } = self;
         self.keeper.report_empty(|lane| !flight.uses(lane) && !cautious.contains(&lane));
+        self.keeper.report_left(|lane| !flight.uses(lane));
         let (wanted, held) = if self.cautious.is_empty() && !self.keeper.has_unclean(&lanes) {
             (ROWS_MAX, self.flight.queued())
         } else {
@@ -147,8 +149,11 @@ impl<R: Row> Intake<R> {
         let rows = rows?;
         let bytes: usize = rows.iter().map(Row::bytes).sum();
         let cut = rows.len() >= fetch.limit || bytes >= fetch.bytes;
-        let mut jobs = self.jobs(rows, &fetch.lanes);
+        let jobs = self.jobs(rows, &fetch.lanes);
+        let (mut jobs, unknown) = self.part_unknown(jobs);
         let freed = self.assess(&mut jobs, &fetch.lanes, cut).await?;
+        jobs.extend(unknown);
+        jobs.sort_unstable_by_key(|job| job.row.id());
         self.look = cut || freed || !fetch.skip_keys.is_empty();
         self.kept = None;
         let mut new = 0;
@@ -215,6 +220,29 @@ impl<R: Row> Intake<R> {
             self.noted.extend(ids);
         }
         Ok(noted.refused == 0)
+    }
+
+    /// Gives a lane to a live worker that knows the event type; `false` if there is none.
+    pub(crate) fn hand_over(&mut self, lane: i16, event_type: &str) -> bool {
+        let planned = self.keeper.hand_over(lane, event_type);
+        if planned && self.cautious.remove(&lane) {
+            self.keeper.pass_on_unclean(lane);
+        }
+        planned
+    }
+
+    /// Parts off rows of types that this worker does not know. It will not work on them, so they are no
+    /// suspects here: whoever is handed their lane treats it as that of a lost worker.
+    fn part_unknown(&self, jobs: Vec<Job<R>>) -> (Vec<Job<R>>, Vec<Job<R>>) {
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| self.keeper.knows(job.row.event_type()));
+        for job in &unknown {
+            let lane = job.lane.lane;
+            if self.cautious.contains(&lane) || self.keeper.has_unclean(&[job.lane]) {
+                self.keeper.pass_on_unclean(lane);
+            }
+        }
+        (known, unknown)
     }
 
     /// Ends the heartbeat and gives lanes back, except those with rows under way.

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::observe::Heartbeat;
+use crate::{handover::HandOvers, observe::Heartbeat};
 
 /// A heartbeat comes this many times within one lease.
 const BEATS_PER_LEASE: u32 = 3;
@@ -32,8 +32,12 @@ pub(crate) struct LaneKeeper {
     fence: Fence,
     lease: Duration,
     state: Mutex<State>,
+    /// The event types that the worker knows and announces; `None`: it takes every row of its scope.
+    known: Option<BTreeSet<String>>,
     /// Told when the next beat should not wait: a draining lane is empty, or a lane may be lost.
     hurry: Notify,
+    /// Notified when lanes were handed over to this worker.
+    arrived: Notify,
     heartbeat: Arc<Heartbeat>,
 }
 
@@ -47,12 +51,49 @@ struct State {
     empty: BTreeSet<i16>,
     /// Taken over from a worker that did not give them back, not read yet.
     unclean: BTreeSet<i16>,
+    handovers: HandOvers,
 }
 
 impl LaneKeeper {
     pub(crate) fn new(store: Arc<dyn Store>, fence: Fence, lease: Duration) -> Self {
         let (state, heartbeat) = (Mutex::default(), Arc::default());
-        Self { store, fence, lease, state, hurry: Notify::new(), heartbeat }
+        let (hurry, arrived) = (Notify::new(), Notify::new());
+        Self { store, fence, lease, state, known: None, hurry, arrived, heartbeat }
+    }
+
+    /// Announces these event types too, and is handed lanes for them.
+    pub(crate) fn knowing(mut self, event_types: impl IntoIterator<Item = String>) -> Self {
+        self.known.get_or_insert_default().extend(event_types);
+        self
+    }
+
+    /// Whether the worker can handle rows of this type. One without a type is not handed over.
+    pub(crate) fn knows(&self, event_type: Option<&str>) -> bool {
+        match (&self.known, event_type) {
+            (Some(known), Some(event_type)) => known.contains(event_type),
+            _ => true,
+        }
+    }
+
+    /// Gives the lane to a live worker that knows the type, once nothing of it is in flight; `false` if
+    /// there is none.
+    pub(crate) fn hand_over(&self, lane: i16, event_type: &str) -> bool {
+        self.lock().handovers.plan(lane, event_type)
+    }
+
+    /// Has the next owner of the lane quarantine its first rows.
+    pub(crate) fn pass_on_unclean(&self, lane: i16) {
+        self.lock().handovers.pass_on_unclean(lane);
+    }
+
+    /// Those of the lanes that are read: not those that are handed over.
+    pub(crate) fn readable(&self, lanes: Vec<OwnedLane>) -> Vec<OwnedLane> {
+        self.lock().handovers.readable(lanes)
+    }
+
+    /// Resolves when lanes were handed over to this worker. Safe to drop.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
     }
 
     /// Tells of its beats there.
@@ -108,29 +149,50 @@ impl LaneKeeper {
         }
     }
 
+    /// Says which lanes to hand over have nothing in flight; they go at the next beat.
+    pub(crate) fn report_left(&self, is_empty: impl Fn(i16) -> bool) {
+        let mut state = self.lock();
+        let State { handovers, draining, empty, .. } = &mut *state;
+        let leaving = handovers.leaving().filter(|lane| !draining.contains(lane));
+        let left: Vec<i16> = leaving.filter(|lane| is_empty(*lane)).collect();
+        if !left.is_empty() {
+            empty.extend(left);
+            self.hurry.notify_one();
+        }
+    }
+
     pub(crate) fn owned(&self) -> usize {
         self.lock().owned.len()
     }
 
     /// One heartbeat.
     pub(crate) async fn beat(&self) -> Result<(), StoreError> {
-        let empty: Vec<i16> = {
+        let (empty, handed) = {
             let mut state = self.lock();
-            let empty = std::mem::take(&mut state.empty);
+            let mut empty = std::mem::take(&mut state.empty);
             for lane in &empty {
                 state.draining.remove(lane);
                 state.owned.remove(lane);
             }
-            empty.into_iter().collect()
+            let handed = state.handovers.take(&mut empty);
+            (empty.into_iter().collect::<Vec<i16>>(), handed)
         };
         if !empty.is_empty() {
             self.store.release_lanes(self.fence.clone(), empty, false).await?;
         }
+        if !handed.is_empty() {
+            self.store.hand_over_lanes(self.fence.clone(), handed).await?;
+        }
         let asked_at = Instant::now();
-        let request = LaneRequest { fence: self.fence.clone(), lease: self.lease };
+        let event_types = self.known.iter().flatten().cloned().collect();
+        let request = LaneRequest { fence: self.fence.clone(), lease: self.lease, event_types };
         let grant = self.store.lease_lanes(request).await?;
         relais_store::fail_point!("lanes.after_lease");
+        if !grant.handed_over.is_empty() {
+            self.arrived.notify_one();
+        }
         let mut state = self.lock();
+        let surplus = state.handovers.learn(&grant, asked_at, self.lease);
         state.unclean.extend(grant.lanes.iter().filter(|l| l.unclean).map(|l| l.lane));
         let kept = grant
             .lanes
@@ -139,15 +201,17 @@ impl LaneKeeper {
         self.heartbeat.beat(grant.lanes.len(), state.owned.len().saturating_sub(kept.count()));
         state.owned = grant.lanes.into_iter().map(|lane| (lane.lane, lane)).collect();
         state.valid_until = Some(asked_at + self.lease);
-        let State { owned, draining, unclean, .. } = &mut *state;
+        let State { owned, draining, unclean, handovers, .. } = &mut *state;
         draining.retain(|lane| owned.contains_key(lane));
-        while draining.len() > grant.surplus {
+        while draining.len() > surplus {
             draining.pop_last();
         }
         // A lane that drains is read no more, so one that waits for its first, cautious read cannot go
         // yet: it would neither be worked on nor given back.
-        let may_go = |lane: &&i16| !draining.contains(lane) && !unclean.contains(lane);
-        let more = owned.keys().rev().filter(may_go).take(grant.surplus - draining.len());
+        let may_go = |lane: &&i16| {
+            !draining.contains(lane) && !unclean.contains(lane) && handovers.may_go(**lane)
+        };
+        let more = owned.keys().rev().filter(may_go).take(surplus - draining.len());
         let more: Vec<i16> = more.copied().collect();
         draining.extend(more);
         Ok(())

@@ -35,6 +35,7 @@ mod bulk;
 mod cleanup;
 mod flight;
 mod guard;
+mod handover;
 mod ingest;
 mod intake;
 mod lanes;

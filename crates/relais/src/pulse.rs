@@ -30,11 +30,12 @@ pub(crate) fn sent() {
 }
 
 /// Passes sends of this process and changes in the store on to `wake`, and the coming and leaving of
-/// workers to `crowd`, until `stop`.
+/// workers to `crowd`, until `stop`. `inbox` is raised as `crowd` is, and when lanes were handed over.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     wake: watch::Sender<u64>,
     crowd: watch::Sender<u64>,
+    inbox: watch::Sender<u64>,
     stop: CancellationToken,
 ) {
     let mut sends = SENT.subscribe();
@@ -49,8 +50,12 @@ pub(crate) async fn run(
                     wake.send_modify(|n| *n = n.wrapping_add(1));
                 }
                 // The first answer counts as news: who left before it is missed otherwise.
-                if before.map(|changes| changes.workers) != Some(now.workers) {
+                let crowded = before.map(|changes| changes.workers) != Some(now.workers);
+                if crowded {
                     crowd.send_modify(|n| *n = n.wrapping_add(1));
+                }
+                if crowded || before.map(|changes| changes.handed_over) != Some(now.handed_over) {
+                    inbox.send_modify(|n| *n = n.wrapping_add(1));
                 }
                 if moved.elapsed() < QUIET_AFTER { ASK_EVERY } else { ASK_WHEN_QUIET }
             }

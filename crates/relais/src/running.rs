@@ -19,6 +19,8 @@ pub struct Running {
     pub(crate) wake: watch::Sender<u64>,
     /// Raised when workers came or left: time to share the lanes anew.
     pub(crate) crowd: watch::Sender<u64>,
+    /// The same for workers of the inbox, and when lanes were handed over for an event type.
+    pub(crate) inbox: watch::Sender<u64>,
     pub(crate) observer: Arc<Observer>,
 }
 

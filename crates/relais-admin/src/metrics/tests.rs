@@ -65,6 +65,7 @@ fn overview() -> Overview {
         parked_keys: 0,
         processes: count("RUNNING"),
         timers_due: 0,
+        unknown_types: (0..100).map(|n| Count { name: format!("Type{n}"), rows: 2 }).collect(),
         workers: Vec::new(),
     }
 }

@@ -109,6 +109,10 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
     };
     let oldest = oldest.unwrap_or_default();
     let _ = writeln!(out, "inbox         {}{oldest}{parked_rows}", counts(inbox));
+    for Count { name, rows } in &status.overview.unknown_types {
+        let line = format!("{rows} wait for a worker that knows {name}");
+        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+    }
     let _ = writeln!(out, "outbox        {}", counts(outbox));
     let processes: Vec<Count> =
         status.overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();

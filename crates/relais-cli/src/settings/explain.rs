@@ -43,7 +43,13 @@ pub(crate) fn explain(settings: &Settings) -> Vec<Explained> {
     let processes = settings.processes.iter();
     all.extend(processes.map(|p| named("process", &p.title(), process::process(&p.declared))));
     all.extend(settings.destinations.iter().map(|d| named("destination", &d.name, destination(d))));
-    all.push(one("inbox", vec![retry(&settings.inbox_retry)]));
+    let wait = show_duration(settings.unknown_type_wait);
+    let unknown =
+        format!("an event type that no live worker knows waits {wait}, then parks its key");
+    let name = &settings.inbox_name;
+    let own = (!name.is_empty()).then(|| format!("an inbox of its own, `{name}`"));
+    let lines = own.into_iter().chain([retry(&settings.inbox_retry), unknown]).collect();
+    all.push(one("inbox", lines));
     all.push(one("retention", vec![retention(&settings.retention)]));
     all.push(one("lanes", vec![format!("lease {}", show_duration(settings.lease))]));
     all.push(one("telemetry", vec![telemetry(&settings.telemetry)]));

@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, ops::RangeInclusive, path::Path, time::Duration};
 
-use relais_core::{process::declared::DeclaredCall, query::Retention, retry::RetryPolicy};
+use relais_core::{
+    inbox::INBOX_SEPARATOR, process::declared::DeclaredCall, query::Retention, retry::RetryPolicy,
+    unknown::UNKNOWN_TYPE_WAIT,
+};
 use toml::de::DeTable;
 
 use super::{
@@ -51,6 +54,12 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
     let folder = path.parent().unwrap_or(Path::new(""));
     let inbox = root.child("inbox");
     let inbox_retry = retry(inbox.child("retry"), RetryPolicy::patient());
+    let inbox_name = inbox.name("name").unwrap_or_default();
+    if inbox_name.contains(INBOX_SEPARATOR) {
+        inbox.error("name", format_args!("must not contain `{INBOX_SEPARATOR}`"));
+    }
+    let unknown_type_wait =
+        inbox.parsed("unknown_type_wait", duration).unwrap_or(UNKNOWN_TYPE_WAIT);
     inbox.finish(|_| None);
     let destinations = parse_destination::destinations(root.children("destination"), folder);
     let processes = parse_process::processes(root.children_called("process", "type"));
@@ -66,7 +75,9 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
         routes: parse_route::routes(root.children("route")),
         processes,
         destinations,
+        inbox_name,
         inbox_retry,
+        unknown_type_wait,
         retention: retention(root.child("retention"), horizons),
         lease: lease(root.child("lanes")),
         log: parse_telemetry::log(root.child("log")),

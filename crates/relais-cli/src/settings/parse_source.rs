@@ -5,6 +5,7 @@ use std::{collections::HashSet, net::SocketAddr};
 use relais_core::{
     decode::Decoder,
     extract::{Mapping, Pick},
+    inbox::INBOX_SEPARATOR,
 };
 
 use super::{
@@ -106,8 +107,13 @@ fn mapping(section: &Section<'_>, name: Option<&String>, nature: &Nature) -> Map
     let message_id = pick(section, "message_id", nature);
     let decoders: Vec<_> = nature.decoders.iter().map(|d| (d.as_str(), *d)).collect();
     let event_type = pick(section, "event_type", nature);
+    let source_system = section.name("source_system").or_else(|| name.cloned()).unwrap_or_default();
+    if source_system.contains(INBOX_SEPARATOR) {
+        let text = format_args!("must not contain `{INBOX_SEPARATOR}`, which names an inbox");
+        section.error("source_system", text);
+    }
     Mapping {
-        source_system: section.name("source_system").or_else(|| name.cloned()).unwrap_or_default(),
+        source_system,
         decoder: section.choice("decoder", &decoders).unwrap_or_default(),
         message_id: message_id.unwrap_or_else(nature.message_id),
         event_type: Some(event_type.unwrap_or_else(|| Pick::Payload("/type".to_owned()))),

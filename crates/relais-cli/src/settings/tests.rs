@@ -95,6 +95,9 @@ open_for = "1m"
 name = "file"
 kind = "log"
 path = "out.jsonl"
+[inbox]
+name = "billing"
+unknown_type_wait = "1h"
 [inbox.retry]
 attempts = 3
 [retention]
@@ -123,6 +126,8 @@ fn every_key_arrives() {
     let minute = Duration::from_secs(60);
     assert_eq!(orders.breaker, BreakerPolicy { window: 10, failure_rate: 20, open_for: minute });
     assert_eq!(settings.inbox_retry.attempts_max, 3);
+    assert_eq!(settings.inbox_name, "billing");
+    assert_eq!(settings.unknown_type_wait, Duration::from_secs(3_600));
     assert_eq!(settings.retention.processed_seconds, 60 * 86_400);
     assert_eq!(settings.lease, Duration::from_secs(20));
 }
@@ -219,6 +224,18 @@ fn values_of_the_wrong_kind_are_all_reported() {
             "relais.toml:9:12: inbox.retry.attempts: must be a whole number from 1 to 1000",
             "relais.toml:11:1: source: may come several times; write `[[source]]`",
             "relais.toml:12:1: admin: is one table; write `[admin]`, not `[[admin]]`",
+        ],
+    );
+}
+
+#[test]
+fn the_mark_between_an_inbox_and_a_source_is_in_no_name() {
+    check(
+        "[inbox]\nname = \"a::b\"\n[[source]]\nname = \"hook\"\nkind = \"http\"\n\
+         listen = \"127.0.0.1:0\"\nsource_system = \"a::b\"\n",
+        &[
+            "relais.toml:2:8: inbox.name: must not contain `::`",
+            "relais.toml:7:17: source[hook].source_system: must not contain `::`, which names an inbox",
         ],
     );
 }

@@ -34,7 +34,11 @@ pub(crate) struct Settings {
     pub(crate) routes: Vec<RouteSettings>,
     pub(crate) processes: Vec<ProcessSettings>,
     pub(crate) destinations: Vec<Destination>,
+    /// '' is the inbox that all programs without a name share.
+    pub(crate) inbox_name: String,
     pub(crate) inbox_retry: RetryPolicy,
+    /// How long a message waits for a worker that knows its event type.
+    pub(crate) unknown_type_wait: Duration,
     pub(crate) retention: Retention,
     pub(crate) lease: Duration,
     pub(crate) log: LogSettings,

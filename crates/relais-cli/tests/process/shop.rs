@@ -91,6 +91,7 @@ impl Shop {
         };
         format!(
             "[store]\nurl = \"{store}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [inbox]\nunknown_type_wait = \"0s\"\n\
              [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
              source_system = \"shop\"\n{}{}{}",
             ORDER.replace("TIMEOUT", timeout),

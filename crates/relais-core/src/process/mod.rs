@@ -265,6 +265,15 @@ pub enum Applied {
     Stale,
 }
 
+/// Whose timers are fired, and into which inbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimerOwner {
+    /// `None`: of all types.
+    pub process_types: Option<Vec<String>>,
+    /// Its name; '' is the inbox without a name.
+    pub inbox: String,
+}
+
 /// What [`Processes::fire_timers`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
@@ -323,5 +332,10 @@ pub trait Processes: Send + Sync {
     /// Turns at most `limit` timers that are due into inbox rows ([`TIMER_FIRED`], message id
     /// `timer:<id>`, with a random end where that is taken; key the process id), and removes them. Each
     /// becomes one row, however many workers ask at once.
-    fn fire_timers(&self, limit: usize) -> StoreFuture<'_, Fired>;
+    fn fire_timers(&self, limit: usize) -> StoreFuture<'_, Fired> {
+        self.fire_timers_of(TimerOwner::default(), limit)
+    }
+
+    /// The same for timers of these process types only, into this inbox.
+    fn fire_timers_of(&self, owner: TimerOwner, limit: usize) -> StoreFuture<'_, Fired>;
 }

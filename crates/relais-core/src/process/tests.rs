@@ -58,6 +58,7 @@ fn row(message_id: &str, event_type: &str, payload: &str) -> InboxRow {
         error_stage: None,
         error_code: None,
         error_message: None,
+        unknown_since: None,
     }
 }
 

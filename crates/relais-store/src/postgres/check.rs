@@ -49,7 +49,7 @@ pub(super) async fn changes(client: &Client) -> Result<Changes, Failure> {
     let statement = client.prepare_cached(sql!("changes")).await?;
     let row = client.query_one(&statement, &[]).await?;
     let number = |at| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
-    Ok(Changes { rows: number(0), workers: number(1) })
+    Ok(Changes { rows: number(0), workers: number(1), handed_over: number(2) })
 }
 
 /// Whether settings that may lose acknowledged messages are refused.

@@ -56,7 +56,8 @@ async fn read(
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
     let bytes = row::count(fetch.bytes);
-    let values: [Value<'_>; 6] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes];
+    let inbox = fetch.scope.inbox().unwrap_or_default();
+    let values: [Value<'_>; 7] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes, &inbox];
     let mut seen = Vec::new();
     let rows = row::each(client, &statement, &values, |row| {
         seen.push(Seen::of(row)?);
@@ -70,7 +71,7 @@ async fn read(
             let highest = client.prepare_cached(sql!("highest_inbox")).await?;
             let writers = client.prepare_cached(sql!("writers")).await?;
             let lowest = client.prepare_cached(sql!("lowest_inbox")).await?;
-            let from: [Value<'_>; 2] = [&lanes, &plan.from];
+            let from: [Value<'_>; 3] = [&lanes, &plan.from, &inbox];
             let (highest, writers, lowest, rows) = try_join4(
                 async { Ok(client.query_one(&highest, &from).await?) },
                 async { Ok(client.query(&writers, &[&"relais_inbox"]).await?) },
@@ -92,6 +93,7 @@ pub(super) async fn settle(
     settlements: &[InboxSettlement],
 ) -> Result<Settled, Failure> {
     let owner: [Value<'_>; 1] = [&fence.worker];
+    let scope = fence.scope.to_string();
     let (rows, mut stale) = process::distinct(settlements)?;
     let (done, retries, dead) = by_fate(&rows);
     let claims = Claims::of_rows(&rows);
@@ -102,11 +104,14 @@ pub(super) async fn settle(
         done.extend(claims.values());
         sql!("settle_changed")
     };
+    done.push(&scope);
     let mark = client.prepare_cached(mark).await?;
     let retry = client.prepare_cached(sql!("retry_inbox")).await?;
     let bury = client.prepare_cached(sql!("bury_inbox")).await?;
     let transaction = client.transaction().await?;
-    let (retries, dead) = (retries.values(&owner), dead.values(&owner));
+    let (mut retries, mut dead) = (retries.values(&owner), dead.values(&owner));
+    retries.push(&scope);
+    dead.push(&scope);
     let (marked, retried, buried) = try_join3(
         transaction.query(&mark, &done),
         transaction.query_one(&retry, &retries),

@@ -5,7 +5,8 @@
 
 use deadpool_postgres::Client;
 use futures_util::future::{try_join, try_join5};
-use relais_core::lane::{Fence, LANES, LaneGrant, LaneRequest, OwnedLane, share};
+use relais_core::lane::{Fence, LANES, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, share};
+use tokio_postgres::{Row, types::ToSql};
 
 use super::{error::Failure, row};
 
@@ -22,11 +23,15 @@ pub(super) async fn lease(
     let forget = client.prepare_cached(sql!("forget_workers")).await?;
     let live = client.prepare_cached(sql!("live_workers")).await?;
     let renew = client.prepare_cached(sql!("renew_lanes")).await?;
+    let elsewhere = client.prepare_cached(sql!("types_elsewhere")).await?;
+    let wanted = client.prepare_cached(sql!("take_wanted_lanes")).await?;
     let take = client.prepare_cached(sql!("take_lanes")).await?;
+    let known = &request.event_types;
+    let announced = (!known.is_empty()).then_some(known);
 
     let transaction = client.transaction().await?;
     let (_, _, _, live, renewed) = try_join5(
-        transaction.execute(&heartbeat, &[&scope, worker, &lease_ms]),
+        transaction.execute(&heartbeat, &[&scope, worker, &lease_ms, &announced]),
         transaction.execute(&make, &[&scope]),
         transaction.execute(&forget, &[&scope]),
         transaction.query_one(&live, &[&scope, &lease_ms]),
@@ -38,20 +43,52 @@ pub(super) async fn lease(
         .iter()
         .map(|row| OwnedLane { lane: row.get(0), epoch: row.get(1), unclean: false })
         .collect();
+    let (elsewhere, handed) = try_join(
+        transaction.query(&elsewhere, &[&scope, worker, known]),
+        transaction.query(&wanted, &[&scope, worker, &lease_ms, known]),
+    )
+    .await?;
+    let types_elsewhere: Vec<String> = elsewhere.iter().map(|row| row.get(0)).collect();
+    let handed_over = handed.iter().map(|row| row.get(0)).collect();
+    lanes.extend(handed.iter().map(taken));
     let surplus = lanes.len().saturating_sub(fair);
     let wanted = row::count(fair.saturating_sub(lanes.len()).min(usize::from(LANES)));
     if wanted > 0 {
-        let taken = transaction.query(&take, &[&scope, worker, &lease_ms, &wanted]).await?;
-        lanes.extend(taken.iter().map(|row| OwnedLane {
-            lane: row.get(0),
-            epoch: row.get(1),
-            unclean: row.get(2),
-        }));
+        let values: [&(dyn ToSql + Sync); 5] =
+            [&scope, worker, &lease_ms, &wanted, &types_elsewhere];
+        let loose = transaction.query(&take, &values).await?;
+        lanes.extend(loose.iter().map(taken));
     }
     crate::fail_point!("lease.before_commit");
     transaction.commit().await?;
     lanes.sort_unstable();
-    Ok(LaneGrant { lanes, surplus })
+    Ok(LaneGrant { lanes, surplus, handed_over, types_elsewhere })
+}
+
+fn taken(row: &Row) -> OwnedLane {
+    OwnedLane { lane: row.get(0), epoch: row.get(1), unclean: row.get(2) }
+}
+
+/// Gives lanes back for workers that know an event type.
+pub(super) async fn hand_over(
+    client: &mut Client,
+    fence: &Fence,
+    lanes: &[LaneHandOver],
+) -> Result<(), Failure> {
+    let give = client.prepare_cached(sql!("hand_over_lanes")).await?;
+    let count = client.prepare_cached(sql!("count_hand_over")).await?;
+    let numbers: Vec<i16> = lanes.iter().map(|lane| lane.lane).collect();
+    let types: Vec<&str> = lanes.iter().map(|lane| lane.event_type.as_str()).collect();
+    let unclean: Vec<bool> = lanes.iter().map(|lane| lane.unclean).collect();
+    let (scope, worker) = (fence.scope.to_string(), &fence.worker);
+    let transaction = client.transaction().await?;
+    try_join(
+        transaction.execute(&give, &[&scope, worker, &numbers, &types, &unclean]),
+        transaction.execute(&count, &[&scope, worker]),
+    )
+    .await?;
+    transaction.commit().await?;
+    Ok(())
 }
 
 /// Gives lanes back.

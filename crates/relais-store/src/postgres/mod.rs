@@ -51,7 +51,7 @@ use relais_core::{
     browse::{Browse, Listed, Reach},
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
     query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
@@ -202,6 +202,12 @@ impl Store for PostgresStore {
         })
     }
 
+    fn hand_over_lanes(&self, fence: Fence, lanes: Vec<LaneHandOver>) -> StoreFuture<'_, ()> {
+        self.run((fence, lanes), |client, _, (fence, lanes)| {
+            Box::pin(lanes::hand_over(client, fence, lanes))
+        })
+    }
+
     fn accept(
         &self,
         messages: Vec<NewInbox>,
@@ -252,7 +258,9 @@ impl Store for PostgresStore {
 
     fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
         self.run((fence, rows), |client, _, (fence, rows)| match fence.scope {
-            Scope::Inbox => Box::pin(quarantine::note_inbox(client, fence, rows)),
+            Scope::Inbox | Scope::NamedInbox(_) => {
+                Box::pin(quarantine::note_inbox(client, fence, rows))
+            }
             Scope::Outbox(_) => Box::pin(quarantine::note_outbox(client, fence, rows)),
         })
     }

@@ -196,6 +196,8 @@ pub(super) fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, De
 pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
-        Scope::Inbox => Err(StoreError::Invalid("the inbox is no destination".into())),
+        Scope::Inbox | Scope::NamedInbox(_) => {
+            Err(StoreError::Invalid("the inbox is no destination".into()))
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use deadpool_postgres::Client;
-use futures_util::future::{try_join, try_join5};
+use futures_util::future::{try_join3, try_join5};
 use relais_core::{
     browse::{LOOK_MAX, Listed, PREVIEW_CHARS, Reach},
     dead_letter::DeadLetter,
@@ -37,8 +37,10 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
     let count_processes = client.prepare_cached(sql!("count_processes")).await?;
     let backlogs = client.prepare_cached(sql!("backlogs")).await?;
     let workers = client.prepare_cached(sql!("workers")).await?;
-    let (one, (inbox, outbox, processes, backlogs, workers)) = try_join(
+    let unknown = client.prepare_cached(sql!("unknown_types")).await?;
+    let (one, unknown, (inbox, outbox, processes, backlogs, workers)) = try_join3(
         client.query_one(&statement, &[&PARKED_LOOK_MAX]),
+        client.query(&unknown, &[&row::count(PAGE_MAX)]),
         try_join5(
             client.query(&count_inbox, &[&EXACT_MAX]),
             client.query(&count_outbox, &[&EXACT_MAX]),
@@ -60,6 +62,10 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
         outbox: counts(OutboxStatus::ALL.map(OutboxStatus::as_str), &outbox),
         processes: counts(ProcessStatus::ALL.map(ProcessStatus::as_str), &processes),
         backlogs: backlogs.iter().map(backlog).collect(),
+        unknown_types: unknown
+            .iter()
+            .map(|row| Count { name: row.get(0), rows: row::amount(row.get(1)) })
+            .collect(),
         workers: workers.iter().map(worker).collect(),
     })
 }

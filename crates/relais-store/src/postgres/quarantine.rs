@@ -20,8 +20,10 @@ pub(super) async fn note_inbox(
     rows: &[(i64, OwnedLane)],
 ) -> Result<Settled, Failure> {
     let proof = Proof::of(rows);
+    let scope = fence.scope.to_string();
     let statement = client.prepare_cached(sql!("mark_inbox_in_flight")).await?;
-    let values = proof.values(&[&fence.worker]);
+    let mut values = proof.values(&[&fence.worker]);
+    values.push(&scope);
     Ok(settled(proof.len(), client.execute(&statement, &values).await?))
 }
 
@@ -45,11 +47,12 @@ pub(super) async fn end(
 ) -> Result<u64, Failure> {
     let scope = fence.scope.to_string();
     let lanes: Vec<i16> = lanes.iter().map(|lane| lane.lane).collect();
+    let inbox = fence.scope.inbox().unwrap_or_default();
     let (held, cleared) = (row::lost_workers(HOLD_AFTER), row::lost_workers(CLEARED));
     let (statement, values): (_, Vec<Value<'_>>) = match &fence.scope {
-        Scope::Inbox => (
+        Scope::Inbox | Scope::NamedInbox(_) => (
             client.prepare_cached(sql!("end_inbox_quarantine")).await?,
-            vec![&scope, &fence.worker, &lanes, &held, &cleared],
+            vec![&scope, &fence.worker, &lanes, &held, &cleared, &inbox],
         ),
         Scope::Outbox(destination) => (
             client.prepare_cached(sql!("end_outbox_quarantine")).await?,

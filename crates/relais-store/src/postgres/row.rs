@@ -239,6 +239,7 @@ pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
         error_code: columns.take()?,
         error_message: columns.take()?,
         lost_workers: columns.lost_workers()?,
+        unknown_since: columns.time_or_none()?,
     })
 }
 

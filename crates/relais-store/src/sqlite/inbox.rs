@@ -135,8 +135,8 @@ pub(super) fn positions(db: &Connection, source: &str) -> Result<Vec<SourcePosit
 
 pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<InboxRow>, StoreError> {
     let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
-    let params =
-        (lane_bits(&fetch.lanes), limit(fetch.limit), skip_keys, skip_ids, limit(fetch.bytes));
+    let (inbox, bytes) = (fetch.scope.inbox().unwrap_or_default(), limit(fetch.bytes));
+    let params = (lane_bits(&fetch.lanes), limit(fetch.limit), skip_keys, skip_ids, inbox, bytes);
     all(db, include_str!("sql/fetch_inbox.sql"), params, |c| c.inbox())
 }
 

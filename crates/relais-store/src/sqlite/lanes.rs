@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use relais_core::{
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane, share},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, share},
     store::{Settled, StoreError},
 };
 use rusqlite::Transaction;
@@ -15,10 +15,11 @@ use super::row::{all, change, first, json_array, limit, millis};
 
 /// One heartbeat: renews, takes what is free up to the fair share, says what is too much.
 pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneGrant, StoreError> {
-    let LaneRequest { fence: Fence { scope, worker }, lease } = request;
-    let (scope, lease_ms) = (scope.to_string(), millis(*lease));
+    let LaneRequest { fence: Fence { scope, worker }, lease, event_types } = request;
+    let (scope, lease_ms, known) = (scope.to_string(), millis(*lease), json_array(event_types));
+    let announced = (!event_types.is_empty()).then_some(&known);
     change(tx, include_str!("sql/forget_workers.sql"), [])?;
-    change(tx, include_str!("sql/heartbeat.sql"), (&scope, worker, lease_ms))?;
+    change(tx, include_str!("sql/heartbeat.sql"), (&scope, worker, lease_ms, announced))?;
     change(tx, include_str!("sql/make_lanes.sql"), [&scope])?;
     let live = first(tx, include_str!("sql/live_workers.sql"), (&scope, lease_ms), |c| c.count(0))?;
     let share = share(usize::try_from(live.unwrap_or(1)).unwrap_or(usize::MAX));
@@ -29,9 +30,20 @@ pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneG
         epoch: c.integer(1),
         unclean: false,
     })?;
+    let elsewhere = include_str!("sql/types_elsewhere.sql");
+    let types_elsewhere = all(tx, elsewhere, (&scope, worker, &known), |c| c.string(0))?;
+    let wanted = include_str!("sql/take_wanted_lanes.sql");
+    let wanted = all(tx, wanted, (&scope, worker, lease_ms, announced), |c| OwnedLane {
+        lane: c.lane(0),
+        epoch: c.integer(1),
+        unclean: c.flag(2),
+    })?;
+    let handed_over = wanted.iter().map(|lane| lane.lane).collect();
+    lanes.extend(wanted);
     let wanted = limit(share.saturating_sub(lanes.len()));
     let free = include_str!("sql/free_lanes.sql");
-    let free = all(tx, free, (&scope, worker, wanted, lease_ms), |c| (c.lane(0), c.flag(1)))?;
+    let left = (&scope, worker, wanted, lease_ms, json_array(&types_elsewhere));
+    let free = all(tx, free, left, |c| (c.lane(0), c.flag(1)))?;
     let unclean: BTreeMap<i16, bool> = free.into_iter().collect();
     let which = json_array(&unclean.keys().collect::<Vec<_>>());
     let take = include_str!("sql/take_lanes.sql");
@@ -43,7 +55,22 @@ pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneG
     crate::fail_point!("lease.before_commit");
     lanes.sort_unstable();
     let surplus = lanes.len().saturating_sub(share);
-    Ok(LaneGrant { lanes, surplus })
+    Ok(LaneGrant { lanes, surplus, handed_over, types_elsewhere })
+}
+
+/// Gives lanes back for workers that know an event type.
+pub(super) fn hand_over(
+    tx: &Transaction<'_>,
+    fence: &Fence,
+    lanes: &[LaneHandOver],
+) -> Result<(), StoreError> {
+    let (scope, worker) = (fence.scope.to_string(), &fence.worker);
+    for LaneHandOver { lane, event_type, unclean } in lanes {
+        let params = (&scope, worker, lane, event_type, unclean);
+        change(tx, include_str!("sql/hand_over_lanes.sql"), params)?;
+    }
+    change(tx, include_str!("sql/count_hand_over.sql"), (&scope, worker))?;
+    Ok(())
 }
 
 /// Gives lanes back; leaving gives back all of them, and the share with them.

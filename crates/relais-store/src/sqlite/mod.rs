@@ -39,7 +39,7 @@ use relais_core::{
     browse::{Browse, Listed, Reach},
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRequest, OwnedLane},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
     query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
@@ -181,6 +181,10 @@ impl Store for SqliteStore {
 
     fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()> {
         Box::pin(self.writer().run(move |tx| lanes::release(tx, &fence, &lanes, leaving)))
+    }
+
+    fn hand_over_lanes(&self, fence: Fence, lanes: Vec<LaneHandOver>) -> StoreFuture<'_, ()> {
+        Box::pin(self.writer().run(move |tx| lanes::hand_over(tx, &fence, &lanes)))
     }
 
     fn accept(

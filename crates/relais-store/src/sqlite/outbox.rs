@@ -135,7 +135,7 @@ fn wait(
 pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
-        Scope::Inbox => {
+        Scope::Inbox | Scope::NamedInbox(_) => {
             Err(StoreError::Invalid("the inbox has no outbox rows; name a destination".into()))
         }
     }

@@ -29,6 +29,7 @@ pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
     let changes = first(db, include_str!("sql/changes.sql"), [], |c| Changes {
         rows: u64::try_from(c.integer(0)).unwrap_or_default(),
         workers: u64::try_from(c.integer(1)).unwrap_or_default(),
+        handed_over: u64::try_from(c.integer(2)).unwrap_or_default(),
     })?;
     Ok(changes.unwrap_or_default())
 }
@@ -49,6 +50,7 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
             outbox: Vec::new(),
             backlogs: Vec::new(),
             processes: Vec::new(),
+            unknown_types: Vec::new(),
             workers: Vec::new(),
         })?
         .expect("a SELECT without FROM gives one row");
@@ -65,6 +67,11 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
             oldest: c.time(2),
             parked: c.count(3),
         })?;
+    let unknown = include_str!("sql/unknown_types.sql");
+    overview.unknown_types = all(&snapshot, unknown, [limit(PAGE_MAX)], |c| Count {
+        name: c.string(0),
+        rows: c.count(1),
+    })?;
     overview.workers = all(&snapshot, include_str!("sql/workers.sql"), [], |c| WorkerRow {
         scope: c.string(0),
         worker: c.string(1),
@@ -111,7 +118,7 @@ pub(super) fn list_inbox(
         (status, event_type, key, since, before, page, source, code, chars, down_to, LOOK_MAX);
     all(db, include_str!("sql/list_inbox.sql"), params, |c| Listed {
         row: c.inbox(),
-        payload_bytes: c.count(24),
+        payload_bytes: c.count(25),
     })
 }
 

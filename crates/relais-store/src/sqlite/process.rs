@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use relais_core::{
-    inbox::{Content, NewInbox},
+    inbox::{Content, NewInbox, in_inbox},
     message::Headers,
     process::{
         Applied, Change, DeadLetterChange, Fired, LogEntry, Process, ProcessFilter, ProcessRef,
-        ProcessStatus, Processes, SOURCE_SYSTEM, TIMER_FIRED, TimerChange, TimerFired,
+        ProcessStatus, Processes, SOURCE_SYSTEM, TIMER_FIRED, TimerChange, TimerFired, TimerOwner,
     },
     query::PAGE_MAX,
     store::{StoreError, StoreFuture},
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::{
     SqliteStore, error, inbox,
-    row::{all, change, first, limit, millis},
+    row::{all, change, first, json_array, limit, millis},
 };
 
 impl Processes for SqliteStore {
@@ -63,11 +63,17 @@ impl Processes for SqliteStore {
         }))
     }
 
-    fn fire_timers(&self, timers: usize) -> StoreFuture<'_, Fired> {
+    fn fire_timers_of(&self, owner: TimerOwner, timers: usize) -> StoreFuture<'_, Fired> {
         Box::pin(async move {
+            let types = owner.process_types.as_ref().map(|types| json_array(types));
             // Asked often and seldom with something to do: only then the write lock is taken.
-            match self.readers().read(next_timer).await? {
-                Some(Duration::ZERO) => self.writer().run(move |tx| fire(tx, timers)).await,
+            let asked = types.clone();
+            match self.readers().read(move |db| next_timer(db, asked.as_deref())).await? {
+                Some(Duration::ZERO) => {
+                    self.writer()
+                        .run(move |tx| fire(tx, &owner.inbox, types.as_deref(), timers))
+                        .await
+                }
                 next => Ok(Fired { fired: 0, next }),
             }
         })
@@ -211,29 +217,35 @@ fn write_dead_letter(
     Ok(())
 }
 
-fn fire(tx: &Transaction<'_>, timers: usize) -> Result<Fired, StoreError> {
-    change(tx, include_str!("sql/postpone_timers.sql"), [limit(timers)])?;
+fn fire(
+    tx: &Transaction<'_>,
+    inbox: &str,
+    types: Option<&str>,
+    timers: usize,
+) -> Result<Fired, StoreError> {
+    change(tx, include_str!("sql/postpone_timers.sql"), (limit(timers), types))?;
     let sql = include_str!("sql/fire_timers.sql");
-    let due = all(tx, sql, [limit(timers)], |c| {
+    let due = all(tx, sql, (limit(timers), types), |c| {
         let fired = TimerFired { process_id: c.uuid(0), step: c.string(1), command_id: c.uuid(2) };
         (fired, c.some_time(3))
     })?;
     for (timer, due_at) in &due {
-        receive_timer(tx, timer, *due_at)?;
+        receive_timer(tx, inbox, timer, *due_at)?;
     }
     crate::fail_point!("fire_timers.before_commit");
-    Ok(Fired { fired: due.len() as u64, next: next_timer(tx)? })
+    Ok(Fired { fired: due.len() as u64, next: next_timer(tx, types)? })
 }
 
 /// One inbox row for a timer. A process that was removed and started again may have had one of its id.
 fn receive_timer(
     tx: &Transaction<'_>,
+    inbox: &str,
     timer: &TimerFired,
     due_at: Timestamp,
 ) -> Result<(), StoreError> {
     let key = timer.process_id.to_string();
     let mut message = NewInbox {
-        source_system: SOURCE_SYSTEM.to_owned(),
+        source_system: in_inbox(inbox, SOURCE_SYSTEM),
         message_id: format!("timer:{}", timer.command_id),
         topic: String::new(),
         partition_num: 0,
@@ -254,8 +266,8 @@ fn receive_timer(
 }
 
 /// Until the first timer is due.
-fn next_timer(db: &Connection) -> Result<Option<Duration>, StoreError> {
-    first(db, include_str!("sql/next_timer.sql"), [], |c| {
+fn next_timer(db: &Connection, types: Option<&str>) -> Result<Option<Duration>, StoreError> {
+    first(db, include_str!("sql/next_timer.sql"), [types], |c| {
         let micros = c.some_time(0).0 - c.some_time(1).0;
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     })

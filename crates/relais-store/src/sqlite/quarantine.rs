@@ -21,7 +21,7 @@ pub(super) fn note(
     let mut settled = Settled::default();
     for (id, lane) in rows {
         let noted = match &fence.scope {
-            Scope::Inbox => {
+            Scope::Inbox | Scope::NamedInbox(_) => {
                 let sql = include_str!("sql/mark_inbox_in_flight.sql");
                 change(tx, sql, (id, &scope, worker, lane.epoch))?
             }
@@ -42,9 +42,10 @@ pub(super) fn end(
 ) -> Result<u64, StoreError> {
     let (scope, worker, lanes) = (fence.scope.to_string(), &fence.worker, lane_bits(lanes));
     match &fence.scope {
-        Scope::Inbox => {
+        Scope::Inbox | Scope::NamedInbox(_) => {
             let sql = include_str!("sql/end_inbox_quarantine.sql");
-            change(tx, sql, (scope, worker, lanes, HOLD_AFTER, CLEARED))
+            let inbox = fence.scope.inbox().unwrap_or_default();
+            change(tx, sql, (scope, worker, lanes, HOLD_AFTER, CLEARED, inbox))
         }
         Scope::Outbox(destination) => {
             let sql = include_str!("sql/end_outbox_quarantine.sql");

@@ -177,6 +177,7 @@ impl Cells<'_, '_> {
             error_code: self.text(21),
             error_message: self.text(22),
             lost_workers: self.attempts(23),
+            unknown_since: self.time(24),
         }
     }
 

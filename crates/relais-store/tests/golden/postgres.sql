@@ -81,11 +81,19 @@ relais_inbox.processed_at: timestamp with time zone
 relais_inbox.error_stage: text
 relais_inbox.error_code: character varying(200)
 relais_inbox.error_message: character varying(2000)
+relais_inbox.inbox: text COLLATE "C" NOT NULL GENERATED 
+CASE
+    WHEN (strpos(source_system, '::'::text) > 0) THEN split_part(source_system, '::'::text, 1)
+    ELSE ''::text
+END
+relais_inbox.unknown_since: timestamp with time zone
 relais_lane.scope: text COLLATE "C" NOT NULL
 relais_lane.lane: smallint NOT NULL
 relais_lane.owner: text COLLATE "C"
 relais_lane.epoch: bigint NOT NULL DEFAULT 0
 relais_lane.lease_until: timestamp with time zone
+relais_lane.wanted_type: text COLLATE "C"
+relais_lane.unclean: boolean NOT NULL DEFAULT false
 relais_outbox.id: bigint NOT NULL IDENTITY
 relais_outbox.message_id: uuid NOT NULL DEFAULT (encode(set_bit(set_bit(OVERLAY(uuid_send(gen_random_uuid()) PLACING SUBSTRING(int8send(((EXTRACT(epoch FROM clock_timestamp()) * (1000)::numeric))::bigint) FROM 3) FROM 1 FOR 6), (52)::bigint, 1), (53)::bigint, 1), 'hex'::text))::uuid
 relais_outbox.category: text NOT NULL DEFAULT 'event'::text
@@ -152,6 +160,8 @@ relais_version.version: bigint NOT NULL
 relais_worker.scope: text COLLATE "C" NOT NULL
 relais_worker.worker: text COLLATE "C" NOT NULL
 relais_worker.seen_until: timestamp with time zone NOT NULL
+relais_worker.event_types: text[] COLLATE "C"
+relais_worker.handed_over: bigint NOT NULL DEFAULT 0
 -- constraints
 relais_attempt.relais_attempt_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
 relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text])))

@@ -59,7 +59,7 @@ impl Bed {
     }
 
     pub(crate) async fn lease(&self, scope: Scope, worker: &str) -> Vec<OwnedLane> {
-        let request = LaneRequest { fence: fence(scope, worker), lease: LEASE };
+        let request = LaneRequest::new(fence(scope, worker), LEASE);
         self.store.lease_lanes(request).await.unwrap().lanes
     }
 

@@ -27,7 +27,7 @@ async fn the_time_zone_of_a_session_changes_no_time() {
         let lanes = bed.lanes().await;
         let plain = bed.schema.store().await;
         let other = fence(outbox(), "elsewhere");
-        let request = LaneRequest { fence: other.clone(), lease: Duration::from_secs(60) };
+        let request = LaneRequest::new(other.clone(), Duration::from_secs(60));
         let granted = plain.lease_lanes(request).await.unwrap();
         assert!(granted.lanes.is_empty(), "{zone}: a lease holds in every zone");
         plain.release_lanes(other, Vec::new(), true).await.unwrap();
@@ -66,10 +66,8 @@ async fn one_connection_is_enough_for_everything_at_once() {
         tasks.spawn(async move {
             store.enqueue(vec![message("k")]).await.unwrap();
             store.accept(vec![build::arrival(&format!("a-{n}"))], Vec::new()).await.unwrap();
-            let request = LaneRequest {
-                fence: fence(Scope::Outbox("other".into()), &format!("w{n}")),
-                lease: Duration::from_secs(60),
-            };
+            let fence = fence(Scope::Outbox("other".into()), &format!("w{n}"));
+            let request = LaneRequest::new(fence, Duration::from_secs(60));
             store.lease_lanes(request).await.unwrap();
             store.overview().await.unwrap();
             matches!(handler.handle(work).await, Handled::Committed)
@@ -87,7 +85,7 @@ async fn a_worker_that_stands_still_in_its_heartbeat_stops_no_other() {
     bed.lanes().await;
     // What a frozen worker leaves behind: its lanes renewed, and no commit.
     bed.raw.batch_execute("BEGIN; UPDATE relais_lane SET lease_until = lease_until").await.unwrap();
-    let request = LaneRequest { fence: fence(outbox(), "w2"), lease: Duration::from_secs(60) };
+    let request = LaneRequest::new(fence(outbox(), "w2"), Duration::from_secs(60));
     let granted = bed.schema.store().await.lease_lanes(request).await;
     assert_eq!(granted.expect("nobody waits").lanes, [], "its lease has not run out");
     bed.raw.batch_execute("ROLLBACK").await.unwrap();

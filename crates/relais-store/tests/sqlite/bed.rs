@@ -62,7 +62,7 @@ impl Bed {
 
     pub(crate) async fn lease(&self, scope: Scope, worker: &str) -> Vec<OwnedLane> {
         let fence = Fence { scope, worker: worker.into() };
-        let request = LaneRequest { fence, lease: Duration::from_secs(60) };
+        let request = LaneRequest::new(fence, Duration::from_secs(60));
         self.store.lease_lanes(request).await.unwrap().lanes
     }
 

@@ -302,7 +302,8 @@ impl Model {
             })
             .collect();
         self.memory[scope][worker].extend(lanes.iter().map(|lane| (lane.lane, lane.epoch)));
-        LaneGrant { surplus: lanes.len().saturating_sub(share), lanes }
+        let surplus = lanes.len().saturating_sub(share);
+        LaneGrant { surplus, lanes, ..LaneGrant::default() }
     }
 
     pub(crate) fn release(&mut self, scope: usize, worker: usize, given: &[i16], leaving: bool) {

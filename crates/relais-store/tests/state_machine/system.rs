@@ -76,7 +76,7 @@ impl System {
             Call::Nothing | Call::Enqueue(_) | Call::Resolve { .. } => {}
             Call::Accept(messages) => self.accept(messages).await,
             Call::Lease { scope, worker, grant } => {
-                let request = LaneRequest { fence: fence(*scope, *worker), lease: HOUR };
+                let request = LaneRequest::new(fence(*scope, *worker), HOUR);
                 let mut answer = self.second.lease_lanes(request).await.expect("lease");
                 answer.lanes.sort_unstable();
                 assert_eq!(answer, *grant);

@@ -18,10 +18,8 @@ macro_rules! store_conformance {
             }
             schema {
                 a_plain_insert_of_five_columns_is_a_complete_message
-                plain_inserts_get_ids_of_their_own
-                a_plain_insert_may_name_its_key
-                an_empty_key_is_a_key
-                only_the_states_of_an_outbox_row_are_accepted
+                plain_inserts_get_ids_of_their_own a_plain_insert_may_name_its_key
+                an_empty_key_is_a_key only_the_states_of_an_outbox_row_are_accepted
                 only_the_states_of_an_inbox_row_are_accepted
                 only_known_categories_and_error_stages_are_accepted
                 required_columns_refuse_null
@@ -36,10 +34,8 @@ macro_rules! store_conformance {
                 identities_are_not_empty_and_attempts_not_negative
                 error_texts_hold_their_limit_of_any_characters
                 a_dead_letter_takes_nulls_where_nothing_is_known
-                a_lane_is_computed_from_the_key_alone
-                strange_keys_have_a_lane_too
-                an_id_is_never_used_twice
-                no_open_row_of_another_writer_is_stranded
+                a_lane_is_computed_from_the_key_alone strange_keys_have_a_lane_too
+                an_id_is_never_used_twice no_open_row_of_another_writer_is_stranded
             }
             outbox {
                 an_enqueued_message_is_pending_with_a_positive_id
@@ -128,16 +124,11 @@ macro_rules! store_conformance {
                 a_secret_is_replaced_and_read_by_the_next_owner
                 who_lost_the_lease_of_a_secret_changes_nothing }
             lanes {
-                a_worker_alone_holds_every_lane
-                others_notice_when_a_worker_comes_or_leaves
-                a_newcomer_takes_nothing_that_is_held
-                two_workers_share_evenly
-                three_workers_share_evenly
-                more_workers_than_lanes_leave_nobody_stuck
-                scopes_share_nothing
-                a_lane_given_back_is_handed_over_at_once_and_clean
-                a_worker_that_leaves_frees_everything
-                leaving_frees_lanes_the_worker_forgot
+                a_worker_alone_holds_every_lane others_notice_when_a_worker_comes_or_leaves
+                a_newcomer_takes_nothing_that_is_held two_workers_share_evenly
+                three_workers_share_evenly more_workers_than_lanes_leave_nobody_stuck
+                scopes_share_nothing a_lane_given_back_is_handed_over_at_once_and_clean
+                a_worker_that_leaves_frees_everything leaving_frees_lanes_the_worker_forgot
                 a_lane_of_another_worker_cannot_be_given_back
                 dead_workers_are_taken_over_unclean_with_a_new_epoch
                 a_live_lease_is_not_taken_even_from_a_silent_worker
@@ -148,15 +139,26 @@ macro_rules! store_conformance {
                 nodes_that_lease_together_never_share_a_lane
                 nodes_that_work_together_dispatch_each_row_once
             }
+            inboxes {
+                each_inbox_has_its_own_rows_and_duplicates
+                a_key_that_waits_in_one_inbox_goes_on_in_the_other a_key_is_parked_in_its_inbox_only
+            }
+            event_types {
+                a_worker_learns_which_types_other_live_workers_know
+                a_lane_handed_over_goes_to_a_worker_that_knows_the_type
+                a_lane_handed_over_unclean_is_taken_unclean_once
+                a_lane_wanted_by_no_live_worker_goes_to_any
+                a_lane_of_another_worker_cannot_be_handed_over
+                a_handed_over_lane_is_taken_by_one_of_many
+                a_row_of_an_unknown_type_waits_without_an_attempt_and_holds_its_key
+                a_retried_dead_letter_of_an_unknown_type_waits_from_the_start
+            }
             fence {
-                a_stale_worker_settles_no_outbox_row
-                a_stale_worker_settles_no_inbox_row
+                a_stale_worker_settles_no_outbox_row a_stale_worker_settles_no_inbox_row
                 the_same_name_with_an_old_epoch_is_refused
                 the_same_name_with_an_old_epoch_is_refused_in_the_inbox
-                the_right_epoch_under_another_name_is_refused
-                a_future_epoch_is_refused
-                a_free_lane_refuses_everybody
-                a_worker_that_never_leased_is_refused
+                the_right_epoch_under_another_name_is_refused a_future_epoch_is_refused
+                a_free_lane_refuses_everybody a_worker_that_never_leased_is_refused
                 the_lanes_of_one_destination_settle_no_row_of_another
                 a_settlement_that_names_another_lane_than_the_rows_is_refused
                 a_lease_that_ran_out_but_was_not_taken_still_settles
@@ -373,6 +375,7 @@ macro_rules! store_conformance {
                 a_fired_timer_is_an_inbox_row_of_its_process each_timer_fires_once_however_many_ask
                 firing_keeps_to_its_limit_and_takes_the_earliest a_cleared_timer_does_not_fire
                 a_kept_timer_stays_and_a_new_one_replaces_it a_second_timer_of_a_command_fires_too
+                timers_of_other_process_types_are_left_to_their_programs
                 a_timer_due_at_once_fires_at_once the_overview_counts_processes_and_due_timers
             }
             edit {
@@ -434,6 +437,8 @@ mod tests {
             ("process_dead_letters", include_str!("process_dead_letters.rs")),
             ("timers", include_str!("timers.rs")),
             ("edit", include_str!("edit.rs")),
+            ("event_types", include_str!("event_types.rs")),
+            ("inboxes", include_str!("inboxes.rs")),
             ("desk", include_str!("desk.rs")),
             ("schema", include_str!("schema.rs")),
             ("send", include_str!("send.rs")),

@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use relais_core::{
     inbox::{InboxRow, InboxStatus},
+    lane::Scope,
     message::NewMessage,
     process::{
         Change, Fired, Process, ProcessStatus, SOURCE_SYSTEM, TIMER_FIRED, Timer, TimerChange,
-        TimerFired,
+        TimerFired, TimerOwner,
     },
 };
 
@@ -192,6 +193,21 @@ pub async fn a_second_timer_of_a_command_fires_too(f: &dyn Fixture) {
     let start = format!("timer:{}", set.command_id);
     assert!(ids.len() == 3 && ids.iter().all(|id| id.starts_with(&start)), "{ids:?}");
     assert!(rows.iter().all(|row| row.payload == rows[0].payload));
+}
+
+pub async fn timers_of_other_process_types_are_left_to_their_programs(f: &dyn Fixture) {
+    waiting(f, &timer("reserve")).await;
+    make_due(f).await;
+    let owner = |name: &str| TimerOwner {
+        process_types: Some(vec![name.to_owned()]),
+        inbox: "billing".to_owned(),
+    };
+    let fire = async |name: &str| f.store().fire_timers_of(owner(name), 10).await.expect("fire");
+    assert_eq!(fire("Other").await, Fired { fired: 0, next: None }, "nothing to wait for");
+    assert_eq!(fire(TYPE).await.fired, 1);
+    assert!(inbox(f).await.is_empty());
+    let billing = Worker::start(f.store(), Scope::of_inbox("billing"), "b").await;
+    assert_eq!(billing.received(10).await[0].source_system, "billing::relais");
 }
 
 pub async fn a_timer_due_at_once_fires_at_once(f: &dyn Fixture) {

@@ -49,7 +49,7 @@ impl Worker {
     }
 
     pub(super) async fn heartbeat(&mut self) {
-        let request = LaneRequest { fence: self.fence.clone(), lease: LEASE };
+        let request = LaneRequest::new(self.fence.clone(), LEASE);
         let grant = self.store.lease_lanes(request).await.expect("lease lanes");
         self.lanes = grant.lanes;
         self.surplus = grant.surplus;

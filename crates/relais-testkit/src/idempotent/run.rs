@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
     async fn lease(&self) -> Vec<OwnedLane> {
         let mut unclean = BTreeSet::new();
         for _ in 0..BEATS_MAX {
-            let request = LaneRequest { fence: fence(self.worker), lease: LEASE };
+            let request = LaneRequest::new(fence(self.worker), LEASE);
             let mut lanes = self.store.lease_lanes(request).await.expect("the store leases").lanes;
             unclean.extend(lanes.iter().filter(|lane| lane.unclean).map(|lane| lane.lane));
             if lanes.len() == usize::from(LANES) {

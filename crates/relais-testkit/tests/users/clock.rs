@@ -20,7 +20,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn lease(store: &dyn Store, worker: &str) -> Vec<OwnedLane> {
     let fence = Fence { scope: Scope::Outbox("books".into()), worker: worker.into() };
-    store.lease_lanes(LaneRequest { fence, lease: HOUR }).await.unwrap().lanes
+    store.lease_lanes(LaneRequest::new(fence, HOUR)).await.unwrap().lanes
 }
 
 async fn due(store: &dyn Store, lanes: &[OwnedLane]) -> Vec<OutboxRow> {

@@ -131,7 +131,7 @@ async fn inward<D: Database>(
     let bed = database.bed("kafka_in").await?;
     // The inbox worker finds every lane taken: what is measured is the way into the inbox.
     let fence = Fence { scope: Scope::Inbox, worker: "bench".into() };
-    bed.store().lease_lanes(LaneRequest { fence, lease: PATIENCE }).await?;
+    bed.store().lease_lanes(LaneRequest::new(fence, PATIENCE)).await?;
     let (mut plain, mut inbox, mut kafka) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} kafka to inbox, round {round}: plain table, inbox, relais", D::NAME);

@@ -283,6 +283,7 @@ fn received(message: &NewInbox) -> InboxRow {
         error_stage: None,
         error_code: None,
         error_message: None,
+        unknown_since: None,
     }
 }
 

@@ -7,7 +7,7 @@ use relais_core::{
     dead_letter::DeadLetter,
     delivery::Problem,
     desk::{Attempt, AuditEntry},
-    inbox::InboxRow,
+    inbox::{InboxRow, source_of},
     outbox::OutboxRow,
     process::{LogEntry, Process, ProcessEvent, ProcessStatus, SOURCE_SYSTEM},
 };
@@ -125,7 +125,7 @@ pub(super) fn of_inbox(row: &InboxRow) -> Vec<Event> {
 fn has_place(row: &InboxRow) -> bool {
     let request = ["host", "content-length"].iter().any(|name| row.headers.get(name).is_some());
     (row.partition_num, row.offset_num) != (0, 0)
-        || !(request || row.source_system == SOURCE_SYSTEM)
+        || !(request || source_of(&row.source_system) == SOURCE_SYSTEM)
 }
 
 /// How it came, and how it ended.

@@ -13,7 +13,7 @@ use relais_core::{
     delivery::Problem,
     handler::Outcome,
     inbox::{InboxFate, InboxRow},
-    process::{ProcessRef, ProcessStatus, TimerChange},
+    process::{PROCESS_DEFINITION, ProcessRef, ProcessStatus, TimerChange},
     store::{Settled, StoreError},
 };
 
@@ -170,6 +170,8 @@ impl InboxWorker {
             }
             let registry = Arc::clone(&self.processes.registry);
             let inbox = &row.job.row;
+            let read = asked.as_ref().map_or(&[][..], |asked| &asked.wanted);
+            let lacks = registry.lacks(read.iter().filter_map(|name| found.get(name)));
             match asked.and_then(|asked| decide(&registry, inbox, asked, found, random())) {
                 Ok(decided) => {
                     relais_store::fail_point!("inbox.after_decide");
@@ -178,7 +180,12 @@ impl InboxWorker {
                     self.push(&row.job, InboxFate::Processed { messages, changes });
                     self.processes.decided.push(Decision { row, before: decided.before });
                 }
-                Err(problem) => self.finish(&row.job, Outcome::Fail { problem }),
+                Err(problem) => match lacks {
+                    Some(need) if problem.code == PROCESS_DEFINITION => {
+                        self.pass_on(&row.job, &need, problem);
+                    }
+                    _ => self.finish(&row.job, Outcome::Fail { problem }),
+                },
             }
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use relais_core::{
     delivery::Problem,
-    inbox::InboxRow,
+    inbox::{InboxRow, source_of},
     process::{
         Change, Definition, Input, PROCESS_REPLY, PROCESS_UNKNOWN, Process, ProcessRef,
         ProcessStatus, SOURCE_SYSTEM, TIMER_FIRED, TimerFired, advance, definition::Concern, start,
@@ -78,7 +78,7 @@ pub(crate) fn ask(registry: &Registry, row: &InboxRow, at: Try) -> Result<Asked,
 }
 
 fn ask_timer(row: &InboxRow) -> Result<Asked, Problem> {
-    if row.source_system != SOURCE_SYSTEM {
+    if source_of(&row.source_system) != SOURCE_SYSTEM {
         let text = format!("`{TIMER_FIRED}` is an event type of relais; nobody else may send it");
         return Err(Problem::new("RESERVED_EVENT_TYPE", &text));
     }

@@ -27,6 +27,12 @@ pub(crate) struct Concerns {
     pub(crate) problem: Option<Problem>,
 }
 
+/// How a version of a process is announced among event types; relais keeps names that begin with
+/// `relais.` to itself.
+fn announced(process_type: &str, version: i32) -> String {
+    format!("relais.Process:{process_type}@{version}")
+}
+
 impl Registry {
     /// # Panics
     /// If this version of the type is there already.
@@ -37,6 +43,28 @@ impl Registry {
         }
         let before = self.types.entry(name.clone()).or_default().insert(version, definition);
         assert!(before.is_none(), "version {version} of process `{name}` is registered already");
+    }
+
+    /// The types of the processes, whatever their version.
+    pub(crate) fn process_types(&self) -> Vec<String> {
+        self.types.keys().cloned().collect()
+    }
+
+    /// What a worker with these definitions announces beside event types.
+    pub(crate) fn announced(&self) -> Vec<String> {
+        let versions = self.types.iter().flat_map(|(name, versions)| {
+            versions.keys().map(move |version| announced(name, *version))
+        });
+        versions.collect()
+    }
+
+    /// What a worker must announce to handle a row for these processes, if that is not known here.
+    pub(crate) fn lacks<'p>(
+        &self,
+        mut processes: impl Iterator<Item = &'p Process>,
+    ) -> Option<String> {
+        let lacking = processes.find(|process| self.of(process).is_err())?;
+        Some(announced(&lacking.process_type, lacking.definition))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -10,6 +10,7 @@ use std::{
 
 use relais_core::{
     BoxFuture,
+    process::TimerOwner,
     store::{Store, StoreError},
 };
 use tokio::sync::Notify;
@@ -69,6 +70,7 @@ pub(crate) struct Timers {
     store: Arc<dyn Store>,
     alarm: Arc<Alarm>,
     counters: Arc<ProcessCounters>,
+    owner: TimerOwner,
     /// Called after timers became inbox rows, so that the inbox worker looks at once.
     fired: Box<dyn Fn() + Send + Sync>,
 }
@@ -80,7 +82,13 @@ impl Timers {
         counters: Arc<ProcessCounters>,
         fired: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        Self { store, alarm, counters, fired }
+        Self { store, alarm, counters, owner: TimerOwner::default(), fired }
+    }
+
+    /// Fires the timers of these process types only, into this inbox.
+    pub(crate) fn of(mut self, owner: TimerOwner) -> Self {
+        self.owner = owner;
+        self
     }
 
     async fn pass(&mut self) -> Result<Progress, StoreError> {
@@ -88,7 +96,7 @@ impl Timers {
         if !wait.is_zero() {
             return Ok(Progress::Idle { at_most: wait });
         }
-        let answer = self.store.fire_timers(FIRED_MAX).await;
+        let answer = self.store.fire_timers_of(self.owner.clone(), FIRED_MAX).await;
         if answer.is_err() {
             self.alarm.set(Duration::ZERO);
         }

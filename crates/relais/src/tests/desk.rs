@@ -80,7 +80,8 @@ impl Office {
         let actions = HashMap::from([("T".to_owned(), Action::Handler(self.handler.clone()))]);
         let retry = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
         let (store, counters) = (Arc::clone(&self.bench.store), &self.bench.observer.inbox);
-        let mut worker = InboxWorker::new(store, keeper, actions, retry, Arc::clone(counters));
+        let mut worker = InboxWorker::new(store, keeper, actions, retry, Arc::clone(counters))
+            .unknown_type_wait(Duration::ZERO);
         run_until_idle(&mut worker).await;
     }
 
@@ -199,10 +200,10 @@ async fn routes_are_rehearsed_and_what_nobody_handles_is_said() {
     let office = Office::open().await;
     let rows = vec![
         received("m-1", r#"{"type":"Many","of":"k"}"#),
-        received("m-2", r#"{"type":"Huh","of":"k"}"#),
+        received("m-2", r#"{"type":"Huh","of":"k2"}"#),
     ];
     office.bench.store.accept(rows, Vec::new()).await.unwrap();
-    office.handle().await; // This worker knows neither type.
+    office.handle().await; // This worker knows neither type, and waits for no other.
     let letters = office.letters().await;
     let answer = office.edit(letters[0].id, r#"{"type":"Many","ids":{}}"#).await;
     assert_eq!(code(&answer), "ROUTE_EACH");

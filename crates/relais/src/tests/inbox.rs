@@ -90,21 +90,6 @@ async fn a_route_turns_each_event_into_a_message_once() {
 }
 
 #[tokio::test]
-async fn an_unknown_event_type_fails_with_its_reason_and_lets_its_key_go_on() {
-    let bench = Bench::new().await;
-    accept(
-        &bench,
-        &[("1", r#"{"type":"Huh","of":"x"}"#), ("2", r#"{"type":"T","of":"x"}"#), ("3", "{}")],
-    )
-    .await;
-    run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
-    assert_eq!(statuses(&bench), ["1 FAILED 1", "2 PROCESSED 1", "3 FAILED 1"]);
-    let reasons = bench.texts("SELECT error_message FROM relais_inbox WHERE status = 'FAILED'");
-    assert!(reasons[0].contains("`Huh`"), "{reasons:?}");
-    assert_eq!(bench.texts("SELECT count(*) FROM relais_dead_letter"), ["2"]);
-}
-
-#[tokio::test]
 async fn a_handlers_changes_and_its_mark_share_one_commit() {
     let bench = Bench::new().await;
     accept(&bench, &[("1", r#"{"type":"T"}"#), ("2", r#"{"type":"T"}"#)]).await;

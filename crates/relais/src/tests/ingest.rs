@@ -68,12 +68,27 @@ fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
         store: Arc::clone(&bench.store),
         source: Box::new(source.clone()),
         name: "hook".into(),
+        into: String::new(),
         inbox: Arc::clone(&bench.observer.inbox),
         counters: bench.observer.source("hook"),
         stop: CancellationToken::new(),
         stored: Box::new(|| {}),
     };
     (ingest, source)
+}
+
+#[tokio::test]
+async fn what_comes_into_a_named_inbox_carries_its_name() {
+    let bench = Bench::new().await;
+    for into in ["", "billing"] {
+        let batch = vec![received("1", r#"{"type":"T"}"#)];
+        let (mut ingest, source) = ingest(&bench, vec![batch]);
+        into.clone_into(&mut ingest.into);
+        ingest.run_once().await.unwrap();
+        assert_eq!(*source.log.lock().unwrap(), ["[Stored]"], "a duplicate only in its inbox");
+    }
+    let rows = bench.texts("SELECT inbox || ' ' || source_system FROM relais_inbox ORDER BY id");
+    assert_eq!(rows, [" crm", "billing billing::crm"]);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod bulk;
 mod bulk_crash;
 mod desk;
 mod explain;
+mod fleet;
 mod inbox;
 mod ingest;
 mod lanes;

@@ -357,7 +357,7 @@ async fn a_timer_that_meets_no_definition_at_all_is_no_lost_timer() {
     hand.time_passes().await;
     let failure = hand.failures().remove(0);
     assert!(
-        failure.starts_with("timer:") && failure.ends_with("FAILED PROCESS_DEFINITION"),
+        failure.starts_with("timer:") && failure.ends_with("FAILED UNKNOWN_EVENT_TYPE"),
         "{failure}"
     );
 }

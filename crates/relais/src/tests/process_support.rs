@@ -220,12 +220,14 @@ pub(super) fn timers(bench: &Bench) -> Timers {
 pub(super) async fn inbox(bench: &Bench, definitions: Vec<Definition>) -> InboxWorker {
     let app = definitions.into_iter().fold(App::new(Arc::clone(&bench.store)), App::process);
     let keeper = bench.keeper(Scope::Inbox, &Uuid::new_v4().to_string());
+    let keeper = keeper.knowing(app.processes.announced());
     keeper.beat().await.unwrap();
     let (store, counters) = (Arc::clone(&bench.store), Arc::clone(&bench.observer.inbox));
     let processes = Arc::clone(&bench.observer.processes);
     let processes = ProcessWork::new(Arc::new(app.processes), Arc::default(), processes);
     InboxWorker::new(store, keeper, app.actions, RetryPolicy::default(), counters)
         .processes(processes)
+        .unknown_type_wait(Duration::ZERO)
 }
 
 /// As if every command had left, and every timer run out, long ago.

@@ -31,6 +31,12 @@ CREATE TABLE relais_inbox (
     error_stage        text CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
     error_code         varchar(200),
     error_message      varchar(2000),
+    -- The name before `::` in source_system; '' is the inbox without a name.
+    inbox              text COLLATE "C" NOT NULL GENERATED ALWAYS AS (
+                           CASE WHEN strpos(source_system, '::') > 0
+                                THEN split_part(source_system, '::', 1) ELSE '' END) STORED,
+    -- Since when no live worker knows its event type.
+    unknown_since      timestamptz,
     CONSTRAINT relais_inbox_dedupe UNIQUE (source_system, message_id),
     CONSTRAINT relais_inbox_payload_or_raw CHECK (payload IS NOT NULL OR raw_payload_base64 IS NOT NULL)
 );
@@ -203,7 +209,7 @@ SELECT o.id, o.message_id, o.destination,
                       AND d.original_payload IS NOT NULL) AS p) AS contents
 FROM relais_outbox AS o;
 
--- Keys held back behind a dead letter. For the inbox, destination is ''. Unique by the hash, because
+-- Keys held back behind a dead letter. For the inbox, destination is its name. Unique by the hash, because
 -- an index entry holds at most 2,704 bytes.
 CREATE TABLE relais_parked_key (
     origin         text NOT NULL CHECK (origin IN ('inbox', 'outbox')),
@@ -219,19 +225,27 @@ CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id)
 -- Longest parked first, for people.
 CREATE INDEX relais_parked_key_age ON relais_parked_key (parked_at, key_hash);
 
--- Who owns which share of the keys. Scope is 'inbox' or 'outbox:<destination>'.
+-- Who owns which share of the keys. Scope is 'inbox', 'inbox:<name>' or 'outbox:<destination>'.
 CREATE TABLE relais_lane (
     scope       text COLLATE "C" NOT NULL,
     lane        smallint NOT NULL CHECK (lane BETWEEN 0 AND 63),
     owner       text COLLATE "C",
     epoch       bigint NOT NULL DEFAULT 0,
     lease_until timestamptz,
+    -- A free lane that goes to a worker that knows this event type; NULL for any worker.
+    wanted_type text COLLATE "C",
+    -- A free lane whose next owner quarantines its first rows.
+    unclean     boolean NOT NULL DEFAULT FALSE,
     PRIMARY KEY (scope, lane)
 ) WITH (fillfactor = 50);
 CREATE TABLE relais_worker (
     scope      text COLLATE "C" NOT NULL,
     worker     text COLLATE "C" NOT NULL,
     seen_until timestamptz NOT NULL,
+    -- The event types that it announces: NULL in the outbox.
+    event_types text[] COLLATE "C",
+    -- How many times it handed lanes over; what other workers notice.
+    handed_over bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (scope, worker)
 ) WITH (fillfactor = 50);
 

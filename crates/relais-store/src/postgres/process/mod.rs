@@ -17,9 +17,10 @@ use std::time::Duration;
 use deadpool_postgres::Client;
 use futures_util::future::try_join;
 use relais_core::{
+    inbox::in_inbox,
     process::{
         Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes,
-        SOURCE_SYSTEM, TIMER_FIRED,
+        SOURCE_SYSTEM, TIMER_FIRED, TimerOwner,
     },
     store::StoreFuture,
 };
@@ -61,8 +62,8 @@ impl Processes for PostgresStore {
         self.run(change, |client, _, change| Box::pin(change_one(client, change)))
     }
 
-    fn fire_timers(&self, limit: usize) -> StoreFuture<'_, Fired> {
-        self.run(limit, |client, _, limit| Box::pin(fire(client, *limit)))
+    fn fire_timers_of(&self, owner: TimerOwner, limit: usize) -> StoreFuture<'_, Fired> {
+        self.run((owner, limit), |client, _, (owner, limit)| Box::pin(fire(client, owner, *limit)))
     }
 }
 
@@ -81,12 +82,13 @@ async fn change_one(client: &mut Client, change: &Change) -> Result<Applied, Fai
 }
 
 /// One statement fires them; the other, in the same round trip, looks at what is left.
-async fn fire(client: &Client, limit: usize) -> Result<Fired, Failure> {
+async fn fire(client: &Client, owner: &TimerOwner, limit: usize) -> Result<Fired, Failure> {
+    let (source, types) = (in_inbox(&owner.inbox, SOURCE_SYSTEM), &owner.process_types);
     let fire = client.prepare_cached(sql!("fire_timers")).await?;
     let next = client.prepare_cached(sql!("next_timer")).await?;
     let (fired, next) = try_join(
-        client.execute(&fire, &[&row::count(limit), &SOURCE_SYSTEM, &TIMER_FIRED]),
-        client.query_opt(&next, &[]),
+        client.execute(&fire, &[&row::count(limit), &source, &TIMER_FIRED, types]),
+        client.query_opt(&next, &[types]),
     )
     .await?;
     let next = next.map(|row| Duration::from_micros(row::amount(row.get(0))));

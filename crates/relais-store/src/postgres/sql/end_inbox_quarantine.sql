@@ -8,4 +8,4 @@ UPDATE relais_inbox AS i
 SET lost_workers = $5, next_attempt_at = least(i.next_attempt_at, clock_timestamp())
 FROM fence
 WHERE i.lane = fence.lane AND i.status IN ('RECEIVED', 'RETRY')
-  AND i.next_attempt_at IS NOT NULL AND i.lost_workers = $4
+  AND i.inbox = $6 AND i.next_attempt_at IS NOT NULL AND i.lost_workers = $4

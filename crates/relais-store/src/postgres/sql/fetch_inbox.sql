@@ -15,19 +15,19 @@ WITH due AS MATERIALIZED (
     SELECT i.id, i.msg_key
     FROM relais_inbox AS i
     WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at <= now()
-      AND i.lane = ANY ($1::smallint[])
+      AND i.lane = ANY ($1::smallint[]) AND i.inbox = $7
       AND i.msg_key NOT IN (SELECT unnest($4::text[]) COLLATE "C")
       AND i.id NOT IN (SELECT unnest($5::bigint[]))
       AND (SELECT e.id
            FROM relais_inbox AS e
            WHERE hashtextextended(e.msg_key, 0) = hashtextextended(i.msg_key, 0)
-             AND e.msg_key = i.msg_key AND e.id + 0 < i.id
+             AND e.msg_key = i.msg_key AND e.inbox = i.inbox AND e.id + 0 < i.id
              AND e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at > now()
            ORDER BY e.id + 0
            LIMIT 1) IS NULL
       AND (SELECT p.key_hash
            FROM relais_parked_key AS p
-           WHERE p.origin = 'inbox' AND p.destination = '' AND p.key_hash = md5(i.msg_key)
+           WHERE p.origin = 'inbox' AND p.destination = $7 AND p.key_hash = md5(i.msg_key)
            LIMIT 1) IS NULL
     ORDER BY i.next_attempt_at
     LIMIT $3),
@@ -40,7 +40,7 @@ chosen AS (
         SELECT e.id
         FROM relais_inbox AS e
         WHERE hashtextextended(e.msg_key, 0) = hashtextextended(last.msg_key, 0)
-          AND e.msg_key = last.msg_key AND e.id + 0 < last.id
+          AND e.msg_key = last.msg_key AND e.inbox = $7 AND e.id + 0 < last.id
           AND e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at IS NOT NULL
         ORDER BY e.id + 0
         LIMIT $3) AS earlier),
@@ -48,10 +48,10 @@ found AS (
 (SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str,
         i.msg_key, i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64,
         i.event_ts, i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at,
-        i.error_stage, i.error_code, i.error_message, i.lost_workers
+        i.error_stage, i.error_code, i.error_message, i.lost_workers, i.unknown_since
  FROM relais_inbox AS i
  WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NULL AND i.id + 0 > $2
-   AND i.lane = ANY ($1::smallint[])
+   AND i.lane = ANY ($1::smallint[]) AND i.inbox = $7
    AND i.msg_key NOT IN (SELECT unnest($4::text[]) COLLATE "C")
    AND i.id NOT IN (SELECT unnest($5::bigint[]))
    AND (NOT EXISTS (
@@ -60,15 +60,15 @@ found AS (
         OR (SELECT e.id
             FROM relais_inbox AS e
             WHERE hashtextextended(e.msg_key, 0) = hashtextextended(i.msg_key, 0)
-              AND e.msg_key = i.msg_key AND e.id + 0 < i.id
+              AND e.msg_key = i.msg_key AND e.inbox = i.inbox AND e.id + 0 < i.id
               AND e.status IN ('RECEIVED', 'RETRY') AND e.next_attempt_at IS NOT NULL
             ORDER BY e.id + 0
             LIMIT 1) IS NULL)
    AND (NOT EXISTS (
-            SELECT FROM relais_parked_key AS p WHERE p.origin = 'inbox' AND p.destination = '')
+            SELECT FROM relais_parked_key AS p WHERE p.origin = 'inbox' AND p.destination = $7)
         OR (SELECT p.key_hash
             FROM relais_parked_key AS p
-            WHERE p.origin = 'inbox' AND p.destination = '' AND p.key_hash = md5(i.msg_key)
+            WHERE p.origin = 'inbox' AND p.destination = $7 AND p.key_hash = md5(i.msg_key)
             LIMIT 1) IS NULL)
  ORDER BY i.id + 0
  LIMIT $3)
@@ -76,7 +76,7 @@ UNION ALL
 (SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str,
         i.msg_key, i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64,
         i.event_ts, i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at,
-        i.error_stage, i.error_code, i.error_message, i.lost_workers
+        i.error_stage, i.error_code, i.error_message, i.lost_workers, i.unknown_since
  FROM chosen
  JOIN relais_inbox AS i ON i.id = chosen.id
  WHERE i.id NOT IN (SELECT unnest($5::bigint[])))

@@ -8,7 +8,7 @@ WITH RECURSIVE source (name) AS (
     WHERE source.name IS NOT NULL)
 SELECT id, message_id, source_system, topic, partition_num, offset_num, key_str, msg_key, lane,
        aggregate_id, event_type, payload, headers, raw_payload_base64, event_ts, received_at, status,
-       attempts, next_attempt_at, processed_at, error_stage, error_code, error_message, lost_workers
+       attempts, next_attempt_at, processed_at, error_stage, error_code, error_message, lost_workers, unknown_since
 FROM relais_inbox
 WHERE id IN (
     SELECT $1::bigint

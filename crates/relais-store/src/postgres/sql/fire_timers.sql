@@ -1,6 +1,7 @@
 -- Timers that are due become inbox rows. One that another worker is at is left to it: each becomes one
 -- row. A process that was removed and started again may have timers of the same ids: then the row needs
 -- an id of its own.
+-- With $4, only timers of these process types: each program fires its own, into its inbox.
 -- Nobody can answer a command that has not left: its time begins when it has, so that a destination that
 -- is down uses up nobody's attempts.
 WITH due AS MATERIALIZED (
@@ -12,6 +13,9 @@ WITH due AS MATERIALIZED (
             LIMIT 1) AS due_at
     FROM relais_timer AS t
     WHERE t.due_at <= now()
+      AND ($4::text[] IS NULL
+           OR (SELECT p.process_type FROM relais_process AS p
+               WHERE p.process_id = t.process_id) = ANY ($4))
     ORDER BY t.due_at
     LIMIT $1
     FOR UPDATE OF t SKIP LOCKED),

@@ -2,7 +2,7 @@
 -- when the work ends, whatever comes of it.
 WITH fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
-    WHERE scope = 'inbox' AND owner = $1 AND lane = ANY ($3::smallint[])
+    WHERE scope = $5 AND owner = $1 AND lane = ANY ($3::smallint[])
     ORDER BY lane
     FOR SHARE)
 UPDATE relais_inbox AS i SET lost_workers = least(i.lost_workers + 1, 100)

@@ -13,12 +13,12 @@ open AS (
     FROM scope AS s
     CROSS JOIN LATERAL (
         (SELECT f.msg_key FROM relais_inbox AS f
-         WHERE f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL
+         WHERE f.inbox = s.destination AND f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL
          ORDER BY f.id + 0
          LIMIT $2)
         UNION ALL
         (SELECT w.msg_key FROM relais_inbox AS w
-         WHERE w.status IN ('RECEIVED', 'RETRY') AND w.next_attempt_at IS NOT NULL
+         WHERE w.inbox = s.destination AND w.status IN ('RECEIVED', 'RETRY') AND w.next_attempt_at IS NOT NULL
          ORDER BY w.next_attempt_at
          LIMIT $2)) AS i
     WHERE s.origin = 'inbox'

@@ -2,14 +2,16 @@
 -- recorded. Gives back how many rows there were.
 WITH fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
-    WHERE scope = 'inbox' AND owner = $1 AND lane = ANY ($3::smallint[])
+    WHERE scope = $10 AND owner = $1 AND lane = ANY ($3::smallint[])
     ORDER BY lane
     FOR SHARE),
 retried AS (
     UPDATE relais_inbox AS i
     SET status = 'RETRY', attempts = coalesce(s.attempts, i.attempts), lost_workers = s.lost_workers,
         next_attempt_at = clock_timestamp() + s.pause_ms * INTERVAL '1 millisecond',
-        error_stage = 'BUSINESS', error_code = s.error_code, error_message = s.error_message
+        error_stage = 'BUSINESS', error_code = s.error_code, error_message = s.error_message,
+        unknown_since = CASE WHEN s.error_code IN ('UNKNOWN_EVENT_TYPE', 'PROCESS_DEFINITION')
+                             THEN coalesce(i.unknown_since, clock_timestamp()) END
     FROM unnest($2::bigint[], $3::smallint[], $4::bigint[], $5::integer[], $6::bigint[], $7::text[],
                 $8::text[], $9::smallint[])
          AS s (id, lane, epoch, attempts, pause_ms, error_code, error_message, lost_workers)

@@ -18,7 +18,7 @@ stale AS MATERIALIZED (
                 LIMIT 1) IS NOT NULL)),
 fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
-    WHERE scope = 'inbox' AND owner = $1 AND lane = ANY ($3::smallint[])
+    WHERE scope = $10 AND owner = $1 AND lane = ANY ($3::smallint[])
     ORDER BY lane
     FOR SHARE),
 marked AS (

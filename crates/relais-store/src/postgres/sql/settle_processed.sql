@@ -1,7 +1,7 @@
 -- Handled: the ids that were still open and ours come back, because only their messages are written.
 WITH fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
-    WHERE scope = 'inbox' AND owner = $1 AND lane = ANY ($3::smallint[])
+    WHERE scope = $5 AND owner = $1 AND lane = ANY ($3::smallint[])
     ORDER BY lane
     FOR SHARE)
 UPDATE relais_inbox AS i

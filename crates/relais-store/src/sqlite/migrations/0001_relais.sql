@@ -43,6 +43,11 @@ CREATE TABLE relais_inbox (
     error_stage        TEXT CHECK (error_stage IN ('CONSUMER_SERDE', 'BUSINESS')),
     error_code         TEXT CHECK (length(error_code) <= 200),
     error_message      TEXT CHECK (length(error_message) <= 2000),
+    -- The name before `::` in source_system; '' is the inbox without a name.
+    inbox              TEXT NOT NULL GENERATED ALWAYS AS (
+                           substr(source_system, 1, max(instr(source_system, '::') - 1, 0))) STORED,
+    -- Since when no live worker knows its event type.
+    unknown_since      TEXT,
     CONSTRAINT relais_inbox_dedupe UNIQUE (source_system, message_id),
     CONSTRAINT relais_inbox_payload_or_raw CHECK (payload IS NOT NULL OR raw_payload_base64 IS NOT NULL)
 ) STRICT;
@@ -186,7 +191,7 @@ CREATE INDEX relais_dead_letter_key ON relais_dead_letter (msg_key) WHERE resolv
 CREATE UNIQUE INDEX relais_dead_letter_process ON relais_dead_letter (message_id)
     WHERE origin = 'process' AND resolved_at IS NULL;
 
--- Keys held back behind a dead letter. For the inbox, destination is ''.
+-- Keys held back behind a dead letter. For the inbox, destination is its name.
 CREATE TABLE relais_parked_key (
     origin         TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
     destination    TEXT NOT NULL DEFAULT '',
@@ -200,19 +205,27 @@ CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key (dead_letter_id)
 -- Longest parked first, for people.
 CREATE INDEX relais_parked_key_age ON relais_parked_key (parked_at);
 
--- Who owns which share of the keys. Scope is 'inbox' or 'outbox:<destination>'.
+-- Who owns which share of the keys. Scope is 'inbox', 'inbox:<name>' or 'outbox:<destination>'.
 CREATE TABLE relais_lane (
     scope       TEXT NOT NULL,
     lane        INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 63),
     owner       TEXT,
     epoch       INTEGER NOT NULL DEFAULT 0,
     lease_until TEXT,
+    -- A free lane that goes to a worker that knows this event type; NULL for any worker.
+    wanted_type TEXT,
+    -- A free lane whose next owner quarantines its first rows.
+    unclean     INTEGER NOT NULL DEFAULT 0 CHECK (unclean IN (0, 1)),
     PRIMARY KEY (scope, lane)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE relais_worker (
     scope      TEXT NOT NULL,
     worker     TEXT NOT NULL,
     seen_until TEXT NOT NULL,
+    -- The event types that it announces: a JSON array, NULL in the outbox.
+    event_types TEXT,
+    -- How many times it handed lanes over; what other workers notice.
+    handed_over INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (scope, worker)
 ) STRICT, WITHOUT ROWID;
 

@@ -9,7 +9,7 @@ WITH RECURSIVE source (name) AS (
 SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str, i.msg_key,
        i.lane, i.aggregate_id, i.event_type, i.payload, i.headers, i.raw_payload_base64, i.event_ts,
        i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at, i.error_stage,
-       i.error_code, i.error_message, i.lost_workers
+       i.error_code, i.error_message, i.lost_workers, i.unknown_since
 FROM relais_inbox AS i
 WHERE i.id IN (
     SELECT ?1

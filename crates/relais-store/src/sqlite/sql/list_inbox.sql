@@ -17,7 +17,7 @@ SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_n
        iif(?9 IS NULL, i.payload, substr(i.payload, 1, ?9)), i.headers,
        iif(?9 IS NULL, i.raw_payload_base64, substr(i.raw_payload_base64, 1, ?9)), i.event_ts,
        i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at, i.error_stage,
-       i.error_code, i.error_message, i.lost_workers,
+       i.error_code, i.error_message, i.lost_workers, i.unknown_since,
        coalesce(octet_length(i.payload), octet_length(rtrim(i.raw_payload_base64, '=')) * 3 / 4)
 FROM relais_inbox AS i
 WHERE i.id IN (

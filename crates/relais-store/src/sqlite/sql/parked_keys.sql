@@ -5,15 +5,15 @@ WITH parked (origin, destination, msg_key, parked_at, dead_letter_id) AS MATERIA
     ORDER BY parked_at, origin, destination, msg_key
     LIMIT ?1),
 waiting (origin, destination, msg_key) AS (
-    SELECT 'inbox', '', msg_key FROM (
-        SELECT i.msg_key FROM relais_inbox AS i INDEXED BY relais_inbox_fresh
+    SELECT 'inbox', inbox, msg_key FROM (
+        SELECT i.inbox, i.msg_key FROM relais_inbox AS i INDEXED BY relais_inbox_fresh
         WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NULL
           AND (SELECT count(*) FROM parked WHERE origin = 'inbox') > 0
         ORDER BY i.id
         LIMIT ?2)
     UNION ALL
-    SELECT 'inbox', '', msg_key FROM (
-        SELECT i.msg_key FROM relais_inbox AS i INDEXED BY relais_inbox_due
+    SELECT 'inbox', inbox, msg_key FROM (
+        SELECT i.inbox, i.msg_key FROM relais_inbox AS i INDEXED BY relais_inbox_due
         WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NOT NULL
           AND (SELECT count(*) FROM parked WHERE origin = 'inbox') > 0
         LIMIT ?2)

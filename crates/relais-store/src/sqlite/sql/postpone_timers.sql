@@ -11,6 +11,8 @@ WHERE process_id IN (
     FROM relais_timer AS t
     JOIN relais_outbox AS o ON o.message_id = t.command_id
     WHERE t.due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+      AND (?2 IS NULL OR (SELECT p.process_type FROM relais_process AS p
+                          WHERE p.process_id = t.process_id) IN (SELECT value FROM json_each(?2)))
       AND (o.status = 'PENDING'
            OR (o.status = 'DISPATCHED'
                AND strftime('%Y-%m-%dT%H:%M:%fZ', o.dispatched_at,

@@ -1,5 +1,5 @@
 -- As in postgres: the row goes again, first in its key because it has the lowest id.
 UPDATE relais_inbox
 SET status = 'RECEIVED', attempts = 0, lost_workers = 0, next_attempt_at = NULL, error_stage = NULL, error_code = NULL,
-    error_message = NULL
+    error_message = NULL, unknown_since = NULL
 WHERE id = ?1 AND status = 'FAILED'

@@ -8,7 +8,7 @@
 mod property;
 mod step;
 
-pub use property::{FENCE, NO_LOSS, ONE_EFFECT, ORDER, PROGRESS, TERMINAL};
+pub use property::{FENCE, NO_LOSS, ONE_EFFECT, ORDER, PROGRESS, TERMINAL, VERDICT};
 pub use step::Action;
 
 use relais_core::inbox::InboxStatus;
@@ -40,6 +40,14 @@ pub enum Bug {
     NoDedupe,
     /// A message's handler starts although an earlier one of its key is open.
     NoKeyGuard,
+    /// A message of a type that its worker does not know is a dead letter at once.
+    UnknownFails,
+    /// A message of a type that its worker does not know is left out, and its key goes on.
+    UnknownPassed,
+    /// A lane that was handed over for a type is taken by a worker that does not know it.
+    WantedByAny,
+    /// A lane is handed over although its owner has work in it that it knows.
+    HandedOverEarly,
 }
 
 /// How many faults one run may have.
@@ -60,6 +68,10 @@ pub struct Budget {
 pub struct Config {
     /// The key of each message, in order of position.
     pub keys: &'static [u8],
+    /// The workers that know the type of each message, as bits; empty: all workers know all.
+    pub known_by: &'static [u8],
+    /// Most times a lane is handed over; more would be lanes that go back and forth without work.
+    pub hand_overs_max: u8,
     pub attempts_max: u8,
     pub budget: Budget,
     pub bug: Option<Bug>,
@@ -72,6 +84,11 @@ impl Config {
 
     pub fn messages(&self) -> std::ops::Range<usize> {
         0..self.keys.len()
+    }
+
+    /// Whether the worker can handle the message.
+    pub fn knows(&self, worker: usize, message: usize) -> bool {
+        self.known_by.get(message).is_none_or(|workers| workers & (1 << worker) != 0)
     }
 
     /// Earlier messages of the same key.
@@ -142,6 +159,9 @@ pub struct State {
     /// The lane's owner: a live worker, or `None` for nobody alive.
     pub owner: Option<u8>,
     pub epoch: u8,
+    /// The message that a free lane was handed over for.
+    pub wanted: Option<u8>,
+    pub hand_overs: u8,
     pub workers: [Worker; WORKERS],
     pub left: Budget,
     pub stale_write: bool,
@@ -193,6 +213,8 @@ impl Model for Receiver {
             hand: Hand::Empty,
             owner: None,
             epoch: 0,
+            wanted: None,
+            hand_overs: 0,
             workers: [Worker::default(); WORKERS],
             left: self.0.budget,
             stale_write: false,
@@ -207,7 +229,10 @@ impl Model for Receiver {
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
         step::apply(&self.0, &mut next, action);
-        next.sort_workers();
+        // Workers that know different types are not alike.
+        if self.0.known_by.is_empty() {
+            next.sort_workers();
+        }
         Some(next)
     }
 

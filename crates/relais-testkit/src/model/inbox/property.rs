@@ -15,6 +15,8 @@ pub const FENCE: &str = "fence";
 pub const TERMINAL: &str = "terminal";
 /// Effects of a key come in order, except past messages that failed and let their key go on.
 pub const ORDER: &str = "order";
+/// A dead letter comes from a handler's verdict: a type that some worker knows is no reason.
+pub const VERDICT: &str = "verdict";
 /// Where nothing can happen any more, everything is finished or stands behind its dead letter.
 pub const PROGRESS: &str = "progress";
 
@@ -28,6 +30,11 @@ pub(super) fn all() -> Vec<Property<Receiver>> {
         Property::always(TERMINAL, |_, state: &State| !state.reopened),
         Property::always(ORDER, order),
         Property::always(PROGRESS, progress),
+        Property::always(VERDICT, |model: &Receiver, state: &State| {
+            let failed = |it: &super::Message| it.status == Some(InboxStatus::Failed);
+            let failed = state.messages.iter().filter(|it| failed(it)).count();
+            failed <= usize::from(model.0.budget.outcomes - state.left.outcomes)
+        }),
         Property::sometimes("everything has its effect", |model: &Receiver, state: &State| {
             model.0.messages().all(|message| state.messages[message].effects == 1)
         }),
@@ -49,6 +56,9 @@ pub(super) fn all() -> Vec<Property<Receiver>> {
                 })
             },
         ),
+        Property::sometimes("a lane that was handed over", |model: &Receiver, state: &State| {
+            model.0.known_by.is_empty() || state.wanted.is_some()
+        }),
         Property::sometimes("a removed row", |model: &Receiver, state: &State| {
             model.0.messages().any(|message| state.messages[message].purged)
         }),

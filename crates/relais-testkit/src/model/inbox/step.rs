@@ -30,6 +30,10 @@ pub enum Action {
     ReceiverCrashes,
     Take(usize),
     WorkerCrashes(usize),
+    /// The owner gives the lane to a worker that knows the type of the message.
+    HandOver(usize, usize),
+    /// A worker makes a dead letter of a type that it does not know ([`Bug::UnknownFails`] only).
+    FailUnknown(usize, usize),
     /// The handler of a message starts; its changes are not visible yet.
     Begin(usize, usize),
     /// The handler is done: its changes and the row's mark commit, or roll back.
@@ -82,16 +86,24 @@ fn of_receiver(config: &Config, state: &State, actions: &mut Vec<Action>) {
 fn of_worker(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
     let me = &state.workers[worker];
     let is_owner = state.owns(worker, state.epoch);
-    if state.owner.is_none() || (!is_owner && state.left.moves > 0) {
+    let wanted = state.wanted.is_none_or(|message| config.knows(worker, message.into()));
+    let is_free = state.owner.is_none() && (wanted || config.has(Bug::WantedByAny));
+    if is_free || (state.owner.is_some() && !is_owner && state.left.moves > 0) {
         actions.push(Action::Take(worker));
     }
     let busy = me.runs.iter().any(Option::is_some);
     if state.left.moves > 0 && (is_owner || busy) {
         actions.push(Action::WorkerCrashes(worker));
     }
+    if state.owns(worker, me.held) && !busy {
+        hand_over(config, state, worker, actions);
+    }
     for message in config.messages() {
         match me.runs[message] {
-            None if me.held > 0 && may_begin(config, state, worker, message) => {
+            None if me.held > 0
+                && config.knows(worker, message)
+                && may_begin(config, state, worker, message) =>
+            {
                 actions.push(Action::Begin(worker, message));
             }
             None => {}
@@ -107,11 +119,29 @@ fn of_worker(config: &Config, state: &State, worker: usize, actions: &mut Vec<Ac
     }
 }
 
+/// What an owner with nothing in flight does about messages that it does not know: it gives the lane
+/// away once there is nothing in it that it can do.
+fn hand_over(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+    let (known, unknown): (Vec<usize>, Vec<usize>) = config
+        .messages()
+        .filter(|message| may_begin(config, state, worker, *message))
+        .partition(|message| config.knows(worker, *message));
+    let may_leave = known.is_empty() || config.has(Bug::HandedOverEarly);
+    if may_leave && state.hand_overs < config.hand_overs_max {
+        actions.extend(unknown.iter().map(|message| Action::HandOver(worker, *message)));
+    }
+    if config.has(Bug::UnknownFails) {
+        actions.extend(unknown.iter().map(|message| Action::FailUnknown(worker, *message)));
+    }
+}
+
 /// The first open message of a key that is not parked and not in the worker's hands.
 fn may_begin(config: &Config, state: &State, worker: usize, message: usize) -> bool {
     let alike = |other: &usize| config.keys[*other] == config.keys[message];
     let runs = &state.workers[worker].runs;
-    let guarded = config.before(message).any(|earlier| state.messages[earlier].is_open())
+    let passed = |earlier: usize| config.has(Bug::UnknownPassed) && !config.knows(worker, earlier);
+    let mut before = config.before(message).filter(|earlier| !passed(*earlier));
+    let guarded = before.any(|earlier| state.messages[earlier].is_open())
         || config.messages().filter(alike).any(|other| runs[other].is_some());
     state.messages[message].is_open()
         && !state.is_parked(config, message)
@@ -148,7 +178,7 @@ pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
         Action::Take(worker) => {
             state.left.moves -= u8::from(state.owner.is_some());
             state.epoch += 1;
-            state.owner = Some(small(worker));
+            (state.owner, state.wanted) = (Some(small(worker)), None);
             state.workers[worker].held = state.epoch;
         }
         Action::WorkerCrashes(worker) => {
@@ -157,6 +187,15 @@ pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
             if state.owns(worker, state.epoch) {
                 state.owner = None;
             }
+        }
+        Action::HandOver(worker, message) => {
+            state.hand_overs += 1;
+            (state.owner, state.wanted) = (None, Some(small(message)));
+            state.workers[worker].held = 0;
+        }
+        Action::FailUnknown(_, message) => {
+            let it = &mut state.messages[message];
+            (it.status, it.passed) = (Some(InboxStatus::Failed), true);
         }
         Action::Begin(worker, message) => {
             let me = &mut state.workers[worker];

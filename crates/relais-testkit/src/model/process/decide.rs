@@ -172,5 +172,6 @@ fn row(event_type: &str, answers: Option<Uuid>) -> InboxRow {
         error_stage: None,
         error_code: None,
         error_message: None,
+        unknown_since: None,
     }
 }

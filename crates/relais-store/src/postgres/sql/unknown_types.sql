@@ -1,0 +1,8 @@
+-- Rows that wait because no live worker knows their event type. Among those that wait for a time: few.
+SELECT event_type, count(*)
+FROM relais_inbox
+WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL
+  AND unknown_since IS NOT NULL AND event_type IS NOT NULL
+GROUP BY event_type
+ORDER BY count(*) DESC, event_type
+LIMIT $1

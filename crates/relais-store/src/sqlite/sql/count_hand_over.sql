@@ -1,0 +1,2 @@
+-- As in postgres.
+UPDATE relais_worker SET handed_over = handed_over + 1 WHERE scope = ?1 AND worker = ?2

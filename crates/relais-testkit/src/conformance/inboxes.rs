@@ -1,0 +1,81 @@
+//! Named inboxes on one database: they share no rows, lanes, keys or duplicates.
+
+use relais_core::{
+    dead_letter::Resolution,
+    inbox::{Accepted, NewInbox, in_inbox},
+    lane::Scope,
+};
+
+use super::{
+    Start, only_dead_letter, resolve,
+    worker::{Worker, all, dead_message, handle_later, processed},
+};
+use crate::{build::arrival_for, fixture::Fixture};
+
+pub const START: Start = Start::Migrated;
+
+fn arrival_in(inbox: &str, message_id: &str, key: &str) -> NewInbox {
+    let message = arrival_for(message_id, key);
+    NewInbox { source_system: in_inbox(inbox, &message.source_system), ..message }
+}
+
+async fn accept(f: &dyn Fixture, messages: Vec<NewInbox>) -> Vec<Accepted> {
+    f.store().accept(messages, Vec::new()).await.expect("accept")
+}
+
+/// A worker of each inbox, with two messages of one key in each.
+async fn two_inboxes(f: &dyn Fixture) -> (Worker, Worker) {
+    let messages = ["", "billing"]
+        .into_iter()
+        .flat_map(|inbox| ["1", "2"].map(|message_id| arrival_in(inbox, message_id, "k")));
+    assert_eq!(accept(f, messages.collect()).await, [Accepted::Stored; 4]);
+    let unnamed = Worker::inbox(f, "a").await;
+    let billing = Worker::start(f.second(), Scope::of_inbox("billing"), "b").await;
+    assert_eq!((unnamed.lanes.len(), billing.lanes.len()), (64, 64), "lanes of their own");
+    (unnamed, billing)
+}
+
+async fn sources(worker: &Worker) -> Vec<String> {
+    let rows = worker.received(10).await;
+    rows.into_iter().map(|row| format!("{} {}", row.source_system, row.message_id)).collect()
+}
+
+pub async fn each_inbox_has_its_own_rows_and_duplicates(f: &dyn Fixture) {
+    let (unnamed, billing) = two_inboxes(f).await;
+    assert_eq!(sources(&unnamed).await, ["ihub 1", "ihub 2"]);
+    assert_eq!(sources(&billing).await, ["billing::ihub 1", "billing::ihub 2"]);
+    let again = accept(f, vec![arrival_in("billing", "1", "k"), arrival_in("crm", "1", "k")]).await;
+    assert_eq!(again, [Accepted::Duplicate, Accepted::Stored]);
+    let rows = billing.received(10).await;
+    let fates = rows.iter().map(|row| billing.inbox_fate(row, processed())).collect();
+    assert_eq!(billing.settle_inbox_all(fates).await, all(2), "the fence knows the inbox");
+    assert_eq!(sources(&billing).await, [] as [String; 0]);
+    assert_eq!(sources(&unnamed).await.len(), 2);
+}
+
+pub async fn a_key_that_waits_in_one_inbox_goes_on_in_the_other(f: &dyn Fixture) {
+    let (unnamed, billing) = two_inboxes(f).await;
+    let row = &billing.received(1).await[0];
+    assert_eq!(billing.settle_inbox(row, handle_later()).await, all(1));
+    assert_eq!(sources(&billing).await, [] as [String; 0]);
+    assert_eq!(sources(&unnamed).await, ["ihub 1", "ihub 2"]);
+}
+
+pub async fn a_key_is_parked_in_its_inbox_only(f: &dyn Fixture) {
+    let (unnamed, billing) = two_inboxes(f).await;
+    let row = &billing.received(1).await[0];
+    let counted = vec![(row.id, billing.holding(row.lane))];
+    let counted = billing.store.note_loss(billing.fence.clone(), counted).await;
+    assert_eq!(counted.expect("count"), all(1));
+    assert_eq!(billing.settle_inbox(row, dead_message()).await, all(1));
+    assert_eq!(sources(&billing).await, [] as [String; 0], "its key is parked");
+    assert_eq!(sources(&unnamed).await, ["ihub 1", "ihub 2"], "that of the other is not");
+    let parked = f.store().parked_keys(10).await.expect("parked keys");
+    let parked: Vec<_> =
+        parked.iter().map(|key| (key.destination.as_deref(), key.backlog)).collect();
+    assert_eq!(parked, [(Some("billing"), 1)], "one message waits behind it");
+    let letter = only_dead_letter(f).await;
+    assert_eq!(letter.destination.as_deref(), Some("billing"));
+    assert!(resolve(f, letter.id, Resolution::Retried).await);
+    assert_eq!(sources(&billing).await, ["billing::ihub 1", "billing::ihub 2"], "in order");
+}

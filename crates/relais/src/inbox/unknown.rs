@@ -1,0 +1,89 @@
+//! Rows whose event type this worker does not know: their lane goes to a live worker that knows it;
+//! without one they wait.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    delivery::Problem,
+    handler::Outcome,
+    inbox::InboxRow,
+    unknown::{UNKNOWN_EVENT_TYPE, UNKNOWN_TYPE_WAIT, await_knowing_worker},
+};
+
+use super::InboxWorker;
+use crate::flight::Job;
+
+/// A type that no live worker knows is logged this often.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+/// Types whose last warning is remembered.
+const WARNED_MAX: usize = 100;
+
+/// What the worker does with types it does not know.
+pub(super) struct UnknownTypes {
+    /// How long a row waits for a worker that knows its type.
+    pub(super) wait: Duration,
+    warned: HashMap<String, Instant>,
+}
+
+impl Default for UnknownTypes {
+    fn default() -> Self {
+        Self { wait: UNKNOWN_TYPE_WAIT, warned: HashMap::new() }
+    }
+}
+
+impl UnknownTypes {
+    fn is_news(&mut self, event_type: &str) -> bool {
+        let now = Instant::now();
+        if self.warned.get(event_type).is_some_and(|at| now.duration_since(*at) < WARN_EVERY) {
+            return false;
+        }
+        if self.warned.len() >= WARNED_MAX {
+            self.warned.clear();
+        }
+        self.warned.insert(event_type.to_owned(), now);
+        true
+    }
+}
+
+impl InboxWorker {
+    /// Decides about a row of an unknown type, the first of its key.
+    pub(super) fn meet_unknown(&mut self, job: &Job<InboxRow>) {
+        let Some(event_type) = job.row.event_type.as_deref() else {
+            // No worker can ever know it, and what comes after it does not wait for it.
+            let text = "the message has no event type; set `event_type` of its source";
+            return self.finish(job, Outcome::fail(UNKNOWN_EVENT_TYPE, text));
+        };
+        let text = format!(
+            "no live worker knows event type `{event_type}`; run one with a handler, route or process \
+             for it"
+        );
+        self.pass_on(job, event_type, Problem::new(UNKNOWN_EVENT_TYPE, &text));
+    }
+
+    /// Hands the lane of a row to a live worker that announced what the row needs; without one, the row
+    /// waits. It uses no attempt, and later rows of its key stay behind it.
+    pub(super) fn pass_on(&mut self, job: &Job<InboxRow>, need: &str, problem: Problem) {
+        if self.intake.hand_over(job.lane.lane, need) {
+            tracing::debug!(lane = job.lane.lane, need, "handing the lane over");
+            return self.give_back(job);
+        }
+        if self.unknown.is_news(need) {
+            tracing::warn!(
+                event_type = job.row.event_type,
+                source = job.row.source_system,
+                message_id = job.row.message_id,
+                wait = ?self.unknown.wait,
+                "messages wait for a worker that knows them, then park their keys: {}",
+                problem.message
+            );
+        }
+        let fate = await_knowing_worker(&job.row, self.unknown.wait, problem);
+        self.push(job, fate);
+        self.intake.look();
+        let key = HashSet::from([job.row.msg_key.clone()]);
+        self.intake.flight.land(std::slice::from_ref(job), &key);
+    }
+}
