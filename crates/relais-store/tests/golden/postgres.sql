@@ -76,6 +76,7 @@ relais_inbox.event_ts: timestamp with time zone
 relais_inbox.received_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
 relais_inbox.status: text NOT NULL DEFAULT 'RECEIVED'::text
 relais_inbox.attempts: integer NOT NULL DEFAULT 0
+relais_inbox.lost_workers: smallint NOT NULL DEFAULT 0
 relais_inbox.next_attempt_at: timestamp with time zone
 relais_inbox.processed_at: timestamp with time zone
 relais_inbox.error_stage: text
@@ -109,6 +110,7 @@ relais_outbox.lane: smallint NOT NULL GENERATED ((hashtext(msg_key) & 63))::smal
 relais_outbox.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
 relais_outbox.status: text NOT NULL DEFAULT 'PENDING'::text
 relais_outbox.attempts: integer NOT NULL DEFAULT 0
+relais_outbox.lost_workers: smallint NOT NULL DEFAULT 0
 relais_outbox.next_attempt_at: timestamp with time zone
 relais_outbox.dispatched_at: timestamp with time zone
 relais_outbox.job_id: text
@@ -240,7 +242,7 @@ relais_outbox.relais_outbox_cause: CREATE INDEX relais_outbox_cause ON relais_ou
 relais_outbox.relais_outbox_due: CREATE INDEX relais_outbox_due ON relais_outbox USING btree (destination, next_attempt_at) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL))
 relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_outbox USING btree (id) WHERE (status = 'FAILED'::text)
 relais_outbox.relais_outbox_fresh: CREATE INDEX relais_outbox_fresh ON relais_outbox USING btree (destination, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NULL))
-relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND ((attempts > 0) OR (job_id IS NOT NULL)))
+relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND ((attempts > 0) OR (job_id IS NOT NULL) OR (error_code IS NOT NULL)))
 relais_outbox.relais_outbox_job: CREATE INDEX relais_outbox_job ON relais_outbox USING btree (job_id, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (job_id IS NOT NULL))
 relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id, destination) WITH (fillfactor='50')
 relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id) WITH (fillfactor='50')

@@ -141,6 +141,8 @@ CREATE TABLE relais_inbox (
                        CONSTRAINT relais_inbox_status
                        CHECK (status IN ('RECEIVED', 'RETRY', 'FAILED', 'PROCESSED', 'SERDE_ERROR')),
     attempts           INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0 AND attempts < 1000000),
+    -- Workers that were lost while the row was in flight.
+    lost_workers       INTEGER NOT NULL DEFAULT 0,
     next_attempt_at    TEXT
                        CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     processed_at       TEXT,
@@ -223,6 +225,8 @@ CREATE TABLE relais_outbox (
                     CONSTRAINT relais_outbox_status
                     CHECK (status IN ('PENDING', 'DISPATCHED', 'FAILED')),
     attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0 AND attempts < 1000000),
+    -- Workers that were lost while the row was in flight.
+    lost_workers    INTEGER NOT NULL DEFAULT 0,
     next_attempt_at TEXT
                     CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
     dispatched_at   TEXT,
@@ -245,7 +249,8 @@ CREATE INDEX relais_outbox_fresh ON relais_outbox (destination, id)
     WHERE status = 'PENDING' AND next_attempt_at IS NULL;
 
 CREATE INDEX relais_outbox_held ON relais_outbox (destination, msg_key, id)
-    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL AND (attempts > 0 OR job_id IS NOT NULL);
+    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
+      AND (attempts > 0 OR job_id IS NOT NULL OR error_code IS NOT NULL);
 
 CREATE INDEX relais_outbox_job ON relais_outbox (job_id, id)
     WHERE status = 'PENDING' AND job_id IS NOT NULL;
