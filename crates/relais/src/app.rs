@@ -1,5 +1,7 @@
 //! Puts sources, handlers, routes and destinations together and runs the workers.
 
+mod destination;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -7,7 +9,6 @@ use std::{
 };
 
 use relais_core::{
-    breaker::BreakerPolicy,
     bulk::BulkTarget,
     handler::Handler,
     inbox::INBOX_SEPARATOR,
@@ -26,88 +27,29 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    bulk::{BulkRelay, BulkSettings},
+    bulk::BulkSettings,
     cleanup::Cleanup,
-    guard::Guard,
     inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
-    observe::{DestinationCounters, Observer},
+    observe::Observer,
     process::{
         registry::Registry,
         timers::{Alarm, Timers},
     },
     pulse,
-    relay::Relay,
     running::Running,
     signal,
-    worker::Worker,
 };
+
+use self::destination::Destination;
+pub use self::destination::DestinationSettings;
 
 /// How long a lane stays ours without a heartbeat, unless set otherwise.
 const LEASE: Duration = Duration::from_secs(10);
 /// How long a handler may take, unless set otherwise: less than the database's patience with an idle
 /// transaction, so that one that hangs has failed and is not taken for an outage.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
-
-/// How messages to one destination are treated.
-#[derive(Clone, Debug)]
-pub struct DestinationSettings {
-    pub retry: RetryPolicy,
-    pub on_dead_letter: OnDeadLetter,
-    /// At most this many messages in this time.
-    pub rate: Option<(u32, Duration)>,
-    /// Calls under way at once.
-    pub concurrency: usize,
-    /// The longest one call may take.
-    pub timeout: Duration,
-    pub breaker: BreakerPolicy,
-}
-
-impl Default for DestinationSettings {
-    fn default() -> Self {
-        Self {
-            retry: RetryPolicy::patient(),
-            on_dead_letter: OnDeadLetter::Park,
-            rate: None,
-            concurrency: 10,
-            timeout: Duration::from_secs(30),
-            breaker: BreakerPolicy::default(),
-        }
-    }
-}
-
-/// What delivers to a destination.
-enum Destination {
-    Single(Arc<dyn Publisher>, DestinationSettings),
-    Bulk(Arc<dyn BulkTarget>, BulkSettings),
-}
-
-impl Destination {
-    /// The worker that serves it, with its heartbeat begun.
-    fn relay(
-        self,
-        name: &str,
-        store: Arc<dyn Store>,
-        lanes: (LaneKeeper, Duration),
-        counters: Arc<DestinationCounters>,
-        crowd: watch::Receiver<u64>,
-    ) -> Box<dyn Worker> {
-        match self {
-            Self::Single(publisher, settings) => {
-                let guard = Guard::new(publisher, &settings);
-                let mut relay = Relay::new(store, lanes.0, guard, settings, counters);
-                relay.intake().start_heartbeat(crowd);
-                Box::new(relay)
-            }
-            Self::Bulk(target, settings) => {
-                let mut relay = BulkRelay::new(store, name, lanes, target, settings, counters);
-                relay.intake().start_heartbeat(crowd);
-                Box::new(relay)
-            }
-        }
-    }
-}
 
 /// What a process does: built up, then started.
 pub struct App {

@@ -1,11 +1,13 @@
 //! Everything the workers count, in one place. Nothing here decides anything.
 //!
 //! - here: what became of messages
+//! - `codes`: problem codes
 //! - `latency`: how long it took
 //! - `processes`: what became of processes
 //! - `trace`: spans of what was done
 //! - `vitals`: whether there is life in lanes and sources
 
+mod codes;
 mod latency;
 mod processes;
 pub(crate) mod trace;
@@ -31,7 +33,10 @@ use relais_core::{
 };
 use serde::Serialize;
 
-use self::latency::{Clock, Histogram};
+use self::{
+    codes::Codes,
+    latency::{Clock, Histogram},
+};
 pub use self::{
     latency::{BOUNDS_MICROS, Latency},
     processes::{ProcessTypeSnapshot, ProcessesSnapshot},
@@ -100,13 +105,6 @@ pub(crate) struct DestinationCounters {
     clock: Arc<Clock>,
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
-
-/// How often each problem code was seen; bounded, the rest goes under `other`.
-#[derive(Debug, Default)]
-struct Codes(Mutex<BTreeMap<String, u64>>);
-
-/// Different problem codes told apart per destination.
-const CODES_MAX: usize = 100;
 
 /// The counters at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -386,18 +384,5 @@ impl DestinationCounters {
             end_to_end: self.end_to_end.snapshot(),
             publish: self.publish.snapshot(),
         }
-    }
-}
-
-impl Codes {
-    fn count(&self, problem: &Problem) {
-        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = codes.contains_key(&problem.code) || codes.len() < CODES_MAX;
-        let code = if known { problem.code.as_str() } else { "other" };
-        *codes.entry(code.to_owned()).or_default() += 1;
-    }
-
-    fn snapshot(&self) -> BTreeMap<String, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -21,16 +21,11 @@ macro_rules! store_conformance {
                 plain_inserts_get_ids_of_their_own a_plain_insert_may_name_its_key
                 an_empty_key_is_a_key only_the_states_of_an_outbox_row_are_accepted
                 only_the_states_of_an_inbox_row_are_accepted
-                only_known_categories_and_error_stages_are_accepted
-                required_columns_refuse_null
-                required_columns_without_default_must_be_given
-                an_inbox_row_has_defaults
-                payload_and_headers_must_be_json
-                headers_must_be_an_object
-                ids_are_positive_and_attempts_bounded
-                an_inbox_row_needs_a_payload_or_its_raw_bytes
-                one_source_and_message_id_is_one_row
-                one_message_id_is_one_row_of_a_destination
+                only_known_categories_and_error_stages_are_accepted required_columns_refuse_null
+                required_columns_without_default_must_be_given an_inbox_row_has_defaults
+                payload_and_headers_must_be_json headers_must_be_an_object
+                ids_are_positive_and_attempts_bounded an_inbox_row_needs_a_payload_or_its_raw_bytes
+                one_source_and_message_id_is_one_row one_message_id_is_one_row_of_a_destination
                 identities_are_not_empty_and_attempts_not_negative
                 error_texts_hold_their_limit_of_any_characters
                 a_dead_letter_takes_nulls_where_nothing_is_known
@@ -39,31 +34,21 @@ macro_rules! store_conformance {
             }
             outbox {
                 an_enqueued_message_is_pending_with_a_positive_id
-                every_field_of_a_message_comes_back
-                a_large_batch_keeps_its_order
+                every_field_of_a_message_comes_back a_large_batch_keeps_its_order
                 nothing_to_write_is_nothing_written
                 one_message_id_is_written_once_and_gives_the_same_row
-                a_fetch_keeps_to_its_limit_and_order
-                a_fetch_sees_only_its_destination
-                a_fetch_sees_only_its_lanes
-                a_row_waits_until_it_is_due
-                a_delayed_message_is_invisible_until_due
-                settled_rows_are_never_fetched_again
-                a_dispatched_row_says_when
-                settling_a_missing_row_is_refused_without_an_error
-                a_settled_row_is_not_settled_again
-                a_row_named_twice_in_a_batch_settles_once
+                a_fetch_keeps_to_its_limit_and_order a_fetch_sees_only_its_destination
+                a_fetch_sees_only_its_lanes a_row_waits_until_it_is_due
+                a_delayed_message_is_invisible_until_due settled_rows_are_never_fetched_again
+                a_dispatched_row_says_when settling_a_missing_row_is_refused_without_an_error
+                a_settled_row_is_not_settled_again a_row_named_twice_in_a_batch_settles_once
                 a_retry_stays_pending_and_the_last_error_stands
-                a_pause_is_added_to_the_databases_now
-                an_absurd_pause_waits_long_and_breaks_nothing
-                success_clears_what_the_failures_left
-                a_dead_row_keeps_its_reason
-                an_untouched_row_stays_as_it_was
-                a_large_mixed_batch_settles_in_one_go
+                a_pause_is_added_to_the_databases_now an_absurd_pause_waits_long_and_breaks_nothing
+                success_clears_what_the_failures_left a_dead_row_keeps_its_reason
+                an_untouched_row_stays_as_it_was a_large_mixed_batch_settles_in_one_go
                 an_uncommitted_message_does_not_exist
                 a_message_that_cannot_be_stored_stops_its_batch_for_good
-                many_writers_at_once_all_get_through
-                a_new_row_changes_the_number_that_wakes_workers
+                many_writers_at_once_all_get_through a_new_row_changes_the_number_that_wakes_workers
                 headers_of_other_writers_can_be_read
             }
             send {
@@ -114,8 +99,7 @@ macro_rules! store_conformance {
                 of_many_at_once_one_handles
             }
             quarantine {
-                a_loss_is_noted_on_an_outbox_row_and_taken_back
-                a_loss_is_noted_on_an_inbox_row_and_taken_back
+                a_loss_is_noted_on_an_outbox_row_and_taken_back a_loss_is_noted_on_an_inbox_row_and_taken_back
                 a_row_that_waits_without_an_attempt_holds_its_key
                 a_row_in_quarantine_goes_again_when_another_worker_is_lost
                 a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
@@ -170,29 +154,24 @@ macro_rules! store_conformance {
                 an_inbox_settlement_in_flight_and_a_take_over_never_both_win
             }
             order {
-                a_row_in_backoff_holds_its_key_and_no_other
-                a_due_row_goes_before_its_followers
+                a_row_in_backoff_holds_its_key_and_no_other a_due_row_goes_before_its_followers
                 a_due_row_waits_behind_an_earlier_one_that_is_not
                 a_row_in_backoff_does_not_hold_an_earlier_one
                 backoff_holds_the_key_in_its_destination_only
-                keys_that_look_alike_are_different_keys
-                a_delayed_row_does_not_hold_its_key
-                waiting_keys_in_front_do_not_fill_the_batch
-                a_parked_key_waits_and_others_go_on
+                keys_that_look_alike_are_different_keys a_delayed_row_does_not_hold_its_key
+                waiting_keys_in_front_do_not_fill_the_batch a_parked_key_waits_and_others_go_on
                 a_dead_letter_that_parks_nothing_lets_its_key_go_on
                 a_retried_dead_letter_is_first_in_its_key_again
                 a_retried_dead_letter_goes_before_a_follower_in_backoff
                 a_skipped_dead_letter_frees_its_key
                 a_dead_letter_that_parks_nothing_does_not_inherit_the_key
                 two_open_dead_letters_hold_their_key_until_both_are_resolved
-                a_lower_id_that_commits_late_is_found
-                a_lower_inbox_id_that_commits_late_is_found
+                a_lower_id_that_commits_late_is_found a_lower_inbox_id_that_commits_late_is_found
                 an_inbox_row_in_backoff_holds_its_key_and_no_other
                 an_inbox_row_put_off_without_an_attempt_holds_its_key
                 a_due_inbox_row_waits_behind_an_earlier_one_that_is_not
                 a_parked_inbox_key_waits_for_a_person
-                waiting_inbox_keys_in_front_do_not_fill_the_batch
-                rows_of_skipped_keys_are_left_out
+                waiting_inbox_keys_in_front_do_not_fill_the_batch rows_of_skipped_keys_are_left_out
                 a_skipped_key_with_a_long_backlog_does_not_fill_the_batch
                 rows_in_hand_are_left_out_and_do_not_fill_the_batch
             }
