@@ -158,15 +158,15 @@ function destinations(overview, rates) {
       href: `#/outbox${query({ destination: name })}`,
       numbers: [["per s", rate(rates.destinations.get(name))], ["waiting", brief(backlog?.pending ?? 0)], ["oldest", oldest(backlog?.oldest)], ["lanes", guard ? count(guard.lanes) : "–"]],
       tone: breaker === null || breaker === "open" ? "bad" : breaker === "closed" ? "" : "warn",
-      state: { status: breakerStatus(breaker), kind: guard?.kind, lines, budget: guard?.calls ?? guard?.budget ?? null },
+      state: { status: breakerStatus(breaker, guard?.cause), kind: guard?.kind, lines, budget: guard?.calls ?? guard?.budget ?? null },
     };
   });
 }
 
-function breakerStatus(breaker) {
+function breakerStatus(breaker, cause) {
   if (breaker === null) return ["FAILED", "not declared"];
   if (breaker === "closed") return ["closed", "reachable"];
-  return breaker === "open" ? ["open", "breaker open"] : ["half_open", "trying again"];
+  return breaker === "open" ? ["open", `breaker open: ${cause ?? "failing"}`] : ["half_open", "trying again"];
 }
 
 /** Calls of the day that are used: a bar, and the same in words. */

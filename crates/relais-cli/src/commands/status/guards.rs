@@ -22,6 +22,9 @@ const ANSWER_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Guards {
     pub(crate) breaker: Option<String>,
+    /// What kind of trouble opened the breaker.
+    #[serde(default)]
+    pub(crate) cause: Option<String>,
     pub(crate) reason: Option<Reason>,
     pub(crate) calls: Option<Calls>,
     /// Delivered since that process started.
@@ -97,9 +100,13 @@ pub(crate) fn show(guards: Option<&Guards>) -> ((String, Tone), String) {
     let unknown = || "-".to_owned();
     let breaker = match guards.and_then(|guards| guards.breaker.as_deref()) {
         None => (unknown(), Tone::Plain),
-        Some("open") => ("open".to_owned(), Tone::Bad),
         Some("closed") => ("closed".to_owned(), Tone::Good),
-        Some(other) => (other.replace('_', " "), Tone::Waiting),
+        Some(state) => {
+            let tone = if state == "open" { Tone::Bad } else { Tone::Waiting };
+            let cause = guards.and_then(|guards| guards.cause.as_deref());
+            let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+            (format!("{}{cause}", state.replace('_', " ")), tone)
+        }
     };
     let calls = guards.and_then(|guards| guards.calls);
     (breaker, calls.map_or_else(unknown, |calls| format!("{} of {}", calls.used, calls.limit)))

@@ -1,0 +1,227 @@
+//! Ordinary trouble with the real program, on SQLite and PostgreSQL: one bad message beside good ones, short
+//! outages, a wrong deployment, kills. What must come out is in docs/failures.md.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+#[path = "trouble/place.rs"]
+mod place;
+#[path = "trouble/shop.rs"]
+mod shop;
+// Shared with tests that use more of it.
+#[allow(dead_code)]
+mod support;
+
+use place::{Place, on_both};
+use shop::{Reply, Shop};
+
+/// A destination at the shop's path of its name.
+fn destination(shop: &Shop, name: &str, more: &str) -> String {
+    format!(
+        "[[destination]]\nname = \"{name}\"\nkind = \"http\"\nallow_private = true\n\
+         url = \"http://{}/{name}\"\n{more}",
+        shop.address
+    )
+}
+
+fn keys(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("k{n}")).collect()
+}
+
+const FIVE_ATTEMPTS: &str = "[destination.retry]\nattempts = 5\n";
+const SHORT_TIMEOUT: &str = "[destination.limits]\ntimeout = \"300ms\"\n";
+
+#[test]
+fn one_poison_key_beside_200_healthy_ones_is_a_dead_letter_and_they_are_delivered() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match (call.destination(), call.key()) {
+            ("hangs", "poison") => Reply::Never,
+            (status, "poison") => Reply::Status(status.parse().unwrap()),
+            _ => Reply::Status(200),
+        });
+        let names = ["429", "500", "502", "503", "504", "hangs"];
+        let more = format!("{FIVE_ATTEMPTS}{SHORT_TIMEOUT}");
+        let all: String = names.iter().map(|name| destination(&shop, name, &more)).collect();
+        let place = Place::new(&store, &all);
+        for name in names {
+            place.send(name, &["poison".to_owned()]);
+            place.send(name, &keys(200));
+        }
+        let _running = place.run();
+        place.until("DISPATCHED", 1_200);
+        place.until("FAILED", 6);
+        let dead = place.dead_letters();
+        assert!(dead.iter().all(|(key, attempts)| key == "poison" && *attempts == 5), "{dead:?}");
+    });
+}
+
+#[test]
+fn a_poison_message_alone_stops_no_key_that_comes_later() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.key() {
+            "poison" => Reply::Status(503),
+            _ => Reply::Status(200),
+        });
+        let place = Place::new(&store, &destination(&shop, "out", ""));
+        place.send("out", &["poison".to_owned()]);
+        let _running = place.run();
+        shop.wait_for_calls(6);
+        place.send("out", &keys(20));
+        place.until("DISPATCHED", 20);
+        assert!(place.dead_letters().is_empty());
+    });
+}
+
+#[test]
+fn a_short_outage_makes_no_dead_letter_with_default_settings() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.destination() {
+            _ if call.is_calm() => Reply::Status(200),
+            "errs" => Reply::Status(500),
+            "cuts" => Reply::Cut,
+            "refuses" => Reply::Status(503),
+            _ => Reply::Never,
+        });
+        let names = ["errs", "cuts", "refuses", "hangs"];
+        let limit = |name: &&str| if *name == "hangs" { SHORT_TIMEOUT } else { "" };
+        let all: String = names.iter().map(|name| destination(&shop, name, limit(name))).collect();
+        let place = Place::new(&store, &all);
+        for name in names {
+            place.send(name, &keys(8));
+        }
+        let _running = place.run();
+        // Far longer than the five attempts of 1.5 s that used to make dead letters of all.
+        shop.wait_for_calls(60);
+        assert_eq!(place.count("FAILED"), 0);
+        shop.calm();
+        place.until("DISPATCHED", 32);
+        assert!(place.dead_letters().is_empty());
+    });
+}
+
+#[test]
+fn a_wrong_deployment_pauses_its_destination_as_a_matter_of_configuration() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.destination() {
+            _ if call.is_calm() => Reply::Status(200),
+            status => Reply::Status(status.parse().unwrap()),
+        });
+        let names = ["404", "401", "400"];
+        let all: String = names.iter().map(|name| destination(&shop, name, "")).collect();
+        let place = Place::new(&store, &all);
+        for name in names {
+            place.send(name, &keys(40));
+        }
+        let _running = place.run();
+        for name in names {
+            place.until_guard(name, |guards| guards["cause"] == "configuration");
+        }
+        shop.wait_for_calls(40);
+        let dead = place.count("FAILED");
+        assert!(dead <= 5, "{dead} dead letters");
+        shop.calm();
+        place.until("DISPATCHED", 120 - dead);
+        assert_eq!(place.count("FAILED"), dead);
+    });
+}
+
+#[test]
+fn one_call_in_three_fails_and_everything_arrives() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.number % 3 {
+            0 => Reply::Status(500),
+            _ => Reply::Status(200),
+        });
+        let place = Place::new(&store, &destination(&shop, "out", ""));
+        place.send("out", &keys(150));
+        let _running = place.run();
+        place.until("DISPATCHED", 150);
+        assert!(place.dead_letters().is_empty());
+    });
+}
+
+#[test]
+fn two_shards_of_ten_fail_and_the_others_continue() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.key().chars().last() {
+            Some('0' | '1') if !call.is_calm() => Reply::Status(503),
+            _ => Reply::Status(200),
+        });
+        let place = Place::new(&store, &destination(&shop, "out", ""));
+        place.send("out", &keys(200));
+        let _running = place.run();
+        place.until("DISPATCHED", 160);
+        shop.wait_for_calls(210);
+        assert_eq!((place.count("DISPATCHED"), place.count("FAILED")), (160, 0));
+        shop.calm();
+        place.until("DISPATCHED", 200);
+    });
+}
+
+#[test]
+fn a_pause_that_one_key_is_asked_for_delays_no_other() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.key() {
+            "k7" => Reply::RetryAfter(3_600),
+            _ => Reply::Status(200),
+        });
+        let place = Place::new(&store, &destination(&shop, "out", ""));
+        place.send("out", &keys(50));
+        let _running = place.run();
+        place.until("DISPATCHED", 49);
+        place.send("out", &keys(7));
+        place.until("DISPATCHED", 56);
+    });
+}
+
+#[test]
+fn half_of_the_calls_throttled_make_no_dead_letter_and_no_storm() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.number % 2 {
+            0 => Reply::Status(429),
+            _ => Reply::Status(200),
+        });
+        let place = Place::new(&store, &destination(&shop, "out", ""));
+        place.send("out", &keys(100));
+        let _running = place.run();
+        place.until("DISPATCHED", 100);
+        assert!(place.dead_letters().is_empty());
+        assert!(shop.calls() < 400, "{} calls for 100 messages", shop.calls());
+    });
+}
+
+#[test]
+fn a_hot_key_that_fails_lets_the_others_continue() {
+    on_both(|store| {
+        let shop = Shop::start(|call| match call.key() {
+            "hot" => Reply::Status(500),
+            _ => Reply::Status(200),
+        });
+        let quick = "[destination.retry]\nmax = \"100ms\"\nattempts = 1000\n";
+        let place = Place::new(&store, &destination(&shop, "out", quick));
+        place.send("out", &vec!["hot".to_owned(); 50]);
+        let _running = place.run();
+        shop.wait_for_calls(10);
+        for part in keys(30).chunks(3) {
+            place.send("out", part);
+            shop.wait_for_calls(shop.calls() + 5);
+        }
+        place.until("DISPATCHED", 30);
+    });
+}
+
+#[test]
+fn kills_while_the_target_is_unavailable_use_no_attempts() {
+    on_both(|store| {
+        let shop = Shop::start(|_| Reply::Cut);
+        let place = Place::new(&store, &destination(&shop, "out", ""));
+        place.send("out", &keys(300));
+        for life in 1..=10 {
+            // Killed as soon as something of it was in flight.
+            let running = place.run();
+            shop.wait_for_calls(12 * life);
+            drop(running);
+        }
+        assert_eq!((place.attempts_max(), place.count("PENDING")), (0, 300));
+    });
+}

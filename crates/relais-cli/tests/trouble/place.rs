@@ -1,0 +1,131 @@
+//! The program on one of the stores, and what its tables say.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{
+    shop::PATIENCE,
+    support::{Running, Site, postgres::PostgresSchema},
+};
+
+/// Where the tables are.
+pub(crate) enum Database {
+    Sqlite,
+    Postgres(PostgresSchema),
+}
+
+/// Runs a scenario on SQLite, and on PostgreSQL if there is one.
+pub(crate) fn on_both(scenario: impl Fn(Database)) {
+    scenario(Database::Sqlite);
+    if let Some(schema) = PostgresSchema::new() {
+        scenario(Database::Postgres(schema));
+    }
+}
+
+pub(crate) struct Place<'a> {
+    site: Site,
+    database: &'a Database,
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn new(database: &'a Database, destinations: &str) -> Self {
+        let url = match database {
+            Database::Sqlite => "sqlite:relais.db",
+            Database::Postgres(schema) => &schema.url,
+        };
+        let site = Site::with(&format!(
+            "[store]\nurl = \"{url}\"\n[lanes]\nlease = \"2s\"\n\
+             [admin]\nlisten = \"127.0.0.1:{}\"\n{destinations}",
+            free_port()
+        ));
+        let said = site.relais(&["migrate"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        Self { site, database }
+    }
+
+    pub(crate) fn run(&self) -> Running {
+        self.site.run()
+    }
+
+    /// One message for each of the keys.
+    pub(crate) fn send(&self, destination: &str, keys: &[String]) {
+        let values: Vec<String> = keys
+            .iter()
+            .map(|key| format!("('Order', '{key}', 'OrderPlaced', '{destination}', '{{}}')"))
+            .collect();
+        let columns = "(aggregate_type, aggregate_id, event_type, destination, payload)";
+        let values = values.join(", ");
+        match self.database {
+            Database::Sqlite => {
+                let database = rusqlite::Connection::open(self.site.path("relais.db")).unwrap();
+                database.busy_timeout(PATIENCE).unwrap();
+                let insert = format!("INSERT INTO relais_outbox {columns} VALUES {values}");
+                database.execute_batch(&insert).unwrap();
+            }
+            Database::Postgres(schema) => {
+                let table = format!("{}.relais_outbox", schema.name);
+                schema.execute(&format!("INSERT INTO {table} {columns} VALUES {values}"));
+            }
+        }
+    }
+
+    /// How many outbox rows have this status.
+    pub(crate) fn count(&self, status: &str) -> u64 {
+        let found = self.site.json(&["status"]);
+        let counts = found["outbox"].as_array().expect("counts").iter();
+        let mut of_status = counts.filter(|count| count["name"] == status);
+        of_status.next().and_then(|count| count["rows"].as_u64()).unwrap_or(0)
+    }
+
+    pub(crate) fn until(&self, status: &str, rows: u64) {
+        let start = Instant::now();
+        loop {
+            let found = self.count(status);
+            if found == rows {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{found} rows are {status}, not {rows}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until the guards of a destination are so.
+    pub(crate) fn until_guard(&self, destination: &str, is_so: impl Fn(&Value) -> bool) {
+        let start = Instant::now();
+        loop {
+            let found = self.site.json(&["status"]);
+            let all = found["destinations"].as_array().expect("destinations").iter();
+            let mut named = all.filter(|found| found["destination"] == destination);
+            let guards = named.next().map(|found| found["guards"].clone()).unwrap_or_default();
+            if is_so(&guards) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{destination}: {guards}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Keys and attempts of the dead letters.
+    pub(crate) fn dead_letters(&self) -> Vec<(String, u64)> {
+        let found = self.site.json(&["dead-letter", "list"]);
+        let rows = found.as_array().cloned().unwrap_or_default();
+        let one = |row: &Value| {
+            let key = row["msg_key"].as_str().expect("a key").to_owned();
+            (key, row["attempts"].as_u64().expect("attempts"))
+        };
+        rows.iter().map(one).collect()
+    }
+
+    /// The most attempts of any row.
+    pub(crate) fn attempts_max(&self) -> u64 {
+        let found = self.site.json(&["outbox", "list", "--limit", "500"]);
+        let rows = found.as_array().expect("rows").iter();
+        rows.map(|row| row["attempts"].as_u64().expect("attempts")).max().expect("a row")
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
