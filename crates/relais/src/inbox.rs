@@ -247,7 +247,9 @@ impl InboxWorker {
             started += jobs.len();
             let mut jobs = jobs.into_iter();
             while let Some(job) = jobs.next() {
-                if let Err(error) = self.begin(&job).await {
+                if self.made >= MADE_MAX {
+                    self.give_back(&job);
+                } else if let Err(error) = self.begin(&job).await {
                     jobs.for_each(|job| self.give_back(&job));
                     return Err(error);
                 }
