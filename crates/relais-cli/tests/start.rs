@@ -15,7 +15,7 @@ use std::{
 
 use support::{Site, assert_said, postgres::PostgresSchema};
 
-/// An address that nobody listens at; the listener's port is not given out again soon.
+/// An address without a listener; the listener's port is not given out again soon.
 fn nowhere() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -95,7 +95,7 @@ pub(crate) struct Flight<R> {
     ready: VecDeque<String>,
     /// Keys with a row under way.
     busy: HashSet<String>,
-    /// Every row in these hands, with its lane and its bytes: queued, under way, or landed and not yet
+    /// Every row in these hands, with its lane and its bytes: queued, in flight, or landed and not yet
     /// settled.
     held: HashMap<i64, (i16, usize)>,
     queued: usize,

@@ -232,7 +232,7 @@ impl<R: Row> Intake<R> {
     }
 
     /// Parts off rows of types that this worker does not know. It will not work on them, so they are no
-    /// suspects here: whoever is handed their lane treats it as that of a lost worker.
+    /// suspects here: the worker that is handed their lane treats it as that of a lost worker.
     fn part_unknown(&self, jobs: Vec<Job<R>>) -> (Vec<Job<R>>, Vec<Job<R>>) {
         let (known, unknown): (Vec<_>, Vec<_>) =
             jobs.into_iter().partition(|job| self.keeper.knows(job.row.event_type()));

@@ -79,7 +79,7 @@ async fn slow_fetches_and_settlements_delay_no_heartbeat() {
     let Some(bed) = Bed::new().await else { return };
     let lanes = bed.lanes().await;
     bed.send("k").await;
-    // Whoever reads or settles now waits for this lock; leases do not touch the table.
+    // Reads and settlements now wait for this lock; leases do not touch the table.
     let mut other = bed.schema.client().await;
     let locked = other.transaction().await.unwrap();
     locked.batch_execute("LOCK TABLE relais_outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();

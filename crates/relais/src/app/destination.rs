@@ -24,7 +24,7 @@ pub struct DestinationSettings {
     pub on_dead_letter: OnDeadLetter,
     /// At most this many messages in this time.
     pub rate: Option<(u32, Duration)>,
-    /// Calls under way at once.
+    /// Calls in flight at once.
     pub concurrency: usize,
     /// The longest one call may take.
     pub timeout: Duration,
