@@ -71,7 +71,7 @@ fn no_secret_of_the_settings_is_in_the_log_even_at_trace() {
     let node = Node::start_with(&site, "node", &[("RUST_LOG", "trace")]);
     until(|| node.admin().is_some());
     let (hook, admin) = (node.address("hook").unwrap(), node.admin().unwrap());
-    target.answers(500);
+    target.answers(400);
     let send = |id: &str, token: &str, body: &str| {
         let token = format!("Bearer {token}");
         post(hook, "/hook", &[("authorization", token.as_str()), ("message-id", id)], body).0

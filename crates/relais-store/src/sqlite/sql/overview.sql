@@ -2,7 +2,7 @@
 -- id, because ids commit in order.
 WITH looked (received_at, is_parked) AS MATERIALIZED (
     SELECT received_at, EXISTS (SELECT 1 FROM relais_parked_key AS p
-                                WHERE p.origin = 'inbox' AND p.destination = '' AND p.msg_key = o.msg_key)
+                                WHERE p.origin = 'inbox' AND p.destination = o.inbox AND p.msg_key = o.msg_key)
     FROM (SELECT received_at, msg_key FROM (
               SELECT i.received_at, i.msg_key FROM relais_inbox AS i INDEXED BY relais_inbox_fresh
               WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NULL
