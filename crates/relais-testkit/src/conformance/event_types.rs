@@ -57,7 +57,7 @@ async fn mixed_fleet(f: &dyn Fixture) -> (Worker, Worker) {
 
 fn unknown(pause: Duration) -> InboxFate {
     let problem = Problem::new(UNKNOWN_EVENT_TYPE, "no live worker knows event type `X`");
-    InboxFate::Retry { attempts: 0, pause, problem }
+    InboxFate::Wait { pause, problem, lost_workers: 0 }
 }
 
 pub async fn a_worker_learns_which_types_other_live_workers_know(f: &dyn Fixture) {

@@ -1,19 +1,19 @@
 -- The oldest open inbox row is the one with the lowest id: reception order, without a sort. Rows that wait
 -- behind a parked key are counted apart, as in backlogs.
 WITH parked AS MATERIALIZED (
-    SELECT msg_key FROM relais_parked_key WHERE origin = 'inbox'),
+    SELECT msg_key, destination FROM relais_parked_key WHERE origin = 'inbox'),
 looked AS MATERIALIZED (
     SELECT i.received_at, p.msg_key IS NOT NULL AS parked
-    FROM ((SELECT f.msg_key, f.received_at FROM relais_inbox AS f
+    FROM ((SELECT f.msg_key, f.inbox, f.received_at FROM relais_inbox AS f
            WHERE f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL
            ORDER BY f.id + 0
            LIMIT $1)
           UNION ALL
-          (SELECT w.msg_key, w.received_at FROM relais_inbox AS w
+          (SELECT w.msg_key, w.inbox, w.received_at FROM relais_inbox AS w
            WHERE w.status IN ('RECEIVED', 'RETRY') AND w.next_attempt_at IS NOT NULL
            ORDER BY w.next_attempt_at
            LIMIT $1)) AS i
-    LEFT JOIN parked AS p ON p.msg_key = i.msg_key
+    LEFT JOIN parked AS p ON p.msg_key = i.msg_key AND p.destination = i.inbox
     WHERE EXISTS (SELECT FROM parked)),
 behind AS MATERIALIZED (
     SELECT count(*) AS seen, count(*) FILTER (WHERE parked) AS parked,

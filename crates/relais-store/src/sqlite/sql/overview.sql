@@ -3,15 +3,15 @@
 WITH looked (received_at, is_parked) AS MATERIALIZED (
     SELECT received_at, EXISTS (SELECT 1 FROM relais_parked_key AS p
                                 WHERE p.origin = 'inbox' AND p.destination = o.inbox AND p.msg_key = o.msg_key)
-    FROM (SELECT received_at, msg_key FROM (
-              SELECT i.received_at, i.msg_key FROM relais_inbox AS i INDEXED BY relais_inbox_fresh
+    FROM (SELECT received_at, msg_key, inbox FROM (
+              SELECT i.received_at, i.msg_key, i.inbox FROM relais_inbox AS i INDEXED BY relais_inbox_fresh
               WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NULL
                 AND (SELECT count(*) FROM relais_parked_key WHERE origin = 'inbox') > 0
               ORDER BY i.id
               LIMIT ?1)
           UNION ALL
-          SELECT received_at, msg_key FROM (
-              SELECT i.received_at, i.msg_key FROM relais_inbox AS i INDEXED BY relais_inbox_due
+          SELECT received_at, msg_key, inbox FROM (
+              SELECT i.received_at, i.msg_key, i.inbox FROM relais_inbox AS i INDEXED BY relais_inbox_due
               WHERE i.status IN ('RECEIVED', 'RETRY') AND i.next_attempt_at IS NOT NULL
                 AND (SELECT count(*) FROM relais_parked_key WHERE origin = 'inbox') > 0
               LIMIT ?1)) AS o),
