@@ -16,12 +16,13 @@ use crate::{
 };
 
 /// Each breaks one rule, and the checker must find on every store what that does.
-const PLANTED: [(&str, &str); 5] = [
+const PLANTED: [(&str, &str); 6] = [
     ("no-fence", "rewritten"),
     ("mark-first", "lost"),
     ("no-key-guard", "reordered"),
     ("acknowledge-first", "lost"),
     ("drop-unprocessed", "lost"),
+    ("blame-message", "undeserved dead letter"),
 ];
 /// How long a planted bug is looked for on each store, in seconds.
 const PLANTED_SECONDS: &str = "10";
