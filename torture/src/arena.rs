@@ -32,8 +32,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked how far everything is, and said.
 const LOOK: Duration = Duration::from_millis(200);
 const PROGRESS: Duration = Duration::from_secs(10);
-/// Most messages on their way: what is left when the faults end must drain in time.
-const BACKLOG_MAX: u64 = 50_000;
 /// Of the processes, so many stand still more often than they die.
 const SLEEPERS: usize = 3;
 /// Writers of each kind, and the keys of each.
@@ -49,6 +47,8 @@ pub(crate) struct Plan {
     /// How long phase two may take.
     pub(crate) drain: Duration,
     pub(crate) nodes: usize,
+    /// Most messages on their way: what is left when the faults end must drain in time.
+    pub(crate) backlog: u64,
     /// Messages written into the outbox, and posted.
     pub(crate) sent: u64,
     pub(crate) heard: u64,
@@ -101,7 +101,7 @@ pub(crate) async fn run(base: Base, program: Program, plan: Plan, diary: Diary) 
     let writers = Writers::start(&base, &plan, &desk, &http);
     haunted.extend(flows.go(&stage));
 
-    watch(base.name(), plan.time, &desk, &toll, &sink).await;
+    watch(base.name(), &plan, &desk, &toll, &sink).await;
     toll.over.store(true, Relaxed);
     diary.note("the faults are over");
     for disturber in disturbers {
@@ -227,12 +227,12 @@ async fn quietly(work: impl Future<Output = ()>) -> Result<()> {
 }
 
 /// Lets time pass: slows the writers down while too much is on its way, and says how far it is.
-async fn watch(store: &str, time: Duration, desk: &Desk, toll: &Toll, sink: &Sink) {
+async fn watch(store: &str, plan: &Plan, desk: &Desk, toll: &Toll, sink: &Sink) {
     let (started, mut told) = (Instant::now(), Instant::now());
-    while started.elapsed() < time {
+    while started.elapsed() < plan.time {
         tokio::time::sleep(LOOK).await;
         let (expected, arrived) = (desk.expected(), sink.arrivals.count());
-        desk.full.store(expected.saturating_sub(arrived) > BACKLOG_MAX, Relaxed);
+        desk.full.store(expected.saturating_sub(arrived) > plan.backlog, Relaxed);
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
             let (kills, zombies) = (toll.count("kills"), toll.count("zombies"));
@@ -287,14 +287,15 @@ impl Writers {
 async fn drain(base: &Base, flows: &Flows, most: Duration) -> Result<Duration> {
     let (started, mut told) = (Instant::now(), Instant::now());
     while started.elapsed() < most {
-        let (open, rows) = (flows.open(base).await?, check::open_rows(base).await?);
+        let (open, (rows, row)) = (flows.open(base).await?, check::open_rows(base).await?);
         if open.is_empty() && rows == 0 {
             break;
         }
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
             let first = open.first().map(String::as_str).unwrap_or_default();
-            println!("{:>8} drains: {rows} rows, {} others {first}", base.name(), open.len());
+            let (store, others) = (base.name(), open.len());
+            println!("{store:>8} drains: {rows} rows ({row}), {others} others {first}");
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -56,6 +56,7 @@ impl Findings {
         let mut client = base.connect().await?;
         self.add("rewritten", client.texts("SELECT what FROM rewritten").await?);
         self.add("stranded", open(&mut client).await?);
+        self.add("undeserved dead letter", undeserved_dead_letters(&mut client).await?);
         self.add("left locked", base.leased(&mut client).await?);
         drop(client);
         self.add("left locked", base.left_locked().await?);
@@ -97,12 +98,16 @@ impl std::fmt::Display for Findings {
     }
 }
 
-/// Rows that should have come to their end, by table.
+/// Rows that should have come to their end, by table. Poison keys never do.
 const OPEN: &str = "\
-    SELECT 'outbox ' || CAST(id AS TEXT) || ' ' || status FROM relais_outbox WHERE status <> 'DISPATCHED' \
+    SELECT 'outbox ' || CAST(id AS TEXT) || ' ' || status || ' ' || msg_key || ' ' \
+    || CAST(attempts AS TEXT) || ' attempts ' || coalesce(error_code, '') FROM relais_outbox \
+    WHERE status <> 'DISPATCHED' AND msg_key NOT IN (POISON_KEYS) \
     UNION ALL SELECT 'inbox ' || CAST(id AS TEXT) || ' ' || status FROM relais_inbox WHERE status NOT IN ('PROCESSED', 'SERDE_ERROR') \
-    UNION ALL SELECT 'parked key ' || msg_key FROM relais_parked_key \
-    UNION ALL SELECT 'dead letter ' || message_id FROM relais_dead_letter WHERE origin <> 'process'";
+    UNION ALL SELECT 'parked key ' || msg_key FROM relais_parked_key WHERE msg_key NOT IN (POISON_KEYS)";
+
+/// Dead letters of messages; what a process leaves to an operator is not among them.
+const DEAD_LETTERS: &str = "FROM relais_dead_letter WHERE origin <> 'process' AND msg_key";
 
 /// What lies in rows that are not at their end.
 const WAITING: &str = "\
@@ -111,12 +116,43 @@ const WAITING: &str = "\
 
 /// Rows that are not at their end yet. What a process leaves to a person is not among them.
 pub(crate) async fn open(client: &mut Client) -> Result<Vec<String>> {
-    client.texts(OPEN).await
+    client.texts(&open_sql()).await
 }
 
-/// How many rows are not at their end yet.
-pub(crate) async fn open_rows(base: &Base) -> Result<u64> {
-    base.connect().await?.number(&format!("SELECT CAST(count(*) AS TEXT) FROM ({OPEN}) AS o")).await
+/// Returns how many rows are not at their end yet, and one of them.
+pub(crate) async fn open_rows(base: &Base) -> Result<(u64, String)> {
+    let (mut client, sql) = (base.connect().await?, open_sql());
+    let rows = client.number(&format!("SELECT CAST(count(*) AS TEXT) FROM ({sql}) AS o")).await?;
+    let first = client.texts(&format!("{sql} LIMIT 1")).await?;
+    Ok((rows, first.into_iter().next().unwrap_or_default()))
+}
+
+fn open_sql() -> String {
+    let poison = [Flow::Patient, Flow::Strict].map(poison_keys).join(", ");
+    OPEN.replace("POISON_KEYS", &poison)
+}
+
+/// Returns the poison keys of a flow as a list in SQL.
+fn poison_keys(flow: Flow) -> String {
+    flow.poison_keys().iter().map(|key| format!("'{key}'")).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns dead letters that no poison key explains. In [`Flow::Patient`] not even a poison key becomes one:
+/// its attempts take longer than a run.
+async fn undeserved_dead_letters(client: &mut Client) -> Result<Vec<String>> {
+    let poison = poison_keys(Flow::Strict);
+    let sql = format!(
+        "SELECT origin || ' ' || msg_key || ' after ' || CAST(attempts AS TEXT) || ' attempts: ' \
+         || coalesce(error_class, '') || ' ' || coalesce(error_message, '') \
+         {DEAD_LETTERS} NOT IN ({poison})"
+    );
+    client.texts(&sql).await
+}
+
+/// Returns how many dead letters there are of poison keys that use up their attempts.
+pub(crate) async fn deserved_dead_letters(client: &mut Client) -> Result<u64> {
+    let poison = poison_keys(Flow::Strict);
+    client.number(&format!("SELECT CAST(count(*) AS TEXT) {DEAD_LETTERS} IN ({poison})")).await
 }
 
 /// What is known when all has come to rest and every process has ended.
@@ -289,7 +325,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_in_the_tables_is_found() {
         assert!(found_in("").await.is_empty());
-        let pending = r#"INSERT INTO relais_outbox VALUES (1, 'PENDING', '{"name": "s7-1"}')"#;
+        let pending =
+            r#"INSERT INTO relais_outbox VALUES (1, 'PENDING', '{"name": "s7-1"}', 's7', 0, NULL)"#;
         assert_eq!(found_in(pending).await.count("stranded"), 1);
         let parked = "INSERT INTO relais_parked_key VALUES ('s7')";
         assert_eq!(found_in(parked).await.count("stranded"), 1);
@@ -303,6 +340,20 @@ mod tests {
         assert_eq!(found_in(rewritten).await.count("rewritten"), 1);
         let order = "INSERT INTO shop_order VALUES ('s7', 1)";
         assert_eq!(found_in(order).await.count("lost"), 1);
+    }
+
+    #[tokio::test]
+    async fn a_dead_letter_is_undeserved_unless_its_key_is_a_poison_key() {
+        let dead = |key: &str| {
+            format!("INSERT INTO relais_dead_letter VALUES ('outbox', '{key}', 5, '503', 'busy')")
+        };
+        let count = async |rows: &str| found_in(rows).await.count("undeserved dead letter");
+        assert_eq!(count(&dead("q7")).await, 1);
+        assert_eq!(count(&dead("p0")).await, 1, "20 attempts take longer than a run");
+        let behind = "INSERT INTO relais_parked_key VALUES ('q0'); \
+                      INSERT INTO relais_outbox VALUES (1, 'PENDING', '{}', 'q0', 0, NULL)";
+        let found = found_in(&format!("{}; {behind}", dead("q0"))).await;
+        assert!(found.is_empty(), "{found}");
     }
 
     #[tokio::test]

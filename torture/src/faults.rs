@@ -116,7 +116,7 @@ impl Toll {
     }
 
     /// Lets time pass, but not beyond the end of the faults; false when they are over.
-    async fn pass(&self, time: Duration) -> bool {
+    pub(crate) async fn pass(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !self.over.load(Relaxed) {
             let left = end.saturating_duration_since(Instant::now());

@@ -25,6 +25,10 @@ pub(crate) const CI: Minimums = &[
     ("bulk jobs failed half-way", 10),
     ("bookings", 600),
     ("orders", 200),
+    ("outages", 10),
+    ("deserved dead letters", 4),
+    ("slow answers", 20),
+    ("large rows", 10),
 ];
 pub(crate) const RELEASE: Minimums = &[
     ("kills", 10_000),
@@ -38,10 +42,14 @@ pub(crate) const RELEASE: Minimums = &[
     ("bulk jobs failed half-way", 500),
     ("bookings", 30_000),
     ("orders", 10_000),
+    ("outages", 500),
+    ("deserved dead letters", 8),
+    ("slow answers", 1_000),
+    ("large rows", 500),
 ];
 
 /// What must never be found; shown with its zero. Other findings are shown if there are any.
-const NEVER: [&str; 9] = [
+const NEVER: [&str; 10] = [
     "lost",
     "phantom",
     "double effect",
@@ -49,6 +57,7 @@ const NEVER: [&str; 9] = [
     "rewritten",
     "too many copies",
     "stranded",
+    "undeserved dead letter",
     "left locked",
     "corrupt",
 ];
@@ -164,7 +173,8 @@ mod tests {
         assert_eq!(
             outcome.line(),
             "a: 6 kills | lost 0, phantom 0, double effect 0, reordered 1, rewritten 0, too many \
-             copies 0, stranded 0, left locked 0, corrupt 0, sums differ 1 | drained in 1.5s"
+             copies 0, stranded 0, undeserved dead letter 0, left locked 0, corrupt 0, sums differ 1 \
+             | drained in 1.5s"
         );
         let report = report(&[outcome], 7, Duration::from_secs(3), false).unwrap();
         let report: Value = serde_json::from_str(&report).unwrap();

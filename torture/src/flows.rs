@@ -4,6 +4,7 @@
 //! - `kafka`: from topic to topic, with a broker that is killed
 //! - `ledger`, `orders`: a service of a user, with a handler that keeps a ledger and with processes, whose
 //!   commands go to `services`
+//! - `trouble`: a target with outages, slow answers and poison keys
 //!
 //! Each flow starts what it needs, adds its settings, writes with faults, calms down, drains, is checked
 //! and gives its figures.
@@ -13,6 +14,7 @@ mod ledger;
 mod orders;
 mod salesforce;
 mod services;
+mod trouble;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -31,6 +33,7 @@ use crate::{
 use kafka::Kafka;
 use ledger::Ledger;
 use salesforce::Salesforce;
+use trouble::Trouble;
 
 /// What all flows of an arena share.
 #[derive(Clone)]
@@ -50,6 +53,7 @@ pub(crate) struct Stage {
 pub(crate) struct Flows {
     salesforce: Salesforce,
     ledger: Ledger,
+    trouble: Trouble,
     kafka: Option<Kafka>,
 }
 
@@ -61,7 +65,8 @@ impl Flows {
             None => None,
         };
         let ledger = Ledger::start(stage).await?;
-        Ok(Self { salesforce: Salesforce::start().await?, ledger, kafka })
+        let (salesforce, trouble) = (Salesforce::start().await?, Trouble::start(stage).await?);
+        Ok(Self { salesforce, ledger, trouble, kafka })
     }
 
     /// Writes the settings of every process of the arena, of which these are a part.
@@ -71,6 +76,7 @@ impl Flows {
             text += &kafka.settings();
             kafka.write_settings(stage, &text)?;
         }
+        self.trouble.write_settings(stage)?;
         Ok(std::fs::write(stage.program.folder.join("relais.toml"), text)?)
     }
 
@@ -78,13 +84,16 @@ impl Flows {
     pub(crate) fn go(&mut self, stage: &Stage) -> Vec<JoinHandle<Result<Node>>> {
         self.salesforce.go(stage);
         self.ledger.go(stage);
-        self.kafka.as_mut().map(|kafka| kafka.go(stage)).unwrap_or_default()
+        let mut nodes = self.trouble.go(stage);
+        nodes.extend(self.kafka.iter_mut().flat_map(|kafka| kafka.go(stage)));
+        nodes
     }
 
     /// Ends the faults.
     pub(crate) async fn calm(&mut self) -> Result<()> {
         self.salesforce.calm().await?;
         self.ledger.calm().await?;
+        self.trouble.calm().await?;
         match &mut self.kafka {
             Some(kafka) => kafka.calm().await,
             None => Ok(()),
@@ -95,6 +104,7 @@ impl Flows {
     pub(crate) async fn finish(&mut self) -> Result<()> {
         self.salesforce.finish().await?;
         self.ledger.finish().await?;
+        self.trouble.finish().await?;
         match &mut self.kafka {
             Some(kafka) => kafka.finish().await,
             None => Ok(()),
@@ -121,6 +131,7 @@ impl Flows {
         let mut client = base.connect().await?;
         self.salesforce.check(&mut client, findings).await?;
         self.ledger.check(findings).await?;
+        self.trouble.check(&mut client, findings).await?;
         match &self.kafka {
             Some(kafka) => kafka.check(&mut client, findings).await,
             None => Ok(()),
@@ -131,6 +142,7 @@ impl Flows {
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts = self.salesforce.counts().to_vec();
         counts.extend(self.ledger.counts());
+        counts.extend(self.trouble.counts());
         counts.extend(self.kafka.iter().flat_map(Kafka::counts));
         counts
     }

@@ -13,6 +13,8 @@ use std::{
 
 /// No key has more messages; a higher number was written by nobody.
 const NUMBER_MAX: u32 = 1_000_000;
+/// About one in so many messages of [`Flow::Patient`] is large.
+const LARGE_EVERY: u32 = 97;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +29,20 @@ pub(crate) enum Flow {
     Booked,
     /// Produced to a topic, and routed to another.
     Record,
+    /// Written with a business row into the outbox, for a target in trouble: with the default retry, and
+    /// with few attempts.
+    Patient,
+    Strict,
+}
+
+/// The first keys of [`Flow::Patient`] and of [`Flow::Strict`] are poison keys, so many of each.
+const POISON_KEYS: u32 = 4;
+
+/// What every call of a poison key gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poison {
+    Status(u16),
+    NoAnswer,
 }
 
 /// One message.
@@ -38,7 +54,15 @@ pub(crate) struct Name {
 }
 
 impl Flow {
-    const ALL: [Self; 5] = [Self::Sent, Self::Heard, Self::Contact, Self::Booked, Self::Record];
+    const ALL: [Self; 7] = [
+        Self::Sent,
+        Self::Heard,
+        Self::Contact,
+        Self::Booked,
+        Self::Record,
+        Self::Patient,
+        Self::Strict,
+    ];
 
     pub(crate) fn letter(self) -> char {
         match self {
@@ -47,7 +71,15 @@ impl Flow {
             Self::Contact => 'c',
             Self::Booked => 'b',
             Self::Record => 'r',
+            Self::Patient => 'p',
+            Self::Strict => 'q',
         }
+    }
+
+    /// Returns its poison keys, as they are in the tables.
+    pub(crate) fn poison_keys(self) -> Vec<String> {
+        let names = (0..POISON_KEYS).map(|key| Name { flow: self, key, number: 1 });
+        names.filter(|name| name.poison().is_some()).map(Name::key).collect()
     }
 }
 
@@ -63,6 +95,28 @@ impl Name {
         let flow = Flow::ALL.into_iter().find(|flow| text.starts_with(flow.letter()))?;
         let (key, number) = text[1..].split_once('-')?;
         Some(Self { flow, key: key.parse().ok()?, number: number.parse().ok()? })
+    }
+
+    pub(crate) fn key(self) -> String {
+        format!("{}{}", self.flow.letter(), self.key)
+    }
+
+    /// Returns what its calls get, if its key is a poison key.
+    pub(crate) fn poison(self) -> Option<Poison> {
+        match (self.flow, self.key) {
+            (Flow::Patient | Flow::Strict, 0) => Some(Poison::Status(500)),
+            (Flow::Patient | Flow::Strict, 1) => Some(Poison::Status(503)),
+            (Flow::Patient | Flow::Strict, 2) => Some(Poison::Status(504)),
+            (Flow::Patient | Flow::Strict, 3) => Some(Poison::NoAnswer),
+            _ => None,
+        }
+    }
+
+    /// Returns the size of its payload, if that is a large one.
+    pub(crate) fn large_megabytes(self) -> Option<usize> {
+        let dice = self.key * 7 + self.number;
+        let large = self.flow == Flow::Patient && dice.is_multiple_of(LARGE_EVERY);
+        large.then(|| 1 + (dice / LARGE_EVERY) as usize % 4)
     }
 }
 
@@ -242,6 +296,16 @@ mod tests {
         for text in ["", "x1-1", "s1", "s1-x", "é1-1"] {
             assert_eq!(Name::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn few_keys_are_poison_and_few_rows_are_large() {
+        assert_eq!(Flow::Strict.poison_keys(), ["q0", "q1", "q2", "q3"]);
+        assert_eq!(Flow::Sent.poison_keys(), Vec::<String>::new());
+        let names = (0..200).map(|key| Name { flow: Flow::Patient, key, number: 8 });
+        let large: Vec<_> = names.filter_map(Name::large_megabytes).collect();
+        assert!(!large.is_empty() && large.len() < 5, "{large:?}");
+        assert!(large.iter().all(|megabytes| (1..=4).contains(megabytes)), "{large:?}");
     }
 
     #[test]

@@ -71,6 +71,9 @@ struct Args {
     /// Phase one of each store, in seconds, instead of the mode's
     #[arg(long)]
     seconds: Option<u64>,
+    /// Most messages on their way; less for a build or a machine that is slow to drain them
+    #[arg(long, default_value_t = 50_000)]
+    backlog: u64,
     /// A fault to build in (the program must be built with the feature `planted-bugs`)
     #[arg(long)]
     planted: Option<String>,
@@ -284,7 +287,8 @@ fn plan(args: &Args, store: Store, seed: u64, means: Means) -> Plan {
     };
     let time = Duration::from_secs(args.seconds.unwrap_or(80 * scale));
     let drain = if args.expect.is_some() { EXPECTED_DRAIN_MAX } else { DRAIN_MAX };
-    Plan { seed, time, drain, nodes, sent: sent * scale, heard: heard * scale, means }
+    let (backlog, sent, heard) = (args.backlog, sent * scale, heard * scale);
+    Plan { seed, time, drain, nodes, backlog, sent, heard, means }
 }
 
 /// A planted bug is found if the checker says what it does; any other failure proves nothing.

@@ -115,13 +115,9 @@ impl Keys {
 }
 
 impl Name {
-    pub(crate) fn key(self) -> String {
-        format!("{}{}", self.flow.letter(), self.key)
-    }
-
     fn event_type(self) -> &'static str {
         match self.flow {
-            Flow::Sent | Flow::Contact => "OrderPlaced",
+            Flow::Sent | Flow::Contact | Flow::Patient | Flow::Strict => "OrderPlaced",
             Flow::Heard => "Heard",
             Flow::Booked => "Posted",
             Flow::Record => "Recorded",
@@ -132,6 +128,8 @@ impl Name {
     fn destination(self) -> &'static str {
         match self.flow {
             Flow::Contact => "contacts",
+            Flow::Patient => "patient",
+            Flow::Strict => "strict",
             _ => "sink",
         }
     }
@@ -139,7 +137,11 @@ impl Name {
 
 pub(crate) fn payload(name: Name) -> String {
     let (event_type, key, number) = (name.event_type(), name.key(), name.number);
-    format!(r#"{{"type":"{event_type}","key":"{key}","name":"{name}","number":{number}}}"#)
+    let filler = match name.large_megabytes() {
+        Some(megabytes) => format!(r#","filler":"{}""#, "x".repeat(megabytes << 20)),
+        None => String::new(),
+    };
+    format!(r#"{{"type":"{event_type}","key":"{key}","name":"{name}","number":{number}{filler}}}"#)
 }
 
 /// Writes up to `limit` messages, with pauses that make about `pace` of them a second.

@@ -41,6 +41,7 @@ usage: cargo xtask <command>
   torture crash loops against the private servers, with a checker; a few minutes
             --seed N, --seconds N, --store sqlite|postgres, --mode ci|release
             --bugs          the same with each planted bug: every one must be found
+            --debug         with the debug build: sooner built, but slower
   sbom    write what the program is made of to target/relais.cdx.json (CycloneDX)
   server  start the private servers, print where they are, stop them at Ctrl-C";
 

@@ -16,30 +16,40 @@ use crate::{
 };
 
 /// Each breaks one rule, and the checker must find on every store what that does.
-const PLANTED: [(&str, &str); 5] = [
+const PLANTED: [(&str, &str); 6] = [
     ("no-fence", "rewritten"),
     ("mark-first", "lost"),
     ("no-key-guard", "reordered"),
     ("acknowledge-first", "lost"),
     ("drop-unprocessed", "lost"),
+    ("blame-message", "undeserved dead letter"),
 ];
 /// How long a planted bug is looked for on each store, in seconds.
 const PLANTED_SECONDS: &str = "10";
 /// Whether a fault meets a bug is chance: so often it is tried.
 const PLANTED_THROWS: usize = 3;
 
+/// As much as a debug build drains in time.
+const DEBUG_BACKLOG: &str = "5000";
+
 /// What the caller asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     planted: bool,
+    /// The debug build instead of the one users have: sooner built, but slower.
+    debug: bool,
     /// For the torture program.
     rest: Vec<String>,
 }
 
 impl Options {
     pub(crate) fn parse(args: &[String]) -> Self {
-        let (planted, rest) = args.iter().cloned().partition::<Vec<_>, _>(|arg| arg == "--bugs");
-        Self { planted: !planted.is_empty(), rest }
+        let has = |name: &str| args.iter().any(|arg| arg == name);
+        let (planted, debug) = (has("--bugs"), has("--debug"));
+        let less = debug.then_some(["--backlog", DEBUG_BACKLOG]).into_iter().flatten();
+        let others = args.iter().filter(|arg| !["--bugs", "--debug"].contains(&arg.as_str()));
+        let rest = less.map(str::to_owned).chain(others.cloned()).collect();
+        Self { planted, debug, rest }
     }
 }
 
@@ -48,11 +58,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let workspace = Workspace::load()?;
     let starting = Servers::starting(&workspace)?;
     // As users have it, and fast: what has not moved cannot be lost.
-    let mut build = cargo(["build", "--release", "--workspace", "--all-features", "--bins"]);
+    let mut build = cargo(["build", "--workspace", "--all-features", "--bins"]);
+    if !options.debug {
+        build.arg("--release");
+    }
     ensure!(command::succeeds(&mut build)?, "`{}` failed", command::line(&build));
     let servers = starting.ready()?;
     servers.announce()?;
-    let built = workspace.target.join("release");
+    let built = workspace.target.join(if options.debug { "debug" } else { "release" });
     let good = if options.planted {
         finds_planted_bugs(&servers, &built, &options.rest)?
     } else {
@@ -109,7 +122,7 @@ mod tests {
     fn what_is_not_ours_goes_to_the_torture_program() {
         let args = ["--seed", "7", "--bugs"].map(str::to_owned);
         let options = Options::parse(&args);
-        assert!(options.planted);
+        assert!(options.planted && !options.debug);
         assert_eq!(options.rest, ["--seed", "7"]);
     }
 }

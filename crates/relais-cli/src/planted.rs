@@ -48,15 +48,18 @@ enum Bug {
     AcknowledgeFirst,
     /// What a bulk job did not process counts as delivered.
     DropUnprocessed,
+    /// Every failure counts against its message, and the first one makes a dead letter.
+    BlameMessage,
 }
 
 impl Bug {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("no-fence", Self::NoFence),
         ("mark-first", Self::MarkFirst),
         ("no-key-guard", Self::NoKeyGuard),
         ("acknowledge-first", Self::AcknowledgeFirst),
         ("drop-unprocessed", Self::DropUnprocessed),
+        ("blame-message", Self::BlameMessage),
     ];
 
     fn named() -> Option<Self> {
@@ -136,19 +139,28 @@ impl Store for Planted {
                     rows.iter_mut()
                         .for_each(|row| row.msg_key = format!("{}#{}", row.msg_key, row.id));
                 }
-                Bug::NoFence | Bug::AcknowledgeFirst | Bug::DropUnprocessed => {}
+                Bug::NoFence | Bug::AcknowledgeFirst | Bug::DropUnprocessed | Bug::BlameMessage => {
+                }
             }
             Ok(rows)
         })
     }
 
-    fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled> {
+    fn settle_outbox(
+        &self,
+        fence: Fence,
+        mut rows: Vec<OutboxSettlement>,
+    ) -> StoreFuture<'_, Settled> {
         match self.bug {
             Bug::NoFence => {}
             // They are settled already, whatever has come of them.
             Bug::MarkFirst => {
                 let settled = rows.len() as u64;
                 return Box::pin(async move { Ok(Settled { settled, ..Settled::default() }) });
+            }
+            Bug::BlameMessage => {
+                rows.iter_mut().for_each(blame);
+                return self.store.settle_outbox(fence, rows);
             }
             Bug::NoKeyGuard | Bug::AcknowledgeFirst | Bug::DropUnprocessed => {
                 return self.store.settle_outbox(fence, rows);
@@ -193,6 +205,13 @@ impl Store for Planted {
         repair(id: i64, repair: Repair, mode: Mode) -> Repaired;
         cleanup(retention: Retention, rows_max: usize) -> Cleaned;
         expired(retention: Retention) -> Cleaned;
+    }
+}
+
+/// Makes a dead letter of a row that only has to wait for its target; not of one in quarantine.
+fn blame(row: &mut OutboxSettlement) {
+    if let OutboxFate::Wait { problem, lost_workers: 0, .. } = &row.fate {
+        row.fate = OutboxFate::Dead { attempts: 1, problem: problem.clone(), park: true };
     }
 }
 
