@@ -143,7 +143,7 @@ fn wrong_credentials_stop_the_lane_and_status_says_why() {
             assert!(!text.contains("hush-hush"), "{text}");
             let said = running.stop();
             assert!(!said.err.contains("hush-hush"), "{said:?}");
-            assert!(said.err.contains("target is away"), "{said:?}");
+            assert!(said.err.contains("target is unavailable"), "{said:?}");
             let left = "SELECT status FROM relais_outbox WHERE status = 'PENDING' AND attempts = 0";
             assert_eq!(base.texts(left).len(), 5, "nobody's attempts are used");
             assert!(org.ledger().is_empty());

@@ -58,6 +58,17 @@ pub enum OpenCause {
     Asked,
 }
 
+impl OpenCause {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failing => "failing",
+            Self::Unreachable => "unreachable",
+            Self::Configuration => "configuration",
+            Self::Asked => "asked",
+        }
+    }
+}
+
 /// Different keys in a row whose failures open it.
 pub const FAILED_KEYS: usize = 5;
 /// Calls in a row without a connection that open it.

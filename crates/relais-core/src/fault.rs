@@ -15,8 +15,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
-/// A success of another key this long ago, or since the key's previous attempt began, is evidence that
-/// the target works.
+/// A success of another key this long ago is still evidence that the target works, if it came after this
+/// key began to fail.
 pub const NEWS_AGE_MAX: Duration = Duration::from_secs(60);
 /// From this many failing keys on it is the target that fails, …
 pub const FAILING_KEYS_MIN: usize = 3;
@@ -100,7 +100,7 @@ pub enum News {
 /// | unreachable | any | target |
 /// | other | this key has failed for 24 hours, and another key succeeded lately | overdue |
 /// | other | at least max(3, 10 %) of the keys called in the last minute fail | target |
-/// | other | the last call of another key succeeded, in the last minute or since this key's previous attempt began | message |
+/// | other | another key succeeded since this key's previous attempt began; or in the last minute, after this key began to fail | message |
 /// | unclear | no other key was called for 10 minutes | message |
 /// | other | anything else | target |
 pub fn judge(failure: FailureKind, facts: &Facts) -> Fault {
@@ -108,7 +108,9 @@ pub fn judge(failure: FailureKind, facts: &Facts) -> Fault {
         return Fault::Target;
     }
     let good_news = match facts.others {
-        Some(News::Good(ago)) => ago <= NEWS_AGE_MAX.max(facts.previous_attempt),
+        Some(News::Good(ago)) => {
+            ago <= facts.previous_attempt || ago <= NEWS_AGE_MAX.min(facts.failing_for)
+        }
         Some(News::Bad) | None => false,
     };
     if good_news && facts.failing_for >= OVERDUE_AFTER {
@@ -124,6 +126,14 @@ pub fn judge(failure: FailureKind, facts: &Facts) -> Fault {
 /// From so many failing keys on, of so many called, it is the target.
 fn failing_keys_max(called_keys: usize) -> usize {
     FAILING_KEYS_MIN.max((called_keys * FAILING_PERCENT).div_ceil(100))
+}
+
+/// How likely the next call of a key is to succeed; the likely ones come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outlook {
+    Good,
+    Unknown,
+    Bad,
 }
 
 /// What the keys of one destination have got as answers lately.
@@ -234,6 +244,29 @@ impl Evidence {
             alone_for: ago(called.map_or(self.began_ns, |ended| ended.at_ns)),
             failing_for: ago(failing.since_ns),
             failures: failing.failures,
+        }
+    }
+
+    /// A call of several keys that began at `began_ns` failed as a whole: each of them may be the reason.
+    pub fn failed_together(&mut self, keys: &[u64], began_ns: u64, now_ns: u64) {
+        for key in keys {
+            let before = self.keys.get(key).and_then(|record| record.failing);
+            let failing = Failing {
+                since_ns: before.map_or(began_ns, |failing| failing.since_ns),
+                attempt_ns: began_ns,
+                failures: before.map_or(0, |failing| failing.failures).saturating_add(1),
+            };
+            self.make_room(*key, now_ns);
+            self.keys.insert(*key, KeyRecord { called_ns: now_ns, failing: Some(failing) });
+        }
+    }
+
+    /// What the last call of this key says about its next one.
+    pub fn outlook(&self, key: u64) -> Outlook {
+        match self.keys.get(&key) {
+            Some(KeyRecord { failing: None, .. }) => Outlook::Good,
+            None => Outlook::Unknown,
+            Some(KeyRecord { failing: Some(_), .. }) => Outlook::Bad,
         }
     }
 

@@ -28,7 +28,24 @@ fn every_line_of_the_table_decides() {
         ("others succeed", Unclear, facts(), Fault::Message),
         ("others succeed", Busy, facts(), Fault::Message),
         ("others fail", Unclear, Facts { others: Some(News::Bad), ..facts() }, Fault::Target),
-        ("old news", Unclear, Facts { others: Some(long_ago), ..facts() }, Fault::Target),
+        (
+            "old news",
+            Unclear,
+            Facts { others: Some(long_ago), failing_for: minute * 9, ..facts() },
+            Fault::Target,
+        ),
+        (
+            "before it began to fail",
+            Unclear,
+            Facts { others: Some(News::Good(minute / 2)), failing_for: minute / 3, ..facts() },
+            Fault::Target,
+        ),
+        (
+            "after it began to fail",
+            Busy,
+            Facts { others: Some(News::Good(minute / 2)), failing_for: minute, ..facts() },
+            Fault::Message,
+        ),
         (
             "since the previous attempt",
             Busy,
@@ -67,16 +84,17 @@ fn every_line_of_the_table_decides() {
             Facts { failing_for: OVERDUE_AFTER, failing_keys: 9, ..facts() },
             Fault::Overdue,
         ),
-        (
-            "a day's outage",
-            Busy,
-            Facts { failing_for: OVERDUE_AFTER, others: Some(News::Bad), ..facts() },
-            Fault::Target,
-        ),
     ];
     for (what, failure, facts, fault) in table {
         assert_eq!(judge(failure, &facts), fault, "{what}");
     }
+}
+
+#[test]
+fn a_day_of_outage_makes_nothing_overdue() {
+    let others = Some(News::Bad);
+    let facts = Facts { failing_for: OVERDUE_AFTER, others, ..facts() };
+    assert_eq!(judge(FailureKind::Busy, &facts), Fault::Target);
 }
 
 /// One destination in a test: keys by number, a clock in seconds.
@@ -108,10 +126,12 @@ impl Scene {
 fn one_poison_key_beside_healthy_ones_counts_each_time_whatever_its_answer() {
     for failure in [FailureKind::Unclear, FailureKind::Busy] {
         let mut scene = Scene::new();
+        assert_eq!(scene.fails(0, failure), Fault::Target, "nothing is known yet");
+        scene.pass(1);
         scene.accepts(1..201);
         for _ in 0..5 {
-            assert_eq!(scene.fails(0, failure), Fault::Message);
             scene.pass(1);
+            assert_eq!(scene.fails(0, failure), Fault::Message);
         }
     }
 }
@@ -129,6 +149,16 @@ fn in_an_outage_at_most_two_messages_lose_an_attempt() {
         scene.pass(1);
     }
     assert!(counted <= 2, "{counted}");
+}
+
+#[test]
+fn a_success_before_an_outage_does_not_count_against_the_only_message_in_it() {
+    let mut scene = Scene::new();
+    scene.accepts(1..2);
+    for _ in 0..20 {
+        scene.pass(1);
+        assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Target);
+    }
 }
 
 #[test]

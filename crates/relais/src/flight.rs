@@ -178,13 +178,15 @@ impl<R: Row> Flight<R> {
         }
     }
 
-    /// Puts a ready key that is not among `tried` first; `false` if there is none.
-    pub(crate) fn prefer_other_than(&mut self, tried: &HashSet<String>) -> bool {
-        let other = self.ready.iter().position(|key| !tried.contains(key));
-        if let Some(key) = other.and_then(|at| self.ready.remove(at)) {
+    /// Puts a ready key of the lowest rank first; of several, the one that `random` (`0.0..1.0`) names.
+    pub(crate) fn put_first<T: Ord>(&mut self, rank: impl Fn(&str) -> T, random: f64) {
+        let ranks: Vec<T> = self.ready.iter().map(|key| rank(key)).collect();
+        let Some(lowest) = ranks.iter().min() else { return };
+        let best: Vec<usize> = (0..ranks.len()).filter(|at| ranks[*at] == *lowest).collect();
+        let nth = (random.clamp(0.0, 1.0) * best.len() as f64) as usize;
+        if let Some(key) = self.ready.remove(best[nth.min(best.len() - 1)]) {
             self.ready.push_front(key);
         }
-        other.is_some()
     }
 
     /// The next rows to start, their keys marked busy; empty when none may start. A row that is not plain

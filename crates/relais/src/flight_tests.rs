@@ -104,6 +104,23 @@ fn rows_that_are_not_sent_come_one_by_one_and_noted_ones_with_others() {
 }
 
 #[test]
+fn a_key_of_the_lowest_rank_is_put_first() {
+    let rows = [(1, "bad"), (2, "unknown"), (3, "good"), (4, "fine")];
+    let rank = |key: &str| match key {
+        "good" | "fine" => 0,
+        "unknown" => 1,
+        _ => 2,
+    };
+    for (random, first) in [(0.0, 3), (0.4, 3), (0.6, 4), (1.0, 4)] {
+        let mut flight = flight(&rows);
+        flight.put_first(rank, random);
+        assert_eq!(ids(&flight.take(Batching::Single)), [first]);
+        assert_eq!(flight.queued(), 3);
+    }
+    Flight::<Small>::new().put_first(rank, 0.5);
+}
+
+#[test]
 fn a_call_that_failed_as_a_whole_is_halved_until_its_messages_go_alone() {
     let all = Batching::Distinct { max: 9 };
     let rows = [(1, "a"), (2, "b"), (3, "c"), (4, "d")];

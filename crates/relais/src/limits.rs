@@ -9,7 +9,7 @@ use std::{
 use relais_core::{
     breaker::{Breaker, BreakerState, FailedCall, OpenCause},
     delivery::{Delivery, Problem},
-    fault::{Evidence, FailureKind, Fault, Judgement, News, judge},
+    fault::{Evidence, FailureKind, Fault, Judgement, News, Outlook, judge},
     lane::Scope,
     limits::{Concurrency, RateLimit},
 };
@@ -72,6 +72,11 @@ impl Limits {
     /// Why the breaker is not closed.
     pub(crate) fn cause(&self) -> Option<OpenCause> {
         self.lock().breaker.cause()
+    }
+
+    /// How likely the next call of this key is to succeed.
+    pub(crate) fn outlook(&self, key: &str) -> Outlook {
+        self.lock().evidence.outlook(Evidence::key(key))
     }
 
     /// How many calls may run at once now.
@@ -145,10 +150,10 @@ impl Limits {
         match (inner.reported, state) {
             (BreakerState::Closed, BreakerState::Open) => {
                 let reason = inner.reason.take().unwrap_or_else(|| Problem::new("", ""));
-                let cause = inner.breaker.cause();
+                let cause = inner.breaker.cause().map(OpenCause::as_str);
                 let Problem { code, message } = reason;
                 tracing::warn!(
-                    %scope, code, ?cause, "target is unavailable, its messages wait: {message}"
+                    %scope, code, cause, "target is unavailable, its messages wait: {message}"
                 );
             }
             (BreakerState::Open, BreakerState::Closed) => {
@@ -187,6 +192,7 @@ impl Inner {
         let first = keys.first().copied().unwrap_or(NO_KEY);
         let was_failing = self.evidence.is_failing(first);
         let facts = self.evidence.failed(first, began_ns, now_ns);
+        self.evidence.failed_together(keys.get(1..).unwrap_or_default(), began_ns, now_ns);
         self.failed(first, was_failing, delivery, now_ns);
         let works = matches!(facts.others, Some(News::Good(_)));
         let halve = works || facts.failures % HALVED_EVERY == 1;

@@ -97,7 +97,7 @@ fn no_secret_shows_anywhere_while_everything_runs_and_fails() {
     send(&running);
     wait_for("what is refused and what is away", || {
         let refused = ask(&site, &["dead-letter", "list", "--json"]).contains("HTTP_400");
-        (refused && running.said().matches("target is away").count() >= 3).then_some(())
+        (refused && running.said().matches("target is unavailable").count() >= 3).then_some(())
     });
     wait_for("a trace", || {
         collector.seen().iter().any(|request| request.contains(PLANTED)).then_some(())

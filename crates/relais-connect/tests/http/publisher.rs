@@ -360,7 +360,7 @@ async fn what_one_relais_sends_another_receives() {
 
     let mut stranger = settings(&format!("http://{address}/hook"));
     stranger.secrets = vec!["other".parse().unwrap()];
-    assert_eq!(code(&deliver(stranger).await), ("reject", "HTTP_401"));
+    assert_eq!(code(&deliver(stranger).await), ("misconfigured", "HTTP_401"));
 }
 
 /// A TLS server with a certificate nobody vouches for; for this test alone.

@@ -6,12 +6,13 @@ use std::{
 };
 
 use relais_core::{
+    breaker::BreakerState,
     outbox::{OnDeadLetter, OutboxFate, OutboxRow},
     quarantine::{self, Treatment},
     store::StoreError,
 };
 
-use super::{Landed, REST_MAX, Relay, noted::Noted};
+use super::{Landed, REST_MAX, Relay, noted::Noted, random};
 use crate::{flight::Job, guard::Permit};
 
 impl Relay {
@@ -28,9 +29,7 @@ impl Relay {
                 }
                 Permit::Full => break,
             }
-            if !self.probed.is_empty() && !self.intake.flight.prefer_other_than(&self.probed) {
-                self.probed.clear();
-            }
+            self.choose_probe();
             let jobs = self.intake.take(self.guard.batching());
             let Some(first) = jobs.first() else { break };
             started += jobs.len();
@@ -41,6 +40,16 @@ impl Relay {
         }
         self.start_all(batches).await?;
         Ok((started, rest))
+    }
+
+    /// While the breaker is half open, one call finds out whether the target works: of a key that
+    /// succeeded lately, else of any that has not failed, so that bad messages in front cannot keep it open.
+    fn choose_probe(&mut self) {
+        let limits = self.guard.limits();
+        if limits.state() == BreakerState::HalfOpen {
+            let rank = |key: &str| (self.probed.contains(key), limits.outlook(key));
+            self.intake.flight.put_first(rank, random());
+        }
     }
 
     /// Settles suspects without a call: the guards have nothing to learn from it.
