@@ -150,7 +150,7 @@ async fn an_outage_uses_no_attempt_and_drains_afterwards() {
         // Those that recover last may be taken for bad while others recover.
         let attempts = bench.texts("SELECT max(attempts) FROM relais_outbox");
         assert!(["1", "2", "3"].contains(&attempts[0].as_str()), "{attempts:?}: {failure:?}");
-        assert!(bench.observer.snapshot().destinations["d"].outages >= 8 * 9);
+        assert!(bench.observer.snapshot().destinations["d"].outages >= 60);
     }
 }
 
