@@ -135,10 +135,11 @@ pub fn settle(
         Delivery::Held => return OutboxFate::Untouched,
         Delivery::Reject { problem } if judgement.fault == Fault::Target => (problem, None),
         Delivery::Reject { problem } => return dead(problem),
-        Delivery::Retry { problem, after }
-        | Delivery::Busy { problem, after }
-        | Delivery::Misconfigured { problem, after }
-        | Delivery::Outage { problem, after } => (problem, after),
+        Delivery::Retry { problem, after } | Delivery::Busy { problem, after } => (problem, after),
+        // Their pause is the destination's, not the row's.
+        Delivery::Misconfigured { problem, .. } | Delivery::Outage { problem, .. } => {
+            (problem, None)
+        }
     };
     match judgement.fault {
         Fault::Overdue => dead(problem),

@@ -172,7 +172,10 @@ impl Relay {
     ) {
         let row = &job.row;
         let DestinationSettings { retry, on_dead_letter, .. } = &self.settings;
-        let asked = delivery.problem().and_then(|(_, after)| after);
+        let asked = match &delivery {
+            Delivery::Retry { after, .. } | Delivery::Busy { after, .. } => *after,
+            _ => None,
+        };
         let mut fate = settle(retry, *on_dead_letter, row.attempts, delivery, judgement, random());
         if let OutboxFate::Wait { problem, pause, .. } = &mut fate {
             self.counters.outage(problem);
