@@ -2,6 +2,8 @@
 //! of whoever looks. (What poses as a part of a page is in `console/corpus.rs`; what goes into CSV for
 //! Salesforce is written exactly, and tested with its writer.)
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use crate::{
     client::Client,
     server::Server,
@@ -36,6 +38,7 @@ const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
     [[route]]\non = \"Order\"\ndestination = \"out\"\n\
     [[destination]]\nname = \"out\"\nkind = \"http\"\nurl = \"http://TARGET/\"\nallow_private = true\n\
     retry.attempts = 1\n\
+    [inbox]\nunknown_type_wait = \"0s\"\n\
     [admin]\nlisten = \"127.0.0.1:0\"\n";
 
 /// What moves a cursor, ends a line or turns the writing.
@@ -52,10 +55,11 @@ fn is_harmless(place: &str, text: &str) {
 }
 
 fn run(log: &str) -> (Site, Traced) {
-    // Refuses everything, and says something evil about it.
-    let target = Server::start(|_| {
-        let words = EVIL.concat();
-        format!("HTTP/1.1 400 No\r\ncontent-length: {}\r\n\r\n{words}", words.len())
+    // Refuses everything, and says something evil about it. With changing codes, or the breaker would open.
+    let calls = AtomicUsize::new(0);
+    let target = Server::start(move |_| {
+        let (words, code) = (EVIL.concat(), [400, 422][calls.fetch_add(1, Relaxed) % 2]);
+        format!("HTTP/1.1 {code} No\r\ncontent-length: {}\r\n\r\n{words}", words.len())
     });
     let site = Site::with(&SETTINGS.replace("TARGET", &target.address.to_string()));
     let variables = [("RUST_LOG", "relais=trace,relais_core=trace,relais_connect=trace")];

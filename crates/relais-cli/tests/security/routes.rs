@@ -18,6 +18,7 @@ const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
     [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\nsource_system = \"V3RY-PRIVATE\"\n\
     [[route]]\non = \"Order\"\ndestination = \"V3RY-PRIVATE\"\n\
     [[destination]]\nname = \"V3RY-PRIVATE\"\nkind = \"log\"\npath = \"out.jsonl\"\n\
+    [inbox]\nunknown_type_wait = \"0s\"\n\
     [admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"t0ken\"\n";
 
 /// Everything beside `/api/v1`. A test of `relais-admin` holds the router to this list.

@@ -151,7 +151,7 @@ async fn a_client_that_may_not_write_idempotently_is_told_so() {
     let (code, message) = problem(&deliveries[0]);
     assert_eq!(code, "KAFKA_CLUSTER_AUTHORIZATION", "{message}");
     assert!(message.contains("IDEMPOTENT_WRITE"), "{message}");
-    assert_eq!(codes(&deliveries)[0], "outage");
+    assert_eq!(codes(&deliveries)[0], "misconfigured");
 }
 
 #[tokio::test]
