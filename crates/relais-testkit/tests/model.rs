@@ -115,7 +115,7 @@ mod correct {
     #[test]
     fn a_mixed_fleet_holds_and_lanes_do_not_go_back_and_forth_without_work() {
         let report = inbox::exhaust("mixed fleet", mixed_fleet());
-        assert_holds(&report, 10_000, &["a repeated message of a finished row"]);
+        assert_holds(&report, 10_000, &["a handler that comes too late"]);
     }
 
     #[test]
