@@ -283,7 +283,7 @@ async fn a_pause_beyond_all_time_ends_no_process() {
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
     let mut relay = bench.relay("w", &Script::new(&[("a1", said)])).await;
     drain(&mut relay).await;
-    assert_eq!(bench.statuses(), ["PENDING 1", "DISPATCHED 1"]);
+    assert_eq!(bench.statuses(), ["PENDING 0", "DISPATCHED 1"]);
     let handler = noting(&bench, |_| Outcome::retry_after(Duration::MAX, "LATER", "not now"));
     let mut worker = worker(&bench, "w", vec![("T", Action::Handler(handler))]).await;
     accept(&bench, &[("1", r#"{"type":"T","of":"1"}"#)]).await;
