@@ -61,6 +61,7 @@ impl InboxWorker {
                 self.retry_at = [self.retry_at, due].into_iter().flatten().min();
             }
             InboxFate::Wait { pause, problem, .. } => {
+                self.counters.retried(problem);
                 let InboxRow { source_system, message_id, msg_key, .. } = &job.row;
                 let (source, key, code) = (source_system, msg_key, &problem.code);
                 tracing::debug!(source, message_id, key, code, "waits: {}", problem.message);
