@@ -267,13 +267,13 @@ impl Drive {
         Ok(None)
     }
 
-    /// What became of the rows cannot be found out any more: they go again, and use no attempts.
+    /// What became of the rows cannot be found out any more: they go again, one attempt older.
     async fn lose(&mut self) -> Result<Option<Remote>, Halt> {
         let lost = Delivery::retry(
             "RESULTS_LOST",
             "the target does not know its job any more; its rows are sent again",
         );
-        self.settle_each(Fault::Target, |_| Some(lost.clone())).await?;
+        self.settle_each(Fault::Message, |_| Some(lost.clone())).await?;
         self.end().await
     }
 
