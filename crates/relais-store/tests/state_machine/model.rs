@@ -102,6 +102,8 @@ pub(crate) struct Dead {
     /// The contradicting variant of a conflict; `None` for a failed row.
     pub(crate) conflict: Option<u8>,
     pub(crate) attempts: u32,
+    /// Whether it holds its key back until it is resolved.
+    pub(crate) parks: bool,
     pub(crate) resolved: bool,
 }
 
@@ -342,7 +344,8 @@ impl Model {
             }
             Fate::Dead { attempts, park } => {
                 (it.state, it.attempts, it.time) = (State::Failed, attempts, Time::None);
-                self.dead.push(Dead { row, conflict: None, attempts, resolved: false });
+                let parks = park;
+                self.dead.push(Dead { row, conflict: None, attempts, parks, resolved: false });
                 if park {
                     self.parked.insert(place);
                 }
@@ -367,7 +370,8 @@ impl Model {
         let known = |dead: &Dead| dead.row == row && dead.conflict == Some(variant);
         if !self.dead.iter().any(known) {
             let conflict = Some(variant);
-            self.dead.push(Dead { row, conflict, attempts: 0, resolved: false });
+            let (attempts, parks, resolved) = (0, false, false);
+            self.dead.push(Dead { row, conflict, attempts, parks, resolved });
         }
         Accepted::Conflict
     }
@@ -379,7 +383,7 @@ impl Model {
         let place = (self.rows[row].scope, self.rows[row].key);
         let another = self.dead.iter().any(|other| {
             let it = &self.rows[other.row];
-            !other.resolved && other.conflict.is_none() && (it.scope, it.key) == place
+            !other.resolved && other.parks && (it.scope, it.key) == place
         });
         if !another && conflict.is_none() {
             self.parked.remove(&place);

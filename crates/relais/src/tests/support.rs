@@ -148,6 +148,7 @@ pub(super) struct Script {
     stuck: Mutex<Vec<String>>,
     /// A payload that fails every call it is in, and how.
     spoiler: Mutex<Option<(String, Delivery)>>,
+    outage: Mutex<Option<(usize, Delivery)>>,
 }
 
 impl Script {
@@ -163,11 +164,24 @@ impl Script {
             batching,
             stuck: Mutex::default(),
             spoiler: Mutex::default(),
+            outage: Mutex::default(),
         })
     }
 
     pub(super) fn spoil(&self, name: &str, delivery: Delivery) {
         *self.spoiler.lock().unwrap() = Some((name.to_owned(), delivery));
+    }
+
+    /// The next calls, whatever they carry, end like this.
+    pub(super) fn fail_calls(&self, calls: usize, delivery: Delivery) {
+        *self.outage.lock().unwrap() = Some((calls, delivery));
+    }
+
+    fn outage(&self) -> Option<Delivery> {
+        let mut outage = self.outage.lock().unwrap();
+        let (calls, delivery) = outage.as_mut().filter(|(calls, _)| *calls > 0)?;
+        *calls -= 1;
+        Some(delivery.clone())
     }
 
     pub(super) fn stick(&self, name: &str) {
@@ -194,6 +208,9 @@ impl Publisher for Script {
     fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
         Box::pin(async move {
             let answers: Vec<_> = messages.iter().map(|row| self.answer(row)).collect();
+            if let Some(delivery) = self.outage() {
+                return vec![delivery; messages.len()];
+            }
             if let Some((name, delivery)) = &*self.spoiler.lock().unwrap()
                 && messages.iter().any(|row| row.payload.trim_matches('"') == name)
             {
