@@ -2,7 +2,7 @@
 
 use relais_core::store::{Store, StoreError};
 use relais_store::{
-    SCHEMA_VERSION,
+    SCHEMA_VERSION, Script,
     postgres::{SCRIPTS, schema_sql},
 };
 
@@ -99,6 +99,37 @@ async fn nodes_that_migrate_at_once_apply_each_script_once() {
     }
     applied.sort_unstable();
     assert_eq!(applied, ["grow", "relais"]);
+}
+
+/// Its session saw an empty schema before it began to wait, and must not believe that any more. A
+/// small script: after many changes the server itself would tell the session to look again.
+#[tokio::test]
+async fn a_node_that_waited_for_another_sees_what_that_one_made() {
+    let Some(schema) = PostgresSchema::create().await else { return };
+    let script = Script { sql: "CREATE TABLE relais_small (id bigint);", ..SCRIPTS[0] };
+    let first = schema.client_as(Role::Owner).await;
+    const LOCK: &str = "BEGIN; SELECT pg_advisory_xact_lock(hashtext('relais.migrate'),
+                                                            hashtext(current_schema()))";
+    first.batch_execute(LOCK).await.unwrap();
+    let second = schema.store_as(Role::Owner).await.knowing(edition(&[], &[script]));
+    let second = tokio::spawn(async move { second.migrate().await });
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                 AND objid::bigint = hashtext(current_schema())::bigint & 4294967295";
+    let raw = schema.client().await;
+    while raw.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        assert!(!second.is_finished(), "{:?}", second.await);
+    }
+    let create = statements(&schema_sql()).into_iter().find(|sql| sql.contains("relais_schema"));
+    let Script { number, name, needs, sql } = script;
+    let record = format!(
+        "INSERT INTO relais_schema (version, name, needs, checksum)
+         VALUES ({number}, '{name}', {needs}, '{}')",
+        script.checksum()
+    );
+    let all = [create.as_deref().unwrap(), sql, &record, "; COMMIT"].concat();
+    first.batch_execute(&all).await.unwrap();
+    let migrated = second.await.unwrap().unwrap();
+    assert_eq!((migrated.to, migrated.applied.len()), (SCHEMA_VERSION, 0));
 }
 
 #[tokio::test]
