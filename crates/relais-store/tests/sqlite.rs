@@ -14,6 +14,8 @@ mod file;
 mod handlers;
 #[path = "sqlite/hydrate.rs"]
 mod hydrate;
+#[path = "sqlite/mark.rs"]
+mod mark;
 #[path = "sqlite/other_writers.rs"]
 mod other_writers;
 #[path = "sqlite/plans.rs"]

@@ -28,7 +28,7 @@ use super::{
 
 impl BulkJobs for SqliteStore {
     fn bulk_candidates(&self, fetch: Fetch) -> StoreFuture<'_, Vec<BulkCandidate>> {
-        Box::pin(self.readers().read(move |db| outbox::candidates(db, &fetch)))
+        Box::pin(self.fetch(move |db, marks| outbox::candidates(db, marks, &fetch)))
     }
 
     fn plan_bulk(

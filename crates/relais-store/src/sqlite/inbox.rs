@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::{
     attempt,
     lanes::tally,
+    mark::{Marks, Place},
     process,
     row::{all, change, first, json_array, lane_bits, limit, millis, time_text},
     transaction,
@@ -133,11 +134,19 @@ pub(super) fn positions(db: &Connection, source: &str) -> Result<Vec<SourcePosit
     })
 }
 
-pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<InboxRow>, StoreError> {
+pub(super) fn fetch(
+    db: &Connection,
+    marks: &Marks,
+    fetch: &Fetch,
+) -> Result<Vec<InboxRow>, StoreError> {
     let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
     let (inbox, bytes) = (fetch.scope.inbox().unwrap_or_default(), limit(fetch.bytes));
-    let params = (lane_bits(&fetch.lanes), limit(fetch.limit), skip_keys, skip_ids, inbox, bytes);
-    all(db, include_str!("sql/fetch_inbox.sql"), params, |c| c.inbox())
+    let advance = include_str!("sql/advance_inbox_mark.sql");
+    marks.fetch(db, fetch, Place { origin: "inbox", destination: inbox, advance }, |from| {
+        let (lanes, rows) = (lane_bits(&fetch.lanes), limit(fetch.limit));
+        let params = (lanes, rows, skip_keys, skip_ids, inbox, bytes, from);
+        all(db, include_str!("sql/fetch_inbox.sql"), params, |c| c.inbox())
+    })
 }
 
 /// Settles the rows whose lane is still ours; what follows from a refused or stale row is not written.

@@ -19,6 +19,7 @@ mod handler;
 mod hydrate;
 mod inbox;
 mod lanes;
+mod mark;
 mod migrate;
 mod outbox;
 mod people;
@@ -39,7 +40,7 @@ use relais_core::{
     browse::{Browse, Listed, Reach},
     dead_letter::{DeadLetter, Verdict},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxRow, OutboxSettlement},
     query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
@@ -59,7 +60,7 @@ pub use self::{
     migrate::{SCRIPTS, schema_sql},
     transaction::ENQUEUE_SQL,
 };
-use self::{reader::Readers, writer::Writer};
+use self::{mark::Marks, reader::Readers, writer::Writer};
 use crate::Script;
 
 /// relais's rows in a SQLite file. Cheap to clone; all clones share one writer.
@@ -79,6 +80,7 @@ struct Inner {
     visitors: Readers,
     /// Asked often, so it never waits behind a long list; see [`Store::changes`].
     watcher: Readers,
+    marks: Arc<Marks>,
 }
 
 impl SqliteStore {
@@ -95,7 +97,8 @@ impl SqliteStore {
         let readers = Readers::new(&path, &options, options.readers);
         let visitors = Readers::new(&path, &options, options.readers);
         let watcher = Readers::new(&path, &options, 1);
-        let inner = Inner { path, options, writer, readers, visitors, watcher };
+        let marks = Arc::default();
+        let inner = Inner { path, options, writer, readers, visitors, watcher, marks };
         Ok(Self { inner: Arc::new(inner), scripts: SCRIPTS })
     }
 
@@ -120,6 +123,20 @@ impl SqliteStore {
 
     fn visitors(&self) -> &Readers {
         &self.inner.visitors
+    }
+
+    async fn fetch<T: Send + 'static>(
+        &self,
+        rows: impl FnOnce(&Connection, &Marks) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let marks = Arc::clone(&self.inner.marks);
+        self.readers().read(move |db| rows(db, &marks)).await
+    }
+
+    /// Where the next fetch of a scope starts: for tests of what a fetch reads.
+    #[doc(hidden)]
+    pub fn mark(&self, scope: &Scope) -> i64 {
+        self.inner.marks.at(&scope.to_string())
     }
 }
 
@@ -200,7 +217,7 @@ impl Store for SqliteStore {
     }
 
     fn fetch_inbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<InboxRow>> {
-        Box::pin(self.readers().read(move |db| inbox::fetch(db, &fetch)))
+        Box::pin(self.fetch(move |db, marks| inbox::fetch(db, marks, &fetch)))
     }
 
     fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreFuture<'_, Settled> {
@@ -216,7 +233,7 @@ impl Store for SqliteStore {
     }
 
     fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(self.readers().read(move |db| outbox::fetch(db, &fetch)))
+        Box::pin(self.fetch(move |db, marks| outbox::fetch(db, marks, &fetch)))
     }
 
     fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled> {

@@ -15,20 +15,29 @@ use super::{
     attempt,
     inbox::bury,
     lanes::tally,
+    mark::{Marks, Place},
     row::{Cells, all, change, json_array, lane_bits, limit, millis},
 };
 
-pub(super) fn fetch(db: &Connection, fetch: &Fetch) -> Result<Vec<OutboxRow>, StoreError> {
-    read(db, fetch, Some(limit(fetch.bytes)), |c| c.outbox())
+pub(super) fn fetch(
+    db: &Connection,
+    marks: &Marks,
+    fetch: &Fetch,
+) -> Result<Vec<OutboxRow>, StoreError> {
+    read((db, marks), fetch, Some(limit(fetch.bytes)), |c| c.outbox())
 }
 
 /// The same rows without what is large in them.
-pub(super) fn candidates(db: &Connection, fetch: &Fetch) -> Result<Vec<BulkCandidate>, StoreError> {
-    read(db, fetch, None, |c| c.bulk_candidate())
+pub(super) fn candidates(
+    db: &Connection,
+    marks: &Marks,
+    fetch: &Fetch,
+) -> Result<Vec<BulkCandidate>, StoreError> {
+    read((db, marks), fetch, None, |c| c.bulk_candidate())
 }
 
 fn read<T>(
-    db: &Connection,
+    (db, marks): (&Connection, &Marks),
     fetch: &Fetch,
     bytes: Option<i64>,
     row: impl Fn(&Cells<'_, '_>) -> T,
@@ -36,8 +45,11 @@ fn read<T>(
     let destination = destination(&fetch.scope)?;
     let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
     let lanes = lane_bits(&fetch.lanes);
-    let params = (destination, lanes, limit(fetch.limit), skip_keys, skip_ids, bytes);
-    all(db, include_str!("sql/fetch_outbox.sql"), params, row)
+    let advance = include_str!("sql/advance_outbox_mark.sql");
+    marks.fetch(db, fetch, Place { origin: "outbox", destination, advance }, |from| {
+        let params = (destination, lanes, limit(fetch.limit), skip_keys, skip_ids, bytes, from);
+        all(db, include_str!("sql/fetch_outbox.sql"), params, row)
+    })
 }
 
 /// Settles the rows whose lane is still ours. A row left untouched counts as neither.

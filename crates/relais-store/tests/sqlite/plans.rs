@@ -50,6 +50,18 @@ async fn fetching_walks_the_partial_indexes_in_order() {
 }
 
 #[tokio::test]
+async fn the_mark_moves_along_the_partial_indexes() {
+    let bed = Bed::new().await;
+    for (sql, table) in
+        [(sql!("advance_outbox_mark"), "outbox"), (sql!("advance_inbox_mark"), "inbox")]
+    {
+        let plan = plan(&bed, sql);
+        assert_bounded(&plan);
+        assert!(plan.contains(&format!("relais_{table}_fresh")), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn settling_goes_straight_to_the_row() {
     let bed = Bed::new().await;
     for sql in [

@@ -4,11 +4,12 @@
 -- The guards before the look-ups save these while there is no trouble.
 -- The rows end where their payloads have ?6 bytes, with the row that reaches them: a prefix in id order,
 -- never empty. `octet_length` reads no payload, and the payloads are read only after the cut.
+-- Fresh rows up to ?7 wait behind parked keys.
 WITH open (id) AS (
     SELECT id FROM (
         SELECT f.id FROM relais_inbox AS f INDEXED BY relais_inbox_fresh
         WHERE f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL
-          AND (?1 >> f.lane) & 1 AND f.inbox = ?5
+          AND f.id > ?7 AND (?1 >> f.lane) & 1 AND f.inbox = ?5
           AND (?3 = '[]' OR f.msg_key NOT IN (SELECT value FROM json_each(?3)))
           AND (?4 = '[]' OR f.id NOT IN (SELECT value FROM json_each(?4)))
           AND (NOT EXISTS (SELECT 1 FROM relais_inbox AS h INDEXED BY relais_inbox_held

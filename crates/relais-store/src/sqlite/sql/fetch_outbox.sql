@@ -5,12 +5,12 @@
 -- The guards before the look-ups save these while there is no trouble.
 -- The rows end where their payloads have ?6 bytes, with the row that reaches them: a prefix in id order,
 -- never empty. `octet_length` reads no payload, and the payloads are read only after the cut.
--- Without ?6 the rows come without payload and headers.
+-- Without ?6 the rows come without payload and headers. Fresh rows up to ?7 wait behind parked keys.
 WITH open (id) AS (
     SELECT id FROM (
         SELECT f.id FROM relais_outbox AS f INDEXED BY relais_outbox_fresh
         WHERE f.destination = ?1 AND f.status = 'PENDING' AND f.next_attempt_at IS NULL
-          AND (?2 >> f.lane) & 1
+          AND f.id > ?7 AND (?2 >> f.lane) & 1
           AND (f.job_id IS NULL
                OR f.job_id IS NOT (SELECT j.id FROM relais_bulk_job AS j
                                    WHERE j.destination = ?1 AND j.finished_at IS NULL))
