@@ -71,7 +71,7 @@ impl Flows {
 
     /// Writes the settings of every process of the arena, of which these are a part.
     pub(crate) fn write_settings(&self, stage: &Stage, own: &str) -> Result<()> {
-        let mut text = own.to_owned() + &self.salesforce.settings();
+        let mut text = own.to_owned() + &self.salesforce.settings(&stage.base);
         if let Some(kafka) = &self.kafka {
             text += &kafka.settings();
             kafka.write_settings(stage, &text)?;

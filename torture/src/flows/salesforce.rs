@@ -1,7 +1,8 @@
 //! Rows of the outbox become contacts in a simulated Salesforce, in bulk jobs that fail half-way.
 //!
 //! Each version of a contact is written once, whatever happens: the org's own ledger says so. Jobs that
-//! fail leave rows unprocessed, which must go again; nothing may stay open on either side.
+//! fail leave rows unprocessed, which must go again; nothing may stay open on either side. The fresh rows of
+//! each job are read by a slow query.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::{Stage, rate};
 use crate::{
-    base::Client,
+    base::{Base, Client},
     check::{self, Findings},
     dice::Dice,
     faults,
@@ -69,8 +70,8 @@ impl Salesforce {
         Ok(Self { org: Arc::new(org), proxy, disturbers: Vec::new(), sender: None, rows: 0 })
     }
 
-    pub(crate) fn settings(&self) -> String {
-        settings(self.proxy.address())
+    pub(crate) fn settings(&self, base: &Base) -> String {
+        settings(self.proxy.address(), slow(base))
     }
 
     /// From now on rows are written, and little is well.
@@ -183,7 +184,18 @@ fn has_ended(state: &str) -> bool {
     ENDED.contains(&state)
 }
 
-fn settings(org: SocketAddr) -> String {
+/// Takes a part of a second, once for each time that fresh rows are read.
+fn slow(base: &Base) -> &'static str {
+    match base {
+        Base::Postgres { .. } => "SELECT pg_sleep(random() / 2)",
+        Base::Sqlite(_) => {
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 500000)
+             SELECT count(*) FROM c"
+        }
+    }
+}
+
+fn settings(org: SocketAddr, slow: &str) -> String {
     format!(
         r#"
 [[destination]]
@@ -194,7 +206,10 @@ object = "{OBJECT}"
 login_url = "http://{org}"
 client_id = "app"
 client_secret = "secret"
-columns = {{ LastName = "name", Version__c = "number" }}
+columns = {{ LastName = "payload:/name", Version__c = "payload:/number", FirstName = "first" }}
+hydrate = '''SELECT msg_key, 'since ' || min(number) AS first FROM shop_order, ({slow}) AS slow
+             WHERE msg_key IN (:ids) GROUP BY msg_key'''
+hydrate_id = "msg_key"
 
 [destination.bulk]
 rows = {JOB_ROWS}
