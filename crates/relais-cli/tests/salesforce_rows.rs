@@ -13,7 +13,7 @@ mod support;
 
 use salesforce_sim::{
     Faults,
-    faults::{JobFault, Pattern},
+    faults::{JobFault, Pattern, RowFault},
 };
 
 use org::{Base, Org, members_created, settings, until};
@@ -156,6 +156,36 @@ fn one_row_that_spoils_a_collection_of_200_is_a_dead_letter_and_the_others_go() 
             let dead = dead(&base);
             assert!(dead[0].starts_with(&format!("M-{bad} JSON_PARSER_ERROR: ")), "{dead:?}");
             assert!(dead[0].contains("value no number"), "{dead:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_always_locked_uses_its_attempts_while_others_succeed() {
+    for api in ["bulk-v2", "collections", "auto"] {
+        for (site, base) in Base::all(&Site::new) {
+            let locked = RowFault {
+                key: Pattern::new("^M-7$").unwrap(),
+                code: "UNABLE_TO_LOCK_ROW".to_owned(),
+                message: "unable to obtain exclusive access to this record".to_owned(),
+                ..RowFault::default()
+            };
+            let org = Org::with(Faults { rows: vec![locked], ..Faults::default() });
+            base.members(500);
+            site.write("relais.toml", &impatient(&settings(&base, &org, api, "")));
+            let running = site.run();
+            send(&running, "e-0", &members_created(1..=10, 1));
+            let mut sent = 10_usize;
+            until(|| {
+                sent += 1;
+                send(&running, &format!("e-{sent}"), &members_created(sent..=sent, 1));
+                base.outbox("FAILED") == 1 || sent == 500
+            });
+            until(|| base.outbox("DISPATCHED") + base.outbox("FAILED") == sent);
+            assert_eq!(running.stop().code, 0);
+            org.assert_once("Contact", sent - 1);
+            let dead = dead(&base);
+            assert!(dead[0].starts_with("M-7 UNABLE_TO_LOCK_ROW: "), "{api}: {dead:?}");
         }
     }
 }
