@@ -21,7 +21,7 @@ pub(crate) use self::{
     repair::{BrokenList, BrokenRows, DiscardRows, RepairArgs, RepairCommand},
     rows::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
     token::TokenArgs,
-    tools::{BenchArgs, CleanupArgs, CompletionsArgs, ManArgs, TopArgs},
+    tools::{BenchArgs, CleanupArgs, CompletionsArgs, HealthArgs, ManArgs, TopArgs},
 };
 
 /// Moves messages between a database and the world so that nothing is lost, nothing happens twice,
@@ -75,6 +75,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  relais top --every 2s\n\n\
         Keys: q ends, p pauses, up and down choose a destination, ? helps")]
     Top(TopArgs),
+    /// Ask the running relais whether it is alive or ready; exit code 0 or 1
+    #[command(after_help = "Example:\n  relais health --ready")]
+    Health(HealthArgs),
     /// Received messages
     #[command(subcommand)]
     Inbox(InboxCommand),

@@ -1,4 +1,5 @@
-//! `relais run` beside a database that is not there yet.
+//! `relais run` as a supervisor sees it: beside a database that is not there yet, with systemd's socket, and
+//! asked by `relais health`.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
@@ -10,7 +11,9 @@ mod support;
 use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    os::unix::net::UnixDatagram,
     thread,
+    time::Duration,
 };
 
 use support::{Site, assert_said, postgres::PostgresSchema};
@@ -82,4 +85,72 @@ fn forward(listener: TcpListener, server: SocketAddr) {
             }
         }
     });
+}
+
+/// The next message to systemd's socket that is not a `WATCHDOG=1`, or that is.
+fn next_state(socket: &UnixDatagram, watchdog: bool) -> String {
+    loop {
+        let mut bytes = [0; 256];
+        let length = socket.recv(&mut bytes).expect("a message for systemd");
+        let text = String::from_utf8_lossy(&bytes[..length]).trim().to_owned();
+        if (text == "WATCHDOG=1") == watchdog {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn systemd_hears_of_ready_and_stopping_and_its_watchdog_is_fed() {
+    let site = Site::with(&settings("sqlite:relais.db", "1s"));
+    let path = site.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "200000")];
+    let running = site.run_with(&variables);
+    assert_eq!(next_state(&socket, false), "READY=1");
+    for _ in 0..3 {
+        assert_eq!(next_state(&socket, true), "WATCHDOG=1");
+    }
+    assert_eq!(running.stop().code, 0);
+    assert_eq!(next_state(&socket, false), "STOPPING=1");
+}
+
+#[test]
+fn health_answers_by_exit_code_for_a_running_relais_and_for_none() {
+    let place = nowhere();
+    let file = settings("sqlite:relais.db", "1s").replace("127.0.0.1:0", &place.to_string());
+    let site = Site::with(&file);
+    let url = format!("http://{place}");
+    assert_said(&site.relais(&["health"]), 1, &["cannot ask", &url, "is relais running"]);
+    let running = site.run();
+    assert_said(&site.relais(&["health"]), 0, &["alive", &url]);
+    assert_said(&site.relais(&["health", "--ready"]), 0, &["ready", "/readyz"]);
+    assert_eq!(site.json(&["health", "--ready"])["healthy"], true);
+    // A container's health command needs neither the file nor its secrets.
+    site.write("relais.toml", "");
+    assert_said(&site.relais(&["health"]), 2, &["no [admin]", "--url"]);
+    assert_said(&site.relais(&["health", "--url", &url]), 0, &["alive"]);
+    site.write("relais.toml", &settings("sqlite:relais.db", "1s"));
+    assert_said(&site.relais(&["health"]), 2, &["port 0", "--url"]);
+    assert_eq!(running.stop().code, 0);
+    let said = site.relais(&["health", "--url", &url, "--json"]);
+    assert_said(&said, 1, &["\"healthy\":false"]);
+    assert_said(&site.relais(&["health", "--url", "nowhere"]), 2, &["is not a URL"]);
+}
+
+#[test]
+fn health_names_the_reason_of_a_relais_that_is_not_ready() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answer = "HTTP/1.1 503 X\r\ncontent-length: 36\r\nconnection: close\r\n\r\n\
+                  {\"ready\":false,\"reason\":\"disk full\"}";
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = io::Read::read(&mut stream, &mut [0; 4096]);
+            io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
+        }
+    });
+    let said = Site::new().relais(&["health", "--ready", "--url", &url]);
+    assert_said(&said, 1, &["not healthy", "disk full"]);
 }

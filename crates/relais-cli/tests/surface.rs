@@ -23,8 +23,8 @@ use support::{Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Commands with a test of their own for `--json`: `run` below, the demo and tokens elsewhere.
-const ELSEWHERE: [&str; 3] = ["run", "demo", "token"];
+/// Commands with a test of their own for `--json`: `run` below, the demo, tokens and health elsewhere.
+const ELSEWHERE: [&str; 4] = ["run", "demo", "token", "health"];
 
 fn settings(target: &Target) -> String {
     format!(

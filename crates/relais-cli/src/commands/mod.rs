@@ -7,6 +7,7 @@ mod cleanup;
 mod dead_letter;
 mod demo;
 mod explain;
+mod health;
 mod init;
 mod man;
 mod migrate;
@@ -15,6 +16,7 @@ mod repair;
 mod rows;
 mod run;
 mod status;
+mod supervisor;
 mod token;
 mod top;
 
@@ -48,6 +50,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Check(args) => check::check(&context, &args).await,
         Command::Migrate(args) => migrate::migrate(&context, &args).await,
         Command::Status => status::status(&context).await,
+        Command::Health(args) => health::health(&context, &args).await,
         Command::Inbox(command) => rows::inbox(&context, command).await,
         Command::Outbox(command) => rows::outbox(&context, command).await,
         Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,

@@ -11,7 +11,7 @@ use relais_core::store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-use super::{Context, process};
+use super::{Context, process, supervisor};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
@@ -59,7 +59,10 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
         }
     }
     let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
-    let done = work(admin, running, store, &mut signals).await;
+    let done = tokio::select! {
+        done = work(admin, running, store, &mut signals) => done,
+        never = supervisor::keep_alive() => match never {},
+    };
     traces.close().await;
     done
 }
@@ -79,6 +82,7 @@ async fn work(
                 serve
             });
             info!(version = env!("CARGO_PKG_VERSION"), "running");
+            supervisor::ready();
             tokio::select! {
                 name = signals.next() => {
                     info!("{name}: finishing what is under way; once more to stop at once");
@@ -91,6 +95,7 @@ async fn work(
             }
         }
     };
+    supervisor::stopping();
     stop(running, signals, store.as_ref()).await?;
     broken.map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
 }

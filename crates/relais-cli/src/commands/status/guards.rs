@@ -85,8 +85,8 @@ pub(crate) async fn overview<T: DeserializeOwned>(admin: Option<&AdminSettings>)
     serde_json::from_slice(&answer.bytes().await.ok()?).ok()
 }
 
-/// Who listens everywhere is reached here.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+/// Returns the address at which a listener on this machine can be reached.
+pub(crate) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
