@@ -7,6 +7,9 @@
 #[allow(dead_code)]
 mod support;
 
+#[path = "ops/kubernetes.rs"]
+mod kubernetes;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -211,6 +214,7 @@ fn the_settings_in_the_manifests_are_settings_and_listen_where_the_ports_are() {
     let with_secrets = |args: &[&str]| {
         site.command(args)
             .env("RELAIS_TOKEN", "0123456789abcdef0123456789abcdef")
+            .env("HOOK_SECRET", "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU=")
             .env("SHOP_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
             .output()
             .unwrap()
@@ -244,17 +248,26 @@ fn the_other_files_are_what_they_say() {
     let version = channel.split('"').nth(1).unwrap();
     let minor = version.rsplit_once('.').unwrap().0;
     assert!(image.contains(&format!("FROM rust:{minor}-")), "the compiler is {version}");
+    for line in [
+        &format!("ENV RUSTUP_TOOLCHAIN={version}\n"),
+        concat!("image.version=\"", env!("CARGO_PKG_VERSION"), "\""),
+        concat!("-t relais:", env!("CARGO_PKG_VERSION"), " ."),
+        "CMD [\"/usr/bin/relais\", \"health\"]\n",
+    ] {
+        assert!(image.contains(line), "{line}");
+    }
 }
 
-/// What cannot be known here is whether the program is where the unit says.
+/// Whether the program is where the unit says is seen when the Debian package is installed
+/// (`xtask/tests/packages.rs`).
 #[test]
 fn systemd_takes_the_unit() {
     let unit = read("ops/systemd/relais.service");
-    for line in ["NoNewPrivileges=yes", "ProtectSystem=strict", "DynamicUser=yes"] {
+    for line in ["NoNewPrivileges=yes", "ProtectSystem=strict", "User=relais", "Type=notify"] {
         assert!(unit.contains(line), "{line}");
     }
     let site = Site::new();
-    let unit = unit.replace("/usr/local/bin/relais", env!("CARGO_BIN_EXE_relais"));
+    let unit = unit.replace("/usr/bin/relais", env!("CARGO_BIN_EXE_relais"));
     site.write("relais.service", &unit.replace("Documentation=man:relais(1)\n", ""));
     let file = site.path("relais.service");
     let Ok(done) = Command::new("systemd-analyze").arg("verify").arg(&file).output() else {
