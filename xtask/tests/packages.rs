@@ -36,6 +36,7 @@ fn packages() -> &'static Path {
         let out = folder().join("out");
         let mut dist = Command::new(xtask);
         dist.args(["dist", "--program"]).arg(program).arg("--out").arg(&out);
+        dist.env("SOURCE_DATE_EPOCH", "1700000000");
         succeeded(&mut dist);
         out
     })
