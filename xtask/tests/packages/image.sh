@@ -38,10 +38,10 @@ tries=0
 until $contained $IMAGE_HEALTH; do
     kill -0 $pid
     tries=$((tries + 1))
-    test $tries -lt 300
+    test $tries -lt 1500
     sleep 0.2
 done
-$contained /usr/bin/relais health --ready
+$contained /usr/bin/relais health --ready --timeout 60s
 $contained /usr/bin/relais status
 kill -TERM $pid
 wait $pid

@@ -15,10 +15,10 @@ service() {
     until $relais health --ready; do
         kill -0 $pid
         tries=$((tries + 1))
-        test $tries -lt 300
+        test $tries -lt 1500
         sleep 0.2
     done
-    $relais health
+    $relais health --timeout 60s
     $relais status
     kill -TERM $pid
     wait $pid
