@@ -138,19 +138,46 @@ fn health_answers_by_exit_code_for_a_running_relais_and_for_none() {
     assert_said(&site.relais(&["health", "--url", "nowhere"]), 2, &["is not a URL"]);
 }
 
+/// Reads a request and answers that it is not ready.
+fn not_ready(mut stream: impl io::Read + io::Write) {
+    let body = r#"{"ready":false,"reason":"disk full"}"#;
+    let length = body.len();
+    let _ = stream.read(&mut [0; 4096]);
+    let answer =
+        format!("HTTP/1.1 503 X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    stream.write_all(answer.as_bytes()).unwrap();
+    stream.flush().unwrap();
+}
+
+fn tls() -> rustls::ServerConfig {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+    let certificate = include_bytes!("../../relais-connect/tests/http/untrusted-cert.pem");
+    let key = include_bytes!("../../relais-connect/tests/http/untrusted-key.pem");
+    let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key).unwrap();
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let versions = rustls::ServerConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    versions.with_no_client_auth().with_single_cert(chain, key).unwrap()
+}
+
 #[test]
-fn health_names_the_reason_of_a_relais_that_is_not_ready() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let answer = "HTTP/1.1 503 X\r\ncontent-length: 36\r\nconnection: close\r\n\r\n\
-                  {\"ready\":false,\"reason\":\"disk full\"}";
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = io::Read::read(&mut stream, &mut [0; 4096]);
-            io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
-        }
-    });
-    let said = Site::new().relais(&["health", "--ready", "--url", &url]);
-    assert_said(&said, 1, &["not healthy", "disk full"]);
+fn health_names_the_reason_of_a_relais_that_is_not_ready_with_and_without_tls() {
+    for scheme in ["http", "https"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            if scheme == "http" {
+                return not_ready(stream);
+            }
+            // Nobody vouches for its certificate.
+            let connection = rustls::ServerConnection::new(tls().into()).unwrap();
+            not_ready(rustls::StreamOwned::new(connection, stream));
+        });
+        let said = Site::new().relais(&["health", "--ready", "--url", &url]);
+        assert_said(&said, 1, &["not healthy", "disk full"]);
+        server.join().unwrap();
+    }
 }

@@ -76,7 +76,10 @@ fn address(context: &Context, args: &HealthArgs) -> Result<Url, Failure> {
 }
 
 async fn ask(url: Url, within: Duration) -> Result<Answer, String> {
-    let client = Client::builder().no_proxy().timeout(within).build();
+    // The certificate is for a name, and this is an address. The request has no secrets, and what a false
+    // relais answers does no harm.
+    let client = Client::builder().no_proxy().timeout(within).tls_danger_accept_invalid_certs(true);
+    let client = client.build();
     let client = client.map_err(|error| root(&error))?;
     let answer = client.get(url).send().await.map_err(|error| root(&error))?;
     let status = answer.status();
