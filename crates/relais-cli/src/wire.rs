@@ -18,7 +18,7 @@ use relais::{
         HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, WebhookSecret,
     },
     log::LogPublisher,
-    postgres::{PostgresOptions, PostgresStore},
+    postgres::PostgresStore,
     process::Operator,
     salesforce::Budget,
     sqlite::{SqliteOptions, SqliteStore},
@@ -53,7 +53,7 @@ impl Database {
                 Self::Sqlite(SqliteStore::open(path, options).await?)
             }
             StoreUrl::Postgres { url, .. } => {
-                let options = PostgresOptions { unsafe_durability, ..PostgresOptions::default() };
+                let options = settings.store.postgres();
                 Self::Postgres(PostgresStore::connect(url.expose_secret(), options).await?)
             }
         })

@@ -131,6 +131,11 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
     /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
     fn describe(&self) -> StoreFuture<'_, String>;
 
+    /// Returns what an operator should know of the connection, as sentences for the log.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     // ---- schema -------------------------------------------------------------------------------
 
     /// Brings the schema up to date. Safe against other nodes and interruption.

@@ -279,6 +279,9 @@ impl App {
             inbox: watch::Sender::new(0),
             observer: self.observer,
         };
+        for warning in self.store.warnings() {
+            tracing::warn!("{warning}");
+        }
         let observer = running.observer();
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);

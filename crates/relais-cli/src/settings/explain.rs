@@ -21,7 +21,7 @@ use super::{
     quantity::{show_duration, show_rate, show_size},
     types::{
         AdminSettings, Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, Limits, Origin,
-        Settings, SourceSettings, Start, Target, TelemetrySettings,
+        Settings, SourceSettings, Start, StoreUrl, Target, TelemetrySettings,
     },
 };
 
@@ -68,6 +68,11 @@ fn telemetry(settings: &TelemetrySettings) -> String {
 fn store(settings: &Settings) -> Vec<String> {
     let store = &settings.store;
     let mut lines = vec![store.url.to_string()];
+    if let StoreUrl::Postgres { .. } = store.url {
+        let connections = store.postgres().connections_max;
+        let schema = store.schema.as_ref().map(|name| format!("schema `{name}`, "));
+        lines.push(format!("{}at most {connections} connections", schema.unwrap_or_default()));
+    }
     if !store.migrate {
         lines.push("`relais run` does not migrate; `relais migrate` does".to_owned());
     }

@@ -15,7 +15,7 @@ use super::{
     quantity::{duration, show_duration},
     reader::{Reader, Section},
     store_url::store_url,
-    types::{ProcessSettings, Settings, StoreSettings},
+    types::{ProcessSettings, Settings, StoreSettings, StoreUrl},
 };
 
 /// What was read, and everything there is to say about it.
@@ -97,7 +97,16 @@ fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
         unsafe_durability: section.flag("unsafe_durability", false),
         migrate: section.flag("migrate", true),
         wait: section.parsed("wait", duration).unwrap_or(Duration::from_secs(60)),
+        schema: section.name("schema"),
+        connections: section.whole("connections", 4..=1_000),
     };
+    if matches!(settings.url, StoreUrl::Sqlite(_)) {
+        for key in ["schema", "connections"] {
+            if section.has(key) {
+                section.error(key, "is for PostgreSQL; remove it, or use a postgres:// `url`");
+            }
+        }
+    }
     if settings.unsafe_durability {
         section.warn("unsafe_durability", "a power failure may lose acknowledged messages");
     }

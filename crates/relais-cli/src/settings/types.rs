@@ -4,7 +4,10 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use relais::salesforce::{Api, OnMissing};
+use relais::{
+    postgres::PostgresOptions,
+    salesforce::{Api, OnMissing},
+};
 use relais_admin::Token;
 use relais_core::{
     breaker::BreakerPolicy,
@@ -91,6 +94,22 @@ pub(crate) struct StoreSettings {
     pub(crate) migrate: bool,
     /// How long `relais run` waits at its start for a database that does not answer.
     pub(crate) wait: Duration,
+    /// The schema of the tables, in PostgreSQL.
+    pub(crate) schema: Option<String>,
+    /// Most connections to PostgreSQL.
+    pub(crate) connections: Option<u32>,
+}
+
+impl StoreSettings {
+    pub(crate) fn postgres(&self) -> PostgresOptions {
+        let default = PostgresOptions::default();
+        PostgresOptions {
+            unsafe_durability: self.unsafe_durability,
+            schema: self.schema.clone(),
+            connections_max: self.connections.map_or(default.connections_max, |n| n as usize),
+            ..default
+        }
+    }
 }
 
 /// Where the rows are kept.

@@ -15,7 +15,10 @@ use relais_core::{
     store::StoreError,
 };
 use serde::de::DeserializeOwned;
-use tokio_postgres::{IsolationLevel, Transaction};
+use tokio_postgres::{
+    IsolationLevel, Transaction,
+    types::{ToSql, Type},
+};
 
 use super::error::Failure;
 
@@ -89,12 +92,10 @@ where
     /// has been sent and stands, or falls, as a whole.
     async fn run(&self, work: &HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
         let mut client = self.pool.get().await?;
-        let start = client.prepare_cached(sql!("transaction_start")).await?;
-        let mark = client.prepare_cached(sql!("mark_processed")).await?;
         let transaction = begin(&mut client).await?;
         // The user's first statement need not wait for the answer to ours.
         let called = self.function.call(&transaction, message);
-        let (started, outcome) = join(transaction.query_one(&start, &[]), outcome(called)).await;
+        let (started, outcome) = join(start(&transaction), outcome(called)).await;
         let ended = async {
             if outcome != Outcome::Done {
                 // Without a connection the user's code could not but fail: no attempt is used.
@@ -102,16 +103,21 @@ where
                 return Ok(Handled::RolledBack(outcome));
             }
             crate::fail_point!("handler.after_change");
-            let started: i64 = started?.get(0);
+            let started = started?;
             let scope = work.fence.scope.to_string();
             let (row, worker) = (&work.row, &work.fence.worker);
-            let marked = transaction
-                .execute(&mark, &[&scope, &row.lane, worker, &work.epoch, &row.id, &started])
-                .await?;
+            let values: [(&(dyn ToSql + Sync), Type); 6] = [
+                (&scope, Type::TEXT),
+                (&row.lane, Type::INT2),
+                (worker, Type::TEXT),
+                (&work.epoch, Type::INT8),
+                (&row.id, Type::INT8),
+                (&started, Type::INT8),
+            ];
+            let marked = transaction.execute_typed(sql!("mark_processed"), &values).await?;
             if marked == 0 {
-                let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
+                let is_ours = start(&transaction).await? == started;
                 transaction.rollback().await?;
-                let is_ours = now == started;
                 return Ok(if is_ours {
                     Handled::Refused
                 } else {
@@ -131,14 +137,12 @@ where
     /// As [`Self::run`], up to the commit; dropped half-way, the transaction rolls itself back too.
     async fn try_out(&self, message: Received<M>) -> Result<Outcome, Failure> {
         let mut client = self.pool.get().await?;
-        let start = client.prepare_cached(sql!("transaction_start")).await?;
         let transaction = begin(&mut client).await?;
-        let started: i64 = transaction.query_one(&start, &[]).await?.get(0);
+        let started = start(&transaction).await?;
         let outcome = outcome(self.function.call(&transaction, message)).await;
         if outcome == Outcome::Done {
             transaction.execute(sql!("check_constraints"), &[]).await?;
-            let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
-            if now != started {
+            if start(&transaction).await? != started {
                 return Err(transaction_gone());
             }
         }
@@ -154,6 +158,13 @@ async fn begin(
 ) -> Result<deadpool_postgres::Transaction<'_>, tokio_postgres::Error> {
     let level = IsolationLevel::ReadCommitted;
     deadpool_postgres::ClientWrapper::build_transaction(client).isolation_level(level).start().await
+}
+
+/// When the transaction began. No statement of ours is prepared by name: a pooler may give the next
+/// transaction another session.
+async fn start(transaction: &Transaction<'_>) -> Result<i64, tokio_postgres::Error> {
+    let rows = transaction.query_typed(sql!("transaction_start"), &[]).await?;
+    Ok(rows.first().map_or(0, |row| row.get(0)))
 }
 
 /// What the user's code says; a panic is one way to say "not now".

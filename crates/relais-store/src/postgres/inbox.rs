@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
@@ -13,6 +13,7 @@ use relais_core::{
     text,
 };
 
+use super::session::Client;
 use super::{
     enqueue,
     error::Failure,
@@ -24,7 +25,7 @@ use super::{
 
 /// Rows that may be handled now.
 pub(super) async fn fetch(
-    client: &Client,
+    client: &Client<'_>,
     marks: &Marks,
     fetch: &Fetch,
 ) -> Result<Vec<InboxRow>, Failure> {
@@ -46,7 +47,7 @@ pub(super) async fn fetch(
 
 /// As for the outbox: one round trip; `highest`, `writers`, `lowest`, the rows, `decisions`.
 async fn read(
-    client: &Client,
+    client: &Client<'_>,
     fetch: &Fetch,
     plan: Plan,
 ) -> Result<(Vec<InboxRow>, Found), Failure> {
@@ -88,7 +89,7 @@ async fn read(
 /// Settles a batch, with the messages, changes of processes and dead letters that follow, in one
 /// transaction.
 pub(super) async fn settle(
-    client: &mut Client,
+    client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[InboxSettlement],
 ) -> Result<Settled, Failure> {
@@ -259,7 +260,7 @@ async fn older(
 
 /// `true` the first time for this message and handler.
 pub(super) async fn once(
-    client: &Client,
+    client: &Client<'_>,
     message_id: &str,
     handler: &str,
 ) -> Result<bool, Failure> {

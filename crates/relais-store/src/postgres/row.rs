@@ -5,7 +5,6 @@
 
 use std::{error::Error, pin::pin, time::Duration};
 
-use deadpool_postgres::Client;
 use futures_util::TryStreamExt;
 
 use relais_core::{
@@ -22,6 +21,7 @@ use tokio_postgres::{
     types::{FromSql, IsNull, ToSql, Type, accepts, private::BytesMut, to_sql_checked},
 };
 
+use super::session::Client;
 use super::{error::Failure, fence::Value};
 use crate::newer;
 
@@ -117,7 +117,7 @@ pub(super) fn amount(number: i64) -> u64 {
 
 /// Reads the rows of a statement one by one as they come, so that no second copy of all of them is kept.
 pub(super) async fn each<T>(
-    client: &Client,
+    client: &Client<'_>,
     statement: &Statement,
     values: &[Value<'_>],
     mut read: impl FnMut(&Row) -> Read<T>,
