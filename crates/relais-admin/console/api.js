@@ -6,7 +6,7 @@ const CALL_MS = 25_000;
 /** What is known of the person: name, role, csrf, loopback. */
 export let session = null;
 
-const ROLES = ["viewer", "operator", "admin"];
+const ROLES = ["monitor", "viewer", "operator", "admin"];
 
 /** Whether the person may do what needs this role. */
 export function may(role) {

@@ -57,9 +57,10 @@ function problemOf(row) {
 function bulk(context, values) {
   const filter = Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== "" && name !== "status").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
   const words = Object.entries(filter).map(([name, value]) => `${name.replace("_seconds", "")} ${value}`).join(", ") || "all open dead letters";
+  const chosen = Object.keys(filter).length ? { filter } : { all: true };
   const ask = (action, title, confirm, danger) => async () => {
     try {
-      const { matching } = await post(`/dead-letters/${action}`, { filter, dry_run: true, actor: actor(), reason: "preview" });
+      const { matching } = await post(`/dead-letters/${action}`, { ...chosen, dry_run: true, actor: actor(), reason: "preview" });
       if (!matching) return toast("No open dead letter matches.", "warn");
       const answer = await decide({
         title,
@@ -67,7 +68,7 @@ function bulk(context, values) {
         preview: h("p", { class: "preview" }, h("strong", null, plural(matching, "dead letter", "dead letters"))),
         confirm: `${confirm} ${count(matching)}`,
         danger,
-        act: (who) => post(`/dead-letters/${action}`, { filter, dry_run: false, ...who }),
+        act: (who) => post(`/dead-letters/${action}`, { ...chosen, dry_run: false, ...who }),
       });
       if (!answer) return;
       toast(`${count(answer.done)} done, ${count(answer.unchanged)} unchanged, ${count(answer.refused)} refused.${answer.more ? " More are left: do it again." : ""}`);

@@ -4,10 +4,11 @@
 //! Invariant: no row is changed but by a decision of the engine's operator or desk, made for a person who
 //! is named, with a reason, and recorded by it. On an address other than loopback a token is required.
 //!
-//! - here: what is served; `serve`: to how many, and how slow they may be
+//! - here: what is served; `serve`: how, over `relais-listen`
 //! - `routes`: every call of the API with who may make it; `openapi`: its description
 //! - `access`: who asks, by [`Token`] or by `session`; `login`: how one begins; `headers`: what every
 //!   answer tells a browser
+//! - `redact`: what those do not see who may not see payloads
 //! - `input`: what they said; `problem`: what is wrong with it
 //! - `api`: the calls; `sample`: the numbers they show, counted beforehand
 //! - `console`: the files of the web console
@@ -23,6 +24,7 @@ mod login;
 mod metrics;
 mod openapi;
 mod problem;
+mod redact;
 mod role;
 mod routes;
 mod sample;
@@ -60,6 +62,7 @@ pub use self::{
     session::SessionKey,
     token::{SHARED_NAME, Token},
 };
+pub use relais_listen::Tls;
 
 /// A store that does not answer within this is as good as away: probes and scrapes have short limits.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -74,6 +77,8 @@ pub(crate) struct Inner {
     parts: Parts,
     sampler: Sampler,
     throttle: Throttle,
+    /// For log-ins, whose bodies anybody may send.
+    log_ins: Semaphore,
     /// For streams.
     seats: Arc<Semaphore>,
     downloads: Semaphore,
@@ -151,6 +156,15 @@ pub async fn bind(
     parts: Parts,
     listen: SocketAddr,
 ) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
+    bind_with(parts, listen, None).await
+}
+
+/// The same, encrypted if there is a certificate.
+pub async fn bind_with(
+    parts: Parts,
+    listen: SocketAddr,
+    tls: Option<Tls>,
+) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
     if !listen.ip().is_loopback() && parts.tokens.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -163,7 +177,7 @@ pub async fn bind(
     let router = admin.router();
     Ok((address, async move {
         tokio::select! {
-            served = serve::serve(listener, router) => served,
+            () = serve::serve(listener, router, tls) => Ok(()),
             never = Sampler::run(admin) => match never {},
         }
     }))
@@ -209,6 +223,7 @@ impl Admin {
             parts,
             sampler: Sampler::new(),
             throttle: Throttle::default(),
+            log_ins: Semaphore::new(login::AT_ONCE),
             seats: Arc::new(Semaphore::new(STREAMS_MAX)),
             downloads: Semaphore::new(DOWNLOADS_MAX),
         }))

@@ -72,7 +72,11 @@ fn responses(route: &Route, components: &Value) -> Value {
             json!({ "application/json": { "schema": reference(components, "schemas", name) } })
         }
         Gives::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
-        Gives::Events => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
+        Gives::Events => json!({ "text/event-stream": { "schema": {
+            "type": "string",
+            "description": "Events `overview` with the JSON of GET /api/v1/overview, and `sample` with \
+                            the newest point of each series of GET /api/v1/history",
+        } } }),
         Gives::File => json!({
             "text/plain": { "schema": { "type": "string" } },
             "application/octet-stream": { "schema": { "type": "string" } },

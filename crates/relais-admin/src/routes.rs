@@ -67,7 +67,9 @@ impl Route {
         gives: Gives,
     ) -> Self {
         let doc = Doc { says, query: &[], body: None, gives };
-        Self { method: Method::GET, path, role: Role::Viewer, serve, body_max: BODY_MAX, doc }
+        // What else carries a payload is hidden from a monitor field by field.
+        let role = if gives == Gives::File { Role::Viewer } else { Role::Monitor };
+        Self { method: Method::GET, path, role, serve, body_max: BODY_MAX, doc }
     }
 
     fn post(

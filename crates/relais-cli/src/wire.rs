@@ -15,7 +15,8 @@ pub(crate) use self::{
 use relais::{
     App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
     http::{
-        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, WebhookSecret,
+        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, Tls,
+        WebhookSecret,
     },
     log::LogPublisher,
     postgres::PostgresStore,
@@ -34,7 +35,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::settings::{
     Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, Origin, Settings, SourceSettings,
-    StoreUrl, Target,
+    StoreUrl, Target, TlsFiles,
 };
 
 /// A database: the store, and where fresh data is read.
@@ -318,8 +319,13 @@ fn http_source(
         token: http.token.as_ref().map(secret),
         secrets,
         body_max: http.body_max,
+        tls: tls(http.tls.as_ref()).map_err(|error| source.error(error))?,
         ..HttpSourceSettings::new(&source.name, http.listen, source.mapping.clone())
     })
+}
+
+fn tls(files: Option<&TlsFiles>) -> Result<Option<Tls>, String> {
+    files.map(|files| Tls::load(&files.certificate, &files.key)).transpose()
 }
 
 impl SourceSettings {

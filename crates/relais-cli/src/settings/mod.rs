@@ -40,7 +40,7 @@ pub(crate) use types::Start;
 pub(crate) use types::{
     AdminSettings, Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, KafkaOrigin, KafkaTarget,
     LogSettings, Origin, SalesforceAuth, SalesforceTarget, Settings, SourceSettings, StoreUrl,
-    Target, TelemetrySettings,
+    Target, TelemetrySettings, TlsFiles,
 };
 
 /// Largest settings file that is read.

@@ -15,7 +15,7 @@ use super::{
     quantity::{duration, show_duration},
     reader::{Reader, Section},
     store_url::store_url,
-    types::{ProcessSettings, Settings, StoreSettings, StoreUrl},
+    types::{ProcessSettings, Settings, StoreSettings, StoreUrl, TlsFiles},
 };
 
 /// What was read, and everything there is to say about it.
@@ -70,8 +70,8 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
     };
     Settings {
         store: store(root.child("store"), folder),
-        admin: parse_admin::admin(root.child("admin")),
-        sources: parse_source::sources(root.children("source")),
+        admin: parse_admin::admin(root.child("admin"), folder),
+        sources: parse_source::sources(root.children("source"), folder),
         routes: parse_route::routes(root.children("route")),
         processes,
         destinations,
@@ -112,6 +112,23 @@ fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
     }
     section.finish(|_| None);
     settings
+}
+
+/// `tls_certificate` and `tls_key`: both or none.
+pub(super) fn tls(section: &Section<'_>, folder: &Path) -> Option<TlsFiles> {
+    let file = |key| section.name(key).map(|name| folder.join(name));
+    match (file("tls_certificate"), file("tls_key")) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+        (Some(_), None) => {
+            section.error("tls_certificate", "needs `tls_key`, the file with its private key");
+            None
+        }
+        (None, Some(_)) => {
+            section.error("tls_key", "needs `tls_certificate`, the file with its certificate");
+            None
+        }
+        (None, None) => None,
+    }
 }
 
 /// `IP:PORT` or `localhost:PORT`.

@@ -153,6 +153,14 @@ pub(crate) struct AdminSettings {
     pub(crate) session_key: Option<SecretString>,
     /// `[[admin.tokens]]`, of people and programs; only their hashes.
     pub(crate) tokens: Vec<Token>,
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+/// The certificate of a listener, in PEM files.
+#[derive(Debug)]
+pub(crate) struct TlsFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// `[[source]]`
@@ -179,6 +187,7 @@ pub(crate) struct HttpOrigin {
     pub(crate) body_max: usize,
     pub(crate) token: Option<SecretString>,
     pub(crate) secrets: Vec<SecretString>,
+    pub(crate) tls: Option<TlsFiles>,
 }
 
 /// A source of kind `kafka`.

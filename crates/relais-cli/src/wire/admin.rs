@@ -40,12 +40,11 @@ pub(crate) async fn admin(
         states,
         usage,
     };
-    match relais_admin::bind(parts, admin.listen).await {
+    let wrong = |message| WireError { section: "admin".to_owned(), message };
+    let tls = super::tls(admin.tls.as_ref()).map_err(wrong)?;
+    match relais_admin::bind_with(parts, admin.listen, tls).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
-        Err(error) => Err(WireError {
-            section: "admin".to_owned(),
-            message: format!("cannot listen on {}: {error}", admin.listen),
-        }),
+        Err(error) => Err(wrong(format!("cannot listen on {}: {error}", admin.listen))),
     }
 }
 

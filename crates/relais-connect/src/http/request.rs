@@ -5,6 +5,7 @@
 //! `buffered_max`. A sender that goes away changes nothing for what is already queued.
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -26,6 +27,7 @@ use relais_core::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use super::{
+    bodies::Bodies,
     reply::{self, Refusal, Reply},
     signature::{self, Signed},
     source::{HttpSourceSettings, Invalid},
@@ -67,14 +69,16 @@ pub(super) struct Receiver {
     pub(super) queue: mpsc::Sender<Pending>,
     /// Counts the bytes of all bodies that are held now.
     pub(super) buffer: Arc<Semaphore>,
+    /// Counts the bytes of bodies that are being received, by address.
+    pub(super) bodies: Bodies,
     pub(super) closing: watch::Receiver<bool>,
 }
 
 impl Receiver {
     /// Takes a request from its first header to its answer.
-    pub(super) async fn answer(&self, request: Request<RequestBody>) -> Reply {
+    pub(super) async fn answer(&self, from: IpAddr, request: Request<RequestBody>) -> Reply {
         let (head, mut body) = request.into_parts();
-        match self.receive(&head, &mut body).await {
+        match self.receive(from, &head, &mut body).await {
             Ok(reply) => reply,
             Err(refusal) if body.is_end_stream() => refusal.into_reply(),
             Err(refusal) => {
@@ -87,9 +91,14 @@ impl Receiver {
         }
     }
 
-    async fn receive(&self, head: &Parts, body: &mut RequestBody) -> Result<Reply, Refusal> {
+    async fn receive(
+        &self,
+        from: IpAddr,
+        head: &Parts,
+        body: &mut RequestBody,
+    ) -> Result<Reply, Refusal> {
         self.check(head)?;
-        let (bytes, held) = self.read(body).await?;
+        let (bytes, held) = self.read(from, body).await?;
         self.check_signature(&head.headers, &bytes)?;
         let message =
             self.settings.mapping.read(self.incoming(&head.headers, bytes)).map_err(|missing| {
@@ -128,13 +137,14 @@ impl Receiver {
     /// The body, and its share of the bytes all bodies may have.
     async fn read(
         &self,
+        from: IpAddr,
         body: &mut RequestBody,
     ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
         let mut closing = self.closing.clone();
         tokio::select! {
             biased;
             _ = closing.wait_for(|closing| *closing) => Err(shutting_down()),
-            read = tokio::time::timeout(self.settings.body_timeout, self.read_all(body)) => {
+            read = tokio::time::timeout(self.settings.body_timeout, self.read_all(from, body)) => {
                 read.unwrap_or_else(|_| Err(Refusal::timeout()))
             }
         }
@@ -142,17 +152,24 @@ impl Receiver {
 
     async fn read_all(
         &self,
+        from: IpAddr,
         body: &mut RequestBody,
     ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
         let expected = usize::try_from(body.size_hint().lower()).unwrap_or(RESERVE_MAX);
         let mut bytes = Vec::with_capacity(expected.min(RESERVE_MAX));
         let mut held = self.hold(0)?;
-        while let Some(frame) = body.frame().await {
+        let mut share = self.bodies.begin(from);
+        let pause_max = self.settings.body_pause_max;
+        let late = |_| Refusal::timeout();
+        while let Some(frame) = tokio::time::timeout(pause_max, body.frame()).await.map_err(late)? {
             let cut = |_| Refusal::bad_request("CUT", "the body ended too early; send it again");
             // Trailers carry nothing that is kept.
             let Ok(chunk) = frame.map_err(cut)?.into_data() else { continue };
             if chunk.len() > self.settings.body_max - bytes.len() {
                 return Err(Refusal::too_large(self.settings.body_max));
+            }
+            if !share.grow(chunk.len()) {
+                return Err(busy());
             }
             held.merge(self.hold(chunk.len())?);
             grow(&mut bytes, chunk.len(), expected);
