@@ -12,6 +12,7 @@ mod faketime;
 mod jobs;
 mod kafka;
 mod languages;
+mod pgbouncer;
 mod ports;
 mod postgres;
 mod promtool;

@@ -122,6 +122,28 @@ fn every_route_has_a_role_and_each_role_may_do_what_the_table_says() {
 }
 
 #[test]
+fn a_monitor_sees_everything_but_payloads_and_headers() {
+    let guarded = Guarded::start();
+    let hook = guarded.running.address("hook");
+    let sent = [("message-id", "m-1"), ("x-note", "CANARY")];
+    assert_eq!(post(hook, "/hook", &sent, r#"{"type":"Order","id":"CANARY"}"#).0, 202);
+    let (viewer, monitor) = (guarded.with_token("vic"), guarded.with_token("mona"));
+    let row = wait_for(|| viewer.get("/outbox").ok()["items"][0]["id"].as_i64());
+    for path in ["/inbox", "/inbox/m-1", "/outbox", &format!("/outbox/{row}"), "/explain/m-1"] {
+        let shown = viewer.get(path).ok();
+        let hidden = monitor.get(path).ok();
+        assert!(!hidden.to_string().contains("CANARY"), "{path}: {hidden}");
+        assert_eq!(shown["id"], hidden["id"], "{path}");
+    }
+    let whole = viewer.get(&format!("/outbox/{row}")).ok();
+    assert!(whole.to_string().contains("CANARY"), "a viewer sees it: {whole}");
+    monitor.get(&format!("/outbox/{row}/payload")).problem(403, "ROLE");
+    monitor.get("/inbox/m-1/payload").problem(403, "ROLE");
+    assert_eq!(monitor.page("/metrics").status, 200);
+    assert_eq!(monitor.get("/session").ok()["role"], "monitor");
+}
+
+#[test]
 fn without_a_token_only_the_console_and_the_probes_answer() {
     let guarded = Guarded::start();
     let client = guarded.anybody();
