@@ -31,7 +31,11 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "server.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "session.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "probe.sql", "sessions of a server, perhaps behind a pooler; SQLite has none"),
-    only("postgres", "backend.sql", "sessions of a server, perhaps behind a pooler; SQLite has none"),
+    only(
+        "postgres",
+        "backend.sql",
+        "sessions of a server, perhaps behind a pooler; SQLite has none",
+    ),
     only("postgres", "begin_handler.sql", "SQLite has one isolation level"),
     only("postgres", "transaction_start.sql", "SQLite's driver knows whether one is open"),
     only("postgres", "missing_privileges.sql", "SQLite has no roles"),

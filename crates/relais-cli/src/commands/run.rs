@@ -15,7 +15,7 @@ use super::{Context, process};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
-    settings::{Origin, Settings, quantity::show_duration},
+    settings::{Origin, Settings, quantity::show_duration, scheme},
     telemetry::{Traces, start_log},
     wire::{self, Database, Served, WireError, Wired},
 };
@@ -44,7 +44,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     let traces = Traces::start(&settings.telemetry).map_err(Failure::Failed)?;
     let running = traces.of(app).start();
     for (name, address) in &listening {
-        info!(source = name, "POST http://{address}/{name}");
+        info!(source = name, "POST {}://{address}/{name}", settings.scheme_of(name));
     }
     for destination in &settings.destinations {
         info!(destination = destination.name, kind = destination.target.kind(), "delivers");
@@ -59,6 +59,8 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
         }
     }
     let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
+    let tls = settings.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    let admin = admin.map(|served| served.map(|served| (scheme(tls), served)));
     let done = work(admin, running, store, &mut signals).await;
     traces.close().await;
     done
@@ -66,7 +68,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
 
 /// Serves the HTTP side until a signal, or until something breaks; then stops everything.
 async fn work(
-    admin: Result<Option<Served>, WireError>,
+    admin: Result<Option<(&str, Served)>, WireError>,
     mut running: Running,
     store: Arc<dyn Store>,
     signals: &mut Signals,
@@ -74,8 +76,8 @@ async fn work(
     let broken = match admin {
         Err(error) => Some(error.to_string()),
         Ok(admin) => {
-            let serve = admin.map(|(address, serve)| {
-                info!("admin http://{address}");
+            let serve = admin.map(|(scheme, (address, serve))| {
+                info!("admin {scheme}://{address}");
                 serve
             });
             info!(version = env!("CARGO_PKG_VERSION"), "running");

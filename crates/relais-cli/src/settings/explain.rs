@@ -21,7 +21,7 @@ use super::{
     quantity::{show_duration, show_rate, show_size},
     types::{
         AdminSettings, Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, Limits, Origin,
-        Settings, SourceSettings, Start, StoreUrl, Target, TelemetrySettings,
+        Settings, SourceSettings, Start, StoreUrl, Target, TelemetrySettings, scheme,
     },
 };
 
@@ -96,7 +96,7 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
                 [] => "no token (loopback)".to_owned(),
                 tokens => tokens.join(", "),
             };
-            vec![format!("http://{}, {who}", admin.listen)]
+            vec![format!("{}://{}, {who}", scheme(admin.tls.as_ref()), admin.listen)]
         }
     }
 }
@@ -135,7 +135,7 @@ fn http_origin(name: &str, http: &HttpOrigin, decoder: Decoder) -> (String, Stri
         Invalid::Reject => "answered with 400",
     };
     (
-        format!("http, POST http://{}/{name}, {access}", http.listen),
+        format!("http, POST {}://{}/{name}, {access}", scheme(http.tls.as_ref()), http.listen),
         format!(
             "bodies up to {}, read as {}; what cannot be read is {invalid}",
             show_size(http.body_max),

@@ -40,7 +40,7 @@ pub(crate) use types::Start;
 pub(crate) use types::{
     AdminSettings, Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, KafkaOrigin, KafkaTarget,
     LogSettings, Origin, SalesforceAuth, SalesforceTarget, Settings, SourceSettings, StoreUrl,
-    Target, TelemetrySettings, TlsFiles,
+    Target, TelemetrySettings, TlsFiles, scheme,
 };
 
 /// Largest settings file that is read.

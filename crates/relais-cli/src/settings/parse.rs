@@ -101,10 +101,12 @@ fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
         connections: section.whole("connections", 4..=1_000),
     };
     if matches!(settings.url, StoreUrl::Sqlite(_)) {
-        for key in ["schema", "connections"] {
-            if section.has(key) {
-                section.error(key, "is for PostgreSQL; remove it, or use a postgres:// `url`");
-            }
+        let given = [
+            ("schema", settings.schema.is_some()),
+            ("connections", settings.connections.is_some()),
+        ];
+        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+            section.error(key, "is for PostgreSQL; must be used with a postgres:// `url`");
         }
     }
     if settings.unsafe_durability {

@@ -43,6 +43,25 @@ fn an_empty_file_has_every_default() {
     assert!(warnings.is_empty());
 }
 
+#[test]
+fn connections_are_set_for_postgres_and_certificates_need_their_key() {
+    let (settings, _) = good(
+        "[store]\nurl = \"postgres://r@db/x\"\nschema = \"messages\"\nconnections = 4\n\
+         [admin]\ntls_certificate = \"tls/cert.pem\"\ntls_key = \"/etc/key.pem\"\n",
+    );
+    let options = settings.store.postgres();
+    assert_eq!((options.schema.as_deref(), options.connections_max), (Some("messages"), 4));
+    let tls = settings.admin.unwrap().tls.unwrap();
+    assert_eq!(tls.certificate, Path::new("tls/cert.pem"));
+    assert_eq!(tls.key, Path::new("/etc/key.pem"));
+    assert!(bad("[store]\nschema = \"messages\"\n").contains("postgres://"));
+    let few = bad("[store]\nurl = \"postgres://r@db/x\"\nconnections = 3\n");
+    assert!(few.contains("from 4 to 1000"), "{few}");
+    assert!(bad("[admin]\ntls_key = \"k\"\n").contains("needs `tls_certificate`"));
+    let source = "[[source]]\nname = \"h\"\nkind = \"http\"\ntls_certificate = \"c\"\n";
+    assert!(bad(source).contains("needs `tls_key`"));
+}
+
 const FULL: &str = r#"
 [store]
 url = "sqlite:relais.db"

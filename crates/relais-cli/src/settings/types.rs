@@ -163,6 +163,22 @@ pub(crate) struct TlsFiles {
     pub(crate) key: PathBuf,
 }
 
+/// `http`, or `https` with a certificate.
+pub(crate) fn scheme(tls: Option<&TlsFiles>) -> &'static str {
+    tls.map_or("http", |_| "https")
+}
+
+impl Settings {
+    /// The scheme of the URLs of a source.
+    pub(crate) fn scheme_of(&self, source: &str) -> &'static str {
+        let found = self.sources.iter().find(|one| one.name == source);
+        match found.map(|found| &found.origin) {
+            Some(Origin::Http(http)) => scheme(http.tls.as_ref()),
+            _ => scheme(None),
+        }
+    }
+}
+
 /// `[[source]]`
 #[derive(Debug)]
 pub(crate) struct SourceSettings {
