@@ -132,6 +132,7 @@ pub(super) async fn by_config(
     let shares = Shares::of(options.connections_max)?;
     config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
     complete(&mut config, options);
+    let bare = config.clone();
     let theirs = config.get_options().unwrap_or_default().to_owned();
     config.options(format!("{theirs} {}", session::startup_options(options)).trim());
     let tls = tls.map(MakeRustlsConnect::new);
@@ -146,8 +147,7 @@ pub(super) async fn by_config(
                      `ignore_startup_parameters = options` in pgbouncer.ini"
                 )));
             }
-            config.options("");
-            open(&config)?
+            open(&bare)?
         }
         Err(error) => return Err(error),
         Ok(_) => pools,

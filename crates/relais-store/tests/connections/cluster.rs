@@ -104,6 +104,16 @@ impl Cluster {
         rules: &str,
         files: &[(&str, &str)],
     ) -> Self {
+        let folder = Self::prepare(&programs, settings, rules, files);
+        Self::serve(programs, folder)
+    }
+
+    fn prepare(
+        programs: &Programs,
+        settings: &str,
+        rules: &str,
+        files: &[(&str, &str)],
+    ) -> TempDir {
         let folder = programs.folder();
         let data = folder.path().join("data");
         let mut initdb = programs.command(programs.folder.join("initdb"));
@@ -121,19 +131,25 @@ impl Cluster {
         let file = data.join("postgresql.conf");
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{text}\n{common}{settings}")).unwrap();
-        Self::serve(programs, folder)
+        folder
     }
 
-    /// A standby of this server.
-    pub(crate) fn standby(&self) -> Self {
-        let programs = Programs::find().unwrap();
-        let folder = programs.folder();
-        let mut copy = programs.command(programs.folder.join("pg_basebackup"));
-        copy.args(["--host=127.0.0.1", "--username=postgres", "--write-recovery-conf"]);
-        copy.args(["--checkpoint=fast", "--no-sync", "--wal-method=stream"]);
-        copy.arg(format!("--port={}", self.port)).arg("--pgdata").arg(folder.path().join("data"));
-        run(&mut copy);
-        Self::serve(programs, folder)
+    /// A primary and its standby. Both begin with the same files, made before either ran.
+    pub(crate) fn start_pair(programs: Programs) -> (Self, Self) {
+        let rules = "host all all 127.0.0.1/32 trust\n";
+        let first = Self::prepare(&programs, "", rules, &[]);
+        let others = Programs::find().unwrap();
+        let second = others.folder();
+        let data = second.path().join("data");
+        run(others.command("cp").arg("-a").arg(first.path().join("data")).arg(&data));
+        let primary = Self::serve(programs, first);
+        let source = format!("host=127.0.0.1 port={} user=postgres", primary.port);
+        let file = data.join("postgresql.conf");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("{text}primary_conninfo = '{source}'\n")).unwrap();
+        fs::write(data.join("standby.signal"), "").unwrap();
+        others.own(&data.join("standby.signal"));
+        (primary, Self::serve(others, second))
     }
 
     fn serve(programs: Programs, folder: TempDir) -> Self {
@@ -196,7 +212,7 @@ impl Bouncer {
         let to = format!("host=127.0.0.1 port={} dbname=postgres user=postgres", cluster.port);
         let text = format!(
             "[databases]\ntx = {to} pool_mode=transaction pool_size=3\n\
-             sess = {to} pool_mode=session pool_size=20\n\
+             sess = {to} pool_mode=session pool_size=60\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
              auth_type = any\nmax_client_conn = 200\n{settings}\n"
         );

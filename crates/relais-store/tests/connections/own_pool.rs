@@ -65,5 +65,5 @@ async fn a_store_opens_no_more_connections_than_it_may() {
     assert_eq!(tasks.join_all().await.into_iter().sum::<u64>(), 40);
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'relais'";
     let open: i64 = cluster.client().await.query_one(sql, &[]).await.unwrap().get(0);
-    assert_eq!(open, 4);
+    assert!((3..=4).contains(&open), "{open} connections");
 }

@@ -13,8 +13,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_primary_is_found_among_several_hosts() {
     let Some(programs) = Programs::find() else { return };
-    let primary = Cluster::start(programs);
-    let standby = primary.standby();
+    let (primary, standby) = Cluster::start_pair(programs);
     let url = |rest: &str| {
         let hosts = format!("127.0.0.1:{},127.0.0.1:{}", standby.port, primary.port);
         format!("postgres://postgres@{hosts}/postgres?sslmode=disable{rest}")
