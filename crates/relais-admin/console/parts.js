@@ -1,5 +1,6 @@
 // Pieces that several pages are made of.
 
+import { may } from "./api.js";
 import { h, icon, replace } from "./dom.js";
 import { bytes, local } from "./format.js";
 import { coloured } from "./json_text.js";
@@ -120,14 +121,14 @@ export function payload(text, { truncated = false, download = null, size = null,
       } } }, "As it came")
     : null;
   const about = [size === null ? null : bytes(size), truncated ? "only the beginning is shown" : null].filter(Boolean).join(" · ");
-  const save = download ? h("a", { class: "link", href: download, download: "" }, "Download") : null;
+  const save = download && may("viewer") ? h("a", { class: "link", href: download, download: "" }, "Download") : null;
   return h("div", { class: "payload-box" }, h("div", { class: "payload-bar" }, h("span", { class: "soft" }, about), toggle, save), view);
 }
 
 /** Headers of a message; a value may be text, bytes, nothing, or several of these. */
 export function headers(all) {
   const rows = Object.entries(all ?? {}).flatMap(([name, values]) => [values].flat().map((value) => [name, value]));
-  if (!rows.length) return h("p", { class: "soft" }, "It has no headers.");
+  if (!rows.length) return h("p", { class: "soft" }, may("viewer") ? "It has no headers." : "Headers are hidden: they need the role viewer.");
   return h("div", { class: "scroll" }, h("table", { class: "plain" },
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Header"), h("th", { scope: "col" }, "Value"))),
     h("tbody", null, rows.map(([name, value]) => h("tr", null, h("td", null, h("code", null, name)), h("td", null, headerValue(value))))),

@@ -106,7 +106,7 @@ const NO_TLS: &str = "error performing TLS handshake";
 
 fn tls_next(trust: Trust) -> &'static str {
     match trust {
-        Trust::Anybody => "turn `ssl` on in the server, or set `sslmode=disable`",
+        Trust::Unchecked => "turn `ssl` on in the server, or set `sslmode=disable`",
         _ => {
             "`sslrootcert` must name the file with the authority that issued the server's \
              certificate; `sslmode=verify-full` also needs the host of the URL in it"

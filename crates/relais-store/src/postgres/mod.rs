@@ -120,9 +120,10 @@ impl PostgresStore {
         Ok(Self::new(connected, &options, marks))
     }
 
-    /// Uses a pool of your own, of at least 4 connections. relais keeps one of them (two of 8 and more) for
-    /// leases and heartbeats, and takes the others as it needs them. It sets nothing in a session that
-    /// outlives its transaction. `connections_max` is that of the pool. Does not migrate.
+    /// Uses a pool of your own, of at least 4 connections. relais keeps two of them (six of 14 and more) for
+    /// leases, heartbeats, accepting, fetching and settling, so that your own code cannot take the last
+    /// ones. It sets nothing in a session that outlives its transaction. `connections_max` is that of the
+    /// pool. Does not migrate.
     pub async fn from_pool(pool: Pool, options: PostgresOptions) -> Result<Self, StoreError> {
         let connected = connect::by_pool(pool, &options).await?;
         Ok(Self::new(connected, &options, Arc::default()))

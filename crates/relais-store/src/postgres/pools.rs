@@ -58,30 +58,34 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// The user's own pool. Two of its connections are taken for leases and heartbeats now, and kept.
+    /// The user's own pool. The connections of the engine are taken out of it now, and kept: otherwise the
+    /// user's code could take the last ones.
     pub(super) async fn of_user(pool: Pool, wait: Duration) -> Result<Self, StoreError> {
-        let Shares { lanes, others, .. } = Shares::of(pool.status().max_size)?;
-        let lender = |seats: usize, keeps: bool| Lender {
+        let Shares { lanes, work, others } = Shares::of(pool.status().max_size)?;
+        let lender = |seats: usize, kept: Option<Kept>| Lender {
             pool: pool.clone(),
             seats: Some(Arc::new(Semaphore::new(seats))),
-            kept: keeps.then(Arc::default),
+            kept,
             wait,
         };
-        let work = pool.status().max_size - lanes;
         let pools = Self {
-            lanes: lender(lanes, true),
-            work: lender(work, false),
-            others: lender(others, false),
+            lanes: lender(lanes, Some(Kept::default())),
+            work: lender(work, Some(Kept::default())),
+            others: lender(others, None),
             handlers: pool.clone(),
         };
-        let mut first = Vec::new();
-        for _ in 0..lanes {
-            first.push(pools.lanes.get().await.map_err(Failure::into_store)?);
+        for (lender, seats) in [(&pools.lanes, lanes), (&pools.work, work)] {
+            let mut taken = Vec::new();
+            for _ in 0..seats {
+                taken.push(lender.get().await.map_err(Failure::into_store)?);
+            }
         }
-        drop(first);
         Ok(pools)
     }
 }
+
+/// Connections that are kept out of their pool.
+type Kept = Arc<Mutex<Vec<Client>>>;
 
 /// Lends connections for one kind of work.
 #[derive(Clone)]
@@ -90,7 +94,7 @@ pub(super) struct Lender {
     /// The most that are lent at once, if the pool is not for this work alone.
     seats: Option<Arc<Semaphore>>,
     /// Connections that do not go back into the pool, where others could take them.
-    kept: Option<Arc<Mutex<Vec<Client>>>>,
+    kept: Option<Kept>,
     wait: Duration,
 }
 
@@ -126,7 +130,7 @@ impl Lender {
 /// A connection that was lent; dropped, it goes back.
 pub(super) struct Lent {
     client: Option<Client>,
-    home: Option<Arc<Mutex<Vec<Client>>>>,
+    home: Option<Kept>,
     _seat: Option<OwnedSemaphorePermit>,
 }
 

@@ -22,7 +22,7 @@ use super::words::{Encryption, Trust};
 pub(super) fn client(encryption: &Encryption) -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match encryption.trust {
-        Trust::Anybody => Arc::new(Lenient { inner: None, provider: Arc::clone(&provider) }),
+        Trust::Unchecked => Arc::new(Lenient { inner: None, provider: Arc::clone(&provider) }),
         Trust::Authority => {
             let inner = Some(known_authorities(encryption, &provider)?);
             Arc::new(Lenient { inner, provider: Arc::clone(&provider) })

@@ -3,7 +3,7 @@
 //! The driver knows most of them. What it does not know is taken out here: the words about certificates,
 //! the `sslmode`s that check one, and the names of `target_session_attrs` that PostgreSQL 14 added.
 //!
-//! Invariant: no error repeats a value; it may be a password.
+//! Invariant: no error repeats a value, or a name that is unknown; it may be a password.
 
 use std::path::PathBuf;
 
@@ -24,11 +24,32 @@ const REFUSED: [(&str, &str); 5] = [
     ("service", "write host, user and database into the URL"),
 ];
 
+/// Words that the driver knows.
+const DRIVER: [&str; 17] = [
+    "user",
+    "password",
+    "dbname",
+    "options",
+    "application_name",
+    "sslnegotiation",
+    "host",
+    "hostaddr",
+    "port",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "channel_binding",
+    "load_balance_hosts",
+];
+
 /// How the certificate of the server is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// Not at all: encryption against listeners that cannot interfere.
-    Anybody,
+    Unchecked,
     /// A known authority issued it.
     Authority,
     /// A known authority issued it, for this host.
@@ -53,9 +74,9 @@ pub(super) fn parse(text: &str) -> Result<(Config, Encryption), StoreError> {
     let rest = match text.split_once('?') {
         Some((place, query)) if is_url(text) => {
             let mut kept: Vec<&str> = Vec::new();
-            for pair in query.split('&') {
+            for (at, pair) in query.split('&').enumerate() {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                if !words.take(name, &decode(value))? {
+                if !words.take(at, name, &decode(value))? {
                     kept.push(pair);
                 }
             }
@@ -64,8 +85,8 @@ pub(super) fn parse(text: &str) -> Result<(Config, Encryption), StoreError> {
         _ if is_url(text) => text.to_owned(),
         _ => {
             let mut kept = Vec::new();
-            for (pair, name, value) in pairs(text) {
-                if !words.take(name, &value)? {
+            for (at, (pair, name, value)) in pairs(text).into_iter().enumerate() {
+                if !words.take(at, name, &value)? {
                     kept.push(pair);
                 }
             }
@@ -96,8 +117,9 @@ struct Words {
 }
 
 impl Words {
-    /// Takes a word that the driver does not know; `false` for all others.
-    fn take(&mut self, name: &str, value: &str) -> Result<bool, StoreError> {
+    /// Takes a word that the driver does not know; `false` for those that it knows. One that is unknown
+    /// is named by its place only: it may be a part of a password with a `?` in it.
+    fn take(&mut self, at: usize, name: &str, value: &str) -> Result<bool, StoreError> {
         if let Some((_, next)) = REFUSED.into_iter().find(|(word, _)| *word == name) {
             return refuse(format!("`{name}` is not supported; {next}"));
         }
@@ -107,7 +129,14 @@ impl Words {
             "sslcert" => self.certificate = Some(value.into()),
             "sslkey" => self.key = Some(value.into()),
             "target_session_attrs" => self.writable = session_attrs(value)?,
-            _ => return Ok(false),
+            known if DRIVER.contains(&known) => return Ok(false),
+            _ => {
+                let number = at + 1;
+                return refuse(format!(
+                    "parameter {number} is unknown; check its name, and encode `?`, `&` and `@` in a \
+                     password as %3F, %26 and %40"
+                ));
+            }
         }
         Ok(true)
     }
@@ -117,10 +146,10 @@ impl Words {
         let root = self.root.filter(|_| !system);
         let default = if system { "verify-full" } else { "prefer" };
         // As in libpq, a file with authorities makes `require` check the certificate.
-        let required = if root.is_some() { Trust::Authority } else { Trust::Anybody };
+        let required = if root.is_some() { Trust::Authority } else { Trust::Unchecked };
         let (mode, trust) = match self.sslmode.as_deref().unwrap_or(default) {
-            "disable" => (SslMode::Disable, Trust::Anybody),
-            "allow" | "prefer" => (SslMode::Prefer, Trust::Anybody),
+            "disable" => (SslMode::Disable, Trust::Unchecked),
+            "allow" | "prefer" => (SslMode::Prefer, Trust::Unchecked),
             "require" => (SslMode::Require, required),
             "verify-ca" => (SslMode::Require, Trust::Authority),
             "verify-full" => (SslMode::Require, Trust::Host),
@@ -242,9 +271,9 @@ mod tests {
     #[test]
     fn a_url_says_how_to_encrypt_and_whom_to_trust() {
         let plain = check("postgres://u@h/d");
-        assert_eq!((plain.mode, plain.trust), (SslMode::Prefer, Trust::Anybody));
+        assert_eq!((plain.mode, plain.trust), (SslMode::Prefer, Trust::Unchecked));
         let required = check("postgres://u@h/d?sslmode=require");
-        assert_eq!((required.mode, required.trust), (SslMode::Require, Trust::Anybody));
+        assert_eq!((required.mode, required.trust), (SslMode::Require, Trust::Unchecked));
         let with_root = check("postgres://u@h/d?sslrootcert=/ca.pem&sslmode=require");
         assert_eq!(with_root.trust, Trust::Authority);
         let full = check(
@@ -280,7 +309,8 @@ mod tests {
         assert!(of("sslpassword=CANARY").contains("without a password"));
         assert!(of("sslrootcert=system&sslmode=require").contains("verify-full"));
         assert!(of("target_session_attrs=standby").contains("relais writes"));
-        assert!(of("nonsense=CANARY").contains("nonsense"), "{}", of("nonsense=CANARY"));
+        assert!(of("sslmode=require&CANARY=1").contains("parameter 2 is unknown"));
+        assert!(of("connect_timeout=CANARY").contains("connect_timeout"));
         assert!(refused("CANARY").contains("cannot read the database URL"));
     }
 }
