@@ -239,7 +239,7 @@ fn a_log_in_is_refused_to_pages_of_other_sites_and_to_forms() {
         .problem(415, "UNSUPPORTED_MEDIA_TYPE");
     client.post_page("/login", &json!({ "token": "x", "more": 1 })).problem(422, "INVALID");
     let secure = client.with("x-forwarded-proto", "https").post_page("/login", &body);
-    assert!(secure.header("set-cookie").unwrap().ends_with("; Secure"), "{secure:?}");
+    assert!(secure.header("set-cookie").unwrap().contains("; Secure"), "{secure:?}");
 }
 
 #[test]

@@ -84,25 +84,31 @@ pub(super) async fn by_url(
         return by_config(config, None, options, marks).await;
     }
     let tls = tls::client(&encryption)?;
-    let encrypted = by_config(config.clone(), Some(tls), options, marks).await;
-    match encrypted {
-        Err(StoreError::Unavailable(text)) if text.contains(NO_TLS) => match encryption.mode {
-            SslMode::Prefer => {
-                let mut connected = by_config(config, None, options, marks).await?;
-                connected.warnings.push(format!(
-                    "connected to PostgreSQL without encryption ({text}); use \
-                     `sslmode=verify-full`, or `sslmode=disable` if that is intended"
-                ));
-                Ok(connected)
-            }
-            _ => Err(StoreError::Setup(format!("{text}; {}", tls_next(encryption.trust)))),
-        },
-        other => other,
+    let text = match by_config(config.clone(), Some(tls), options, marks).await {
+        Err(StoreError::Unavailable(text)) if text.contains(NO_TLS) => text,
+        // As libpq does: the server may have a rule for plain connections only.
+        Err(StoreError::Setup(text))
+            if encryption.mode == SslMode::Prefer && text.contains(NO_RULE) =>
+        {
+            text
+        }
+        other => return other,
+    };
+    if encryption.mode != SslMode::Prefer {
+        return Err(StoreError::Setup(format!("{text}; {}", tls_next(encryption.trust))));
     }
+    let mut connected = by_config(config, None, options, marks).await?;
+    connected.warnings.push(format!(
+        "connected to PostgreSQL without encryption ({text}); use `sslmode=verify-full`, or \
+         `sslmode=disable` if that is intended"
+    ));
+    Ok(connected)
 }
 
 /// The driver's words for a handshake that failed, and for a server without TLS.
 const NO_TLS: &str = "error performing TLS handshake";
+/// The server's words for a connection that no rule allows.
+const NO_RULE: &str = "no pg_hba.conf entry";
 
 fn tls_next(trust: Trust) -> &'static str {
     match trust {

@@ -56,6 +56,7 @@ impl Bed {
         let settings = "ssl = on\nssl_cert_file = 'server.pem'\nssl_key_file = 'server-key.pem'\n\
                         ssl_ca_file = 'ca.pem'\n";
         let rules = "hostssl all guest 127.0.0.1/32 cert\n\
+                     hostnossl all plain 127.0.0.1/32 trust\n\
                      host all postgres 127.0.0.1/32 trust\n";
         let files = [
             ("server.pem", server.as_str()),
@@ -124,6 +125,11 @@ async fn connections_are_encrypted_and_checked_as_the_url_says() {
     }
     let store = bed.connect("postgres", "127.0.0.1", "sslmode=disable").await.unwrap();
     assert!(store.warnings().is_empty());
+    // A rule for plain connections only.
+    let client = bed.cluster.client().await;
+    client.batch_execute("CREATE ROLE plain LOGIN").await.unwrap();
+    let store = bed.connect("plain", "127.0.0.1", "sslmode=prefer").await.unwrap();
+    assert_eq!(store.warnings().len(), 1);
     let missing = format!("{full}x");
     let error = bed.connect("postgres", "localhost", &missing).await.unwrap_err();
     assert!(error.to_string().contains("cannot read `sslrootcert`"), "{error}");
