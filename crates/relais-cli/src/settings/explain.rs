@@ -18,10 +18,11 @@ use secrecy::SecretString;
 use serde::Serialize;
 
 use super::{
+    encryption::scheme,
     quantity::{show_duration, show_rate, show_size},
     types::{
         AdminSettings, Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, Limits, Origin,
-        Settings, SourceSettings, Start, StoreUrl, Target, TelemetrySettings, scheme,
+        Settings, SourceSettings, Start, StoreUrl, Target, TelemetrySettings,
     },
 };
 

@@ -15,6 +15,7 @@ mod parse_telemetry;
 mod reader;
 mod store_url;
 
+mod encryption;
 mod expand;
 mod findings;
 mod nearest;
@@ -33,6 +34,7 @@ mod tests;
 
 use std::path::Path;
 
+pub(crate) use encryption::{TlsFiles, scheme};
 pub(crate) use findings::{Finding, SettingsError, Severity};
 pub(crate) use parse_admin::date;
 #[cfg(feature = "kafka")]
@@ -40,7 +42,7 @@ pub(crate) use types::Start;
 pub(crate) use types::{
     AdminSettings, Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, KafkaOrigin, KafkaTarget,
     LogSettings, Origin, SalesforceAuth, SalesforceTarget, Settings, SourceSettings, StoreUrl,
-    Target, TelemetrySettings, TlsFiles, scheme,
+    Target, TelemetrySettings,
 };
 
 /// Largest settings file that is read.

@@ -15,7 +15,7 @@ use super::{
     quantity::{duration, show_duration},
     reader::{Reader, Section},
     store_url::store_url,
-    types::{ProcessSettings, Settings, StoreSettings, StoreUrl, TlsFiles},
+    types::{ProcessSettings, Settings, StoreSettings, StoreUrl},
 };
 
 /// What was read, and everything there is to say about it.
@@ -114,23 +114,6 @@ fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
     }
     section.finish(|_| None);
     settings
-}
-
-/// `tls_certificate` and `tls_key`: both or none.
-pub(super) fn tls(section: &Section<'_>, folder: &Path) -> Option<TlsFiles> {
-    let file = |key| section.name(key).map(|name| folder.join(name));
-    match (file("tls_certificate"), file("tls_key")) {
-        (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
-        (Some(_), None) => {
-            section.error("tls_certificate", "needs `tls_key`, the file with its private key");
-            None
-        }
-        (None, Some(_)) => {
-            section.error("tls_key", "needs `tls_certificate`, the file with its certificate");
-            None
-        }
-        (None, None) => None,
-    }
 }
 
 /// `IP:PORT` or `localhost:PORT`.

@@ -10,11 +10,7 @@ use std::{
 use relais_admin::{Role, Token};
 use relais_core::time::Timestamp;
 
-use super::{
-    parse::{listen_address, tls},
-    reader::Section,
-    types::AdminSettings,
-};
+use super::{encryption::tls, parse::listen_address, reader::Section, types::AdminSettings};
 
 pub(super) fn admin(section: Section<'_>, folder: &Path) -> Option<AdminSettings> {
     let present = section.is_present();

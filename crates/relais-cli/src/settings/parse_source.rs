@@ -9,7 +9,8 @@ use relais_core::{
 };
 
 use super::{
-    parse::{listen_address, tls},
+    encryption::tls,
+    parse::listen_address,
     parse_kafka,
     quantity::{show_size, size},
     reader::Section,

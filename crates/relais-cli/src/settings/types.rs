@@ -24,7 +24,7 @@ use relais_core::{
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{findings::Place, quantity::Rate};
+use super::{encryption::TlsFiles, findings::Place, quantity::Rate};
 use crate::args::LogFormat;
 
 /// One `relais.toml`.
@@ -154,29 +154,6 @@ pub(crate) struct AdminSettings {
     /// `[[admin.tokens]]`, of people and programs; only their hashes.
     pub(crate) tokens: Vec<Token>,
     pub(crate) tls: Option<TlsFiles>,
-}
-
-/// The certificate of a listener, in PEM files.
-#[derive(Debug)]
-pub(crate) struct TlsFiles {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
-}
-
-/// `http`, or `https` with a certificate.
-pub(crate) fn scheme(tls: Option<&TlsFiles>) -> &'static str {
-    tls.map_or("http", |_| "https")
-}
-
-impl Settings {
-    /// The scheme of the URLs of a source.
-    pub(crate) fn scheme_of(&self, source: &str) -> &'static str {
-        let found = self.sources.iter().find(|one| one.name == source);
-        match found.map(|found| &found.origin) {
-            Some(Origin::Http(http)) => scheme(http.tls.as_ref()),
-            _ => scheme(None),
-        }
-    }
 }
 
 /// `[[source]]`

@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str) -> Result<(Config, Encryption), StoreError> {
     let rest = match text.split_once('?') {
         Some((place, query)) if is_url(text) => {
             let mut kept: Vec<&str> = Vec::new();
-            for (at, pair) in query.split('&').enumerate() {
+            for (at, pair) in query.split('&').enumerate().filter(|(_, pair)| !pair.is_empty()) {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
                 if !words.take(at, name, &decode(value))? {
                     kept.push(pair);
