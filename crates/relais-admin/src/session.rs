@@ -105,7 +105,7 @@ pub(crate) fn read<'a>(
 
 /// The cookie among those of a request.
 pub(crate) fn of_cookies<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Cookie<'static>> {
-    let mut all = headers.flat_map(|header| Cookie::split_parse(header)).filter_map(Result::ok);
+    let mut all = headers.flat_map(Cookie::split_parse).filter_map(Result::ok);
     let own = all.find(|cookie| cookie.name() == COOKIE)?;
     (own.value().len() <= COOKIE_MAX).then(|| own.into_owned())
 }

@@ -279,9 +279,7 @@ impl App {
             inbox: watch::Sender::new(0),
             observer: self.observer,
         };
-        for warning in self.store.warnings() {
-            tracing::warn!("{warning}");
-        }
+        log_warnings(self.store.as_ref());
         let observer = running.observer();
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);
@@ -355,5 +353,12 @@ impl App {
             }
         }
         Ok(())
+    }
+}
+
+/// Logs what an operator should know of the connection to the database.
+fn log_warnings(store: &dyn Store) {
+    for warning in store.warnings() {
+        tracing::warn!("{warning}");
     }
 }
