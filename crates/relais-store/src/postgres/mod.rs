@@ -83,7 +83,7 @@ use crate::Script;
 /// A store in a PostgreSQL database. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresStore {
-    pools: Pools,
+    pools: Arc<Pools>,
     shared: Arc<Shared>,
     scripts: &'static [Script],
 }
@@ -135,7 +135,7 @@ impl PostgresStore {
         let (caution, places) = Default::default();
         let Connected { pools, sessions, warnings } = connected;
         let shared = Shared { durability, marks, sessions, warnings, caution, places };
-        Self { pools, shared: Arc::new(shared), scripts: SCRIPTS }
+        Self { pools: Arc::new(pools), shared: Arc::new(shared), scripts: SCRIPTS }
     }
 
     /// As a program of another version, which knows other scripts: for tests of upgrades.
