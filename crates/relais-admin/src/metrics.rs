@@ -8,7 +8,10 @@ mod process;
 #[cfg(test)]
 mod tests;
 
-use relais::observe::{Latency, Snapshot};
+use relais::{
+    health::is_here,
+    observe::{Latency, Snapshot},
+};
 use relais_core::{
     breaker::BreakerState,
     query::{Backlog, Overview},
@@ -16,10 +19,7 @@ use relais_core::{
 };
 
 use self::page::Page;
-use crate::{
-    CallsUsed, SourceState,
-    health::{Facts, is_here},
-};
+use crate::{CallsUsed, SourceState, health::Facts};
 
 /// Destinations told apart that are in the outbox and not in the settings.
 const UNKNOWN_MAX: usize = 20;
@@ -302,7 +302,11 @@ fn sources(page: &mut Page, snapshot: &Snapshot, states: &[(&str, SourceState)])
     page.head("relais_source_up", "gauge", "1 if the source can be read.");
     for (name, source) in &snapshot.sources {
         let state = states.iter().find(|(n, _)| n == name).map(|(_, state)| state);
-        page.line("relais_source_up", &[("source", name)], u64::from(is_here(source, state)));
+        page.line(
+            "relais_source_up",
+            &[("source", name)],
+            u64::from(is_here(source, state.and_then(|state| state.connected))),
+        );
     }
     page.head("relais_source_lag", "gauge", "Records of its partitions that are not stored yet.");
     for (name, state) in states {

@@ -189,7 +189,7 @@ impl Store for Planted {
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
         settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
-        once(message_id: String, handler: String) -> bool;
+        once(handler: String, message_id: String) -> bool;
         enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
         note_loss(fence: Fence, rows: Vec<(i64, OwnedLane)>) -> Settled;
         end_quarantine(fence: Fence, lanes: Vec<OwnedLane>) -> u64;

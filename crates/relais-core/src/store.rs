@@ -181,7 +181,7 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
 
     /// `true` the first time for this message and handler. In a transaction of its own; inside the
     /// user's transaction use the driver's `once`.
-    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool>;
+    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool>;
 
     // ---- outbox -------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 //! Puts sources, handlers, routes and destinations together and runs the workers.
 
 mod destination;
+mod handlers;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,8 +11,7 @@ use std::{
 
 use relais_core::{
     bulk::BulkTarget,
-    handler::Handler,
-    inbox::INBOX_SEPARATOR,
+    inbox::{INBOX_SEPARATOR, SUBSCRIBER_SEPARATOR, subscriber_inbox},
     lane::{Fence, Scope},
     outbox::OnDeadLetter,
     process::{Definition, TIMER_FIRED, TimerOwner},
@@ -20,7 +20,7 @@ use relais_core::{
     retry::RetryPolicy,
     route::Route,
     source::Source,
-    store::{Store, StoreError},
+    store::Store,
     unknown::UNKNOWN_TYPE_WAIT,
 };
 use tokio::{sync::watch, task::JoinSet};
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bulk::BulkSettings,
     cleanup::Cleanup,
+    health::HealthCheck,
     inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
@@ -38,18 +39,20 @@ use crate::{
         timers::{Alarm, Timers},
     },
     pulse,
-    running::Running,
+    running::{Running, WorkerPanicked},
     signal,
+    unserved::Unserved,
 };
 
-use self::destination::Destination;
-pub use self::destination::DestinationSettings;
+pub(crate) use self::handlers::ActionsByInbox;
+use self::{destination::Destination, handlers::Subscriber};
+pub use self::{
+    destination::DestinationSettings,
+    handlers::{HandlerSettings, IntoHandler},
+};
 
 /// How long a lane stays ours without a heartbeat, unless set otherwise.
 const LEASE: Duration = Duration::from_secs(10);
-/// How long a handler may take, unless set otherwise: less than the database's patience with an idle
-/// transaction, so that one that hangs has failed and is not taken for an outage.
-const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// What a process does: built up, then started.
 pub struct App {
@@ -57,10 +60,10 @@ pub struct App {
     sources: Vec<(String, Box<dyn Source>)>,
     pub(crate) actions: HashMap<String, Action>,
     pub(crate) processes: Registry,
+    pub(crate) subscribers: BTreeMap<String, Subscriber>,
     destinations: BTreeMap<String, Destination>,
     inbox: String,
-    inbox_retry: RetryPolicy,
-    handler_timeout: Duration,
+    handlers: HandlerSettings,
     unknown_type_wait: Duration,
     retention: Retention,
     lease: Duration,
@@ -84,10 +87,10 @@ impl App {
             sources: Vec::new(),
             actions: HashMap::new(),
             processes: Registry::default(),
+            subscribers: BTreeMap::new(),
             destinations: BTreeMap::new(),
             inbox: String::new(),
-            inbox_retry: RetryPolicy::patient(),
-            handler_timeout: HANDLER_TIMEOUT,
+            handlers: HandlerSettings::default(),
             unknown_type_wait: UNKNOWN_TYPE_WAIT,
             retention: Retention::default(),
             lease: LEASE,
@@ -102,17 +105,20 @@ impl App {
         self
     }
 
-    /// Handles an event type with user code; see each store's `handler`.
+    /// Handles an event type with user code; see each store's `handler`. For several handlers of one event
+    /// type see [`App::subscribe`].
     ///
     /// # Panics
     /// If the event type has a handler, a route or a process already: two of them could not share one
     /// commit.
     #[must_use]
-    pub fn handle(mut self, event_type: &str, handler: Arc<dyn Handler>) -> Self {
-        let before = self.actions.insert(event_type.to_owned(), Action::Handler(handler));
+    pub fn handle(mut self, event_type: &str, handler: impl IntoHandler) -> Self {
+        let handler = Action::Handler(handler.into_handler());
+        let before = self.actions.insert(event_type.to_owned(), handler);
         assert!(
             before.is_none(),
-            "event type `{event_type}` has a handler, route or process already"
+            "event type `{event_type}` has a handler, route or process already; for several handlers give \
+             each a name: `App::subscribe`"
         );
         self
     }
@@ -124,9 +130,8 @@ impl App {
     /// in its payload only: their messages would have the same ids.
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
-        let action =
-            self.actions.entry(route.on.clone()).or_insert_with(|| Action::Routes(Vec::new()));
-        match action {
+        let action = self.actions.entry(route.on.clone());
+        match action.or_insert_with(|| Action::Routes(Vec::new())) {
             Action::Routes(routes) => {
                 assert!(
                     !routes.iter().any(|other| other.shares_ids(&route)),
@@ -216,10 +221,11 @@ impl App {
     /// The `source_system` of its messages is the name and the source: `billing::crm`.
     ///
     /// # Panics
-    /// If the name contains `::`.
+    /// If the name contains `::` or `@`.
     #[must_use]
     pub fn inbox(mut self, name: &str) -> Self {
         assert!(!name.contains(INBOX_SEPARATOR), "inbox `{name}` contains `{INBOX_SEPARATOR}`");
+        assert!(!name.contains(SUBSCRIBER_SEPARATOR), "inbox `{name}` contains `@`");
         name.clone_into(&mut self.inbox);
         self
     }
@@ -227,14 +233,26 @@ impl App {
     /// How often a handler is tried.
     #[must_use]
     pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
-        self.inbox_retry = policy;
+        self.handlers.retry = policy;
         self
     }
 
     /// How long a handler may take: then it is dropped, and one attempt is used.
     #[must_use]
     pub fn handler_timeout(mut self, limit: Duration) -> Self {
-        self.handler_timeout = limit;
+        self.handlers.timeout = limit;
+        self
+    }
+
+    /// How many handlers run at once in this process; 8 unless set otherwise. Each takes a connection of
+    /// its pool.
+    ///
+    /// # Panics
+    /// If it is 0.
+    #[must_use]
+    pub fn handler_concurrency(mut self, handlers: usize) -> Self {
+        assert!(handlers > 0, "handler concurrency is 0: no handler could run");
+        self.handlers.concurrency = handlers;
         self
     }
 
@@ -269,7 +287,8 @@ impl App {
     }
 
     /// Starts every worker on this runtime.
-    pub fn start(self) -> Running {
+    pub fn start(mut self) -> Running {
+        let copies = self.copy_for_subscribers();
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
         let mut running = Running {
             stop: CancellationToken::new(),
@@ -277,6 +296,11 @@ impl App {
             wake: watch::Sender::new(0),
             crowd: watch::Sender::new(0),
             inbox: watch::Sender::new(0),
+            patience: watch::Sender::new(Duration::MAX),
+            health: HealthCheck {
+                store: Arc::clone(&self.store),
+                observer: Arc::clone(&self.observer),
+            },
             observer: self.observer,
         };
         let observer = running.observer();
@@ -285,6 +309,9 @@ impl App {
             let fence = Fence { scope, worker: worker.clone() };
             LaneKeeper::new(Arc::clone(&self.store), fence, self.lease).told_to(heartbeat)
         };
+        let own = self.destinations.keys().cloned().collect();
+        let unserved = Unserved::new(Arc::clone(&self.store), own, running.observer());
+        running.spawn("unserved".into(), Box::new(unserved));
         for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
             let lanes = (keeper(Scope::Outbox(name.clone())), self.lease);
@@ -310,13 +337,29 @@ impl App {
             let store = Arc::clone(&self.store);
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
-            let mut worker =
-                InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
-                    .processes(processes)
-                    .handler_timeout(self.handler_timeout)
-                    .unknown_type_wait(self.unknown_type_wait);
+            let mut worker = InboxWorker::new(
+                store,
+                keeper,
+                self.actions,
+                self.handlers.retry,
+                Arc::clone(&inbox),
+            )
+            .processes(processes)
+            .copies(copies)
+            .handlers(&self.handlers)
+            .unknown_type_wait(self.unknown_type_wait);
             worker.intake().start_heartbeat(running.inbox.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
+        }
+        for (name, subscriber) in self.subscribers {
+            let keeper = keeper(Scope::of_inbox(&subscriber_inbox(&self.inbox, &name)));
+            let (store, counters) = (Arc::clone(&self.store), Arc::clone(&inbox));
+            let Subscriber { settings, actions } = subscriber;
+            let mut worker = InboxWorker::new(store, keeper, actions, settings.retry, counters)
+                .handlers(&settings)
+                .unknown_type_wait(self.unknown_type_wait);
+            worker.intake().start_heartbeat(running.inbox.subscribe());
+            running.spawn(format!("subscriber {name}"), Box::new(worker));
         }
         for (name, mut source) in self.sources {
             let (store, into) = (Arc::clone(&self.store), self.inbox.clone());
@@ -342,13 +385,13 @@ impl App {
     }
 
     /// Runs until Ctrl-C or SIGTERM, then finishes what is under way and hands its lanes over.
-    pub async fn run(self) -> Result<(), StoreError> {
+    pub async fn run(self) -> Result<(), WorkerPanicked> {
         let mut running = self.start();
         tokio::select! {
             () = signal::terminated() => running.stop().await,
             failed = running.failed() => {
                 running.stop().await;
-                return Err(StoreError::Unavailable(failed));
+                return Err(WorkerPanicked(failed));
             }
         }
         Ok(())

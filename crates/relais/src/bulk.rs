@@ -366,12 +366,12 @@ impl Worker for BulkRelay {
         self.work.len() + relay
     }
 
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
+    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
             self.caller.halts.stop.cancel();
-            let patience = self.settings.destination.timeout + STOP_GRACE;
+            let longest = self.settings.destination.timeout + STOP_GRACE;
             let all = async { while self.work.join_next().await.is_some() {} };
-            if tokio::time::timeout(patience, all).await.is_err() {
+            if tokio::time::timeout(patience.min(longest), all).await.is_err() {
                 // What the call did is found out by whoever goes on with the job.
                 self.work.shutdown().await;
                 if let Some(fence) = self.fence.take()
@@ -381,7 +381,7 @@ impl Worker for BulkRelay {
                 }
             }
             match &mut self.rows {
-                Rows::Auto(relay) => relay.stop().await,
+                Rows::Auto(relay) => relay.stop(patience).await,
                 Rows::Jobs(intake) => intake.leave().await,
             }
         })

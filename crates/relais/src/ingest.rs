@@ -201,7 +201,7 @@ impl Worker for Ingest {
         Box::pin(self.pass())
     }
 
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
+    fn stop(&mut self, _patience: Duration) -> BoxFuture<'_, ()> {
         self.source.close()
     }
 }

@@ -57,6 +57,7 @@ pub struct Observer {
     destinations: Named<DestinationCounters>,
     scopes: Named<Heartbeat>,
     sources: Named<SourceCounters>,
+    unserved: Mutex<BTreeMap<String, u64>>,
     clock: Arc<Clock>,
     /// Absent: nothing is traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
@@ -115,6 +116,8 @@ pub struct Snapshot {
     /// Heartbeats by scope: `inbox`, and `outbox:` with each destination.
     pub scopes: BTreeMap<String, ScopeSnapshot>,
     pub sources: BTreeMap<String, SourceSnapshot>,
+    /// Messages that wait for destinations which no live worker serves, as of the last minute.
+    pub unserved: BTreeMap<String, u64>,
 }
 
 /// What was received and handled by this process.
@@ -199,6 +202,7 @@ impl Observer {
             destinations: Mutex::default(),
             scopes: Mutex::default(),
             sources: Mutex::default(),
+            unserved: Mutex::default(),
             clock,
             tracer,
         }
@@ -212,6 +216,7 @@ impl Observer {
             destinations: each(&self.destinations, DestinationCounters::snapshot),
             scopes: each(&self.scopes, Heartbeat::snapshot),
             sources: each(&self.sources, SourceCounters::snapshot),
+            unserved: self.unserved.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 
@@ -219,6 +224,11 @@ impl Observer {
     /// Latencies are read by its clock from then on.
     pub fn database_time(&self, asked: SystemTime, now: Timestamp, answered: SystemTime) {
         self.clock.learn(asked, now, answered);
+    }
+
+    /// Notes the destinations that no live worker serves, with the messages that wait for them.
+    pub(crate) fn set_unserved(&self, found: BTreeMap<String, u64>) {
+        *self.unserved.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 
     pub(crate) fn destination(&self, name: &str) -> Arc<DestinationCounters> {

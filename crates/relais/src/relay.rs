@@ -276,10 +276,10 @@ impl Worker for Relay {
         self.calls.len() + self.landed.len()
     }
 
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
+    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
             self.intake.flight.drop_queued();
-            let patience = self.settings.timeout + STOP_GRACE;
+            let patience = patience.min(self.settings.timeout + STOP_GRACE);
             let all = async {
                 while let Some(done) = self.calls.join_next().await {
                     self.take_in(done);

@@ -2,15 +2,25 @@
 //!
 //! Invariant: a worker that ended by a panic is noticed; nobody lingers half dead.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    health::{Health, HealthCheck},
     observe::Observer,
     worker::{self, Worker},
 };
+
+/// How long workers may take to settle and to hand over their lanes after the limit of
+/// [`Running::stop_within`].
+const HAND_OVER_TIME: Duration = Duration::from_secs(1);
+
+/// A worker ended by a panic: a fault in relais or in a source or publisher. The others were stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WorkerPanicked(pub(crate) String);
 
 /// The workers at work. Dropping it aborts them, as a crash would: use [`Running::stop`].
 pub struct Running {
@@ -22,6 +32,9 @@ pub struct Running {
     /// The same for workers of the inbox, and when lanes were handed over for an event type.
     pub(crate) inbox: watch::Sender<u64>,
     pub(crate) observer: Arc<Observer>,
+    /// How long workers wait at stop for what is in flight, at most.
+    pub(crate) patience: watch::Sender<Duration>,
+    pub(crate) health: HealthCheck,
 }
 
 impl std::fmt::Debug for Running {
@@ -53,10 +66,37 @@ impl Running {
         }
     }
 
-    /// Finishes what is under way, settles it, and hands the lanes over.
+    /// Reports whether the workers can do their work, or why not: what `/readyz` answers.
+    pub async fn health(&self) -> Health {
+        self.health.health().await
+    }
+
+    /// Returns what [`Running::health`] asks, to be kept elsewhere: in the state of a web server.
+    pub fn health_check(&self) -> HealthCheck {
+        self.health.clone()
+    }
+
+    /// Finishes what is in flight, settles it, and hands the lanes over. A handler that hangs is waited for
+    /// 30 s, a call to a destination as long as its time limit.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// [`Running::stop`] with a limit; returns `true` if everything ended in time.
+    ///
+    /// What is in flight gets this long to finish. Then handlers are dropped, which rolls them back, and the
+    /// lanes of what was still in flight expire: another worker takes them over after [`App::lease`]. A
+    /// little later than `limit` the rest is aborted, as a crash would.
+    ///
+    /// [`App::lease`]: crate::App::lease
+    pub async fn stop_within(mut self, limit: Duration) -> bool {
+        self.patience.send_replace(limit);
+        self.stop.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        let ended = tokio::time::timeout(limit + HAND_OVER_TIME, ended).await.is_ok();
+        self.tasks.shutdown().await;
+        ended
     }
 
     /// What [`Running::wake`] does, for a worker that has brought others something to do.
@@ -67,6 +107,7 @@ impl Running {
 
     pub(crate) fn spawn(&mut self, name: String, worker: Box<dyn Worker>) {
         let (wake, stop) = (self.wake.subscribe(), self.stop.clone());
-        self.tasks.spawn(worker::run(name, worker, wake, stop));
+        let patience = self.patience.subscribe();
+        self.tasks.spawn(worker::run(name, worker, wake, stop, patience));
     }
 }

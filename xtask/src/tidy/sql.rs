@@ -31,6 +31,7 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "server.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "session.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "begin_handler.sql", "SQLite has one isolation level"),
+    only("postgres", "check_transaction.sql", "SQLite refuses a second BEGIN"),
     only("postgres", "transaction_start.sql", "SQLite's driver knows whether one is open"),
     only("postgres", "missing_privileges.sql", "SQLite has no roles"),
     only("postgres", "schema_exists.sql", "a failed statement would end the transaction"),

@@ -61,14 +61,14 @@ use relais_core::{
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-postgres")]
-pub use self::sqlx_handler::{SqlxHandlerFn, sqlx_handler};
+pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
 use self::{
     accept::Caution, check::Durability, cleanup::Places, connect::Pools, mark::Marks, people::Part,
 };
 pub use self::{
     connect::{PostgresOptions, addresses},
     enqueue::ENQUEUE_SQL,
-    handler::{HandlerFn, handler},
+    handler::{HandlerFn, StateHandlerFn, handler, handler_with},
     hydrate::SqlHydrator,
     migrate::{SCRIPTS, schema_sql},
     roles::roles_sql,
@@ -234,9 +234,9 @@ impl Store for PostgresStore {
         })
     }
 
-    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool> {
-        self.run((message_id, handler), |client, _, (message_id, handler)| {
-            Box::pin(inbox::once(client, message_id, handler))
+    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool> {
+        self.run((handler, message_id), |client, _, (handler, message_id)| {
+            Box::pin(inbox::once(client, handler, message_id))
         })
     }
 

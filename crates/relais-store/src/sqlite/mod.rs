@@ -27,6 +27,8 @@ mod quarantine;
 mod reader;
 mod repair;
 mod row;
+#[cfg(feature = "sqlx-sqlite")]
+mod sqlx_handler;
 mod transaction;
 mod writer;
 
@@ -49,12 +51,12 @@ use relais_core::{
 use rusqlite::Connection;
 use uuid::Uuid;
 
-#[cfg(feature = "sqlx-sqlite")]
-pub use self::handler::{SqlxHandlerFn, sqlx_handler};
 use self::people::Part;
+#[cfg(feature = "sqlx-sqlite")]
+pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
 pub use self::{
     connect::SqliteOptions,
-    handler::handler,
+    handler::{handler, handler_with},
     hydrate::SqlHydrator,
     migrate::{SCRIPTS, schema_sql},
     transaction::ENQUEUE_SQL,
@@ -207,8 +209,8 @@ impl Store for SqliteStore {
         Box::pin(self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)))
     }
 
-    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer().run(move |tx| transaction::once(tx, &message_id, &handler)))
+    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer().run(move |tx| transaction::once(tx, &handler, &message_id)))
     }
 
     fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>> {

@@ -95,7 +95,11 @@ async fn move_the_mark_of_the_inbox(bed: &Bed, lanes: &[OwnedLane]) {
             id: row.id,
             lane: row.lane,
             epoch: epoch(row.lane),
-            fate: InboxFate::Processed { messages: Vec::new(), changes: Vec::new() },
+            fate: InboxFate::Processed {
+                messages: Vec::new(),
+                changes: Vec::new(),
+                copies: Vec::new(),
+            },
         });
         bed.store.settle_inbox(fence(Scope::Inbox, "w1"), done.collect()).await.unwrap();
         let since = Instant::now();

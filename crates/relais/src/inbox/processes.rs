@@ -177,7 +177,8 @@ impl InboxWorker {
                     relais_store::fail_point!("inbox.after_decide");
                     claimed.extend(touched);
                     let (messages, changes) = (Vec::new(), decided.changes);
-                    self.push(&row.job, InboxFate::Processed { messages, changes });
+                    let copies = self.copies_of(&row.job.row);
+                    self.push(&row.job, InboxFate::Processed { messages, changes, copies });
                     self.processes.decided.push(Decision { row, before: decided.before });
                 }
                 Err(problem) => match lacks {

@@ -32,7 +32,7 @@ pub(super) struct Cause<'a> {
 
 impl<'a> Cause<'a> {
     pub(super) fn of(row: &'a InboxRow) -> Self {
-        Self { message_id: Some(&row.message_id), trace: route::trace_headers(row) }
+        Self { message_id: Some(&row.message_id), trace: route::trace_headers(&row.headers) }
     }
 }
 
