@@ -1,5 +1,7 @@
 // Calls of relais. What goes wrong becomes a `Problem` that says what to do.
 
+import { here } from "./dom.js";
+
 /** How long a call may take; the server gives up a little earlier. */
 const CALL_MS = 25_000;
 
@@ -101,7 +103,7 @@ async function send(method, path, text, { signal }) {
   const limit = AbortSignal.timeout(CALL_MS);
   let response;
   try {
-    response = await fetch(path, {
+    response = await fetch(here(path), {
       method,
       headers,
       body: text,

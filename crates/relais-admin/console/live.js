@@ -3,6 +3,7 @@
 
 import { get } from "./api.js";
 import { setServerNow } from "./format.js";
+import { here } from "./dom.js";
 
 const FIRST_MS = 1000;
 const MAX_MS = 30_000;
@@ -61,7 +62,7 @@ export async function refresh() {
 
 function connect() {
   close();
-  stream = new EventSource("/api/v1/live");
+  stream = new EventSource(here("/api/v1/live"));
   stream.addEventListener("open", () => {
     pause = FIRST_MS;
     become("live");

@@ -1,6 +1,6 @@
 // Processes: the list, and one with its steps in time, its log, and what can be done now.
 
-import { h } from "./dom.js";
+import { h, here } from "./dom.js";
 import { get, may, post, query } from "./api.js";
 import { ago, count, milliseconds, moment, serverNow } from "./format.js";
 import { button, code, copyable, facts, heading, panel, payload, status } from "./parts.js";
@@ -141,7 +141,7 @@ function logList(entries) {
 /** The definition as a picture in words; only where it is known. */
 async function diagram(path, signal) {
   try {
-    const answer = await fetch(`/api/v1${path}/diagram`, { signal, credentials: "same-origin" });
+    const answer = await fetch(here(`/api/v1${path}/diagram`), { signal, credentials: "same-origin" });
     if (!answer.ok) return null;
     const text = await answer.text();
     return h("details", { class: "panel" }, h("summary", null, "Definition as a Mermaid diagram"), h("pre", { class: "payload", tabindex: "0" }, text));

@@ -4,7 +4,7 @@
 //! Invariant: no row is changed but by a decision of the engine's operator or desk, made for a person who
 //! is named, with a reason, and recorded by it. On an address other than loopback a token is required.
 //!
-//! - here: what is served; `serve`: to how many, and how slow they may be
+//! - here: what is served; `serve`: to how many, and how slow they may be; `mount`: in another router
 //! - `routes`: every call of the API with who may make it; `openapi`: its description
 //! - `access`: who asks, by [`Token`] or by `session`; `login`: how one begins; `headers`: what every
 //!   answer tells a browser
@@ -20,7 +20,8 @@ mod headers;
 mod health;
 mod input;
 mod login;
-mod metrics;
+pub mod metrics;
+mod mount;
 mod openapi;
 mod problem;
 mod role;
@@ -56,6 +57,7 @@ use tokio::{
 use self::{api::live::STREAMS_MAX, sample::Sampler, throttle::Throttle};
 pub use self::{
     health::{Facts, Target},
+    mount::router,
     role::Role,
     session::SessionKey,
     token::{SHARED_NAME, Token},
@@ -265,7 +267,7 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     let overview = admin.overview();
     let sources: Vec<_> = admin.states.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
     let usage: Vec<_> = admin.used().collect();
-    let text = metrics::render(&metrics::Seen {
+    let text = metrics::page(&metrics::Seen {
         overview: overview.as_ref(),
         snapshot: &admin.observer.snapshot(),
         facts: &admin.facts,
@@ -274,6 +276,11 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     });
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
+
+/// The code on the page about embedding compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct Embedding;
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,8 @@ use std::{
 
 use axum::{
     Json,
-    extract::{ConnectInfo, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    extract::{ConnectInfo, OriginalUri, State},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::{
     Admin, access,
     input::Body,
+    mount,
     problem::Problem,
     session::{self, COOKIE, LIFE},
     token,
@@ -35,6 +36,7 @@ pub(crate) struct Login {
 pub(crate) async fn login(
     State(admin): State<Admin>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
+    (original, uri): (OriginalUri, Uri),
     headers: HeaderMap,
     body: Result<Body<Login>, Problem>,
 ) -> Result<Response, Problem> {
@@ -50,22 +52,30 @@ pub(crate) async fn login(
         let detail = "no such token, or it has expired";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "WRONG_TOKEN", detail));
     };
-    let cookie = cookie(&session::begin(&admin.session_key, found, now), LIFE.as_secs(), &headers);
+    let value = session::begin(&admin.session_key, found, now);
+    let cookie = cookie(&value, LIFE.as_secs(), mount::base(&original, &uri), &headers);
     let said = json!({ "name": found.name, "role": found.role });
     Ok(([(header::SET_COOKIE, cookie)], Json(said)).into_response())
 }
 
 /// Takes the cookie away. The session itself ends when its time is over, or with its token.
-pub(crate) async fn logout(headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn logout(
+    original: OriginalUri,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     access::check_site(&headers)?;
-    Ok(([(header::SET_COOKIE, cookie("", 0, &headers))], StatusCode::NO_CONTENT).into_response())
+    let cookie = cookie("", 0, mount::base(&original, &uri), &headers);
+    Ok(([(header::SET_COOKIE, cookie)], StatusCode::NO_CONTENT).into_response())
 }
 
-fn cookie(value: &str, seconds: u64, headers: &HeaderMap) -> HeaderValue {
+/// It is for the path under which the console is, and not for the service around it.
+fn cookie(value: &str, seconds: u64, base: &str, headers: &HeaderMap) -> HeaderValue {
     let secure = if came_by_https(headers) { "; Secure" } else { "" };
-    let text =
-        format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
-    HeaderValue::from_str(&text).expect("Base64, numbers and dots")
+    let text = format!(
+        "{COOKIE}={value}; HttpOnly; SameSite=Strict; Path={base}/; Max-Age={seconds}{secure}"
+    );
+    HeaderValue::from_str(&text).expect("Base64, numbers, dots and a path that came in a request")
 }
 
 /// As the proxy before us says, or the page that asks.
@@ -96,11 +106,13 @@ mod tests {
                 header::HeaderName::from_static(name),
                 HeaderValue::from_static(value),
             )]);
-            cookie("x", 5, &headers).to_str().unwrap().contains("; Secure")
+            cookie("x", 5, "", &headers).to_str().unwrap().contains("; Secure")
         };
         assert!(with("x-forwarded-proto", "https") && with("origin", "HTTPS://relais.example"));
         assert!(!with("x-forwarded-proto", "http") && !with("host", "https"));
-        let plain = cookie("x", 5, &HeaderMap::new());
+        let plain = cookie("x", 5, "", &HeaderMap::new());
         assert_eq!(plain, "relais_session=x; HttpOnly; SameSite=Strict; Path=/; Max-Age=5");
+        let nested = cookie("x", 5, "/ops/relais", &HeaderMap::new());
+        assert!(nested.to_str().unwrap().contains("; Path=/ops/relais/;"));
     }
 }

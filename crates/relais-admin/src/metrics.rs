@@ -10,7 +10,7 @@ mod tests;
 
 use relais::{
     health::is_here,
-    observe::{Latency, Snapshot},
+    observe::{Latency, Observer, Snapshot},
 };
 use relais_core::{
     breaker::BreakerState,
@@ -34,8 +34,19 @@ pub(crate) struct Seen<'a> {
     pub(crate) usage: &'a [(&'a str, CallsUsed)],
 }
 
+/// Returns the page for Prometheus of a service that has a `/metrics` of its own: what the workers of this
+/// process count and, if the overview of the store is given, its rows. Append it to the service's own page;
+/// its content type is `text/plain; version=0.0.4`.
+///
+/// Each page costs what it shows: ask the store for its overview no more often than you scrape.
+pub fn render(observer: &Observer, overview: Option<&Overview>) -> String {
+    let facts = Facts { version: env!("CARGO_PKG_VERSION").to_owned(), ..Facts::default() };
+    let snapshot = observer.snapshot();
+    page(&Seen { overview, snapshot: &snapshot, facts: &facts, sources: &[], usage: &[] })
+}
+
 /// The text format: the store's rows if it answered, and what this process counted.
-pub(crate) fn render(seen: &Seen<'_>) -> String {
+pub(crate) fn page(seen: &Seen<'_>) -> String {
     let mut page = Page::default();
     facts(&mut page, seen.facts);
     let up = u64::from(seen.overview.is_some());

@@ -2,6 +2,7 @@
 
 mod destination;
 mod handlers;
+mod outline;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +18,6 @@ use relais_core::{
     process::{Definition, TIMER_FIRED, TimerOwner},
     publisher::Publisher,
     query::Retention,
-    retry::RetryPolicy,
     route::Route,
     source::Source,
     store::Store,
@@ -49,6 +49,7 @@ use self::{destination::Destination, handlers::Subscriber};
 pub use self::{
     destination::DestinationSettings,
     handlers::{HandlerSettings, IntoHandler},
+    outline::Outline,
 };
 
 /// How long a lane stays ours without a heartbeat, unless set otherwise.
@@ -227,32 +228,6 @@ impl App {
         assert!(!name.contains(INBOX_SEPARATOR), "inbox `{name}` contains `{INBOX_SEPARATOR}`");
         assert!(!name.contains(SUBSCRIBER_SEPARATOR), "inbox `{name}` contains `@`");
         name.clone_into(&mut self.inbox);
-        self
-    }
-
-    /// How often a handler is tried.
-    #[must_use]
-    pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
-        self.handlers.retry = policy;
-        self
-    }
-
-    /// How long a handler may take: then it is dropped, and one attempt is used.
-    #[must_use]
-    pub fn handler_timeout(mut self, limit: Duration) -> Self {
-        self.handlers.timeout = limit;
-        self
-    }
-
-    /// How many handlers run at once in this process; 8 unless set otherwise. Each takes a connection of
-    /// its pool.
-    ///
-    /// # Panics
-    /// If it is 0.
-    #[must_use]
-    pub fn handler_concurrency(mut self, handlers: usize) -> Self {
-        assert!(handlers > 0, "handler concurrency is 0: no handler could run");
-        self.handlers.concurrency = handlers;
         self
     }
 

@@ -52,7 +52,7 @@ mod worker;
 mod tests;
 
 pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
-pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler};
+pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler, Outline};
 pub use bulk::BulkSettings;
 pub use health::{Health, HealthCheck};
 pub use outbox::{Outbox, SendError};

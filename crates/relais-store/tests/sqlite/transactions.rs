@@ -90,8 +90,11 @@ async fn once_is_true_once_and_only_if_it_commits() {
     assert!(!tx.once("billing", "m-1").unwrap());
     assert!(tx.once("mail", "m-1").unwrap());
     tx.rollback().unwrap();
+    assert!(matches!(db.once("billing", "m-1"), Err(StoreError::Invalid(_))));
+    db.execute_batch("BEGIN").unwrap();
     assert!(db.once("billing", "m-1").unwrap());
     assert!(!db.once("billing", "m-1").unwrap());
+    db.execute_batch("COMMIT").unwrap();
 }
 
 #[tokio::test]

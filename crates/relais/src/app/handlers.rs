@@ -102,6 +102,32 @@ impl App {
         ActionsByInbox { own, subscribers }
     }
 
+    /// How often a handler is tried.
+    #[must_use]
+    pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
+        self.handlers.retry = policy;
+        self
+    }
+
+    /// How long a handler may take: then it is dropped, and one attempt is used.
+    #[must_use]
+    pub fn handler_timeout(mut self, limit: Duration) -> Self {
+        self.handlers.timeout = limit;
+        self
+    }
+
+    /// How many handlers run at once in this process; 8 unless set otherwise. Each takes a connection of
+    /// its pool.
+    ///
+    /// # Panics
+    /// If it is 0.
+    #[must_use]
+    pub fn handler_concurrency(mut self, handlers: usize) -> Self {
+        assert!(handlers > 0, "handler concurrency is 0: no handler could run");
+        self.handlers.concurrency = handlers;
+        self
+    }
+
     /// Handles an event type with one of several handlers. Each subscriber gets every message, in a
     /// transaction of its own, with its own attempts, time limit and concurrency ([`App::subscriber`]). One
     /// that fails is retried alone, and its dead letters park keys for itself only.
