@@ -267,7 +267,7 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     let overview = admin.overview();
     let sources: Vec<_> = admin.states.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
     let usage: Vec<_> = admin.used().collect();
-    let text = metrics::page(&metrics::Seen {
+    let text = metrics::render_page(&metrics::Seen {
         overview: overview.as_ref(),
         snapshot: &admin.observer.snapshot(),
         facts: &admin.facts,

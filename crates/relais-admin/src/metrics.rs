@@ -42,11 +42,11 @@ pub(crate) struct Seen<'a> {
 pub fn render(observer: &Observer, overview: Option<&Overview>) -> String {
     let facts = Facts { version: env!("CARGO_PKG_VERSION").to_owned(), ..Facts::default() };
     let snapshot = observer.snapshot();
-    page(&Seen { overview, snapshot: &snapshot, facts: &facts, sources: &[], usage: &[] })
+    render_page(&Seen { overview, snapshot: &snapshot, facts: &facts, sources: &[], usage: &[] })
 }
 
 /// The text format: the store's rows if it answered, and what this process counted.
-pub(crate) fn page(seen: &Seen<'_>) -> String {
+pub(crate) fn render_page(seen: &Seen<'_>) -> String {
     let mut page = Page::default();
     facts(&mut page, seen.facts);
     let up = u64::from(seen.overview.is_some());

@@ -18,7 +18,7 @@ fn each_mistake_is_answered_with_its_cure() {
     drop(cases);
     for file in files {
         let code = fs::read_to_string(&file).unwrap();
-        let cure = code.lines().next().unwrap().strip_prefix("// cure: ").unwrap();
+        let cure = code.lines().next().unwrap().strip_prefix("//! cure: ").unwrap();
         let printed = fs::read_to_string(file.with_extension("stderr")).unwrap();
         // The compiler breaks long lines.
         let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");

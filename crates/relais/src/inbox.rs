@@ -4,12 +4,14 @@
 //! own transaction. Routes and processes are pure, so many rows share one commit of the store.
 //!
 //! - `admit`: which rows are worked on next
+//! - `calls`: handlers that run
 //! - `settle`: what becomes of rows, in batches
 //! - `processes`: rows that concern processes
 //! - `sessions`: handlers that lost their database session
 //! - `unknown`: rows of event types that this worker does not know
 
 mod admit;
+mod calls;
 mod processes;
 mod sessions;
 mod settle;
@@ -23,9 +25,8 @@ use std::{
 
 use relais_core::{
     BoxFuture,
-    cause::Cause,
     delivery::Problem,
-    handler::{Handled, Handler, HandlerWork, Outcome, panicked},
+    handler::{Handled, Handler, Outcome},
     inbox::{InboxFate, InboxRow, InboxSettlement, SUBSCRIBER_SEPARATOR, source_of},
     process::{SOURCE_SYSTEM, TIMER_FIRED},
     quarantine::Treatment,
@@ -35,8 +36,7 @@ use relais_core::{
     time::Timestamp,
 };
 use relais_store::Transaction;
-use tokio::task::{JoinError, JoinSet};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::task::JoinSet;
 
 pub(crate) use self::processes::ProcessWork;
 use self::{sessions::Sessions, unknown::UnknownTypes};
@@ -249,17 +249,6 @@ impl InboxWorker {
         }
     }
 
-    fn take_in(&mut self, done: Result<Landed, JoinError>) {
-        match done {
-            Ok(landed) => self.landed.push(landed),
-            // Which row it held is unknown, so nothing can be settled: the program ends, and its lanes
-            // expire.
-            Err(error) => {
-                panic!("cannot continue: a handler task ended without an answer: {error}")
-            }
-        }
-    }
-
     /// Starts handlers up to the limit, applies routes at once, and advances processes in the end.
     async fn launch(&mut self) -> Result<usize, StoreError> {
         let mut started = 0;
@@ -322,44 +311,6 @@ impl InboxWorker {
         settled.map(drop)
     }
 
-    fn start(&mut self, handler: Arc<dyn Handler>, job: Job<InboxRow>) {
-        let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(&job.row));
-        let mut row = job.row.clone();
-        if let Some(handling) = &handling {
-            handling.pass_on(&mut row.headers);
-        }
-        let span = handling.map(|handling| handling.open);
-        let work =
-            HandlerWork { row, fence: self.intake.keeper().fence().clone(), epoch: job.lane.epoch };
-        let limit = self.handler_timeout;
-        self.handlers.spawn(async move {
-            let mut task = AbortOnDropHandle::new(tokio::spawn(async move {
-                Cause::of(&work.row).scope(handler.handle(work)).await
-            }));
-            let handled = match tokio::time::timeout(limit, &mut task).await {
-                Ok(handled) => handled.unwrap_or_else(|error| ended(error)),
-                Err(_) => {
-                    // Should it be committing just now, the row is done and this answer refused.
-                    task.abort();
-                    let text = format!("the handler took longer than {limit:?}");
-                    Handled::RolledBack(Outcome::retry("HANDLER_TIMEOUT", &text))
-                }
-            };
-            (job, handled, span)
-        });
-    }
-
-    /// A handler's span ends with what it said.
-    fn end_span(&self, handled: &Handled, span: Option<Open>) {
-        let (Some(tracer), Some(span)) = (&self.counters.tracer, span) else { return };
-        match handled {
-            Handled::Committed => tracer.end(span, None),
-            Handled::RolledBack(outcome) => tracer.end(span, outcome.problem()),
-            // Somebody else handles it, or it is handled again.
-            Handled::Refused | Handled::Unavailable(_) | Handled::SessionLost(_) => {}
-        }
-    }
-
     fn route(&mut self, job: &Job<InboxRow>, routes: &[Route]) {
         let messages: Result<Vec<_>, Problem> =
             routes.iter().map(|route| route.apply(&job.row)).collect();
@@ -374,15 +325,6 @@ impl InboxWorker {
             Err(problem) => self.finish(job, Outcome::Fail { problem }),
         }
     }
-}
-
-/// The task of a handler ended by a panic; by nothing else, because nobody aborts it before its limit.
-fn ended(error: JoinError) -> Handled {
-    let outcome = error.try_into_panic().map_or_else(
-        |error| Outcome::retry("HANDLER_PANIC", &error.to_string()),
-        |panic| panicked(&*panic),
-    );
-    Handled::RolledBack(outcome)
 }
 
 fn told(row: &InboxRow, what: &str) {

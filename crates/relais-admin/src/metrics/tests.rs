@@ -85,7 +85,7 @@ fn page() -> String {
         ],
     };
     let state = SourceState { missed: 7, lag: Some(12), ..SourceState::default() };
-    render(&Seen {
+    render_page(&Seen {
         overview: Some(&overview()),
         snapshot: &snapshot(),
         facts: &facts,
@@ -195,7 +195,7 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
 
 #[test]
 fn without_the_store_the_process_still_tells_what_it_counted() {
-    let page = render(&Seen {
+    let page = render_page(&Seen {
         overview: None,
         snapshot: &snapshot(),
         facts: &Facts::default(),

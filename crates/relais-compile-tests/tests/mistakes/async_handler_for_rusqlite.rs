@@ -1,4 +1,4 @@
-// cure: use `relais::sqlite::sqlx_handler` for an `async fn`
+//! cure: use `relais::sqlite::sqlx_handler` for an `async fn`
 use relais::{Received, sqlite::SqliteStore};
 use rusqlite::Transaction;
 

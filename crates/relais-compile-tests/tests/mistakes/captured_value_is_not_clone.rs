@@ -1,4 +1,4 @@
-// cure: captured values must be `Clone + Send + Sync`: wrap a shared value in `Arc`
+//! cure: captured values must be `Clone + Send + Sync`: wrap a shared value in `Arc`
 use std::sync::Mutex;
 
 use relais::Received;

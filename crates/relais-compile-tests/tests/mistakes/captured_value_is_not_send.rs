@@ -1,4 +1,4 @@
-// cure: use no `Rc` or `RefCell`
+//! cure: use no `Rc` or `RefCell`
 use std::rc::Rc;
 
 use relais::Received;

@@ -1,4 +1,4 @@
-// cure: begin a transaction on the pool, connection or client and pass it
+//! cure: begin a transaction on the pool, connection or client and pass it
 use relais::Outbox;
 
 #[derive(relais::Message, serde::Serialize)]

@@ -1,4 +1,4 @@
-// cure: wrap the function: `relais::postgres::sqlx_handler(pool, function)`
+//! cure: wrap the function: `relais::postgres::sqlx_handler(pool, function)`
 use relais::{App, Received};
 use sqlx::PgConnection;
 

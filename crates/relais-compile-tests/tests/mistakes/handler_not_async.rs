@@ -1,4 +1,4 @@
-// cure: expected `async fn(&mut SqliteConnection, Received<M>) -> impl IntoOutcome`
+//! cure: expected `async fn(&mut SqliteConnection, Received<M>) -> impl IntoOutcome`
 use relais::Received;
 use sqlx::SqliteConnection;
 

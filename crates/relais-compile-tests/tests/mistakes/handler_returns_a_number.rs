@@ -1,4 +1,4 @@
-// cure: its output an `Outcome`, `()` or a `Result` of these
+//! cure: its output an `Outcome`, `()` or a `Result` of these
 use relais::Received;
 use tokio_postgres::Transaction;
 

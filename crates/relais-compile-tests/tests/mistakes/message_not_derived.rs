@@ -1,4 +1,4 @@
-// cure: derive it: `#[derive(relais::Message, serde::Serialize)]`
+//! cure: derive it: `#[derive(relais::Message, serde::Serialize)]`
 use relais::Outbox;
 
 #[derive(serde::Serialize)]

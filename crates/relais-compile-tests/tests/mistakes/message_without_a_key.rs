@@ -1,4 +1,4 @@
-// cure: key
+//! cure: key
 #[derive(relais::Message, serde::Serialize)]
 #[message(aggregate = "Order")]
 struct OrderPaid { order_id: String }

@@ -1,4 +1,4 @@
-// cure: a method, or a function whose first argument is a state, goes to `sqlx_handler_with`
+//! cure: a method, or a function whose first argument is a state, goes to `sqlx_handler_with`
 use relais::Received;
 use sqlx::PgConnection;
 

@@ -1,4 +1,4 @@
-// cure: expected `async fn(&mut PgConnection, Received<M>) -> impl IntoOutcome`
+//! cure: expected `async fn(&mut PgConnection, Received<M>) -> impl IntoOutcome`
 use sqlx::PgConnection;
 
 #[derive(serde::Deserialize)]

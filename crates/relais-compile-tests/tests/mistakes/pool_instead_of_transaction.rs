@@ -1,4 +1,4 @@
-// cure: begin a transaction on the pool, connection or client and pass it: `let mut tx = pool.begin().await?
+//! cure: begin a transaction on the pool, connection or client and pass it: `let mut tx = pool.begin().await?
 use relais::Outbox;
 
 #[derive(relais::Message, serde::Serialize)]

@@ -1,4 +1,4 @@
-// cure: with sqlx and tokio-postgres use the methods without `_blocking`
+//! cure: with sqlx and tokio-postgres use the methods without `_blocking`
 use relais::Outbox;
 
 #[derive(relais::Message, serde::Serialize)]

@@ -1,4 +1,4 @@
-// cure: with rusqlite use the methods that end in `_blocking`
+//! cure: with rusqlite use the methods that end in `_blocking`
 use relais::Outbox;
 
 #[derive(relais::Message, serde::Serialize)]

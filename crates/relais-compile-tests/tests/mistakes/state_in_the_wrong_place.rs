@@ -1,4 +1,4 @@
-// cure: the order is: state, transaction, message
+//! cure: the order is: state, transaction, message
 use relais::Received;
 use sqlx::PgConnection;
 
