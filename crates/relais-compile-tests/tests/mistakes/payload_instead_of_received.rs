@@ -1,4 +1,4 @@
-//! cure: expected `async fn(&mut PgConnection, Received<M>) -> impl IntoOutcome`
+//! cure: expected function signature `fn(&mut PgConnection, relais::Received<_>) -> _`
 use sqlx::PgConnection;
 
 #[derive(serde::Deserialize)]

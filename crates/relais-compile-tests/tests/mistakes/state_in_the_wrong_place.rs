@@ -1,4 +1,4 @@
-//! cure: the order is: state, transaction, message
+//! cure: expected function signature `fn(&Rates, &mut PgConnection, relais::Received<Payment>) -> _`
 use relais::Received;
 use sqlx::PgConnection;
 
