@@ -55,7 +55,7 @@ fn token() -> Token {
     Token { name: "ann".into(), role: Role::Admin, ..Token::shared("s3cret") }
 }
 
-fn text<'a>(response: &'a Response, name: header::HeaderName) -> &'a str {
+fn text(response: &Response, name: header::HeaderName) -> &str {
     response.headers()[name].to_str().unwrap()
 }
 

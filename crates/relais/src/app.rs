@@ -23,13 +23,10 @@ use relais_core::{
     store::Store,
     unknown::UNKNOWN_TYPE_WAIT,
 };
-use tokio::{sync::watch, task::JoinSet};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     bulk::BulkSettings,
     cleanup::Cleanup,
-    health::HealthCheck,
     inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
@@ -265,19 +262,7 @@ impl App {
     pub fn start(mut self) -> Running {
         let copies = self.copy_for_subscribers();
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
-        let mut running = Running {
-            stop: CancellationToken::new(),
-            tasks: JoinSet::new(),
-            wake: watch::Sender::new(0),
-            crowd: watch::Sender::new(0),
-            inbox: watch::Sender::new(0),
-            patience: watch::Sender::new(Duration::MAX),
-            health: HealthCheck {
-                store: Arc::clone(&self.store),
-                observer: Arc::clone(&self.observer),
-            },
-            observer: self.observer,
-        };
+        let mut running = Running::new(&self.store, self.observer);
         let observer = running.observer();
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);
@@ -328,29 +313,15 @@ impl App {
         }
         for (name, subscriber) in self.subscribers {
             let keeper = keeper(Scope::of_inbox(&subscriber_inbox(&self.inbox, &name)));
-            let (store, counters) = (Arc::clone(&self.store), Arc::clone(&inbox));
             let Subscriber { settings, actions } = subscriber;
+            let (store, counters) = (Arc::clone(&self.store), Arc::clone(&inbox));
             let mut worker = InboxWorker::new(store, keeper, actions, settings.retry, counters)
                 .handlers(&settings)
                 .unknown_type_wait(self.unknown_type_wait);
             worker.intake().start_heartbeat(running.inbox.subscribe());
             running.spawn(format!("subscriber {name}"), Box::new(worker));
         }
-        for (name, mut source) in self.sources {
-            let (store, into) = (Arc::clone(&self.store), self.inbox.clone());
-            source.attach(Arc::new(StoredPositions { store, inbox: into.clone() }));
-            let ingest = Ingest {
-                store: Arc::clone(&self.store),
-                source,
-                inbox: Arc::clone(&inbox),
-                counters: observer.source(&name),
-                name: name.clone(),
-                into,
-                stop: running.stop.clone(),
-                stored: running.waker(),
-            };
-            running.spawn(format!("source {name}"), Box::new(ingest));
-        }
+        start_sources(&mut running, &self.store, &self.inbox, self.sources);
         let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
         let (wake, crowd) = (running.wake.clone(), running.crowd.clone());
@@ -370,5 +341,29 @@ impl App {
             }
         }
         Ok(())
+    }
+}
+
+/// Starts to receive from the sources into an inbox.
+fn start_sources(
+    running: &mut Running,
+    store: &Arc<dyn Store>,
+    into: &str,
+    sources: Vec<(String, Box<dyn Source>)>,
+) {
+    for (name, mut source) in sources {
+        source
+            .attach(Arc::new(StoredPositions { store: Arc::clone(store), inbox: into.to_owned() }));
+        let ingest = Ingest {
+            store: Arc::clone(store),
+            source,
+            inbox: Arc::clone(&running.observer.inbox),
+            counters: running.observer.source(&name),
+            name: name.clone(),
+            into: into.to_owned(),
+            stop: running.stop.clone(),
+            stored: running.waker(),
+        };
+        running.spawn(format!("source {name}"), Box::new(ingest));
     }
 }

@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use relais_core::store::Store;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +45,21 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
+    /// Without a worker yet.
+    pub(crate) fn new(store: &Arc<dyn Store>, observer: Arc<Observer>) -> Self {
+        let health = HealthCheck { store: Arc::clone(store), observer: Arc::clone(&observer) };
+        Self {
+            stop: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            wake: watch::Sender::new(0),
+            crowd: watch::Sender::new(0),
+            inbox: watch::Sender::new(0),
+            observer,
+            patience: watch::Sender::new(Duration::MAX),
+            health,
+        }
+    }
+
     /// What the workers count.
     pub fn observer(&self) -> Arc<Observer> {
         Arc::clone(&self.observer)

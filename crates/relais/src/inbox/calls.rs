@@ -29,7 +29,7 @@ impl InboxWorker {
                 Cause::of(&work.row).scope(handler.handle(work)).await
             }));
             let handled = match tokio::time::timeout(limit, &mut task).await {
-                Ok(handled) => handled.unwrap_or_else(|error| ended(error)),
+                Ok(handled) => handled.unwrap_or_else(ended),
                 Err(_) => {
                     // Should it be committing just now, the row is done and this answer refused.
                     task.abort();
