@@ -11,6 +11,7 @@ use std::{
 use relais_core::{
     browse::{Browse, Listed, Reach},
     bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
+    control::{Control, ControlOrder, Controls},
     dead_letter::{DeadLetter, Origin, Verdict},
     desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
@@ -22,6 +23,7 @@ use relais_core::{
     },
     query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
+    report::{NewReport, Report, Reports},
     store::{Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreFuture},
 };
 use secrecy::ExposeSecret;
@@ -293,6 +295,21 @@ impl Desk for Planted {
         fail_outbox(id: i64, fail: FailRow) -> Decided;
         caused_by(message_id: String) -> Vec<OutboxRow>;
         list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
+    }
+}
+
+impl Controls for Planted {
+    forward! {
+        controls() -> Vec<Control>;
+        control(order: ControlOrder) -> bool;
+    }
+}
+
+impl Reports for Planted {
+    forward! {
+        report(report: NewReport) -> ();
+        reports() -> Vec<Report>;
+        retract_report(worker: String) -> ();
     }
 }
 

@@ -8,7 +8,8 @@
 //! [`extract`], [`inbox`], [`repair`]), handled ([`handler`], [`route`], [`process`]), sent ([`outbox`], [`publisher`],
 //! [`delivery`], [`fault`], [`retry`], [`limits`],
 //! [`breaker`], [`quarantine`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
-//! all of it is kept by a [`store`] whose rows are shared out by [`lane`].
+//! all of it is kept by a [`store`] whose rows are shared out by [`lane`]. Operators change what runs by
+//! [`control`]; processes [`report`] what they did.
 
 pub mod message;
 
@@ -36,10 +37,12 @@ pub mod quarantine;
 pub mod retry;
 
 pub mod browse;
+pub mod control;
 pub mod dead_letter;
 pub mod desk;
 pub mod lane;
 pub mod query;
+pub mod report;
 pub mod store;
 
 pub mod json;

@@ -10,6 +10,7 @@ use crate::{
     BoxFuture,
     browse::Browse,
     bulk::BulkJobs,
+    control::Controls,
     dead_letter::{DeadLetter, Verdict},
     delivery::Problem,
     desk::Desk,
@@ -20,6 +21,7 @@ use crate::{
     process::Processes,
     query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
+    report::Reports,
 };
 
 /// What a store method gives back.
@@ -127,7 +129,7 @@ pub struct Migrated {
 }
 
 /// A database that keeps relais's rows.
-pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
+pub trait Store: Browse + BulkJobs + Controls + Desk + Processes + Reports + Send + Sync {
     /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
     fn describe(&self) -> StoreFuture<'_, String>;
 

@@ -64,6 +64,7 @@ fn overview() -> Overview {
         dead_letters_open: 0,
         parked_keys: 0,
         processes: count("RUNNING"),
+        processes_need_operator: 2,
         timers_due: 0,
         unknown_types: (0..100).map(|n| Count { name: format!("Type{n}"), rows: 2 }).collect(),
         workers: Vec::new(),

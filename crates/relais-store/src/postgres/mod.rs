@@ -25,6 +25,7 @@ mod mark;
 
 mod accept;
 mod bulk;
+mod control;
 mod credential;
 mod enqueue;
 mod exact;

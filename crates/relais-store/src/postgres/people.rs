@@ -58,6 +58,7 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
         timers_due: row::amount(one.get(4)),
         inbox_oldest: one.get::<_, Option<Micros>>(5).map(|at| at.0),
         inbox_parked: row::amount(one.get(6)),
+        processes_need_operator: row::amount(one.get(7)),
         inbox: counts(InboxStatus::ALL.map(InboxStatus::as_str), &inbox),
         outbox: counts(OutboxStatus::ALL.map(OutboxStatus::as_str), &outbox),
         processes: counts(ProcessStatus::ALL.map(ProcessStatus::as_str), &processes),

@@ -9,6 +9,7 @@ use deadpool_postgres::Client;
 use futures_util::TryStreamExt;
 
 use relais_core::{
+    control::ControlKind,
     bulk::{BulkCandidate, BulkJob, Phase},
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
@@ -72,7 +73,7 @@ macro_rules! named {
         })+
     };
 }
-named!(Category, InboxStatus, Origin, OutboxStatus, Phase, ProcessStatus);
+named!(Category, ControlKind, InboxStatus, Origin, OutboxStatus, Phase, ProcessStatus);
 
 struct Known<T>(T);
 

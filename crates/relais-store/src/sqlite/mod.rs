@@ -12,6 +12,7 @@ mod bulk;
 mod check;
 mod cleanup;
 mod connect;
+mod control;
 mod credential;
 mod desk;
 mod error;

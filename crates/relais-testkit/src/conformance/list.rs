@@ -104,6 +104,13 @@ macro_rules! store_conformance {
                 a_row_in_quarantine_goes_again_when_another_worker_is_lost
                 a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
             }
+            controls {
+                a_pause_is_read_by_every_process_until_it_ends
+                a_second_pause_changes_nothing_and_is_not_recorded limits_and_resets_are_numbered
+                a_resumed_process_type_ends_the_wait_of_its_rows
+                a_report_replaces_the_last_one_of_its_process
+                a_silent_process_is_lost_and_then_forgotten
+            }
             credentials { a_secret_has_one_owner_until_its_lease_ends
                 a_secret_is_replaced_and_read_by_the_next_owner
                 who_lost_the_lease_of_a_secret_changes_nothing }

@@ -48,6 +48,8 @@ pub async fn insert_keeps_every_field_of_the_process(f: &dyn Fixture) {
     change.dead_letter = opened("TIMED_OUT");
     let before = f.now().await;
     assert_eq!(settle_one(f, &worker, "m-1", change.clone()).await, all(1));
+    let overview = f.store().overview().await.expect("overview");
+    assert_eq!(overview.processes_need_operator, 1);
     let dead = only_dead_letter(f).await;
     assert_ne!(dead.id, Uuid::nil());
     assert_eq!((dead.origin, dead.origin_id), (Origin::Process, None));

@@ -339,6 +339,34 @@ CREATE TABLE relais_source_position (
     PRIMARY KEY (source, partition_key)
 ) STRICT, WITHOUT ROWID;
 
+-- What operators changed while relais runs. Every process reads it once a second.
+CREATE TABLE relais_control (
+    kind           TEXT NOT NULL CHECK (kind IN ('destination', 'source', 'process_type')),
+    name           TEXT NOT NULL CHECK (name <> ''),
+    -- Since when it is paused; NULL if it is not.
+    paused_at      TEXT,
+    paused_by      TEXT,
+    paused_reason  TEXT,
+    -- Limits until restart: a process obeys those that were changed after it started.
+    rate_calls     INTEGER CHECK (rate_calls > 0),
+    rate_period_ms INTEGER CHECK (rate_period_ms > 0),
+    concurrency    INTEGER CHECK (concurrency > 0),
+    limits_changed INTEGER NOT NULL DEFAULT 0,
+    breaker_resets INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- The figures of each process that runs, as it last reported them: JSON.
+CREATE TABLE relais_report (
+    worker      TEXT PRIMARY KEY NOT NULL,
+    host        TEXT NOT NULL,
+    pid         INTEGER NOT NULL,
+    version     TEXT NOT NULL,
+    started_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    reported_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    figures     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Who did what, why. Append-only.
 CREATE TABLE relais_audit (
     id     INTEGER PRIMARY KEY AUTOINCREMENT,
