@@ -227,6 +227,10 @@ pub(crate) struct Who {
 }
 
 impl Who {
+    pub(crate) fn new(actor: Option<String>, reason: String) -> Self {
+        Self { actor, reason }
+    }
+
     /// The person who acts: whom the token names, or who they say they are where it names nobody.
     pub(crate) fn by(self, caller: &Caller) -> Result<By, Problem> {
         let actor = match (&caller.identity, self.actor) {

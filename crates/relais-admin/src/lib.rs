@@ -9,13 +9,14 @@
 //! - `access`: who asks, by [`Token`] or by `session`; `login`: how one begins; `headers`: what every
 //!   answer tells a browser
 //! - `input`: what they said; `problem`: what is wrong with it
-//! - `api`: the calls; `sample`: the numbers they show, counted beforehand
+//! - `api`: the calls; `sample`: the numbers they show, counted beforehand; `fleet`: those of all processes
 //! - `console`: the files of the web console
 //! - `health`: whether this process can work; `metrics`: the page for Prometheus
 
 mod access;
 mod api;
 mod console;
+mod fleet;
 mod headers;
 mod health;
 mod input;
@@ -44,7 +45,6 @@ use axum::{
 use relais::{desk::Desk, observe::Observer, process::Operator, repair::Declared};
 use relais_core::{
     process::ProcessRef,
-    query::Overview,
     store::{Store, StoreError},
 };
 use serde::Serialize;
@@ -53,7 +53,11 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
 };
 
-use self::{api::live::STREAMS_MAX, sample::Sampler, throttle::Throttle};
+use self::{
+    api::live::STREAMS_MAX,
+    sample::{Counted, Sampler},
+    throttle::Throttle,
+};
 pub use self::{
     health::{Facts, Target},
     role::Role,
@@ -238,8 +242,8 @@ impl Admin {
     }
 
     /// The rows as they were last counted.
-    fn overview(&self) -> Option<Overview> {
-        self.sampler.counted().ok().map(|counted| counted.overview)
+    fn counted(&self) -> Option<Counted> {
+        self.sampler.counted().ok()
     }
 
     /// By destination, where it is known.
@@ -262,11 +266,13 @@ async fn soon<T: Send + 'static>(
 
 async fn show_metrics(State(admin): State<Admin>) -> Response {
     // Without the store the counters of this process are still worth showing.
-    let overview = admin.overview();
+    let counted = admin.counted();
     let sources: Vec<_> = admin.states.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
     let usage: Vec<_> = admin.used().collect();
     let text = metrics::render(&metrics::Seen {
-        overview: overview.as_ref(),
+        overview: counted.as_ref().map(|counted| &counted.overview),
+        controls: counted.as_ref().map_or(&[][..], |counted| &counted.controls),
+        process_types: &admin.observer.figures().process_types,
         snapshot: &admin.observer.snapshot(),
         facts: &admin.facts,
         sources: &sources,

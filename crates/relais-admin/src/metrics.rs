@@ -3,14 +3,18 @@
 //! Invariant: as many series as the settings name things, and a fixed number more: nothing in a message
 //! makes a new one without end.
 
+mod controls;
 mod page;
 mod process;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use relais::observe::{Latency, Snapshot};
 use relais_core::{
     breaker::BreakerState,
+    control::Control,
     query::{Backlog, Overview},
     time::Timestamp,
 };
@@ -28,6 +32,9 @@ const UNKNOWN_MAX: usize = 20;
 pub(crate) struct Seen<'a> {
     /// Absent if the store did not answer.
     pub(crate) overview: Option<&'a Overview>,
+    pub(crate) controls: &'a [Control],
+    /// Types of the processes that run here.
+    pub(crate) process_types: &'a BTreeSet<String>,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) facts: &'a Facts,
     pub(crate) sources: &'a [(&'a str, SourceState)],
@@ -50,6 +57,7 @@ pub(crate) fn render(seen: &Seen<'_>) -> String {
     scopes(&mut page, seen.snapshot);
     targets(&mut page, seen.snapshot, seen.usage);
     sources(&mut page, seen.snapshot, seen.sources);
+    controls::render(&mut page, seen);
     process::render(&mut page);
     page.0
 }
@@ -87,6 +95,9 @@ fn rows(page: &mut Page, overview: &Overview) {
     for count in &overview.processes {
         page.line("relais_processes", &[("status", &count.name)], count.rows);
     }
+    let help = "Processes that wait for a decision of an operator.";
+    let waiting = overview.processes_need_operator;
+    page.one("relais_processes_need_operator", "gauge", help, waiting);
     unknown_types(page, overview);
     let due = overview.timers_due;
     page.one("relais_timers_due", "gauge", "Timers that are due and have not fired.", due);

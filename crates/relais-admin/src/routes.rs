@@ -14,8 +14,8 @@ use axum::{
 use crate::{
     Admin, Role, access,
     api::{
-        self, audit, bulk, dead_letters, destinations, explain, inbox, live, outbox, overview,
-        parked_keys, processes, serde_errors, session,
+        self, audit, bulk, controls, dead_letters, destinations, explain, inbox, live, outbox,
+        overview, parked_keys, processes, serde_errors, session,
     },
 };
 
@@ -94,7 +94,7 @@ impl Route {
 
 /// The calls.
 pub(crate) fn table() -> Vec<Route> {
-    [at_a_glance(), rows(), unreadable(), letters(), keys_and_processes()]
+    [at_a_glance(), switches(), rows(), unreadable(), letters(), keys_and_processes()]
         .into_iter()
         .flatten()
         .collect()
@@ -122,7 +122,7 @@ fn at_a_glance() -> Vec<Route> {
         Route::get(
             "/destinations",
             get(destinations::list),
-            "The guards of each destination, as this process sees them",
+            "Each destination, as all processes together see it",
             Json("Destinations"),
         ),
         Route::get(
@@ -133,6 +133,55 @@ fn at_a_glance() -> Vec<Route> {
         ),
         Route::get("/audit", get(audit::list), "Who did what, newest first", Json("AuditPage"))
             .query(&["actor", "target", "before_number", "limit"]),
+    ]
+}
+
+fn switches() -> Vec<Route> {
+    let operator =
+        |path, serve, says| Route::post(path, Role::Operator, serve, says, ("Who", "Controlled"));
+    vec![
+        operator(
+            "/destinations/{name}/pause",
+            post(controls::pause_destination),
+            "Stops deliveries to it in every process, until it is resumed",
+        ),
+        operator(
+            "/destinations/{name}/resume",
+            post(controls::resume_destination),
+            "Ends the pause of a destination",
+        ),
+        operator(
+            "/destinations/{name}/reset-breaker",
+            post(controls::reset_breaker),
+            "Closes its circuit breaker in every process",
+        ),
+        Route::post(
+            "/destinations/{name}/limit",
+            Role::Operator,
+            post(controls::limit_destination),
+            "Changes its rate and concurrency in every process that runs, until that restarts",
+            ("Limits", "Controlled"),
+        ),
+        operator(
+            "/sources/{name}/pause",
+            post(controls::pause_source),
+            "Stops reading from it in every process, until it is resumed",
+        ),
+        operator(
+            "/sources/{name}/resume",
+            post(controls::resume_source),
+            "Ends the pause of a source",
+        ),
+        operator(
+            "/process-types/{name}/pause",
+            post(controls::pause_process_type),
+            "Lets messages and timers of its processes wait, until it is resumed",
+        ),
+        operator(
+            "/process-types/{name}/resume",
+            post(controls::resume_process_type),
+            "Ends the pause of a process type",
+        ),
     ]
 }
 

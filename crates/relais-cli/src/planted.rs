@@ -302,6 +302,7 @@ impl Controls for Planted {
     forward! {
         controls() -> Vec<Control>;
         control(order: ControlOrder) -> bool;
+        wake_paused() -> u64;
     }
 }
 

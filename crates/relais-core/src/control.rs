@@ -128,6 +128,10 @@ pub trait Controls: Send + Sync {
     ///
     /// A resume of a process type also ends the wait of its inbox rows ([`PROCESS_TYPE_PAUSED`]).
     fn control(&self, order: ControlOrder) -> StoreFuture<'_, bool>;
+
+    /// Ends the wait of inbox rows of paused process types: for a worker that has noticed a resume, and may
+    /// have let rows wait since. Rows of types that are still paused wait again. Returns how many.
+    fn wake_paused(&self) -> StoreFuture<'_, u64>;
 }
 
 /// Most rows of `relais_control` that are read.

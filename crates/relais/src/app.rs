@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bulk::BulkSettings,
     cleanup::Cleanup,
+    control::{self, Obedient},
     inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
@@ -37,7 +38,7 @@ use crate::{
         registry::Registry,
         timers::{Alarm, Timers},
     },
-    pulse,
+    pulse, report,
     running::Running,
     signal,
 };
@@ -280,6 +281,8 @@ impl App {
             observer: self.observer,
         };
         let observer = running.observer();
+        observer.identify(&worker, self.processes.process_types());
+        let mut obedient = Obedient::default();
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);
             let fence = Fence { scope, worker: worker.clone() };
@@ -289,7 +292,8 @@ impl App {
             let counters = running.observer.destination(&name);
             let lanes = (keeper(Scope::Outbox(name.clone())), self.lease);
             let (store, crowd) = (Arc::clone(&self.store), running.crowd.subscribe());
-            let relay = destination.relay(&name, store, lanes, counters, crowd);
+            let (relay, limits) = destination.relay(&name, store, lanes, counters, crowd);
+            obedient.destination(&name, limits);
             running.spawn(format!("relay {name}"), relay);
         }
         let alarm = Arc::<Alarm>::default();
@@ -300,7 +304,8 @@ impl App {
                 process_types: Some(self.processes.process_types()),
                 inbox: self.inbox.clone(),
             };
-            let timers = Timers::new(store, alarm, counters, running.waker()).of(owner);
+            let paused = Arc::clone(&obedient.types);
+            let timers = Timers::new(store, alarm, counters, paused, running.waker()).of(owner);
             running.spawn("timers".into(), Box::new(timers));
         }
         let inbox = Arc::clone(&running.observer.inbox);
@@ -309,7 +314,8 @@ impl App {
             let keeper = keeper(Scope::of_inbox(&self.inbox)).knowing(self.processes.announced());
             let store = Arc::clone(&self.store);
             let counters = Arc::clone(&running.observer.processes);
-            let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
+            let paused = Arc::clone(&obedient.types);
+            let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters, paused);
             let mut worker =
                 InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
                     .processes(processes)
@@ -329,6 +335,7 @@ impl App {
                 name: name.clone(),
                 into,
                 stop: running.stop.clone(),
+                gate: obedient.source(&name),
                 stored: running.waker(),
             };
             running.spawn(format!("source {name}"), Box::new(ingest));
@@ -337,6 +344,10 @@ impl App {
         running.spawn("cleanup".into(), Box::new(cleanup));
         let (wake, crowd) = (running.wake.clone(), running.crowd.clone());
         let (inbox, stop) = (running.inbox.clone(), running.stop.clone());
+        let (store, obeyed) = (Arc::clone(&self.store), running.waker());
+        running.tasks.spawn(control::run(store, obedient, obeyed, stop.clone()));
+        let store = Arc::clone(&self.store);
+        running.tasks.spawn(report::run(store, observer, worker, stop.clone()));
         running.tasks.spawn(pulse::run(self.store, wake, crowd, inbox, stop));
         running
     }

@@ -19,9 +19,12 @@
 //! - `cleanup`: old finished rows
 //! - [`repair`]: rows that could not be decoded, read again after a fix
 //! - [`desk`]: what people do about dead letters; [`explain`]: what became of a message
+//! - [`control`]: pauses, limits and resets that operators ask for; `report`: the figures of this process
+//!   for all others
 //! - [`observe`]: what all of them count
 
 pub mod aggregate;
+pub mod control;
 pub mod desk;
 pub mod explain;
 pub mod inbox;
@@ -42,6 +45,7 @@ mod lanes;
 mod limits;
 mod pulse;
 mod relay;
+mod report;
 mod running;
 mod signal;
 mod worker;

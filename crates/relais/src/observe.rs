@@ -2,22 +2,24 @@
 //!
 //! - here: what became of messages
 //! - `codes`: problem codes
+//! - `figures`: what a process reports for all others, and the sum of all
 //! - `latency`: how long it took
 //! - `processes`: what became of processes
 //! - `trace`: spans of what was done
 //! - `vitals`: whether there is life in lanes and sources
 
 mod codes;
+mod figures;
 mod latency;
 mod processes;
 pub(crate) mod trace;
 mod vitals;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, SystemTime},
 };
@@ -38,6 +40,7 @@ use self::{
     latency::{Clock, Histogram},
 };
 pub use self::{
+    figures::{DestinationFigures, Figures, LastError, SourceFigures},
     latency::{BOUNDS_MICROS, Latency},
     processes::{ProcessTypeSnapshot, ProcessesSnapshot},
     trace::{Attribute, Span, SpanKind, SpanSink},
@@ -48,6 +51,7 @@ pub(crate) use self::{
     trace::Tracer,
     vitals::{Heartbeat, SourceCounters},
 };
+use crate::limits::LimitsView;
 
 /// The counters of one running [`App`](crate::App).
 #[derive(Debug)]
@@ -58,6 +62,8 @@ pub struct Observer {
     scopes: Named<Heartbeat>,
     sources: Named<SourceCounters>,
     clock: Arc<Clock>,
+    /// Which workers count here, and which types of processes they run.
+    identity: Mutex<(Option<String>, BTreeSet<String>)>,
     /// Absent: nothing is traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
@@ -93,9 +99,13 @@ pub(crate) struct DestinationCounters {
     outages: AtomicU64,
     refused: AtomicU64,
     lanes: AtomicUsize,
-    breaker: Mutex<(Option<BreakerState>, Option<OpenCause>)>,
+    in_flight: AtomicUsize,
+    limits: Mutex<LimitsView>,
     /// The last outage.
     reason: Mutex<Option<Problem>>,
+    last_error: Mutex<Option<LastError>>,
+    /// Microseconds since 1970; 0 before the first.
+    delivered_at: AtomicI64,
     jobs: AtomicU64,
     phase: Mutex<Option<Phase>>,
     codes: Codes,
@@ -151,6 +161,21 @@ pub struct DestinationSnapshot {
     pub cause: Option<OpenCause>,
     /// Why the breaker is not closed.
     pub reason: Option<Problem>,
+    /// Until when an open breaker stays open, to the second.
+    pub open_until: Option<Timestamp>,
+    /// Whether the target has answered a call.
+    pub contacted: bool,
+    /// Whether this process sends nothing, because an operator paused the destination.
+    pub paused: bool,
+    /// The last failed call.
+    pub last_error: Option<LastError>,
+    pub last_delivered_at: Option<Timestamp>,
+    /// Calls in flight; of a bulk destination, jobs.
+    pub in_flight: usize,
+    /// The rate in force: `50/s`.
+    pub rate: Option<String>,
+    /// Calls in flight at once that are allowed.
+    pub concurrency: u32,
     /// Bulk jobs this process planned.
     pub jobs: u64,
     /// Where the bulk job is that this process works on now.
@@ -162,6 +187,16 @@ pub struct DestinationSnapshot {
     pub end_to_end: Latency,
     /// Calls to the target, each with one message or many.
     pub publish: Latency,
+}
+
+/// `50/s`, `100/m`, `5/h`, or `10/1500ms`.
+fn rate_text((calls, period): (u32, Duration)) -> String {
+    match period.as_millis() {
+        1_000 => format!("{calls}/s"),
+        60_000 => format!("{calls}/m"),
+        3_600_000 => format!("{calls}/h"),
+        millis => format!("{calls}/{millis}ms"),
+    }
 }
 
 impl Snapshot {
@@ -200,8 +235,26 @@ impl Observer {
             scopes: Mutex::default(),
             sources: Mutex::default(),
             clock,
+            identity: Mutex::default(),
             tracer,
         }
+    }
+
+    /// The workers of this name count here from now on, and run these types of processes.
+    pub(crate) fn identify(&self, worker: &str, process_types: Vec<String>) {
+        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        *identity = (Some(worker.to_owned()), process_types.into_iter().collect());
+    }
+
+    /// Returns the name of the workers that count here; nothing before they start.
+    pub fn worker(&self) -> Option<String> {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Returns what this process reports to the others.
+    pub fn figures(&self) -> Figures {
+        let types = self.identity.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        Figures::of(&self.snapshot(), types)
     }
 
     /// All counters now.
@@ -235,7 +288,8 @@ impl Observer {
     }
 
     pub(crate) fn source(&self, name: &str) -> Arc<SourceCounters> {
-        named(&self.sources, name, SourceCounters::default)
+        let clock = Arc::clone(&self.clock);
+        named(&self.sources, name, || SourceCounters::new(clock))
     }
 }
 
@@ -313,6 +367,7 @@ impl InboxCounters {
 impl DestinationCounters {
     pub(crate) fn dispatched(&self, row: &OutboxRow) {
         self.dispatched.fetch_add(1, Relaxed);
+        self.delivered_at.store(self.clock.now().0, Relaxed);
         // What was delayed on purpose is not late. A row in a bulk job waits for a time that never comes, so
         // that no worker reads it: that is no delay.
         let calm = row.attempts == 0 && row.error_code.is_none() && row.job_id.is_none();
@@ -332,26 +387,36 @@ impl DestinationCounters {
     pub(crate) fn retried(&self, problem: &Problem) {
         self.retried.fetch_add(1, Relaxed);
         self.codes.count(problem);
+        self.note_error(problem);
     }
 
     pub(crate) fn failed(&self, problem: &Problem) {
         self.failed.fetch_add(1, Relaxed);
         self.codes.count(problem);
+        self.note_error(problem);
     }
 
     pub(crate) fn outage(&self, problem: &Problem) {
         self.outages.fetch_add(1, Relaxed);
         self.codes.count(problem);
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.clone());
+        self.note_error(problem);
+    }
+
+    fn note_error(&self, problem: &Problem) {
+        let Problem { code, message } = problem.clone();
+        let error = LastError { at: self.clock.now(), code, message };
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 
     pub(crate) fn refused(&self, rows: u64) {
         self.refused.fetch_add(rows, Relaxed);
     }
 
-    pub(crate) fn set_state(&self, state: BreakerState, cause: Option<OpenCause>, lanes: usize) {
-        *self.breaker.lock().unwrap_or_else(PoisonError::into_inner) = (Some(state), cause);
+    pub(crate) fn set_state(&self, limits: LimitsView, lanes: usize, in_flight: usize) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
         self.lanes.store(lanes, Relaxed);
+        self.in_flight.store(in_flight, Relaxed);
     }
 
     pub(crate) fn job_planned(&self) {
@@ -364,7 +429,9 @@ impl DestinationCounters {
     }
 
     fn snapshot(&self) -> DestinationSnapshot {
-        let (breaker, cause) = *self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = *self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let LimitsView { breaker, cause, .. } = limits;
+        let delivered_at = Some(self.delivered_at.load(Relaxed)).filter(|at| *at != 0);
         let is_closed = matches!(breaker, None | Some(BreakerState::Closed));
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
         DestinationSnapshot {
@@ -377,6 +444,14 @@ impl DestinationCounters {
             breaker,
             cause,
             reason: reason.filter(|_| !is_closed),
+            open_until: limits.open_for.map(|left| self.clock.second_after(left)),
+            contacted: limits.contacted,
+            paused: limits.paused,
+            last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_delivered_at: delivered_at.map(Timestamp),
+            in_flight: self.in_flight.load(Relaxed),
+            rate: limits.rate.map(rate_text),
+            concurrency: limits.concurrency,
             jobs: self.jobs.load(Relaxed),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             codes: self.codes.snapshot(),

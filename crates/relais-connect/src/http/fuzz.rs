@@ -129,6 +129,7 @@ fn receiver() -> Receiver {
         queue: mpsc::channel(1).0,
         buffer: Arc::new(Semaphore::new(1)),
         closing: watch::channel(false).1,
+        paused: Arc::default(),
     }
 }
 

@@ -5,7 +5,10 @@
 //! `buffered_max`. A sender that goes away changes nothing for what is already queued.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -68,6 +71,8 @@ pub(super) struct Receiver {
     /// Counts the bytes of all bodies that are held now.
     pub(super) buffer: Arc<Semaphore>,
     pub(super) closing: watch::Receiver<bool>,
+    /// An operator paused the source.
+    pub(super) paused: Arc<AtomicBool>,
 }
 
 impl Receiver {
@@ -107,6 +112,9 @@ impl Receiver {
             return Err(Refusal::method_not_allowed());
         }
         self.check_token(&head.headers)?;
+        if self.paused.load(Relaxed) {
+            return Err(Refusal::unavailable("PAUSED", PAUSED));
+        }
         check_content(&head.headers)?;
         let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
         if length.is_some_and(|length: u64| length > self.settings.body_max as u64) {
@@ -252,6 +260,9 @@ fn grow(bytes: &mut Vec<u8>, more: usize, expected: usize) {
 
 /// Headers of a request that are never stored.
 pub(super) const SECRET_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// What a sender is told while the source is paused.
+pub(super) const PAUSED: &str = "this source is paused by an operator; send it again later";
 
 fn busy() -> Refusal {
     Refusal::unavailable("BUSY", "too many messages wait to be stored; send it again later")

@@ -3,7 +3,15 @@
 //! Invariant: `202` is answered only after `acknowledge`. Requests that wait together are stored
 //! together: one commit serves all of them.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use relais_core::{
     BoxFuture,
@@ -18,7 +26,7 @@ use tokio::{
 
 use super::{
     Secret, WebhookSecret,
-    request::{Answer, Pending, Receiver, SECRET_HEADERS, Waiting},
+    request::{Answer, PAUSED, Pending, Receiver, SECRET_HEADERS, Waiting},
     server::{self, CloseHandle},
     signature,
 };
@@ -148,6 +156,7 @@ pub struct HttpSource {
     queue: mpsc::Receiver<Pending>,
     closing: watch::Receiver<bool>,
     close: CloseHandle,
+    paused: Arc<AtomicBool>,
     /// The senders of the batch that is being stored, in its order.
     out: Vec<Waiting>,
 }
@@ -163,15 +172,17 @@ impl HttpSource {
         let (close, finished) = server::close_handle();
         let (sender, queue) = mpsc::channel(settings.queue_max.max(1));
         let buffered_max = settings.buffered_max.max(settings.body_max).min(Semaphore::MAX_PERMITS);
+        let paused = Arc::new(AtomicBool::new(false));
         let receiver = Receiver {
             settings,
             queue: sender,
             buffer: Arc::new(Semaphore::new(buffered_max)),
             closing: close.closing(),
+            paused: Arc::clone(&paused),
         };
         tokio::spawn(server::serve(listener, Arc::new(receiver), finished));
         let closing = close.closing();
-        Ok(Self { local_addr, queue, closing, close, out: Vec::new() })
+        Ok(Self { local_addr, queue, closing, close, paused, out: Vec::new() })
     }
 
     /// The address it listens at; useful when the settings left the port open.
@@ -237,6 +248,21 @@ impl Source for HttpSource {
         for waiting in self.out.drain(..) {
             let _ = waiting.answer.send(Answer::Refused(reason.clone()));
         }
+        Box::pin(async {})
+    }
+
+    fn pause(&mut self) -> BoxFuture<'_, ()> {
+        self.paused.store(true, Relaxed);
+        self.out.clear();
+        // Those that came before the pause are told as well.
+        while let Ok(pending) = self.queue.try_recv() {
+            let _ = pending.sender.answer.send(Answer::Refused(PAUSED.to_owned()));
+        }
+        Box::pin(async {})
+    }
+
+    fn resume(&mut self) -> BoxFuture<'_, ()> {
+        self.paused.store(false, Relaxed);
         Box::pin(async {})
     }
 }

@@ -187,7 +187,8 @@ impl Process {
     /// Returns whether it waits for a decision of an operator: relais opened a dead letter for it, and
     /// nothing has set it going again since.
     pub fn needs_operator(&self) -> bool {
-        let unfinished = !matches!(self.status, ProcessStatus::Succeeded | ProcessStatus::Compensated);
+        let unfinished =
+            !matches!(self.status, ProcessStatus::Succeeded | ProcessStatus::Compensated);
         unfinished && Progress::read(self).is_ok_and(|progress| progress.is_raised())
     }
 }

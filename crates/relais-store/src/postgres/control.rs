@@ -30,6 +30,16 @@ impl Controls for PostgresStore {
     fn control(&self, order: ControlOrder) -> StoreFuture<'_, bool> {
         self.run_other(order, |client, _, order| Box::pin(carry_out(client, order)))
     }
+
+    fn wake_paused(&self) -> StoreFuture<'_, u64> {
+        self.run((), |client, _, ()| {
+            Box::pin(async move {
+                let values: [&(dyn ToSql + Sync); 2] =
+                    [&PROCESS_TYPE_PAUSED, &row::count(WOKEN_MAX)];
+                Ok(client.execute(sql!("wake_paused"), &values).await?)
+            })
+        })
+    }
 }
 
 impl Reports for PostgresStore {
@@ -122,8 +132,7 @@ async fn write(client: &mut Client, report: &NewReport) -> Result<(), Failure> {
 
 async fn reports(client: &Client) -> Result<Vec<Report>, Failure> {
     let statement = client.prepare_cached(sql!("reports")).await?;
-    let values: [&(dyn ToSql + Sync); 2] =
-        [&row::millis(REPORT_VALID), &row::count(REPORTS_MAX)];
+    let values: [&(dyn ToSql + Sync); 2] = [&row::millis(REPORT_VALID), &row::count(REPORTS_MAX)];
     let rows = client.query(&statement, &values).await?;
     let read = |row: &Row| Report {
         worker: row.get(0),

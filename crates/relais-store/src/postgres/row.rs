@@ -9,8 +9,8 @@ use deadpool_postgres::Client;
 use futures_util::TryStreamExt;
 
 use relais_core::{
-    control::ControlKind,
     bulk::{BulkCandidate, BulkJob, Phase},
+    control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
     message::{Category, Headers},

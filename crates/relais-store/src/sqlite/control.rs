@@ -30,6 +30,10 @@ impl Controls for SqliteStore {
     fn control(&self, order: ControlOrder) -> StoreFuture<'_, bool> {
         Box::pin(self.writer().run(move |tx| carry_out(tx, &order)))
     }
+
+    fn wake_paused(&self) -> StoreFuture<'_, u64> {
+        Box::pin(self.writer().run(|tx| wake_paused(tx)))
+    }
 }
 
 impl Reports for SqliteStore {
@@ -59,9 +63,11 @@ impl Reports for SqliteStore {
     }
 
     fn retract_report(&self, worker: String) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer().run(move |tx| {
-            change(tx, include_str!("sql/retract_report.sql"), [&worker]).map(drop)
-        }))
+        Box::pin(
+            self.writer().run(move |tx| {
+                change(tx, include_str!("sql/retract_report.sql"), [&worker]).map(drop)
+            }),
+        )
     }
 }
 
@@ -79,6 +85,10 @@ fn control(c: &Cells<'_, '_>) -> Control {
         limits_changed: c.integer(8),
         breaker_resets: c.integer(9),
     }
+}
+
+fn wake_paused(tx: &Transaction<'_>) -> Result<u64, StoreError> {
+    change(tx, include_str!("sql/wake_paused.sql"), (PROCESS_TYPE_PAUSED, limit(WOKEN_MAX)))
 }
 
 fn carry_out(tx: &Transaction<'_>, order: &ControlOrder) -> Result<bool, StoreError> {
@@ -100,8 +110,7 @@ fn carry_out(tx: &Transaction<'_>, order: &ControlOrder) -> Result<bool, StoreEr
         return Ok(false);
     }
     if (*kind, *wanted) == (ControlKind::ProcessType, ControlChange::Resume) {
-        let params = (PROCESS_TYPE_PAUSED, limit(WOKEN_MAX));
-        change(tx, include_str!("sql/wake_paused.sql"), params)?;
+        wake_paused(tx)?;
     }
     change(tx, include_str!("sql/audit.sql"), (actor, order.audit_action(), name, reason))?;
     Ok(true)

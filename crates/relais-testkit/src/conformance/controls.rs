@@ -100,6 +100,9 @@ pub async fn a_resumed_process_type_ends_the_wait_of_its_rows(f: &dyn Fixture) {
     assert!(control(f, kind, "checkout", ControlChange::Resume).await);
     let again: Vec<i64> = worker.received(10).await.iter().map(|row| row.id).collect();
     assert_eq!(again, [rows[0].id], "only those that waited for the process type");
+    worker.settle_inbox(&rows[0], wait(PROCESS_TYPE_PAUSED)).await;
+    assert_eq!(f.store().wake_paused().await.expect("wake"), 1);
+    assert_eq!(worker.received(10).await.len(), 1, "for a worker that let it wait too late");
 }
 
 pub async fn a_report_replaces_the_last_one_of_its_process(f: &dyn Fixture) {
