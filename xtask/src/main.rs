@@ -4,6 +4,7 @@
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
 
 mod apt;
+mod axe;
 mod bench;
 mod chromium;
 mod command;

@@ -29,6 +29,8 @@ const STATUS = {
   TIMED_OUT: ["bad", "wait"],
   COMPENSATION_FAILED: ["bad", "undo"],
   gone: ["calm", "skip"],
+  unknown: ["calm", "wait"],
+  needs_operator: ["bad", "alert"],
 };
 
 export function status(name, words) {

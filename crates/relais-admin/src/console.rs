@@ -30,16 +30,18 @@ macro_rules! files {
 
 const INDEX: File = File { name: "index.html", content: include_str!("../console/index.html") };
 
-static FILES: [File; 27] = files![
+static FILES: [File; 32] = files![
     "api.js",
     "app.js",
     "audit.js",
     "chart.js",
     "dead_letters.js",
+    "destinations.js",
     "dialog.js",
     "dom.js",
     "flow.js",
     "format.js",
+    "grid.js",
     "hex.js",
     "icon.svg",
     "inbox.js",
@@ -55,9 +57,12 @@ static FILES: [File; 27] = files![
     "processes.js",
     "repair.js",
     "shell.js",
+    "sources.js",
+    "state.js",
     "style.css",
     "table.js",
     "theme.js",
+    "workers.js",
 ];
 
 /// `/` and `/console/…`, for anybody.

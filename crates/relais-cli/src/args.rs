@@ -1,5 +1,6 @@
 //! The command line: names and options, nothing else.
 
+mod control;
 mod decision;
 mod desk;
 mod process;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
+    control::{ControlArgs, DestinationCommand, SourceCommand},
     decision::Decision,
     desk::{
         AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
@@ -87,6 +89,12 @@ pub(crate) enum Command {
     /// Work of several steps
     #[command(subcommand)]
     Process(ProcessCommand),
+    /// Pause and resume deliveries, change limits, reset a circuit breaker
+    #[command(subcommand)]
+    Destination(DestinationCommand),
+    /// Pause and resume reception
+    #[command(subcommand)]
+    Source(SourceCommand),
     /// Read again what could not be decoded (SERDE_ERROR), after a fix
     #[command(after_help = "Example:\n  relais repair --code INVALID_JSON --dry-run")]
     Repair(Box<RepairArgs>),

@@ -3,8 +3,12 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+#[path = "console/accessibility.rs"]
+mod accessibility;
 #[path = "console/browser.rs"]
 mod browser;
+#[path = "console/controls.rs"]
+mod controls;
 #[path = "console/corpus.rs"]
 mod corpus;
 #[path = "console/pictures.rs"]

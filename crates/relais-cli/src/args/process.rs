@@ -7,7 +7,7 @@ use relais_core::process::{ProcessRef, ProcessStatus};
 use uuid::Uuid;
 
 use super::{
-    Decision,
+    ControlArgs, Decision,
     rows::{limit, since},
 };
 
@@ -46,6 +46,14 @@ pub(crate) enum ProcessCommand {
     /// End as FAILED, with what is done standing
     #[command(after_help = "Example:\n  relais process cancel order/o-1 --reason \"a test\"")]
     Cancel(Act),
+    /// Let messages and timers of a process type wait in every process, until it is resumed
+    #[command(after_help = "Example:\n  relais process pause-type order --reason \"wrong prices\"")]
+    PauseType(ControlArgs),
+    /// End the pause of a process type
+    #[command(
+        after_help = "Example:\n  relais process resume-type order --reason \"prices fixed\""
+    )]
+    ResumeType(ControlArgs),
     /// Print the states of a kind of process as a Mermaid diagram
     #[command(after_help = "Example:\n  relais process diagram order")]
     Diagram(Diagram),

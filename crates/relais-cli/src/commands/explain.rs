@@ -106,7 +106,7 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
         let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
         vec![
             plain(&thing.name),
-            (thing.status.clone(), Tone::of_status(&thing.status)),
+            (thing.status.clone(), tone_of(thing)),
             or_dash(&thing.event_type),
             or_dash(&thing.key),
             or_dash(&thing.place),
@@ -114,6 +114,14 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
         ]
     });
     table(&context.output, &COLUMNS, lines)
+}
+
+/// A process that needs an operator is as bad as one that failed.
+fn tone_of(thing: &Thing) -> Tone {
+    match (thing.name.kind, &thing.problem, thing.status.as_str()) {
+        (Kind::Process, Some(_), "COMPENSATING") => Tone::Bad,
+        _ => Tone::of_status(&thing.status),
+    }
 }
 
 /// What it waits for, or what was wrong with it last.
@@ -125,6 +133,10 @@ fn next(thing: &Thing) -> String {
         let id = &thing.name.id;
         return match thing.status.as_str() {
             "PAUSED" => format!("{}; relais process resume {id}", why.message),
+            "COMPENSATING" => format!(
+                "needs an operator: {}; relais process retry {id}, or skip {id}",
+                why.message
+            ),
             _ => format!("{}; relais process show {id}", why.message),
         };
     }

@@ -4,6 +4,7 @@ mod audit;
 mod bench;
 mod check;
 mod cleanup;
+mod control;
 mod dead_letter;
 mod demo;
 mod explain;
@@ -52,6 +53,8 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Outbox(command) => rows::outbox(&context, command).await,
         Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
         Command::Process(command) => process::process(&context, command).await,
+        Command::Destination(command) => control::destination(&context, command).await,
+        Command::Source(command) => control::source(&context, command).await,
         Command::Repair(args) => repair::repair(&context, *args).await,
         Command::Explain(args) => explain::run(&context, &args).await,
         Command::Audit(command) => audit::audit(&context, command).await,

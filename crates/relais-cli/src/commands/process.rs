@@ -5,6 +5,7 @@ mod orphans;
 mod show;
 
 use relais_core::{
+    control::ControlChange,
     process::{Process, ProcessFilter, ProcessRef, ProcessStatus},
     query::PAGE_MAX,
     store::Store,
@@ -13,7 +14,7 @@ use relais_core::{
 use serde_json::json;
 
 use super::{
-    Context,
+    Context, control,
     rows::{plain, print_list, seconds},
 };
 use crate::{
@@ -31,6 +32,12 @@ pub(crate) async fn process(context: &Context, command: ProcessCommand) -> Done 
         ProcessCommand::Show(args) => return show::show(context, args).await,
         ProcessCommand::Log(args) => return show::log(context, args).await,
         ProcessCommand::Diagram(args) => return diagram(context, &args),
+        ProcessCommand::PauseType(args) => {
+            return control::process_type(context, ControlChange::Pause, args).await;
+        }
+        ProcessCommand::ResumeType(args) => {
+            return control::process_type(context, ControlChange::Resume, args).await;
+        }
         ProcessCommand::Pause(args) => (act::PAUSE, args),
         ProcessCommand::Resume(args) => (act::RESUME, args),
         ProcessCommand::Retry(args) => (act::RETRY, args),
@@ -80,7 +87,7 @@ fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> 
     let lines = processes.iter().map(|process| {
         vec![
             plain(process.process_id),
-            (process.status.as_str().to_owned(), tone(process.status)),
+            (process.status.as_str().to_owned(), tone(process)),
             plain(&process.process_type),
             plain(process.definition),
             plain(process.business_key.as_deref().unwrap_or("-")),
@@ -93,8 +100,11 @@ fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> 
     table(&context.output, &COLUMNS, lines)
 }
 
-fn tone(status: ProcessStatus) -> Tone {
-    match status {
+fn tone(process: &Process) -> Tone {
+    if process.needs_operator() {
+        return Tone::Bad;
+    }
+    match process.status {
         ProcessStatus::Succeeded => Tone::Good,
         ProcessStatus::Failed => Tone::Bad,
         ProcessStatus::Compensating | ProcessStatus::Compensated | ProcessStatus::Paused => {

@@ -9,13 +9,14 @@ use std::{
 
 use relais_core::{
     bulk::BulkJob,
+    control::{Control, Pause},
     query::{Backlog, Count, Overview, ParkedKey, WorkerRow},
     time::Timestamp,
 };
 use serde::Serialize;
 
 use self::guards::Guards;
-use super::{Context, rows::plain};
+use super::{Context, control, rows::plain};
 use crate::{
     failure::Done,
     output::{Column, Lines, Output, Tone, age, escape, table},
@@ -36,6 +37,15 @@ struct Status {
     overview: Overview,
     destinations: Vec<DestinationStatus>,
     bulk_jobs: Vec<BulkJob>,
+    paused: Vec<Paused>,
+}
+
+#[derive(Debug, Serialize)]
+struct Paused {
+    kind: &'static str,
+    name: String,
+    #[serde(flatten)]
+    pause: Pause,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,14 +68,20 @@ pub(crate) async fn status(context: &Context) -> Done {
     let parked = store.parked_keys(PARKED_SHOWN).await?;
     let mut bulk_jobs = store.list_bulk(None, JOBS_MAX).await?;
     bulk_jobs.retain(|job| !job.phase.is_terminal());
+    let controls = store.controls().await?;
     let guards = guards::ask(settings.admin.as_ref(), &overview.workers).await;
     let destinations = destinations(&settings, &overview.backlogs, &guards);
     let store = settings.store.url.to_string();
-    let status = Status { store, database, overview, destinations, bulk_jobs };
+    let paused = controls.iter().filter_map(|control| {
+        let (kind, name) = (control.kind.as_str(), control.name.clone());
+        Some(Paused { kind, name, pause: control.pause.clone()? })
+    });
+    let paused = paused.collect();
+    let status = Status { store, database, overview, destinations, bulk_jobs, paused };
     if context.output.json {
         return context.output.print_json(&status);
     }
-    context.output.print(&show(&context.output, &status, &parked))
+    context.output.print(&show(&context.output, &status, &parked, &controls))
 }
 
 /// Every destination that is defined or has rows waiting.
@@ -95,7 +111,7 @@ fn destinations(
         .collect()
 }
 
-fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
+fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Control]) -> String {
     let Overview { now, schema_version, inbox, inbox_oldest, inbox_parked, outbox, .. } =
         &status.overview;
     let mut out = format!(
@@ -122,6 +138,14 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
             due => format!(", {due} timers due"),
         };
         let _ = writeln!(out, "processes     {}{due}", counts(&processes));
+    }
+    let waiting = status.overview.processes_need_operator;
+    if waiting > 0 {
+        let text = format!("{waiting} need an operator (relais dead-letter list)");
+        let _ = writeln!(out, "              {}", output.paint(&text, Tone::Bad));
+    }
+    for line in control::paused(controls, *now) {
+        let _ = writeln!(out, "paused        {}", output.paint(&line, Tone::Waiting));
     }
     let open = status.overview.dead_letters_open;
     let hint = if open > 0 { " (relais dead-letter list)" } else { "" };

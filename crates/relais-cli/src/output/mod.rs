@@ -36,6 +36,17 @@ impl Output {
         Self { json, color: use_color(color, terminal), terminal }
     }
 
+    /// Returns the text in the colour of its tone, where colours are wanted.
+    pub(crate) fn paint(&self, text: &str, tone: Tone) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Good => 32,
+            Tone::Waiting => 33,
+            Tone::Bad => 31,
+        };
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
     /// Prints a text and a line end.
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();

@@ -78,7 +78,8 @@ pub(super) fn job_thing(job: &BulkJob, role: Role) -> Thing {
 /// Why a process stands still, or ended as it did: what its log said last of that.
 pub(super) fn standstill(process: &Process, log: &[LogEntry]) -> Option<Problem> {
     use ProcessEvent as E;
-    if !matches!(process.status, ProcessStatus::Paused | ProcessStatus::Failed) {
+    let stands = matches!(process.status, ProcessStatus::Paused | ProcessStatus::Failed);
+    if !stands && !process.needs_operator() {
         return None;
     }
     let code = process.status.as_str();

@@ -7,7 +7,10 @@ use relais_core::{store::Store, time::Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    commands::status::guards::{self, Guards},
+    commands::{
+        control,
+        status::guards::{self, Guards},
+    },
     failure::Failure,
     settings::{AdminSettings, Settings, quantity::show_rate},
 };
@@ -24,7 +27,13 @@ pub(super) struct Look {
     pub(super) dead_letters_open: u64,
     pub(super) parked_keys: u64,
     pub(super) processes: Vec<Counted>,
+    /// Processes that wait for a decision of an operator.
+    #[serde(default)]
+    pub(super) processes_need_operator: u64,
     pub(super) timers_due: u64,
+    /// What operators paused, in words.
+    #[serde(default)]
+    pub(super) paused: Vec<String>,
     pub(super) workers: Vec<AtWork>,
     /// As the process sees them that serves `[admin]`; empty if none does.
     #[serde(default)]
@@ -73,6 +82,12 @@ impl Looker {
     }
 
     pub(super) async fn look(&mut self) -> Result<Look, Failure> {
+        let mut look = self.rows().await?;
+        look.paused = control::paused(&self.store.controls().await?, look.now);
+        Ok(look)
+    }
+
+    async fn rows(&mut self) -> Result<Look, Failure> {
         let answered: Option<Look> = guards::overview(self.admin.as_ref()).await;
         let known =
             |look: &Look| look.workers.iter().any(|at| Some(&at.worker) == self.known.as_ref());

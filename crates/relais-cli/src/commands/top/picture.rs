@@ -58,6 +58,8 @@ pub(super) fn picture(scene: &Scene<'_>) -> Vec<Line> {
         return lines;
     }
     lines.extend(flow(scene));
+    let paused = scene.look.paused.iter();
+    lines.extend(paused.map(|line| vec![(format!(" paused       {line}"), Tone::Waiting)]));
     lines.push(Line::new());
     lines.extend(destinations(scene));
     lines.push(Line::new());
@@ -151,7 +153,11 @@ fn processes(look: &Look, start: Piece) -> Line {
         .map(|count| format!("{} {}", count.rows, count.name.to_lowercase()))
         .collect();
     let some = if some.is_empty() { "none".to_owned() } else { some.join(", ") };
-    vec![start, plain(format!("{some}; {} timers due", look.timers_due))]
+    vec![
+        start,
+        plain(format!("{some}; {} timers due", look.timers_due)),
+        bad(look.processes_need_operator, "need an operator"),
+    ]
 }
 
 fn per_second(rate: Option<f64>) -> String {
