@@ -97,7 +97,7 @@ function makeCharts() {
 
 /** What is broken or paused, worst first. */
 function makeAttention() {
-  const list = h("ul", { class: "attention" });
+  const list = h("ul", { class: "alarms" });
   const more = h("p", { class: "soft" });
   const element = h("section", { class: "panel", "aria-labelledby": "attention-title" }, h("h2", { id: "attention-title" }, "Needs attention"), list, more);
   let seen = "";

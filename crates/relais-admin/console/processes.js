@@ -1,6 +1,6 @@
 // Processes: the list, and one with its steps in time, its log, and what can be done now.
 
-import { h } from "./dom.js";
+import { h, replace } from "./dom.js";
 import { get, may, post, query } from "./api.js";
 import { ago, count, milliseconds, moment, plural, serverNow } from "./format.js";
 import { button, code, copyable, facts, heading, notice, panel, payload, status } from "./parts.js";
@@ -36,11 +36,23 @@ export async function list(context) {
     href: (row) => `#/processes/${row.process_id}`,
     empty: ["No process has started", "Declare a [[process]] in relais.toml, or one in Rust; its first message starts it, and it appears here."],
   });
-  const overview = live.overview ?? (await get("/overview", { signal: context.signal }));
-  const stuck = overview.processes_need_operator ?? 0;
-  const banner = stuck ? notice("bad", plural(stuck, "process needs an operator", "processes need an operator"), "A step or its compensation failed. Open the process, then retry or skip the step.") : null;
-  page.firstChild.after(...[banner, types(context, overview.process_types ?? [])].filter(Boolean));
+  const above = h("div", { class: "above" });
+  page.firstChild.after(above);
+  let seen = "";
+  const draw = (overview) => {
+    const text = JSON.stringify([overview.processes_need_operator, overview.process_types]);
+    if (text === seen) return;
+    seen = text;
+    replace(above, needing(overview.processes_need_operator ?? 0), types(context, overview.process_types ?? []));
+  };
+  draw(live.overview ?? (await get("/overview", { signal: context.signal })));
+  context.leave(live.on("overview", draw));
   return page;
+}
+
+/** What is said above the list while processes wait for a decision. */
+function needing(stuck) {
+  return stuck ? notice("bad", plural(stuck, "process needs an operator", "processes need an operator"), "A step or its compensation failed. Open the process, then retry or skip the step.") : null;
 }
 
 /** Process types with what pauses and resumes them. */

@@ -136,53 +136,32 @@ fn at_a_glance() -> Vec<Route> {
     ]
 }
 
+/// What operators change while relais runs: in every process.
 fn switches() -> Vec<Route> {
-    let operator =
-        |path, serve, says| Route::post(path, Role::Operator, serve, says, ("Who", "Controlled"));
-    vec![
-        operator(
-            "/destinations/{name}/pause",
-            post(controls::pause_destination),
-            "Stops deliveries to it in every process, until it is resumed",
-        ),
-        operator(
-            "/destinations/{name}/resume",
-            post(controls::resume_destination),
-            "Ends the pause of a destination",
-        ),
-        operator(
-            "/destinations/{name}/reset-breaker",
-            post(controls::reset_breaker),
-            "Closes its circuit breaker in every process",
-        ),
-        Route::post(
-            "/destinations/{name}/limit",
-            Role::Operator,
-            post(controls::limit_destination),
-            "Changes its rate and concurrency in every process that runs, until that restarts",
-            ("Limits", "Controlled"),
-        ),
-        operator(
-            "/sources/{name}/pause",
-            post(controls::pause_source),
-            "Stops reading from it in every process, until it is resumed",
-        ),
-        operator(
-            "/sources/{name}/resume",
-            post(controls::resume_source),
-            "Ends the pause of a source",
-        ),
-        operator(
-            "/process-types/{name}/pause",
-            post(controls::pause_process_type),
-            "Lets messages and timers of its processes wait, until it is resumed",
-        ),
-        operator(
+    let pauses = [
+        ("/destinations/{name}/pause", post(controls::pause_destination), "Pauses deliveries"),
+        ("/destinations/{name}/resume", post(controls::resume_destination), "Continues deliveries"),
+        ("/destinations/{name}/reset-breaker", post(controls::reset_breaker), "Closes its breaker"),
+        ("/sources/{name}/pause", post(controls::pause_source), "Pauses reception"),
+        ("/sources/{name}/resume", post(controls::resume_source), "Continues reception"),
+        ("/process-types/{name}/pause", post(controls::pause_process_type), "Pauses processes"),
+        (
             "/process-types/{name}/resume",
             post(controls::resume_process_type),
-            "Ends the pause of a process type",
+            "Continues processes",
         ),
-    ]
+    ];
+    let says = "Changes rate and concurrency in every process, until that restarts";
+    let limit = Route::post(
+        "/destinations/{name}/limit",
+        Role::Operator,
+        post(controls::limit_destination),
+        says,
+        ("Limits", "Controlled"),
+    );
+    let route =
+        |(path, serve, says)| Route::post(path, Role::Operator, serve, says, ("Who", "Controlled"));
+    pauses.into_iter().map(route).chain([limit]).collect()
 }
 
 fn rows() -> Vec<Route> {

@@ -236,9 +236,6 @@ impl InboxWorker {
     /// Starts handlers up to the limit, applies routes at once, and advances processes in the end.
     async fn launch(&mut self) -> Result<usize, StoreError> {
         let mut started = 0;
-        if !self.processes.is_ready() {
-            return Ok(0);
-        }
         while self.handlers.len() < HANDLERS_MAX
             && self.settlements.len() + self.processes.waiting() < ROUTED_MAX
             && self.made < MADE_MAX

@@ -11,7 +11,7 @@ use crate::{
 
 /// The attention list of the overview.
 fn attention(browser: &Browser) -> String {
-    let text = browser.script("return document.querySelector('.attention')?.innerText ?? ''", &[]);
+    let text = browser.script("return document.querySelector('.alarms')?.innerText ?? ''", &[]);
     text.as_str().unwrap_or_default().to_owned()
 }
 
@@ -93,13 +93,26 @@ fn a_source_and_a_process_type_are_paused_and_resumed() {
         let (status, _) = crate::support::post(shop.hook(), "/hook", &headers, &order);
         (status == 202).then_some(())
     });
-    shop.wait("the message to wait", || {
-        let story = shop.site.relais(&["explain", "m-1"]);
-        story.out.contains("process type order is paused since").then_some(())
+    // A message that came before every process had read of the pause is handled.
+    let number = std::cell::Cell::new(1);
+    let held = shop.wait("a message that waits", || {
+        number.set(number.get() + 1);
+        let order = format!("held-{}", number.get());
+        let id = format!("m-{}", number.get());
+        shop.send(&id, &[], &json!({"type": "OrderPlaced", "orderId": order, "cents": 1}));
+        let story = shop.wait("its story", || {
+            let story = shop.site.relais(&["explain", &id]).out;
+            let told = ["ProcessStarted", "process started", "is paused since"];
+            told.iter().any(|words| story.contains(words)).then_some(story)
+        });
+        story.contains("process type order is paused since").then_some(order)
     });
+    browser.go("#/processes");
     browser.press("Resume order");
     browser.decide("Resume");
-    shop.command("TakePayment");
+    shop.wait("the message that waited", || {
+        (shop.command("TakePayment").payload["order"] == held.as_str()).then_some(())
+    });
 }
 
 #[test]

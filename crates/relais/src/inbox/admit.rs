@@ -17,6 +17,9 @@ impl InboxWorker {
     /// The next rows to work on, with losses noted where it is needed. What the rule about rows that may
     /// have killed their worker sets aside is settled.
     pub(super) async fn admit(&mut self) -> Result<Vec<Job<InboxRow>>, StoreError> {
+        if !self.processes.is_ready() {
+            return Ok(Vec::new());
+        }
         let room = HANDLERS_MAX.saturating_sub(self.handlers.len());
         let mut jobs = Vec::new();
         while jobs.len() < room
