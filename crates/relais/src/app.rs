@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bulk::BulkSettings,
     cleanup::Cleanup,
-    control::{self, Obedient},
+    control::Obedient,
     inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
@@ -38,7 +38,6 @@ use crate::{
         registry::Registry,
         timers::{Alarm, Timers},
     },
-    pulse, report,
     running::Running,
     signal,
 };
@@ -299,12 +298,11 @@ impl App {
         let alarm = Arc::<Alarm>::default();
         if !self.processes.is_empty() {
             let (store, alarm) = (Arc::clone(&self.store), Arc::clone(&alarm));
-            let counters = Arc::clone(&running.observer.processes);
+            let (counters, paused) = (Arc::clone(&observer.processes), Arc::clone(&obedient.types));
             let owner = TimerOwner {
                 process_types: Some(self.processes.process_types()),
                 inbox: self.inbox.clone(),
             };
-            let paused = Arc::clone(&obedient.types);
             let timers = Timers::new(store, alarm, counters, paused, running.waker()).of(owner);
             running.spawn("timers".into(), Box::new(timers));
         }
@@ -312,9 +310,8 @@ impl App {
         // Without actions there is nothing it could handle: it would only hold lanes back.
         if !self.actions.is_empty() {
             let keeper = keeper(Scope::of_inbox(&self.inbox)).knowing(self.processes.announced());
-            let store = Arc::clone(&self.store);
+            let (store, paused) = (Arc::clone(&self.store), Arc::clone(&obedient.types));
             let counters = Arc::clone(&running.observer.processes);
-            let paused = Arc::clone(&obedient.types);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters, paused);
             let mut worker =
                 InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
@@ -342,13 +339,7 @@ impl App {
         }
         let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
-        let (wake, crowd) = (running.wake.clone(), running.crowd.clone());
-        let (inbox, stop) = (running.inbox.clone(), running.stop.clone());
-        let (store, obeyed) = (Arc::clone(&self.store), running.waker());
-        running.tasks.spawn(control::run(store, obedient, obeyed, stop.clone()));
-        let store = Arc::clone(&self.store);
-        running.tasks.spawn(report::run(store, observer, worker, stop.clone()));
-        running.tasks.spawn(pulse::run(self.store, wake, crowd, inbox, stop));
+        running.spawn_loops(self.store, obedient, worker);
         running
     }
 

@@ -209,12 +209,10 @@ impl Obedient {
         }
         let paused = controls.iter().filter(|c| c.kind == ControlKind::ProcessType);
         let paused = paused.filter(|control| control.pause.is_some());
-        let names: Option<HashSet<String>> =
-            Some(paused.map(|control| control.name.clone()).collect());
-        let before = std::mem::replace(&mut *self.types.lock(), names.clone());
-        changed |= before != names;
-        let now = names.unwrap_or_default();
-        self.type_resumed |= before.is_some_and(|before| !before.is_subset(&now));
+        let names: HashSet<String> = paused.map(|control| control.name.clone()).collect();
+        let before = self.types.lock().replace(names.clone());
+        changed |= before.as_ref() != Some(&names);
+        self.type_resumed |= before.is_some_and(|before| !before.is_subset(&names));
         self.read_before = true;
         changed
     }

@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 
+use relais_core::store::Store;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    control::{self, Obedient},
     observe::Observer,
+    pulse, report,
     worker::{self, Worker},
 };
 
@@ -63,6 +66,22 @@ impl Running {
     pub(crate) fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
         let wake = self.wake.clone();
         Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1)))
+    }
+
+    /// Starts what serves all workers: controls, reports, and what wakes them.
+    pub(crate) fn spawn_loops(
+        &mut self,
+        store: Arc<dyn Store>,
+        obedient: Obedient,
+        worker: String,
+    ) {
+        let (wake, crowd) = (self.wake.clone(), self.crowd.clone());
+        let (inbox, stop) = (self.inbox.clone(), self.stop.clone());
+        let (controls, obeyed) = (Arc::clone(&store), self.waker());
+        self.tasks.spawn(control::run(controls, obedient, obeyed, stop.clone()));
+        let (reports, observer) = (Arc::clone(&store), self.observer());
+        self.tasks.spawn(report::run(reports, observer, worker, stop.clone()));
+        self.tasks.spawn(pulse::run(store, wake, crowd, inbox, stop));
     }
 
     pub(crate) fn spawn(&mut self, name: String, worker: Box<dyn Worker>) {

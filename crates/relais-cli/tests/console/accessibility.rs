@@ -58,7 +58,7 @@ fn axe_core_finds_nothing_on_any_page() {
         ("#/outbox", "TakePayment"),
         ("#/dead-letters", "OrderPlaced"),
         (letter.as_str(), "Why it is here"),
-        ("#/parked-keys", "Behind"),
+        ("#/parked-keys", "Longest held first"),
         ("#/processes", "o-1"),
         (process.as_str(), "Steps"),
         ("#/repair", "shop"),

@@ -22,9 +22,11 @@ const WOKEN_MAX: usize = 10_000;
 
 impl Controls for SqliteStore {
     fn controls(&self) -> StoreFuture<'_, Vec<Control>> {
-        Box::pin(self.inner.watcher.read(|db| {
-            all(db, include_str!("sql/controls.sql"), [limit(CONTROLS_MAX)], |c| control(c))
-        }))
+        Box::pin(
+            self.inner.watcher.read(|db| {
+                all(db, include_str!("sql/controls.sql"), [limit(CONTROLS_MAX)], control)
+            }),
+        )
     }
 
     fn control(&self, order: ControlOrder) -> StoreFuture<'_, bool> {
@@ -32,7 +34,7 @@ impl Controls for SqliteStore {
     }
 
     fn wake_paused(&self) -> StoreFuture<'_, u64> {
-        Box::pin(self.writer().run(|tx| wake_paused(tx)))
+        Box::pin(self.writer().run(wake_paused))
     }
 }
 
