@@ -329,10 +329,15 @@ fn of_two_tabs_on_one_row_the_slower_is_told_and_sees_what_is() {
     browser.go(&address);
     browser.press("Discard");
     browser.decide("Discard");
-    browser.sees(&["skipped"]);
+    browser.sees(&["discarded"]);
     browser.switch(&first);
     browser.press("Discard");
-    browser.sees(&["Somebody was faster", "`oskar` was faster", "Nothing was changed", "skipped"]);
+    browser.sees(&[
+        "Somebody was faster",
+        "`oskar` was faster",
+        "Nothing was changed",
+        "discarded",
+    ]);
     assert!(!browser.offers("Discard"), "what is shown is how it is now");
 }
 
@@ -362,7 +367,7 @@ fn a_viewer_sees_everything_and_is_offered_nothing() {
     look("#/repair", "shop");
     browser.press("3");
     look(&browser.address_bar(), "Why it could not be read");
-    look("#/audit", "Nobody has decided anything yet");
+    look("#/audit", "No operator has decided anything yet");
 }
 
 #[test]

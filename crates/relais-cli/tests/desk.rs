@@ -276,7 +276,7 @@ fn the_old_words_still_work() {
     assert_said(&site.relais(&["dead-letter", "retry", id, "--dry-run"]), 0, &["1 would be"]);
     assert_said(&site.relais(&["dead-letter", "skip", id, "--reason", "old"]), 0, &["discarded 1"]);
     let said = site.relais(&["dead-letter", "discard", id]);
-    assert_said(&said, 1, &["was resolved before: skipped by "]);
+    assert_said(&said, 1, &["was resolved before: discarded by "]);
     let help = site.relais(&["dead-letter", "--help"]).out;
     assert!(help.contains("retry") && help.contains("skip"), "{help}");
 }
@@ -336,9 +336,9 @@ fn rows_that_nobody_can_repair_are_closed_with_a_reason() {
     let letters = site.json(&["dead-letter", "list", "--status", "resolved"]);
     assert_eq!(
         (&letters[0]["resolved_by"], &letters[0]["resolution"]),
-        (&json!("ann"), &json!("skipped"))
+        (&json!("ann"), &json!("discarded"))
     );
-    assert_said(&discard(&["1"]), 1, &["row 1: was resolved before: skipped by ann"]);
+    assert_said(&discard(&["1"]), 1, &["row 1: was resolved before: discarded by ann"]);
     assert_said(&discard(&["99"]), 1, &["no inbox entry has the id 99"]);
     assert_said(&discard(&["--all"]), 2, &["--yes"]);
     let done = site.json(&["repair", "discard", "--all", "--code", "INVALID_JSON", "--yes"]);

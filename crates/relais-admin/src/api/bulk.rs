@@ -87,7 +87,7 @@ pub(crate) async fn discard(
     caller: Caller,
     Body(many): Body<Many>,
 ) -> Answer<Told> {
-    decide(admin, &caller, many, Resolution::Skipped).await
+    decide(admin, &caller, many, Resolution::Discarded).await
 }
 
 async fn decide(admin: Admin, caller: &Caller, many: Many, resolution: Resolution) -> Answer<Told> {

@@ -51,11 +51,11 @@ pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -
             decide::selected(&at, Resolution::Retried, &args.resolve, args.rate).await
         }
         DeadLetterCommand::Discard(args) => {
-            decide::selected(&at, Resolution::Skipped, &args, None).await
+            decide::selected(&at, Resolution::Discarded, &args, None).await
         }
         DeadLetterCommand::Keys(args) => keys(&at, args.limit).await,
         DeadLetterCommand::Release(args) => decide::key(&at, Resolution::Retried, &args).await,
-        DeadLetterCommand::SkipKey(args) => decide::key(&at, Resolution::Skipped, &args).await,
+        DeadLetterCommand::SkipKey(args) => decide::key(&at, Resolution::Discarded, &args).await,
     }
 }
 

@@ -284,7 +284,9 @@ fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
         let kind = kind.to_str().unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !(kind == "application/json" || (kind.contains('/') && kind.ends_with("+json"))) {
-            return Err(refuse("send JSON, with `content-type: application/json`"));
+            return Err(refuse(
+                "send JSON, with the header `content-type: application/json`; curl needs -H for it",
+            ));
         }
     }
     let coding = headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().trim_ascii());

@@ -62,6 +62,7 @@ fn change(process: Process, from: i64, event: ProcessEvent) -> Change {
         timer: TimerChange::Keep,
         messages: Vec::new(),
         dead_letter: DeadLetterChange::Keep,
+        audit: None,
     }
 }
 

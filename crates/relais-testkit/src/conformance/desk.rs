@@ -295,7 +295,7 @@ pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture)
     let line = ["ann", "outbox.failed", &ids[0].to_string(), "it's stuck 😀"];
     assert_eq!(audit, [line.map(|text| Some(text.to_owned())).to_vec()]);
     // It is a dead letter as any other.
-    assert!(super::resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(super::resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(worker.pending_ids().await, ids[1..]);
     // Where the destination skips dead letters, the key goes on.
     let failed = f.store().fail_outbox(ids[1], fail(OnDeadLetter::Skip)).await.expect("fail");

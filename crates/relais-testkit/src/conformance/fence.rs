@@ -249,7 +249,7 @@ pub async fn a_row_a_person_resolved_meanwhile_is_not_overwritten(f: &dyn Fixtur
     assert_eq!(worker.settle(&row, dead_and_parked()).await, all(1));
     let dead = super::only_dead_letter(f).await;
     assert_eq!(worker.settle_all(vec![copy.clone()]).await, none(1), "it is FAILED");
-    assert!(super::resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(super::resolve(f, dead.id, Resolution::Discarded).await);
     copy.fate = retry_later();
     assert_eq!(worker.settle_all(vec![copy]).await, none(1), "and stays so");
 }

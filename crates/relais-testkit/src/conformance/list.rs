@@ -342,6 +342,8 @@ macro_rules! store_conformance {
                 insert_keeps_every_field_of_the_process insert_takes_long_values
                 insert_without_a_business_key_or_a_text_takes_what_there_is
                 a_process_has_at_most_one_open_dead_letter going_on_closes_the_open_dead_letter
+                a_dead_letter_of_a_process_names_what_closed_it
+                an_action_on_a_process_is_in_the_audit
                 a_process_is_not_retried_by_its_dead_letter_alone
                 skipping_the_dead_letter_of_a_process_only_closes_it
                 a_stale_change_opens_and_closes_nothing

@@ -87,8 +87,8 @@ async fn skipping_a_dead_letter_lets_the_key_go_on() {
     let mut relay = bench.relay("w", &publisher).await;
     drain(&mut relay).await;
     let id = first_dead_letter(&bench).await;
-    assert!(bench.store.resolve(id, verdict(Resolution::Skipped)).await.unwrap());
-    assert!(!bench.store.resolve(id, verdict(Resolution::Skipped)).await.unwrap());
+    assert!(bench.store.resolve(id, verdict(Resolution::Discarded)).await.unwrap());
+    assert!(!bench.store.resolve(id, verdict(Resolution::Discarded)).await.unwrap());
     drain(&mut relay).await;
     assert_eq!(bench.statuses(), ["FAILED 1", "DISPATCHED 1"]);
 }

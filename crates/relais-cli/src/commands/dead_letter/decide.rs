@@ -143,7 +143,7 @@ pub(in crate::commands) async fn decide(
 fn past(resolution: Resolution) -> &'static str {
     match resolution {
         Resolution::Retried => "replayed",
-        Resolution::Skipped => "discarded",
+        Resolution::Discarded => "discarded",
     }
 }
 
@@ -182,7 +182,7 @@ fn confirm(selection: &Selection) -> Result<(), Failure> {
     }
     let what = match selection.resolution {
         Resolution::Retried => "replay",
-        Resolution::Skipped => "discard for good",
+        Resolution::Discarded => "discard for good",
     };
     let count = selection.picked.len();
     let plural = if count == 1 { "" } else { "s" };

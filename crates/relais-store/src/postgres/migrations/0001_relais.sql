@@ -182,7 +182,8 @@ CREATE TABLE relais_dead_letter (
     original_payload text,
     edited_by     text,
     edited_at     timestamptz,
-    resolution    text CHECK (resolution IN ('retried', 'skipped')),
+    resolution    text CHECK (resolution IN
+        ('retried', 'discarded', 'resumed', 'skipped', 'compensated', 'cancelled', 'answered')),
     resolved_by   text,
     resolved_at   timestamptz,
     reason        text
