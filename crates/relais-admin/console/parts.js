@@ -151,7 +151,7 @@ export function attempts(history) {
   return h("ol", { class: "attempts" }, history.map((attempt) => h("li", null,
     h("div", { class: "line" },
       h("span", { class: "number" }, `Attempt ${attempt.attempt}`),
-      attempt.outcome === "ignored" ? status("RETRY", "out of order") : status(attempt.outcome === "retry" ? "RETRY" : "FAILED", attempt.outcome === "retry" ? "to be retried" : "failed for good"),
+      attempt.outcome === "ignored" ? status("RETRY", "out of order") : attempt.outcome === "delivered" ? status("DISPATCHED", "delivered") : status(attempt.outcome === "retry" ? "RETRY" : "FAILED", attempt.outcome === "retry" ? "to be retried" : "failed for good"),
       h("time", { datetime: attempt.at, title: `${attempt.at} UTC` }, local(attempt.at)),
       h("span", { class: "soft" }, "worker ", worker(attempt.worker))),
     attempt.error_message || attempt.error_code

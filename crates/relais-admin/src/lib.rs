@@ -92,6 +92,8 @@ pub struct Parts {
     /// Without any, everybody on this machine may do everything.
     pub tokens: Vec<Token>,
     pub session_key: SessionKey,
+    /// Whether `/metrics` is answered without a token; nothing else is.
+    pub open_metrics: bool,
     pub sources: Vec<SourceInfo>,
     /// By the names of destinations.
     pub limits: Vec<(String, DestinationLimits)>,
@@ -217,8 +219,12 @@ impl Admin {
     /// The routes, as a table.
     fn router(&self) -> Router {
         let known = from_fn_with_state(self.clone(), access::identify);
+        let metrics = match self.open_metrics {
+            true => get(show_metrics),
+            false => get(show_metrics).route_layer(known.clone()),
+        };
         Router::new()
-            .route("/metrics", get(show_metrics).route_layer(known.clone()))
+            .route("/metrics", metrics)
             .route("/api/openapi.json", get(openapi::show).route_layer(known.clone()))
             .nest(routes::PREFIX, routes::router().layer(known))
             .route("/healthz", get(health::alive))

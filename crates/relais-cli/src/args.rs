@@ -62,8 +62,8 @@ pub(crate) enum Command {
     /// Write a commented relais.toml to start from
     #[command(after_help = "Example:\n  relais init --config orders.toml")]
     Init(InitArgs),
-    /// Say what the settings mean and whether they work
-    #[command(after_help = "Example:\n  relais check --offline")]
+    /// Validate the configuration and explain it
+    #[command(after_help = "Example:\n  relais check --connect")]
     Check(CheckArgs),
     /// Bring the tables up to date
     #[command(after_help = "Example:\n  relais migrate --print --database postgres > relais.sql")]
@@ -154,6 +154,9 @@ pub(crate) struct CheckArgs {
     /// Look at the file only, not at the database
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Also try ports, brokers, targets, log-ins and `hydrate`; sends no message
+    #[arg(long, conflicts_with = "offline")]
+    pub(crate) connect: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use relais_core::{
     browse::{Browse, Listed, Reach},
     bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
     dead_letter::{DeadLetter, Origin, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow},
+    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow, IdKind},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
     message::NewMessage,
@@ -291,6 +291,8 @@ impl Desk for Planted {
         received_as(message_id: String) -> Vec<InboxRow>;
         sent_as(message_id: Uuid) -> Vec<OutboxRow>;
         fail_outbox(id: i64, fail: FailRow) -> Decided;
+        note_delivered(rows: Vec<i64>, worker: String) -> u64;
+        ids_between(kind: IdKind, low: Uuid, high: Uuid) -> Vec<Uuid>;
         caused_by(message_id: String) -> Vec<OutboxRow>;
         list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
     }

@@ -1,6 +1,7 @@
 //! From settings to the parts of a running relais. The only place that constructs them.
 
 mod admin;
+mod connect;
 mod desk;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
@@ -10,6 +11,7 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 
 pub(crate) use self::{
     admin::{Served, admin, declared},
+    connect::{Connection, connect},
     desk::desk,
 };
 use relais::{
@@ -303,6 +305,11 @@ fn http_settings(
         timeout: destination.limits.timeout,
         ..HttpPublisherSettings::new(http.url.as_str())
     })
+}
+
+/// Connects to the target of a destination, without a message.
+async fn probe_http(destination: &Destination, http: &HttpTarget) -> Result<String, String> {
+    HttpPublisher::new(http_settings(destination, http)?)?.probe().await
 }
 
 fn http_source(

@@ -193,7 +193,8 @@ fn an_edit_is_rehearsed_by_the_routes_unless_somebody_insists() {
     let unchanged = site.json(&["dead-letter", "show", id]);
     assert_eq!(unchanged["edited_by"], Value::Null, "{unchanged}");
     let right = r#"{"type":"Batch","ids":[7,8]}"#;
-    assert_said(&edit(right, &["--dry-run"]), 0, &["dry run: would be taken"]);
+    let said = edit(right, &["--dry-run"]);
+    assert_said(&said, 0, &["dry run: the message would be handled with it"]);
     assert_eq!(site.json(&["dead-letter", "show", id]), unchanged);
     assert_said(&edit(wrong, &["--force"]), 0, &["edited"]);
 

@@ -222,6 +222,46 @@ fn the_settings_in_the_manifests_are_settings_and_listen_where_the_ports_are() {
     assert!(check.status.success(), "{said}");
 }
 
+/// As Prometheus does by the annotations, and as `prometheus.yml` does: without a token.
+#[test]
+fn metrics_are_scraped_as_the_manifests_say() {
+    let deployment = &manifests("Deployment")[0];
+    let annotation = |name: &str| {
+        let all = &deployment["spec"]["template"]["metadata"]["annotations"];
+        all[format!("prometheus.io/{name}").as_str()].as_str().unwrap().to_owned()
+    };
+    assert_eq!(annotation("scrape"), "true");
+    let (port, path) = (annotation("port"), annotation("path"));
+    let config = manifests("ConfigMap")[0]["data"]["relais.toml"].as_str().unwrap().to_owned();
+    let admin = format!("listen = \"0.0.0.0:{port}\"");
+    assert!(config.contains(&admin), "{config}");
+    // Another database, no collector, and ports that are free here.
+    let config = config
+        .replace("${DATABASE_URL}", "sqlite:relais.db")
+        .replace("migrate = false", "migrate = true")
+        .replace(&admin, "listen = \"127.0.0.1:0\"")
+        .replace("listen = \"0.0.0.0:7071\"", "listen = \"127.0.0.1:0\"");
+    let config: String =
+        config.lines().filter(|line| !line.starts_with("otlp")).map(|l| format!("{l}\n")).collect();
+    let secrets = [
+        ("RELAIS_TOKEN", "0123456789abcdef0123456789abcdef"),
+        ("SHOP_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
+    ];
+    let site = Site::with(&config);
+    let running = site.run_with(&secrets);
+    let address = running.logged("admin http://");
+    let (status, page) = support::get(address, &path);
+    assert!(status == 200 && page.contains("relais_"), "{status} {page}");
+    for closed in ["/api/v1/overview", "/api/openapi.json"] {
+        assert_eq!(support::get(address, closed).0, 401, "{closed}");
+    }
+    let scrape = &yaml("ops/prometheus/prometheus.yml")[0]["scrape_configs"][0];
+    assert_eq!(scrape["metrics_path"].as_str(), Some(path.as_str()));
+    let target = scrape["static_configs"][0]["targets"][0].as_str().unwrap();
+    assert!(target.ends_with(&format!(":{port}")), "{target}");
+    drop(running);
+}
+
 #[test]
 fn the_other_files_are_what_they_say() {
     let collector = &yaml("ops/opentelemetry/collector.yaml")[0];
@@ -236,6 +276,9 @@ fn the_other_files_are_what_they_say() {
         }
     }
     let image = read("ops/docker/Dockerfile");
+    let containers = &manifests("Deployment")[0]["spec"]["template"]["spec"];
+    let wanted = containers["containers"][0]["image"].as_str().unwrap().to_owned();
+    assert!(image.contains(&format!("-t {wanted} ")), "the manifest wants {wanted}");
     let stages = image.lines().filter(|line| line.starts_with("FROM ")).count();
     assert_eq!(stages, 2, "what builds is not what runs");
     let last = image.rfind("USER ").unwrap();

@@ -167,7 +167,7 @@ impl BulkRelay {
         let keeper = self.intake().keeper();
         let (scope, owned) = (keeper.fence().scope.clone(), keeper.owned());
         let limits = &self.caller.limits;
-        self.caller.counters.set_state(limits.report(&scope), limits.cause(), owned);
+        self.caller.counters.set_state(limits.guarded(&scope), owned);
     }
 
     /// Goes on with the destination's open job if nobody holds it.

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use relais_core::{
@@ -14,7 +14,7 @@ use relais_core::{
     limits::{Concurrency, RateLimit},
 };
 
-use crate::app::DestinationSettings;
+use crate::{app::DestinationSettings, observe::Guarded};
 
 /// Stands for the key of a call that carries no message.
 const NO_KEY: u64 = 0;
@@ -88,6 +88,14 @@ impl Limits {
     pub(crate) fn wait(&self) -> Duration {
         let inner = self.lock();
         inner.breaker.wait(inner.now_ns())
+    }
+
+    /// The breaker as operators see it; reports to the log what has changed.
+    pub(crate) fn guarded(&self, scope: &Scope) -> Guarded {
+        let state = self.report(scope);
+        let open = state == BreakerState::Open;
+        let until = open.then(|| SystemTime::now().checked_add(self.wait())).flatten();
+        Guarded { state: Some(state), cause: self.cause(), until }
     }
 
     /// Takes one call of the rate, or says how long to wait.

@@ -2,12 +2,14 @@
 //!
 //! - here: what became of messages
 //! - `codes`: problem codes
+//! - `guarded`: the circuit breaker
 //! - `latency`: how long it took
 //! - `processes`: what became of processes
 //! - `trace`: spans of what was done
 //! - `vitals`: whether there is life in lanes and sources
 
 mod codes;
+mod guarded;
 mod latency;
 mod processes;
 pub(crate) mod trace;
@@ -33,6 +35,7 @@ use relais_core::{
 };
 use serde::Serialize;
 
+pub(crate) use self::guarded::Guarded;
 use self::{
     codes::Codes,
     latency::{Clock, Histogram},
@@ -93,7 +96,7 @@ pub(crate) struct DestinationCounters {
     outages: AtomicU64,
     refused: AtomicU64,
     lanes: AtomicUsize,
-    breaker: Mutex<(Option<BreakerState>, Option<OpenCause>)>,
+    breaker: Mutex<Guarded>,
     /// The last outage.
     reason: Mutex<Option<Problem>>,
     jobs: AtomicU64,
@@ -151,6 +154,8 @@ pub struct DestinationSnapshot {
     pub cause: Option<OpenCause>,
     /// Why the breaker is not closed.
     pub reason: Option<Problem>,
+    /// When the next call is tried, while the breaker is open; by the clock of this process.
+    pub rests_until: Option<Timestamp>,
     /// Bulk jobs this process planned.
     pub jobs: u64,
     /// Where the bulk job is that this process works on now.
@@ -349,8 +354,8 @@ impl DestinationCounters {
         self.refused.fetch_add(rows, Relaxed);
     }
 
-    pub(crate) fn set_state(&self, state: BreakerState, cause: Option<OpenCause>, lanes: usize) {
-        *self.breaker.lock().unwrap_or_else(PoisonError::into_inner) = (Some(state), cause);
+    pub(crate) fn set_state(&self, guarded: Guarded, lanes: usize) {
+        *self.breaker.lock().unwrap_or_else(PoisonError::into_inner) = guarded;
         self.lanes.store(lanes, Relaxed);
     }
 
@@ -364,8 +369,7 @@ impl DestinationCounters {
     }
 
     fn snapshot(&self) -> DestinationSnapshot {
-        let (breaker, cause) = *self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_closed = matches!(breaker, None | Some(BreakerState::Closed));
+        let guarded = *self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
         DestinationSnapshot {
             dispatched: self.dispatched.load(Relaxed),
@@ -374,9 +378,10 @@ impl DestinationCounters {
             outages: self.outages.load(Relaxed),
             refused: self.refused.load(Relaxed),
             lanes: self.lanes.load(Relaxed),
-            breaker,
-            cause,
-            reason: reason.filter(|_| !is_closed),
+            breaker: guarded.state,
+            cause: guarded.cause,
+            reason: reason.filter(|_| !guarded.is_closed()),
+            rests_until: guarded.rests_until(),
             jobs: self.jobs.load(Relaxed),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             codes: self.codes.snapshot(),

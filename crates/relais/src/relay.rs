@@ -118,9 +118,9 @@ impl Relay {
     fn report(&mut self) {
         let keeper = self.intake.keeper();
         let limits = self.guard.limits();
-        let state = limits.report(&keeper.fence().scope);
-        self.counters.set_state(state, limits.cause(), keeper.owned());
-        if state == BreakerState::Closed && !self.probed.is_empty() {
+        let guarded = limits.guarded(&keeper.fence().scope);
+        self.counters.set_state(guarded, keeper.owned());
+        if guarded.state == Some(BreakerState::Closed) && !self.probed.is_empty() {
             self.probed.clear();
         }
     }

@@ -28,6 +28,7 @@ fn snapshot() -> Snapshot {
         lanes: 64,
         breaker: Some(BreakerState::Open),
         cause: None,
+        rests_until: None,
         reason: None,
         jobs: 1,
         phase: None,

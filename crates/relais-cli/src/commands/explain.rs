@@ -68,6 +68,7 @@ fn tone(what: &What) -> Tone {
         What::Processed | What::Dispatched { .. } => Tone::Good,
         What::DeadLetter { .. } => Tone::Bad,
         What::Attempt { outcome, .. } if outcome == "failed" => Tone::Bad,
+        What::Attempt { outcome, .. } if outcome == "delivered" => Tone::Good,
         What::Attempt { .. } | What::Action { .. } => Tone::Waiting,
         What::Step { entry, .. } => tone_of_step(entry),
         What::Received { .. }
@@ -120,6 +121,9 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
 fn next(thing: &Thing) -> String {
     if let Some(letter) = thing.held_by {
         return format!("its key waits behind dead letter {letter}");
+    }
+    if let Some(why) = &thing.waits_for {
+        return why.clone();
     }
     if let (Kind::Process, Some(why)) = (thing.name.kind, &thing.problem) {
         let id = &thing.name.id;

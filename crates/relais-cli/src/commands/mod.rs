@@ -20,7 +20,7 @@ mod top;
 
 use std::{path::PathBuf, sync::Arc};
 
-use relais_core::store::Store;
+use relais_core::store::{Store, StoreError};
 
 use crate::{
     args::{Cli, Command},
@@ -64,6 +64,17 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
     }
 }
 
+/// Names the place of a database that does not answer; other errors name their setting.
+fn unreachable(settings: &Settings, error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(why) => format!(
+            "store: cannot reach the database at {}: {why}; start it, or check `store.url`",
+            settings.store.url.place()
+        ),
+        StoreError::Invalid(why) | StoreError::Setup(why) => format!("store: {why}"),
+    }
+}
+
 impl Context {
     /// The settings and their warnings.
     pub(crate) fn settings(&self) -> Result<(Settings, Vec<Finding>), Failure> {
@@ -89,7 +100,9 @@ impl Context {
                 format!("no database at {path}; `relais migrate` or `relais run` makes it");
             return Err(Failure::failed(message));
         }
-        let store = Database::connect(&settings).await?.store();
-        Ok((settings, store))
+        let connected = Database::connect(&settings).await;
+        let database =
+            connected.map_err(|error| Failure::failed(unreachable(&settings, &error)))?;
+        Ok((settings, database.store()))
     }
 }

@@ -252,6 +252,12 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
                 .to_owned(),
         ));
     }
+    if row.status != OutboxStatus::Pending {
+        let status = row.status.as_str();
+        let text =
+            format!("cannot fail outbox row {id}: it is {status}; only a pending row can be");
+        return Err(Failure::failed(text));
+    }
     if decision.dry_run {
         let pending = row.status == OutboxStatus::Pending;
         let failed: Vec<i64> = pending.then_some(id).into_iter().collect();
@@ -266,7 +272,8 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
     let by = By::new(&decision.actor()?, &decision.reason);
     let answer = at.desk.fail(row, &by).await?;
     if answer != Answer::Done {
-        let text = format!("outbox row {id} is {}: {}", row.status.as_str(), said(&answer));
+        // A worker was faster.
+        let text = format!("cannot fail outbox row {id}: {}", said(&answer));
         return Err(Failure::failed(text));
     }
     let letter = at.desk.letter_of(Origin::Outbox, id, &row.msg_key).await?;

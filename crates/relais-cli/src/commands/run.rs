@@ -11,7 +11,7 @@ use relais_core::store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-use super::{Context, process};
+use super::{Context, check::IDLE, process};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
@@ -31,6 +31,9 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     start_log(&settings.log, json.or(args.log), color);
     for warning in &warnings {
         warn!("{warning}");
+    }
+    if settings.is_idle() {
+        return Err(Failure::Usage(IDLE.to_owned()));
     }
     // Before anything listens, so that no early signal is lost.
     let mut signals = Signals::new()?;

@@ -43,6 +43,8 @@ pub(crate) fn explain(settings: &Settings) -> Vec<Explained> {
     let processes = settings.processes.iter();
     all.extend(processes.map(|p| named("process", &p.title(), process::process(&p.declared))));
     all.extend(settings.destinations.iter().map(|d| named("destination", &d.name, destination(d))));
+    let external = || vec!["external: another program serves it".to_owned()];
+    all.extend(settings.external.iter().map(|name| named("destination", name, external())));
     let wait = show_duration(settings.unknown_type_wait);
     let unknown =
         format!("an event type that no live worker knows waits {wait}, then parks its key");
@@ -91,7 +93,11 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
                 [] => "no token (loopback)".to_owned(),
                 tokens => tokens.join(", "),
             };
-            vec![format!("http://{}, {who}", admin.listen)]
+            let mut lines = vec![format!("http://{}, {who}", admin.listen)];
+            if admin.open_metrics {
+                lines.push("/metrics is open: it needs no token".to_owned());
+            }
+            lines
         }
     }
 }

@@ -61,7 +61,8 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
     let unknown_type_wait =
         inbox.parsed("unknown_type_wait", duration).unwrap_or(UNKNOWN_TYPE_WAIT);
     inbox.finish(|_| None);
-    let destinations = parse_destination::destinations(root.children("destination"), folder);
+    let (destinations, external) =
+        parse_destination::destinations(root.children("destination"), folder);
     let processes = parse_process::processes(root.children_called("process", "type"));
     let horizons = Horizons {
         inbox: inbox_retry.horizon(),
@@ -75,6 +76,7 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
         routes: parse_route::routes(root.children("route")),
         processes,
         destinations,
+        external,
         inbox_name,
         inbox_retry,
         unknown_type_wait,

@@ -16,6 +16,7 @@ pub(super) fn admin(section: Section<'_>) -> Option<AdminSettings> {
     let listen = section.parsed("listen", listen_address);
     let token = section.secret("token");
     let session_key = section.secret("session_key");
+    let open_metrics = section.flag("open_metrics", false);
     let listed = section.children("tokens");
     let is_open = !section.has("token") && listed.is_empty();
     let mut tokens = Vec::new();
@@ -38,7 +39,7 @@ pub(super) fn admin(section: Section<'_>) -> Option<AdminSettings> {
         );
     }
     section.finish(|_| None);
-    present.then_some(AdminSettings { listen, token, session_key, tokens })
+    present.then_some(AdminSettings { listen, token, session_key, open_metrics, tokens })
 }
 
 fn read_token(section: &Section<'_>) -> Option<Token> {

@@ -313,13 +313,30 @@ fn targets_must_be_public_unless_allowed() {
 }
 
 #[test]
-fn a_route_to_nowhere_is_a_warning_only() {
-    let (_, warnings) = good("[[route]]\non = \"A\"\ndestination = \"nowhere\"\n");
-    assert_eq!(
-        warnings[0].to_string(),
-        "relais.toml:1:1: warning: route[#1].destination: no [[destination]] is named `nowhere`; its \
-         rows wait until one is"
+fn a_route_to_an_undefined_destination_is_refused_with_the_nearest_name() {
+    let route = |to: &str| format!("[[route]]\non = \"A\"\ndestination = \"{to}\"\n");
+    let defined = "[[destination]]\nname = \"warehouse\"\nkind = \"log\"\n";
+    check(
+        &format!("{}{defined}", route("warehuose")),
+        &[
+            "relais.toml:3:15: route[#1].destination: no [[destination]] is named `warehuose`; did you \
+           mean `warehouse`?",
+        ],
     );
+    check(
+        &route("billing"),
+        &[
+            "relais.toml:3:15: route[#1].destination: no [[destination]] is named `billing`; define it, \
+           or add one with this name and `external = true` if another program serves it",
+        ],
+    );
+    let external = "[[destination]]\nname = \"billing\"\nexternal = true\n";
+    let (settings, warnings) = good(&format!("{}{external}", route("billing")));
+    assert!(warnings.is_empty() && settings.destinations.is_empty(), "{settings:?}");
+    assert_eq!(settings.external, ["billing"]);
+    let both = format!("{external}kind = \"log\"\n");
+    assert!(bad(&both).contains("kind: unknown key; the program that serves"), "{}", bad(&both));
+    assert!(bad(&external.repeat(2)).contains("names are unique"));
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) routes: Vec<RouteSettings>,
     pub(crate) processes: Vec<ProcessSettings>,
     pub(crate) destinations: Vec<Destination>,
+    /// Names of destinations that another program serves (`external = true`).
+    pub(crate) external: Vec<String>,
     /// '' is the inbox that all programs without a name share.
     pub(crate) inbox_name: String,
     pub(crate) inbox_retry: RetryPolicy,
@@ -46,8 +48,23 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Whether a `[[destination]]` has this name, one that another program serves included.
     pub(crate) fn defines(&self, destination: &str) -> bool {
-        self.destinations.iter().any(|d| d.name == destination)
+        self.destination_names().any(|name| name == destination)
+    }
+
+    pub(crate) fn destination_names(&self) -> impl Iterator<Item = &str> {
+        let served = self.destinations.iter().map(|d| &d.name);
+        served.chain(&self.external).map(String::as_str)
+    }
+
+    /// Whether `relais run` would have nothing at all to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.admin.is_none()
+            && self.sources.is_empty()
+            && self.routes.is_empty()
+            && self.processes.is_empty()
+            && self.destinations.is_empty()
     }
 }
 
@@ -132,6 +149,8 @@ pub(crate) struct AdminSettings {
     pub(crate) token: Option<SecretString>,
     /// What sessions are signed with; equal in all replicas.
     pub(crate) session_key: Option<SecretString>,
+    /// Whether `/metrics` is answered without a token.
+    pub(crate) open_metrics: bool,
     /// `[[admin.tokens]]`, of people and programs; only their hashes.
     pub(crate) tokens: Vec<Token>,
 }
@@ -191,6 +210,7 @@ pub(crate) enum Invalid {
 /// `[[route]]`
 #[derive(Debug)]
 pub(crate) struct RouteSettings {
+    /// Where its destination is named.
     pub(crate) place: Place,
     pub(crate) route: Route,
 }

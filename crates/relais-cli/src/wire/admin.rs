@@ -32,6 +32,7 @@ pub(crate) async fn admin(
         declared: declared(settings),
         tokens: tokens(admin),
         session_key: session_key(admin),
+        open_metrics: admin.open_metrics,
         sources: settings.sources.iter().map(source).collect(),
         limits: settings.destinations.iter().map(limits).collect(),
         facts: facts(settings, store.as_ref()).await,

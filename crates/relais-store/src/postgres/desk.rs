@@ -4,7 +4,10 @@ use deadpool_postgres::{Client, Transaction};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
     delivery::Problem,
-    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow},
+    desk::{
+        Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow,
+        IDS_MAX, IdKind,
+    },
     inbox::{InboxRow, InboxStatus},
     json,
     outbox::{OnDeadLetter, OutboxRow},
@@ -40,6 +43,29 @@ impl Desk for PostgresStore {
 
     fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided> {
         self.run((id, fail), |client, _, (id, fail)| Box::pin(fail_outbox(client, *id, fail)))
+    }
+
+    fn note_delivered(&self, rows: Vec<i64>, worker: String) -> StoreFuture<'_, u64> {
+        self.run_other((rows, worker), |client, _, (rows, worker)| {
+            Box::pin(async move {
+                let statement = client.prepare_cached(sql!("note_delivered")).await?;
+                Ok(client.execute(&statement, &[rows, worker]).await?)
+            })
+        })
+    }
+
+    fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreFuture<'_, Vec<Uuid>> {
+        self.run_other((kind, low, high), |client, _, (kind, low, high)| {
+            let sql = match kind {
+                IdKind::DeadLetter => sql!("dead_letter_ids"),
+                IdKind::Process => sql!("process_ids"),
+                IdKind::Message => sql!("message_ids"),
+            };
+            Box::pin(async move {
+                let rows = client.query(sql, &[low, high, &row::count(IDS_MAX)]).await?;
+                Ok(rows.iter().map(|row| row.get(0)).collect())
+            })
+        })
     }
 
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {

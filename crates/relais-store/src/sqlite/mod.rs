@@ -91,6 +91,13 @@ impl SqliteStore {
     }
 
     fn open_blocking(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
+        // SQLite says of it only that the file cannot be opened, which may also pass.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let folder = folder.display();
+            let why = format!("there is no folder {folder}; create it, or correct `store.url`");
+            return Err(StoreError::Setup(why));
+        }
         let writer = Writer::start(connect::writer(&path, &options)?)?;
         let readers = Readers::new(&path, &options, options.readers);
         let visitors = Readers::new(&path, &options, options.readers);

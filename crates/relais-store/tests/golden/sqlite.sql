@@ -84,7 +84,8 @@ CREATE TABLE relais_dead_letter (
     original_payload TEXT,
     edited_by     TEXT,
     edited_at     TEXT,
-    resolution    TEXT CHECK (resolution IN ('retried', 'skipped')),
+    resolution    TEXT CHECK (resolution IN
+        ('retried', 'discarded', 'resumed', 'skipped', 'compensated', 'cancelled', 'answered')),
     resolved_by   TEXT,
     resolved_at   TEXT,
     reason        TEXT

@@ -28,6 +28,7 @@ pub(super) fn thing(row: &Row, role: Role) -> Thing {
         next_attempt_at: None,
         problem: None,
         held_by: None,
+        waits_for: None,
     };
     match row {
         Row::Inbox(row) => Thing {
@@ -72,6 +73,7 @@ pub(super) fn job_thing(job: &BulkJob, role: Role) -> Thing {
         next_attempt_at: None,
         problem: problem(None, job.error_message.as_deref()),
         held_by: None,
+        waits_for: None,
     }
 }
 
@@ -236,6 +238,10 @@ pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         What::Attempt { attempt, outcome, code, message, worker } if outcome == "ignored" => {
             let why = because(code, message);
             write!(f, "attempt {attempt} ignored as out of order{why} (worker {worker})")
+        }
+        What::Attempt { attempt, outcome, message, worker, .. } if outcome == "delivered" => {
+            let what = message.as_deref().unwrap_or_default();
+            write!(f, "attempt {attempt} was delivered: {what} (worker {worker})")
         }
         What::Attempt { attempt, outcome, code, message, worker } => {
             let end = if outcome == "retry" { "failed, to be retried" } else { "failed for good" };

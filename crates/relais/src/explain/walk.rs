@@ -4,6 +4,7 @@
 //! until [`THINGS_MAX`]. What the causes led to beside is not told.
 
 mod tell;
+mod waits;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -56,6 +57,7 @@ pub(super) async fn explain(store: &dyn Store, subject: Row) -> Result<Explanati
         }
     }
     walk.mark_held().await?;
+    walk.mark_waits().await?;
     Ok(walk.finish(name))
 }
 

@@ -1,9 +1,9 @@
-//! `relais dead-letter edit`: another payload, rehearsed before it is taken.
+//! `relais dead-letter edit`: another payload, validated before it is saved.
 
 use std::io::{self, IsTerminal};
 
 use relais::desk::{Answer, Basis, By, Insist, Report, Rewrite};
-use relais_core::repair::Mode;
+use relais_core::{dead_letter::Origin, repair::Mode};
 use serde_json::json;
 
 use super::{At, decide::said, editor::Draft};
@@ -35,14 +35,15 @@ pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
     let answer = at.desk.edit(args.id, rewrite, &by).await?;
     let output = &at.context.output;
     let done = answer == Answer::Done;
+    let validated = if done && dry_run { validated(at, args.id).await? } else { VALID_JSON };
     if output.json && done && dry_run {
-        output
-            .print_json(&json!({ "id": args.id, "dry_run": true, "result": "would_be_taken" }))?;
+        let (result, _) = validated;
+        output.print_json(&json!({ "id": args.id, "dry_run": true, "result": result }))?;
     } else if output.json {
         output.print_json(&Report { id: args.id, answer })?;
     } else {
         let text = match (&answer, dry_run) {
-            (Answer::Done, true) => "dry run: would be taken; nothing was changed".to_owned(),
+            (Answer::Done, true) => format!("dry run: {}; nothing was changed", validated.1),
             (Answer::Done, false) => {
                 format!("edited; next: relais dead-letter replay {}", args.id)
             }
@@ -58,6 +59,17 @@ pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
         }
     }
     if done { Ok(()) } else { Err(Failure::Said) }
+}
+
+const VALID_JSON: (&str, &str) =
+    ("valid_json", "valid JSON; whether the destination accepts it is known when it is sent again");
+const HANDLED: (&str, &str) = ("would_be_handled", "the message would be handled with it");
+
+/// What a validation has shown: of a message that goes out, only that its payload is JSON.
+async fn validated(at: &At<'_>, id: uuid::Uuid) -> Result<(&'static str, &'static str), Failure> {
+    let letter = at.store.find_dead_letter(id).await?;
+    let is_inbox = letter.is_some_and(|letter| letter.origin == Origin::Inbox);
+    Ok(if is_inbox { HANDLED } else { VALID_JSON })
 }
 
 async fn write(at: &At<'_>, args: &EditArgs) -> Result<Written, Failure> {

@@ -350,7 +350,7 @@ CREATE TABLE relais_attempt (
     origin_id     bigint NOT NULL,
     attempt       integer NOT NULL,
     at            timestamptz NOT NULL DEFAULT clock_timestamp(),
-    outcome       text NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored')),
+    outcome       text NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored', 'delivered')),
     error_code    varchar(200),
     error_message varchar(2000),
     worker        text NOT NULL,
