@@ -1,5 +1,6 @@
 //! Programs that the build and the tests need. The feature `kafka` compiles librdkafka, which is C with a
-//! makefile of its own and links the OpenSSL of the system. A test pastes a `curl` line into a shell.
+//! makefile of its own and links the OpenSSL of the system. A test pastes a `curl` line into a shell,
+//! another one needs a terminal (`script`).
 
 use std::process::Command;
 
@@ -8,12 +9,13 @@ use anyhow::{Result, bail};
 use crate::{apt, command};
 
 /// A program, and the package of Debian that brings it.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("cc", "gcc"),
     ("c++", "g++"),
     ("make", "make"),
     ("pkg-config", "pkg-config"),
     ("curl", "curl"),
+    ("script", "bsdutils"),
 ];
 /// The headers of OpenSSL.
 const OPENSSL: &str = "libssl-dev";

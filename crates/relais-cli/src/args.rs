@@ -2,6 +2,7 @@
 
 mod decision;
 mod desk;
+mod id;
 mod process;
 mod repair;
 mod rows;
@@ -17,7 +18,11 @@ pub(crate) use self::{
     desk::{
         AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
     },
-    process::{Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching},
+    id::IdPrefix,
+    process::{
+        Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,
+        ProcessName,
+    },
     repair::{BrokenList, BrokenRows, DiscardRows, RepairArgs, RepairCommand},
     rows::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
     token::TokenArgs,
@@ -70,7 +75,7 @@ pub(crate) enum Command {
     Migrate(MigrateArgs),
     /// The store at a glance
     #[command(after_help = "Example:\n  relais status")]
-    Status,
+    Status(StatusArgs),
     /// The same, live on the terminal: rates, depths, ages, breakers, workers
     #[command(after_help = "Example:\n  relais top --every 2s\n\n\
         Keys: q ends, p pauses, up and down choose a destination, ? helps")]
@@ -147,6 +152,27 @@ pub(crate) struct InitArgs {
     /// Overwrite a file that is there
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+/// How the running relais at `[admin]` is asked for what only it knows: breakers and API calls.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Access {
+    /// Token for the running relais; needed where `[admin]` has only named tokens
+    #[arg(long, env = "RELAIS_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+}
+
+impl Access {
+    /// The token that was given, if any.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref().filter(|token| !token.is_empty())
+    }
 }
 
 #[derive(Debug, Args)]

@@ -20,8 +20,8 @@ use std::{
     sync::Arc,
 };
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use salesforce_sim::Faults;
+use rustls::pki_types::PrivateKeyDer;
+use salesforce_sim::{AuthConfig, Config};
 use serde_json::Value;
 
 use org::{Base, Org, members_created, settings, until};
@@ -116,35 +116,43 @@ fn an_http_target_is_reached_and_its_certificate_checked() {
     assert!(ok, "{detail}");
     assert!(!detail.contains("/hook"), "the path may be a secret: {detail}");
     assert_fails(&at("http://127.0.0.1:1/x"), "destination[out].url", &["Connection refused"]);
-    let secure = https();
+    let (secure, ca) = https();
     let site = at(&format!("https://{secure}/x"));
     assert_fails(&site, "destination[out].url", &["UnknownIssuer", "SSL_CERT_FILE"]);
     // What the advice says helps.
-    let certificate =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../relais-connect/tests/http/untrusted-cert.pem");
-    let mut command = site.command(&["check", "--connect"]);
-    let said = command.env("SSL_CERT_FILE", certificate).output().unwrap().into();
-    assert_said(&said, 0, &["its certificate is valid"]);
+    site.write("ca.pem", &ca);
+    let trusting = |site: &Site| {
+        let mut command = site.command(&["check", "--connect"]);
+        command.env("SSL_CERT_FILE", "ca.pem").output().unwrap().into()
+    };
+    assert_said(&trusting(&site), 0, &["its certificate is valid"]);
     let site = at(&format!("https://localhost:{}/x", secure.port()));
-    let mut command = site.command(&["check", "--connect"]);
-    let said = command.env("SSL_CERT_FILE", certificate).output().unwrap().into();
-    assert_said(&said, 1, &["FAIL destination[out].url", "use a host name in the URL"]);
+    site.write("ca.pem", &ca);
+    assert_said(&trusting(&site), 1, &["FAIL destination[out].url", "use a host name in the URL"]);
     let site = at(&format!("https://{}/x", target.address));
     assert_fails(&site, "destination[out].url", &["does not speak TLS"]);
 }
 
-/// A server with a certificate of its own for 127.0.0.1, which answers everything with 204.
-fn https() -> SocketAddr {
-    let chain = include_bytes!("../../relais-connect/tests/http/untrusted-cert.pem");
-    let key = include_bytes!("../../relais-connect/tests/http/untrusted-key.pem");
+/// A server that answers everything with 204, with a certificate for 127.0.0.1 by a CA of its own; its
+/// address and the certificate of the CA.
+fn https() -> (SocketAddr, String) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let ca = authority.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = own.signed_by(&key, &issuer).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(
-            vec![CertificateDer::from_pem_slice(chain).unwrap()],
-            PrivateKeyDer::from_pem_slice(key).unwrap(),
+            vec![certificate.der().clone()],
+            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
         )
         .unwrap();
     let config = Arc::new(config);
@@ -162,13 +170,14 @@ fn https() -> SocketAddr {
             }
         }
     });
-    address
+    (address, ca)
 }
 
 #[test]
 fn an_org_is_logged_in_to_and_its_object_compared() {
     const NAME: &str = "HTTP:SFDC:BulkV2:Contact";
-    let org = Org::with(Faults::default());
+    let auth = AuthConfig { client_secret: Some("hush-hush".into()), ..AuthConfig::default() };
+    let org = Org::start(Config { auth, ..Config::default() });
     let site = Site::new();
     let base = Base::Sqlite(site.path("relais.db"));
     base.members(3);
@@ -187,7 +196,7 @@ fn an_org_is_logged_in_to_and_its_object_compared() {
         ("api = \"auto\"", "api = \"auto\"\nobject = \"Kontact\"", "object", "no object `Kontact`"),
         (
             "api = \"auto\"",
-            "api = \"auto\"\nexternal_id = \"Email\"",
+            "api = \"auto\"\nexternal_id = \"Birthdate\"",
             "external_id",
             "is not an external id",
         ),

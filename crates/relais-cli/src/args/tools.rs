@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::rows::since;
+use super::{Access, rows::since};
 
 #[derive(Debug, Args)]
 pub(crate) struct CleanupArgs {
@@ -24,6 +24,8 @@ pub(crate) struct TopArgs {
     /// Between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = every)]
     pub(crate) every: Duration,
+    #[command(flatten)]
+    pub(crate) access: Access,
 }
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ mod editor;
 use relais::desk::{Desk, Shown};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution},
-    desk::Attempt,
+    desk::{Attempt, IdKind},
     query::ParkedKey,
     store::Store,
     time::Timestamp,
@@ -19,7 +19,7 @@ use relais_core::{
 
 pub(super) use self::decide::{Selection, ask, decide, said};
 use super::{
-    Context,
+    Context, ids,
     rows::{filter, not_found, plain, print_list, problem},
 };
 use crate::{
@@ -43,6 +43,7 @@ pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -
     match command {
         DeadLetterCommand::List(list) => list_dead_letters(&at, list).await,
         DeadLetterCommand::Show { id } => {
+            let id = ids::only(at.store, IdKind::DeadLetter, &id).await?;
             let shown = at.desk.show(id).await?;
             show(&at, shown.ok_or_else(|| not_found("dead letter", &id.to_string()))?).await
         }

@@ -5,18 +5,24 @@ use relais_core::process::ProcessEvent;
 use serde_json::json;
 
 use super::{
-    Context,
+    Context, ids,
     rows::{plain, problem},
 };
 use crate::{
-    args::ExplainArgs,
+    args::{ExplainArgs, IdPrefix},
     failure::{Done, Failure},
     output::{Column, Lines, Tone, escape, table},
 };
 
 pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
-    match explain(store.as_ref(), &args.id).await? {
+    let mut found = explain(store.as_ref(), &args.id).await?;
+    if let (Found::Nothing, Some(prefix)) = (&found, IdPrefix::parse(&args.id))
+        && let Some(id) = ids::any(store.as_ref(), &prefix).await?
+    {
+        found = explain(store.as_ref(), &id.to_string()).await?;
+    }
+    match found {
         Found::Nothing => Err(Failure::failed(format!(
             "nothing here has the id {}: no message, inbox or outbox row, process (by id or \
              TYPE/BUSINESS-KEY) or dead letter",

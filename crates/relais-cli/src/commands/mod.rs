@@ -7,6 +7,7 @@ mod cleanup;
 mod dead_letter;
 mod demo;
 mod explain;
+mod ids;
 mod init;
 mod man;
 mod migrate;
@@ -47,7 +48,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Init(args) => init::init(&context, &args),
         Command::Check(args) => check::check(&context, &args).await,
         Command::Migrate(args) => migrate::migrate(&context, &args).await,
-        Command::Status => status::status(&context).await,
+        Command::Status(args) => status::status(&context, &args).await,
         Command::Inbox(command) => rows::inbox(&context, command).await,
         Command::Outbox(command) => rows::outbox(&context, command).await,
         Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,

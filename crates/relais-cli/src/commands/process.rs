@@ -5,6 +5,7 @@ mod orphans;
 mod show;
 
 use relais_core::{
+    desk::IdKind,
     process::{Process, ProcessFilter, ProcessRef, ProcessStatus},
     query::PAGE_MAX,
     store::Store,
@@ -13,11 +14,11 @@ use relais_core::{
 use serde_json::json;
 
 use super::{
-    Context,
+    Context, ids,
     rows::{plain, print_list, seconds},
 };
 use crate::{
-    args::{Diagram, ProcessCommand, ProcessList, ProcessMatching},
+    args::{Diagram, ProcessCommand, ProcessList, ProcessMatching, ProcessName},
     failure::{Done, Failure},
     output::{Column, Lines, Tone, age, escape, table},
     settings::Settings,
@@ -105,7 +106,13 @@ fn tone(status: ProcessStatus) -> Tone {
 }
 
 /// The process that is meant; that it is not there is a failure.
-async fn find(store: &dyn Store, wanted: &ProcessRef) -> Result<Process, Failure> {
+async fn find(store: &dyn Store, wanted: &ProcessName) -> Result<Process, Failure> {
+    let wanted = &match wanted {
+        ProcessName::Exact(exact) => exact.clone(),
+        ProcessName::Prefix(prefix) => {
+            ProcessRef::Id(ids::only(store, IdKind::Process, prefix).await?)
+        }
+    };
     let found = store.load_processes(vec![wanted.clone()]).await?.into_iter().next().flatten();
     found.ok_or_else(|| match wanted {
         ProcessRef::Id(id) => Failure::failed(format!("no process has the id {id}")),

@@ -245,13 +245,7 @@ struct Wanted {
 async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
     let output = &at.context.output;
     let id = row.id;
-    if decision.reason.trim().is_empty() {
-        return Err(Failure::Usage(
-            "cannot fail a row without a reason, which becomes the error of its dead letter; pass \
-             --reason TEXT"
-                .to_owned(),
-        ));
-    }
+    decision.needs_reason("fail a row, whose error it becomes,")?;
     if row.status != OutboxStatus::Pending {
         let status = row.status.as_str();
         let text =
@@ -273,7 +267,11 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
     let answer = at.desk.fail(row, &by).await?;
     if answer != Answer::Done {
         // A worker was faster.
-        let text = format!("cannot fail outbox row {id}: {}", said(&answer));
+        let why = match &answer {
+            Answer::Refused { problem } => problem.message.clone(),
+            other => said(other),
+        };
+        let text = format!("cannot fail outbox row {id}: {why}");
         return Err(Failure::failed(text));
     }
     let letter = at.desk.letter_of(Origin::Outbox, id, &row.msg_key).await?;

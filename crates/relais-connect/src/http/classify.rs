@@ -112,11 +112,17 @@ fn reasons(error: &reqwest::Error) -> String {
 
 /// What to do about a TLS connection that failed, by the words of rustls.
 fn tls_advice(why: &str) -> Option<&'static str> {
-    const ADVICE: [(&str, &str); 6] = [
+    const NO_TLS: &str = "the target does not speak TLS there: use http:// or another port";
+    const ADVICE: [(&str, &str); 8] = [
         (
             "UnknownIssuer",
             "its CA is not among the root certificates of this machine: install the CA, or name its \
              file in the environment variable SSL_CERT_FILE",
+        ),
+        (
+            "CaUsedAsEndEntity",
+            "the target shows the certificate of a CA as its own, as self-signed ones often are: give it \
+             one that a CA has signed",
         ),
         ("certificate expired", "renew the certificate of the target"),
         ("not valid for name", "use a host name in the URL that the certificate has"),
@@ -125,7 +131,8 @@ fn tls_advice(why: &str) -> Option<&'static str> {
             "CertificateRequired",
             "the target wants a client certificate, which relais does not send; put a proxy before it",
         ),
-        ("InvalidContentType", "the target does not speak TLS there: use http:// or another port"),
+        ("InvalidContentType", NO_TLS),
+        ("tls handshake eof", NO_TLS),
     ];
     ADVICE.into_iter().find(|(words, _)| why.contains(words)).map(|(_, advice)| advice)
 }

@@ -23,12 +23,20 @@ use super::{
 
 /// How long a broker may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How many events are fetched after a failure, and how long each may take.
+const EVENTS: usize = 20;
+const EVENT_TIME: Duration = Duration::from_millis(20);
 
 impl KafkaConnection {
     /// Asks a broker for the topics that a source reads. The error says what to change.
     pub async fn probe_source(&self, topics: &[String]) -> Result<String, String> {
         self.probe(&SOURCE, topics, |consumer: &BaseConsumer<Listener>| {
-            (metadata(consumer.client()), consumer.context().reason())
+            let found = metadata(consumer.client());
+            if found.is_err() {
+                // What librdkafka has to say waits to be fetched.
+                (0..EVENTS).for_each(|_| drop(consumer.poll(EVENT_TIME)));
+            }
+            (found, consumer.context().reason())
         })
         .await
     }
@@ -36,7 +44,11 @@ impl KafkaConnection {
     /// Asks a broker for the topic that a destination writes to. The error says what to change.
     pub async fn probe_destination(&self, topic: &str) -> Result<String, String> {
         self.probe(&DESTINATION, &[topic.to_owned()], |producer: &BaseProducer<Listener>| {
-            (metadata(producer.client()), producer.context().reason())
+            let found = metadata(producer.client());
+            if found.is_err() {
+                (0..EVENTS).for_each(|_| producer.poll(EVENT_TIME));
+            }
+            (found, producer.context().reason())
         })
         .await
     }
@@ -95,6 +107,15 @@ struct Listener {
 }
 
 impl Listener {
+    fn complaint(&self, text: &str) {
+        // `[thrd:NAME]: ` is of no use to the reader, and that brokers are down is known.
+        let text = text.split_once("]: ").map_or(text, |(_, rest)| rest);
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if reason.is_none() || !text.contains("brokers are down") {
+            *reason = Some(self.log.clean(text));
+        }
+    }
+
     fn reason(&self) -> Option<String> {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -104,14 +125,13 @@ impl ClientContext for Listener {
     fn log(&self, level: RDKafkaLogLevel, _facility: &str, text: &str) {
         use RDKafkaLogLevel::{Debug, Info, Notice};
         if !matches!(level, Notice | Info | Debug) {
-            // `[thrd:NAME]: ` is of no use to the reader.
-            let text = text.split_once("]: ").map_or(text, |(_, rest)| rest);
-            let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-            *reason = Some(self.log.clean(text));
+            self.complaint(text);
         }
     }
 
-    fn error(&self, _error: KafkaError, _reason: &str) {}
+    fn error(&self, _error: KafkaError, reason: &str) {
+        self.complaint(reason);
+    }
 }
 
 impl ConsumerContext for Listener {}

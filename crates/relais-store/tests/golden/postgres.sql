@@ -166,7 +166,7 @@ relais_worker.event_types: text[] COLLATE "C"
 relais_worker.handed_over: bigint NOT NULL DEFAULT 0
 -- constraints
 relais_attempt.relais_attempt_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
-relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text])))
+relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text, 'delivered'::text])))
 relais_attempt.relais_attempt_pkey: PRIMARY KEY (origin, origin_id, id)
 relais_audit.relais_audit_pkey: PRIMARY KEY (id)
 relais_bulk_job.relais_bulk_job_destination_check: CHECK ((destination <> ''::text))

@@ -4,7 +4,7 @@ CREATE TABLE relais_attempt (
     origin_id     INTEGER NOT NULL,
     attempt       INTEGER NOT NULL,
     at            TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored')),
+    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored', 'delivered')),
     error_code    TEXT CHECK (length(error_code) <= 200),
     error_message TEXT CHECK (length(error_message) <= 2000),
     worker        TEXT NOT NULL

@@ -7,6 +7,7 @@ use relais_core::{store::Store, time::Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    args::Access,
     commands::status::guards::{self, Guards},
     failure::Failure,
     settings::{AdminSettings, Settings, quantity::show_rate},
@@ -29,6 +30,9 @@ pub(super) struct Look {
     /// As the process sees them that serves `[admin]`; empty if none does.
     #[serde(default)]
     pub(super) destinations: BTreeMap<String, Guards>,
+    /// Why those are not known.
+    #[serde(default)]
+    pub(super) guards_unknown: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -63,17 +67,21 @@ impl Look {
 pub(super) struct Looker {
     store: Arc<dyn Store>,
     admin: Option<AdminSettings>,
+    access: Access,
     /// The worker that was found to answer for this store.
     known: Option<String>,
 }
 
 impl Looker {
-    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminSettings>) -> Self {
-        Self { store, admin, known: None }
+    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminSettings>, access: Access) -> Self {
+        Self { store, admin, access, known: None }
     }
 
     pub(super) async fn look(&mut self) -> Result<Look, Failure> {
-        let answered: Option<Look> = guards::overview(self.admin.as_ref()).await;
+        let answered: Result<Look, String> =
+            guards::overview(self.admin.as_ref(), &self.access).await;
+        let unknown = answered.as_ref().err().cloned();
+        let answered = answered.ok();
         let known =
             |look: &Look| look.workers.iter().any(|at| Some(&at.worker) == self.known.as_ref());
         if let Some(look) = answered.as_ref().filter(|look| known(look)) {
@@ -87,7 +95,8 @@ impl Looker {
             return Ok(look);
         }
         // The same fields, by their names.
-        serde_json::to_value(&overview).and_then(serde_json::from_value).map_err(Failure::failed)
+        let look = serde_json::to_value(&overview).and_then(serde_json::from_value);
+        Ok(Look { guards_unknown: unknown, ..look.map_err(Failure::failed)? })
     }
 }
 
