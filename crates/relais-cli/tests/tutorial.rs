@@ -15,6 +15,13 @@ use std::{
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// As in the workspace, so that packages it has compiled with the same features are not compiled again.
+const PROFILE: &str = "[profile.dev]\ndebug = \"line-tables-only\"\n\
+    [profile.dev.package.\"*\"]\ndebug = false\n\
+    [profile.dev.package.sha2]\nopt-level = 3\n\
+    [profile.dev.package.serde_json]\nopt-level = 2\n\
+    [profile.dev.package.relais-core]\nopt-level = 1\n";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -63,7 +70,7 @@ fn the_rust_tutorial_builds_and_runs_as_written() {
     assert!(dependencies.contains(wanted), "{dependencies}");
     let manifest = format!(
         "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
-         default-run = \"shop\"\n[workspace]\n{}",
+         default-run = \"shop\"\n[workspace]\n{PROFILE}{}",
         dependencies.replace(wanted, &relais)
     );
     fs::create_dir_all(folder.path().join("src/bin")).unwrap();

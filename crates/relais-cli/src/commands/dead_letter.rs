@@ -162,7 +162,7 @@ fn attempts_table(context: &Context, history: &[Attempt]) -> String {
 
 async fn keys(at: &At<'_>, limit: usize) -> Done {
     const COLUMNS: [Column; 5] = [
-        Column::Id("KEY"),
+        Column::Key("KEY"),
         Column::Text("WHERE"),
         Column::Number("AGE"),
         Column::Number("WAITING"),

@@ -128,9 +128,6 @@ fn next(thing: &Thing) -> String {
     if let Some(letter) = thing.held_by {
         return format!("its key waits behind dead letter {letter}");
     }
-    if let Some(why) = &thing.waits_for {
-        return why.clone();
-    }
     if let (Kind::Process, Some(why)) = (thing.name.kind, &thing.problem) {
         let id = &thing.name.id;
         return match thing.status.as_str() {
@@ -140,8 +137,8 @@ fn next(thing: &Thing) -> String {
     }
     let last = thing.problem.as_ref();
     let last = problem(last.map(|p| p.code.as_str()), last.map(|p| p.message.as_str()));
-    match thing.next_attempt_at {
-        Some(at) => format!("again at {at}; {last}"),
-        None => last,
-    }
+    let waits = thing.waits_for.clone();
+    let again = thing.next_attempt_at.map(|at| format!("again at {at}"));
+    let parts = [waits, again, Some(last).filter(|last| !last.is_empty())];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

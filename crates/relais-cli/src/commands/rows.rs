@@ -246,12 +246,6 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
     let output = &at.context.output;
     let id = row.id;
     decision.needs_reason("fail a row, whose error it becomes,")?;
-    if row.status != OutboxStatus::Pending {
-        let status = row.status.as_str();
-        let text =
-            format!("cannot fail outbox row {id}: it is {status}; only a pending row can be");
-        return Err(Failure::failed(text));
-    }
     if decision.dry_run {
         let pending = row.status == OutboxStatus::Pending;
         let failed: Vec<i64> = pending.then_some(id).into_iter().collect();
@@ -259,6 +253,12 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
             true => output.print_json(&json!({ "dry_run": true, "failed": failed })),
             false => output.print(&format!("dry run: would fail {} rows", failed.len())),
         };
+    }
+    if row.status != OutboxStatus::Pending {
+        let status = row.status.as_str();
+        let text =
+            format!("cannot fail outbox row {id}: it is {status}; only a pending row can be");
+        return Err(Failure::failed(text));
     }
     if io::stdin().is_terminal() && !decision.yes {
         ask(&format!("make a dead letter of outbox row {id}?"))?;

@@ -24,13 +24,21 @@ pub(crate) enum Column {
     Number(&'static str),
     /// Never cut: people copy it into the next command.
     Id(&'static str),
+    /// Copied too, but of any length: cut only where a terminal is too narrow.
+    Key(&'static str),
 }
 
 impl Column {
     fn title(self) -> &'static str {
         match self {
-            Self::Text(title) | Self::Number(title) | Self::Id(title) => title,
+            Self::Text(title) | Self::Number(title) | Self::Id(title) | Self::Key(title) => title,
         }
+    }
+}
+
+impl Column {
+    fn shrinks(self) -> bool {
+        matches!(self, Self::Text(_) | Self::Key(_))
     }
 }
 
@@ -74,8 +82,8 @@ pub(crate) fn table(
     let mut rows: Vec<Vec<(String, Tone)>> = rows.into_iter().collect();
     for (cell, column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(columns)) {
         cell.0 = match column {
-            Column::Id(_) => escape(&cell.0, Lines::Escape),
-            _ => cut(&cell.0, CELL_MAX),
+            Column::Id(_) | Column::Key(_) => escape(&cell.0, Lines::Escape),
+            Column::Text(_) | Column::Number(_) => cut(&cell.0, CELL_MAX),
         };
     }
     if let Some(width) = output.width {
@@ -123,7 +131,7 @@ fn fit(columns: &[Column], rows: &mut [Vec<(String, Tone)>], width: usize) {
         }
     }
     while too_wide(&widths) > 0 {
-        let texts = (0..columns.len()).filter(|at| matches!(columns[*at], Column::Text(_)));
+        let texts = (0..columns.len()).filter(|at| columns[*at].shrinks());
         let Some(widest) = texts.max_by_key(|at| widths[*at]) else { return };
         if widths[widest] <= TEXT_MIN.max(columns[widest].title().chars().count()) {
             return;
@@ -131,7 +139,7 @@ fn fit(columns: &[Column], rows: &mut [Vec<(String, Tone)>], width: usize) {
         widths[widest] -= 1;
     }
     for (at, width) in widths.into_iter().enumerate() {
-        if matches!(columns[at], Column::Text(_)) {
+        if columns[at].shrinks() {
             rows.iter_mut().for_each(|row| row[at].0 = elide(&row[at].0, width));
         }
     }

@@ -335,7 +335,7 @@ pub async fn a_delivery_after_an_operator_failed_the_row_is_noted(f: &dyn Fixtur
     let rows = worker.pending(10).await;
     let failed = f.second().fail_outbox(ids[0], fail(OnDeadLetter::Park)).await.expect("fail");
     assert_eq!(failed, Decided::Done);
-    worker.settle(&rows[1], dead_message()).await;
+    worker.settle(&rows[1], dead_and_parked()).await;
     // Only the first was failed by an operator; the second died, the third is pending.
     let noted = f.store().note_delivered(ids.clone(), "w-7".to_owned()).await.expect("note");
     assert_eq!(noted, 1);

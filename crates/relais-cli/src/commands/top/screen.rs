@@ -12,7 +12,10 @@ use ratatui::{
     crossterm::{
         cursor::Show,
         execute,
-        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+        terminal::{
+            Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+            enable_raw_mode,
+        },
     },
     layout::{Constraint, Layout},
     style::{Color, Style},
@@ -43,8 +46,8 @@ impl Screen {
         enable_raw_mode()?;
         // From here on the drop gives everything back.
         let mut screen = Self { terminal, color: output.color };
-        execute!(stdout(), EnterAlternateScreen)?;
-        screen.terminal.clear()?;
+        // Not by ratatui, which asks the terminal where its cursor is; some do not answer.
+        execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All))?;
         screen.terminal.hide_cursor()?;
         Ok(screen)
     }
