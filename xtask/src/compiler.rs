@@ -1,5 +1,6 @@
-//! What the feature `kafka` needs to be compiled: librdkafka is C, built by its own makefile, and
-//! links the OpenSSL of the system. Everything else needs only a C compiler.
+//! Programs that the build and the tests need. The feature `kafka` compiles librdkafka, which is C with a
+//! makefile of its own and links the OpenSSL of the system. A test pastes a `curl` line into a shell,
+//! another one needs a terminal (`script`).
 
 use std::process::Command;
 
@@ -8,12 +9,18 @@ use anyhow::{Result, bail};
 use crate::{apt, command};
 
 /// A program, and the package of Debian that brings it.
-const PROGRAMS: [(&str, &str); 4] =
-    [("cc", "gcc"), ("c++", "g++"), ("make", "make"), ("pkg-config", "pkg-config")];
+const PROGRAMS: [(&str, &str); 6] = [
+    ("cc", "gcc"),
+    ("c++", "g++"),
+    ("make", "make"),
+    ("pkg-config", "pkg-config"),
+    ("curl", "curl"),
+    ("script", "bsdutils"),
+];
 /// The headers of OpenSSL.
 const OPENSSL: &str = "libssl-dev";
 
-/// Makes sure that `--all-features` can be compiled, by installing where that is possible.
+/// Makes sure that `--all-features` can be compiled and tested, by installing where that is possible.
 pub(crate) fn ensure() -> Result<()> {
     let missing = missing();
     if missing.is_empty() {
@@ -23,7 +30,7 @@ pub(crate) fn ensure() -> Result<()> {
         return apt::install(&missing);
     }
     let packages = missing.join(" ");
-    bail!("the feature `kafka` cannot be compiled; install the packages: {packages}")
+    bail!("cannot build or test all features; install the packages: {packages}")
 }
 
 fn missing() -> Vec<&'static str> {

@@ -1,21 +1,23 @@
-//! The automation of relais: `cargo xtask test | tidy | bench | torture | sbom | server`.
+//! The automation of relais: `cargo xtask test | tidy | bench | torture | dist | server`.
 //!
 //! Invariant: only std, anyhow and serde_json, so that it builds in seconds on a cold machine; and
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
 
 mod apt;
+mod axe;
 mod bench;
 mod chromium;
 mod command;
 mod compiler;
+mod dist;
 mod faketime;
 mod jobs;
 mod kafka;
 mod languages;
+mod pgbouncer;
 mod ports;
 mod postgres;
 mod promtool;
-mod sbom;
 mod scratch;
 mod servers;
 mod tally;
@@ -42,7 +44,10 @@ usage: cargo xtask <command>
             --seed N, --seconds N, --store sqlite|postgres, --mode ci|release
             --bugs          the same with each planted bug: every one must be found
             --debug         with the debug build: sooner built, but slower
-  sbom    write what the program is made of to target/relais.cdx.json (CycloneDX)
+  dist    build and package the program with all features: tarball, Debian package, OCI image,
+            SBOM (CycloneDX) and checksums, in target/dist
+            --program FILE  package this program; builds nothing, and makes no SBOM
+            --out DIR       another folder; what is in it is removed
   server  start the private servers, print where they are, stop them at Ctrl-C";
 
 fn main() -> ExitCode {
@@ -66,7 +71,10 @@ fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
             "tidy" if rest.is_empty() => tidy::run(),
             "bench" => bench::run(rest),
             "torture" => torture::run(&torture::Options::parse(rest)),
-            "sbom" if rest.is_empty() => sbom::run(),
+            "dist" => match dist::Options::parse(rest) {
+                Ok(options) => dist::run(&options),
+                Err(problem) => Ok(usage(&problem)),
+            },
             "server" if rest.is_empty() => servers::serve(),
             "help" | "--help" | "-h" => {
                 println!("{HELP}");

@@ -10,12 +10,13 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    chromium, faketime, kafka, languages, postgres, promtool, scratch::Scratch,
+    axe, chromium, faketime, kafka, languages, pgbouncer, postgres, promtool, scratch::Scratch,
     workspace::Workspace,
 };
 
 /// Everything the tests may be told about servers.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 11] = [
+    axe::VARIABLE,
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -23,6 +24,7 @@ const VARIABLES: [&str; 9] = [
     kafka::CERTIFICATE_VARIABLE,
     chromium::DRIVER_VARIABLE,
     promtool::VARIABLE,
+    pgbouncer::VARIABLE,
     postgres::RESTART_VARIABLE,
     faketime::VARIABLE,
 ];
@@ -72,8 +74,10 @@ impl Servers {
         kafka::install_if_missing(&workspace.target)?;
         chromium::install_if_missing()?;
         promtool::install_if_missing(&workspace.target)?;
+        pgbouncer::install_if_missing(&workspace.target)?;
         faketime::install_if_missing(&workspace.target)?;
         languages::install_if_missing()?;
+        axe::install_if_missing(&workspace.target)?;
         let target = workspace.target.clone();
         Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
     }
@@ -82,7 +86,13 @@ impl Servers {
         thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka::start(target));
             let postgres = postgres::start()?;
-            let tools = [chromium::look(), promtool::look(target), faketime::look(target)];
+            let tools = [
+                chromium::look(),
+                axe::look(target),
+                promtool::look(target),
+                pgbouncer::look(target),
+                faketime::look(target),
+            ];
             Ok(Self { all: [postgres, joined(kafka.join())?].into_iter().chain(tools).collect() })
         })
     }

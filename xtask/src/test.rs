@@ -15,7 +15,7 @@ use anyhow::Result;
 
 use crate::{
     command::{self, cargo},
-    compiler,
+    compiler, dist,
     jobs::{self, Ended, Job},
     scratch::Scratch,
     servers::Servers,
@@ -67,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::load()?;
     compiler::ensure()?;
+    dist::install_tools()?;
     let starting = Servers::starting(&workspace)?;
     let lints = options.filter.is_none() && !options.no_lint;
     let mut run = Run { strict: options.strict, lints, ..Run::default() };

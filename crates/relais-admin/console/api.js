@@ -1,12 +1,14 @@
 // Calls of relais. What goes wrong becomes a `Problem` that says what to do.
 
+import { here } from "./dom.js";
+
 /** How long a call may take; the server gives up a little earlier. */
 const CALL_MS = 25_000;
 
 /** What is known of the person: name, role, csrf, loopback. */
 export let session = null;
 
-const ROLES = ["viewer", "operator", "admin"];
+const ROLES = ["monitor", "viewer", "operator", "admin"];
 
 /** Whether the person may do what needs this role. */
 export function may(role) {
@@ -101,7 +103,7 @@ async function send(method, path, text, { signal }) {
   const limit = AbortSignal.timeout(CALL_MS);
   let response;
   try {
-    response = await fetch(path, {
+    response = await fetch(here(path), {
       method,
       headers,
       body: text,

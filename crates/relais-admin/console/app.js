@@ -10,6 +10,9 @@ import { shell } from "./shell.js";
 import * as live from "./live.js";
 import * as login from "./login.js";
 import * as overview from "./overview.js";
+import * as destinations from "./destinations.js";
+import * as sources from "./sources.js";
+import * as workers from "./workers.js";
 import * as inbox from "./inbox.js";
 import * as outbox from "./outbox.js";
 import * as deadLetters from "./dead_letters.js";
@@ -22,6 +25,9 @@ import * as audit from "./audit.js";
 /** Place → [its list, one of it]. */
 const PAGES = {
   "": [overview.page],
+  destinations: [destinations.list, destinations.show],
+  sources: [sources.list, sources.show],
+  workers: [workers.list],
   inbox: [inbox.list, inbox.show],
   outbox: [outbox.list, outbox.show],
   "dead-letters": [deadLetters.list, deadLetters.show],
@@ -32,7 +38,7 @@ const PAGES = {
   audit: [audit.list],
 };
 
-const TITLES = { "": "Overview", inbox: "Inbox", outbox: "Outbox", "dead-letters": "Dead letters", "parked-keys": "Parked keys", processes: "Processes", repair: "Repair", explain: "Explain", audit: "Audit" };
+const TITLES = { "": "Overview", destinations: "Destinations", sources: "Sources", workers: "Workers", inbox: "Inbox", outbox: "Outbox", "dead-letters": "Dead letters", "parked-keys": "Parked keys", processes: "Processes", repair: "Repair", explain: "Explain", audit: "Audit" };
 
 /** A page that relais or its database could not answer is asked for again after this long. */
 const AGAIN_MS = 3000;
@@ -144,7 +150,7 @@ async function begin() {
   }
 }
 
-const GO = { o: "", i: "inbox", u: "outbox", d: "dead-letters", k: "parked-keys", p: "processes", r: "repair", a: "audit" };
+const GO = { o: "", t: "destinations", s: "sources", w: "workers", i: "inbox", u: "outbox", d: "dead-letters", k: "parked-keys", p: "processes", r: "repair", a: "audit" };
 let going = false;
 
 document.addEventListener("keydown", (event) => {

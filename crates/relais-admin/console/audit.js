@@ -8,7 +8,7 @@ import { listPage } from "./table.js";
 export function list(context) {
   return listPage(context, {
     title: "Audit",
-    about: "What people did about messages, newest first. What was done to a process is in its log.",
+    about: "What operators did to messages and processes, newest first.",
     base: "#/audit",
     path: "/audit",
     filters: [{ name: "actor", label: "Who" }, { name: "target", label: "About", hint: "an id" }],
@@ -20,6 +20,6 @@ export function list(context) {
       { title: "Why", cell: (row) => row.reason, kind: "wide" },
     ],
     key: (row) => row.id,
-    empty: ["Nobody has decided anything yet", "Each replay, edit, discard, release and repair is recorded here with who and why."],
+    empty: ["No operator has decided anything yet", "Each action on a message or a process is recorded here with who and why."],
   });
 }

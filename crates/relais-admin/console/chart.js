@@ -2,7 +2,7 @@
 
 import { h, replace, s, setText } from "./dom.js";
 
-const HEIGHT = 150;
+const HEIGHT = 84;
 const PAD = { left: 44, right: 8, top: 10, bottom: 20 };
 /** Points drawn; more than that nobody can see. */
 const POINTS_MAX = 180;

@@ -57,9 +57,10 @@ function problemOf(row) {
 function bulk(context, values) {
   const filter = Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== "" && name !== "status").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
   const words = Object.entries(filter).map(([name, value]) => `${name.replace("_seconds", "")} ${value}`).join(", ") || "all open dead letters";
+  const chosen = Object.keys(filter).length ? { filter } : { all: true };
   const ask = (action, title, confirm, danger) => async () => {
     try {
-      const { matching } = await post(`/dead-letters/${action}`, { filter, dry_run: true, actor: actor(), reason: "preview" });
+      const { matching } = await post(`/dead-letters/${action}`, { ...chosen, dry_run: true, actor: actor(), reason: "preview" });
       if (!matching) return toast("No open dead letter matches.", "warn");
       const answer = await decide({
         title,
@@ -67,7 +68,7 @@ function bulk(context, values) {
         preview: h("p", { class: "preview" }, h("strong", null, plural(matching, "dead letter", "dead letters"))),
         confirm: `${confirm} ${count(matching)}`,
         danger,
-        act: (who) => post(`/dead-letters/${action}`, { filter, dry_run: false, ...who }),
+        act: (who) => post(`/dead-letters/${action}`, { ...chosen, dry_run: false, ...who }),
       });
       if (!answer) return;
       toast(`${count(answer.done)} done, ${count(answer.unchanged)} unchanged, ${count(answer.refused)} refused.${answer.more ? " More are left: do it again." : ""}`);
@@ -127,7 +128,7 @@ function held({ backlog, msg_key: key }) {
   return notice("warn", title, `Messages of the key ${key} go on when this one is replayed or discarded.${backlog ? "" : " None has come since."}`);
 }
 
-/** The payload, and a field to mend it: rehearsed with the real handler before it is kept. */
+/** The payload, and a field to fix it: validated with the real handler before it is saved. */
 function editor(context, row, path, allowed) {
   const place = h("div");
   const look = () => {
@@ -153,11 +154,14 @@ function editor(context, row, path, allowed) {
       if (wrong) replace(result, notice("bad", "This is not JSON", wrong));
       return !wrong;
     };
-    const rehearse = async () => {
+    const validate = async () => {
       if (!checked()) return;
       try {
-        await postText(`${path}/edit`, body({ actor: actor(), reason: "rehearsal" }, { dry_run: true }));
-        replace(result, notice("ok", "The rehearsal passes", "With this payload it would go through. Nothing was changed yet."));
+        await postText(`${path}/edit`, body({ actor: actor(), reason: "validation" }, { dry_run: true }));
+        // Of an outgoing message only the syntax is known here: calling it deliverable would be a guess.
+        replace(result, row.origin === "outbox"
+          ? notice("ok", "Valid JSON", "Whether the destination accepts it is known when it is sent again. Nothing was changed.")
+          : notice("ok", "The message would be handled", "Routes, handler or process accept this payload. Nothing was changed."));
       } catch (problem) {
         replace(result, problem.status === 422 ? notice("bad", "It would fail again", problem.message) : problemNotice(problem));
       }
@@ -167,7 +171,7 @@ function editor(context, row, path, allowed) {
       if (!checked()) return;
       const decision = decide({
         title: "Keep this payload",
-        text: force.checked ? "It is kept even if the rehearsal fails. It stays a dead letter until you replay it." : "It is rehearsed first and kept only if it passes. It stays a dead letter until you replay it.",
+        text: force.checked ? "It is saved even if the validation fails. It stays a dead letter until you replay it." : "It is validated first and saved only if that succeeds. It stays a dead letter until you replay it.",
         confirm: "Keep",
         act: (who) => postText(`${path}/edit`, body(who, { force: force.checked })),
       });
@@ -177,8 +181,8 @@ function editor(context, row, path, allowed) {
     replace(place,
       h("label", { for: "payload", class: "hidden-words" }, "Payload"), field, result,
       h("div", { class: "under" },
-        button("Rehearse", rehearse, { picture: "run" }), button("Keep", save, { kind: "primary" }), button("Lay out", reformat), button("Cancel", look),
-        h("label", { class: "check" }, force, "keep it even if the rehearsal fails")));
+        button("Validate", validate, { picture: "run" }), button("Keep", save, { kind: "primary" }), button("Lay out", reformat), button("Cancel", look),
+        h("label", { class: "check" }, force, "save it even if the validation fails")));
     field.focus();
   };
   look();

@@ -48,10 +48,17 @@ function safeName(name) {
   return name;
 }
 
-/** Links stay on this site. */
+/** Links stay on this site, and below the page: another service may have it under a path. */
 function safeValue(name, value) {
-  if (name === "href" && !/^(#|\/(?!\/))/.test(value)) throw new Error("a link to another site");
-  return value;
+  if (name !== "href") return value;
+  if (!/^(#|\/(?!\/))/.test(value)) throw new Error("a link to another site");
+  return value.startsWith("#") ? value : here(value);
+}
+
+/** The address of a path of relais, relative to the page: another service may have it under a path, `/ops/relais`. */
+export function here(path) {
+  const page = location.pathname.split("/").pop();
+  return `${page ? `${page}/` : ""}${path.slice(1)}`;
 }
 
 export function append(element, children) {

@@ -2,14 +2,14 @@
 // Boxes are made once and then only told new numbers, so that the focus stays and nothing flickers.
 
 import { h, replace, s, setText } from "./dom.js";
-import { age, brief, count, duration, plural, rate } from "./format.js";
+import { age, brief, duration, plural, rate } from "./format.js";
 import { status } from "./parts.js";
-import { query } from "./api.js";
+import * as state from "./state.js";
 
-/** Boxes of one column; the rest is one line. */
-const BOXES_MAX = 8;
+/** Boxes of one column, worst first; the rest is one line that leads to all of them. */
+const BOXES_MAX = 3;
 
-/** Makes the picture; `update(overview, rates, sample)` brings it up to date. */
+/** Makes the picture; `update(overview, sample)` brings it up to date. */
 export function flow() {
   const wires = s("svg", { class: "wires", "aria-hidden": "true" });
   const columns = ["Sources", "Inbox", "Processes", "Outbox", "Destinations"].map((title) => {
@@ -18,19 +18,19 @@ export function flow() {
   });
   const element = h("div", { class: "flow" }, wires, columns.map((column) => column.element));
   const boxes = new Map();
-  let state = null;
+  let drawn = null;
 
-  const redraw = () => state && connect(element, wires, columns, state);
+  const redraw = () => drawn && connect(element, wires, columns, drawn);
   const observer = new ResizeObserver(redraw);
   observer.observe(element);
 
   return {
     element,
     stop: () => observer.disconnect(),
-    update(overview, rates, sample) {
-      const wanted = [sources(overview, rates), [inbox(overview, sample)], processes(overview), [outbox(overview, sample)], destinations(overview, rates)];
+    update(overview, sample) {
+      const wanted = [sources(overview), [inbox(overview, sample)], processes(overview), [outbox(overview, sample)], destinations(overview)];
       wanted.forEach((all, index) => place(columns[index].list, all, boxes, index));
-      state = { sample, wanted };
+      drawn = { sample, wanted };
       redraw();
     },
   };
@@ -46,9 +46,18 @@ function place(list, all, boxes, column) {
     made.update(box);
     return made.element;
   });
-  if (all.length > BOXES_MAX) elements.push(h("p", { class: "soft more" }, `and ${plural(all.length - BOXES_MAX, "more", "more")}`));
+  if (all.length > BOXES_MAX) elements.push(more(boxes, column, all));
   const same = elements.length === list.children.length && elements.every((element, index) => list.children[index] === element);
   if (!same) replace(list, elements);
+}
+
+/** The line under the boxes, made once so that the focus stays. */
+function more(boxes, column, all) {
+  const key = `${column}/more`;
+  if (!boxes.has(key)) boxes.set(key, h("a", { class: "more", href: all[0].all }));
+  const link = boxes.get(key);
+  setText(link, `and ${plural(all.length - BOXES_MAX, "more", "more")}`);
+  return link;
 }
 
 function makeBox(first) {
@@ -81,19 +90,21 @@ function makeBox(first) {
   };
 }
 
-function sources(overview, rates) {
-  const all = overview.sources ?? [];
+function byRank(left, right) {
+  return left.state.rank - right.state.rank || left.name.localeCompare(right.name);
+}
+
+function sources(overview) {
+  const all = state.sources(overview).sort(byRank);
   if (!all.length) return [{ name: "none", numbers: [], state: { lines: ["No [[source]] is declared; rows come from your own transactions."] } }];
-  return all.map((source) => {
-    const lost = (source.missed ?? 0) + (source.recreated ?? 0);
-    const state = source.away ? ["FAILED", "cannot be read"] : lost ? ["FAILED", `${count(lost)} lost at the origin`] : null;
-    return {
-      name: source.name,
-      numbers: [["per s", rate(rates.sources.get(source.name))], ["received", brief(source.stored)]],
-      tone: state ? "bad" : "",
-      state: { kind: source.kind, status: state, lines: source.away ? [source.away.reason] : [] },
-    };
-  });
+  return all.map(({ name, source, state: now }) => ({
+    name,
+    href: `#/sources/${encodeURIComponent(name)}`,
+    all: "#/sources",
+    numbers: [["per s", rate(source.per_second)], ["received", brief(source.stored)]],
+    tone: now.attention ? now.tone : "",
+    state: { kind: source.kind, status: [now.look, now.words], lines: now.lines },
+  }));
 }
 
 function rowsOf(counts, name) {
@@ -118,13 +129,14 @@ function inbox(overview, sample) {
 
 function processes(overview) {
   const at = (name) => rowsOf(overview.processes, name);
+  const stuck = overview.processes_need_operator ?? 0;
   const paused = at("PAUSED");
   return [{
     name: "Processes",
     href: "#/processes",
-    numbers: [["running", brief(at("RUNNING"))], ["undoing", brief(at("COMPENSATING"))], ["done", brief(at("SUCCEEDED"))], ["timers due", brief(overview.timers_due)]],
-    tone: paused ? "warn" : "",
-    state: { status: paused ? ["PAUSED", plural(paused, "paused", "paused")] : null },
+    numbers: [["running", brief(at("RUNNING"))], ["compensating", brief(at("COMPENSATING"))], ["done", brief(at("SUCCEEDED"))], ["timers due", brief(overview.timers_due)]],
+    tone: stuck ? "bad" : paused ? "warn" : "",
+    state: { status: stuck ? ["COMPENSATION_FAILED", plural(stuck, "needs an operator", "need an operator")] : paused ? ["PAUSED", plural(paused, "paused", "paused")] : null },
   }];
 }
 
@@ -140,33 +152,20 @@ function outbox(overview, sample) {
   };
 }
 
-/** Declared ones, and those that only rows know. */
-function destinations(overview, rates) {
-  const known = overview.destinations ?? {};
-  const backlogs = new Map((overview.backlogs ?? []).map((backlog) => [backlog.destination, backlog]));
-  const names = [...new Set([...Object.keys(known), ...backlogs.keys()])].sort();
-  return names.map((name) => {
-    const guard = known[name];
-    const backlog = backlogs.get(name);
-    const breaker = guard ? String(guard.breaker ?? "closed").toLowerCase() : null;
-    const lines = [];
-    if (!guard) lines.push("No [[destination]] has this name: its rows wait.");
-    if (guard?.reason) lines.push([guard.reason.code, guard.reason.message].filter(Boolean).join(": "));
+/** Declared ones, and those that only rows know; what needs attention first. */
+function destinations(overview) {
+  return state.destinations(overview).sort(byRank).map(({ name, guard, backlog, state: now }) => {
+    const lines = [...now.lines];
     if (guard?.phase) lines.push(`bulk job: ${String(guard.phase).toLowerCase().replaceAll("_", " ")}`);
     return {
       name,
-      href: `#/outbox${query({ destination: name })}`,
-      numbers: [["per s", rate(rates.destinations.get(name))], ["waiting", brief(backlog?.pending ?? 0)], ["oldest", oldest(backlog?.oldest)], ["lanes", guard ? count(guard.lanes) : "–"]],
-      tone: breaker === null || breaker === "open" ? "bad" : breaker === "closed" ? "" : "warn",
-      state: { status: breakerStatus(breaker, guard?.cause), kind: guard?.kind, lines, budget: guard?.calls ?? guard?.budget ?? null },
+      href: `#/destinations/${encodeURIComponent(name)}`,
+      all: "#/destinations",
+      numbers: [["per s", rate(guard?.per_second ?? 0)], ["waiting", brief(backlog?.pending ?? 0)], ["oldest", oldest(backlog?.oldest)], ["in flight", brief(guard?.in_flight ?? 0)]],
+      tone: now.attention ? now.tone : "",
+      state: { status: [now.look, now.words], kind: guard?.kind, lines, budget: guard?.calls ?? null },
     };
   });
-}
-
-function breakerStatus(breaker, cause) {
-  if (breaker === null) return ["FAILED", "not declared"];
-  if (breaker === "closed") return ["closed", "reachable"];
-  return breaker === "open" ? ["open", `breaker open: ${cause ?? "failing"}`] : ["half_open", "trying again"];
 }
 
 /** Calls of the day that are used: a bar, and the same in words. */

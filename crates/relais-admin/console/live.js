@@ -3,6 +3,7 @@
 
 import { get } from "./api.js";
 import { setServerNow } from "./format.js";
+import { here } from "./dom.js";
 
 const FIRST_MS = 1000;
 const MAX_MS = 30_000;
@@ -16,13 +17,10 @@ let pause = FIRST_MS;
 let timer = null;
 let hidden = null;
 let running = false;
-/** What rates are measured from, and when it came. */
-let measured = null;
-let arrived = 0;
 
-/** The newest overview, and what sources and destinations moved a second between the last two. */
+/** The newest overview, and when it came, by this machine's clock. */
 export let overview = null;
-export let rates = noRates();
+export let arrived = 0;
 /** `live`, `slow` (asked for now and then) or `off`. */
 export let state = "off";
 
@@ -42,8 +40,6 @@ export function start() {
 export function stop() {
   running = false;
   overview = null;
-  measured = null;
-  rates = noRates();
   clearTimeout(timer);
   close();
   become("off");
@@ -61,7 +57,7 @@ export async function refresh() {
 
 function connect() {
   close();
-  stream = new EventSource("/api/v1/live");
+  stream = new EventSource(here("/api/v1/live"));
   stream.addEventListener("open", () => {
     pause = FIRST_MS;
     become("live");
@@ -90,33 +86,9 @@ function close() {
 function take(next) {
   if (!next) return;
   setServerNow(next.now);
-  measure(measured ?? next, next);
   overview = next;
+  arrived = Date.now();
   tell("overview", next);
-}
-
-/** Counters are of one worker process and begin anew when it does. */
-function measure(before, next) {
-  const now = performance.now();
-  const seconds = (now - arrived) / 1000;
-  // Two at once say nothing about a second.
-  if (seconds < 0.5) return;
-  arrived = now;
-  measured = next;
-  rates = noRates();
-  for (const [name, now] of Object.entries(next.destinations ?? {})) {
-    const done = now.dispatched - (before.destinations?.[name]?.dispatched ?? now.dispatched);
-    if (done >= 0) rates.destinations.set(name, done / seconds);
-  }
-  for (const now of next.sources ?? []) {
-    const then = before.sources?.find((source) => source.name === now.name);
-    const done = now.stored - (then?.stored ?? now.stored);
-    if (done >= 0) rates.sources.set(now.name, done / seconds);
-  }
-}
-
-function noRates() {
-  return { sources: new Map(), destinations: new Map() };
 }
 
 function become(next) {

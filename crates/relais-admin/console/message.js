@@ -63,7 +63,8 @@ function things({ things: all, notes, cut }) {
       h("p", { class: "soft" }, [thing.event_type, thing.place, thing.key ? `key ${thing.key}` : null].filter(Boolean).join(" · ")),
       thing.problem ? h("p", { class: "error-text" }, thing.problem.code ? h("code", null, thing.problem.code) : null, " ", thing.problem.message) : null,
       thing.next_attempt_at && thing.status !== "PROCESSED" ? h("p", { class: "soft" }, "next attempt ", ago(thing.next_attempt_at)) : null,
-      thing.held_by ? h("p", null, "It waits behind ", h("a", { href: `#/dead-letters/${thing.held_by}` }, "a dead letter"), " of its key.") : null))),
+      thing.held_by ? h("p", null, "It waits behind ", h("a", { href: `#/dead-letters/${thing.held_by}` }, "a dead letter"), " of its key.") : null,
+      thing.waits_for ? h("p", null, `It ${thing.waits_for}.`) : null))),
     (notes ?? []).map((text) => h("p", { class: "soft" }, text)),
     cut ? notice("warn", "There is more than is shown", "Ask for one of the things above to see its own part.") : null,
   ];
@@ -103,6 +104,9 @@ function describe(event) {
     case "received":
       return ["info", "inbox", `Received from ${event.source_system}`, [`${event.event_type ?? "no type"} ${event.message_id}, key ${event.key}`, position(event)]];
     case "attempt":
+      if (event.outcome === "delivered") {
+        return ["ok", "ok", `Attempt ${event.attempt} was delivered`, [event.message, `worker ${event.worker.slice(0, 13)}`]];
+      }
       if (event.outcome === "ignored") {
         return ["warn", "retry", `Attempt ${event.attempt} ignored as out of order`, [because(event.code, event.message), `worker ${event.worker.slice(0, 13)}`]];
       }

@@ -1,15 +1,19 @@
-// The first page: the flow, what needs a person, charts of the last minutes, and the workers.
+// The first page: what needs attention, the flow, and charts of the last minutes. It fits one screen, however many
+// destinations there are.
 
 import { h, icon, replace, setText } from "./dom.js";
 import { get } from "./api.js";
-import { brief, count, milliseconds, rate } from "./format.js";
-import { empty, heading, status, worker } from "./parts.js";
+import { brief, count, milliseconds, plural, rate } from "./format.js";
+import { heading, status } from "./parts.js";
 import { lineChart, sparkline } from "./chart.js";
 import { flow } from "./flow.js";
+import { attention, instances } from "./state.js";
 import * as live from "./live.js";
 
 /** As the server keeps: 15 minutes of seconds. */
 const POINTS_MAX = 900;
+/** Lines about what needs attention; the rest is one line. */
+const ATTENTION_MAX = 4;
 
 export async function page(context) {
   const [first, history] = await Promise.all([live.overview ?? get("/overview", { signal: context.signal }), get("/history", { signal: context.signal })]);
@@ -17,14 +21,15 @@ export async function page(context) {
   const picture = flow();
   const charts = makeCharts();
   const tiles = makeTiles();
-  const workers = h("div");
+  const alarms = makeAttention();
   const about = h("p", { class: "about" });
 
   const showOverview = (overview) => {
-    if (!about.firstChild) replace(about, `relais ${overview.version} · ${overview.store}`, overview.worker ? [" · worker ", worker(overview.worker)] : null);
-    picture.update(overview, live.rates, past.last());
+    const alive = instances(overview).filter((one) => one.instance.alive).length;
+    setText(about, `relais ${overview.version} · ${overview.store} · ${plural(alive, "process", "processes")}`);
+    picture.update(overview, past.last());
     tiles.overview(overview);
-    replace(workers, workerTable(overview.workers ?? []));
+    alarms.update(overview);
   };
   const showSample = () => {
     for (const chart of charts) chart.update(past.history());
@@ -48,10 +53,9 @@ export async function page(context) {
     showOverview(live.overview ?? first);
     showSample();
   });
-  return h("div", { class: "page" }, head, tiles.element,
-    h("section", { class: "panel", "aria-labelledby": "flow-title" }, h("h2", { id: "flow-title" }, "Flow"), picture.element),
-    h("div", { class: "charts" }, charts.map((chart) => chart.element)),
-    h("section", { class: "panel", "aria-labelledby": "workers-title" }, h("h2", { id: "workers-title" }, "Workers"), workers));
+  return h("div", { class: "page overview" }, head, tiles.element, alarms.element,
+    h("section", { class: "panel", "aria-labelledby": "flow-title" }, h("h2", { id: "flow-title", class: "hidden-words" }, "Flow"), picture.element),
+    h("div", { class: "charts" }, charts.map((chart) => chart.element)));
 }
 
 /** The series of the last minutes, by this machine's clock. */
@@ -84,14 +88,32 @@ class Past {
 
 function makeCharts() {
   return [
-    lineChart({ title: "Throughput", about: "Messages a second of this worker.", format: rate, lines: [{ name: "dispatched", label: "delivered" }, { name: "stored", label: "received" }, { name: "processed", label: "handled" }] }),
+    lineChart({ title: "Throughput", about: "Messages a second of all processes.", format: rate, lines: [{ name: "dispatched", label: "delivered" }, { name: "stored", label: "received" }, { name: "processed", label: "handled" }] }),
     lineChart({ title: "Waiting", about: "Rows that wait in the inbox and in the outbox.", format: brief, lines: [{ name: "outbox_depth", label: "outbox" }, { name: "inbox_depth", label: "inbox" }] }),
     lineChart({ title: "Latency", about: "From the outbox row to the acknowledgement.", format: milliseconds, lines: [{ name: "latency_p95_ms", label: "p95" }, { name: "latency_p50_ms", label: "p50" }] }),
     lineChart({ title: "Trouble", about: "Attempts a second that are to be retried, and messages that failed for good.", format: rate, lines: [{ name: "retried", label: "retried" }, { name: "failed", label: "failed" }] }),
   ];
 }
 
-/** Numbers to see first: what flows, then what needs a person. */
+/** What is broken or paused, worst first. */
+function makeAttention() {
+  const list = h("ul", { class: "alarms" });
+  const more = h("p", { class: "soft" });
+  const element = h("section", { class: "panel", "aria-labelledby": "attention-title" }, h("h2", { id: "attention-title" }, "Needs attention"), list, more);
+  let seen = "";
+  return { element, update(overview) {
+    const all = attention(overview);
+    const text = JSON.stringify(all);
+    if (text === seen) return;
+    seen = text;
+    replace(list, all.slice(0, ATTENTION_MAX).map((one) => h("li", null,
+      status(one.state.look, one.state.words), h("span", { class: "soft" }, one.kind), h("a", { href: one.href }, one.name), h("span", { class: "why soft", title: one.state.lines[0] }, one.state.lines[0] ?? ""))));
+    const rest = all.length - ATTENTION_MAX;
+    replace(more, !all.length ? [icon("ok"), " Everything works."] : rest > 0 ? [`and ${plural(rest, "more", "more")}: `, h("a", { href: "#/destinations?show=attention" }, "destinations"), " · ", h("a", { href: "#/sources?show=attention" }, "sources"), " · ", h("a", { href: "#/workers" }, "workers")] : null);
+  } };
+}
+
+/** Numbers to see first: what flows, then what waits for an operator. */
 function makeTiles() {
   const flowing = [["received", "stored", "per s", rate], ["delivered", "dispatched", "per s", rate], ["latency p95", "latency_p95_ms", "", milliseconds]].map(([label, series, unit, format]) => {
     const value = h("span", { class: "tile-value" }, "–");
@@ -105,8 +127,8 @@ function makeTiles() {
   const needs = [
     ["dead letters", "#/dead-letters", (overview) => overview.dead_letters_open],
     ["parked keys", "#/parked-keys", (overview) => overview.parked_keys],
-    ["unreadable", "#/repair", (overview) => overview.serde_errors ?? 0],
-    ["paused", "#/processes?status=paused", (overview) => overview.processes?.find((entry) => entry.name === "PAUSED")?.rows ?? 0],
+    ["undecodable", "#/repair", (overview) => overview.serde_errors ?? 0],
+    ["stuck processes", "#/processes", (overview) => overview.processes_need_operator ?? 0],
   ].map(([label, href, read]) => {
     const value = h("span", { class: "tile-value" }, "–");
     const word = h("span", { class: "tile-word" });
@@ -116,7 +138,7 @@ function makeTiles() {
       setText(value, brief(number));
       value.title = count(number);
       element.classList.toggle("attention", number > 0);
-      const words = number > 0 ? "needs you" : "all clear";
+      const words = number > 0 ? "needs attention" : "all clear";
       if (word.textContent !== words) replace(word, icon(number > 0 ? "alert" : "ok"), words);
     } };
   });
@@ -125,15 +147,4 @@ function makeTiles() {
     overview: (overview) => needs.forEach((tile) => tile.update(overview)),
     sample: (past) => flowing.forEach((tile) => tile.update(past)),
   };
-}
-
-function workerTable(workers) {
-  if (!workers.length) return empty("No worker holds a lane", "They appear as soon as a relais works on this database: start one with `relais run`.");
-  const rows = workers.map((row) => h("tr", null,
-    h("td", { data: { label: "Scope" } }, row.scope),
-    h("td", { data: { label: "Worker" } }, worker(row.worker)),
-    h("td", { class: "numeric", data: { label: "Lanes" } }, count(row.lanes)),
-    h("td", { data: { label: "State" } }, row.alive ? status("closed", "alive") : status("FAILED", "lease run out"))));
-  const head = ["Scope", "Worker", "Lanes", "State"].map((title) => h("th", { scope: "col", class: title === "Lanes" ? "numeric" : "" }, title));
-  return h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
 }

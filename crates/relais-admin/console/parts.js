@@ -1,5 +1,6 @@
 // Pieces that several pages are made of.
 
+import { may } from "./api.js";
 import { h, icon, replace } from "./dom.js";
 import { bytes, local } from "./format.js";
 import { coloured } from "./json_text.js";
@@ -21,7 +22,12 @@ const STATUS = {
   PAUSED: ["warn", "pause"],
   open: ["bad", "alert"],
   retried: ["ok", "retry"],
+  discarded: ["calm", "skip"],
   skipped: ["calm", "skip"],
+  resumed: ["ok", "run"],
+  compensated: ["calm", "undo"],
+  cancelled: ["calm", "skip"],
+  answered: ["ok", "ok"],
   edited: ["warn", "audit"],
   closed: ["ok", "ok"],
   half_open: ["warn", "retry"],
@@ -29,6 +35,8 @@ const STATUS = {
   TIMED_OUT: ["bad", "wait"],
   COMPENSATION_FAILED: ["bad", "undo"],
   gone: ["calm", "skip"],
+  unknown: ["calm", "wait"],
+  needs_operator: ["bad", "alert"],
 };
 
 export function status(name, words) {
@@ -120,14 +128,14 @@ export function payload(text, { truncated = false, download = null, size = null,
       } } }, "As it came")
     : null;
   const about = [size === null ? null : bytes(size), truncated ? "only the beginning is shown" : null].filter(Boolean).join(" · ");
-  const save = download ? h("a", { class: "link", href: download, download: "" }, "Download") : null;
+  const save = download && may("viewer") ? h("a", { class: "link", href: download, download: "" }, "Download") : null;
   return h("div", { class: "payload-box" }, h("div", { class: "payload-bar" }, h("span", { class: "soft" }, about), toggle, save), view);
 }
 
 /** Headers of a message; a value may be text, bytes, nothing, or several of these. */
 export function headers(all) {
   const rows = Object.entries(all ?? {}).flatMap(([name, values]) => [values].flat().map((value) => [name, value]));
-  if (!rows.length) return h("p", { class: "soft" }, "It has no headers.");
+  if (!rows.length) return h("p", { class: "soft" }, may("viewer") ? "It has no headers." : "Headers are hidden: they need the role viewer.");
   return h("div", { class: "scroll" }, h("table", { class: "plain" },
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Header"), h("th", { scope: "col" }, "Value"))),
     h("tbody", null, rows.map(([name, value]) => h("tr", null, h("td", null, h("code", null, name)), h("td", null, headerValue(value))))),
@@ -146,7 +154,7 @@ export function attempts(history) {
   return h("ol", { class: "attempts" }, history.map((attempt) => h("li", null,
     h("div", { class: "line" },
       h("span", { class: "number" }, `Attempt ${attempt.attempt}`),
-      attempt.outcome === "ignored" ? status("RETRY", "out of order") : status(attempt.outcome === "retry" ? "RETRY" : "FAILED", attempt.outcome === "retry" ? "to be retried" : "failed for good"),
+      attempt.outcome === "ignored" ? status("RETRY", "out of order") : attempt.outcome === "delivered" ? status("DISPATCHED", "delivered") : status(attempt.outcome === "retry" ? "RETRY" : "FAILED", attempt.outcome === "retry" ? "to be retried" : "failed for good"),
       h("time", { datetime: attempt.at, title: `${attempt.at} UTC` }, local(attempt.at)),
       h("span", { class: "soft" }, "worker ", worker(attempt.worker))),
     attempt.error_message || attempt.error_code

@@ -1,9 +1,9 @@
 // Processes: the list, and one with its steps in time, its log, and what can be done now.
 
-import { h } from "./dom.js";
+import { h, here, replace } from "./dom.js";
 import { get, may, post, query } from "./api.js";
-import { ago, count, milliseconds, moment, serverNow } from "./format.js";
-import { button, code, copyable, facts, heading, panel, payload, status } from "./parts.js";
+import { ago, count, milliseconds, moment, plural, serverNow } from "./format.js";
+import { button, code, copyable, facts, heading, notice, panel, payload, status } from "./parts.js";
 import { SINCE, listPage } from "./table.js";
 import { decide, isOpen, settle } from "./dialog.js";
 import { eventWords, signed, story } from "./message.js";
@@ -11,8 +11,8 @@ import * as live from "./live.js";
 
 const STATES = ["new", "running", "paused", "compensating", "succeeded", "compensated", "failed"];
 
-export function list(context) {
-  return listPage(context, {
+export async function list(context) {
+  const page = await listPage(context, {
     title: "Processes",
     about: "Sagas: steps that are sent as commands, answered, and undone if it must be. Newest first.",
     base: "#/processes",
@@ -25,7 +25,7 @@ export function list(context) {
     ],
     columns: [
       { title: "Business key", cell: (row) => row.business_key ?? row.process_id },
-      { title: "Status", cell: (row) => status(row.status) },
+      { title: "Status", cell: (row) => (row.needs_operator ? status("needs_operator", `needs an operator (${row.status.toLowerCase()})`) : status(row.status)) },
       { title: "Type", cell: (row) => row.process_type },
       { title: "Step", cell: (row) => row.current_step ?? "–" },
       { title: "Retries", cell: (row) => count(row.retries), kind: "numeric" },
@@ -36,6 +36,37 @@ export function list(context) {
     href: (row) => `#/processes/${row.process_id}`,
     empty: ["No process has started", "Declare a [[process]] in relais.toml, or one in Rust; its first message starts it, and it appears here."],
   });
+  const above = h("div", { class: "above" });
+  page.firstChild.after(above);
+  let seen = "";
+  const draw = (overview) => {
+    const text = JSON.stringify([overview.processes_need_operator, overview.process_types]);
+    if (text === seen) return;
+    seen = text;
+    replace(above, needing(overview.processes_need_operator ?? 0), types(context, overview.process_types ?? []));
+  };
+  draw(live.overview ?? (await get("/overview", { signal: context.signal })));
+  context.leave(live.on("overview", draw));
+  return page;
+}
+
+/** What is said above the list while processes wait for a decision. */
+function needing(stuck) {
+  return stuck ? notice("bad", plural(stuck, "process needs an operator", "processes need an operator"), "A step or its compensation failed. Open the process, then retry or skip the step.") : null;
+}
+
+/** Process types with what pauses and resumes them. */
+function types(context, all) {
+  if (!all.length) return null;
+  const line = (type) => {
+    const path = `/process-types/${encodeURIComponent(type.name)}`;
+    const said = (words) => (answer) => (answer.result === "unchanged" ? "It was so before." : words);
+    const resume = () => settle(context, decide({ title: `Resume process type ${type.name}`, text: "Messages and timers that waited are handled now.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("It is resumed."));
+    const pause = () => settle(context, decide({ title: `Pause process type ${type.name}`, text: "New messages for its processes wait, and so do its timers, until it is resumed, also after a restart.", confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("It is paused."));
+    const act = !may("operator") ? null : type.pause ? button(`Resume ${type.name}`, resume, { picture: "run" }) : button(`Pause ${type.name}`, pause, { picture: "pause" });
+    return h("li", null, h("strong", null, type.name), type.pause ? [status("PAUSED", "paused"), h("span", { class: "soft" }, `by ${type.pause.by}: ${type.pause.reason}`)] : null, act);
+  };
+  return h("section", { class: "panel", "aria-label": "Process types" }, h("ul", { class: "types" }, all.map(line)));
 }
 
 /** What each action is called and does. */
@@ -60,7 +91,7 @@ export async function show(context) {
     return button(label, ask, { picture, kind: danger ? "quiet-danger" : name === "resume" ? "primary" : "" });
   });
   const side = facts([
-    ["Status", status(row.status)],
+    ["Status", row.needs_operator ? status("needs_operator", `needs an operator (${row.status.toLowerCase()})`) : status(row.status)],
     ["Process id", copyable(row.process_id)],
     ["Business key", copyable(row.business_key)],
     ["Type", row.process_type],
@@ -73,6 +104,7 @@ export async function show(context) {
   ]);
   return h("div", { class: "page" },
     heading(row.business_key ?? row.process_type, [`${row.process_type} · started `, ago(row.created_at)], actions),
+    row.needs_operator ? notice("bad", "This process needs an operator", stuckWords(row)) : null,
     panel("Steps", steps(row)),
     h("div", { class: "split" },
       h("div", { class: "main-part" },
@@ -81,6 +113,13 @@ export async function show(context) {
         await diagram(path, context.signal),
         await story(`process:${row.process_id}`, context.signal)),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+}
+
+/** Why it stands, and what there is to decide. */
+function stuckWords(row) {
+  const step = (row.steps ?? []).findLast((one) => one.error);
+  const why = step ? `Step ${step.name}: ${step.error}. ` : "";
+  return `${why}Retry the step or skip it; it does not continue by itself.`;
 }
 
 /** Shows it anew when it has moved on, unless somebody is in the middle of something. */
@@ -141,7 +180,7 @@ function logList(entries) {
 /** The definition as a picture in words; only where it is known. */
 async function diagram(path, signal) {
   try {
-    const answer = await fetch(`/api/v1${path}/diagram`, { signal, credentials: "same-origin" });
+    const answer = await fetch(here(`/api/v1${path}/diagram`), { signal, credentials: "same-origin" });
     if (!answer.ok) return null;
     const text = await answer.text();
     return h("details", { class: "panel" }, h("summary", null, "Definition as a Mermaid diagram"), h("pre", { class: "payload", tabindex: "0" }, text));

@@ -35,7 +35,8 @@ export function list(context) {
 /** A second reading of everything the filters show, with the decoders declared now. */
 async function again(context, values) {
   const filter = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
-  const body = (who, dry_run) => ({ filter, dry_run, ...who });
+  const chosen = Object.keys(filter).length ? { filter } : { all: true };
+  const body = (who, dry_run) => ({ ...chosen, dry_run, ...who });
   try {
     const tried = await post("/serde-errors/repair", body({ actor: actor(), reason: "preview" }, true));
     const answer = await decide({

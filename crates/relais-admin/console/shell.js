@@ -4,16 +4,20 @@ import { h, icon, replace, setText } from "./dom.js";
 import { session, signOut } from "./api.js";
 import { brief } from "./format.js";
 import { help } from "./dialog.js";
+import { destinations, instances, sources } from "./state.js";
 import * as live from "./live.js";
 
-const paused = (overview) => overview.processes?.find((entry) => entry.name === "PAUSED")?.rows;
+const needing = (rows) => rows.filter((row) => row.state.attention).length;
 
 /** Address, name, picture, what of it needs a person, and whether something new begins. */
 const PLACES = [
   ["", "Overview", "overview"],
-  ["inbox", "Inbox", "inbox"],
+  ["destinations", "Destinations", "outbox", (overview) => needing(destinations(overview)), "apart"],
+  ["sources", "Sources", "inbox", (overview) => needing(sources(overview))],
+  ["workers", "Workers", "run", (overview) => needing(instances(overview))],
+  ["inbox", "Inbox", "inbox", null, "apart"],
   ["outbox", "Outbox", "outbox"],
-  ["processes", "Processes", "process", paused],
+  ["processes", "Processes", "process", (overview) => overview.processes_need_operator],
   ["dead-letters", "Dead letters", "letter", (overview) => overview.dead_letters_open, "apart"],
   ["parked-keys", "Parked keys", "key", (overview) => overview.parked_keys],
   ["repair", "Repair", "repair", (overview) => overview.serde_errors],
@@ -41,16 +45,17 @@ export function shell(signedOut) {
   menu.addEventListener("click", () => toggle(!nav.classList.contains("open")));
   const shown = state();
   const main = h("main", { id: "main", tabindex: "-1" });
+  const lost = lostConnection(main);
   const element = h("div", { class: "frame" },
     h("header", { class: "top" }, menu, h("a", { class: "brand", href: "#/" }, mark(), h("span", null, "relais")), finder(), shown.element, themeSwitch(), person(signedOut)),
-    nav, main);
+    nav, h("div", { class: "content" }, lost.element, main));
   const count = (overview) => badges.forEach(([badge, read, name]) => {
     const number = read(overview) ?? 0;
     badge.hidden = number === 0;
     setText(badge, brief(number));
-    badge.setAttribute("aria-label", `${number} ${name.toLowerCase()} need a person`);
+    badge.setAttribute("aria-label", `${number} ${name.toLowerCase()} need attention`);
   });
-  const stops = [live.on("overview", count), live.on("state", shown.show)];
+  const stops = [live.on("overview", count), live.on("state", shown.show), live.on("state", lost.show), lost.stop];
   return {
     element,
     main,
@@ -87,6 +92,9 @@ function finder() {
   return form;
 }
 
+/** How long a connection may be lost before the page says so. */
+const LOST_MS = 2000;
+
 const STATES = { live: "live", slow: "every few seconds", off: "no connection" };
 
 /** Whether what is shown is what is. */
@@ -99,6 +107,29 @@ function state() {
   };
   show(live.state);
   return { element, show };
+}
+
+/** A banner over figures that are no longer true: relais does not answer. */
+function lostConnection(main) {
+  const words = h("p");
+  const element = h("div", { class: "notice bad lost", role: "alert", hidden: true }, icon("alert"), h("div", null, h("strong", null, "No connection to relais"), words));
+  let timer = null;
+  const show = (name) => {
+    clearTimeout(timer);
+    if (name !== "off") {
+      element.hidden = true;
+      main.classList.remove("stale");
+      return;
+    }
+    // A page that was hidden reconnects within a moment.
+    timer = setTimeout(() => {
+      if (live.state !== "off" || document.hidden || !live.overview) return;
+      setText(words, `What you see is from ${new Date(live.arrived).toLocaleTimeString("en", { hourCycle: "h23" })} and may be wrong now. The console keeps trying.`);
+      element.hidden = false;
+      main.classList.add("stale");
+    }, LOST_MS);
+  };
+  return { element, show, stop: () => clearTimeout(timer) };
 }
 
 /** As the system has it, dark, light: each press the next. */

@@ -18,6 +18,7 @@ use subtle::ConstantTimeEq;
 use crate::{
     Admin, Role,
     problem::Problem,
+    redact::redact,
     session::{self, Session},
     token,
 };
@@ -80,8 +81,11 @@ pub(crate) async fn guard(State(role): State<Role>, request: Request, next: Next
         Some(caller) => check(caller, role, request.method(), request.headers()),
         None => Err(unauthorized()),
     };
+    let sees_payloads =
+        request.extensions().get::<Caller>().is_some_and(|caller| caller.role >= Role::Viewer);
     match allowed {
-        Ok(()) => next.run(request).await,
+        Ok(()) if sees_payloads => next.run(request).await,
+        Ok(()) => redact(next.run(request).await).await,
         Err(problem) => problem.into_response(),
     }
 }

@@ -8,13 +8,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use axum::{
     Router,
-    extract::Path,
+    extract::{OriginalUri, Path},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
 
-use crate::problem::Problem;
+use crate::{mount, problem::Problem};
 
 /// A file of the console.
 struct File {
@@ -30,16 +30,18 @@ macro_rules! files {
 
 const INDEX: File = File { name: "index.html", content: include_str!("../console/index.html") };
 
-static FILES: [File; 27] = files![
+static FILES: [File; 32] = files![
     "api.js",
     "app.js",
     "audit.js",
     "chart.js",
     "dead_letters.js",
+    "destinations.js",
     "dialog.js",
     "dom.js",
     "flow.js",
     "format.js",
+    "grid.js",
     "hex.js",
     "icon.svg",
     "inbox.js",
@@ -55,37 +57,44 @@ static FILES: [File; 27] = files![
     "processes.js",
     "repair.js",
     "shell.js",
+    "sources.js",
+    "state.js",
     "style.css",
     "table.js",
     "theme.js",
+    "workers.js",
 ];
 
 /// `/` and `/console/…`, for anybody.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new()
-        .route("/", get(|headers: HeaderMap| async move { serve(&INDEX, &headers) }))
-        .route("/console/{name}", get(file))
+    Router::new().route("/", get(index)).route("/console/{name}", get(file))
+}
+
+async fn index(original: OriginalUri, headers: HeaderMap) -> Response {
+    let prefix = mount::page_prefix(&original);
+    let content = INDEX.content.replace("=\"console/", &format!("=\"{prefix}console/"));
+    serve(INDEX.name, content, &headers)
 }
 
 async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
     match FILES.iter().find(|file| file.name == name) {
-        Some(file) => serve(file, &headers),
+        Some(file) => serve(file.name, file.content, &headers),
         None => {
             Problem::not_found(format_args!("the console has no file `{name}`")).into_response()
         }
     }
 }
 
-fn serve(file: &File, asked: &HeaderMap) -> Response {
-    let tag = tag(file.content);
+fn serve(name: &str, content: impl AsRef<str> + IntoResponse, asked: &HeaderMap) -> Response {
+    let tag = tag(content.as_ref());
     // Kept, but asked for each time: after an upgrade no page is made of old and new files.
     let kept = [(header::CACHE_CONTROL, "no-cache"), (header::ETAG, tag.as_str())];
     let known = asked.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag)) {
         return (StatusCode::NOT_MODIFIED, kept).into_response();
     }
-    let content_type = [(header::CONTENT_TYPE, content_type(file.name))];
-    (kept, content_type, file.content).into_response()
+    let content_type = [(header::CONTENT_TYPE, content_type(name))];
+    (kept, content_type, content).into_response()
 }
 
 fn tag(content: &str) -> String {
@@ -174,6 +183,26 @@ mod tests {
         })
     }
 
+    /// The console may be nested under a path of another service.
+    #[test]
+    fn no_file_asks_for_an_address_at_the_root() {
+        const NEVER: [&str; 8] = [
+            "fetch(\"/",
+            "fetch(`/",
+            "EventSource(\"/",
+            "EventSource(`/",
+            "src=\"/",
+            "href=\"/",
+            "from \"/",
+            "url(/",
+        ];
+        for file in all() {
+            for word in NEVER {
+                assert!(!file.content.contains(word), "{} contains `{word}`", file.name);
+            }
+        }
+    }
+
     #[test]
     fn elements_are_made_in_one_place_only() {
         for file in FILES.iter().filter(|file| file.name != "dom.js") {
@@ -189,10 +218,11 @@ mod tests {
 
     #[test]
     fn a_file_that_is_known_is_not_sent_again() {
-        let first = serve(&INDEX, &HeaderMap::new());
+        let first = serve(INDEX.name, INDEX.content, &HeaderMap::new());
         assert_eq!(first.status(), StatusCode::OK);
         let tag = first.headers()[header::ETAG].clone();
         let asked = HeaderMap::from_iter([(header::IF_NONE_MATCH, tag)]);
-        assert_eq!(serve(&INDEX, &asked).status(), StatusCode::NOT_MODIFIED);
+        let again = serve(INDEX.name, INDEX.content, &asked);
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
     }
 }

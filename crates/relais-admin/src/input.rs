@@ -11,7 +11,7 @@ use axum::{
 use relais::desk::By;
 use relais_core::query::PAGE_MAX;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::error::Category;
+use serde_json::{error::Category, value::RawValue};
 
 use crate::{
     access::{Caller, Identity},
@@ -88,10 +88,36 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let late =
             |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the body came too slowly");
         let bytes = read.map_err(late)?.map_err(unreadable)?;
+        object(&bytes)?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| match error.classify() {
             Category::Data => Problem::unprocessable("INVALID", error),
             _ => Problem::bad_request(format_args!("the body is not JSON: {error}")),
         })
+    }
+}
+
+/// A derived reader takes the fields of a struct from an array too, in their order: such a body is
+/// refused, because nobody means it.
+fn object(bytes: &[u8]) -> Result<(), Problem> {
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::unprocessable("INVALID", "the body must be a JSON object"));
+    }
+    Ok(())
+}
+
+/// A JSON object inside a body, and nothing that only looks like one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "Box<RawValue>", bound = "T: DeserializeOwned")]
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> TryFrom<Box<RawValue>> for Object<T> {
+    type Error = String;
+
+    fn try_from(raw: Box<RawValue>) -> Result<Self, String> {
+        if !raw.get().starts_with('{') {
+            return Err("must be a JSON object".to_owned());
+        }
+        serde_json::from_str(raw.get()).map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -227,6 +253,10 @@ pub(crate) struct Who {
 }
 
 impl Who {
+    pub(crate) fn new(actor: Option<String>, reason: String) -> Self {
+        Self { actor, reason }
+    }
+
     /// The person who acts: whom the token names, or who they say they are where it names nobody.
     pub(crate) fn by(self, caller: &Caller) -> Result<By, Problem> {
         let actor = match (&caller.identity, self.actor) {

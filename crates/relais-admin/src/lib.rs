@@ -4,25 +4,29 @@
 //! Invariant: no row is changed but by a decision of the engine's operator or desk, made for a person who
 //! is named, with a reason, and recorded by it. On an address other than loopback a token is required.
 //!
-//! - here: what is served; `serve`: to how many, and how slow they may be
+//! - here: what is served; `serve`: how, over `relais-listen`; `mount`: in another router
 //! - `routes`: every call of the API with who may make it; `openapi`: its description
 //! - `access`: who asks, by [`Token`] or by `session`; `login`: how one begins; `headers`: what every
 //!   answer tells a browser
+//! - `redact`: what those do not see who may not see payloads
 //! - `input`: what they said; `problem`: what is wrong with it
-//! - `api`: the calls; `sample`: the numbers they show, counted beforehand
+//! - `api`: the calls; `sample`: the numbers they show, counted beforehand; `fleet`: those of all processes
 //! - `console`: the files of the web console
 //! - `health`: whether this process can work; `metrics`: the page for Prometheus
 
 mod access;
 mod api;
 mod console;
+mod fleet;
 mod headers;
 mod health;
 mod input;
 mod login;
-mod metrics;
+pub mod metrics;
+mod mount;
 mod openapi;
 mod problem;
+mod redact;
 mod role;
 mod routes;
 mod sample;
@@ -44,7 +48,6 @@ use axum::{
 use relais::{desk::Desk, observe::Observer, process::Operator, repair::Declared};
 use relais_core::{
     process::ProcessRef,
-    query::Overview,
     store::{Store, StoreError},
 };
 use serde::Serialize;
@@ -53,13 +56,19 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
 };
 
-use self::{api::live::STREAMS_MAX, sample::Sampler, throttle::Throttle};
+use self::{
+    api::live::STREAMS_MAX,
+    sample::{Counted, Sampler},
+    throttle::Throttle,
+};
 pub use self::{
     health::{Facts, Target},
+    mount::router,
     role::Role,
     session::SessionKey,
     token::{SHARED_NAME, Token},
 };
+pub use relais_listen::Tls;
 
 /// A store that does not answer within this is as good as away: probes and scrapes have short limits.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -74,6 +83,8 @@ pub(crate) struct Inner {
     parts: Parts,
     sampler: Sampler,
     throttle: Throttle,
+    /// For log-ins, whose bodies anybody may send.
+    log_ins: Semaphore,
     /// For streams.
     seats: Arc<Semaphore>,
     downloads: Semaphore,
@@ -92,6 +103,8 @@ pub struct Parts {
     /// Without any, everybody on this machine may do everything.
     pub tokens: Vec<Token>,
     pub session_key: SessionKey,
+    /// Whether `/metrics` is answered without a token; nothing else is.
+    pub open_metrics: bool,
     pub sources: Vec<SourceInfo>,
     /// By the names of destinations.
     pub limits: Vec<(String, DestinationLimits)>,
@@ -151,6 +164,15 @@ pub async fn bind(
     parts: Parts,
     listen: SocketAddr,
 ) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
+    bind_with(parts, listen, None).await
+}
+
+/// The same, encrypted if there is a certificate.
+pub async fn bind_with(
+    parts: Parts,
+    listen: SocketAddr,
+    tls: Option<Tls>,
+) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
     if !listen.ip().is_loopback() && parts.tokens.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -163,7 +185,7 @@ pub async fn bind(
     let router = admin.router();
     Ok((address, async move {
         tokio::select! {
-            served = serve::serve(listener, router) => served,
+            () = serve::serve(listener, router, tls) => Ok(()),
             never = Sampler::run(admin) => match never {},
         }
     }))
@@ -209,6 +231,7 @@ impl Admin {
             parts,
             sampler: Sampler::new(),
             throttle: Throttle::default(),
+            log_ins: Semaphore::new(login::AT_ONCE),
             seats: Arc::new(Semaphore::new(STREAMS_MAX)),
             downloads: Semaphore::new(DOWNLOADS_MAX),
         }))
@@ -217,8 +240,12 @@ impl Admin {
     /// The routes, as a table.
     fn router(&self) -> Router {
         let known = from_fn_with_state(self.clone(), access::identify);
+        let metrics = match self.open_metrics {
+            true => get(show_metrics),
+            false => get(show_metrics).route_layer(known.clone()),
+        };
         Router::new()
-            .route("/metrics", get(show_metrics).route_layer(known.clone()))
+            .route("/metrics", metrics)
             .route("/api/openapi.json", get(openapi::show).route_layer(known.clone()))
             .nest(routes::PREFIX, routes::router().layer(known))
             .route("/healthz", get(health::alive))
@@ -238,8 +265,8 @@ impl Admin {
     }
 
     /// The rows as they were last counted.
-    fn overview(&self) -> Option<Overview> {
-        self.sampler.counted().ok().map(|counted| counted.overview)
+    fn counted(&self) -> Option<Counted> {
+        self.sampler.counted().ok()
     }
 
     /// By destination, where it is known.
@@ -262,11 +289,13 @@ async fn soon<T: Send + 'static>(
 
 async fn show_metrics(State(admin): State<Admin>) -> Response {
     // Without the store the counters of this process are still worth showing.
-    let overview = admin.overview();
+    let counted = admin.counted();
     let sources: Vec<_> = admin.states.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
     let usage: Vec<_> = admin.used().collect();
-    let text = metrics::render(&metrics::Seen {
-        overview: overview.as_ref(),
+    let text = metrics::render_page(&metrics::Seen {
+        overview: counted.as_ref().map(|counted| &counted.overview),
+        controls: counted.as_ref().map_or(&[][..], |counted| &counted.controls),
+        process_types: &admin.observer.figures().process_types,
         snapshot: &admin.observer.snapshot(),
         facts: &admin.facts,
         sources: &sources,
@@ -274,6 +303,11 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     });
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
+
+/// The code on the page about embedding compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct Embedding;
 
 #[cfg(test)]
 mod tests {

@@ -2,28 +2,29 @@
 
 use std::{
     net::SocketAddr,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
     Json,
-    extract::{ConnectInfo, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    extract::{ConnectInfo, FromRequest, OriginalUri, Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
+use cookie::Cookie;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    Admin, access,
-    input::Body,
-    problem::Problem,
-    session::{self, COOKIE, LIFE},
-    token,
+    Admin, access, input::Body, mount, problem::Problem, serve::Encrypted, session, token,
 };
 
 /// Largest body of a log-in: anybody may send one.
 pub(crate) const BODY_MAX: usize = 4 << 10;
+/// How long it may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(5);
+/// Bodies of log-ins read at once.
+pub(crate) const AT_ONCE: usize = 16;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,41 +32,63 @@ pub(crate) struct Login {
     token: String,
 }
 
-/// A cookie for a token. Whoever fails too often waits.
+/// Gives a cookie for a token. An address that shows too many wrong tokens waits before the next wrong one.
 pub(crate) async fn login(
     State(admin): State<Admin>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-    body: Result<Body<Login>, Problem>,
+    (original, uri): (OriginalUri, Uri),
+    request: Request,
 ) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
     access::check_site(&headers)?;
     access::check_content(&headers)?;
-    if let Some(wait) = admin.throttle.wait(from.ip(), Instant::now()) {
-        return Ok(too_often(wait.as_secs() + 1));
-    }
-    let Body(Login { token }) = body?;
+    let encrypted = request.extensions().get::<Encrypted>().is_some();
+    let token = read(&admin, request).await?;
     let now = SystemTime::now();
+    // The right token opens the door however many wrong ones were shown: only those are counted. A token
+    // has 256 bits, and comparing costs as much as refusing.
     let Some(found) = token::find(&admin.tokens, token.trim(), now) else {
+        if let Some(wait) = admin.throttle.wait(from.ip(), Instant::now()) {
+            return Ok(too_often(wait.as_secs() + 1));
+        }
         admin.throttle.failed(from.ip(), Instant::now());
         let detail = "no such token, or it has expired";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "WRONG_TOKEN", detail));
     };
-    let cookie = cookie(&session::begin(&admin.session_key, found, now), LIFE.as_secs(), &headers);
+    let secure = encrypted || came_by_https(&headers);
+    let place = (mount::base(&original, &uri), secure);
+    let cookie = session::begin(&admin.session_key, found, now, place);
     let said = json!({ "name": found.name, "role": found.role });
-    Ok(([(header::SET_COOKIE, cookie)], Json(said)).into_response())
+    Ok(([(header::SET_COOKIE, value(&cookie))], Json(said)).into_response())
+}
+
+/// The token of the body. Few bodies are read at once, and not for long: anybody may send one, and stalled
+/// ones must not use up the connections.
+async fn read(admin: &Admin, request: Request) -> Result<String, Problem> {
+    let _seat = admin.log_ins.try_acquire().map_err(|_| {
+        let detail = "too many log-ins at once; try again";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", detail)
+    })?;
+    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the body came too slowly");
+    let read = Body::<Login>::from_request(request, admin);
+    let Body(Login { token }) = tokio::time::timeout(BODY_TIME, read).await.map_err(late)??;
+    Ok(token)
 }
 
 /// Takes the cookie away. The session itself ends when its time is over, or with its token.
-pub(crate) async fn logout(headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn logout(
+    original: OriginalUri,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     access::check_site(&headers)?;
-    Ok(([(header::SET_COOKIE, cookie("", 0, &headers))], StatusCode::NO_CONTENT).into_response())
+    let cookie = session::end((mount::base(&original, &uri), came_by_https(&headers)));
+    Ok(([(header::SET_COOKIE, value(&cookie))], StatusCode::NO_CONTENT).into_response())
 }
 
-fn cookie(value: &str, seconds: u64, headers: &HeaderMap) -> HeaderValue {
-    let secure = if came_by_https(headers) { "; Secure" } else { "" };
-    let text =
-        format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
-    HeaderValue::from_str(&text).expect("Base64, numbers and dots")
+fn value(cookie: &Cookie<'_>) -> HeaderValue {
+    let text = cookie.to_string();
+    HeaderValue::from_str(&text).expect("Base64, numbers, dots and a path that came in a request")
 }
 
 /// As the proxy before us says, or the page that asks.
@@ -90,17 +113,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cookie_that_came_by_https_goes_by_https_only() {
+    fn a_proxy_or_the_page_says_that_it_came_by_https() {
         let with = |name: &'static str, value: &'static str| {
             let headers = HeaderMap::from_iter([(
                 header::HeaderName::from_static(name),
                 HeaderValue::from_static(value),
             )]);
-            cookie("x", 5, &headers).to_str().unwrap().contains("; Secure")
+            came_by_https(&headers)
         };
         assert!(with("x-forwarded-proto", "https") && with("origin", "HTTPS://relais.example"));
         assert!(!with("x-forwarded-proto", "http") && !with("host", "https"));
-        let plain = cookie("x", 5, &HeaderMap::new());
-        assert_eq!(plain, "relais_session=x; HttpOnly; SameSite=Strict; Path=/; Max-Age=5");
     }
 }

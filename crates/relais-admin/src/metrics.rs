@@ -3,23 +3,27 @@
 //! Invariant: as many series as the settings name things, and a fixed number more: nothing in a message
 //! makes a new one without end.
 
+mod controls;
 mod page;
 mod process;
 #[cfg(test)]
 mod tests;
 
-use relais::observe::{Latency, Snapshot};
+use std::collections::BTreeSet;
+
+use relais::{
+    health::is_here,
+    observe::{Latency, Observer, Snapshot},
+};
 use relais_core::{
     breaker::BreakerState,
+    control::Control,
     query::{Backlog, Overview},
     time::Timestamp,
 };
 
 use self::page::Page;
-use crate::{
-    CallsUsed, SourceState,
-    health::{Facts, is_here},
-};
+use crate::{CallsUsed, SourceState, health::Facts};
 
 /// Destinations told apart that are in the outbox and not in the settings.
 const UNKNOWN_MAX: usize = 20;
@@ -28,14 +32,36 @@ const UNKNOWN_MAX: usize = 20;
 pub(crate) struct Seen<'a> {
     /// Absent if the store did not answer.
     pub(crate) overview: Option<&'a Overview>,
+    pub(crate) controls: &'a [Control],
+    /// Types of the processes that run here.
+    pub(crate) process_types: &'a BTreeSet<String>,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) facts: &'a Facts,
     pub(crate) sources: &'a [(&'a str, SourceState)],
     pub(crate) usage: &'a [(&'a str, CallsUsed)],
 }
 
+/// Returns the page for Prometheus of a service that has a `/metrics` of its own: what the workers of this
+/// process count and, if the overview of the store is given, its rows. Append it to the service's own page;
+/// its content type is `text/plain; version=0.0.4`.
+///
+/// Each page costs what it shows: ask the store for its overview no more often than you scrape.
+pub fn render(observer: &Observer, overview: Option<&Overview>) -> String {
+    let facts = Facts { version: env!("CARGO_PKG_VERSION").to_owned(), ..Facts::default() };
+    let snapshot = observer.snapshot();
+    render_page(&Seen {
+        overview,
+        controls: &[],
+        process_types: &observer.figures().process_types,
+        snapshot: &snapshot,
+        facts: &facts,
+        sources: &[],
+        usage: &[],
+    })
+}
+
 /// The text format: the store's rows if it answered, and what this process counted.
-pub(crate) fn render(seen: &Seen<'_>) -> String {
+pub(crate) fn render_page(seen: &Seen<'_>) -> String {
     let mut page = Page::default();
     facts(&mut page, seen.facts);
     let up = u64::from(seen.overview.is_some());
@@ -50,6 +76,7 @@ pub(crate) fn render(seen: &Seen<'_>) -> String {
     scopes(&mut page, seen.snapshot);
     targets(&mut page, seen.snapshot, seen.usage);
     sources(&mut page, seen.snapshot, seen.sources);
+    controls::render(&mut page, seen);
     process::render(&mut page);
     page.0
 }
@@ -87,6 +114,9 @@ fn rows(page: &mut Page, overview: &Overview) {
     for count in &overview.processes {
         page.line("relais_processes", &[("status", &count.name)], count.rows);
     }
+    let help = "Processes that wait for a decision of an operator.";
+    let waiting = overview.processes_need_operator;
+    page.one("relais_processes_need_operator", "gauge", help, waiting);
     unknown_types(page, overview);
     let due = overview.timers_due;
     page.one("relais_timers_due", "gauge", "Timers that are due and have not fired.", due);
@@ -302,7 +332,11 @@ fn sources(page: &mut Page, snapshot: &Snapshot, states: &[(&str, SourceState)])
     page.head("relais_source_up", "gauge", "1 if the source can be read.");
     for (name, source) in &snapshot.sources {
         let state = states.iter().find(|(n, _)| n == name).map(|(_, state)| state);
-        page.line("relais_source_up", &[("source", name)], u64::from(is_here(source, state)));
+        page.line(
+            "relais_source_up",
+            &[("source", name)],
+            u64::from(is_here(source, state.and_then(|state| state.connected))),
+        );
     }
     page.head("relais_source_lag", "gauge", "Records of its partitions that are not stored yet.");
     for (name, state) in states {

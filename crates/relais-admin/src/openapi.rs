@@ -3,18 +3,31 @@
 //! Invariant: paths, methods and roles come from the table of routes; only what parameters and bodies look
 //! like is written by hand, in `openapi.json`, and nothing there is unused.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
-use axum::{Json, http::Method};
+use axum::{
+    Json,
+    extract::OriginalUri,
+    http::{Method, Uri},
+};
 use serde_json::{Map, Value, json};
 
-use crate::routes::{Gives, PREFIX, Route, table};
+use crate::{
+    mount,
+    routes::{Gives, PREFIX, Route, table},
+};
 
 static COMPONENTS: &str = include_str!("openapi.json");
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
-pub(crate) async fn show() -> Json<&'static Value> {
-    Json(&DOCUMENT)
+pub(crate) async fn show(original: OriginalUri, uri: Uri) -> Json<Cow<'static, Value>> {
+    let base = mount::base(&original, &uri);
+    if base.is_empty() {
+        return Json(Cow::Borrowed(&DOCUMENT));
+    }
+    let mut document = DOCUMENT.clone();
+    document["servers"] = json!([{ "url": base }]);
+    Json(Cow::Owned(document))
 }
 
 fn document() -> Value {
@@ -72,7 +85,11 @@ fn responses(route: &Route, components: &Value) -> Value {
             json!({ "application/json": { "schema": reference(components, "schemas", name) } })
         }
         Gives::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
-        Gives::Events => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
+        Gives::Events => json!({ "text/event-stream": { "schema": {
+            "type": "string",
+            "description": "Events `overview` with the JSON of GET /api/v1/overview, and `sample` with \
+                            the newest point of each series of GET /api/v1/history",
+        } } }),
         Gives::File => json!({
             "text/plain": { "schema": { "type": "string" } },
             "application/octet-stream": { "schema": { "type": "string" } },

@@ -6,7 +6,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Looks.
+    /// Sees everything but payloads and headers.
+    Monitor,
+    /// Also sees payloads and headers.
     Viewer,
     /// Acts on rows, keys and processes; replays and repairs many.
     Operator,
@@ -15,10 +17,11 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+    pub const ALL: [Self; 4] = [Self::Monitor, Self::Viewer, Self::Operator, Self::Admin];
 
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Monitor => "monitor",
             Self::Viewer => "viewer",
             Self::Operator => "operator",
             Self::Admin => "admin",

@@ -14,8 +14,8 @@ use axum::{
 use crate::{
     Admin, Role, access,
     api::{
-        self, audit, bulk, dead_letters, destinations, explain, inbox, live, outbox, overview,
-        parked_keys, processes, serde_errors, session,
+        self, audit, bulk, controls, dead_letters, destinations, explain, inbox, live, outbox,
+        overview, parked_keys, processes, serde_errors, session,
     },
 };
 
@@ -67,7 +67,9 @@ impl Route {
         gives: Gives,
     ) -> Self {
         let doc = Doc { says, query: &[], body: None, gives };
-        Self { method: Method::GET, path, role: Role::Viewer, serve, body_max: BODY_MAX, doc }
+        // What else carries a payload is hidden from a monitor field by field.
+        let role = if gives == Gives::File { Role::Viewer } else { Role::Monitor };
+        Self { method: Method::GET, path, role, serve, body_max: BODY_MAX, doc }
     }
 
     fn post(
@@ -94,7 +96,7 @@ impl Route {
 
 /// The calls.
 pub(crate) fn table() -> Vec<Route> {
-    [at_a_glance(), rows(), unreadable(), letters(), keys_and_processes()]
+    [at_a_glance(), switches(), rows(), unreadable(), letters(), keys_and_processes()]
         .into_iter()
         .flatten()
         .collect()
@@ -122,7 +124,7 @@ fn at_a_glance() -> Vec<Route> {
         Route::get(
             "/destinations",
             get(destinations::list),
-            "The guards of each destination, as this process sees them",
+            "Each destination, as all processes together see it",
             Json("Destinations"),
         ),
         Route::get(
@@ -134,6 +136,34 @@ fn at_a_glance() -> Vec<Route> {
         Route::get("/audit", get(audit::list), "Who did what, newest first", Json("AuditPage"))
             .query(&["actor", "target", "before_number", "limit"]),
     ]
+}
+
+/// What operators change while relais runs: in every process.
+fn switches() -> Vec<Route> {
+    let pauses = [
+        ("/destinations/{name}/pause", post(controls::pause_destination), "Pauses deliveries"),
+        ("/destinations/{name}/resume", post(controls::resume_destination), "Continues deliveries"),
+        ("/destinations/{name}/reset-breaker", post(controls::reset_breaker), "Closes its breaker"),
+        ("/sources/{name}/pause", post(controls::pause_source), "Pauses reception"),
+        ("/sources/{name}/resume", post(controls::resume_source), "Continues reception"),
+        ("/process-types/{name}/pause", post(controls::pause_process_type), "Pauses processes"),
+        (
+            "/process-types/{name}/resume",
+            post(controls::resume_process_type),
+            "Continues processes",
+        ),
+    ];
+    let says = "Changes rate and concurrency in every process, until that restarts";
+    let limit = Route::post(
+        "/destinations/{name}/limit",
+        Role::Operator,
+        post(controls::limit_destination),
+        says,
+        ("Limits", "Controlled"),
+    );
+    let route =
+        |(path, serve, says)| Route::post(path, Role::Operator, serve, says, ("Who", "Controlled"));
+    pauses.into_iter().map(route).chain([limit]).collect()
 }
 
 fn rows() -> Vec<Route> {

@@ -14,15 +14,21 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use relais::observe::{Latency, Snapshot};
-use relais_core::{query::Overview, store::StoreError, time::Timestamp};
+use relais::observe::Figures;
+use relais_core::{
+    control::Control, query::Overview, report::Report, store::StoreError, time::Timestamp,
+};
 use serde::Serialize;
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use crate::{Admin, api, soon};
+use crate::{
+    Admin, api,
+    fleet::{Fleet, Rates},
+    soon,
+};
 
 /// A point of each series.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
@@ -44,6 +50,8 @@ pub(crate) struct Sampler {
     started: Instant,
     /// Milliseconds after `started` of the last request for what is kept here, plus one.
     asked: AtomicU64,
+    /// Somebody changed something: the store is counted at once.
+    changed: Notify,
     kept: Mutex<Kept>,
     ticks: watch::Sender<Tick>,
 }
@@ -55,6 +63,10 @@ struct Kept {
     /// Why the last count failed.
     problem: Option<String>,
     points: VecDeque<Point>,
+    /// The processes beside this one.
+    fleet: Fleet,
+    /// What moved in all processes lately.
+    rates: Rates,
     /// When the last point was taken.
     last: Option<Timestamp>,
 }
@@ -64,6 +76,8 @@ struct Kept {
 pub(crate) struct Counted {
     pub(crate) database: String,
     pub(crate) overview: Overview,
+    pub(crate) controls: Vec<Control>,
+    pub(crate) reports: Vec<Report>,
 }
 
 /// What a stream is told: two events, as JSON.
@@ -115,6 +129,7 @@ impl Sampler {
         Self {
             started: Instant::now(),
             asked: AtomicU64::new(0),
+            changed: Notify::new(),
             kept: Mutex::default(),
             ticks: watch::Sender::new(Tick::default()),
         }
@@ -136,6 +151,11 @@ impl Sampler {
                 Err(StoreError::Unavailable("nothing was counted yet; ask again".to_owned()))
             }
         }
+    }
+
+    /// Has the store counted at once, for an operator who has just changed something.
+    pub(crate) fn look_soon(&self) {
+        self.changed.notify_one();
     }
 
     pub(crate) fn history(&self) -> History {
@@ -195,7 +215,10 @@ async fn keep_counting(admin: &Admin) -> Infallible {
         {
             let mut kept = admin.sampler.lock();
             match counted {
-                Ok(counted) => (kept.counted, kept.problem) = (Some(counted), None),
+                Ok(counted) => {
+                    kept.fleet.take(&counted.reports, admin.observer.worker().as_deref());
+                    (kept.counted, kept.problem) = (Some(counted), None);
+                }
                 Err(error) => kept.problem = Some(error.to_string()),
             }
         }
@@ -213,7 +236,10 @@ async fn rest(sampler: &Sampler, took: Duration) {
             UNWATCHED.max(took.saturating_mul(UNWATCHED_REST))
         };
         let Some(left) = pause.checked_sub(began.elapsed()) else { return };
-        sleep(left.min(WATCHED)).await;
+        tokio::select! {
+            () = sleep(left.min(WATCHED)) => {}
+            () = sampler.changed.notified() => return,
+        }
     }
 }
 
@@ -228,7 +254,8 @@ async fn count(admin: &Admin, database: &mut Option<String>) -> Result<Counted, 
         let asked = SystemTime::now();
         let overview = store.overview().await?;
         observer.database_time(asked, overview.now, SystemTime::now());
-        Ok(Counted { database, overview })
+        let (controls, reports) = (store.controls().await?, store.reports().await?);
+        Ok(Counted { database, overview, controls, reports })
     })
     .await?;
     *database = Some(counted.database.clone());
@@ -239,14 +266,16 @@ async fn keep_sampling(admin: &Admin) -> Infallible {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
-    let mut last = (Instant::now(), Totals::of(&admin.observer.snapshot()));
+    let mut last = (Instant::now(), admin.observer.figures());
     let mut told = Instant::now();
     loop {
         ticks.tick().await;
-        let now = (Instant::now(), Totals::of(&admin.observer.snapshot()));
-        let moved = now.1.moved(&last.1);
-        let point = now.1.since(&last.1, now.0 - last.0);
-        let point = admin.sampler.keep(point);
+        let now = (Instant::now(), admin.observer.figures());
+        let own = Rates::between(&last.1, &now.1, (now.0 - last.0).as_secs_f64());
+        let rates = admin.sampler.lock().fleet.rates_with(own);
+        let moved = rates.is_moving() || now.1 != last.1;
+        let point = admin.sampler.keep(&rates);
+        admin.sampler.lock().rates = rates;
         last = now;
         if admin.sampler.ticks.receiver_count() > 0 && (moved || told.elapsed() >= CALM) {
             told = Instant::now();
@@ -263,8 +292,15 @@ fn tick(admin: &Admin, point: &Point) -> Tick {
 }
 
 impl Sampler {
-    /// Adds the depths of the last count, and keeps the point.
-    fn keep(&self, mut point: Point) -> Point {
+    /// Figures of all processes, and what moved in them lately.
+    pub(crate) fn fleet(&self, own: Figures) -> (Figures, Rates) {
+        let kept = self.lock();
+        (kept.fleet.with(own), kept.rates.clone())
+    }
+
+    /// Makes a point of what moved, with the depths of the last count, and keeps it.
+    fn keep(&self, rates: &Rates) -> Point {
+        let mut point = Point::of(rates);
         let mut kept = self.lock();
         if let Some(Counted { overview, .. }) = &kept.counted {
             let open = |counts: &[relais_core::query::Count], names: &[&str]| {
@@ -283,58 +319,27 @@ impl Sampler {
     }
 }
 
-/// This machine's time: the points are about this process.
+impl Point {
+    fn of(rates: &Rates) -> Self {
+        let rounded = |rate: f64| (rate * 10.0).round() / 10.0;
+        let millis = |q| rates.latency.quantile(q).map(|d| (d.as_secs_f64() * 1e5).round() / 100.0);
+        Self {
+            stored: rounded(rates.stored),
+            processed: rounded(rates.processed),
+            dispatched: rounded(rates.dispatched),
+            failed: rounded(rates.failed),
+            retried: rounded(rates.retried),
+            latency_p50_ms: millis(0.5),
+            latency_p95_ms: millis(0.95),
+            ..Self::default()
+        }
+    }
+}
+
+/// This machine's time: the points are taken here.
 fn clock() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
-
-/// What this process has counted so far.
-#[derive(Clone, Debug, Default)]
-struct Totals {
-    stored: u64,
-    processed: u64,
-    dispatched: u64,
-    failed: u64,
-    retried: u64,
-    latency: Latency,
-}
-
-impl Totals {
-    fn of(snapshot: &Snapshot) -> Self {
-        let Snapshot { inbox, destinations, .. } = snapshot;
-        Self {
-            stored: inbox.stored,
-            processed: inbox.processed,
-            dispatched: destinations.values().map(|d| d.dispatched).sum(),
-            failed: inbox.failed + destinations.values().map(|d| d.failed).sum::<u64>(),
-            retried: inbox.retried + destinations.values().map(|d| d.retried).sum::<u64>(),
-            latency: snapshot.dispatch(),
-        }
-    }
-
-    fn moved(&self, before: &Self) -> bool {
-        let all = |t: &Self| [t.stored, t.processed, t.dispatched, t.failed, t.retried];
-        all(self) != all(before)
-    }
-
-    fn since(&self, before: &Self, took: Duration) -> Point {
-        let seconds = took.as_secs_f64().max(0.001);
-        let rate =
-            |now: u64, then: u64| (now.saturating_sub(then) as f64 / seconds * 10.0).round() / 10.0;
-        let latency = self.latency.since(&before.latency);
-        let millis = |q| latency.quantile(q).map(|d| (d.as_secs_f64() * 1e5).round() / 100.0);
-        Point {
-            stored: rate(self.stored, before.stored),
-            processed: rate(self.processed, before.processed),
-            dispatched: rate(self.dispatched, before.dispatched),
-            failed: rate(self.failed, before.failed),
-            retried: rate(self.retried, before.retried),
-            latency_p50_ms: millis(0.5),
-            latency_p95_ms: millis(0.95),
-            ..Point::default()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -345,21 +350,12 @@ mod tests {
     fn the_ring_is_bounded_and_its_start_moves_on() {
         let sampler = Sampler::new();
         for _ in 0..POINTS_MAX + 5 {
-            sampler.keep(Point::default());
+            sampler.keep(&Rates::default());
         }
         let history = sampler.history();
         assert_eq!(history.series.stored.len(), POINTS_MAX);
         let (last, from) = (sampler.lock().last.unwrap(), history.from.unwrap());
         assert_eq!(from.seconds_until(last), POINTS_MAX as u64 - 1);
-    }
-
-    #[test]
-    fn rates_are_of_the_time_that_has_passed() {
-        let before = Totals { stored: 100, ..Totals::default() };
-        let now = Totals { stored: 350, failed: 1, ..Totals::default() };
-        let point = now.since(&before, Duration::from_millis(2_500));
-        assert_eq!((point.stored, point.failed, point.latency_p50_ms), (100.0, 0.4, None));
-        assert!(now.moved(&before) && !now.moved(&now));
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! Sessions of people: a signed cookie, and nothing kept here.
 //!
 //! Invariant: a session is as good as the token it was begun with; taking that away ends it. It is signed
-//! with a secret of its own: who reads the settings, where only hashes of tokens are, cannot make one.
+//! with a secret of its own: who reads the configuration, where only hashes of tokens are, cannot make one.
 
 use std::time::{Duration, SystemTime};
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use hmac::{Hmac, KeyInit, Mac};
+use cookie::{Cookie, CookieJar, Key, SameSite};
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 use crate::token::Token;
@@ -17,23 +15,23 @@ use crate::token::Token;
 pub(crate) const COOKIE: &str = "relais_session";
 /// How long a session lasts.
 pub(crate) const LIFE: Duration = Duration::from_secs(8 * 3_600);
-/// Longest cookie that is looked at.
+/// Longest cookie that is read.
 const COOKIE_MAX: usize = 1_024;
 
 /// What sessions are signed with.
 #[derive(Clone)]
-pub struct SessionKey([u8; 32]);
+pub struct SessionKey(Key);
 
 impl SessionKey {
     /// The same in every process that knows the secret, and of no use for finding it.
     pub fn of(secret: &str) -> Self {
-        Self(Sha256::digest(format!("relais sessions\n{secret}")).into())
+        let part = |n: u8| Sha256::digest(format!("relais sessions\n{n}\n{secret}"));
+        Self(Key::from(&[part(1), part(2)].concat()))
     }
 
     /// Of this process alone: its sessions end with it.
     pub fn random() -> Self {
-        let (one, two) = (Uuid::new_v4(), Uuid::new_v4());
-        Self(Sha256::digest([one.into_bytes(), two.into_bytes()].concat()).into())
+        Self(Key::generate())
     }
 }
 
@@ -53,52 +51,71 @@ pub(crate) struct Session {
     pub(crate) csrf: String,
 }
 
-/// The value of a new cookie.
-pub(crate) fn begin(key: &SessionKey, token: &Token, now: SystemTime) -> String {
+/// A new cookie: which token, until when, and what unsafe requests must repeat.
+pub(crate) fn begin(
+    key: &SessionKey,
+    token: &Token,
+    now: SystemTime,
+    place: (&str, bool),
+) -> Cookie<'static> {
     let life = now + token.expires.map_or(LIFE, |until| LIFE.min(since(until, now)));
-    let said = format!("{}.{}.{}", encode(&token.name), seconds(life), Uuid::new_v4().simple());
-    let signature = sign(key, token, "session", &said);
-    format!("{said}.{signature}")
+    let csrf = Uuid::new_v4().simple();
+    let text = format!("{}.{}.{csrf}", fingerprint(token), seconds(life));
+    let mut jar = CookieJar::new();
+    jar.signed_mut(&key.0).add(Cookie::new(COOKIE, text));
+    let signed = jar.get(COOKIE).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
+    attributes(signed, LIFE, place)
 }
 
-/// The session of a cookie and the token it stands for; nothing if it is not ours, has expired, or its
-/// token is no longer there.
+/// The cookie that ends a session in its browser.
+pub(crate) fn end(place: (&str, bool)) -> Cookie<'static> {
+    attributes(String::new(), Duration::ZERO, place)
+}
+
+/// It is for the path under which the console is, and not for the service around it.
+fn attributes(value: String, life: Duration, (base, secure): (&str, bool)) -> Cookie<'static> {
+    let seconds = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
+    Cookie::build((COOKIE, value))
+        .http_only(true)
+        .same_site(SameSite::Strict)
+        .path(format!("{base}/"))
+        .max_age(cookie::time::Duration::seconds(seconds))
+        .secure(secure)
+        .build()
+}
+
+/// The session of the cookies of a request and the token it stands for; nothing if it is not ours, has
+/// expired, or its token is no longer there.
 pub(crate) fn read<'a>(
     key: &SessionKey,
     tokens: &'a [Token],
-    cookie: &str,
+    cookie: Cookie<'static>,
     now: SystemTime,
 ) -> Option<(Session, &'a Token)> {
-    let (said, signature) = cookie.get(..COOKIE_MAX.min(cookie.len()))?.rsplit_once('.')?;
-    let mut parts = said.split('.');
-    let (name, expires, _nonce) = (parts.next()?, parts.next()?, parts.next()?);
-    let name = String::from_utf8(URL_SAFE_NO_PAD.decode(name).ok()?).ok()?;
-    let signed = |token: &&Token| {
-        let expected = sign(key, token, "session", said);
-        token.name == name && bool::from(expected.as_bytes().ct_eq(signature.as_bytes()))
-    };
-    let token = tokens.iter().find(signed)?;
+    let mut jar = CookieJar::new();
+    jar.add_original(cookie);
+    let believed = jar.signed(&key.0).get(COOKIE)?;
+    let mut parts = believed.value().split('.');
+    let (print, expires, csrf) = (parts.next()?, parts.next()?, parts.next()?);
+    let token = tokens.iter().find(|token| fingerprint(token) == print)?;
     let expires: u64 = expires.parse().ok()?;
     let lasts = expires > seconds(now) && !token.has_expired(now) && parts.next().is_none();
-    let csrf = sign(key, token, "csrf", said);
-    lasts.then_some((Session { name, expires, csrf }, token))
+    let session = Session { name: token.name.clone(), expires, csrf: csrf.to_owned() };
+    lasts.then_some((session, token))
 }
 
-/// The value of a cookie among those of a request.
-pub(crate) fn of_cookies<'a>(headers: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut pairs = headers.flat_map(|header| header.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+/// The cookie among those of a request.
+pub(crate) fn of_cookies<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Cookie<'static>> {
+    let mut all = headers.flat_map(Cookie::split_parse).filter_map(Result::ok);
+    let own = all.find(|cookie| cookie.name() == COOKIE)?;
+    (own.value().len() <= COOKIE_MAX).then(|| own.into_owned())
 }
 
-fn sign(SessionKey(key): &SessionKey, token: &Token, purpose: &str, said: &str) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length is a key");
-    mac.update(&token.sha256);
-    mac.update(format!("relais {purpose}\n{}\n{said}", token.role.as_str()).as_bytes());
-    encode(mac.finalize().into_bytes())
-}
-
-fn encode(bytes: impl AsRef<[u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
+/// Names a token with its role, without saying it: what is changed or taken away is not found again.
+fn fingerprint(token: &Token) -> String {
+    let text = [&token.sha256[..], token.role.as_str().as_bytes(), b"\n", token.name.as_bytes()];
+    let hash = Sha256::digest(text.concat());
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn since(later: SystemTime, earlier: SystemTime) -> Duration {
@@ -114,6 +131,9 @@ mod tests {
     use super::*;
     use crate::Role;
 
+    /// At the top, and not encrypted.
+    const PLAIN: (&str, bool) = ("", false);
+
     fn key() -> SessionKey {
         SessionKey::of("k3y")
     }
@@ -122,65 +142,72 @@ mod tests {
         Token { name: "ann.b=c; ü".into(), role: Role::Operator, ..Token::shared("s3cret") }
     }
 
+    /// As a browser sends it back.
+    fn sent(cookie: &Cookie<'_>) -> Cookie<'static> {
+        let header = format!("a=1; {}; b=2", cookie.stripped());
+        of_cookies([header.as_str()].into_iter()).unwrap()
+    }
+
     #[test]
     fn a_session_is_known_again_until_it_ends_or_its_token_goes() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let tokens = [Token::shared("x"), ann()];
-        let cookie = begin(&key(), &tokens[1], now);
-        assert!(cookie.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
-        let (session, token) = read(&key(), &tokens, &cookie, now).unwrap();
+        let cookie = || sent(&begin(&key(), &tokens[1], now, PLAIN));
+        let (session, token) = read(&key(), &tokens, cookie(), now).unwrap();
         assert_eq!((session.name.as_str(), token.role), ("ann.b=c; ü", Role::Operator));
         assert_eq!(session.expires, 1_000_000 + LIFE.as_secs());
-        assert!(read(&key(), &tokens, &cookie, now + LIFE).is_none());
-        assert!(read(&key(), &tokens[..1], &cookie, now).is_none(), "its token was taken away");
+        assert!(read(&key(), &tokens, cookie(), now + LIFE).is_none());
+        assert!(read(&key(), &tokens[..1], cookie(), now).is_none(), "its token was taken away");
         for other in [SessionKey::of("other"), SessionKey::random()] {
-            assert!(
-                read(&other, &tokens, &cookie, now).is_none(),
-                "the settings alone are not enough"
-            );
+            assert!(read(&other, &tokens, cookie(), now).is_none(), "the hashes are not enough");
         }
-        let mut promoted = ann();
-        promoted.role = Role::Admin;
-        assert!(
-            read(&key(), &[promoted], &cookie, now).is_none(),
-            "its token means something else now"
-        );
-        let mut over = ann();
-        over.expires = Some(now);
-        assert!(read(&key(), &[over], &cookie, now).is_none());
+        let promoted = Token { role: Role::Admin, ..ann() };
+        assert!(read(&key(), &[promoted], cookie(), now).is_none(), "its token has another role");
+        let over = Token { expires: Some(now), ..ann() };
+        assert!(read(&key(), &[over], cookie(), now).is_none());
     }
 
     #[test]
     fn what_was_changed_is_not_believed() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
         let tokens = [ann()];
-        let cookie = begin(&key(), &tokens[0], now);
-        for at in 0..cookie.len() {
-            let mut bytes = cookie.clone().into_bytes();
+        let value = begin(&key(), &tokens[0], now, PLAIN).value().to_owned();
+        let with = |value: String| read(&key(), &tokens, Cookie::new(COOKIE, value), now);
+        assert!(with(value.clone()).is_some());
+        for at in 0..value.len() {
+            let mut bytes = value.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
-            let changed = String::from_utf8(bytes).unwrap();
-            assert!(read(&key(), &tokens, &changed, now).is_none(), "{at}");
+            assert!(with(String::from_utf8(bytes).unwrap()).is_none(), "{at}");
         }
-        for nothing in ["", ".", "...", "a.b.c.d", &"x".repeat(100_000), "é.é.é.é"] {
-            assert!(read(&key(), &tokens, nothing, now).is_none());
+        for nothing in ["", ".", "...", "a.b.c.d", "é.é.é.é"] {
+            assert!(with(nothing.to_owned()).is_none());
         }
+        let long = format!("{COOKIE}={}", "x".repeat(100_000));
+        assert!(of_cookies([long.as_str()].into_iter()).is_none());
     }
 
     #[test]
     fn a_token_that_ends_soon_makes_a_short_session_and_each_has_its_own_csrf() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
-        let mut token = ann();
-        token.expires = Some(now + Duration::from_secs(60));
-        let tokens = [token];
-        let csrf = || read(&key(), &tokens, &begin(&key(), &tokens[0], now), now).unwrap().0;
-        assert_eq!(csrf().expires, 65);
-        assert_ne!(csrf().csrf, csrf().csrf);
+        let tokens = [Token { expires: Some(now + Duration::from_secs(60)), ..ann() }];
+        let begun = || begin(&key(), &tokens[0], now, PLAIN);
+        let session = || read(&key(), &tokens, sent(&begun()), now).unwrap().0;
+        assert_eq!(session().expires, 65);
+        assert_ne!(session().csrf, session().csrf);
     }
 
     #[test]
-    fn the_cookie_is_found_among_others() {
-        let found = of_cookies(["a=1; relais_session=x.y", "b=2"].into_iter());
-        assert_eq!(found, Some("x.y"));
-        assert_eq!(of_cookies(["relais_sessions=1; xrelais_session=2"].into_iter()), None);
+    fn no_page_and_no_other_site_gets_the_cookie() {
+        let now = SystemTime::UNIX_EPOCH;
+        let cookie = begin(&key(), &ann(), now, ("/ops/relais", true)).to_string();
+        for attribute in
+            ["HttpOnly", "SameSite=Strict", "Path=/ops/relais/", "Max-Age=28800", "Secure"]
+        {
+            assert!(cookie.contains(attribute), "{cookie}");
+        }
+        assert!(!begin(&key(), &ann(), now, PLAIN).to_string().contains("Secure"));
+        assert!(end(PLAIN).to_string().contains("Path=/; Max-Age=0"));
+        let others = ["relais_sessions=1; xrelais_session=2"];
+        assert!(of_cookies(others.into_iter()).is_none());
     }
 }

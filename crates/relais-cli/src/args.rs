@@ -1,7 +1,9 @@
 //! The command line: names and options, nothing else.
 
+mod control;
 mod decision;
 mod desk;
+mod id;
 mod process;
 mod repair;
 mod rows;
@@ -13,15 +15,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
+    control::{ControlArgs, DestinationCommand, SourceCommand},
     decision::Decision,
     desk::{
         AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
     },
-    process::{Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching},
+    id::IdPrefix,
+    process::{
+        Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,
+        ProcessName,
+    },
     repair::{BrokenList, BrokenRows, DiscardRows, RepairArgs, RepairCommand},
     rows::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
     token::TokenArgs,
-    tools::{BenchArgs, CleanupArgs, CompletionsArgs, ManArgs, TopArgs},
+    tools::{BenchArgs, CleanupArgs, CompletionsArgs, HealthArgs, ManArgs, TopArgs},
 };
 
 /// Moves messages between a database and the world so that nothing is lost, nothing happens twice,
@@ -62,19 +69,22 @@ pub(crate) enum Command {
     /// Write a commented relais.toml to start from
     #[command(after_help = "Example:\n  relais init --config orders.toml")]
     Init(InitArgs),
-    /// Say what the settings mean and whether they work
-    #[command(after_help = "Example:\n  relais check --offline")]
+    /// Validate the configuration and explain it
+    #[command(after_help = "Example:\n  relais check --connect")]
     Check(CheckArgs),
     /// Bring the tables up to date
     #[command(after_help = "Example:\n  relais migrate --print --database postgres > relais.sql")]
     Migrate(MigrateArgs),
     /// The store at a glance
     #[command(after_help = "Example:\n  relais status")]
-    Status,
+    Status(StatusArgs),
     /// The same, live on the terminal: rates, depths, ages, breakers, workers
     #[command(after_help = "Example:\n  relais top --every 2s\n\n\
         Keys: q ends, p pauses, up and down choose a destination, ? helps")]
     Top(TopArgs),
+    /// Ask the running relais whether it is alive or ready; exit code 0 or 1
+    #[command(after_help = "Example:\n  relais health --ready")]
+    Health(HealthArgs),
     /// Received messages
     #[command(subcommand)]
     Inbox(InboxCommand),
@@ -87,6 +97,12 @@ pub(crate) enum Command {
     /// Work of several steps
     #[command(subcommand)]
     Process(ProcessCommand),
+    /// Pause and resume deliveries, change limits, reset a circuit breaker
+    #[command(subcommand)]
+    Destination(DestinationCommand),
+    /// Pause and resume reception
+    #[command(subcommand)]
+    Source(SourceCommand),
     /// Read again what could not be decoded (SERDE_ERROR), after a fix
     #[command(after_help = "Example:\n  relais repair --code INVALID_JSON --dry-run")]
     Repair(Box<RepairArgs>),
@@ -150,10 +166,34 @@ pub(crate) struct InitArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+/// How the running relais at `[admin]` is asked for what only it knows: breakers and API calls.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Access {
+    /// Token for the running relais; needed where `[admin]` has only named tokens
+    #[arg(long, env = "RELAIS_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+}
+
+impl Access {
+    /// The token that was given, if any.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref().filter(|token| !token.is_empty())
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Look at the file only, not at the database
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Also try ports, brokers, targets, log-ins and `hydrate`; sends no message
+    #[arg(long, conflicts_with = "offline")]
+    pub(crate) connect: bool,
 }
 
 #[derive(Debug, Args)]

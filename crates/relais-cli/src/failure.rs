@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// Everything is said already: exit code 1.
     Said,
+    /// Everything is said already, and the configuration is wrong: exit code 2.
+    SaidUsage,
 }
 
 impl Failure {
@@ -27,7 +29,7 @@ impl Failure {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) => ExitCode::from(2),
+            Self::Usage(_) | Self::SaidUsage => ExitCode::from(2),
             Self::Failed(_) | Self::Said => ExitCode::from(1),
         }
     }
@@ -37,7 +39,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Failed(message) => f.write_str(message),
-            Self::Said => Ok(()),
+            Self::Said | Self::SaidUsage => Ok(()),
         }
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn settings(input: &[u8]) {
 pub(crate) fn terminal(input: &[u8]) {
     let mut parts = Parts::new(input);
     let texts = [parts.text(), parts.text(), parts.text()];
-    let output = Output { json: false, color: false, terminal: true };
+    let output = Output { json: false, color: false, terminal: true, width: Some(80) };
     let columns = [Column::Id("ID"), Column::Text("KEY"), Column::Number("N")];
     let row = texts.iter().map(|text| (text.clone(), Tone::of_status(text))).collect();
     let shown = table(&output, &columns, [row]);

@@ -11,8 +11,9 @@ use std::{
 use relais_core::{
     browse::{Browse, Listed, Reach},
     bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
+    control::{Control, ControlOrder, Controls},
     dead_letter::{DeadLetter, Origin, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow},
+    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow, IdKind},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
     message::NewMessage,
@@ -22,6 +23,7 @@ use relais_core::{
     },
     query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
+    report::{NewReport, Report, Reports},
     store::{Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreFuture},
 };
 use secrecy::ExposeSecret;
@@ -189,7 +191,7 @@ impl Store for Planted {
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
         settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
-        once(message_id: String, handler: String) -> bool;
+        once(handler: String, message_id: String) -> bool;
         enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
         note_loss(fence: Fence, rows: Vec<(i64, OwnedLane)>) -> Settled;
         end_quarantine(fence: Fence, lanes: Vec<OwnedLane>) -> u64;
@@ -291,8 +293,26 @@ impl Desk for Planted {
         received_as(message_id: String) -> Vec<InboxRow>;
         sent_as(message_id: Uuid) -> Vec<OutboxRow>;
         fail_outbox(id: i64, fail: FailRow) -> Decided;
+        note_delivered(rows: Vec<i64>, worker: String) -> u64;
+        ids_between(kind: IdKind, low: Uuid, high: Uuid) -> Vec<Uuid>;
         caused_by(message_id: String) -> Vec<OutboxRow>;
         list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
+    }
+}
+
+impl Controls for Planted {
+    forward! {
+        controls() -> Vec<Control>;
+        control(order: ControlOrder) -> bool;
+        wake_paused() -> u64;
+    }
+}
+
+impl Reports for Planted {
+    forward! {
+        report(report: NewReport) -> ();
+        reports() -> Vec<Report>;
+        retract_report(worker: String) -> ();
     }
 }
 

@@ -1,6 +1,7 @@
 //! From settings to the parts of a running relais. The only place that constructs them.
 
 mod admin;
+mod connect;
 mod desk;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
@@ -10,15 +11,17 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 
 pub(crate) use self::{
     admin::{Served, admin, declared},
+    connect::{Connection, connect},
     desk::desk,
 };
 use relais::{
     App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
     http::{
-        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, WebhookSecret,
+        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, Tls,
+        WebhookSecret,
     },
     log::LogPublisher,
-    postgres::{PostgresOptions, PostgresStore},
+    postgres::PostgresStore,
     process::Operator,
     salesforce::Budget,
     sqlite::{SqliteOptions, SqliteStore},
@@ -34,7 +37,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::settings::{
     Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, Origin, Settings, SourceSettings,
-    StoreUrl, Target,
+    StoreUrl, Target, TlsFiles,
 };
 
 /// A database: the store, and where fresh data is read.
@@ -53,7 +56,7 @@ impl Database {
                 Self::Sqlite(SqliteStore::open(path, options).await?)
             }
             StoreUrl::Postgres { url, .. } => {
-                let options = PostgresOptions { unsafe_durability, ..PostgresOptions::default() };
+                let options = settings.store.postgres();
                 Self::Postgres(PostgresStore::connect(url.expose_secret(), options).await?)
             }
         })
@@ -305,6 +308,11 @@ fn http_settings(
     })
 }
 
+/// Connects to the target of a destination, without a message.
+async fn probe_http(destination: &Destination, http: &HttpTarget) -> Result<String, String> {
+    HttpPublisher::new(http_settings(destination, http)?)?.probe().await
+}
+
 fn http_source(
     source: &SourceSettings,
     http: &HttpOrigin,
@@ -318,8 +326,13 @@ fn http_source(
         token: http.token.as_ref().map(secret),
         secrets,
         body_max: http.body_max,
+        tls: tls(http.tls.as_ref()).map_err(|error| source.error(error))?,
         ..HttpSourceSettings::new(&source.name, http.listen, source.mapping.clone())
     })
+}
+
+fn tls(files: Option<&TlsFiles>) -> Result<Option<Tls>, String> {
+    files.map(|files| Tls::load(&files.certificate, &files.key)).transpose()
 }
 
 impl SourceSettings {

@@ -32,7 +32,9 @@ impl Guarded {
         let site = Site::new();
         let mut settings = format!("{SETTINGS}token = \"the-shared-one\"\n");
         let mut tokens = vec![("admin", "the-shared-one".to_owned())];
-        for (name, role) in [("vic", "viewer"), ("olga", "operator"), ("ada", "admin")] {
+        for (name, role) in
+            [("mona", "monitor"), ("vic", "viewer"), ("olga", "operator"), ("ada", "admin")]
+        {
             let said = site.relais(&["token", name, "--role", role]);
             let (token, block) = said.out.split_once("\n\n").unwrap();
             settings.push_str(block);
@@ -81,13 +83,14 @@ fn reason() -> Value {
 fn every_route_has_a_role_and_each_role_may_do_what_the_table_says() {
     let guarded = Guarded::start();
     let described = guarded.with_token("vic").page("/api/openapi.json").ok();
-    let ranks = ["viewer", "operator", "admin"];
+    let ranks = ["monitor", "viewer", "operator", "admin"];
     let rank = |role: &Value| ranks.iter().position(|one| role == one).unwrap();
     let mut seen = 0;
     for (path, operations) in described["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
             let needs = rank(&operation["x-role"]);
-            assert_eq!(method == "get", needs == 0, "whoever looks is a viewer: {method} {path}");
+            let looks = if path.ends_with("/payload") { 1 } else { 0 };
+            assert_eq!(method == "get", needs == looks, "a GET changes nothing: {method} {path}");
             seen += 1;
             if path.ends_with("/live") {
                 continue;
@@ -104,7 +107,7 @@ fn every_route_has_a_role_and_each_role_may_do_what_the_table_says() {
             };
             assert_eq!(ask(&guarded.anybody()).status, 401, "{method} {path}");
             assert_eq!(ask(&guarded.with_token("gone")).status, 401, "{method} {path}");
-            for (has, name) in ["vic", "olga", "ada"].into_iter().enumerate() {
+            for (has, name) in ["mona", "vic", "olga", "ada"].into_iter().enumerate() {
                 let answer = ask(&guarded.with_token(name));
                 if has < needs {
                     answer.problem(403, "ROLE");
@@ -116,6 +119,28 @@ fn every_route_has_a_role_and_each_role_may_do_what_the_table_says() {
         }
     }
     assert!(seen > 30, "{seen}");
+}
+
+#[test]
+fn a_monitor_sees_everything_but_payloads_and_headers() {
+    let guarded = Guarded::start();
+    let hook = guarded.running.address("hook");
+    let sent = [("message-id", "m-1"), ("x-note", "CANARY")];
+    assert_eq!(post(hook, "/hook", &sent, r#"{"type":"Order","id":"CANARY"}"#).0, 202);
+    let (viewer, monitor) = (guarded.with_token("vic"), guarded.with_token("mona"));
+    let row = wait_for(|| viewer.get("/outbox").ok()["items"][0]["id"].as_i64());
+    for path in ["/inbox", "/inbox/m-1", "/outbox", &format!("/outbox/{row}"), "/explain/m-1"] {
+        let shown = viewer.get(path).ok();
+        let hidden = monitor.get(path).ok();
+        assert!(!hidden.to_string().contains("CANARY"), "{path}: {hidden}");
+        assert_eq!(shown["id"], hidden["id"], "{path}");
+    }
+    let whole = viewer.get(&format!("/outbox/{row}")).ok();
+    assert!(whole.to_string().contains("CANARY"), "a viewer sees it: {whole}");
+    monitor.get(&format!("/outbox/{row}/payload")).problem(403, "ROLE");
+    monitor.get("/inbox/m-1/payload").problem(403, "ROLE");
+    assert_eq!(monitor.page("/metrics").status, 200);
+    assert_eq!(monitor.get("/session").ok()["role"], "monitor");
 }
 
 #[test]
@@ -194,7 +219,8 @@ fn whoever_shows_wrong_tokens_too_often_waits() {
     let answer = guarded.log_in("wrong");
     answer.problem(429, "TOO_MANY_ATTEMPTS");
     assert!(answer.header("retry-after").unwrap().parse::<u64>().unwrap() <= 61, "{answer:?}");
-    guarded.log_in(guarded.token("vic")).problem(429, "TOO_MANY_ATTEMPTS");
+    let right = guarded.log_in(guarded.token("vic"));
+    assert_eq!(right.status, 200, "wrong tokens lock nobody out: {right:?}");
     assert_eq!(guarded.with_token("vic").get("/session").status, 200, "tokens are not held up");
 }
 
@@ -213,7 +239,7 @@ fn a_log_in_is_refused_to_pages_of_other_sites_and_to_forms() {
         .problem(415, "UNSUPPORTED_MEDIA_TYPE");
     client.post_page("/login", &json!({ "token": "x", "more": 1 })).problem(422, "INVALID");
     let secure = client.with("x-forwarded-proto", "https").post_page("/login", &body);
-    assert!(secure.header("set-cookie").unwrap().ends_with("; Secure"), "{secure:?}");
+    assert!(secure.header("set-cookie").unwrap().contains("; Secure"), "{secure:?}");
 }
 
 #[test]

@@ -211,9 +211,9 @@ fn bytes_nobody_could_read_are_shown_repaired_and_discarded(shop: Shop) {
         (&tried["matching"], &tried["repaired"], &tried["more"]),
         (&json!(2), &json!(2), &json!(false))
     );
-    let one = many(json!({"decoder": "text", "max": 1}));
+    let one = many(json!({"decoder": "text", "max": 1, "all": true}));
     assert_eq!((&one["repaired"], &one["more"]), (&json!(1), &json!(true)));
-    assert_eq!(many(json!({"decoder": "text"}))["repaired"], 1);
+    assert_eq!(many(json!({"decoder": "text", "all": true}))["repaired"], 1);
     assert_eq!(client.get("/serde-errors").ok()["items"], json!([]));
     client.get("/serde-errors/999").problem(404, "NOT_FOUND");
     let audit = client.get("/audit?limit=500").ok();
@@ -232,8 +232,17 @@ fn many_dead_letters_are_counted_replayed_and_discarded(shop: Shop) {
         |action: &str, fields: Value| client.post(&format!("/dead-letters/{action}"), &fields);
     let preview = json!({"dry_run": true, "filter": {"type": "Unheard"}});
     assert_eq!(many("discard", preview).ok(), json!({"matching": 4}));
-    many("discard", json!({"filter": {}})).problem(422, "INVALID");
-    many("discard", who(json!({"max": 0}))).problem(422, "INVALID");
+    for unsaid in [json!({}), json!({"filter": {}}), json!({"filter": {"type": null}})] {
+        many("discard", who(unsaid)).problem(422, "NO_FILTER");
+    }
+    many("discard", who(json!({"filter": {"type": "Unheard"}, "all": true})))
+        .problem(422, "NO_FILTER");
+    for odd in [json!([]), json!(["Unheard"]), json!("Unheard"), json!(null)] {
+        many("discard", who(json!({ "filter": odd }))).problem(422, "INVALID");
+    }
+    many("discard", json!([{"type": "Unheard"}, true])).problem(422, "INVALID");
+    many("discard", json!({"all": true})).problem(422, "INVALID");
+    many("discard", who(json!({"max": 0, "all": true}))).problem(422, "INVALID");
     many("discard", who(json!({"filter": {"colour": 1}}))).problem(422, "INVALID");
     assert_eq!(items(&client.get("/dead-letters").ok()).len(), 8, "nothing was done");
     let some = who(json!({"filter": {"type": "Unheard"}, "max": 3, "rate": 1000}));
@@ -243,7 +252,7 @@ fn many_dead_letters_are_counted_replayed_and_discarded(shop: Shop) {
     let replayed = many("replay", who(json!({"filter": {"type": "Unknown"}}))).ok();
     assert_eq!((&replayed["done"], &replayed["more"]), (&json!(4), &json!(false)));
     until(&shop, &client, "/dead-letters?type=Unknown&status=open", 4);
-    assert_eq!(many("discard", who(json!({}))).ok()["done"], 5);
+    assert_eq!(many("discard", who(json!({"all": true}))).ok()["done"], 5);
 }
 
 fn a_process_shows_its_steps_and_what_can_be_done_with_it(shop: Shop) {

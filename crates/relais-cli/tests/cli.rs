@@ -227,13 +227,13 @@ fn wrong_settings_are_all_named_with_their_lines() {
         assert_eq!((said.code, said.err.lines().collect::<Vec<_>>()), (2, expected.to_vec()));
     }
     let said = site.relais(&["check"]);
-    assert_eq!(said.code, 1);
+    assert_eq!(said.code, 2);
     for line in expected {
         assert!(said.out.contains(line), "{said:?}");
     }
     let said = site.relais(&["check", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((&report["ok"], said.code), (&false.into(), 1));
+    assert_eq!((&report["ok"], said.code), (&false.into(), 2));
     assert_eq!(report["errors"].as_array().unwrap().len(), 3);
 }
 
@@ -265,16 +265,18 @@ fn exit_codes_tell_usage_from_failure() {
     let said = empty.relais(&["status"]);
     let expected = "error: no relais.toml here; run `relais init` or pass --config FILE\n";
     assert_eq!((said.code, said.err.as_str()), (2, expected));
-    assert_eq!(empty.relais(&["check"]).code, 1);
+    assert_eq!(empty.relais(&["check"]).code, 2);
     assert_eq!(empty.relais(&["nonsense"]).code, 2);
     assert_eq!(empty.relais(&["outbox", "list", "--limit", "0"]).code, 2);
     assert_eq!(empty.relais(&["--version"]).code, 0);
     let said = empty.relais(&["completions", "bash"]);
     assert!(said.code == 0 && said.out.contains("relais"), "{said:?}");
 
-    let away = Site::with("[store]\nurl = \"postgres://relais@127.0.0.1:1/app\"\nwait = \"0s\"\n");
+    let away = Site::with(
+        "[store]\nurl = \"postgres://relais@127.0.0.1:1/app\"\nwait = \"0s\"\n[admin]\nlisten = \"127.0.0.1:0\"\n",
+    );
     for command in ["run", "status", "check", "migrate"] {
-        assert_failed(&away.relais(&[command]), 1, "database unavailable");
+        assert_failed(&away.relais(&[command]), 1, "127.0.0.1:1");
     }
     let said = Said::from(
         empty
@@ -286,9 +288,13 @@ fn exit_codes_tell_usage_from_failure() {
     assert_eq!(said.code, 0, "{said:?}");
 }
 
+/// Migrated by hand; the console is all that runs.
+const STORE_ONLY: &str =
+    "[store]\nurl = \"sqlite:a.db\"\nmigrate = false\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+
 #[test]
 fn migrations_are_applied_once_and_printed_for_others_to_apply() {
-    let site = Site::with("[store]\nurl = \"sqlite:a.db\"\nmigrate = false\n");
+    let site = Site::with(STORE_ONLY);
     assert_failed(&site.relais(&["run"]), 1, "relais migrate");
     let first = site.json(&["migrate"]);
     assert_eq!(first["applied"].as_array().map(Vec::len), Some(1), "{first}");
@@ -300,7 +306,7 @@ fn migrations_are_applied_once_and_printed_for_others_to_apply() {
     assert_eq!(script.code, 0, "{script:?}");
     let db = rusqlite::Connection::open(printed.path("a.db")).unwrap();
     db.execute_batch(&script.out).unwrap();
-    printed.write("relais.toml", "[store]\nurl = \"sqlite:a.db\"\nmigrate = false\n");
+    printed.write("relais.toml", STORE_ONLY);
     let said = printed.relais(&["check"]);
     assert!(said.code == 0 && said.out.contains("ok; next: `relais run` starts it"), "{said:?}");
 }
@@ -308,7 +314,10 @@ fn migrations_are_applied_once_and_printed_for_others_to_apply() {
 #[test]
 fn printed_migrations_work_on_postgres() {
     let Some(schema) = PostgresSchema::new() else { return };
-    let site = Site::with(&format!("[store]\nurl = \"{}\"\nmigrate = false\n", schema.url));
+    let site = Site::with(&format!(
+        "[store]\nurl = \"{}\"\nmigrate = false\n[admin]\nlisten = \"127.0.0.1:0\"\n",
+        schema.url
+    ));
     assert_failed(&site.relais(&["check"]), 1, "relais migrate");
     let script = site.relais(&["migrate", "--print"]);
     assert_eq!(script.code, 0, "{script:?}");
@@ -328,7 +337,7 @@ fn a_build_without_kafka_reads_its_settings_and_says_how_to_get_one() {
     );
     let said = site.relais(&["check"]);
     for words in ["source[m]: this build has no Kafka", "destination[b]: this build has no Kafka"] {
-        assert_failed(&said, 1, words);
+        assert_failed(&said, 2, words);
     }
     assert!(said.out.contains("cargo build --release --features kafka"), "{said:?}");
     assert_failed(&site.relais(&["run"]), 1, "this build has no Kafka");

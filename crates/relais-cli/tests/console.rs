@@ -3,8 +3,12 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+#[path = "console/accessibility.rs"]
+mod accessibility;
 #[path = "console/browser.rs"]
 mod browser;
+#[path = "console/controls.rs"]
+mod controls;
 #[path = "console/corpus.rs"]
 mod corpus;
 #[path = "console/pictures.rs"]
@@ -127,16 +131,16 @@ fn a_dead_letter_is_edited_rehearsed_and_replayed() {
     browser.sees(&["Why it is here", "Failed attempts", "What happened", "Received from shop"]);
     browser.press("Edit the payload");
     browser.fill("Payload", r#"{"type": "OrderPlaced""#);
-    browser.press("Rehearse");
+    browser.press("Validate");
     browser.sees(&["This is not JSON"]);
     browser.fill("Payload", r#"{"type": "OrderPlaced"}"#);
-    browser.press("Rehearse");
+    browser.press("Validate");
     browser.sees(&["It would fail again"]);
     // A number that no browser can hold.
     let mended = r#"{"type": "OrderPlaced", "orderId": "o-1", "cents": 12345678901234567890}"#;
     browser.fill("Payload", mended);
-    browser.press("Rehearse");
-    browser.sees(&["The rehearsal passes"]);
+    browser.press("Validate");
+    browser.sees(&["The message would be handled"]);
     browser.press("Keep");
     browser.decide("Keep");
     browser.sees(&["Payload before it was edited", "edited", "12345678901234567890"]);
@@ -150,6 +154,32 @@ fn a_dead_letter_is_edited_rehearsed_and_replayed() {
     browser.sees(&["No dead letter"]);
     browser.go("#/audit");
     browser.sees(&["ann", "a test in a browser"]);
+}
+
+/// Only its syntax can be known before it is sent, and the console says no more than that.
+#[test]
+fn a_valid_payload_of_an_outgoing_message_is_not_called_deliverable() {
+    let Some((shop, browser)) = signed_in(ANN) else { return };
+    shop.refuses(422);
+    shop.place("o-1");
+    let letter = shop.wait("a dead letter", || shop.dead_letters().pop());
+    assert_eq!(letter["origin"], "outbox", "{letter}");
+    let letter = letter["id"].as_str().unwrap().to_owned();
+    browser.go(&format!("#/dead-letters/{letter}"));
+    browser.press("Edit the payload");
+    browser.fill("Payload", r#"{"cents": "thirteen"}"#);
+    browser.press("Validate");
+    browser.sees(&["Valid JSON", "is known when it is sent again"]);
+    let page = browser.script("return document.body.innerText", &[]);
+    let page = page.as_str().unwrap().to_lowercase();
+    for untrue in ["would go through", "passes", "deliverable"] {
+        assert!(!page.contains(untrue), "{untrue}: {page}");
+    }
+    let payload = r#"{"cents": "thirteen"}"#;
+    let edit = ["dead-letter", "edit", &letter, "--payload", payload, "--dry-run"];
+    let said = shop.site.relais(&edit);
+    let wanted = "valid JSON; whether the destination accepts it is known";
+    assert!(said.code == 0 && said.out.contains(wanted), "{said:?}");
 }
 
 #[test]
@@ -329,10 +359,15 @@ fn of_two_tabs_on_one_row_the_slower_is_told_and_sees_what_is() {
     browser.go(&address);
     browser.press("Discard");
     browser.decide("Discard");
-    browser.sees(&["skipped"]);
+    browser.sees(&["discarded"]);
     browser.switch(&first);
     browser.press("Discard");
-    browser.sees(&["Somebody was faster", "`oskar` was faster", "Nothing was changed", "skipped"]);
+    browser.sees(&[
+        "Somebody was faster",
+        "`oskar` was faster",
+        "Nothing was changed",
+        "discarded",
+    ]);
     assert!(!browser.offers("Discard"), "what is shown is how it is now");
 }
 
@@ -362,7 +397,7 @@ fn a_viewer_sees_everything_and_is_offered_nothing() {
     look("#/repair", "shop");
     browser.press("3");
     look(&browser.address_bar(), "Why it could not be read");
-    look("#/audit", "Nobody has decided anything yet");
+    look("#/audit", "No operator has decided anything yet");
 }
 
 #[test]

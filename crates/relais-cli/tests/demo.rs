@@ -48,9 +48,19 @@ fn a_demo_that_ends_by_itself_prints_its_proof() {
 fn a_demo_that_is_looked_at_shows_its_console_and_ends_with_the_proof() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Watched::start(folder.path());
-    let console = demo.console();
+    let console = demo.line("console     http://");
+    let console: SocketAddr = console.trim_end_matches('/').parse().unwrap();
     let (status, page) = support::get(console, "/healthz");
     assert_eq!(status, 200, "{page}");
+    // Exactly as a user pastes it.
+    let printed = format!("curl {}", demo.line("send        curl "));
+    let sent = Command::new("sh").args(["-c", &printed]).output().unwrap();
+    let answer: Value = serde_json::from_slice(&sent.stdout)
+        .unwrap_or_else(|error| panic!("{printed}: {error}: {sent:?}"));
+    assert_eq!(answer["message_id"], "my-1", "{printed}: {answer}");
+    while !support::get(console, "/api/v1/explain/my-1").1.contains("\"DISPATCHED\"") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     // Something has gone wrong by then, and is there to be looked at.
     loop {
         let (status, page) = support::get(console, "/api/v1/dead-letters");
@@ -79,13 +89,13 @@ impl Watched {
         Self { child, log }
     }
 
-    /// Where it says its console is.
-    fn console(&mut self) -> SocketAddr {
+    /// The rest of the first line from here on that contains this text.
+    fn line(&mut self, wanted: &str) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.log.read_line(&mut line).unwrap() > 0, "it ended without a console");
-            if let Some((_, address)) = line.split_once("console     http://") {
-                return address.trim().trim_end_matches('/').parse().unwrap();
+            assert!(self.log.read_line(&mut line).unwrap() > 0, "it ended without `{wanted}`");
+            if let Some((_, rest)) = line.split_once(wanted) {
+                return rest.trim().to_owned();
             }
         }
     }

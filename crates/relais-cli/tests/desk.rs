@@ -96,7 +96,7 @@ fn a_pending_row_is_failed_by_hand_and_discarded() {
     let shown = site.json(&["dead-letter", "show", text(&failed["dead_letter"])]);
     assert_eq!(shown["error_class"], "OPERATOR_FAILED", "{shown}");
     assert_eq!(shown["error_message"], "never to be sent", "{shown}");
-    assert_said(&fail(&why), 1, &["row 2 is FAILED", "NOT_PENDING"]);
+    assert_said(&fail(&why), 1, &["cannot fail outbox row 2: it is FAILED"]);
     let audit = site.json(&["audit", "list", "--actor", "ann"]);
     assert_eq!((&audit[0]["action"], &audit[0]["target"]), (&json!("outbox.failed"), &json!("2")));
     let status = site.relais(&["status"]);
@@ -193,7 +193,8 @@ fn an_edit_is_rehearsed_by_the_routes_unless_somebody_insists() {
     let unchanged = site.json(&["dead-letter", "show", id]);
     assert_eq!(unchanged["edited_by"], Value::Null, "{unchanged}");
     let right = r#"{"type":"Batch","ids":[7,8]}"#;
-    assert_said(&edit(right, &["--dry-run"]), 0, &["dry run: would be taken"]);
+    let said = edit(right, &["--dry-run"]);
+    assert_said(&said, 0, &["dry run: the message would be handled with it"]);
     assert_eq!(site.json(&["dead-letter", "show", id]), unchanged);
     assert_said(&edit(wrong, &["--force"]), 0, &["edited"]);
 
@@ -276,7 +277,7 @@ fn the_old_words_still_work() {
     assert_said(&site.relais(&["dead-letter", "retry", id, "--dry-run"]), 0, &["1 would be"]);
     assert_said(&site.relais(&["dead-letter", "skip", id, "--reason", "old"]), 0, &["discarded 1"]);
     let said = site.relais(&["dead-letter", "discard", id]);
-    assert_said(&said, 1, &["was resolved before: skipped by "]);
+    assert_said(&said, 1, &["was resolved before: discarded by "]);
     let help = site.relais(&["dead-letter", "--help"]).out;
     assert!(help.contains("retry") && help.contains("skip"), "{help}");
 }
@@ -309,7 +310,8 @@ fn a_key_is_released_or_skipped_as_a_whole() {
     running.stop();
     let said = site.relais(&["dead-letter", "skip-key", "o-1"]);
     assert_said(&said, 2, &["held in several places (inbox, to orders)", "--destination"]);
-    let said = site.relais(&["dead-letter", "skip-key", "o-1", "--destination", "orders"]);
+    let skip = ["dead-letter", "skip-key", "o-1", "--destination", "orders", "--reason", "a test"];
+    let said = site.relais(&skip);
     assert_said(&said, 0, &["discarded 1"]);
     let left = site.json(&["dead-letter", "list"]);
     assert_eq!((left.as_array().unwrap().len(), &left[0]["origin"]), (1, &json!("inbox")));
@@ -336,12 +338,14 @@ fn rows_that_nobody_can_repair_are_closed_with_a_reason() {
     let letters = site.json(&["dead-letter", "list", "--status", "resolved"]);
     assert_eq!(
         (&letters[0]["resolved_by"], &letters[0]["resolution"]),
-        (&json!("ann"), &json!("skipped"))
+        (&json!("ann"), &json!("discarded"))
     );
-    assert_said(&discard(&["1"]), 1, &["row 1: was resolved before: skipped by ann"]);
+    assert_said(&discard(&["1"]), 1, &["row 1: was resolved before: discarded by ann"]);
     assert_said(&discard(&["99"]), 1, &["no inbox entry has the id 99"]);
-    assert_said(&discard(&["--all"]), 2, &["--yes"]);
-    let done = site.json(&["repair", "discard", "--all", "--code", "INVALID_JSON", "--yes"]);
+    assert_said(&discard(&["--all"]), 2, &["--reason"]);
+    assert_said(&discard(&["--all", "--reason", "all"]), 2, &["--yes"]);
+    let all = ["repair", "discard", "--all", "--code", "INVALID_JSON", "--yes", "--reason", "all"];
+    let done = site.json(&all);
     assert_eq!(done, json!({ "discarded": [2, 3], "unchanged": [] }));
     let status = site.json(&["status"]);
     assert!(!status["inbox"].to_string().contains("\"SERDE_ERROR\",\"rows\":3"), "{status}");

@@ -7,6 +7,9 @@
 #[allow(dead_code)]
 mod support;
 
+#[path = "ops/kubernetes.rs"]
+mod kubernetes;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -211,6 +214,7 @@ fn the_settings_in_the_manifests_are_settings_and_listen_where_the_ports_are() {
     let with_secrets = |args: &[&str]| {
         site.command(args)
             .env("RELAIS_TOKEN", "0123456789abcdef0123456789abcdef")
+            .env("HOOK_SECRET", "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU=")
             .env("SHOP_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
             .output()
             .unwrap()
@@ -220,6 +224,46 @@ fn the_settings_in_the_manifests_are_settings_and_listen_where_the_ports_are() {
     let said = String::from_utf8_lossy(&check.stdout).into_owned()
         + &String::from_utf8_lossy(&check.stderr);
     assert!(check.status.success(), "{said}");
+}
+
+/// As Prometheus does by the annotations, and as `prometheus.yml` does: without a token.
+#[test]
+fn metrics_are_scraped_as_the_manifests_say() {
+    let deployment = &manifests("Deployment")[0];
+    let annotation = |name: &str| {
+        let all = &deployment["spec"]["template"]["metadata"]["annotations"];
+        all[format!("prometheus.io/{name}").as_str()].as_str().unwrap().to_owned()
+    };
+    assert_eq!(annotation("scrape"), "true");
+    let (port, path) = (annotation("port"), annotation("path"));
+    let config = manifests("ConfigMap")[0]["data"]["relais.toml"].as_str().unwrap().to_owned();
+    let admin = format!("listen = \"0.0.0.0:{port}\"");
+    assert!(config.contains(&admin), "{config}");
+    // Another database, no collector, and ports that are free here.
+    let config = config
+        .replace("${DATABASE_URL}", "sqlite:relais.db")
+        .replace("migrate = false", "migrate = true")
+        .replace(&admin, "listen = \"127.0.0.1:0\"")
+        .replace("listen = \"0.0.0.0:7071\"", "listen = \"127.0.0.1:0\"");
+    let config: String =
+        config.lines().filter(|line| !line.starts_with("otlp")).map(|l| format!("{l}\n")).collect();
+    let secrets = [
+        ("RELAIS_TOKEN", "0123456789abcdef0123456789abcdef"),
+        ("SHOP_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
+    ];
+    let site = Site::with(&config);
+    let running = site.run_with(&secrets);
+    let address = running.logged("admin http://");
+    let (status, page) = support::get(address, &path);
+    assert!(status == 200 && page.contains("relais_"), "{status} {page}");
+    for closed in ["/api/v1/overview", "/api/openapi.json"] {
+        assert_eq!(support::get(address, closed).0, 401, "{closed}");
+    }
+    let scrape = &yaml("ops/prometheus/prometheus.yml")[0]["scrape_configs"][0];
+    assert_eq!(scrape["metrics_path"].as_str(), Some(path.as_str()));
+    let target = scrape["static_configs"][0]["targets"][0].as_str().unwrap();
+    assert!(target.ends_with(&format!(":{port}")), "{target}");
+    drop(running);
 }
 
 #[test]
@@ -236,6 +280,9 @@ fn the_other_files_are_what_they_say() {
         }
     }
     let image = read("ops/docker/Dockerfile");
+    let containers = &manifests("Deployment")[0]["spec"]["template"]["spec"];
+    let wanted = containers["containers"][0]["image"].as_str().unwrap().to_owned();
+    assert!(image.contains(&format!("-t {wanted} ")), "the manifest wants {wanted}");
     let stages = image.lines().filter(|line| line.starts_with("FROM ")).count();
     assert_eq!(stages, 2, "what builds is not what runs");
     let last = image.rfind("USER ").unwrap();
@@ -244,17 +291,26 @@ fn the_other_files_are_what_they_say() {
     let version = channel.split('"').nth(1).unwrap();
     let minor = version.rsplit_once('.').unwrap().0;
     assert!(image.contains(&format!("FROM rust:{minor}-")), "the compiler is {version}");
+    for line in [
+        &format!("ENV RUSTUP_TOOLCHAIN={version}\n"),
+        concat!("image.version=\"", env!("CARGO_PKG_VERSION"), "\""),
+        concat!("-t relais:", env!("CARGO_PKG_VERSION"), " ."),
+        "CMD [\"/usr/bin/relais\", \"health\"]\n",
+    ] {
+        assert!(image.contains(line), "{line}");
+    }
 }
 
-/// What cannot be known here is whether the program is where the unit says.
+/// Whether the program is where the unit says is seen when the Debian package is installed
+/// (`xtask/tests/packages.rs`).
 #[test]
 fn systemd_takes_the_unit() {
     let unit = read("ops/systemd/relais.service");
-    for line in ["NoNewPrivileges=yes", "ProtectSystem=strict", "DynamicUser=yes"] {
+    for line in ["NoNewPrivileges=yes", "ProtectSystem=strict", "User=relais", "Type=notify"] {
         assert!(unit.contains(line), "{line}");
     }
     let site = Site::new();
-    let unit = unit.replace("/usr/local/bin/relais", env!("CARGO_BIN_EXE_relais"));
+    let unit = unit.replace("/usr/bin/relais", env!("CARGO_BIN_EXE_relais"));
     site.write("relais.service", &unit.replace("Documentation=man:relais(1)\n", ""));
     let file = site.path("relais.service");
     let Ok(done) = Command::new("systemd-analyze").arg("verify").arg(&file).output() else {

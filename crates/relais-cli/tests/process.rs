@@ -239,6 +239,13 @@ fn a_person_retries_skips_and_undoes(shop: Shop) {
     let by_ann = undone["log"].as_array().unwrap().iter().filter(|entry| entry["actor"] == "ann");
     assert!(by_ann.clone().all(|entry| entry["because"] == "a test"), "{undone}");
     assert!(by_ann.count() >= 3, "{undone}");
+    let id = undone["process_id"].as_str().unwrap();
+    let audit = shop.site.json(&["audit", "list", "--target", id]);
+    let lines = audit.as_array().unwrap().iter();
+    let actions: Vec<_> = lines.map(|line| (&line["action"], &line["actor"])).collect();
+    let ann = json!("ann");
+    let wanted = ["process.compensated", "process.skipped", "process.retried"].map(|a| json!(a));
+    assert_eq!(actions, wanted.each_ref().map(|action| (action, &ann)), "{audit}");
 }
 
 fn a_person_cancels(shop: Shop) {

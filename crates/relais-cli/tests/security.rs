@@ -4,6 +4,7 @@
 //! - `ssrf`: where messages must not be sent
 //! - `canary`: secrets that must show nowhere
 //! - `injection`: messages that pose as log lines, as table rows or as commands to a terminal
+//! - `encryption`: both doors over TLS
 //! - `limits`: too much, too deep, too slow
 
 // Helpers of tests may unwrap, like the tests themselves.
@@ -16,6 +17,8 @@ mod canary_settings;
 #[path = "admin/client.rs"]
 #[allow(dead_code)]
 mod client;
+#[path = "security/encryption.rs"]
+mod encryption;
 #[path = "security/injection.rs"]
 mod injection;
 #[path = "security/limits.rs"]

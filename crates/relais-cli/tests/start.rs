@@ -1,4 +1,5 @@
-//! `relais run` beside a database that is not there yet.
+//! `relais run` as a supervisor sees it: beside a database that is not there yet, with systemd's socket, and
+//! asked by `relais health`.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
@@ -10,7 +11,9 @@ mod support;
 use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    os::unix::net::UnixDatagram,
     thread,
+    time::Duration,
 };
 
 use support::{Site, assert_said, postgres::PostgresSchema};
@@ -82,4 +85,99 @@ fn forward(listener: TcpListener, server: SocketAddr) {
             }
         }
     });
+}
+
+/// The next message to systemd's socket that is not a `WATCHDOG=1`, or that is.
+fn next_state(socket: &UnixDatagram, watchdog: bool) -> String {
+    loop {
+        let mut bytes = [0; 256];
+        let length = socket.recv(&mut bytes).expect("a message for systemd");
+        let text = String::from_utf8_lossy(&bytes[..length]).trim().to_owned();
+        if (text == "WATCHDOG=1") == watchdog {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn systemd_hears_of_ready_and_stopping_and_its_watchdog_is_fed() {
+    let site = Site::with(&settings("sqlite:relais.db", "1s"));
+    let path = site.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "200000")];
+    let running = site.run_with(&variables);
+    assert_eq!(next_state(&socket, false), "READY=1");
+    for _ in 0..3 {
+        assert_eq!(next_state(&socket, true), "WATCHDOG=1");
+    }
+    assert_eq!(running.stop().code, 0);
+    assert_eq!(next_state(&socket, false), "STOPPING=1");
+}
+
+#[test]
+fn health_answers_by_exit_code_for_a_running_relais_and_for_none() {
+    let place = nowhere();
+    let file = settings("sqlite:relais.db", "1s").replace("127.0.0.1:0", &place.to_string());
+    let site = Site::with(&file);
+    let url = format!("http://{place}");
+    assert_said(&site.relais(&["health"]), 1, &["cannot ask", &url, "is relais running"]);
+    let running = site.run();
+    assert_said(&site.relais(&["health"]), 0, &["alive", &url]);
+    assert_said(&site.relais(&["health", "--ready"]), 0, &["ready", "/readyz"]);
+    assert_eq!(site.json(&["health", "--ready"])["healthy"], true);
+    // A container's health command needs neither the file nor its secrets.
+    site.write("relais.toml", "");
+    assert_said(&site.relais(&["health"]), 2, &["no [admin]", "--url"]);
+    assert_said(&site.relais(&["health", "--url", &url]), 0, &["alive"]);
+    site.write("relais.toml", &settings("sqlite:relais.db", "1s"));
+    assert_said(&site.relais(&["health"]), 2, &["port 0", "--url"]);
+    assert_eq!(running.stop().code, 0);
+    let said = site.relais(&["health", "--url", &url, "--json"]);
+    assert_said(&said, 1, &["\"healthy\":false"]);
+    assert_said(&site.relais(&["health", "--url", "nowhere"]), 2, &["is not a URL"]);
+}
+
+/// Reads a request and answers that it is not ready.
+fn not_ready(mut stream: impl io::Read + io::Write) {
+    let body = r#"{"ready":false,"reason":"disk full"}"#;
+    let length = body.len();
+    let _ = stream.read(&mut [0; 4096]);
+    let answer =
+        format!("HTTP/1.1 503 X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    stream.write_all(answer.as_bytes()).unwrap();
+    stream.flush().unwrap();
+}
+
+fn tls() -> rustls::ServerConfig {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+    let certificate = include_bytes!("../../relais-connect/tests/http/untrusted-cert.pem");
+    let key = include_bytes!("../../relais-connect/tests/http/untrusted-key.pem");
+    let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key).unwrap();
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let versions = rustls::ServerConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    versions.with_no_client_auth().with_single_cert(chain, key).unwrap()
+}
+
+#[test]
+fn health_names_the_reason_of_a_relais_that_is_not_ready_with_and_without_tls() {
+    for scheme in ["http", "https"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            if scheme == "http" {
+                return not_ready(stream);
+            }
+            // Nobody vouches for its certificate.
+            let connection = rustls::ServerConnection::new(tls().into()).unwrap();
+            not_ready(rustls::StreamOwned::new(connection, stream));
+        });
+        let said = Site::new().relais(&["health", "--ready", "--url", &url]);
+        assert_said(&said, 1, &["not healthy", "disk full"]);
+        server.join().unwrap();
+    }
 }

@@ -23,8 +23,8 @@ use support::{Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Commands with a test of their own for `--json`: `run` below, the demo and tokens elsewhere.
-const ELSEWHERE: [&str; 3] = ["run", "demo", "token"];
+/// Commands with a test of their own for `--json`: `run` below, the demo, tokens and health elsewhere.
+const ELSEWHERE: [&str; 4] = ["run", "demo", "token", "health"];
 
 fn settings(target: &Target) -> String {
     format!(
@@ -126,6 +126,14 @@ fn calls(id: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("process compensate", vec!["checkout/o-2", "--dry-run"]),
         ("process cancel", vec!["checkout/o-2", "--dry-run"]),
         ("process diagram", vec!["checkout"]),
+        ("process pause-type", vec!["checkout", "--reason", "look"]),
+        ("process resume-type", vec!["checkout", "--reason", "seen"]),
+        ("destination pause", vec!["orders", "--reason", "look"]),
+        ("destination resume", vec!["orders", "--reason", "seen"]),
+        ("destination limit", vec!["orders", "--rate", "5/s", "--reason", "look"]),
+        ("destination reset-breaker", vec!["orders", "--reason", "look"]),
+        ("source pause", vec!["hook", "--reason", "look"]),
+        ("source resume", vec!["hook", "--reason", "seen"]),
         ("repair list", vec![]),
         ("repair", vec!["--dry-run"]),
         ("repair discard", vec!["m-3", "--dry-run"]),
@@ -226,7 +234,7 @@ fn a_dry_run_does_not_look_like_done() {
     let letters = site.json(&["dead-letter", "list", "--type", "OrderPlaced"]);
     let id = letters[0]["id"].as_str().unwrap();
     let tried = site.json(&["dead-letter", "edit", id, "--payload", "{}", "--dry-run"]);
-    assert_eq!(tried, json!({ "id": id, "dry_run": true, "result": "would_be_taken" }));
+    assert_eq!(tried, json!({ "id": id, "dry_run": true, "result": "valid_json" }));
 }
 
 #[test]

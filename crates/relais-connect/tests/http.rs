@@ -8,5 +8,7 @@ mod common;
 mod publisher;
 #[path = "http/source.rs"]
 mod source;
+#[path = "http/stalled.rs"]
+mod stalled;
 #[path = "../src/testing.rs"]
 mod testing;

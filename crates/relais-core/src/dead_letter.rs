@@ -76,14 +76,14 @@ pub enum Resolution {
     /// Try the row again, first in its key; attempts start at zero.
     Retried,
     /// Leave the row failed and let its key go on.
-    Skipped,
+    Discarded,
 }
 
 impl Resolution {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Retried => "retried",
-            Self::Skipped => "skipped",
+            Self::Discarded => "discarded",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{fault::FailureKind, text};
 
@@ -79,7 +79,7 @@ impl Delivery {
 }
 
 /// A reason as it is stored: a stable code for machines, a sentence for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     pub code: String,
     pub message: String,

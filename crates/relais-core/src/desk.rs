@@ -44,6 +44,18 @@ pub enum Decided {
     ResolvedBefore,
 }
 
+/// The ids that [`Desk::ids_between`] looks among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    DeadLetter,
+    Process,
+    /// The message ids of outbox rows.
+    Message,
+}
+
+/// Most ids of one [`Desk::ids_between`].
+pub const IDS_MAX: usize = 10;
+
 /// One attempt that did not succeed. Those that do leave nothing but the row's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attempt {
@@ -52,7 +64,8 @@ pub struct Attempt {
     /// 1 for the first since the row came, or since it was last replayed.
     pub attempt: u32,
     pub at: Timestamp,
-    /// `retry`, `failed`, or `ignored` if messages of the row were not sent because they were out of order.
+    /// `retry`, `failed`, `ignored` if messages of the row were not sent because they were out of order, or
+    /// `delivered` if the target accepted it after an operator had failed it.
     pub outcome: String,
     pub error_code: Option<String>,
     pub error_message: Option<String>,
@@ -99,6 +112,13 @@ pub trait Desk: Send + Sync {
     /// other one is refused and changes nothing. So the target may have the message although it is a dead
     /// letter; a retry sends it again under the same id.
     fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided>;
+
+    /// Records that a target accepted rows whose settlement was refused because an operator had failed them
+    /// (`OPERATOR_FAILED`) meanwhile. Other rows are left alone. Returns how many were recorded.
+    fn note_delivered(&self, rows: Vec<i64>, worker: String) -> StoreFuture<'_, u64>;
+
+    /// Returns ids from `low` to `high`, in order: at most [`IDS_MAX`]. For ids that are given as prefixes.
+    fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreFuture<'_, Vec<Uuid>>;
 
     /// The failed attempts of one row, oldest first.
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>>;

@@ -1,12 +1,17 @@
 //! User code for one inbox message, and what it can answer.
 
-use std::{fmt, time::Duration};
+use std::{any::Any, error::Error, time::Duration};
 
 use serde::de::DeserializeOwned;
 
 use crate::{
-    BoxFuture, delivery::Problem, inbox::InboxRow, lane::Fence, message::Headers,
-    store::StoreError, time::Timestamp,
+    BoxFuture,
+    delivery::Problem,
+    inbox::{InboxRow, original_source},
+    lane::Fence,
+    message::Headers,
+    store::StoreError,
+    time::Timestamp,
 };
 
 /// What a handler says about its message.
@@ -50,8 +55,16 @@ impl Outcome {
     }
 }
 
-/// What a handler function may return: an [`Outcome`], nothing (done), or a `Result` of these whose
-/// error means *retry*.
+/// The return type of a handler function: an [`Outcome`], `()` (done), or a `Result` of these whose error
+/// means *retry*. The error is recorded with all its causes.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "this handler returns `{Self}`",
+    note = "return `Outcome`, `()`, or a `Result` of these, for example `anyhow::Result<()>`",
+    note = "the error of the `Result` must be an error type (`E: Into<Box<dyn std::error::Error>>`)",
+    note = "if `{Self}` is a future: handlers of `relais::sqlite::handler` are plain functions, not `async fn`; \
+            use `relais::sqlite::sqlx_handler` for an `async fn`"
+)]
 pub trait IntoOutcome {
     fn into_outcome(self) -> Outcome;
 }
@@ -68,13 +81,38 @@ impl IntoOutcome for () {
     }
 }
 
-impl<T: IntoOutcome, E: fmt::Display> IntoOutcome for Result<T, E> {
+impl<T: IntoOutcome, E: Into<Box<dyn Error>>> IntoOutcome for Result<T, E> {
     fn into_outcome(self) -> Outcome {
         match self {
             Ok(outcome) => outcome.into_outcome(),
-            Err(error) => Outcome::retry("HANDLER_ERROR", &error.to_string()),
+            Err(error) => Outcome::retry("HANDLER_ERROR", &chain(&*error.into())),
         }
     }
+}
+
+/// Returns an error and its causes in one line. A cause that the text repeats already is left out.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.ends_with(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// The outcome of a handler that panicked, with the text of the panic.
+pub fn panicked(panic: &(dyn Any + Send)) -> Outcome {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = text.map_or_else(
+        || "the handler panicked; see the log of the program".to_owned(),
+        |text| format!("the handler panicked: {text}"),
+    );
+    Outcome::retry("HANDLER_PANIC", &text)
 }
 
 /// A message as a handler gets it: the decoded payload and where it came from.
@@ -103,7 +141,7 @@ impl<M: DeserializeOwned> Received<M> {
         Ok(Self {
             payload,
             message_id: row.message_id.clone(),
-            source_system: row.source_system.clone(),
+            source_system: original_source(&row.source_system),
             event_type: row.event_type.clone().unwrap_or_default(),
             aggregate_id: row.aggregate_id.clone(),
             key: row.msg_key.clone(),
@@ -147,4 +185,39 @@ pub trait Handler: Send + Sync {
 
     /// Runs it for a row as it would be and rolls everything back: what it would say.
     fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot save")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("insert into orders: {0}")]
+    struct Inner(#[source] std::io::Error);
+
+    fn text(outcome: Outcome) -> String {
+        outcome.problem().expect("a problem").message.clone()
+    }
+
+    #[test]
+    fn an_error_keeps_all_its_causes_and_repeats_none() {
+        let failed: Result<(), Outer> = Err(Outer(Inner(std::io::Error::other("disk full"))));
+        assert_eq!(text(failed.into_outcome()), "cannot save: insert into orders: disk full");
+        let plain: Result<Outcome, &str> = Err("no such order");
+        assert_eq!(text(plain.into_outcome()), "no such order");
+    }
+
+    #[test]
+    fn a_panic_keeps_its_text() {
+        let caught = std::panic::catch_unwind(|| panic!("order {} is odd", 7)).unwrap_err();
+        assert_eq!(text(panicked(&*caught)), "the handler panicked: order 7 is odd");
+        let caught = std::panic::catch_unwind(|| panic!("plain")).unwrap_err();
+        assert_eq!(text(panicked(&*caught)), "the handler panicked: plain");
+        let caught = std::panic::catch_unwind(|| std::panic::panic_any(7)).unwrap_err();
+        assert!(text(panicked(&*caught)).contains("see the log"));
+    }
 }

@@ -8,9 +8,11 @@ use serde::Serialize;
 use crate::{
     delivery::Problem,
     handler::Outcome,
+    json,
     message::{Headers, NewMessage},
     process::Change,
     retry::RetryPolicy,
+    text,
     time::Timestamp,
 };
 
@@ -76,6 +78,58 @@ pub struct NewInbox {
     pub event_ts: Option<Timestamp>,
 }
 
+impl NewInbox {
+    /// A message of a source: its id, event type and JSON payload. A message of this id from this source is
+    /// stored once.
+    ///
+    /// Its ordering key is its id, so it waits for no other message: set it with [`NewInbox::key`]. A payload
+    /// that is not JSON is stored as undecodable.
+    pub fn new(source: &str, message_id: &str, event_type: &str, payload: &str) -> Self {
+        let content = match json::check(payload.as_bytes()) {
+            Ok(_) => Content::Json(payload.to_owned()),
+            Err(error) => Content::Undecodable {
+                bytes: payload.as_bytes().to_vec(),
+                problem: Problem::new(error.code(), &error.to_string()),
+            },
+        };
+        Self {
+            source_system: source.to_owned(),
+            message_id: message_id.to_owned(),
+            topic: String::new(),
+            partition_num: 0,
+            offset_num: 0,
+            key_str: None,
+            msg_key: text::identity(message_id, text::KEY_MAX),
+            aggregate_id: None,
+            event_type: Some(event_type.to_owned()),
+            content,
+            headers: Headers::default(),
+            event_ts: None,
+        }
+    }
+
+    /// Sets the ordering key: messages of one key are handled in order.
+    #[must_use]
+    pub fn key(mut self, key: &str) -> Self {
+        self.msg_key = text::identity(key, text::KEY_MAX);
+        self
+    }
+
+    /// Sets the id of the aggregate, which routes send on, and the ordering key to the same.
+    #[must_use]
+    pub fn aggregate(mut self, id: &str) -> Self {
+        self.aggregate_id = Some(id.to_owned());
+        self.key(id)
+    }
+
+    /// Sets a header, for example `correlation-id` or `traceparent`.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.set(name, value);
+        self
+    }
+}
+
 /// Separates the name of an inbox from the source in `source_system`: `billing::crm`.
 pub const INBOX_SEPARATOR: &str = "::";
 
@@ -87,6 +141,31 @@ pub fn in_inbox(inbox: &str, source: &str) -> String {
 /// Returns the source in a `source_system`, without the name of the inbox.
 pub fn source_of(source_system: &str) -> &str {
     source_system.split_once(INBOX_SEPARATOR).map_or(source_system, |(_, source)| source)
+}
+
+/// Returns the name of the inbox in a `source_system`; '' is the inbox without a name.
+pub fn inbox_of(source_system: &str) -> &str {
+    source_system.split_once(INBOX_SEPARATOR).map_or("", |(inbox, _)| inbox)
+}
+
+/// Separates the name of an inbox from that of a subscriber, whose copies are in an inbox of their own:
+/// `@search`, or `billing@search`.
+pub const SUBSCRIBER_SEPARATOR: char = '@';
+
+/// The inbox of a subscriber's copies.
+pub fn subscriber_inbox(inbox: &str, subscriber: &str) -> String {
+    format!("{inbox}{SUBSCRIBER_SEPARATOR}{subscriber}")
+}
+
+/// The `source_system` of a message before it was copied for a subscriber.
+pub fn original_source(source_system: &str) -> String {
+    let Some((inbox, source)) = source_system.split_once(INBOX_SEPARATOR) else {
+        return source_system.to_owned();
+    };
+    match inbox.split_once(SUBSCRIBER_SEPARATOR) {
+        Some((inbox, _)) => in_inbox(inbox, source),
+        None => source_system.to_owned(),
+    }
 }
 
 /// How far a source has been read: stored in the transaction that stores its rows.
@@ -149,11 +228,14 @@ pub const STAGE_BUSINESS: &str = "BUSINESS";
 /// What is to become of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxFate {
-    /// `PROCESSED`, with these messages and changes of processes in the same commit. If one of the
-    /// processes has moved on since, none of it happens and the row is [`Settled::stale`].
+    /// `PROCESSED`, with these messages, changes of processes and copies of the row in the same commit. If
+    /// one of the processes has moved on since, none of it happens and the row is [`Settled::stale`].
+    ///
+    /// Each of `copies` is the name of an inbox that gets the row as it was received, with attempts from
+    /// zero; an inbox that has the message already gets no second copy.
     ///
     /// [`Settled::stale`]: crate::store::Settled
-    Processed { messages: Vec<NewMessage>, changes: Vec<Change> },
+    Processed { messages: Vec<NewMessage>, changes: Vec<Change>, copies: Vec<String> },
     /// `RETRY`; the store adds `pause` to its own now. Holds later rows of its key back.
     Retry { attempts: u32, pause: Duration, problem: Problem },
     /// `RETRY` without an attempt used. `lost_workers` is written down: 0 once the row was worked on
@@ -216,6 +298,27 @@ mod tests {
         assert!(matches!(fate, Some(InboxFate::Dead { attempts: 5, park: true, .. })));
         let fate = decide(&RetryPolicy::default(), 0, Outcome::retry("DB", "locked"), 0.0);
         assert!(matches!(fate, Some(InboxFate::Retry { attempts: 1, .. })));
+    }
+
+    #[test]
+    fn a_message_of_four_values_is_its_own_key_until_told_otherwise() {
+        let new = NewInbox::new("crm", "m-1", "Paid", r#"{"cents": 5}"#);
+        assert_eq!((new.msg_key.as_str(), new.event_type.as_deref()), ("m-1", Some("Paid")));
+        assert_eq!(new.content, Content::Json(r#"{"cents": 5}"#.into()));
+        let new = new.aggregate("o-1").header("correlation-id", "c-1");
+        assert_eq!((new.msg_key.as_str(), new.aggregate_id.as_deref()), ("o-1", Some("o-1")));
+        let new = NewInbox::new("crm", "m-1", "Paid", "{").key("k");
+        assert!(matches!(new.content, Content::Undecodable { .. }) && new.msg_key == "k");
+    }
+
+    #[test]
+    fn a_copy_for_a_subscriber_names_its_first_source() {
+        for (inbox, source) in [("", "crm"), ("billing", "crm"), ("", "a@b")] {
+            let original = in_inbox(inbox, source);
+            let copy = in_inbox(&subscriber_inbox(inbox, "search"), source);
+            assert_eq!(original_source(&copy), original);
+            assert_eq!(original_source(&original), original);
+        }
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! arguments; the database's time decides, so durations go out and the store adds them to *its* now.
 //!
 //! Read in this order: a message is described ([`message`]), received ([`source`], [`decode`],
-//! [`extract`], [`inbox`], [`repair`]), handled ([`handler`], [`route`], [`process`]), sent ([`outbox`], [`publisher`],
+//! [`extract`], [`inbox`], [`repair`]), handled ([`handler`] for a [`cause`], [`route`], [`process`]), sent ([`outbox`], [`publisher`],
 //! [`delivery`], [`fault`], [`retry`], [`limits`],
 //! [`breaker`], [`quarantine`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
-//! all of it is kept by a [`store`] whose rows are shared out by [`lane`].
+//! all of it is kept by a [`store`] whose rows are shared out by [`lane`]. Operators change what runs by
+//! [`control`]; processes [`report`] what they did.
 
 pub mod message;
 
@@ -19,6 +20,7 @@ pub mod repair;
 pub mod source;
 pub mod unknown;
 
+pub mod cause;
 pub mod handler;
 pub mod process;
 pub mod route;
@@ -36,10 +38,12 @@ pub mod quarantine;
 pub mod retry;
 
 pub mod browse;
+pub mod control;
 pub mod dead_letter;
 pub mod desk;
 pub mod lane;
 pub mod query;
+pub mod report;
 pub mod store;
 
 pub mod json;

@@ -16,6 +16,12 @@ use crate::time::Timestamp;
 /// #[message(name = "OrderCreated", aggregate = "Order", version = 1, key = "order_id")]
 /// struct OrderCreated { order_id: Uuid, total_cents: i64 }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a message",
+    label = "`Message` is not implemented for `{Self}`",
+    note = "derive it: `#[derive(relais::Message, serde::Serialize)]` and \
+            `#[message(aggregate = \"Order\", key = \"order_id\")]`"
+)]
 pub trait Message: Serialize {
     /// The event type, e.g. `OrderCreated`.
     const NAME: &'static str;

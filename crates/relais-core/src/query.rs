@@ -103,6 +103,8 @@ pub struct Overview {
     pub parked_keys: u64,
     /// Processes by `status`; every status appears.
     pub processes: Vec<Count>,
+    /// Processes that need an operator: those with an open dead letter of their own.
+    pub processes_need_operator: u64,
     /// Timers that are due and have not fired.
     pub timers_due: u64,
     /// Inbox rows that wait because no live worker knows their event type, by event type.

@@ -131,7 +131,7 @@ impl Route {
             event_type: self.event_type.clone().unwrap_or_else(|| self.on.clone()),
             event_version: 1,
             payload,
-            headers: trace_headers(row),
+            headers: trace_headers(&row.headers),
             destination: self.destination.clone(),
             delay: None,
             causation_id: Some(row.message_id.clone()),
@@ -141,11 +141,11 @@ impl Route {
     }
 }
 
-/// The headers that join what follows from a row to the trace it belongs to.
-pub(crate) fn trace_headers(row: &InboxRow) -> Headers {
+/// The headers that join what follows from a message to its trace.
+pub(crate) fn trace_headers(received: &Headers) -> Headers {
     let mut headers = Headers::default();
     for name in ["traceparent", "tracestate"] {
-        if let Some(value) = row.headers.get(name) {
+        if let Some(value) = received.get(name) {
             headers.set(name, value);
         }
     }

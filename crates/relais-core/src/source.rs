@@ -48,6 +48,17 @@ pub trait Source: Send {
     /// The batch could not be stored: the source must give it again, or tell its sender.
     fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()>;
 
+    /// An operator paused the source: no batch is asked for until [`Source::resume`]. A source whose
+    /// senders wait for an answer tells them to send again later.
+    fn pause(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// The pause is over.
+    fn resume(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
     /// Called once, after the last batch: tell the broker what was acknowledged and leave.
     fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {})

@@ -10,6 +10,7 @@ use crate::{
     BoxFuture,
     browse::Browse,
     bulk::BulkJobs,
+    control::Controls,
     dead_letter::{DeadLetter, Verdict},
     delivery::Problem,
     desk::Desk,
@@ -20,6 +21,7 @@ use crate::{
     process::Processes,
     query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
+    report::Reports,
 };
 
 /// What a store method gives back.
@@ -127,9 +129,14 @@ pub struct Migrated {
 }
 
 /// A database that keeps relais's rows.
-pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
+pub trait Store: Browse + BulkJobs + Controls + Desk + Processes + Reports + Send + Sync {
     /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
     fn describe(&self) -> StoreFuture<'_, String>;
+
+    /// Returns what an operator should know of the connection, as sentences for the log.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     // ---- schema -------------------------------------------------------------------------------
 
@@ -181,7 +188,7 @@ pub trait Store: Browse + BulkJobs + Desk + Processes + Send + Sync {
 
     /// `true` the first time for this message and handler. In a transaction of its own; inside the
     /// user's transaction use the driver's `once`.
-    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool>;
+    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool>;
 
     // ---- outbox -------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ pub(crate) fn missing<'a>(
 /// What to do about tables that are missing or old.
 pub(crate) const MIGRATE: &str = "; run `relais migrate`";
 /// The same for somebody who may not do it.
+#[cfg(feature = "postgres")]
 pub(crate) const MIGRATE_AS_OWNER: &str =
     "; run `relais migrate` as the role that owns relais's tables";
 

@@ -1,6 +1,8 @@
 //! Puts sources, handlers, routes and destinations together and runs the workers.
 
 mod destination;
+mod handlers;
+mod outline;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,25 +12,22 @@ use std::{
 
 use relais_core::{
     bulk::BulkTarget,
-    handler::Handler,
-    inbox::INBOX_SEPARATOR,
+    inbox::{INBOX_SEPARATOR, SUBSCRIBER_SEPARATOR, subscriber_inbox},
     lane::{Fence, Scope},
     outbox::OnDeadLetter,
     process::{Definition, TIMER_FIRED, TimerOwner},
     publisher::Publisher,
     query::Retention,
-    retry::RetryPolicy,
     route::Route,
     source::Source,
-    store::{Store, StoreError},
+    store::Store,
     unknown::UNKNOWN_TYPE_WAIT,
 };
-use tokio::{sync::watch, task::JoinSet};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     bulk::BulkSettings,
     cleanup::Cleanup,
+    control::Obedient,
     inbox::{Action, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
@@ -37,19 +36,21 @@ use crate::{
         registry::Registry,
         timers::{Alarm, Timers},
     },
-    pulse,
-    running::Running,
+    running::{Running, WorkerPanicked},
     signal,
+    unserved::Unserved,
 };
 
-use self::destination::Destination;
-pub use self::destination::DestinationSettings;
+pub(crate) use self::handlers::ActionsByInbox;
+use self::{destination::Destination, handlers::Subscriber};
+pub use self::{
+    destination::DestinationSettings,
+    handlers::{HandlerSettings, IntoHandler},
+    outline::Outline,
+};
 
 /// How long a lane stays ours without a heartbeat, unless set otherwise.
 const LEASE: Duration = Duration::from_secs(10);
-/// How long a handler may take, unless set otherwise: less than the database's patience with an idle
-/// transaction, so that one that hangs has failed and is not taken for an outage.
-const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// What a process does: built up, then started.
 pub struct App {
@@ -57,10 +58,10 @@ pub struct App {
     sources: Vec<(String, Box<dyn Source>)>,
     pub(crate) actions: HashMap<String, Action>,
     pub(crate) processes: Registry,
+    pub(crate) subscribers: BTreeMap<String, Subscriber>,
     destinations: BTreeMap<String, Destination>,
     inbox: String,
-    inbox_retry: RetryPolicy,
-    handler_timeout: Duration,
+    handlers: HandlerSettings,
     unknown_type_wait: Duration,
     retention: Retention,
     lease: Duration,
@@ -84,10 +85,10 @@ impl App {
             sources: Vec::new(),
             actions: HashMap::new(),
             processes: Registry::default(),
+            subscribers: BTreeMap::new(),
             destinations: BTreeMap::new(),
             inbox: String::new(),
-            inbox_retry: RetryPolicy::patient(),
-            handler_timeout: HANDLER_TIMEOUT,
+            handlers: HandlerSettings::default(),
             unknown_type_wait: UNKNOWN_TYPE_WAIT,
             retention: Retention::default(),
             lease: LEASE,
@@ -102,17 +103,20 @@ impl App {
         self
     }
 
-    /// Handles an event type with user code; see each store's `handler`.
+    /// Handles an event type with user code; see each store's `handler`. For several handlers of one event
+    /// type see [`App::subscribe`].
     ///
     /// # Panics
     /// If the event type has a handler, a route or a process already: two of them could not share one
     /// commit.
     #[must_use]
-    pub fn handle(mut self, event_type: &str, handler: Arc<dyn Handler>) -> Self {
-        let before = self.actions.insert(event_type.to_owned(), Action::Handler(handler));
+    pub fn handle(mut self, event_type: &str, handler: impl IntoHandler) -> Self {
+        let handler = Action::Handler(handler.into_handler());
+        let before = self.actions.insert(event_type.to_owned(), handler);
         assert!(
             before.is_none(),
-            "event type `{event_type}` has a handler, route or process already"
+            "event type `{event_type}` has a handler, route or process already; for several handlers give \
+             each a name: `App::subscribe`"
         );
         self
     }
@@ -124,9 +128,8 @@ impl App {
     /// in its payload only: their messages would have the same ids.
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
-        let action =
-            self.actions.entry(route.on.clone()).or_insert_with(|| Action::Routes(Vec::new()));
-        match action {
+        let action = self.actions.entry(route.on.clone());
+        match action.or_insert_with(|| Action::Routes(Vec::new())) {
             Action::Routes(routes) => {
                 assert!(
                     !routes.iter().any(|other| other.shares_ids(&route)),
@@ -216,25 +219,12 @@ impl App {
     /// The `source_system` of its messages is the name and the source: `billing::crm`.
     ///
     /// # Panics
-    /// If the name contains `::`.
+    /// If the name contains `::` or `@`.
     #[must_use]
     pub fn inbox(mut self, name: &str) -> Self {
         assert!(!name.contains(INBOX_SEPARATOR), "inbox `{name}` contains `{INBOX_SEPARATOR}`");
+        assert!(!name.contains(SUBSCRIBER_SEPARATOR), "inbox `{name}` contains `@`");
         name.clone_into(&mut self.inbox);
-        self
-    }
-
-    /// How often a handler is tried.
-    #[must_use]
-    pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
-        self.inbox_retry = policy;
-        self
-    }
-
-    /// How long a handler may take: then it is dropped, and one attempt is used.
-    #[must_use]
-    pub fn handler_timeout(mut self, limit: Duration) -> Self {
-        self.handler_timeout = limit;
         self
     }
 
@@ -269,88 +259,121 @@ impl App {
     }
 
     /// Starts every worker on this runtime.
-    pub fn start(self) -> Running {
+    pub fn start(mut self) -> Running {
+        let copies = self.copy_for_subscribers();
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
-        let mut running = Running {
-            stop: CancellationToken::new(),
-            tasks: JoinSet::new(),
-            wake: watch::Sender::new(0),
-            crowd: watch::Sender::new(0),
-            inbox: watch::Sender::new(0),
-            observer: self.observer,
-        };
+        let mut running = Running::new(&self.store, self.observer);
+        log_warnings(self.store.as_ref());
         let observer = running.observer();
+        observer.identify(&worker, self.processes.process_types());
+        let mut obedient = Obedient::default();
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);
             let fence = Fence { scope, worker: worker.clone() };
             LaneKeeper::new(Arc::clone(&self.store), fence, self.lease).told_to(heartbeat)
         };
+        let own = self.destinations.keys().cloned().collect();
+        let unserved = Unserved::new(Arc::clone(&self.store), own, running.observer());
+        running.spawn("unserved".into(), Box::new(unserved));
         for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
             let lanes = (keeper(Scope::Outbox(name.clone())), self.lease);
             let (store, crowd) = (Arc::clone(&self.store), running.crowd.subscribe());
-            let relay = destination.relay(&name, store, lanes, counters, crowd);
+            let (relay, limits) = destination.relay(&name, store, lanes, counters, crowd);
+            obedient.destination(&name, limits);
             running.spawn(format!("relay {name}"), relay);
         }
         let alarm = Arc::<Alarm>::default();
         if !self.processes.is_empty() {
             let (store, alarm) = (Arc::clone(&self.store), Arc::clone(&alarm));
-            let counters = Arc::clone(&running.observer.processes);
+            let (counters, paused) = (Arc::clone(&observer.processes), Arc::clone(&obedient.types));
             let owner = TimerOwner {
                 process_types: Some(self.processes.process_types()),
                 inbox: self.inbox.clone(),
             };
-            let timers = Timers::new(store, alarm, counters, running.waker()).of(owner);
+            let timers = Timers::new(store, alarm, counters, paused, running.waker()).of(owner);
             running.spawn("timers".into(), Box::new(timers));
         }
         let inbox = Arc::clone(&running.observer.inbox);
         // Without actions there is nothing it could handle: it would only hold lanes back.
         if !self.actions.is_empty() {
             let keeper = keeper(Scope::of_inbox(&self.inbox)).knowing(self.processes.announced());
-            let store = Arc::clone(&self.store);
+            let (store, paused) = (Arc::clone(&self.store), Arc::clone(&obedient.types));
             let counters = Arc::clone(&running.observer.processes);
-            let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters);
-            let mut worker =
-                InboxWorker::new(store, keeper, self.actions, self.inbox_retry, Arc::clone(&inbox))
-                    .processes(processes)
-                    .handler_timeout(self.handler_timeout)
-                    .unknown_type_wait(self.unknown_type_wait);
+            let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters, paused);
+            let mut worker = InboxWorker::new(
+                store,
+                keeper,
+                self.actions,
+                self.handlers.retry,
+                Arc::clone(&inbox),
+            )
+            .processes(processes)
+            .copies(copies)
+            .handlers(&self.handlers)
+            .unknown_type_wait(self.unknown_type_wait);
             worker.intake().start_heartbeat(running.inbox.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
-        for (name, mut source) in self.sources {
-            let (store, into) = (Arc::clone(&self.store), self.inbox.clone());
-            source.attach(Arc::new(StoredPositions { store, inbox: into.clone() }));
-            let ingest = Ingest {
-                store: Arc::clone(&self.store),
-                source,
-                inbox: Arc::clone(&inbox),
-                counters: observer.source(&name),
-                name: name.clone(),
-                into,
-                stop: running.stop.clone(),
-                stored: running.waker(),
-            };
-            running.spawn(format!("source {name}"), Box::new(ingest));
+        for (name, subscriber) in self.subscribers {
+            let keeper = keeper(Scope::of_inbox(&subscriber_inbox(&self.inbox, &name)));
+            let Subscriber { settings, actions } = subscriber;
+            let (store, counters) = (Arc::clone(&self.store), Arc::clone(&inbox));
+            let mut worker = InboxWorker::new(store, keeper, actions, settings.retry, counters)
+                .handlers(&settings)
+                .unknown_type_wait(self.unknown_type_wait);
+            worker.intake().start_heartbeat(running.inbox.subscribe());
+            running.spawn(format!("subscriber {name}"), Box::new(worker));
         }
+        start_sources(&mut running, &self.store, (&self.inbox, &mut obedient), self.sources);
         let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
-        let (wake, crowd) = (running.wake.clone(), running.crowd.clone());
-        let (inbox, stop) = (running.inbox.clone(), running.stop.clone());
-        running.tasks.spawn(pulse::run(self.store, wake, crowd, inbox, stop));
+        running.spawn_loops(self.store, obedient, worker);
         running
     }
 
     /// Runs until Ctrl-C or SIGTERM, then finishes what is under way and hands its lanes over.
-    pub async fn run(self) -> Result<(), StoreError> {
+    pub async fn run(self) -> Result<(), WorkerPanicked> {
         let mut running = self.start();
         tokio::select! {
             () = signal::terminated() => running.stop().await,
             failed = running.failed() => {
                 running.stop().await;
-                return Err(StoreError::Unavailable(failed));
+                return Err(WorkerPanicked(failed));
             }
         }
         Ok(())
+    }
+}
+
+/// Logs what an operator should know of the connection to the database.
+fn log_warnings(store: &dyn Store) {
+    for warning in store.warnings() {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Starts to receive from the sources into an inbox.
+fn start_sources(
+    running: &mut Running,
+    store: &Arc<dyn Store>,
+    (into, obedient): (&str, &mut Obedient),
+    sources: Vec<(String, Box<dyn Source>)>,
+) {
+    for (name, mut source) in sources {
+        source
+            .attach(Arc::new(StoredPositions { store: Arc::clone(store), inbox: into.to_owned() }));
+        let ingest = Ingest {
+            store: Arc::clone(store),
+            source,
+            inbox: Arc::clone(&running.observer.inbox),
+            counters: running.observer.source(&name),
+            name: name.clone(),
+            into: into.to_owned(),
+            stop: running.stop.clone(),
+            gate: obedient.source(&name),
+            stored: running.waker(),
+        };
+        running.spawn(format!("source {name}"), Box::new(ingest));
     }
 }

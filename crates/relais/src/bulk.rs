@@ -134,6 +134,10 @@ impl BulkRelay {
         }
     }
 
+    pub(crate) fn limits(&self) -> Limits {
+        self.caller.limits.clone()
+    }
+
     pub(crate) fn intake(&mut self) -> &mut Intake<OutboxRow> {
         match &mut self.rows {
             Rows::Jobs(intake) => intake,
@@ -167,7 +171,8 @@ impl BulkRelay {
         let keeper = self.intake().keeper();
         let (scope, owned) = (keeper.fence().scope.clone(), keeper.owned());
         let limits = &self.caller.limits;
-        self.caller.counters.set_state(limits.report(&scope), limits.cause(), owned);
+        limits.report(&scope);
+        self.caller.counters.set_state(limits.view(), owned, self.work.len());
     }
 
     /// Goes on with the destination's open job if nobody holds it.
@@ -203,7 +208,7 @@ impl BulkRelay {
         // Lanes that are to be given back are, though nothing is read from them this way.
         self.intake().plan();
         let wait = self.plan_at.saturating_duration_since(Instant::now());
-        if !self.work.is_empty() || self.caller.limits.is_open() {
+        if !self.work.is_empty() || self.caller.limits.is_resting() {
             return Ok(rest(REST_MAX));
         }
         if !wait.is_zero() {
@@ -366,12 +371,12 @@ impl Worker for BulkRelay {
         self.work.len() + relay
     }
 
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
+    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
             self.caller.halts.stop.cancel();
-            let patience = self.settings.destination.timeout + STOP_GRACE;
+            let longest = self.settings.destination.timeout + STOP_GRACE;
             let all = async { while self.work.join_next().await.is_some() {} };
-            if tokio::time::timeout(patience, all).await.is_err() {
+            if tokio::time::timeout(patience.min(longest), all).await.is_err() {
                 // What the call did is found out by whoever goes on with the job.
                 self.work.shutdown().await;
                 if let Some(fence) = self.fence.take()
@@ -381,7 +386,7 @@ impl Worker for BulkRelay {
                 }
             }
             match &mut self.rows {
-                Rows::Auto(relay) => relay.stop().await,
+                Rows::Auto(relay) => relay.stop(patience).await,
                 Rows::Jobs(intake) => intake.leave().await,
             }
         })

@@ -231,7 +231,7 @@ impl Desk {
 
     /// Leaves it failed and lets its key go on.
     pub async fn discard(&self, id: Uuid, by: &By) -> Result<Answer, StoreError> {
-        if self.store.resolve(id, by.verdict(Resolution::Skipped)).await? {
+        if self.store.resolve(id, by.verdict(Resolution::Discarded)).await? {
             return Ok(Answer::Done);
         }
         self.who_was_faster(id).await
@@ -240,7 +240,7 @@ impl Desk {
     /// Closes a `SERDE_ERROR` row that nobody can repair: it is `FAILED`, with a dead letter that is
     /// resolved.
     pub async fn discard_unreadable(&self, row: i64, by: &By) -> Result<Answer, StoreError> {
-        let verdict = by.verdict(Resolution::Skipped);
+        let verdict = by.verdict(Resolution::Discarded);
         let decided = self.store.discard_serde_error(row, verdict).await?;
         relais_store::fail_point!("desk.after_discard");
         match decided {

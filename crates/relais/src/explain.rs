@@ -126,6 +126,8 @@ pub struct Thing {
     pub problem: Option<Problem>,
     /// The dead letter its key waits behind, if it is not done and waits.
     pub held_by: Option<Uuid>,
+    /// Why it waits otherwise: behind an earlier row, or for a worker that knows it.
+    pub waits_for: Option<String>,
 }
 
 /// What a thing is to the subject.

@@ -24,10 +24,21 @@ use crate::{
 pub(crate) struct Guard {
     publisher: Arc<dyn Publisher>,
     limits: Limits,
-    batching: Batching,
+    counts: RateCounts,
     timeout: Duration,
     in_flight: usize,
 }
+
+/// What the rate of a destination counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateCounts {
+    /// With a rate, calls carry one message each.
+    Messages,
+    Calls,
+}
+
+/// How long a paused destination rests; a resume wakes it.
+const PAUSED_REST: Duration = Duration::from_secs(1);
 
 /// Whether a call may start.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,11 +54,7 @@ impl Guard {
     /// With a rate, calls carry one message each, so that a message is what the rate counts.
     pub(crate) fn new(publisher: Arc<dyn Publisher>, settings: &DestinationSettings) -> Self {
         let limits = Limits::new(settings);
-        let batching = match settings.rate {
-            Some(_) => Batching::Single,
-            None => publisher.batching(),
-        };
-        Self { batching, ..Self::sharing(publisher, settings, limits) }
+        Self { counts: RateCounts::Messages, ..Self::sharing(publisher, settings, limits) }
     }
 
     /// Beside other calls to the same target; the rate counts calls, whatever they carry.
@@ -57,9 +64,9 @@ impl Guard {
         limits: Limits,
     ) -> Self {
         Self {
-            batching: publisher.batching(),
             publisher,
             limits,
+            counts: RateCounts::Calls,
             timeout: settings.timeout,
             in_flight: 0,
         }
@@ -71,12 +78,18 @@ impl Guard {
 
     /// What one call may carry.
     pub(crate) fn batching(&self) -> Batching {
-        self.batching
+        match self.counts {
+            RateCounts::Messages if self.limits.has_rate() => Batching::Single,
+            RateCounts::Messages | RateCounts::Calls => self.publisher.batching(),
+        }
     }
 
     /// Asks for one call beside those that were permitted and have not begun. `Go` has to be followed by
     /// [`Guard::call`].
     pub(crate) fn permit(&self, permitted: usize) -> Permit {
+        if self.limits.is_paused() {
+            return Permit::Wait(PAUSED_REST);
+        }
         let limit = match self.limits.state() {
             BreakerState::Open => return Permit::Wait(self.limits.wait()),
             BreakerState::HalfOpen => 1,

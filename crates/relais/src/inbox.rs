@@ -4,12 +4,14 @@
 //! own transaction. Routes and processes are pure, so many rows share one commit of the store.
 //!
 //! - `admit`: which rows are worked on next
+//! - `calls`: handlers that run
 //! - `settle`: what becomes of rows, in batches
 //! - `processes`: rows that concern processes
 //! - `sessions`: handlers that lost their database session
 //! - `unknown`: rows of event types that this worker does not know
 
 mod admit;
+mod calls;
 mod processes;
 mod sessions;
 mod settle;
@@ -24,8 +26,8 @@ use std::{
 use relais_core::{
     BoxFuture,
     delivery::Problem,
-    handler::{Handled, Handler, HandlerWork, Outcome},
-    inbox::{InboxFate, InboxRow, InboxSettlement, source_of},
+    handler::{Handled, Handler, Outcome},
+    inbox::{InboxFate, InboxRow, InboxSettlement, SUBSCRIBER_SEPARATOR, source_of},
     process::{SOURCE_SYSTEM, TIMER_FIRED},
     quarantine::Treatment,
     retry::RetryPolicy,
@@ -39,6 +41,7 @@ use tokio::task::JoinSet;
 pub(crate) use self::processes::ProcessWork;
 use self::{sessions::Sessions, unknown::UnknownTypes};
 use crate::{
+    app::HandlerSettings,
     flight::Job,
     intake::Intake,
     lanes::LaneKeeper,
@@ -53,13 +56,11 @@ pub async fn once<T: Transaction + ?Sized>(
     handler: &str,
     message_id: &str,
 ) -> Result<bool, StoreError> {
-    tx.once(message_id, handler).await
+    tx.once(handler, message_id).await
 }
 
 /// The longest rest between two looks at the inbox.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// Handlers running at once.
-const HANDLERS_MAX: usize = 8;
 /// Rows whose routes share one commit.
 const ROUTED_MAX: usize = 500;
 /// Messages they may have become; one event can become thousands.
@@ -89,6 +90,8 @@ pub(crate) struct InboxWorker {
     store: Arc<dyn Store>,
     intake: Intake<InboxRow>,
     actions: HashMap<String, Action>,
+    /// The inboxes that get copies, by event type.
+    copies: HashMap<String, Vec<String>>,
     retry: RetryPolicy,
     counters: Arc<InboxCounters>,
     handlers: JoinSet<Landed>,
@@ -101,6 +104,7 @@ pub(crate) struct InboxWorker {
     processes: ProcessWork,
     unknown: UnknownTypes,
     handler_timeout: Duration,
+    handlers_max: usize,
     retry_at: Option<Instant>,
     /// A handler could not reach the database: rest before the next.
     trouble: Option<String>,
@@ -121,6 +125,7 @@ impl InboxWorker {
             store,
             intake,
             actions,
+            copies: HashMap::new(),
             retry,
             counters,
             handlers: JoinSet::new(),
@@ -131,10 +136,23 @@ impl InboxWorker {
             processes: ProcessWork::default(),
             unknown: UnknownTypes::default(),
             handler_timeout: Duration::MAX,
+            handlers_max: HandlerSettings::default().concurrency,
             retry_at: None,
             trouble: None,
             sessions: Sessions::default(),
         }
+    }
+
+    /// Copies the messages of an event type to these inboxes.
+    pub(crate) fn copies(mut self, copies: HashMap<String, Vec<String>>) -> Self {
+        self.copies = copies;
+        self
+    }
+
+    /// The inboxes that get a copy of a row.
+    fn copies_of(&self, row: &InboxRow) -> Vec<String> {
+        let event_type = row.event_type.as_deref().unwrap_or_default();
+        self.copies.get(event_type).cloned().unwrap_or_default()
     }
 
     /// Knows these processes.
@@ -149,10 +167,16 @@ impl InboxWorker {
         self
     }
 
-    /// Gives each handler this long.
-    pub(crate) fn handler_timeout(mut self, limit: Duration) -> Self {
-        self.handler_timeout = limit;
+    /// Runs so many handlers at once, each no longer than the limit.
+    pub(crate) fn handlers(mut self, settings: &HandlerSettings) -> Self {
+        self.handler_timeout = settings.timeout;
+        self.handlers_max = settings.concurrency;
         self
+    }
+
+    fn is_subscriber(&mut self) -> bool {
+        let scope = &self.intake.keeper().fence().scope;
+        scope.inbox().is_some_and(|inbox| inbox.contains(SUBSCRIBER_SEPARATOR))
     }
 
     pub(crate) fn intake(&mut self) -> &mut Intake<InboxRow> {
@@ -169,7 +193,10 @@ impl InboxWorker {
         done += self.intake.top_up().await?;
         done += self.launch().await?;
         done += self.settle().await?;
-        self.counters.set_lanes(self.intake.keeper().owned());
+        // The gauge is about the inbox that sources write to.
+        if !self.is_subscriber() {
+            self.counters.set_lanes(self.intake.keeper().owned());
+        }
         Ok(if done > 0 {
             Progress::Worked
         } else {
@@ -222,21 +249,10 @@ impl InboxWorker {
         }
     }
 
-    fn take_in(&mut self, done: Result<Landed, tokio::task::JoinError>) {
-        match done {
-            Ok(landed) => self.landed.push(landed),
-            // Which row it held is unknown, so nothing can be settled: the program ends, and its lanes
-            // expire.
-            Err(error) => {
-                panic!("cannot continue: a handler task ended without an answer: {error}")
-            }
-        }
-    }
-
     /// Starts handlers up to the limit, applies routes at once, and advances processes in the end.
     async fn launch(&mut self) -> Result<usize, StoreError> {
         let mut started = 0;
-        while self.handlers.len() < HANDLERS_MAX
+        while self.handlers.len() < self.handlers_max
             && self.settlements.len() + self.processes.waiting() < ROUTED_MAX
             && self.made < MADE_MAX
         {
@@ -295,41 +311,6 @@ impl InboxWorker {
         settled.map(drop)
     }
 
-    fn start(&mut self, handler: Arc<dyn Handler>, job: Job<InboxRow>) {
-        let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(&job.row));
-        let mut row = job.row.clone();
-        if let Some(handling) = &handling {
-            handling.pass_on(&mut row.headers);
-        }
-        let span = handling.map(|handling| handling.open);
-        let work =
-            HandlerWork { row, fence: self.intake.keeper().fence().clone(), epoch: job.lane.epoch };
-        let limit = self.handler_timeout;
-        self.handlers.spawn(async move {
-            let mut task = tokio::spawn(async move { handler.handle(work).await });
-            let handled = match tokio::time::timeout(limit, &mut task).await {
-                Ok(handled) => handled.unwrap_or_else(|_| failed("PANIC", "the handler panicked")),
-                Err(_) => {
-                    // Should it be committing just now, the row is done and this answer refused.
-                    task.abort();
-                    failed("TIMEOUT", &format!("the handler took longer than {limit:?}"))
-                }
-            };
-            (job, handled, span)
-        });
-    }
-
-    /// A handler's span ends with what it said.
-    fn end_span(&self, handled: &Handled, span: Option<Open>) {
-        let (Some(tracer), Some(span)) = (&self.counters.tracer, span) else { return };
-        match handled {
-            Handled::Committed => tracer.end(span, None),
-            Handled::RolledBack(outcome) => tracer.end(span, outcome.problem()),
-            // Somebody else handles it, or it is handled again.
-            Handled::Refused | Handled::Unavailable(_) | Handled::SessionLost(_) => {}
-        }
-    }
-
     fn route(&mut self, job: &Job<InboxRow>, routes: &[Route]) {
         let messages: Result<Vec<_>, Problem> =
             routes.iter().map(|route| route.apply(&job.row)).collect();
@@ -337,16 +318,13 @@ impl InboxWorker {
             Ok(messages) => {
                 let messages: Vec<_> = messages.into_iter().flatten().collect();
                 relais_store::fail_point!("inbox.after_route");
-                self.push(job, InboxFate::Processed { messages, changes: Vec::new() });
+                let copies = self.copies_of(&job.row);
+                self.push(job, InboxFate::Processed { messages, changes: Vec::new(), copies });
                 self.intake.flight.land(std::slice::from_ref(job), &HashSet::new());
             }
             Err(problem) => self.finish(job, Outcome::Fail { problem }),
         }
     }
-}
-
-fn failed(what: &str, text: &str) -> Handled {
-    Handled::RolledBack(Outcome::retry(&format!("HANDLER_{what}"), text))
 }
 
 fn told(row: &InboxRow, what: &str) {
@@ -377,8 +355,8 @@ impl Worker for InboxWorker {
         self.handlers.len() + self.landed.len()
     }
 
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
+    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
             self.intake.flight.drop_queued();
             self.give_back_waiting();
             let all = async {
@@ -386,8 +364,11 @@ impl Worker for InboxWorker {
                     self.take_in(done);
                 }
             };
-            if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
-                tracing::warn!("handlers still running at stop; their lanes expire by themselves");
+            if tokio::time::timeout(patience.min(STOP_GRACE), all).await.is_err() {
+                tracing::warn!(
+                    "dropped handlers that still ran at stop; their lanes expire by themselves"
+                );
+                self.handlers.shutdown().await;
             }
             self.collect();
             self.put_back_lost_sessions();

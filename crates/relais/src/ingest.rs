@@ -13,9 +13,11 @@ use relais_core::{
     store::{Store, StoreError, StoreFuture},
     text,
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    control::Gate,
     observe::{
         InboxCounters, SourceCounters, Tracer,
         trace::{Incoming, Stood},
@@ -37,6 +39,8 @@ pub(crate) struct Ingest {
     pub(crate) inbox: Arc<InboxCounters>,
     pub(crate) counters: Arc<SourceCounters>,
     pub(crate) stop: CancellationToken,
+    /// Whether it may be read.
+    pub(crate) gate: watch::Receiver<Gate>,
     /// Called after rows were stored, so that the inbox worker looks at once.
     pub(crate) stored: Box<dyn Fn() + Send + Sync>,
 }
@@ -55,8 +59,14 @@ impl Positions for StoredPositions {
 
 impl Ingest {
     async fn pass(&mut self) -> Result<Progress, StoreError> {
+        let gate = *self.gate.borrow_and_update();
+        if gate != Gate::Open {
+            return Ok(self.rest(gate).await);
+        }
         let batch = tokio::select! {
             () = self.stop.cancelled() => return Ok(Progress::Finished),
+            // Nothing is lost: a message that is not acknowledged comes again.
+            Ok(()) = self.gate.changed() => return Ok(Progress::Worked),
             batch = self.source.next(BATCH_MAX) => match batch {
                 Ok(batch) => batch,
                 Err(SourceError::Closed) => return Ok(Progress::Finished),
@@ -88,6 +98,31 @@ impl Ingest {
                 self.source.refuse(error.to_string()).await;
                 Err(error)
             }
+        }
+    }
+}
+
+impl Ingest {
+    /// Reads nothing until the gate opens. The source may refuse its senders meanwhile.
+    async fn rest(&mut self, gate: Gate) -> Progress {
+        if gate == Gate::Paused {
+            tracing::info!(source = self.name, "paused by an operator");
+            self.counters.set_paused(true);
+            self.source.pause().await;
+        }
+        let changed = tokio::select! {
+            () = self.stop.cancelled() => return Progress::Finished,
+            changed = self.gate.changed() => changed,
+        };
+        if gate == Gate::Paused {
+            tracing::info!(source = self.name, "resumed");
+            self.counters.set_paused(false);
+            self.source.resume().await;
+        }
+        match changed {
+            Ok(()) => Progress::Worked,
+            // Whoever opens it is gone, as in a process that ends.
+            Err(_) => Progress::Finished,
         }
     }
 }
@@ -201,7 +236,7 @@ impl Worker for Ingest {
         Box::pin(self.pass())
     }
 
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
+    fn stop(&mut self, _patience: Duration) -> BoxFuture<'_, ()> {
         self.source.close()
     }
 }

@@ -16,14 +16,18 @@
 //! - [`process`]: several steps in several systems
 //! - `relay`: rows → publisher, through `guard`, whose rate and breaker are in `limits`
 //! - `bulk`: rows → jobs of a bulk target
-//! - `cleanup`: old finished rows
+//! - `cleanup`: old finished rows; `unserved`: destinations without a worker
 //! - [`repair`]: rows that could not be decoded, read again after a fix
 //! - [`desk`]: what people do about dead letters; [`explain`]: what became of a message
-//! - [`observe`]: what all of them count
+//! - [`control`]: pauses, limits and resets that operators ask for; `report`: the figures of this process
+//!   for all others
+//! - [`observe`]: what all of them count; [`health`]: whether they can work
 
 pub mod aggregate;
+pub mod control;
 pub mod desk;
 pub mod explain;
+pub mod health;
 pub mod inbox;
 pub mod observe;
 pub mod outbox;
@@ -42,16 +46,19 @@ mod lanes;
 mod limits;
 mod pulse;
 mod relay;
+mod report;
 mod running;
 mod signal;
+mod unserved;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
 pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
-pub use app::{App, DestinationSettings};
+pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler, Outline};
 pub use bulk::BulkSettings;
+pub use health::{Health, HealthCheck};
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{
     breaker::BreakerPolicy,
@@ -60,7 +67,7 @@ pub use relais_core::{
     delivery::{Delivery, Problem},
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     hydrate::Hydrator,
-    inbox::{InboxRow, InboxStatus},
+    inbox::{Accepted, InboxRow, InboxStatus, NewInbox},
     message::{Category, Headers, Message, NewMessage},
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
     publisher::{Batching, Publisher},
@@ -72,7 +79,7 @@ pub use relais_core::{
 };
 pub use relais_derive::Message;
 pub use relais_store::{BlockingTransaction, Transaction};
-pub use running::Running;
+pub use running::{Running, WorkerPanicked};
 
 #[cfg(feature = "http")]
 pub use relais_connect::http;

@@ -7,7 +7,8 @@ use std::{
 };
 
 use relais_core::{
-    breaker::{Breaker, BreakerState, FailedCall, OpenCause},
+    breaker::{Breaker, BreakerPolicy, BreakerState, FailedCall, OpenCause},
+    control::LimitChange,
     delivery::{Delivery, Problem},
     fault::{Evidence, FailureKind, Fault, Judgement, News, Outlook, judge},
     lane::Scope,
@@ -27,9 +28,17 @@ pub(crate) struct Limits(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
+    configured: LimitChange,
+    policy: BreakerPolicy,
+    /// The limits in force: the configured ones, or those an operator asked for.
+    allowed: (Option<(u32, Duration)>, u32),
     rate: Option<RateLimit>,
     concurrency: Concurrency,
     breaker: Breaker,
+    /// An operator paused the destination, or the controls were not read yet.
+    paused: bool,
+    /// The target has answered a call: it accepted or rejected something.
+    contacted: bool,
     evidence: Evidence,
     started: Instant,
     /// The breaker as it was last reported in the log, and the last reason it had.
@@ -46,12 +55,31 @@ pub(crate) struct Learnt {
     pub(crate) halve: bool,
 }
 
+/// The limits at one moment, for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LimitsView {
+    pub(crate) breaker: Option<BreakerState>,
+    pub(crate) cause: Option<OpenCause>,
+    /// How long the breaker stays open.
+    pub(crate) open_for: Option<Duration>,
+    pub(crate) contacted: bool,
+    pub(crate) paused: bool,
+    pub(crate) rate: Option<(u32, Duration)>,
+    pub(crate) concurrency: u32,
+}
+
 impl Limits {
     pub(crate) fn new(settings: &DestinationSettings) -> Self {
+        let concurrency = u32::try_from(settings.concurrency).unwrap_or(u32::MAX);
         Self(Arc::new(Mutex::new(Inner {
+            configured: LimitChange { rate: settings.rate, concurrency: Some(concurrency) },
+            policy: settings.breaker,
+            allowed: (settings.rate, concurrency),
             rate: settings.rate.map(|(calls, period)| RateLimit::new(calls, period)),
             concurrency: Concurrency::new(settings.concurrency),
             breaker: Breaker::new(settings.breaker),
+            paused: false,
+            contacted: false,
             evidence: Evidence::new(0),
             started: Instant::now(),
             reported: BreakerState::Closed,
@@ -69,9 +97,53 @@ impl Limits {
         self.state() == BreakerState::Open
     }
 
-    /// Why the breaker is not closed.
-    pub(crate) fn cause(&self) -> Option<OpenCause> {
-        self.lock().breaker.cause()
+    pub(crate) fn is_paused(&self) -> bool {
+        self.lock().paused
+    }
+
+    /// Returns whether no call may start: paused, or the breaker is open.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.is_paused() || self.is_open()
+    }
+
+    /// Pauses or resumes; returns whether that is a change.
+    pub(crate) fn set_paused(&self, paused: bool) -> bool {
+        std::mem::replace(&mut self.lock().paused, paused) != paused
+    }
+
+    /// Replaces the limits; what is not named is as configured.
+    pub(crate) fn change(&self, limits: LimitChange) {
+        let mut inner = self.lock();
+        let rate = limits.rate.or(inner.configured.rate);
+        let concurrency = limits.concurrency.or(inner.configured.concurrency).unwrap_or(1);
+        inner.allowed = (rate, concurrency);
+        inner.rate = rate.map(|(calls, period)| RateLimit::new(calls, period));
+        inner.concurrency = Concurrency::new(usize::try_from(concurrency).unwrap_or(usize::MAX));
+    }
+
+    /// Closes the breaker and forgets what opened it.
+    pub(crate) fn reset(&self) {
+        let mut inner = self.lock();
+        inner.breaker = Breaker::new(inner.policy);
+    }
+
+    /// Returns whether a rate is in force.
+    pub(crate) fn has_rate(&self) -> bool {
+        self.lock().rate.is_some()
+    }
+
+    pub(crate) fn view(&self) -> LimitsView {
+        let state = self.state();
+        let inner = self.lock();
+        LimitsView {
+            breaker: Some(state),
+            cause: inner.breaker.cause(),
+            open_for: (state == BreakerState::Open).then(|| inner.breaker.wait(inner.now_ns())),
+            contacted: inner.contacted,
+            paused: inner.paused,
+            rate: inner.allowed.0,
+            concurrency: inner.allowed.1,
+        }
     }
 
     /// How likely the next call of this key is to succeed.
@@ -106,6 +178,7 @@ impl Limits {
     ) -> Learnt {
         let keys: Vec<u64> = keys.map(Evidence::key).collect();
         let mut inner = self.lock();
+        inner.contacted |= deliveries.iter().any(is_answer);
         let began_ns = inner.ns_at(began);
         let now_ns = inner.now_ns();
         // The state decides who is excused, so it has to be that of now.
@@ -128,6 +201,7 @@ impl Limits {
     pub(crate) fn answered(&self) {
         let mut inner = self.lock();
         let now_ns = inner.now_ns();
+        inner.contacted = true;
         inner.breaker.accepted(NO_KEY, now_ns);
     }
 
@@ -214,11 +288,9 @@ impl Inner {
             .zip(deliveries)
             .map(|(key, delivery)| self.learn_one(*key, delivery, began_ns, now_ns));
         let judgements = judgements.collect();
-        let answered =
-            |delivery: &Delivery| matches!(delivery, Delivery::Accepted | Delivery::Reject { .. });
         let first = deliveries.iter().position(|delivery| delivery.failure().is_some());
         match first {
-            Some(at) if !deliveries.iter().any(answered) => {
+            Some(at) if !deliveries.iter().any(is_answer) => {
                 self.failed(keys[at], was_failing[at], &deliveries[at], now_ns);
             }
             _ => {}
@@ -278,6 +350,11 @@ impl Inner {
             self.breaker.failed(FailedCall { key, was_failing, misconfigured, asked }, now_ns);
         }
     }
+}
+
+/// Whether the target decided about the message: it was reached.
+fn is_answer(delivery: &Delivery) -> bool {
+    matches!(delivery, Delivery::Accepted | Delivery::Reject { .. })
 }
 
 /// The one answer for all messages of a call that were tried, if there were several and the answer is a

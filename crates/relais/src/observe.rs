@@ -1,52 +1,50 @@
 //! Everything the workers count, in one place. Nothing here decides anything.
 //!
 //! - here: what became of messages
-//! - `codes`: problem codes
+//! - `codes`: problem codes; `destination`: what became of messages to one destination
+//! - `figures`: what a process reports for all others, and the sum of all
 //! - `latency`: how long it took
 //! - `processes`: what became of processes
 //! - `trace`: spans of what was done
 //! - `vitals`: whether there is life in lanes and sources
 
 mod codes;
+mod destination;
+mod figures;
 mod latency;
 mod processes;
 pub(crate) mod trace;
 mod vitals;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
-use relais_core::{
-    breaker::{BreakerState, OpenCause},
-    bulk::Phase,
-    delivery::Problem,
-    inbox::Accepted,
-    lane::Scope,
-    outbox::OutboxRow,
-    time::Timestamp,
-};
+use relais_core::{delivery::Problem, inbox::Accepted, lane::Scope, time::Timestamp};
 use serde::Serialize;
 
 use self::{
     codes::Codes,
     latency::{Clock, Histogram},
 };
+pub(crate) use self::{
+    destination::DestinationCounters,
+    processes::ProcessCounters,
+    trace::Tracer,
+    vitals::{Heartbeat, SourceCounters},
+};
 pub use self::{
+    destination::DestinationSnapshot,
+    figures::{DestinationFigures, Figures, LastError, SourceFigures},
     latency::{BOUNDS_MICROS, Latency},
     processes::{ProcessTypeSnapshot, ProcessesSnapshot},
     trace::{Attribute, Span, SpanKind, SpanSink},
     vitals::{Away, ScopeSnapshot, SourceSnapshot},
-};
-pub(crate) use self::{
-    processes::ProcessCounters,
-    trace::Tracer,
-    vitals::{Heartbeat, SourceCounters},
 };
 
 /// The counters of one running [`App`](crate::App).
@@ -57,7 +55,10 @@ pub struct Observer {
     destinations: Named<DestinationCounters>,
     scopes: Named<Heartbeat>,
     sources: Named<SourceCounters>,
+    unserved: Mutex<BTreeMap<String, u64>>,
     clock: Arc<Clock>,
+    /// Which workers count here, and which types of processes they run.
+    identity: Mutex<(Option<String>, BTreeSet<String>)>,
     /// Absent: nothing is traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
@@ -84,28 +85,6 @@ pub(crate) struct InboxCounters {
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
-/// Counters of one destination.
-#[derive(Debug, Default)]
-pub(crate) struct DestinationCounters {
-    dispatched: AtomicU64,
-    retried: AtomicU64,
-    failed: AtomicU64,
-    outages: AtomicU64,
-    refused: AtomicU64,
-    lanes: AtomicUsize,
-    breaker: Mutex<(Option<BreakerState>, Option<OpenCause>)>,
-    /// The last outage.
-    reason: Mutex<Option<Problem>>,
-    jobs: AtomicU64,
-    phase: Mutex<Option<Phase>>,
-    codes: Codes,
-    dispatch: Histogram,
-    end_to_end: Histogram,
-    publish: Histogram,
-    clock: Arc<Clock>,
-    pub(crate) tracer: Option<Arc<Tracer>>,
-}
-
 /// The counters at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
@@ -115,6 +94,8 @@ pub struct Snapshot {
     /// Heartbeats by scope: `inbox`, and `outbox:` with each destination.
     pub scopes: BTreeMap<String, ScopeSnapshot>,
     pub sources: BTreeMap<String, SourceSnapshot>,
+    /// Messages that wait for destinations which no live worker serves, as of the last minute.
+    pub unserved: BTreeMap<String, u64>,
 }
 
 /// What was received and handled by this process.
@@ -134,34 +115,6 @@ pub struct InboxSnapshot {
     pub codes: BTreeMap<String, u64>,
     /// From received to processed.
     pub handling: Latency,
-}
-
-/// What this process delivered to one destination.
-#[derive(Clone, Debug, Serialize)]
-pub struct DestinationSnapshot {
-    pub dispatched: u64,
-    pub retried: u64,
-    pub failed: u64,
-    pub outages: u64,
-    /// Settlements the fence refused.
-    pub refused: u64,
-    pub lanes: usize,
-    pub breaker: Option<BreakerState>,
-    /// What kind of trouble opened the breaker.
-    pub cause: Option<OpenCause>,
-    /// Why the breaker is not closed.
-    pub reason: Option<Problem>,
-    /// Bulk jobs this process planned.
-    pub jobs: u64,
-    /// Where the bulk job is that this process works on now.
-    pub phase: Option<Phase>,
-    pub codes: BTreeMap<String, u64>,
-    /// From the row's being due to the target's acknowledgement.
-    pub dispatch: Latency,
-    /// From the reception of the message that caused it to the target's acknowledgement.
-    pub end_to_end: Latency,
-    /// Calls to the target, each with one message or many.
-    pub publish: Latency,
 }
 
 impl Snapshot {
@@ -199,9 +152,28 @@ impl Observer {
             destinations: Mutex::default(),
             scopes: Mutex::default(),
             sources: Mutex::default(),
+            unserved: Mutex::default(),
             clock,
+            identity: Mutex::default(),
             tracer,
         }
+    }
+
+    /// The workers of this name count here from now on, and run these types of processes.
+    pub(crate) fn identify(&self, worker: &str, process_types: Vec<String>) {
+        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        *identity = (Some(worker.to_owned()), process_types.into_iter().collect());
+    }
+
+    /// Returns the name of the workers that count here; nothing before they start.
+    pub fn worker(&self) -> Option<String> {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Returns what this process reports to the others.
+    pub fn figures(&self) -> Figures {
+        let types = self.identity.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        Figures::of(&self.snapshot(), types)
     }
 
     /// All counters now.
@@ -212,6 +184,7 @@ impl Observer {
             destinations: each(&self.destinations, DestinationCounters::snapshot),
             scopes: each(&self.scopes, Heartbeat::snapshot),
             sources: each(&self.sources, SourceCounters::snapshot),
+            unserved: self.unserved.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 
@@ -221,13 +194,14 @@ impl Observer {
         self.clock.learn(asked, now, answered);
     }
 
+    /// Notes the destinations that no live worker serves, with the messages that wait for them.
+    pub(crate) fn set_unserved(&self, found: BTreeMap<String, u64>) {
+        *self.unserved.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
     pub(crate) fn destination(&self, name: &str) -> Arc<DestinationCounters> {
         let (clock, tracer) = (Arc::clone(&self.clock), self.tracer.clone());
-        named(&self.destinations, name, || DestinationCounters {
-            clock,
-            tracer,
-            ..DestinationCounters::default()
-        })
+        named(&self.destinations, name, || DestinationCounters::new(clock, tracer))
     }
 
     pub(crate) fn scope(&self, scope: &Scope) -> Arc<Heartbeat> {
@@ -235,7 +209,8 @@ impl Observer {
     }
 
     pub(crate) fn source(&self, name: &str) -> Arc<SourceCounters> {
-        named(&self.sources, name, SourceCounters::default)
+        let clock = Arc::clone(&self.clock);
+        named(&self.sources, name, || SourceCounters::new(clock))
     }
 }
 
@@ -306,83 +281,6 @@ impl InboxCounters {
             lanes: self.lanes.load(Relaxed),
             codes: self.codes.snapshot(),
             handling: self.handling.snapshot(),
-        }
-    }
-}
-
-impl DestinationCounters {
-    pub(crate) fn dispatched(&self, row: &OutboxRow) {
-        self.dispatched.fetch_add(1, Relaxed);
-        // What was delayed on purpose is not late. A row in a bulk job waits for a time that never comes, so
-        // that no worker reads it: that is no delay.
-        let calm = row.attempts == 0 && row.error_code.is_none() && row.job_id.is_none();
-        let delay = row.next_attempt_at.filter(|_| calm);
-        let due = delay.map_or(row.created_at, |until| until.max(row.created_at));
-        self.dispatch.record(self.clock.since(due));
-        if let Some(received_at) = row.headers.received_at() {
-            self.end_to_end.record(self.clock.since(received_at));
-        }
-    }
-
-    /// One call to the target.
-    pub(crate) fn called(&self, took: Duration) {
-        self.publish.record(took);
-    }
-
-    pub(crate) fn retried(&self, problem: &Problem) {
-        self.retried.fetch_add(1, Relaxed);
-        self.codes.count(problem);
-    }
-
-    pub(crate) fn failed(&self, problem: &Problem) {
-        self.failed.fetch_add(1, Relaxed);
-        self.codes.count(problem);
-    }
-
-    pub(crate) fn outage(&self, problem: &Problem) {
-        self.outages.fetch_add(1, Relaxed);
-        self.codes.count(problem);
-        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.clone());
-    }
-
-    pub(crate) fn refused(&self, rows: u64) {
-        self.refused.fetch_add(rows, Relaxed);
-    }
-
-    pub(crate) fn set_state(&self, state: BreakerState, cause: Option<OpenCause>, lanes: usize) {
-        *self.breaker.lock().unwrap_or_else(PoisonError::into_inner) = (Some(state), cause);
-        self.lanes.store(lanes, Relaxed);
-    }
-
-    pub(crate) fn job_planned(&self) {
-        self.jobs.fetch_add(1, Relaxed);
-    }
-
-    /// The phase of the job under way; none when it has ended or went to somebody else.
-    pub(crate) fn set_phase(&self, phase: Option<Phase>) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
-    }
-
-    fn snapshot(&self) -> DestinationSnapshot {
-        let (breaker, cause) = *self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_closed = matches!(breaker, None | Some(BreakerState::Closed));
-        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        DestinationSnapshot {
-            dispatched: self.dispatched.load(Relaxed),
-            retried: self.retried.load(Relaxed),
-            failed: self.failed.load(Relaxed),
-            outages: self.outages.load(Relaxed),
-            refused: self.refused.load(Relaxed),
-            lanes: self.lanes.load(Relaxed),
-            breaker,
-            cause,
-            reason: reason.filter(|_| !is_closed),
-            jobs: self.jobs.load(Relaxed),
-            phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
-            codes: self.codes.snapshot(),
-            dispatch: self.dispatch.snapshot(),
-            end_to_end: self.end_to_end.snapshot(),
-            publish: self.publish.snapshot(),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use relais_core::{
+    cause::Cause,
+    handler::Received,
     json,
     message::{Headers, Message, NewMessage},
     store::StoreError,
@@ -34,6 +36,7 @@ pub struct Outbox {
     headers: Headers,
     correlation_id: Option<String>,
     causation_id: Option<String>,
+    cause: Option<Cause>,
 }
 
 /// Why a message was not written. The transaction is the caller's to roll back.
@@ -57,6 +60,7 @@ impl Outbox {
             headers: Headers::default(),
             correlation_id: None,
             causation_id: None,
+            cause: None,
         }
     }
 
@@ -72,6 +76,16 @@ impl Outbox {
     pub fn because_of(mut self, correlation_id: &str, causation_id: &str) -> Self {
         self.correlation_id = Some(correlation_id.to_owned());
         self.causation_id = Some(causation_id.to_owned());
+        self
+    }
+
+    /// The same, caused by a received message: its correlation id, its message id as the causation id, and
+    /// its trace (`traceparent`). Inside a handler this is so without the call; use it in a task that the
+    /// handler spawned, or in a consumer of your own.
+    #[must_use]
+    pub fn caused_by<M>(mut self, message: &Received<M>) -> Self {
+        let cause = Cause::new(&message.message_id, &message.headers, message.received_at);
+        self.cause = Some(cause);
         self
     }
 
@@ -152,7 +166,7 @@ impl Outbox {
         text::aggregate_id(&aggregate_id).map_err(SendError::AggregateId)?;
         let id = message.message_id().unwrap_or_else(Uuid::now_v7);
         let destination = M::DESTINATION.unwrap_or(&self.destination);
-        Ok(NewMessage {
+        let mut message = NewMessage {
             category: M::CATEGORY,
             event_version: M::VERSION,
             headers: self.headers.clone(),
@@ -160,7 +174,11 @@ impl Outbox {
             correlation_id: self.correlation_id.clone(),
             causation_id: self.causation_id.clone(),
             ..NewMessage::new(id, (M::AGGREGATE, &aggregate_id), M::NAME, destination, payload)
-        })
+        };
+        if let Some(cause) = self.cause.clone().or_else(Cause::current) {
+            cause.pass_on(&mut message);
+        }
+        Ok(message)
     }
 
     fn write_blocking<T>(tx: &T, rows: &[NewMessage]) -> Result<Vec<Uuid>, SendError>

@@ -35,6 +35,7 @@ use crate::{
     guard::Guard,
     intake::Intake,
     lanes::LaneKeeper,
+    limits::Limits,
     observe::DestinationCounters,
     worker::{Progress, Worker},
 };
@@ -97,6 +98,10 @@ impl Relay {
         }
     }
 
+    pub(crate) fn limits(&self) -> Limits {
+        self.guard.limits().clone()
+    }
+
     pub(crate) fn intake(&mut self) -> &mut Intake<OutboxRow> {
         &mut self.intake
     }
@@ -119,7 +124,7 @@ impl Relay {
         let keeper = self.intake.keeper();
         let limits = self.guard.limits();
         let state = limits.report(&keeper.fence().scope);
-        self.counters.set_state(state, limits.cause(), keeper.owned());
+        self.counters.set_state(limits.view(), keeper.owned(), self.calls.len());
         if state == BreakerState::Closed && !self.probed.is_empty() {
             self.probed.clear();
         }
@@ -147,7 +152,7 @@ impl Relay {
             }
             self.intake.flight.land(&jobs, &forget);
         }
-        if self.guard.limits().is_open() {
+        if self.guard.limits().is_resting() {
             self.intake.flight.drop_queued();
             self.intake.look();
         }
@@ -224,7 +229,7 @@ impl Relay {
 
     /// Settles what came back while the next rows are read: two statements side by side.
     async fn settle_and_read(&mut self) -> Result<(usize, usize), StoreError> {
-        let fetch = if self.guard.limits().is_open() { None } else { self.intake.plan() };
+        let fetch = if self.guard.limits().is_resting() { None } else { self.intake.plan() };
         let Some(fetch) = fetch else { return Ok((self.settle().await?, 0)) };
         let forgotten = self.forgotten.values().chain(&self.stuck).cloned().collect();
         let store = Arc::clone(&self.store);
@@ -276,10 +281,10 @@ impl Worker for Relay {
         self.calls.len() + self.landed.len()
     }
 
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
+    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
             self.intake.flight.drop_queued();
-            let patience = self.settings.timeout + STOP_GRACE;
+            let patience = patience.min(self.settings.timeout + STOP_GRACE);
             let all = async {
                 while let Some(done) = self.calls.join_next().await {
                     self.take_in(done);

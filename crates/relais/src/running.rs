@@ -2,15 +2,28 @@
 //!
 //! Invariant: a worker that ended by a panic is noticed; nobody lingers half dead.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use relais_core::store::Store;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    control::{self, Obedient},
+    health::{Health, HealthCheck},
     observe::Observer,
+    pulse, report,
     worker::{self, Worker},
 };
+
+/// How long workers may take to settle and to hand over their lanes after the limit of
+/// [`Running::stop_within`].
+const HAND_OVER_TIME: Duration = Duration::from_secs(1);
+
+/// A worker ended by a panic: a fault in relais or in a source or publisher. The others were stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WorkerPanicked(pub(crate) String);
 
 /// The workers at work. Dropping it aborts them, as a crash would: use [`Running::stop`].
 pub struct Running {
@@ -22,6 +35,9 @@ pub struct Running {
     /// The same for workers of the inbox, and when lanes were handed over for an event type.
     pub(crate) inbox: watch::Sender<u64>,
     pub(crate) observer: Arc<Observer>,
+    /// How long workers wait at stop for what is in flight, at most.
+    pub(crate) patience: watch::Sender<Duration>,
+    pub(crate) health: HealthCheck,
 }
 
 impl std::fmt::Debug for Running {
@@ -31,6 +47,21 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
+    /// Without a worker yet.
+    pub(crate) fn new(store: &Arc<dyn Store>, observer: Arc<Observer>) -> Self {
+        let health = HealthCheck { store: Arc::clone(store), observer: Arc::clone(&observer) };
+        Self {
+            stop: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            wake: watch::Sender::new(0),
+            crowd: watch::Sender::new(0),
+            inbox: watch::Sender::new(0),
+            observer,
+            patience: watch::Sender::new(Duration::MAX),
+            health,
+        }
+    }
+
     /// What the workers count.
     pub fn observer(&self) -> Arc<Observer> {
         Arc::clone(&self.observer)
@@ -53,10 +84,37 @@ impl Running {
         }
     }
 
-    /// Finishes what is under way, settles it, and hands the lanes over.
+    /// Reports whether the workers can do their work, or why not: what `/readyz` answers.
+    pub async fn health(&self) -> Health {
+        self.health.health().await
+    }
+
+    /// Returns what [`Running::health`] asks, to be kept elsewhere: in the state of a web server.
+    pub fn health_check(&self) -> HealthCheck {
+        self.health.clone()
+    }
+
+    /// Finishes what is in flight, settles it, and hands the lanes over. A handler that hangs is waited for
+    /// 30 s, a call to a destination as long as its time limit.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// [`Running::stop`] with a limit; returns `true` if everything ended in time.
+    ///
+    /// What is in flight gets this long to finish. Then handlers are dropped, which rolls them back, and the
+    /// lanes of what was still in flight expire: another worker takes them over after [`App::lease`]. A
+    /// little later than `limit` the rest is aborted, as a crash would.
+    ///
+    /// [`App::lease`]: crate::App::lease
+    pub async fn stop_within(mut self, limit: Duration) -> bool {
+        self.patience.send_replace(limit);
+        self.stop.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        let ended = tokio::time::timeout(limit + HAND_OVER_TIME, ended).await.is_ok();
+        self.tasks.shutdown().await;
+        ended
     }
 
     /// What [`Running::wake`] does, for a worker that has brought others something to do.
@@ -65,8 +123,25 @@ impl Running {
         Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1)))
     }
 
+    /// Starts what serves all workers: controls, reports, and what wakes them.
+    pub(crate) fn spawn_loops(
+        &mut self,
+        store: Arc<dyn Store>,
+        obedient: Obedient,
+        worker: String,
+    ) {
+        let (wake, crowd) = (self.wake.clone(), self.crowd.clone());
+        let (inbox, stop) = (self.inbox.clone(), self.stop.clone());
+        let (controls, obeyed) = (Arc::clone(&store), self.waker());
+        self.tasks.spawn(control::run(controls, obedient, obeyed, stop.clone()));
+        let (reports, observer) = (Arc::clone(&store), self.observer());
+        self.tasks.spawn(report::run(reports, observer, worker, stop.clone()));
+        self.tasks.spawn(pulse::run(store, wake, crowd, inbox, stop));
+    }
+
     pub(crate) fn spawn(&mut self, name: String, worker: Box<dyn Worker>) {
         let (wake, stop) = (self.wake.subscribe(), self.stop.clone());
-        self.tasks.spawn(worker::run(name, worker, wake, stop));
+        let patience = self.patience.subscribe();
+        self.tasks.spawn(worker::run(name, worker, wake, stop, patience));
     }
 }

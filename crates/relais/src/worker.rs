@@ -35,8 +35,8 @@ pub(crate) trait Worker: Send {
         0
     }
 
-    /// Finishes what is under way and gives back what it holds.
-    fn stop(&mut self) -> BoxFuture<'_, ()> {
+    /// Finishes what is in flight, but waits no longer than `patience` for it, and gives back what it holds.
+    fn stop(&mut self, _patience: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }
@@ -57,12 +57,13 @@ const IDLE_POLL_MAX: Duration = Duration::from_millis(800);
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
 const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Runs a worker until `stop`, waking on `wake`.
+/// Runs a worker until `stop`, waking on `wake`. It stops with the `patience` that is set then.
 pub(crate) async fn run(
     name: String,
     mut worker: Box<dyn Worker>,
     mut wake: watch::Receiver<u64>,
     stop: CancellationToken,
+    patience: watch::Receiver<Duration>,
 ) {
     let (mut polls, mut vain) = (0_u32, 0_u32);
     let mut trouble = TROUBLE_PAUSE;
@@ -106,7 +107,8 @@ pub(crate) async fn run(
         }
         worker.look();
     }
-    worker.stop().await;
+    let patience = *patience.borrow();
+    worker.stop(patience).await;
     tracing::debug!(worker = name, "stopped");
 }
 
@@ -170,12 +172,17 @@ mod tests {
         }
     }
 
+    fn patience() -> watch::Receiver<Duration> {
+        watch::channel(Duration::MAX).1
+    }
+
     /// How many passes it makes in a second in which somebody else's work wakes it a thousand times.
     async fn passes_beside_a_busy_one(finds: fn(u32) -> bool) -> u32 {
         let passes = Arc::new(AtomicU32::new(0));
         let looker = Box::new(Looker { passes: Arc::clone(&passes), finds });
         let ((waker, wake), stop) = (watch::channel(0), CancellationToken::new());
-        let running = tokio::spawn(run("looker".to_owned(), looker, wake, stop.clone()));
+        let running =
+            tokio::spawn(run("looker".to_owned(), looker, wake, stop.clone(), patience()));
         for _ in 0..1_000 {
             waker.send_modify(|times| *times += 1);
             sleep(Duration::from_millis(1)).await;

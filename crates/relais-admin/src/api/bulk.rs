@@ -17,7 +17,7 @@ use super::{Answer, run};
 use crate::{
     Admin,
     access::Caller,
-    input::{Body, Since, Text, Who, Whole},
+    input::{Body, Object, Since, Text, Who, Whole},
     problem::Problem,
 };
 
@@ -33,8 +33,12 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(12);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Many {
+    /// Some field of it, or `all`.
     #[serde(default)]
-    filter: Matching,
+    filter: Object<Matching>,
+    /// All of them; said, not left out.
+    #[serde(default)]
+    all: bool,
     /// Only count what matches.
     #[serde(default)]
     dry_run: bool,
@@ -87,11 +91,12 @@ pub(crate) async fn discard(
     caller: Caller,
     Body(many): Body<Many>,
 ) -> Answer<Told> {
-    decide(admin, &caller, many, Resolution::Skipped).await
+    decide(admin, &caller, many, Resolution::Discarded).await
 }
 
 async fn decide(admin: Admin, caller: &Caller, many: Many, resolution: Resolution) -> Answer<Told> {
-    let filter = many.filter.filter()?;
+    let filter = many.filter.0.filter()?;
+    chosen(filter == Filter::default(), many.all)?;
     let most = bounded("max", many.max.map_or(ROWS, |max| max.0), ROWS_MAX)?;
     let pace = match many.rate {
         None => Pace::AtOnce,
@@ -118,6 +123,16 @@ async fn decide(admin: Admin, caller: &Caller, many: Many, resolution: Resolutio
         Ok(Told::Decided { summary, more: decided < all as u64 })
     })
     .await
+}
+
+/// Refuses an action on many that names none of them: a filter that was forgotten looks the same.
+pub(super) fn chosen(filter_is_empty: bool, all: bool) -> Result<(), Problem> {
+    let detail = match (filter_is_empty, all) {
+        (true, false) => "name at least one field of `filter`, or say `\"all\": true`",
+        (false, true) => "`all` and a `filter` contradict each other; leave one of them out",
+        _ => return Ok(()),
+    };
+    Err(Problem::unprocessable("NO_FILTER", detail))
 }
 
 /// A number from 1 on.

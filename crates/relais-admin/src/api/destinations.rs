@@ -1,39 +1,128 @@
-//! The guards of each destination, as this process sees them.
+//! Destinations and sources as all processes together see them, and the pauses of operators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{Json, extract::State};
-use relais::observe::{DestinationSnapshot, Snapshot};
+use relais::observe::{DestinationFigures, Figures, SourceFigures};
+use relais_core::control::{Control, ControlKind, Pause};
 use serde::Serialize;
 
-use crate::{Admin, CallsUsed, DestinationLimits};
+use super::Answer;
+use crate::{Admin, CallsUsed, DestinationLimits, fleet::Rates, sample::Counted};
 
+/// One destination.
 #[derive(Serialize)]
 pub(crate) struct Guards {
     kind: Option<String>,
+    /// As configured; absent if another program declares it.
     limits: Option<DestinationLimits>,
     /// Of the day, by everybody who uses the target.
     calls: Option<CallsUsed>,
+    pause: Option<Pause>,
+    /// Whether a live process delivers to it.
+    served: bool,
+    /// Delivered each second.
+    per_second: f64,
     #[serde(flatten)]
-    counters: DestinationSnapshot,
+    figures: DestinationFigures,
 }
 
-pub(crate) async fn list(State(admin): State<Admin>) -> Json<BTreeMap<String, Guards>> {
-    Json(guards(&admin, &admin.observer.snapshot()))
+/// One source.
+#[derive(Serialize)]
+pub(crate) struct Source {
+    name: String,
+    kind: Option<&'static str>,
+    /// Records that were deleted at their origin before this process read them.
+    missed: u64,
+    /// How often a partition was found deleted and made again.
+    recreated: u64,
+    /// Records that wait there, where that is known.
+    lag: Option<u64>,
+    pause: Option<Pause>,
+    /// Stored each second.
+    per_second: f64,
+    #[serde(flatten)]
+    figures: SourceFigures,
 }
 
-pub(super) fn guards(admin: &Admin, snapshot: &Snapshot) -> BTreeMap<String, Guards> {
+/// One type of processes.
+#[derive(Serialize)]
+pub(crate) struct ProcessType {
+    name: String,
+    pause: Option<Pause>,
+}
+
+pub(crate) async fn list(State(admin): State<Admin>) -> Answer<BTreeMap<String, Guards>> {
+    let counted = admin.sampler.looked_at()?;
+    let (figures, rates) = admin.sampler.fleet(admin.observer.figures());
+    Ok(Json(guards(&admin, &counted, &figures, &rates)))
+}
+
+pub(super) fn guards(
+    admin: &Admin,
+    counted: &Counted,
+    figures: &Figures,
+    rates: &Rates,
+) -> BTreeMap<String, Guards> {
     let usage: BTreeMap<&str, CallsUsed> = admin.used().collect();
-    let shown = snapshot.destinations.iter().map(|(name, counters)| {
+    let pauses = pauses(&counted.controls, ControlKind::Destination);
+    let names = figures.destinations.keys().chain(pauses.keys());
+    let shown = names.collect::<BTreeSet<_>>().into_iter().map(|name| {
         let kind = admin.facts.destinations.iter().find(|target| target.name == *name);
         let limits = admin.limits.iter().find(|(of, _)| of == name);
         let guards = Guards {
             kind: kind.map(|target| target.kind.clone()),
             limits: limits.map(|(_, limits)| limits.clone()),
             calls: usage.get(name.as_str()).copied(),
-            counters: counters.clone(),
+            pause: pauses.get(name).cloned(),
+            served: figures.destinations.contains_key(name),
+            per_second: rounded(rates.destinations.get(name)),
+            figures: figures.destinations.get(name).cloned().unwrap_or_default(),
         };
         (name.clone(), guards)
     });
     shown.collect()
+}
+
+pub(super) fn sources(
+    admin: &Admin,
+    counted: &Counted,
+    figures: &Figures,
+    rates: &Rates,
+) -> Vec<Source> {
+    let pauses = pauses(&counted.controls, ControlKind::Source);
+    let mut names: BTreeSet<&String> = figures.sources.keys().chain(pauses.keys()).collect();
+    names.extend(admin.sources.iter().map(|source| &source.name));
+    let source = |name: &String| {
+        let state = admin.states.iter().find(|(of, _)| of == name);
+        let state = state.map(|(_, ask)| ask()).unwrap_or_default();
+        let declared = admin.sources.iter().find(|source| source.name == *name);
+        Source {
+            name: name.clone(),
+            kind: declared.map(|source| source.kind),
+            missed: state.missed,
+            recreated: state.recreated,
+            lag: state.lag,
+            pause: pauses.get(name).cloned(),
+            per_second: rounded(rates.sources.get(name)),
+            figures: figures.sources.get(name).cloned().unwrap_or_default(),
+        }
+    };
+    names.into_iter().map(source).collect()
+}
+
+pub(super) fn process_types(counted: &Counted, figures: &Figures) -> Vec<ProcessType> {
+    let pauses = pauses(&counted.controls, ControlKind::ProcessType);
+    let names: BTreeSet<&String> = figures.process_types.iter().chain(pauses.keys()).collect();
+    let one = |name: &String| ProcessType { name: name.clone(), pause: pauses.get(name).cloned() };
+    names.into_iter().map(one).collect()
+}
+
+fn pauses(controls: &[Control], kind: ControlKind) -> BTreeMap<String, Pause> {
+    let of_kind = controls.iter().filter(|control| control.kind == kind);
+    of_kind.filter_map(|c| Some((c.name.clone(), c.pause.clone()?))).collect()
+}
+
+fn rounded(rate: Option<&f64>) -> f64 {
+    (rate.copied().unwrap_or(0.0) * 10.0).round() / 10.0
 }

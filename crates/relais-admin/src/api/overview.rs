@@ -1,21 +1,17 @@
-//! Everything at a glance: the rows of the store as they were last counted, and what this process sees of
-//! its sources and destinations now.
+//! Everything at a glance: the rows of the store as they were last counted, and what all processes together
+//! report of sources and destinations.
 
 use std::collections::BTreeMap;
 
 use axum::{Json, extract::State};
-use relais::observe::SourceSnapshot;
-use relais_core::query::Overview;
+use relais_core::{query::Overview, report::Report};
 use serde::Serialize;
 
 use super::{
     Answer,
-    destinations::{self, Guards},
+    destinations::{self, Guards, ProcessType, Source},
 };
-use crate::{
-    Admin,
-    sample::{Counted, History},
-};
+use crate::{Admin, sample::History};
 
 /// What is shown.
 #[derive(Serialize)]
@@ -30,20 +26,9 @@ pub(crate) struct Shown {
     serde_errors: u64,
     sources: Vec<Source>,
     destinations: BTreeMap<String, Guards>,
-}
-
-#[derive(Serialize)]
-struct Source {
-    name: String,
-    kind: &'static str,
-    /// Records that were deleted at their origin before they were read.
-    missed: u64,
-    /// How often a partition was found deleted and made again.
-    recreated: u64,
-    /// Records that wait there, where that is known.
-    lag: Option<u64>,
-    #[serde(flatten)]
-    counters: SourceSnapshot,
+    process_types: Vec<ProcessType>,
+    /// The processes that run, or were lost lately.
+    instances: Vec<Report>,
 }
 
 pub(crate) async fn show(State(admin): State<Admin>) -> Answer<Shown> {
@@ -56,46 +41,18 @@ pub(crate) async fn history(State(admin): State<Admin>) -> Json<History> {
 
 /// Counts nothing: see [`Sampler`](crate::sample::Sampler).
 pub(crate) fn shown(admin: &Admin) -> Result<Shown, crate::problem::Problem> {
-    let Counted { database, overview } = admin.sampler.looked_at()?;
-    let snapshot = admin.observer.snapshot();
-    let serde_errors = overview.inbox.iter().find(|count| count.name == "SERDE_ERROR");
-    let source = |source: &crate::SourceInfo| {
-        let state = admin.states.iter().find(|(name, _)| *name == source.name);
-        let state = state.map(|(_, ask)| ask()).unwrap_or_default();
-        Source {
-            name: source.name.clone(),
-            kind: source.kind,
-            missed: state.missed,
-            recreated: state.recreated,
-            lag: state.lag,
-            counters: snapshot.sources.get(&source.name).cloned().unwrap_or_default(),
-        }
-    };
+    let counted = admin.sampler.looked_at()?;
+    let (figures, rates) = admin.sampler.fleet(admin.observer.figures());
+    let serde_errors = counted.overview.inbox.iter().find(|count| count.name == "SERDE_ERROR");
     Ok(Shown {
-        store: database,
         version: env!("CARGO_PKG_VERSION"),
-        worker: own(&overview),
+        worker: admin.observer.worker(),
         serde_errors: serde_errors.map_or(0, |count| count.rows),
-        sources: admin.sources.iter().map(source).collect(),
-        destinations: destinations::guards(admin, &snapshot),
-        overview,
+        sources: destinations::sources(admin, &counted, &figures, &rates),
+        destinations: destinations::guards(admin, &counted, &figures, &rates),
+        process_types: destinations::process_types(&counted, &figures),
+        store: counted.database,
+        overview: counted.overview,
+        instances: counted.reports,
     })
-}
-
-/// Workers are named by their process; of several machines two may have the same number, then nobody
-/// knows.
-fn own(overview: &Overview) -> Option<String> {
-    let prefix = format!("{}-", std::process::id());
-    let mut own: Vec<&str> = overview
-        .workers
-        .iter()
-        .filter(|worker| worker.alive && worker.worker.starts_with(&prefix))
-        .map(|worker| worker.worker.as_str())
-        .collect();
-    own.sort_unstable();
-    own.dedup();
-    match own.as_slice() {
-        [one] => Some((*one).to_owned()),
-        _ => None,
-    }
 }

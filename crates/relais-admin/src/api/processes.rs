@@ -56,16 +56,32 @@ impl Wanted {
     }
 }
 
+/// One process of a list.
+#[derive(Serialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    process: Process,
+    /// Whether it waits for a decision of an operator.
+    needs_operator: bool,
+}
+
+impl Line {
+    fn new(process: Process) -> Self {
+        Self { needs_operator: process.needs_operator(), process }
+    }
+}
+
 /// Newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
     Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<Process>> {
+) -> Answer<Page<Line>> {
     let filter = wanted.filter()?;
     run(async move {
         let limit = filter.limit;
         let processes = admin.operator.list(filter).await?;
-        Ok(Page::of(processes, limit, |process| process.process_id.to_string()))
+        let lines: Vec<Line> = processes.into_iter().map(Line::new).collect();
+        Ok(Page::of(lines, limit, |line| line.process.process_id.to_string()))
     })
     .await
 }
@@ -74,7 +90,7 @@ pub(crate) async fn list(
 #[derive(Serialize)]
 pub(crate) struct Shown {
     #[serde(flatten)]
-    process: Process,
+    process: Line,
     steps: Vec<StepLine>,
     actions: Vec<Action>,
 }
@@ -86,7 +102,7 @@ pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<String>) -
         log.reverse();
         let steps = steps(admin.operator.definition(&process).ok(), &log);
         let actions = admin.operator.actions(&process);
-        Ok(Shown { process, steps, actions })
+        Ok(Shown { process: Line::new(process), steps, actions })
     })
     .await
 }
@@ -134,13 +150,13 @@ pub(crate) async fn act(
     caller: Caller,
     Named((id, action)): Named<(String, String)>,
     Body(who): Body<Who>,
-) -> Answer<Process> {
+) -> Answer<Line> {
     let action = parse_action(&action)?;
     let by = who.by(&caller)?;
     run(async move {
         let process = find(&admin, &id).await?;
         let acted = admin.operator.act(process.process_id, action, &by.actor, &by.reason).await;
-        acted.map_err(refused)
+        acted.map(Line::new).map_err(refused)
     })
     .await
 }

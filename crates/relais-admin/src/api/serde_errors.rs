@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::{
     Answer,
-    bulk::{ROWS_MAX, TIME_MAX, bounded},
+    bulk::{ROWS_MAX, TIME_MAX, bounded, chosen},
     dead_letters, page,
     payload::RAW_SHOWN_MAX,
     run,
@@ -29,7 +29,7 @@ use super::{
 use crate::{
     Admin, Role,
     access::{Caller, not_allowed},
-    input::{Asked, Body, Limit, Named, Page, Since, Text, Who, Whole},
+    input::{Asked, Body, Limit, Named, Object, Page, Since, Text, Who, Whole},
     problem::Problem,
 };
 
@@ -193,7 +193,10 @@ pub(crate) async fn repair(
 #[serde(deny_unknown_fields)]
 pub(crate) struct RepairMany {
     #[serde(default)]
-    filter: Matching,
+    filter: Object<Matching>,
+    /// All of them; said, not left out.
+    #[serde(default)]
+    all: bool,
     decoder: Option<String>,
     #[serde(default)]
     keep_id: bool,
@@ -233,7 +236,9 @@ pub(crate) async fn repair_many(
     let by = Who { actor: wanted.actor, reason: wanted.reason }.by(&caller)?;
     let plan = plan(declared_or(wanted.decoder)?, wanted.keep_id, wanted.dry_run, by);
     let most = bounded("max", wanted.max.map_or(ROWS, |max| max.0), ROWS_MAX)?;
-    let Matching { source, code, key, since_seconds } = wanted.filter;
+    let Matching { source, code, key, since_seconds } = wanted.filter.0;
+    let none = source.is_none() && code.is_none() && key.is_none() && since_seconds.is_none();
+    chosen(none, wanted.all)?;
     let rows = SerdeErrors {
         source_system: source.map(String::from),
         error_code: code.map(String::from),

@@ -7,7 +7,10 @@ use std::{
 };
 
 use relais::observe::{DestinationSnapshot, Observer, ProcessTypeSnapshot, SourceSnapshot};
-use relais_core::query::Count;
+use relais_core::{
+    control::{ControlKind, LimitChange, Pause},
+    query::Count,
+};
 
 use super::*;
 use crate::health::Target;
@@ -29,6 +32,14 @@ fn snapshot() -> Snapshot {
         breaker: Some(BreakerState::Open),
         cause: None,
         reason: None,
+        open_until: None,
+        contacted: true,
+        paused: false,
+        last_error: None,
+        last_delivered_at: None,
+        in_flight: 3,
+        rate: None,
+        concurrency: 10,
         jobs: 1,
         phase: None,
         codes: BTreeMap::from([("503".to_owned(), 2)]),
@@ -64,6 +75,7 @@ fn overview() -> Overview {
         dead_letters_open: 0,
         parked_keys: 0,
         processes: count("RUNNING"),
+        processes_need_operator: 2,
         timers_due: 0,
         unknown_types: (0..100).map(|n| Count { name: format!("Type{n}"), rows: 2 }).collect(),
         workers: Vec::new(),
@@ -85,8 +97,18 @@ fn page() -> String {
         ],
     };
     let state = SourceState { missed: 7, lag: Some(12), ..SourceState::default() };
-    render(&Seen {
+    let paused = Control {
+        kind: ControlKind::Destination,
+        name: "contacts".into(),
+        pause: Some(Pause { at: Timestamp(0), by: "ann".into(), reason: "r".into() }),
+        limits: LimitChange::default(),
+        limits_changed: 0,
+        breaker_resets: 0,
+    };
+    render_page(&Seen {
         overview: Some(&overview()),
+        controls: &[paused],
+        process_types: &BTreeSet::from(["order".to_owned()]),
         snapshot: &snapshot(),
         facts: &facts,
         sources: &[("members", state)],
@@ -195,8 +217,10 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
 
 #[test]
 fn without_the_store_the_process_still_tells_what_it_counted() {
-    let page = render(&Seen {
+    let page = render_page(&Seen {
         overview: None,
+        controls: &[],
+        process_types: &BTreeSet::new(),
         snapshot: &snapshot(),
         facts: &Facts::default(),
         sources: &[],

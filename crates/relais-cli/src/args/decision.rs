@@ -23,6 +23,15 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
+    /// Refuses an action on many things that nobody could explain later.
+    pub(crate) fn needs_reason(&self, action: &str) -> Result<(), Failure> {
+        if self.reason.trim().is_empty() {
+            let text = format!("cannot {action} without a reason; pass --reason TEXT");
+            return Err(Failure::Usage(text));
+        }
+        Ok(())
+    }
+
     /// Who decides. The audit never has a line by nobody.
     pub(crate) fn actor(&self) -> Result<String, Failure> {
         let named = self.actor.clone().into_iter();
@@ -32,7 +41,7 @@ impl Decision {
             return Ok(name);
         }
         login_name().ok_or_else(|| {
-            Failure::Usage("nobody knows who you are; say it with --actor NAME".to_owned())
+            Failure::Usage("cannot determine the current user; pass --actor NAME".to_owned())
         })
     }
 }

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use uuid::Uuid;
 
 use super::{
-    Decision,
+    Decision, IdPrefix,
     rows::{Matching, Page, limit},
 };
 use crate::settings::quantity::{self, Rate};
@@ -21,9 +20,9 @@ pub(crate) enum DeadLetterCommand {
         after_help = "Example:\n  relais dead-letter show 0192f3c4-5a6b-7c8d-9e0f-112233445566"
     )]
     Show {
-        /// Its id
+        /// Its id, or the first digits of it
         #[arg(value_parser = letter)]
-        id: Uuid,
+        id: IdPrefix,
     },
     /// Give one another payload, after a rehearsal; the original is kept
     #[command(
@@ -72,9 +71,9 @@ pub(crate) struct DeadLetterList {
 
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
-    /// Its id
+    /// Its id, or the first digits of it
     #[arg(value_parser = letter)]
-    pub(crate) id: Uuid,
+    pub(crate) id: IdPrefix,
     /// The new payload, as JSON (default: opens $EDITOR)
     #[arg(long, value_name = "JSON", conflicts_with = "payload_file")]
     pub(crate) payload: Option<String>,
@@ -100,10 +99,10 @@ pub(crate) struct ReplayArgs {
 /// Which dead letters are decided.
 #[derive(Debug, Args)]
 pub(crate) struct Resolve {
-    /// Ids of dead letters
+    /// Ids of dead letters, or the first digits of them
     #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
     #[arg(value_parser = letter)]
-    pub(crate) ids: Vec<Uuid>,
+    pub(crate) ids: Vec<IdPrefix>,
     /// Every open one that the filters match
     #[arg(long)]
     pub(crate) all: bool,
@@ -140,7 +139,7 @@ pub(crate) struct KeyArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// A message id, the number of an inbox or outbox row, the id of a process or its TYPE/BUSINESS-KEY,
-    /// the id of a dead letter; or a full name such as inbox:17
+    /// the id of a dead letter; the first digits of any of these; or a full name such as inbox:17
     pub(crate) id: String,
 }
 
@@ -167,9 +166,9 @@ pub(crate) struct AuditList {
     pub(crate) before: Option<i64>,
 }
 
-fn letter(text: &str) -> Result<Uuid, String> {
+fn letter(text: &str) -> Result<IdPrefix, String> {
     let id = text.strip_prefix("dead-letter:").unwrap_or(text);
-    Uuid::try_parse(id).map_err(|_| {
+    IdPrefix::parse(id).ok_or_else(|| {
         "not the id of a dead letter; `relais dead-letter list` shows them, and `relais explain` finds one \
          by its message"
             .to_owned()
@@ -183,6 +182,7 @@ fn rate(text: &str) -> Result<Rate, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use uuid::Uuid;
 
     use super::*;
     use crate::args::{Cli, Command};

@@ -7,7 +7,7 @@ use relais_core::process::{ProcessRef, ProcessStatus};
 use uuid::Uuid;
 
 use super::{
-    Decision,
+    ControlArgs, Decision, IdPrefix,
     rows::{limit, since},
 };
 
@@ -46,6 +46,14 @@ pub(crate) enum ProcessCommand {
     /// End as FAILED, with what is done standing
     #[command(after_help = "Example:\n  relais process cancel order/o-1 --reason \"a test\"")]
     Cancel(Act),
+    /// Let messages and timers of a process type wait in every process, until it is resumed
+    #[command(after_help = "Example:\n  relais process pause-type order --reason \"wrong prices\"")]
+    PauseType(ControlArgs),
+    /// End the pause of a process type
+    #[command(
+        after_help = "Example:\n  relais process resume-type order --reason \"prices fixed\""
+    )]
+    ResumeType(ControlArgs),
     /// Print the states of a kind of process as a Mermaid diagram
     #[command(after_help = "Example:\n  relais process diagram order")]
     Diagram(Diagram),
@@ -82,9 +90,9 @@ pub(crate) struct ProcessMatching {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProcessId {
-    /// The id of the process, or TYPE/BUSINESS-KEY
-    #[arg(value_parser = relais_admin::process_ref)]
-    pub(crate) id: ProcessRef,
+    /// The id of the process, the first digits of it, or TYPE/BUSINESS-KEY
+    #[arg(value_parser = process_name)]
+    pub(crate) id: ProcessName,
 }
 
 #[derive(Debug, Args)]
@@ -101,10 +109,10 @@ pub(crate) struct ProcessLog {
 
 #[derive(Debug, Args)]
 pub(crate) struct Act {
-    /// Ids of processes, or TYPE/BUSINESS-KEY
+    /// Ids of processes, the first digits of them, or TYPE/BUSINESS-KEY
     #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
-    #[arg(value_parser = relais_admin::process_ref)]
-    pub(crate) ids: Vec<ProcessRef>,
+    #[arg(value_parser = process_name)]
+    pub(crate) ids: Vec<ProcessName>,
     /// Every one that the filters match; needs --status
     #[arg(long, requires = "status")]
     pub(crate) all: bool,
@@ -122,6 +130,19 @@ pub(crate) struct Diagram {
     /// The version of its definition (default: the highest)
     #[arg(long, value_name = "N")]
     pub(crate) definition: Option<i32>,
+}
+
+/// A process as the command line names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessName {
+    Exact(ProcessRef),
+    Prefix(IdPrefix),
+}
+
+fn process_name(text: &str) -> Result<ProcessName, String> {
+    relais_admin::process_ref(text)
+        .map(ProcessName::Exact)
+        .or_else(|why| IdPrefix::parse(text).map(ProcessName::Prefix).ok_or(why))
 }
 
 fn status(text: &str) -> Result<ProcessStatus, String> {
@@ -153,9 +174,13 @@ mod tests {
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error),
         };
-        assert_eq!(shown(&Uuid::nil().to_string()), Ok(ProcessRef::Id(Uuid::nil())));
+        assert_eq!(
+            shown(&Uuid::nil().to_string()),
+            Ok(ProcessName::Exact(ProcessRef::Id(Uuid::nil())))
+        );
         let key = ProcessRef::Key { process_type: "order".into(), business_key: "o/1".into() };
-        assert_eq!(shown("order/o/1"), Ok(key));
+        assert_eq!(shown("order/o/1"), Ok(ProcessName::Exact(key)));
+        assert!(matches!(shown("0192f3c4"), Ok(ProcessName::Prefix(_))));
         assert!(shown("order").is_err_and(|error| error.contains("TYPE/BUSINESS-KEY")));
     }
 

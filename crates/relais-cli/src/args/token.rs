@@ -8,8 +8,8 @@ pub(crate) struct TokenArgs {
     /// Who gets it: the actor of what is done with it
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// What it allows: viewer (look), operator (act on rows, keys and processes) or admin (also change
-    /// payloads and discard many)
+    /// What it allows: monitor (see everything but payloads and headers), viewer (see them too), operator
+    /// (act on rows, keys and processes) or admin (also change payloads and discard many)
     #[arg(long, value_name = "ROLE", value_parser = role)]
     pub(crate) role: Role,
     /// The day from which on it is no longer taken

@@ -1,10 +1,10 @@
-//! `relais cleanup`, `relais top`, `relais bench`, `relais completions` and `relais man`.
+//! `relais cleanup`, `relais top`, `relais health`, `relais bench`, `relais completions` and `relais man`.
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::rows::since;
+use super::{Access, rows::since};
 
 #[derive(Debug, Args)]
 pub(crate) struct CleanupArgs {
@@ -24,6 +24,21 @@ pub(crate) struct TopArgs {
     /// Between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = every)]
     pub(crate) every: Duration,
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// Ask whether it can do its work (/readyz), not only whether it runs (/healthz)
+    #[arg(long)]
+    pub(crate) ready: bool,
+    /// Ask at this address instead of `admin.listen`; no configuration is read then
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// How long to wait for the answer
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = answer_within)]
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -69,4 +84,13 @@ fn every(text: &str) -> Result<Duration, String> {
     } else {
         Err("must be from 100ms to 1h".to_owned())
     }
+}
+
+/// The longest time that `relais health` waits.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+fn answer_within(text: &str) -> Result<Duration, String> {
+    let within = since(text)?;
+    let allowed = Duration::from_millis(1)..=ANSWER_MAX;
+    allowed.contains(&within).then_some(within).ok_or_else(|| "must be from 1ms to 1m".to_owned())
 }

@@ -9,12 +9,18 @@ use super::{Context, process};
 use crate::{
     args::CheckArgs,
     failure::{Done, Failure},
+    output::{Lines, escape},
     settings::{
         Finding, Settings, Severity, StoreUrl,
         explain::{Explained, explain},
     },
-    wire::{self, Database},
+    wire::{self, Connection, Database},
 };
+
+/// Why an empty configuration is refused by `relais check` and `relais run`. Other commands need no more
+/// than the store.
+pub(super) const IDLE: &str = "the configuration has no [[source]], [[route]], [[process]], \
+     [[destination]] or [admin]: relais would do nothing; `relais init` writes an example";
 
 /// Everything that was found.
 #[derive(Debug, Default, Serialize)]
@@ -26,7 +32,13 @@ struct Report {
     database: Option<String>,
     errors: Vec<String>,
     warnings: Vec<String>,
+    /// What `--connect` tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<Vec<Connection>>,
     next: String,
+    /// Whether the configuration itself is wrong, not what it names.
+    #[serde(skip)]
+    wrong: bool,
 }
 
 /// Looks at the file, then at the parts, then at the database, and says all of it.
@@ -37,11 +49,16 @@ pub(crate) async fn check(context: &Context, args: &CheckArgs) -> Done {
     } else {
         context.output.print(&show(&report))?;
     }
-    if report.ok { Ok(()) } else { Err(Failure::Said) }
+    match report {
+        Report { ok: true, .. } => Ok(()),
+        Report { wrong: true, .. } => Err(Failure::SaidUsage),
+        _ => Err(Failure::Said),
+    }
 }
 
 async fn examine(context: &Context, args: &CheckArgs) -> Report {
     let mut report = Report { file: context.config.display().to_string(), ..Report::default() };
+    report.wrong = true;
     if !context.config.exists() {
         report.errors.push(context.no_settings());
         report.next = "`relais init` writes a file to start from".to_owned();
@@ -59,12 +76,20 @@ async fn examine(context: &Context, args: &CheckArgs) -> Report {
         }
     };
     report.sections = explain(&settings);
+    if settings.is_idle() {
+        report.errors.push(IDLE.to_owned());
+    }
     report.errors.extend(wire::rehearse(&settings).iter().map(ToString::to_string));
     report.next = "`relais run` starts it".to_owned();
+    report.wrong = !report.errors.is_empty();
     if !args.offline {
-        database(&settings, &mut report).await;
+        let database = database(&settings, &mut report).await;
+        if args.connect && !report.wrong {
+            report.connections = Some(wire::connect(&settings, database.as_ref()).await);
+        }
     }
-    report.ok = report.errors.is_empty();
+    let connected = report.connections.iter().flatten().all(|connection| connection.ok);
+    report.ok = report.errors.is_empty() && connected;
     if !report.ok && report.next.contains("run") {
         report.next = "correct what is named above, then `relais check` again".to_owned();
     }
@@ -83,7 +108,7 @@ impl Report {
 }
 
 /// Connects and looks. Tables that are missing or old are no error if `relais run` may change that.
-async fn database(settings: &Settings, report: &mut Report) {
+async fn database(settings: &Settings, report: &mut Report) -> Option<Database> {
     if let StoreUrl::Sqlite(path) = &settings.store.url
         && !path.exists()
     {
@@ -91,12 +116,22 @@ async fn database(settings: &Settings, report: &mut Report) {
         report.database = Some("not there yet".to_owned());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            report.errors.push(format!("store.url: there is no folder {}", folder.display()));
+            let folder = folder.display();
+            let why =
+                format!("store.url: there is no folder {folder}; create it, or correct the URL");
+            report.errors.push(why);
         }
-        return report.needs_migration(settings, "the tables are missing; run `relais migrate`");
+        report.needs_migration(settings, "the tables are missing; run `relais migrate`");
+        return None;
     }
+    let database = match Database::connect(settings).await {
+        Ok(database) => database,
+        Err(error) => {
+            report.errors.push(super::unreachable(settings, &error));
+            return None;
+        }
+    };
     let looked = async {
-        let database = Database::connect(settings).await?;
         let store = database.store();
         report.database = Some(store.describe().await?);
         let wrong = database.try_hydrate(settings).await;
@@ -111,8 +146,9 @@ async fn database(settings: &Settings, report: &mut Report) {
         Err(StoreError::Setup(why)) if why.ends_with("run `relais migrate`") => {
             report.needs_migration(settings, &why);
         }
-        Err(error) => report.errors.push(format!("store: {error}")),
+        Err(error) => report.errors.push(super::unreachable(settings, &error)),
     }
+    Some(database)
 }
 
 impl Report {
@@ -141,6 +177,11 @@ fn show(report: &Report) -> String {
         {
             let _ = writeln!(out, "      {database}");
         }
+    }
+    for Connection { setting, ok, detail } in report.connections.iter().flatten() {
+        let mark = if *ok { "ok  " } else { "FAIL" };
+        let detail = escape(detail, Lines::Escape);
+        let _ = writeln!(out, "  {mark} {setting}: {detail}");
     }
     for warning in &report.warnings {
         let _ = writeln!(out, "{warning}");

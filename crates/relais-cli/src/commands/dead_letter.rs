@@ -11,7 +11,7 @@ mod editor;
 use relais::desk::{Desk, Shown};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution},
-    desk::Attempt,
+    desk::{Attempt, IdKind},
     query::ParkedKey,
     store::Store,
     time::Timestamp,
@@ -19,7 +19,7 @@ use relais_core::{
 
 pub(super) use self::decide::{Selection, ask, decide, said};
 use super::{
-    Context,
+    Context, ids,
     rows::{filter, not_found, plain, print_list, problem},
 };
 use crate::{
@@ -43,6 +43,7 @@ pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -
     match command {
         DeadLetterCommand::List(list) => list_dead_letters(&at, list).await,
         DeadLetterCommand::Show { id } => {
+            let id = ids::only(at.store, IdKind::DeadLetter, &id).await?;
             let shown = at.desk.show(id).await?;
             show(&at, shown.ok_or_else(|| not_found("dead letter", &id.to_string()))?).await
         }
@@ -51,11 +52,11 @@ pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -
             decide::selected(&at, Resolution::Retried, &args.resolve, args.rate).await
         }
         DeadLetterCommand::Discard(args) => {
-            decide::selected(&at, Resolution::Skipped, &args, None).await
+            decide::selected(&at, Resolution::Discarded, &args, None).await
         }
         DeadLetterCommand::Keys(args) => keys(&at, args.limit).await,
         DeadLetterCommand::Release(args) => decide::key(&at, Resolution::Retried, &args).await,
-        DeadLetterCommand::SkipKey(args) => decide::key(&at, Resolution::Skipped, &args).await,
+        DeadLetterCommand::SkipKey(args) => decide::key(&at, Resolution::Discarded, &args).await,
     }
 }
 
@@ -161,7 +162,7 @@ fn attempts_table(context: &Context, history: &[Attempt]) -> String {
 
 async fn keys(at: &At<'_>, limit: usize) -> Done {
     const COLUMNS: [Column; 5] = [
-        Column::Id("KEY"),
+        Column::Key("KEY"),
         Column::Text("WHERE"),
         Column::Number("AGE"),
         Column::Number("WAITING"),

@@ -5,18 +5,24 @@ use relais_core::process::ProcessEvent;
 use serde_json::json;
 
 use super::{
-    Context,
+    Context, ids,
     rows::{plain, problem},
 };
 use crate::{
-    args::ExplainArgs,
+    args::{ExplainArgs, IdPrefix},
     failure::{Done, Failure},
     output::{Column, Lines, Tone, escape, table},
 };
 
 pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
-    match explain(store.as_ref(), &args.id).await? {
+    let mut found = explain(store.as_ref(), &args.id).await?;
+    if let (Found::Nothing, Some(prefix)) = (&found, IdPrefix::parse(&args.id))
+        && let Some(id) = ids::any(store.as_ref(), &prefix).await?
+    {
+        found = explain(store.as_ref(), &id.to_string()).await?;
+    }
+    match found {
         Found::Nothing => Err(Failure::failed(format!(
             "nothing here has the id {}: no message, inbox or outbox row, process (by id or \
              TYPE/BUSINESS-KEY) or dead letter",
@@ -68,6 +74,7 @@ fn tone(what: &What) -> Tone {
         What::Processed | What::Dispatched { .. } => Tone::Good,
         What::DeadLetter { .. } => Tone::Bad,
         What::Attempt { outcome, .. } if outcome == "failed" => Tone::Bad,
+        What::Attempt { outcome, .. } if outcome == "delivered" => Tone::Good,
         What::Attempt { .. } | What::Action { .. } => Tone::Waiting,
         What::Step { entry, .. } => tone_of_step(entry),
         What::Received { .. }
@@ -106,7 +113,7 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
         let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
         vec![
             plain(&thing.name),
-            (thing.status.clone(), Tone::of_status(&thing.status)),
+            (thing.status.clone(), tone_of(thing)),
             or_dash(&thing.event_type),
             or_dash(&thing.key),
             or_dash(&thing.place),
@@ -114,6 +121,14 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
         ]
     });
     table(&context.output, &COLUMNS, lines)
+}
+
+/// A process that needs an operator is as bad as one that failed.
+fn tone_of(thing: &Thing) -> Tone {
+    match (thing.name.kind, &thing.problem, thing.status.as_str()) {
+        (Kind::Process, Some(_), "COMPENSATING") => Tone::Bad,
+        _ => Tone::of_status(&thing.status),
+    }
 }
 
 /// What it waits for, or what was wrong with it last.
@@ -125,13 +140,17 @@ fn next(thing: &Thing) -> String {
         let id = &thing.name.id;
         return match thing.status.as_str() {
             "PAUSED" => format!("{}; relais process resume {id}", why.message),
+            "COMPENSATING" => format!(
+                "needs an operator: {}; relais process retry {id}, or skip {id}",
+                why.message
+            ),
             _ => format!("{}; relais process show {id}", why.message),
         };
     }
     let last = thing.problem.as_ref();
     let last = problem(last.map(|p| p.code.as_str()), last.map(|p| p.message.as_str()));
-    match thing.next_attempt_at {
-        Some(at) => format!("again at {at}; {last}"),
-        None => last,
-    }
+    let waits = thing.waits_for.clone();
+    let again = thing.next_attempt_at.map(|at| format!("again at {at}"));
+    let parts = [waits, again, Some(last).filter(|last| !last.is_empty())];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

@@ -25,6 +25,9 @@ pub(crate) fn init(context: &Context, args: &InitArgs) -> Done {
     } else {
         options.create_new(true);
     }
+    // It may come to hold secrets.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Failure::failed(format!("{} is there already; --force overwrites it", path.display()))

@@ -33,7 +33,9 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
         return print_sql(context, name, &sql);
     }
     let (settings, _) = context.settings()?;
-    let store = wire::Database::connect(&settings).await?.store();
+    let connected = wire::Database::connect(&settings).await;
+    let store =
+        connected.map_err(|error| Failure::failed(super::unreachable(&settings, &error)))?.store();
     let migrated = waiting("bringing the tables up to date", store.migrate()).await?;
     if context.output.json {
         return context.output.print_json(&migrated);

@@ -4,9 +4,12 @@ mod audit;
 mod bench;
 mod check;
 mod cleanup;
+mod control;
 mod dead_letter;
 mod demo;
 mod explain;
+mod health;
+mod ids;
 mod init;
 mod man;
 mod migrate;
@@ -15,12 +18,13 @@ mod repair;
 mod rows;
 mod run;
 mod status;
+mod supervisor;
 mod token;
 mod top;
 
 use std::{path::PathBuf, sync::Arc};
 
-use relais_core::store::Store;
+use relais_core::store::{Store, StoreError};
 
 use crate::{
     args::{Cli, Command},
@@ -47,11 +51,14 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Init(args) => init::init(&context, &args),
         Command::Check(args) => check::check(&context, &args).await,
         Command::Migrate(args) => migrate::migrate(&context, &args).await,
-        Command::Status => status::status(&context).await,
+        Command::Status(args) => status::status(&context, &args).await,
+        Command::Health(args) => health::health(&context, &args).await,
         Command::Inbox(command) => rows::inbox(&context, command).await,
         Command::Outbox(command) => rows::outbox(&context, command).await,
         Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
         Command::Process(command) => process::process(&context, command).await,
+        Command::Destination(command) => control::destination(&context, command).await,
+        Command::Source(command) => control::source(&context, command).await,
         Command::Repair(args) => repair::repair(&context, *args).await,
         Command::Explain(args) => explain::run(&context, &args).await,
         Command::Audit(command) => audit::audit(&context, command).await,
@@ -61,6 +68,17 @@ pub(crate) async fn dispatch(cli: Cli) -> Done {
         Command::Token(args) => token::token(&context, &args),
         Command::Completions(args) => man::completions(&context, args.shell),
         Command::Man(args) => man::man(&context, args.out.as_deref()),
+    }
+}
+
+/// Names the place of a database that does not answer; other errors name their setting.
+fn unreachable(settings: &Settings, error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(why) => format!(
+            "store: cannot reach the database at {}: {why}; start it, or check `store.url`",
+            settings.store.url.place()
+        ),
+        StoreError::Invalid(why) | StoreError::Setup(why) => format!("store: {why}"),
     }
 }
 
@@ -89,7 +107,9 @@ impl Context {
                 format!("no database at {path}; `relais migrate` or `relais run` makes it");
             return Err(Failure::failed(message));
         }
-        let store = Database::connect(&settings).await?.store();
-        Ok((settings, store))
+        let connected = Database::connect(&settings).await;
+        let database =
+            connected.map_err(|error| Failure::failed(unreachable(&settings, &error)))?;
+        Ok((settings, database.store()))
     }
 }

@@ -5,6 +5,8 @@ mod orphans;
 mod show;
 
 use relais_core::{
+    control::ControlChange,
+    desk::IdKind,
     process::{Process, ProcessFilter, ProcessRef, ProcessStatus},
     query::PAGE_MAX,
     store::Store,
@@ -13,11 +15,11 @@ use relais_core::{
 use serde_json::json;
 
 use super::{
-    Context,
+    Context, control, ids,
     rows::{plain, print_list, seconds},
 };
 use crate::{
-    args::{Diagram, ProcessCommand, ProcessList, ProcessMatching},
+    args::{Diagram, ProcessCommand, ProcessList, ProcessMatching, ProcessName},
     failure::{Done, Failure},
     output::{Column, Lines, Tone, age, escape, table},
     settings::Settings,
@@ -31,6 +33,12 @@ pub(crate) async fn process(context: &Context, command: ProcessCommand) -> Done 
         ProcessCommand::Show(args) => return show::show(context, args).await,
         ProcessCommand::Log(args) => return show::log(context, args).await,
         ProcessCommand::Diagram(args) => return diagram(context, &args),
+        ProcessCommand::PauseType(args) => {
+            return control::process_type(context, ControlChange::Pause, args).await;
+        }
+        ProcessCommand::ResumeType(args) => {
+            return control::process_type(context, ControlChange::Resume, args).await;
+        }
         ProcessCommand::Pause(args) => (act::PAUSE, args),
         ProcessCommand::Resume(args) => (act::RESUME, args),
         ProcessCommand::Retry(args) => (act::RETRY, args),
@@ -80,7 +88,7 @@ fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> 
     let lines = processes.iter().map(|process| {
         vec![
             plain(process.process_id),
-            (process.status.as_str().to_owned(), tone(process.status)),
+            (process.status.as_str().to_owned(), tone(process)),
             plain(&process.process_type),
             plain(process.definition),
             plain(process.business_key.as_deref().unwrap_or("-")),
@@ -93,8 +101,11 @@ fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> 
     table(&context.output, &COLUMNS, lines)
 }
 
-fn tone(status: ProcessStatus) -> Tone {
-    match status {
+fn tone(process: &Process) -> Tone {
+    if process.needs_operator() {
+        return Tone::Bad;
+    }
+    match process.status {
         ProcessStatus::Succeeded => Tone::Good,
         ProcessStatus::Failed => Tone::Bad,
         ProcessStatus::Compensating | ProcessStatus::Compensated | ProcessStatus::Paused => {
@@ -105,7 +116,13 @@ fn tone(status: ProcessStatus) -> Tone {
 }
 
 /// The process that is meant; that it is not there is a failure.
-async fn find(store: &dyn Store, wanted: &ProcessRef) -> Result<Process, Failure> {
+async fn find(store: &dyn Store, wanted: &ProcessName) -> Result<Process, Failure> {
+    let wanted = &match wanted {
+        ProcessName::Exact(exact) => exact.clone(),
+        ProcessName::Prefix(prefix) => {
+            ProcessRef::Id(ids::only(store, IdKind::Process, prefix).await?)
+        }
+    };
     let found = store.load_processes(vec![wanted.clone()]).await?.into_iter().next().flatten();
     found.ok_or_else(|| match wanted {
         ProcessRef::Id(id) => Failure::failed(format!("no process has the id {id}")),

@@ -245,13 +245,7 @@ struct Wanted {
 async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
     let output = &at.context.output;
     let id = row.id;
-    if decision.reason.trim().is_empty() {
-        return Err(Failure::Usage(
-            "cannot fail a row without a reason, which becomes the error of its dead letter; pass \
-             --reason TEXT"
-                .to_owned(),
-        ));
-    }
+    decision.needs_reason("fail a row, whose error it becomes,")?;
     if decision.dry_run {
         let pending = row.status == OutboxStatus::Pending;
         let failed: Vec<i64> = pending.then_some(id).into_iter().collect();
@@ -260,13 +254,24 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
             false => output.print(&format!("dry run: would fail {} rows", failed.len())),
         };
     }
+    if row.status != OutboxStatus::Pending {
+        let status = row.status.as_str();
+        let text =
+            format!("cannot fail outbox row {id}: it is {status}; only a pending row can be");
+        return Err(Failure::failed(text));
+    }
     if io::stdin().is_terminal() && !decision.yes {
         ask(&format!("make a dead letter of outbox row {id}?"))?;
     }
     let by = By::new(&decision.actor()?, &decision.reason);
     let answer = at.desk.fail(row, &by).await?;
     if answer != Answer::Done {
-        let text = format!("outbox row {id} is {}: {}", row.status.as_str(), said(&answer));
+        // A worker was faster.
+        let why = match &answer {
+            Answer::Refused { problem } => problem.message.clone(),
+            other => said(other),
+        };
+        let text = format!("cannot fail outbox row {id}: {why}");
         return Err(Failure::failed(text));
     }
     let letter = at.desk.letter_of(Origin::Outbox, id, &row.msg_key).await?;

@@ -11,11 +11,11 @@ use relais_core::store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-use super::{Context, process};
+use super::{Context, check::IDLE, process, supervisor};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{Done, Failure},
-    settings::{Origin, Settings, quantity::show_duration},
+    settings::{Origin, Settings, quantity::show_duration, scheme},
     telemetry::{Traces, start_log},
     wire::{self, Database, Served, WireError, Wired},
 };
@@ -32,6 +32,9 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     for warning in &warnings {
         warn!("{warning}");
     }
+    if settings.is_idle() {
+        return Err(Failure::Usage(IDLE.to_owned()));
+    }
     // Before anything listens, so that no early signal is lost.
     let mut signals = Signals::new()?;
     let Some(database) = until_ready(&settings, &mut signals).await? else { return Ok(()) };
@@ -44,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     let traces = Traces::start(&settings.telemetry).map_err(Failure::Failed)?;
     let running = traces.of(app).start();
     for (name, address) in &listening {
-        info!(source = name, "POST http://{address}/{name}");
+        info!(source = name, "POST {}://{address}/{name}", settings.scheme_of(name));
     }
     for destination in &settings.destinations {
         info!(destination = destination.name, kind = destination.target.kind(), "delivers");
@@ -59,14 +62,19 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
         }
     }
     let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
-    let done = work(admin, running, store, &mut signals).await;
+    let tls = settings.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    let admin = admin.map(|served| served.map(|served| (scheme(tls), served)));
+    let done = tokio::select! {
+        done = work(admin, running, store, &mut signals) => done,
+        never = supervisor::keep_alive() => match never {},
+    };
     traces.close().await;
     done
 }
 
 /// Serves the HTTP side until a signal, or until something breaks; then stops everything.
 async fn work(
-    admin: Result<Option<Served>, WireError>,
+    admin: Result<Option<(&str, Served)>, WireError>,
     mut running: Running,
     store: Arc<dyn Store>,
     signals: &mut Signals,
@@ -74,11 +82,12 @@ async fn work(
     let broken = match admin {
         Err(error) => Some(error.to_string()),
         Ok(admin) => {
-            let serve = admin.map(|(address, serve)| {
-                info!("admin http://{address}");
+            let serve = admin.map(|(scheme, (address, serve))| {
+                info!("admin {scheme}://{address}");
                 serve
             });
             info!(version = env!("CARGO_PKG_VERSION"), "running");
+            supervisor::ready();
             tokio::select! {
                 name = signals.next() => {
                     info!("{name}: finishing what is under way; once more to stop at once");
@@ -91,6 +100,7 @@ async fn work(
             }
         }
     };
+    supervisor::stopping();
     stop(running, signals, store.as_ref()).await?;
     broken.map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
 }

@@ -8,15 +8,17 @@ use std::{
 };
 
 use relais_core::{
-    bulk::BulkJob,
+    bulk::{BulkJob, Phase},
+    control::{Control, Pause},
     query::{Backlog, Count, Overview, ParkedKey, WorkerRow},
     time::Timestamp,
 };
 use serde::Serialize;
 
 use self::guards::Guards;
-use super::{Context, rows::plain};
+use super::{Context, control, rows::plain};
 use crate::{
+    args::StatusArgs,
     failure::Done,
     output::{Column, Lines, Output, Tone, age, escape, table},
     settings::{Settings, quantity::show_rate},
@@ -35,7 +37,18 @@ struct Status {
     #[serde(flatten)]
     overview: Overview,
     destinations: Vec<DestinationStatus>,
+    /// Why breakers and API calls are not known.
+    guards_unknown: Option<String>,
     bulk_jobs: Vec<BulkJob>,
+    paused: Vec<Paused>,
+}
+
+#[derive(Debug, Serialize)]
+struct Paused {
+    kind: &'static str,
+    name: String,
+    #[serde(flatten)]
+    pause: Pause,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,6 +57,8 @@ struct DestinationStatus {
     backlog: Backlog,
     /// Whether a `[[destination]]` names it; if not, its rows wait.
     defined: bool,
+    /// Whether another program serves it.
+    external: bool,
     /// As the settings allow it.
     rate: Option<String>,
     /// As the running process sees it; absent if none answers.
@@ -51,21 +66,30 @@ struct DestinationStatus {
 }
 
 /// Counts, backlogs, dead letters, parked keys and workers.
-pub(crate) async fn status(context: &Context) -> Done {
+pub(crate) async fn status(context: &Context, args: &StatusArgs) -> Done {
     let (settings, store) = context.store().await?;
     let database = store.describe().await?;
     let overview = store.overview().await?;
     let parked = store.parked_keys(PARKED_SHOWN).await?;
     let mut bulk_jobs = store.list_bulk(None, JOBS_MAX).await?;
     bulk_jobs.retain(|job| !job.phase.is_terminal());
-    let guards = guards::ask(settings.admin.as_ref(), &overview.workers).await;
+    let controls = store.controls().await?;
+    let guards = guards::ask(settings.admin.as_ref(), &args.access, &overview.workers).await;
+    let guards_unknown = guards.as_ref().err().cloned();
+    let guards = guards.unwrap_or_default();
     let destinations = destinations(&settings, &overview.backlogs, &guards);
     let store = settings.store.url.to_string();
-    let status = Status { store, database, overview, destinations, bulk_jobs };
+    let paused = controls.iter().filter_map(|control| {
+        let (kind, name) = (control.kind.as_str(), control.name.clone());
+        Some(Paused { kind, name, pause: control.pause.clone()? })
+    });
+    let paused = paused.collect();
+    let status =
+        Status { store, database, overview, destinations, guards_unknown, bulk_jobs, paused };
     if context.output.json {
         return context.output.print_json(&status);
     }
-    context.output.print(&show(&context.output, &status, &parked))
+    context.output.print(&show(&context.output, &status, &parked, &controls))
 }
 
 /// Every destination that is defined or has rows waiting.
@@ -86,7 +110,8 @@ fn destinations(
             let mut defined = settings.destinations.iter();
             let defined = defined.find(|d| d.name == backlog.destination);
             DestinationStatus {
-                defined: defined.is_some(),
+                defined: settings.defines(&backlog.destination),
+                external: settings.external.contains(&backlog.destination),
                 rate: defined.and_then(|d| d.limits.rate).map(show_rate),
                 guards: guards.get(&backlog.destination).cloned(),
                 backlog,
@@ -95,7 +120,7 @@ fn destinations(
         .collect()
 }
 
-fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
+fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Control]) -> String {
     let Overview { now, schema_version, inbox, inbox_oldest, inbox_parked, outbox, .. } =
         &status.overview;
     let mut out = format!(
@@ -123,6 +148,14 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
         };
         let _ = writeln!(out, "processes     {}{due}", counts(&processes));
     }
+    let waiting = status.overview.processes_need_operator;
+    if waiting > 0 {
+        let text = format!("{waiting} need an operator (relais dead-letter list)");
+        let _ = writeln!(out, "              {}", output.paint(&text, Tone::Bad));
+    }
+    for line in control::paused(controls, *now) {
+        let _ = writeln!(out, "paused        {}", output.paint(&line, Tone::Waiting));
+    }
     let open = status.overview.dead_letters_open;
     let hint = if open > 0 { " (relais dead-letter list)" } else { "" };
     let _ = writeln!(out, "dead letters  {open} open{hint}");
@@ -137,18 +170,46 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey]) -> String {
         let _ = write!(out, "\n{}\n", destinations_table(output, &status.destinations, *now));
     }
     for destination in &status.destinations {
-        let reason = destination.guards.as_ref().and_then(|guards| guards.reason.as_ref());
-        if let Some(reason) = reason {
-            let name = &destination.backlog.destination;
-            let line = format!("{name} waits: {}: {}", reason.code, reason.message);
+        if let Some(rest) = destination.rest() {
+            let line = format!("{} {rest}", destination.backlog.destination);
             let _ = writeln!(out, "{}", escape(&line, Lines::Escape));
         }
     }
+    if let Some(why) = &status.guards_unknown {
+        let _ = writeln!(out, "breakers and API calls are not known: {why}");
+    }
     if !status.bulk_jobs.is_empty() {
         let _ = write!(out, "\n{}\n", jobs_table(output, &status.bulk_jobs, *now));
+        for job in &status.bulk_jobs {
+            let line = format!("bulk job of {} {}", job.destination, job_state(status, job));
+            let _ = writeln!(out, "{}", escape(&line, Lines::Escape));
+        }
     }
     let _ = write!(out, "\n{}", workers(output, &status.overview));
     out
+}
+
+impl DestinationStatus {
+    /// Why it rests and until when.
+    fn rest(&self) -> Option<String> {
+        self.guards.as_ref().and_then(Guards::rest)
+    }
+}
+
+/// Why a job is where it is, and what happens next.
+fn job_state(status: &Status, job: &BulkJob) -> String {
+    let mut of = status.destinations.iter();
+    let of = of.find(|destination| destination.backlog.destination == job.destination);
+    if let Some(rest) = of.and_then(DestinationStatus::rest) {
+        return rest;
+    }
+    let last = job.error_message.as_ref().map(|why| format!("; last: {why}")).unwrap_or_default();
+    let state = match (&job.owner, job.phase) {
+        (None, _) => "waits for a worker; a running relais takes it within one lease",
+        (Some(_), Phase::Closed) => "is being worked on by the target, which is polled",
+        (Some(_), _) => "is driven by its worker",
+    };
+    format!("{state}{last}")
 }
 
 fn counts(counts: &[Count]) -> String {
@@ -167,9 +228,13 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
         Column::Text("API CALLS"),
         Column::Text(""),
     ];
-    let lines = all.iter().map(|DestinationStatus { backlog, defined, rate, guards }| {
+    let lines = all.iter().map(|DestinationStatus { backlog, defined, external, rate, guards }| {
         let (breaker, calls) = guards::show(guards.as_ref());
-        let note = if *defined { "" } else { "waits: no [[destination]] names it" };
+        let note = match (defined, external) {
+            (false, _) => "waits: no [[destination]] names it",
+            (true, true) => "external",
+            (true, false) => "",
+        };
         vec![
             plain(&backlog.destination),
             plain(backlog.pending),
@@ -200,7 +265,7 @@ fn jobs_table(output: &Output, jobs: &[BulkJob], now: Timestamp) -> String {
             plain(job.row_count),
             plain(age(job.created_at, now)),
             plain(job.remote_id.as_deref().unwrap_or("-")),
-            plain(job.owner.as_deref().unwrap_or("nobody")),
+            plain(job.owner.as_deref().unwrap_or("-")),
         ]
     });
     table(output, &COLUMNS, lines)

@@ -21,7 +21,7 @@ use tokio::{
 
 use self::{
     look::{Look, Looker, Place},
-    picture::{Choice, Scene, choices, picture},
+    picture::{Choice, Scene, WIDTH, choices, picture},
     rates::{History, Rates},
     screen::{Key, Screen},
 };
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) async fn top(context: &Context, args: &TopArgs) -> Done {
     let (settings, store) = context.store().await?;
     let place = Place::new(&settings);
-    let mut looker = Looker::new(store, settings.admin);
+    let mut looker = Looker::new(store, settings.admin, args.access.clone());
     let live = context.output.terminal && io::stdin().is_terminal();
     match (context.output.json, args.once || !live) {
         (true, _) => snapshots(&mut looker, args).await,
@@ -84,7 +84,9 @@ async fn once(context: &Context, looker: &mut Looker, place: &Place, every: Dura
         history.add(&look);
     }
     let choice = Choice { destination: usize::MAX, ..Choice::default() };
-    let scene = Scene { place, look: &look, history: &history, choice: &choice, trouble: None };
+    let width = context.output.width.unwrap_or(WIDTH);
+    let scene =
+        Scene { place, look: &look, history: &history, choice: &choice, trouble: None, width };
     let lines = picture(&scene).into_iter().map(|line| {
         let text: String = line.into_iter().map(|(text, _)| text).collect();
         text.trim_end().to_owned()
@@ -102,11 +104,18 @@ async fn watch(context: &Context, looker: &mut Looker, place: &Place, every: Dur
     let mut keys = screen::keys();
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let screen = Screen::enter(context.output)?;
+    let mut screen = Screen::enter(context.output)?;
     loop {
         let trouble_now = trouble.as_deref();
-        let scene =
-            Scene { place, look: &look, history: &history, choice: &choice, trouble: trouble_now };
+        let width = screen.width()?;
+        let scene = Scene {
+            place,
+            look: &look,
+            history: &history,
+            choice: &choice,
+            trouble: trouble_now,
+            width,
+        };
         screen.draw(&picture(&scene))?;
         tokio::select! {
             _ = ended.recv() => return Ok(()),

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub(crate) use hex::hex;
 pub(crate) use progress::{Progress, waiting};
-pub(crate) use table::{Column, Tone, fields, table};
+pub(crate) use table::{Column, Tone, elide, fields, table};
 #[cfg(test)]
 pub(crate) use text::harmless_json;
 pub(crate) use text::{Lines, age, escape, is_unsafe};
@@ -28,12 +28,27 @@ pub(crate) struct Output {
     pub(crate) color: bool,
     /// Whether stdout is a terminal.
     pub(crate) terminal: bool,
+    /// Columns of the terminal, where lines should end.
+    pub(crate) width: Option<usize>,
 }
 
 impl Output {
     pub(crate) fn new(json: bool, color: ColorChoice) -> Self {
         let terminal = io::stdout().is_terminal();
-        Self { json, color: use_color(color, terminal), terminal }
+        let size = terminal.then(crossterm::terminal::size).and_then(Result::ok);
+        let width = size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
+        Self { json, color: use_color(color, terminal), terminal, width }
+    }
+
+    /// Returns the text in the colour of its tone, where colours are wanted.
+    pub(crate) fn paint(&self, text: &str, tone: Tone) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Good => 32,
+            Tone::Waiting => 33,
+            Tone::Bad => 31,
+        };
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
     /// Prints a text and a line end.

@@ -1,5 +1,7 @@
 //! Tables and field lists for people.
 
+use std::collections::HashSet;
+
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -22,13 +24,21 @@ pub(crate) enum Column {
     Number(&'static str),
     /// Never cut: people copy it into the next command.
     Id(&'static str),
+    /// Copied too, but of any length: cut only where a terminal is too narrow.
+    Key(&'static str),
 }
 
 impl Column {
     fn title(self) -> &'static str {
         match self {
-            Self::Text(title) | Self::Number(title) | Self::Id(title) => title,
+            Self::Text(title) | Self::Number(title) | Self::Id(title) | Self::Key(title) => title,
         }
+    }
+}
+
+impl Column {
+    fn shrinks(self) -> bool {
+        matches!(self, Self::Text(_) | Self::Key(_))
     }
 }
 
@@ -69,23 +79,94 @@ pub(crate) fn table(
         table.force_no_tty();
     }
     table.set_header(columns.iter().map(|c| Cell::new(c.title()).add_attribute(Attribute::Bold)));
-    for row in rows {
-        let cells = row.into_iter().zip(columns).map(|((text, tone), column)| {
-            let text = match column {
-                Column::Id(_) => escape(&text, Lines::Escape),
-                _ => cut(&text, CELL_MAX),
-            };
-            paint(Cell::new_owned(text), tone)
-        });
-        table.add_row(cells);
+    let mut rows: Vec<Vec<(String, Tone)>> = rows.into_iter().collect();
+    for (cell, column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(columns)) {
+        cell.0 = match column {
+            Column::Id(_) | Column::Key(_) => escape(&cell.0, Lines::Escape),
+            Column::Text(_) | Column::Number(_) => cut(&cell.0, CELL_MAX),
+        };
     }
-    for (column, shown) in columns.iter().zip(table.column_iter_mut()) {
-        shown.set_padding((0, 2));
+    if let Some(width) = output.width {
+        fit(columns, &mut rows, width);
+    }
+    for row in rows {
+        table.add_row(row.into_iter().map(|(text, tone)| paint(Cell::new_owned(text), tone)));
+    }
+    for (at, (column, shown)) in columns.iter().zip(table.column_iter_mut()).enumerate() {
+        let last = at + 1 == columns.len();
+        shown.set_padding((0, if last { 0 } else { GAP_WIDTH }));
         if matches!(column, Column::Number(_)) {
             shown.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.trim_fmt()
+}
+
+/// Between two columns.
+const GAP_WIDTH: u16 = 2;
+const GAP: usize = GAP_WIDTH as usize;
+/// What is left of a text, at least.
+const TEXT_MIN: usize = 6;
+/// Digits that are left of a UUID, at least; more if two rows begin alike.
+const ID_MIN: usize = 8;
+
+/// Shortens ids to what tells them apart, then the longest texts, until a line fits. Numbers and other ids
+/// are never cut: people copy them.
+fn fit(columns: &[Column], rows: &mut [Vec<(String, Tone)>], width: usize) {
+    let measured = |rows: &[Vec<(String, Tone)>], at: usize| {
+        let cells = rows.iter().map(|row| row[at].0.chars().count());
+        cells.max().unwrap_or_default().max(columns[at].title().chars().count())
+    };
+    let mut widths: Vec<usize> = (0..columns.len()).map(|at| measured(rows, at)).collect();
+    let too_wide = |widths: &[usize]| {
+        (widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)).saturating_sub(width)
+    };
+    if too_wide(&widths) == 0 {
+        return;
+    }
+    for at in 0..columns.len() {
+        if matches!(columns[at], Column::Id(_)) {
+            shorten_ids(rows, at);
+            widths[at] = measured(rows, at);
+        }
+    }
+    while too_wide(&widths) > 0 {
+        let texts = (0..columns.len()).filter(|at| columns[*at].shrinks());
+        let Some(widest) = texts.max_by_key(|at| widths[*at]) else { return };
+        if widths[widest] <= TEXT_MIN.max(columns[widest].title().chars().count()) {
+            return;
+        }
+        widths[widest] -= 1;
+    }
+    for (at, width) in widths.into_iter().enumerate() {
+        if columns[at].shrinks() {
+            rows.iter_mut().for_each(|row| row[at].0 = elide(&row[at].0, width));
+        }
+    }
+}
+
+/// So many digits of each that no two are alike; commands take them as they take the whole.
+fn shorten_ids(rows: &mut [Vec<(String, Tone)>], at: usize) {
+    let ids: Vec<String> = rows.iter().map(|row| row[at].0.clone()).collect();
+    if !ids.iter().all(|id| uuid::Uuid::try_parse(id).is_ok()) {
+        return;
+    }
+    let distinct = |digits: usize| {
+        let mut seen = HashSet::new();
+        ids.iter().all(|id| seen.insert(&id[..digits]))
+    };
+    let digits = (ID_MIN..36).find(|digits| distinct(*digits)).unwrap_or(36);
+    for (row, id) in rows.iter_mut().zip(&ids) {
+        row[at].0 = id[..digits].trim_end_matches('-').to_owned();
+    }
+}
+
+/// The text, or its beginning and an ellipsis.
+pub(crate) fn elide(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn paint(cell: Cell, tone: Tone) -> Cell {
@@ -164,7 +245,7 @@ impl<'de> Deserialize<'de> for Ordered {
 mod tests {
     use super::*;
 
-    const OUTPUT: Output = Output { json: false, color: false, terminal: true };
+    const OUTPUT: Output = Output { json: false, color: false, terminal: true, width: None };
 
     #[test]
     fn a_table_is_plain_text_without_colours() {
@@ -178,6 +259,27 @@ mod tests {
         assert_eq!(text, "ID   STATUS   N\n7    FAILED   1\n123  a\\nb    22");
         let coloured = Output { color: true, ..OUTPUT };
         assert!(table(&coloured, &columns, rows).contains("\u{1b}["));
+    }
+
+    #[test]
+    fn a_line_fits_the_terminal_and_ids_stay_distinct() {
+        let columns =
+            [Column::Id("ID"), Column::Text("TYPE"), Column::Number("N"), Column::Text("PROBLEM")];
+        let row = |id: &str| {
+            let cells =
+                [id, "OrderPlacedWithALongName", "12345", "HTTP_503: the target is down for now"];
+            cells.map(|text| (text.to_owned(), Tone::Plain)).to_vec()
+        };
+        let ids = ["0192f3c4-5a6b-7c8d-9e0f-112233445566", "0192f3c4-5a6b-7c8e-9e0f-112233445566"];
+        for width in [50, 60, 80] {
+            let output = Output { width: Some(width), ..OUTPUT };
+            let text = table(&output, &columns, ids.map(row));
+            for line in text.lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+            assert!(text.contains("0192f3c4-5a6b-7c8d ") && text.contains("12345"), "{text}");
+        }
+        assert!(table(&OUTPUT, &columns, ids.map(row)).contains(ids[0]), "piped it is whole");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     findings::{Place, Severity},
+    nearest::nearest,
     reader::Reader,
     types::{HttpOrigin, KafkaOrigin, Origin, ProcessSettings, Settings},
 };
@@ -70,10 +71,8 @@ fn routes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
     for (index, route) in settings.routes.iter().enumerate() {
         let destination = &route.route.destination;
         if !settings.defines(destination) {
-            let message =
-                format!("no [[destination]] is named `{destination}`; its rows wait until one is");
             let key = format!("route[#{}].destination", index + 1);
-            note(Severity::Warning, route.place, &key, &message);
+            note(Severity::Error, route.place, &key, &undefined(settings, destination));
         }
     }
     if settings.routes.is_empty() && settings.processes.is_empty() {
@@ -85,6 +84,17 @@ fn routes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
     }
 }
 
+/// Rows for a destination that no program serves would wait indefinitely.
+fn undefined(settings: &Settings, destination: &str) -> String {
+    let next = match nearest(destination, settings.destination_names()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "define it, or add one with this name and `external = true` if another program \
+                 serves it"
+            .to_owned(),
+    };
+    format!("no [[destination]] is named `{destination}`; {next}")
+}
+
 /// An event is either routed or taken by processes: two of them could not share one commit.
 fn processes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
     for process in &settings.processes {
@@ -93,11 +103,8 @@ fn processes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
         for (step, call) in process.calls() {
             let destination = &call.destination;
             if !settings.defines(destination) && missing.insert((step, destination)) {
-                let message = format!(
-                    "no [[destination]] is named `{destination}`; its commands wait until one is"
-                );
                 let key = format!("{key}.step[{step}].destination");
-                note(Severity::Warning, process.place, &key, &message);
+                note(Severity::Error, process.place, &key, &undefined(settings, destination));
             }
         }
         for (event_type, role) in event_types(process) {

@@ -18,10 +18,11 @@ use secrecy::SecretString;
 use serde::Serialize;
 
 use super::{
+    encryption::scheme,
     quantity::{show_duration, show_rate, show_size},
     types::{
         AdminSettings, Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, Limits, Origin,
-        Settings, SourceSettings, Start, Target, TelemetrySettings,
+        Settings, SourceSettings, Start, StoreUrl, Target, TelemetrySettings,
     },
 };
 
@@ -43,6 +44,8 @@ pub(crate) fn explain(settings: &Settings) -> Vec<Explained> {
     let processes = settings.processes.iter();
     all.extend(processes.map(|p| named("process", &p.title(), process::process(&p.declared))));
     all.extend(settings.destinations.iter().map(|d| named("destination", &d.name, destination(d))));
+    let external = || vec!["external: another program serves it".to_owned()];
+    all.extend(settings.external.iter().map(|name| named("destination", name, external())));
     let wait = show_duration(settings.unknown_type_wait);
     let unknown =
         format!("an event type that no live worker knows waits {wait}, then parks its key");
@@ -68,6 +71,11 @@ fn telemetry(settings: &TelemetrySettings) -> String {
 fn store(settings: &Settings) -> Vec<String> {
     let store = &settings.store;
     let mut lines = vec![store.url.to_string()];
+    if let StoreUrl::Postgres { .. } = store.url {
+        let connections = store.postgres().connections_max;
+        let schema = store.schema.as_ref().map(|name| format!("schema `{name}`, "));
+        lines.push(format!("{}at most {connections} connections", schema.unwrap_or_default()));
+    }
     if !store.migrate {
         lines.push("`relais run` does not migrate; `relais migrate` does".to_owned());
     }
@@ -91,7 +99,12 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
                 [] => "no token (loopback)".to_owned(),
                 tokens => tokens.join(", "),
             };
-            vec![format!("http://{}, {who}", admin.listen)]
+            let mut lines =
+                vec![format!("{}://{}, {who}", scheme(admin.tls.as_ref()), admin.listen)];
+            if admin.open_metrics {
+                lines.push("/metrics is open: it needs no token".to_owned());
+            }
+            lines
         }
     }
 }
@@ -130,7 +143,7 @@ fn http_origin(name: &str, http: &HttpOrigin, decoder: Decoder) -> (String, Stri
         Invalid::Reject => "answered with 400",
     };
     (
-        format!("http, POST http://{}/{name}, {access}", http.listen),
+        format!("http, POST {}://{}/{name}, {access}", scheme(http.tls.as_ref()), http.listen),
         format!(
             "bodies up to {}, read as {}; what cannot be read is {invalid}",
             show_size(http.body_max),

@@ -15,6 +15,7 @@ mod parse_telemetry;
 mod reader;
 mod store_url;
 
+mod encryption;
 mod expand;
 mod findings;
 mod nearest;
@@ -33,6 +34,7 @@ mod tests;
 
 use std::path::Path;
 
+pub(crate) use encryption::{TlsFiles, scheme};
 pub(crate) use findings::{Finding, SettingsError, Severity};
 pub(crate) use parse_admin::date;
 #[cfg(feature = "kafka")]

@@ -15,7 +15,7 @@ use super::{
     quantity::{duration, show_duration},
     reader::{Reader, Section},
     store_url::store_url,
-    types::{ProcessSettings, Settings, StoreSettings},
+    types::{ProcessSettings, Settings, StoreSettings, StoreUrl},
 };
 
 /// What was read, and everything there is to say about it.
@@ -61,7 +61,8 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
     let unknown_type_wait =
         inbox.parsed("unknown_type_wait", duration).unwrap_or(UNKNOWN_TYPE_WAIT);
     inbox.finish(|_| None);
-    let destinations = parse_destination::destinations(root.children("destination"), folder);
+    let (destinations, external) =
+        parse_destination::destinations(root.children("destination"), folder);
     let processes = parse_process::processes(root.children_called("process", "type"));
     let horizons = Horizons {
         inbox: inbox_retry.horizon(),
@@ -70,11 +71,12 @@ fn read(root: &Section<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<St
     };
     Settings {
         store: store(root.child("store"), folder),
-        admin: parse_admin::admin(root.child("admin")),
-        sources: parse_source::sources(root.children("source")),
+        admin: parse_admin::admin(root.child("admin"), folder),
+        sources: parse_source::sources(root.children("source"), folder),
         routes: parse_route::routes(root.children("route")),
         processes,
         destinations,
+        external,
         inbox_name,
         inbox_retry,
         unknown_type_wait,
@@ -97,7 +99,18 @@ fn store(section: Section<'_>, folder: &Path) -> StoreSettings {
         unsafe_durability: section.flag("unsafe_durability", false),
         migrate: section.flag("migrate", true),
         wait: section.parsed("wait", duration).unwrap_or(Duration::from_secs(60)),
+        schema: section.name("schema"),
+        connections: section.whole("connections", 4..=1_000),
     };
+    if matches!(settings.url, StoreUrl::Sqlite(_)) {
+        let given = [
+            ("schema", settings.schema.is_some()),
+            ("connections", settings.connections.is_some()),
+        ];
+        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+            section.error(key, "is for PostgreSQL; must be used with a postgres:// `url`");
+        }
+    }
     if settings.unsafe_durability {
         section.warn("unsafe_durability", "a power failure may lose acknowledged messages");
     }

@@ -3,19 +3,21 @@
 use std::{
     collections::HashSet,
     net::SocketAddr,
+    path::Path,
     time::{Duration, SystemTime},
 };
 
 use relais_admin::{Role, Token};
 use relais_core::time::Timestamp;
 
-use super::{parse::listen_address, reader::Section, types::AdminSettings};
+use super::{encryption::tls, parse::listen_address, reader::Section, types::AdminSettings};
 
-pub(super) fn admin(section: Section<'_>) -> Option<AdminSettings> {
+pub(super) fn admin(section: Section<'_>, folder: &Path) -> Option<AdminSettings> {
     let present = section.is_present();
     let listen = section.parsed("listen", listen_address);
     let token = section.secret("token");
     let session_key = section.secret("session_key");
+    let open_metrics = section.flag("open_metrics", false);
     let listed = section.children("tokens");
     let is_open = !section.has("token") && listed.is_empty();
     let mut tokens = Vec::new();
@@ -37,8 +39,9 @@ pub(super) fn admin(section: Section<'_>) -> Option<AdminSettings> {
             "is not a loopback address; set `admin.token` or [[admin.tokens]], or use 127.0.0.1",
         );
     }
+    let tls = tls(&section, folder);
     section.finish(|_| None);
-    present.then_some(AdminSettings { listen, token, session_key, tokens })
+    present.then_some(AdminSettings { listen, token, session_key, open_metrics, tokens, tls })
 }
 
 fn read_token(section: &Section<'_>) -> Option<Token> {

@@ -13,10 +13,35 @@ use super::{
     types::{Destination, HttpTarget, Limits, Target},
 };
 
-/// Every destination that can be read.
-pub(super) fn destinations(sections: Vec<Section<'_>>, folder: &Path) -> Vec<Destination> {
+/// Reads every destination; those that another program serves are only names.
+pub(super) fn destinations(
+    sections: Vec<Section<'_>>,
+    folder: &Path,
+) -> (Vec<Destination>, Vec<String>) {
     let mut names = HashSet::new();
-    sections.into_iter().filter_map(|section| destination(section, folder, &mut names)).collect()
+    let (mut served, mut external) = (Vec::new(), Vec::new());
+    for section in sections {
+        if section.flag("external", false) {
+            external.extend(unique_name(&section, &mut names));
+            section.finish(|_| {
+                Some("the program that serves an external destination has it".to_owned())
+            });
+        } else {
+            served.extend(destination(section, folder, &mut names));
+        }
+    }
+    (served, external)
+}
+
+fn unique_name(section: &Section<'_>, names: &mut HashSet<String>) -> Option<String> {
+    let name = section.required_name("name");
+    if let Some(name) = &name
+        && !names.insert(name.clone())
+    {
+        let message = format!("another destination is named `{name}`; names are unique");
+        section.error("name", message);
+    }
+    name
 }
 
 #[derive(Clone, Copy)]
@@ -33,13 +58,7 @@ fn destination(
     folder: &Path,
     names: &mut HashSet<String>,
 ) -> Option<Destination> {
-    let name = section.required_name("name");
-    if let Some(name) = &name
-        && !names.insert(name.clone())
-    {
-        let message = format!("another destination is named `{name}`; names are unique");
-        section.error("name", message);
-    }
+    let name = unique_name(&section, names);
     let kind = kind(&section);
     let target = match kind {
         Some(Kind::Http) => http(&section).map(|http| Target::Http(Box::new(http))),

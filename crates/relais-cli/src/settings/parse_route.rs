@@ -47,7 +47,8 @@ fn route(section: &Section<'_>) -> Option<RouteSettings> {
     {
         section.error("payload", error);
     }
-    on.and(destination).map(|_| RouteSettings { place: section.place(), route })
+    let place = section.place_of("destination");
+    on.and(destination).map(|_| RouteSettings { place, route })
 }
 
 /// The pointer of `payload:/pointer`.

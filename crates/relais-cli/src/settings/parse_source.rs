@@ -1,6 +1,6 @@
 //! `[[source]]`: what every kind has, and the kind `http`.
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::{collections::HashSet, net::SocketAddr, path::Path};
 
 use relais_core::{
     decode::Decoder,
@@ -9,6 +9,7 @@ use relais_core::{
 };
 
 use super::{
+    encryption::tls,
     parse::listen_address,
     parse_kafka,
     quantity::{show_size, size},
@@ -21,9 +22,9 @@ const BODY_MAX: usize = 256 << 20;
 const BODY_DEFAULT: usize = 8 << 20;
 
 /// Every source that can be read.
-pub(super) fn sources(sections: Vec<Section<'_>>) -> Vec<SourceSettings> {
+pub(super) fn sources(sections: Vec<Section<'_>>, folder: &Path) -> Vec<SourceSettings> {
     let mut names = HashSet::new();
-    sections.into_iter().filter_map(|section| source(section, &mut names)).collect()
+    sections.into_iter().filter_map(|section| source(section, &mut names, folder)).collect()
 }
 
 #[derive(Clone, Copy)]
@@ -33,7 +34,11 @@ enum Kind {
     Later,
 }
 
-fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSettings> {
+fn source(
+    section: Section<'_>,
+    names: &mut HashSet<String>,
+    folder: &Path,
+) -> Option<SourceSettings> {
     let name = section.required_name("name");
     if let Some(name) = &name
         && !names.insert(name.clone())
@@ -43,7 +48,7 @@ fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSet
     let (mapping, origin) = match kind(&section)? {
         Kind::Http => {
             let name = name.as_ref().filter(|name| fits_a_path(&section, name));
-            (mapping(&section, name, &HTTP), Some(Origin::Http(http(&section))))
+            (mapping(&section, name, &HTTP), Some(Origin::Http(http(&section, folder))))
         }
         Kind::Kafka => {
             let origin = parse_kafka::origin(&section).map(Origin::Kafka);
@@ -79,7 +84,8 @@ fn kind(section: &Section<'_>) -> Option<Kind> {
 
 fn where_it_belongs(key: &str) -> Option<String> {
     let kind = match key {
-        "listen" | "invalid" | "body_max" | "token" | "secret" | "secrets" => "http",
+        "listen" | "invalid" | "body_max" | "token" | "secret" | "secrets" | "tls_certificate"
+        | "tls_key" => "http",
         "brokers" | "group" | "topics" | "start" | "options" => "kafka",
         _ => return None,
     };
@@ -146,7 +152,7 @@ fn fits_a_path(section: &Section<'_>, name: &str) -> bool {
     fits
 }
 
-fn http(section: &Section<'_>) -> HttpOrigin {
+fn http(section: &Section<'_>, folder: &Path) -> HttpOrigin {
     let body_max = section.parsed("body_max", size).unwrap_or(BODY_DEFAULT);
     if body_max == 0 || body_max > BODY_MAX {
         section.error("body_max", format_args!("must be from 1B to {}", show_size(BODY_MAX)));
@@ -161,6 +167,7 @@ fn http(section: &Section<'_>) -> HttpOrigin {
         body_max,
         token: section.secret("token"),
         secrets: section.secrets(),
+        tls: tls(section, folder),
     };
     let open = origin.token.is_none() && origin.secrets.is_empty();
     if open && !origin.listen.ip().is_loopback() {

@@ -186,17 +186,21 @@ fn an_event_type_has_a_route_or_a_process_but_not_both() {
 }
 
 #[test]
-fn a_step_to_nowhere_is_a_warning_only() {
-    let (_, warnings) = good(ORDER);
-    let shown: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        shown,
-        [
-            "relais.toml:2:1: warning: process[order].step[payment].destination: no \
-             [[destination]] is named `payments`; its commands wait until one is",
-            "relais.toml:2:1: warning: process[order].step[shipment].destination: no \
-             [[destination]] is named `shipping`; its commands wait until one is",
-        ]
+fn a_step_to_an_undefined_destination_is_refused() {
+    let next =
+        "define it, or add one with this name and `external = true` if another program serves it";
+    check(
+        ORDER,
+        &[
+            &format!(
+                "relais.toml:2:1: process[order].step[payment].destination: no [[destination]] is \
+                 named `payments`; {next}"
+            ),
+            &format!(
+                "relais.toml:2:1: process[order].step[shipment].destination: no [[destination]] is \
+                 named `shipping`; {next}"
+            ),
+        ],
     );
 }
 

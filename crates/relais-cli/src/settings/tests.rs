@@ -43,6 +43,25 @@ fn an_empty_file_has_every_default() {
     assert!(warnings.is_empty());
 }
 
+#[test]
+fn connections_are_set_for_postgres_and_certificates_need_their_key() {
+    let (settings, _) = good(
+        "[store]\nurl = \"postgres://r@db/x\"\nschema = \"messages\"\nconnections = 4\n\
+         [admin]\ntls_certificate = \"tls/cert.pem\"\ntls_key = \"/etc/key.pem\"\n",
+    );
+    let options = settings.store.postgres();
+    assert_eq!((options.schema.as_deref(), options.connections_max), (Some("messages"), 4));
+    let tls = settings.admin.unwrap().tls.unwrap();
+    assert_eq!(tls.certificate, Path::new("tls/cert.pem"));
+    assert_eq!(tls.key, Path::new("/etc/key.pem"));
+    assert!(bad("[store]\nschema = \"messages\"\n").contains("postgres://"));
+    let few = bad("[store]\nurl = \"postgres://r@db/x\"\nconnections = 3\n");
+    assert!(few.contains("from 4 to 1000"), "{few}");
+    assert!(bad("[admin]\ntls_key = \"k\"\n").contains("needs `tls_certificate`"));
+    let source = "[[source]]\nname = \"h\"\nkind = \"http\"\ntls_certificate = \"c\"\n";
+    assert!(bad(source).contains("needs `tls_key`"));
+}
+
 const FULL: &str = r#"
 [store]
 url = "sqlite:relais.db"
@@ -313,13 +332,30 @@ fn targets_must_be_public_unless_allowed() {
 }
 
 #[test]
-fn a_route_to_nowhere_is_a_warning_only() {
-    let (_, warnings) = good("[[route]]\non = \"A\"\ndestination = \"nowhere\"\n");
-    assert_eq!(
-        warnings[0].to_string(),
-        "relais.toml:1:1: warning: route[#1].destination: no [[destination]] is named `nowhere`; its \
-         rows wait until one is"
+fn a_route_to_an_undefined_destination_is_refused_with_the_nearest_name() {
+    let route = |to: &str| format!("[[route]]\non = \"A\"\ndestination = \"{to}\"\n");
+    let defined = "[[destination]]\nname = \"warehouse\"\nkind = \"log\"\n";
+    check(
+        &format!("{}{defined}", route("warehuose")),
+        &[
+            "relais.toml:3:15: route[#1].destination: no [[destination]] is named `warehuose`; did you \
+           mean `warehouse`?",
+        ],
     );
+    check(
+        &route("billing"),
+        &[
+            "relais.toml:3:15: route[#1].destination: no [[destination]] is named `billing`; define it, \
+           or add one with this name and `external = true` if another program serves it",
+        ],
+    );
+    let external = "[[destination]]\nname = \"billing\"\nexternal = true\n";
+    let (settings, warnings) = good(&format!("{}{external}", route("billing")));
+    assert!(warnings.is_empty() && settings.destinations.is_empty(), "{settings:?}");
+    assert_eq!(settings.external, ["billing"]);
+    let both = format!("{external}kind = \"log\"\n");
+    assert!(bad(&both).contains("kind: unknown key; the program that serves"), "{}", bad(&both));
+    assert!(bad(&external.repeat(2)).contains("names are unique"));
 }
 
 #[test]

@@ -4,7 +4,10 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use relais::salesforce::{Api, OnMissing};
+use relais::{
+    postgres::PostgresOptions,
+    salesforce::{Api, OnMissing},
+};
 use relais_admin::Token;
 use relais_core::{
     breaker::BreakerPolicy,
@@ -21,7 +24,7 @@ use relais_core::{
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{findings::Place, quantity::Rate};
+use super::{encryption::TlsFiles, findings::Place, quantity::Rate};
 use crate::args::LogFormat;
 
 /// One `relais.toml`.
@@ -34,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) routes: Vec<RouteSettings>,
     pub(crate) processes: Vec<ProcessSettings>,
     pub(crate) destinations: Vec<Destination>,
+    /// Names of destinations that another program serves (`external = true`).
+    pub(crate) external: Vec<String>,
     /// '' is the inbox that all programs without a name share.
     pub(crate) inbox_name: String,
     pub(crate) inbox_retry: RetryPolicy,
@@ -46,8 +51,23 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Whether a `[[destination]]` has this name, one that another program serves included.
     pub(crate) fn defines(&self, destination: &str) -> bool {
-        self.destinations.iter().any(|d| d.name == destination)
+        self.destination_names().any(|name| name == destination)
+    }
+
+    pub(crate) fn destination_names(&self) -> impl Iterator<Item = &str> {
+        let served = self.destinations.iter().map(|d| &d.name);
+        served.chain(&self.external).map(String::as_str)
+    }
+
+    /// Whether `relais run` would have nothing at all to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.admin.is_none()
+            && self.sources.is_empty()
+            && self.routes.is_empty()
+            && self.processes.is_empty()
+            && self.destinations.is_empty()
     }
 }
 
@@ -91,6 +111,22 @@ pub(crate) struct StoreSettings {
     pub(crate) migrate: bool,
     /// How long `relais run` waits at its start for a database that does not answer.
     pub(crate) wait: Duration,
+    /// The schema of the tables, in PostgreSQL.
+    pub(crate) schema: Option<String>,
+    /// Most connections to PostgreSQL.
+    pub(crate) connections: Option<u32>,
+}
+
+impl StoreSettings {
+    pub(crate) fn postgres(&self) -> PostgresOptions {
+        let default = PostgresOptions::default();
+        PostgresOptions {
+            unsafe_durability: self.unsafe_durability,
+            schema: self.schema.clone(),
+            connections_max: self.connections.map_or(default.connections_max, |n| n as usize),
+            ..default
+        }
+    }
 }
 
 /// Where the rows are kept.
@@ -132,8 +168,11 @@ pub(crate) struct AdminSettings {
     pub(crate) token: Option<SecretString>,
     /// What sessions are signed with; equal in all replicas.
     pub(crate) session_key: Option<SecretString>,
+    /// Whether `/metrics` is answered without a token.
+    pub(crate) open_metrics: bool,
     /// `[[admin.tokens]]`, of people and programs; only their hashes.
     pub(crate) tokens: Vec<Token>,
+    pub(crate) tls: Option<TlsFiles>,
 }
 
 /// `[[source]]`
@@ -160,6 +199,7 @@ pub(crate) struct HttpOrigin {
     pub(crate) body_max: usize,
     pub(crate) token: Option<SecretString>,
     pub(crate) secrets: Vec<SecretString>,
+    pub(crate) tls: Option<TlsFiles>,
 }
 
 /// A source of kind `kafka`.
@@ -191,6 +231,7 @@ pub(crate) enum Invalid {
 /// `[[route]]`
 #[derive(Debug)]
 pub(crate) struct RouteSettings {
+    /// Where its destination is named.
     pub(crate) place: Place,
     pub(crate) route: Route,
 }

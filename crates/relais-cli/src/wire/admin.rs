@@ -32,6 +32,7 @@ pub(crate) async fn admin(
         declared: declared(settings),
         tokens: tokens(admin),
         session_key: session_key(admin),
+        open_metrics: admin.open_metrics,
         sources: settings.sources.iter().map(source).collect(),
         limits: settings.destinations.iter().map(limits).collect(),
         facts: facts(settings, store.as_ref()).await,
@@ -40,12 +41,11 @@ pub(crate) async fn admin(
         states,
         usage,
     };
-    match relais_admin::bind(parts, admin.listen).await {
+    let wrong = |message| WireError { section: "admin".to_owned(), message };
+    let tls = super::tls(admin.tls.as_ref()).map_err(wrong)?;
+    match relais_admin::bind_with(parts, admin.listen, tls).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
-        Err(error) => Err(WireError {
-            section: "admin".to_owned(),
-            message: format!("cannot listen on {}: {error}", admin.listen),
-        }),
+        Err(error) => Err(wrong(format!("cannot listen on {}: {error}", admin.listen))),
     }
 }
 

@@ -57,6 +57,14 @@ pub(super) fn publisher(
     Ok(Arc::new(made))
 }
 
+pub(super) async fn probe_source(origin: &KafkaOrigin) -> Result<String, String> {
+    connection(&origin.brokers, &origin.options).probe_source(&origin.topics).await
+}
+
+pub(super) async fn probe_destination(target: &KafkaTarget) -> Result<String, String> {
+    connection(&target.brokers, &target.options).probe_destination(&target.topic).await
+}
+
 fn connection(brokers: &str, options: &[(String, SecretString)]) -> KafkaConnection {
     KafkaConnection {
         options: options.iter().map(|(name, value)| (name.clone(), secret(value))).collect(),

@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use relais::{
     BulkSettings, Hydrator, Publisher,
     salesforce::{
-        Api, Auth, SalesforceBulk, SalesforceCollections, SalesforceGraph, SalesforceSettings,
-        Session, TokenKey, TokenVault,
+        Api, Auth, Probed, SalesforceBulk, SalesforceCollections, SalesforceGraph,
+        SalesforceSettings, Session, TokenKey, TokenVault,
     },
 };
 use relais_core::{BoxFuture, hydrate::Hydrated, store::StoreError};
@@ -111,6 +111,18 @@ fn connector(target: &SalesforceTarget, session: Session) -> SalesforceSettings 
         token_life: target.token_life,
         session,
         ..SalesforceSettings::new(&target.login_url, auth, &target.object, &target.external_id)
+    }
+}
+
+/// Logs in and looks at the object, its external id field and its columns.
+pub(super) async fn probe(
+    target: &SalesforceTarget,
+    database: Option<&Database>,
+    sessions: &mut Sessions,
+) -> Vec<Probed> {
+    match sessions.of(target, database) {
+        Ok(session) => relais::salesforce::probe(&connector(target, session)).await,
+        Err(why) => vec![("refresh_token_key", Err(why))],
     }
 }
 

@@ -24,3 +24,11 @@ pub(super) fn publisher(
 ) -> Result<Arc<dyn Publisher>, WireError> {
     Err(destination.error(HOW))
 }
+
+pub(super) async fn probe_source(_origin: &KafkaOrigin) -> Result<String, String> {
+    Err(HOW.to_owned())
+}
+
+pub(super) async fn probe_destination(_target: &KafkaTarget) -> Result<String, String> {
+    Err(HOW.to_owned())
+}

@@ -80,6 +80,11 @@ impl Browser {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
+    /// What a script gives to the function that is its last argument.
+    pub(crate) fn script_later(&self, script: &str, arguments: &[Value]) -> Value {
+        self.ask("POST", "/execute/async", &json!({ "script": script, "args": arguments }))
+    }
+
     /// What is written on the page.
     pub(crate) fn text(&self) -> String {
         let text = self.script("return document.body.innerText", &[]);

@@ -100,7 +100,7 @@ fn check(stage: &Stage, sink: &Sink) {
     let place = |id: &str| arrived.iter().position(|found| found == id);
     assert!(place("e-1") < place("e-2"), "what was replayed goes first: {arrived:?}");
     assert!(place("d-1").is_none() && place("d-2").is_some(), "{arrived:?}");
-    assert_eq!(letters(stage)[..2], ["d skipped", "e retried"]);
+    assert_eq!(letters(stage)[..2], ["d discarded", "e retried"]);
     let open = "SELECT msg_key FROM relais_dead_letter WHERE resolved_at IS NULL \
                 UNION ALL SELECT msg_key FROM relais_parked_key";
     let open = stage.base.texts(open);

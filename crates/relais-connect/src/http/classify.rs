@@ -103,7 +103,38 @@ fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)>
 fn reasons(error: &reqwest::Error) -> String {
     let mut reasons: Vec<String> = chain(error).map(ToString::to_string).collect();
     reasons.dedup();
-    harmless(&reasons.join(": "))
+    let why = harmless(&reasons.join(": "));
+    match tls_advice(&why) {
+        Some(advice) => format!("{why}; {advice}"),
+        None => why,
+    }
+}
+
+/// What to do about a TLS connection that failed, by the words of rustls.
+fn tls_advice(why: &str) -> Option<&'static str> {
+    const NO_TLS: &str = "the target does not speak TLS there: use http:// or another port";
+    const ADVICE: [(&str, &str); 8] = [
+        (
+            "UnknownIssuer",
+            "its CA is not among the root certificates of this machine: install the CA, or name its \
+             file in the environment variable SSL_CERT_FILE",
+        ),
+        (
+            "CaUsedAsEndEntity",
+            "the target shows the certificate of a CA as its own, as self-signed ones often are: give it \
+             one that a CA has signed",
+        ),
+        ("certificate expired", "renew the certificate of the target"),
+        ("not valid for name", "use a host name in the URL that the certificate has"),
+        ("NotValidForName", "use a host name in the URL that the certificate has"),
+        (
+            "CertificateRequired",
+            "the target wants a client certificate, which relais does not send; put a proxy before it",
+        ),
+        ("InvalidContentType", NO_TLS),
+        ("tls handshake eof", NO_TLS),
+    ];
+    ADVICE.into_iter().find(|(words, _)| why.contains(words)).map(|(_, advice)| advice)
 }
 
 /// Text of strangers, made fit to be shown: no control characters, nothing that turns the direction

@@ -13,6 +13,7 @@ use relais_core::{
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{
+    bodies::Bodies,
     outgoing::{self, Dress},
     request::{Receiver, SECRET_HEADERS},
     signature::{self, Signed},
@@ -128,7 +129,9 @@ fn receiver() -> Receiver {
         settings: HttpSourceSettings::new("hook", listen, mapping),
         queue: mpsc::channel(1).0,
         buffer: Arc::new(Semaphore::new(1)),
+        bodies: Bodies::new(1),
         closing: watch::channel(false).1,
+        paused: Arc::default(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! `outgoing`, kept from private addresses by `guard`, and its answer is judged by `classify`. Both
 //! sides share `signature`.
 
+mod bodies;
 mod reply;
 mod request;
 mod server;
@@ -22,6 +23,7 @@ pub mod fuzz;
 
 pub use crate::Secret;
 pub use publisher::{HttpPublisher, HttpPublisherSettings, Method};
+pub use relais_listen::Tls;
 pub use server::CloseHandle;
 pub use signature::WebhookSecret;
 pub use source::{HttpSource, HttpSourceError, HttpSourceSettings, Invalid};

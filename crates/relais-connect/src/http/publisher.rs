@@ -186,6 +186,23 @@ impl HttpPublisher {
         })
     }
 
+    /// Connects and asks for the root of the host (`HEAD /`), without any of the configured headers: any
+    /// answer will do. The error says what is wrong and what to do.
+    pub async fn probe(&self) -> Result<String, String> {
+        let origin = self.url.origin().ascii_serialization();
+        let call = format!("HEAD {origin}");
+        match self.client.head(format!("{origin}/")).send().await {
+            Ok(_) if self.url.scheme() == "https" => {
+                Ok(format!("{origin} answers, and its certificate is valid"))
+            }
+            Ok(_) => Ok(format!("{origin} answers")),
+            Err(error) => {
+                let failed = classify::failed(&error, &call);
+                Err(failed.problem().map_or(call, |(problem, _)| problem.message.clone()))
+            }
+        }
+    }
+
     async fn deliver(&self, row: &OutboxRow) -> Delivery {
         let dress = Dress {
             fixed: &self.fixed,

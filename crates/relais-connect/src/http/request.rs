@@ -5,7 +5,11 @@
 //! `buffered_max`. A sender that goes away changes nothing for what is already queued.
 
 use std::{
-    sync::Arc,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -26,6 +30,7 @@ use relais_core::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use super::{
+    bodies::Bodies,
     reply::{self, Refusal, Reply},
     signature::{self, Signed},
     source::{HttpSourceSettings, Invalid},
@@ -67,14 +72,18 @@ pub(super) struct Receiver {
     pub(super) queue: mpsc::Sender<Pending>,
     /// Counts the bytes of all bodies that are held now.
     pub(super) buffer: Arc<Semaphore>,
+    /// Counts the bytes of bodies that are being received, by address.
+    pub(super) bodies: Bodies,
     pub(super) closing: watch::Receiver<bool>,
+    /// An operator paused the source.
+    pub(super) paused: Arc<AtomicBool>,
 }
 
 impl Receiver {
     /// Takes a request from its first header to its answer.
-    pub(super) async fn answer(&self, request: Request<RequestBody>) -> Reply {
+    pub(super) async fn answer(&self, from: IpAddr, request: Request<RequestBody>) -> Reply {
         let (head, mut body) = request.into_parts();
-        match self.receive(&head, &mut body).await {
+        match self.receive(from, &head, &mut body).await {
             Ok(reply) => reply,
             Err(refusal) if body.is_end_stream() => refusal.into_reply(),
             Err(refusal) => {
@@ -87,9 +96,14 @@ impl Receiver {
         }
     }
 
-    async fn receive(&self, head: &Parts, body: &mut RequestBody) -> Result<Reply, Refusal> {
+    async fn receive(
+        &self,
+        from: IpAddr,
+        head: &Parts,
+        body: &mut RequestBody,
+    ) -> Result<Reply, Refusal> {
         self.check(head)?;
-        let (bytes, held) = self.read(body).await?;
+        let (bytes, held) = self.read(from, body).await?;
         self.check_signature(&head.headers, &bytes)?;
         let message =
             self.settings.mapping.read(self.incoming(&head.headers, bytes)).map_err(|missing| {
@@ -107,6 +121,9 @@ impl Receiver {
             return Err(Refusal::method_not_allowed());
         }
         self.check_token(&head.headers)?;
+        if self.paused.load(Relaxed) {
+            return Err(Refusal::unavailable("PAUSED", PAUSED));
+        }
         check_content(&head.headers)?;
         let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
         if length.is_some_and(|length: u64| length > self.settings.body_max as u64) {
@@ -128,13 +145,14 @@ impl Receiver {
     /// The body, and its share of the bytes all bodies may have.
     async fn read(
         &self,
+        from: IpAddr,
         body: &mut RequestBody,
     ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
         let mut closing = self.closing.clone();
         tokio::select! {
             biased;
             _ = closing.wait_for(|closing| *closing) => Err(shutting_down()),
-            read = tokio::time::timeout(self.settings.body_timeout, self.read_all(body)) => {
+            read = tokio::time::timeout(self.settings.body_timeout, self.read_all(from, body)) => {
                 read.unwrap_or_else(|_| Err(Refusal::timeout()))
             }
         }
@@ -142,17 +160,24 @@ impl Receiver {
 
     async fn read_all(
         &self,
+        from: IpAddr,
         body: &mut RequestBody,
     ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
         let expected = usize::try_from(body.size_hint().lower()).unwrap_or(RESERVE_MAX);
         let mut bytes = Vec::with_capacity(expected.min(RESERVE_MAX));
         let mut held = self.hold(0)?;
-        while let Some(frame) = body.frame().await {
+        let mut share = self.bodies.begin(from);
+        let pause_max = self.settings.body_pause_max;
+        let late = |_| Refusal::timeout();
+        while let Some(frame) = tokio::time::timeout(pause_max, body.frame()).await.map_err(late)? {
             let cut = |_| Refusal::bad_request("CUT", "the body ended too early; send it again");
             // Trailers carry nothing that is kept.
             let Ok(chunk) = frame.map_err(cut)?.into_data() else { continue };
             if chunk.len() > self.settings.body_max - bytes.len() {
                 return Err(Refusal::too_large(self.settings.body_max));
+            }
+            if !share.grow(chunk.len()) {
+                return Err(busy());
             }
             held.merge(self.hold(chunk.len())?);
             grow(&mut bytes, chunk.len(), expected);
@@ -253,6 +278,9 @@ fn grow(bytes: &mut Vec<u8>, more: usize, expected: usize) {
 /// Headers of a request that are never stored.
 pub(super) const SECRET_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
+/// What a sender is told while the source is paused.
+pub(super) const PAUSED: &str = "this source is paused by an operator; send it again later";
+
 fn busy() -> Refusal {
     Refusal::unavailable("BUSY", "too many messages wait to be stored; send it again later")
 }
@@ -284,7 +312,9 @@ fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
         let kind = kind.to_str().unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !(kind == "application/json" || (kind.contains('/') && kind.ends_with("+json"))) {
-            return Err(refuse("send JSON, with `content-type: application/json`"));
+            return Err(refuse(
+                "send JSON, with the header `content-type: application/json`; curl needs -H for it",
+            ));
         }
     }
     let coding = headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().trim_ascii());

@@ -1,26 +1,11 @@
-//! The listener of a source: takes connections up to a limit and serves each in its own task.
-//!
-//! Invariant: the server task owns every connection. Once closing, no new one is taken, each is
-//! finished politely, and what is left after [`CLOSE_GRACE`] is cut.
+//! The listener of a source, over `relais-listen`, and how it is closed.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
-    task::JoinSet,
-};
+use relais_listen::{Limits, Peer, Tls};
+use tokio::{net::TcpListener, sync::watch};
 
 use super::request::Receiver;
-
-/// How long open requests may take to hear their answer once the source closes.
-const CLOSE_GRACE: Duration = Duration::from_secs(5);
-/// The pause after the system could give us no connection, e.g. for lack of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// All headers of one request together, in bytes; more is answered `431`.
-const HEAD_MAX: usize = 64 * 1024;
 
 /// Closes a [`HttpSource`](super::HttpSource) that somebody else owns.
 ///
@@ -70,55 +55,22 @@ pub(super) fn close_handle() -> (CloseHandle, Finished) {
 }
 
 /// Serves until closing.
-pub(super) async fn serve(listener: TcpListener, receiver: Arc<Receiver>, _finished: Finished) {
-    let slots = Arc::new(Semaphore::new(receiver.settings.connections_max.max(1)));
-    let mut closing = receiver.closing.clone();
-    let mut connections = JoinSet::new();
-    loop {
-        let accept = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (listener.accept().await, slot)
-        };
-        let (accepted, slot) = tokio::select! {
-            _ = closing.wait_for(|closing| *closing) => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = accept => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let receiver = Arc::clone(&receiver);
-                connections.spawn(async move {
-                    serve_connection(stream, receiver).await;
-                    drop(slot);
-                });
-            }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-        }
-    }
-    drop(listener);
-    let all = async { while connections.join_next().await.is_some() {} };
-    // What is still open then is aborted with its JoinSet.
-    let _ = tokio::time::timeout(CLOSE_GRACE, all).await;
-}
-
-/// Errors are the sender's: it went away, or what it sent is no HTTP.
-async fn serve_connection(stream: TcpStream, receiver: Arc<Receiver>) {
-    let _ = stream.set_nodelay(true);
-    let mut closing = receiver.closing.clone();
-    let header_timeout = receiver.settings.header_timeout;
-    let service = service_fn(move |request| {
+pub(super) async fn serve(
+    listener: TcpListener,
+    receiver: Arc<Receiver>,
+    tls: Option<Tls>,
+    _finished: Finished,
+) {
+    let settings = &receiver.settings;
+    let limits = Limits {
+        connections_max: settings.connections_max,
+        per_address_max: settings.connections_per_address_max,
+        head_time: settings.header_timeout,
+    };
+    let closing = receiver.closing.clone();
+    relais_listen::serve(listener, limits, tls, closing, move |peer: Peer, request| {
         let receiver = Arc::clone(&receiver);
-        async move { Ok::<_, Infallible>(receiver.answer(request).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
-        .max_buf_size(HEAD_MAX)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
+        async move { receiver.answer(peer.address.ip(), request).await }
+    })
+    .await;
 }

@@ -3,7 +3,15 @@
 //! Invariant: `202` is answered only after `acknowledge`. Requests that wait together are stored
 //! together: one commit serves all of them.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use relais_core::{
     BoxFuture,
@@ -11,6 +19,7 @@ use relais_core::{
     inbox::{Accepted, Content},
     source::{Source, SourceBatch, SourceError},
 };
+use relais_listen::Tls;
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc, watch},
@@ -18,7 +27,8 @@ use tokio::{
 
 use super::{
     Secret, WebhookSecret,
-    request::{Answer, Pending, Receiver, SECRET_HEADERS, Waiting},
+    bodies::Bodies,
+    request::{Answer, PAUSED, Pending, Receiver, SECRET_HEADERS, Waiting},
     server::{self, CloseHandle},
     signature,
 };
@@ -45,14 +55,20 @@ pub struct HttpSourceSettings {
     pub buffered_max: usize,
     /// Most messages that wait to be stored.
     pub queue_max: usize,
-    /// Most open connections; more wait to be taken.
+    /// Most open connections. For one more, the longest idle one is closed.
     pub connections_max: usize,
+    /// Most open connections of one address.
+    pub connections_per_address_max: usize,
     /// How long a sender may take for its headers, and keep a connection open without a request.
     pub header_timeout: Duration,
     /// How long a sender may take for its body.
     pub body_timeout: Duration,
+    /// How long a sender may pause within its body.
+    pub body_pause_max: Duration,
     /// How long a sender waits for its message to be stored before it is told to send again.
     pub answer_timeout: Duration,
+    /// Encrypts connections with this certificate.
+    pub tls: Option<Tls>,
 }
 
 impl HttpSourceSettings {
@@ -69,9 +85,12 @@ impl HttpSourceSettings {
             buffered_max: 48 * 1024 * 1024,
             queue_max: 1_024,
             connections_max: 1_024,
+            connections_per_address_max: 512,
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
+            body_pause_max: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(30),
+            tls: None,
         }
     }
 
@@ -148,6 +167,7 @@ pub struct HttpSource {
     queue: mpsc::Receiver<Pending>,
     closing: watch::Receiver<bool>,
     close: CloseHandle,
+    paused: Arc<AtomicBool>,
     /// The senders of the batch that is being stored, in its order.
     out: Vec<Waiting>,
 }
@@ -163,15 +183,19 @@ impl HttpSource {
         let (close, finished) = server::close_handle();
         let (sender, queue) = mpsc::channel(settings.queue_max.max(1));
         let buffered_max = settings.buffered_max.max(settings.body_max).min(Semaphore::MAX_PERMITS);
+        let tls = settings.tls.clone();
+        let paused = Arc::new(AtomicBool::new(false));
         let receiver = Receiver {
+            bodies: Bodies::new(buffered_max / 2),
             settings,
             queue: sender,
             buffer: Arc::new(Semaphore::new(buffered_max)),
             closing: close.closing(),
+            paused: Arc::clone(&paused),
         };
-        tokio::spawn(server::serve(listener, Arc::new(receiver), finished));
+        tokio::spawn(server::serve(listener, Arc::new(receiver), tls, finished));
         let closing = close.closing();
-        Ok(Self { local_addr, queue, closing, close, out: Vec::new() })
+        Ok(Self { local_addr, queue, closing, close, paused, out: Vec::new() })
     }
 
     /// The address it listens at; useful when the settings left the port open.
@@ -237,6 +261,21 @@ impl Source for HttpSource {
         for waiting in self.out.drain(..) {
             let _ = waiting.answer.send(Answer::Refused(reason.clone()));
         }
+        Box::pin(async {})
+    }
+
+    fn pause(&mut self) -> BoxFuture<'_, ()> {
+        self.paused.store(true, Relaxed);
+        self.out.clear();
+        // Those that came before the pause are told as well.
+        while let Ok(pending) = self.queue.try_recv() {
+            let _ = pending.sender.answer.send(Answer::Refused(PAUSED.to_owned()));
+        }
+        Box::pin(async {})
+    }
+
+    fn resume(&mut self) -> BoxFuture<'_, ()> {
+        self.paused.store(false, Relaxed);
         Box::pin(async {})
     }
 }

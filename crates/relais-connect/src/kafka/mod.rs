@@ -16,6 +16,8 @@ mod record;
 
 mod source;
 
+mod probe;
+
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 

@@ -23,15 +23,20 @@ pub(super) struct Key(Arc<dyn SigningKey>);
 impl Key {
     /// Errors say nothing of the key itself.
     pub(super) fn from_pem(pem: &Secret) -> Result<Self, String> {
-        let der = PrivateKeyDer::from_pem_slice(pem.reveal().as_bytes())
-            .map_err(|_| "`private_key` is no private key in PEM")?;
+        let der = PrivateKeyDer::from_pem_slice(pem.reveal().as_bytes()).map_err(|_| {
+            "`private_key` is not a private key in PEM; put the whole file, from -----BEGIN to \
+                     END-----, into an environment variable and write \"${NAME}\""
+        })?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
-        let key = provider
-            .key_provider
-            .load_private_key(der)
-            .map_err(|_| "`private_key` cannot be read; it must be an RSA key without password")?;
+        let key = provider.key_provider.load_private_key(der).map_err(|_| {
+            "`private_key` cannot be read; it must be an RSA key without a password: `openssl rsa \
+                     -in KEY -out PLAIN` removes one"
+        })?;
         let key = Self(key);
-        key.sign(b"").map_err(|_| "`private_key` must be an RSA key")?;
+        key.sign(b"").map_err(|_| {
+            "`private_key` must be an RSA key; make one with `openssl genrsa 2048` and upload its \
+                      certificate to the app in the org"
+        })?;
         Ok(key)
     }
 

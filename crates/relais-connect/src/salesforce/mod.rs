@@ -29,6 +29,7 @@ mod results;
 mod collections;
 mod graph;
 mod parts;
+mod probe;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -37,6 +38,7 @@ pub use budget::{Budget, Usage};
 pub use bulk::SalesforceBulk;
 pub use collections::SalesforceCollections;
 pub use graph::SalesforceGraph;
+pub use probe::{Probed, probe};
 pub use settings::{API_VERSION, Api, Auth, OnMissing, SalesforceSettings};
 pub use token::Session;
 pub use vault::{TokenKey, TokenVault};

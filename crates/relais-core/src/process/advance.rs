@@ -77,6 +77,18 @@ impl Action {
         }
     }
 
+    /// Returns the action as something that was done, as the audit log has it.
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::RetryStep => "retried",
+            Self::SkipStep => "skipped",
+            Self::Compensate => "compensated",
+            Self::Cancel => "cancelled",
+        }
+    }
+
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.as_str() == text)
     }

@@ -31,7 +31,13 @@ pub use self::{
     check::STEPS_MAX,
     definition::Definition,
 };
-use crate::{delivery::Problem, message::NewMessage, store::StoreFuture, time::Timestamp};
+use crate::{
+    delivery::Problem,
+    message::NewMessage,
+    store::StoreFuture,
+    text::{self, ERROR_MESSAGE_MAX, MESSAGE_ID_MAX},
+    time::Timestamp,
+};
 
 /// The state in the `status` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -183,6 +189,16 @@ pub struct Process {
     pub updated_at: Timestamp,
 }
 
+impl Process {
+    /// Returns whether it waits for a decision of an operator: relais opened a dead letter for it, and
+    /// nothing has set it going again since.
+    pub fn needs_operator(&self) -> bool {
+        let unfinished =
+            !matches!(self.status, ProcessStatus::Succeeded | ProcessStatus::Compensated);
+        unfinished && Progress::read(self).is_ok_and(|progress| progress.is_raised())
+    }
+}
+
 /// What is to become of a process, all in one commit. Made by [`start`] and [`advance()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
@@ -198,6 +214,28 @@ pub struct Change {
     /// Commands to send.
     pub messages: Vec<NewMessage>,
     pub dead_letter: DeadLetterChange,
+    /// The operator's action that caused it, for the audit log.
+    pub audit: Option<ActionRecord>,
+}
+
+/// An operator's action on a process, as the audit log records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionRecord {
+    /// `process.skipped`
+    pub action: String,
+    pub actor: String,
+    pub reason: String,
+}
+
+impl ActionRecord {
+    /// `done` is a past participle: see [`Action::done`].
+    pub fn new(done: &str, actor: &str, reason: &str) -> Self {
+        Self {
+            action: format!("process.{done}"),
+            actor: text::fit(actor, MESSAGE_ID_MAX),
+            reason: text::fit(reason, ERROR_MESSAGE_MAX),
+        }
+    }
 }
 
 /// What is to become of the one timer a process may have.
@@ -229,11 +267,28 @@ pub enum DeadLetterChange {
         problem: Problem,
         attempts: u32,
     },
-    /// A person, or a late reply, has set it going again: the open one is resolved as retried.
+    /// An operator, or a late reply, has decided about the process: the open one is resolved by that.
     Close {
+        closure: Closure,
         actor: String,
         reason: String,
     },
+}
+
+/// What closed the dead letter of a process; its `resolution`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closure {
+    Action(Action),
+    LateReply,
+}
+
+impl Closure {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Action(action) => action.done(),
+            Self::LateReply => "answered",
+        }
+    }
 }
 
 /// How a process is found.

@@ -17,7 +17,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    Action, Change, DeadLetterChange, Definition, Entry, Input, Process, ProcessEvent,
+    Action, Change, Closure, DeadLetterChange, Definition, Entry, Input, Process, ProcessEvent,
     ProcessStatus, Progress, Timer, TimerChange, advance,
     declared::{Declared, DeclaredCall, DeclaredStep},
     definition::Correlate,

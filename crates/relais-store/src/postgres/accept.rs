@@ -6,7 +6,7 @@ use std::{
 };
 
 use base64::Engine;
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use futures_util::future::try_join;
 use relais_core::{
     inbox::{Accepted, Content, NewInbox, SourcePosition},
@@ -16,11 +16,12 @@ use relais_core::{
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
+use super::session::Client;
 use super::{error::Failure, fence::Value, row::Micros};
 
 /// Stores messages and positions; one answer for each message, in order.
 pub(super) async fn accept(
-    client: &mut Client,
+    client: &mut Client<'_>,
     caution: &Caution,
     messages: &[NewInbox],
     positions: &[SourcePosition],
@@ -61,7 +62,7 @@ pub(super) async fn accept(
 
 /// Stores all of it in one statement; `false` if one of the messages was there, and nothing is stored.
 async fn accept_new(
-    client: &Client,
+    client: &Client<'_>,
     columns: &Columns<'_>,
     read: &Positions<'_>,
 ) -> Result<bool, Failure> {
@@ -164,7 +165,7 @@ async fn compare(
 
 /// How far a source has been read.
 pub(super) async fn positions(
-    client: &Client,
+    client: &Client<'_>,
     source: &str,
 ) -> Result<Vec<SourcePosition>, Failure> {
     let statement = client.prepare_cached(sql!("positions")).await?;

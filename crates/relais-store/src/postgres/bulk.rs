@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use futures_util::future::{try_join3, try_join4};
 use relais_core::{
     bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
@@ -17,6 +17,7 @@ use relais_core::{
 };
 use uuid::Uuid;
 
+use super::session::Client;
 use super::{
     PostgresStore,
     error::Failure,
@@ -106,7 +107,7 @@ impl BulkJobs for PostgresStore {
 
 /// All rows, or nothing changes: an early return rolls back.
 async fn plan(
-    client: &mut Client,
+    client: &mut Client<'_>,
     fence: &Fence,
     job: Uuid,
     rows: &[(i64, OwnedLane)],
@@ -136,7 +137,7 @@ async fn plan(
 
 /// In a transaction, so that a job in a phase that is not known here is left as it was.
 async fn take(
-    client: &mut Client,
+    client: &mut Client<'_>,
     destination: &str,
     worker: &str,
     lease: Duration,
@@ -150,20 +151,20 @@ async fn take(
     Ok(job)
 }
 
-async fn renew(client: &Client, fence: &JobFence, lease: Duration) -> Result<bool, Failure> {
+async fn renew(client: &Client<'_>, fence: &JobFence, lease: Duration) -> Result<bool, Failure> {
     let statement = client.prepare_cached(sql!("renew_bulk")).await?;
     let JobFence { job, worker, epoch } = fence;
     Ok(client.execute(&statement, &[job, worker, epoch, &row::millis(lease)]).await? == 1)
 }
 
-async fn release(client: &Client, fence: &JobFence) -> Result<(), Failure> {
+async fn release(client: &Client<'_>, fence: &JobFence) -> Result<(), Failure> {
     let statement = client.prepare_cached(sql!("release_bulk")).await?;
     client.execute(&statement, &[&fence.job, &fence.worker, &fence.epoch]).await?;
     Ok(())
 }
 
 async fn advance_job(
-    client: &mut Client,
+    client: &mut Client<'_>,
     fence: &JobFence,
     step: &Advance,
 ) -> Result<bool, Failure> {
@@ -189,7 +190,7 @@ async fn advance_job(
 }
 
 async fn rows_of(
-    client: &Client,
+    client: &Client<'_>,
     (job, after): (Uuid, i64),
     limit: usize,
     payloads: Payloads,
@@ -204,7 +205,7 @@ async fn rows_of(
 }
 
 async fn settle(
-    client: &mut Client,
+    client: &mut Client<'_>,
     fence: &JobFence,
     rows: &[OutboxSettlement],
 ) -> Result<Settled, Failure> {
@@ -233,7 +234,7 @@ struct Statements {
 }
 
 impl Statements {
-    async fn prepare(client: &Client) -> Result<Self, Failure> {
+    async fn prepare(client: &Client<'_>) -> Result<Self, Failure> {
         let (dispatch, retry, fail, bury) = try_join4(
             client.prepare_cached(sql!("dispatch_bulk")),
             client.prepare_cached(sql!("retry_bulk")),
@@ -290,7 +291,7 @@ impl Statements {
 }
 
 async fn list(
-    client: &Client,
+    client: &Client<'_>,
     destination: Option<&str>,
     limit: usize,
 ) -> Result<Vec<BulkJob>, Failure> {

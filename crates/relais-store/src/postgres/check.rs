@@ -1,9 +1,9 @@
 //! What must be so before relais works here: the server, its settings, the schema, the privileges.
 //! Every refusal says what to do. Changes nothing.
 
-use deadpool_postgres::Client;
 use relais_core::store::{Changes, StoreError};
 
+use super::session::Client;
 use super::{error::Failure, migrate};
 use crate::migration::{self, Script};
 
@@ -11,14 +11,14 @@ use crate::migration::{self, Script};
 const VERSION_MIN: i32 = 130_000;
 
 /// `postgresql 15.8`.
-pub(super) async fn describe(client: &Client) -> Result<String, Failure> {
+pub(super) async fn describe(client: &Client<'_>) -> Result<String, Failure> {
     let server = Server::read(client).await?;
     let number = server.version_text.split_whitespace().next().unwrap_or_default();
     Ok(format!("postgresql {number}"))
 }
 
 pub(super) async fn check(
-    client: &Client,
+    client: &Client<'_>,
     durability: Durability,
     scripts: &[Script],
 ) -> Result<(), Failure> {
@@ -45,7 +45,7 @@ pub(super) async fn check(
 }
 
 /// Numbers that move when rows may have come, or workers came or left.
-pub(super) async fn changes(client: &Client) -> Result<Changes, Failure> {
+pub(super) async fn changes(client: &Client<'_>) -> Result<Changes, Failure> {
     let statement = client.prepare_cached(sql!("changes")).await?;
     let row = client.query_one(&statement, &[]).await?;
     let number = |at| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
@@ -77,7 +77,7 @@ struct Server {
 }
 
 impl Server {
-    async fn read(client: &Client) -> Result<Self, Failure> {
+    async fn read(client: &Client<'_>) -> Result<Self, Failure> {
         let row = client.query_one(sql!("server"), &[]).await?;
         Ok(Self {
             version: row.get(0),

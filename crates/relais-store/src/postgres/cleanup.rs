@@ -9,13 +9,13 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use deadpool_postgres::Client;
 use relais_core::{
     query::{Cleaned, Retention},
     time::Timestamp,
 };
 use uuid::Uuid;
 
+use super::session::Client;
 use super::{
     error::Failure,
     row::{self, Micros},
@@ -36,7 +36,7 @@ pub(super) struct Places {
 }
 
 pub(super) async fn cleanup(
-    client: &Client,
+    client: &Client<'_>,
     places: &Places,
     retention: &Retention,
     rows_max: usize,
@@ -69,7 +69,10 @@ pub(super) async fn cleanup(
 }
 
 /// How many rows all passes together would remove.
-pub(super) async fn expired(client: &Client, retention: &Retention) -> Result<Cleaned, Failure> {
+pub(super) async fn expired(
+    client: &Client<'_>,
+    retention: &Retention,
+) -> Result<Cleaned, Failure> {
     let Retention {
         processed_seconds,
         dispatched_seconds,
@@ -102,7 +105,7 @@ pub(super) async fn expired(client: &Client, retention: &Retention) -> Result<Cl
 
 /// One bounded look at a table; at the end of what is old it starts over.
 async fn walk(
-    client: &Client,
+    client: &Client<'_>,
     statement: &str,
     place: &AtomicI64,
     seconds: i64,
@@ -128,7 +131,7 @@ async fn walk(
 
 /// The same for processes. What is old enough to be looked at and still there is a leftover.
 async fn walk_processes(
-    client: &Client,
+    client: &Client<'_>,
     place: &Mutex<Option<(Timestamp, Uuid)>>,
     seconds: i64,
     rows_max: i64,

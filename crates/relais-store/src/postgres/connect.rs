@@ -1,40 +1,45 @@
 //! Connections: where, how safe, how many, and for how long one may wait.
 //!
-//! Statements of three kinds have connections of their own, so that slow ones of one kind delay none of
-//! another: see [`Pools`].
-//!
 //! Invariant: a connection from a pool is never inside a transaction. All transactions are
 //! `tokio_postgres::Transaction`, which sends its ROLLBACK when dropped, before anything else can be
 //! sent on the connection; a dropped BEGIN or COMMIT does the same or has been sent already.
 
 use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Pool, PoolBuilder, RecyclingMethod, Runtime,
-};
+use deadpool_postgres::{Client, Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use relais_core::store::StoreError;
+use rustls::ClientConfig;
 use tokio_postgres::{
-    Config, NoTls,
+    Config, NoTls, SimpleQueryMessage,
     config::{Host, SslMode},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{error::Failure, mark::Marks};
+use super::{
+    error::Failure,
+    mark::Marks,
+    pools::{Lender, Pools, Shares},
+    session::{self, Sessions},
+    tls,
+    words::{self, Trust},
+};
 
-/// Most connections for leases and heartbeats.
-const LANES_MAX: usize = 2;
-/// Most connections for accepting, fetching and settling.
-const WORK_MAX: usize = 4;
+/// Longest name of a schema, in bytes.
+const SCHEMA_MAX: usize = 63;
+/// How often two connections are compared to find out whether they share sessions.
+const COMPARISONS: usize = 4;
 
 /// How the store uses its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// Work even where a power cut may lose what was acknowledged (`fsync`, `full_page_writes` or
     /// `synchronous_commit` off). For tests.
     pub unsafe_durability: bool,
-    /// Most connections of [`PostgresStore::pool`](super::PostgresStore::pool): handlers, hydration,
-    /// your own transactions, and what operators read. relais opens up to 4 more to accept, fetch and
-    /// settle, and up to 2 for leases and heartbeats, but no more of either than this number.
+    /// The schema of the tables. It must exist. Without it, the first of the `search_path`.
+    pub schema: Option<String>,
+    /// Most connections to the server, at least 4; 14 unless you say otherwise. Up to 2 are for leases
+    /// and heartbeats, up to 4 to accept, fetch and settle. Handlers, hydration, your own transactions
+    /// ([`PostgresStore::pool`](super::PostgresStore::pool)) and what operators read share the others.
     pub connections_max: usize,
     /// Longest wait for a connection, new or from its pool.
     pub connect_timeout: Duration,
@@ -50,7 +55,8 @@ impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             unsafe_durability: false,
-            connections_max: 8,
+            schema: None,
+            connections_max: 14,
             connect_timeout: Duration::from_secs(10),
             statement_timeout: Duration::from_secs(30),
             lock_timeout: Duration::from_secs(10),
@@ -59,48 +65,129 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Connections by what they are for. A pool opens them when they are needed first.
-#[derive(Clone)]
-pub(super) struct Pools {
-    /// Leases, heartbeats and what wakes workers: short statements that must never wait.
-    pub(super) lanes: Pool,
-    /// Accepting, fetching and settling.
-    pub(super) work: Pool,
-    /// Code and statements of users (handlers, hydration), and what operators read: may take long.
-    pub(super) others: Pool,
+/// A store's connections, and what is known of them.
+pub(super) struct Connected {
+    pub(super) pools: Pools,
+    pub(super) sessions: Arc<Sessions>,
+    /// What an operator should know, as sentences.
+    pub(super) warnings: Vec<String>,
 }
 
-/// Pools of which the first connection has been made. A new connection for fetches forgets the marks: the
-/// server may be another one than before, with other rows.
-///
-/// `sslmode` in the URL: `disable` never encrypts; `require` encrypts and checks the certificate
-/// against the machine's roots (`SSL_CERT_FILE` names others); `prefer`, the default, encrypts when
-/// the server can prove who it is, and promises nothing.
-pub(super) async fn connect(
+/// Connects to what a URL names, in libpq's words.
+pub(super) async fn by_url(
     url: &str,
-    options: PostgresOptions,
+    options: &PostgresOptions,
     marks: &Arc<Marks>,
-) -> Result<Pools, StoreError> {
-    if options.connections_max == 0 {
-        return Err(StoreError::Setup("connections_max must be at least 1".into()));
+) -> Result<Connected, StoreError> {
+    let (config, encryption) = words::parse(url)?;
+    if encryption.mode == SslMode::Disable || is_local(&config) {
+        return by_config(config, None, options, marks).await;
     }
-    let config = parse(url, &options)?;
-    let mode = config.get_ssl_mode();
-    if mode == SslMode::Disable {
-        return open(|| Ok(plain(config.clone())), options, marks).await;
-    }
-    match open(|| encrypted(config.clone()), options, marks).await {
-        Err(StoreError::Unavailable(_)) if mode == SslMode::Prefer => {
-            open(|| Ok(plain(config.clone())), options, marks).await
+    let tls = tls::client(&encryption)?;
+    let text = match by_config(config.clone(), Some(tls), options, marks).await {
+        Err(StoreError::Unavailable(text)) if text.contains(NO_TLS) => text,
+        // As libpq does: the server may have a rule for plain connections only.
+        Err(StoreError::Setup(text))
+            if encryption.mode == SslMode::Prefer && text.contains(NO_RULE) =>
+        {
+            text
         }
-        other => other,
+        other => return other,
+    };
+    if encryption.mode != SslMode::Prefer {
+        return Err(StoreError::Setup(format!("{text}; {}", tls_next(encryption.trust))));
+    }
+    let mut connected = by_config(config, None, options, marks).await?;
+    connected.warnings.push(format!(
+        "connected to PostgreSQL without encryption ({text}); use `sslmode=verify-full`, or \
+         `sslmode=disable` if that is intended"
+    ));
+    Ok(connected)
+}
+
+/// The driver's words for a handshake that failed, and for a server without TLS.
+const NO_TLS: &str = "error performing TLS handshake";
+/// The server's words for a connection that no rule allows.
+const NO_RULE: &str = "no pg_hba.conf entry";
+
+fn tls_next(trust: Trust) -> &'static str {
+    match trust {
+        Trust::Unchecked => "turn `ssl` on in the server, or set `sslmode=disable`",
+        _ => {
+            "`sslrootcert` must name the file with the authority that issued the server's \
+             certificate; `sslmode=verify-full` also needs the host of the URL in it"
+        }
+    }
+}
+
+/// Connections inside one machine, by socket files.
+fn is_local(config: &Config) -> bool {
+    let hosts = config.get_hosts();
+    !hosts.is_empty() && !hosts.iter().any(|host| matches!(host, Host::Tcp(_)))
+}
+
+/// Connects by the driver's configuration. With a TLS configuration the connection is encrypted, or
+/// fails.
+pub(super) async fn by_config(
+    mut config: Config,
+    tls: Option<ClientConfig>,
+    options: &PostgresOptions,
+    marks: &Arc<Marks>,
+) -> Result<Connected, StoreError> {
+    check_schema(options)?;
+    let shares = Shares::of(options.connections_max)?;
+    config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
+    complete(&mut config, options);
+    let bare = config.clone();
+    let theirs = config.get_options().unwrap_or_default().to_owned();
+    config.options(format!("{theirs} {}", session::startup_options(options)).trim());
+    let tls = tls.map(MakeRustlsConnect::new);
+    let open = |config: &Config| open(config, tls.as_ref(), shares, options, marks);
+    let pools = open(&config)?;
+    let pools = match probe(&pools.handlers).await {
+        // A pooler that takes no options; those of the URL cannot be left out.
+        Err(StoreError::Unavailable(text)) if text.contains(NO_OPTIONS) => {
+            if !theirs.is_empty() {
+                return Err(StoreError::Setup(format!(
+                    "{text}; remove `options` from the database URL, or set \
+                     `ignore_startup_parameters = options` in pgbouncer.ini"
+                )));
+            }
+            open(&bare)?
+        }
+        Err(error) => return Err(error),
+        Ok(_) => pools,
+    };
+    judge(pools, options).await
+}
+
+/// PgBouncer's words for a connection with options.
+const NO_OPTIONS: &str = "unsupported startup parameter";
+
+/// Uses the user's own pool.
+pub(super) async fn by_pool(
+    pool: Pool,
+    options: &PostgresOptions,
+) -> Result<Connected, StoreError> {
+    check_schema(options)?;
+    judge(Pools::of_user(pool, options.connect_timeout).await?, options).await
+}
+
+fn check_schema(options: &PostgresOptions) -> Result<(), StoreError> {
+    match &options.schema {
+        Some(name) if name.is_empty() || name.len() > SCHEMA_MAX || name.contains('\0') => {
+            Err(StoreError::Setup(format!(
+                "`schema` must be a name of 1 to {SCHEMA_MAX} bytes, without quotes around it"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Hosts and ports of a database URL, as in `db:5432`; empty if it cannot be read. Nothing else of it is
 /// in the text.
 pub fn addresses(url: &str) -> String {
-    let Ok(config) = url.parse::<Config>() else { return String::new() };
+    let Ok((config, _)) = words::parse(url) else { return String::new() };
     let ports = config.get_ports();
     let port = |at: usize| ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
     let named = config.get_hosts().iter().enumerate().map(|(at, host)| match host {
@@ -111,14 +198,7 @@ pub fn addresses(url: &str) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-fn parse(url: &str, options: &PostgresOptions) -> Result<Config, StoreError> {
-    // The parser's error names the wrong part, never a value.
-    let mut config: Config = url.parse().map_err(|error| {
-        StoreError::Setup(format!(
-            "database URL not understood: {error}; \
-             use postgres://user:password@host:5432/database?sslmode=disable|prefer|require"
-        ))
-    })?;
+fn complete(config: &mut Config, options: &PostgresOptions) {
     if config.get_application_name().is_none() {
         config.application_name("relais");
     }
@@ -129,77 +209,135 @@ fn parse(url: &str, options: &PostgresOptions) -> Result<Config, StoreError> {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(options.statement_timeout.saturating_add(options.connect_timeout));
     }
-    Ok(config)
 }
 
-fn plain(mut config: Config) -> Manager {
-    config.ssl_mode(SslMode::Disable);
-    Manager::from_config(config, NoTls, MANAGER)
-}
-
-fn encrypted(config: Config) -> Result<Manager, StoreError> {
-    // Two providers in one build make rustls panic unless one is chosen; a choice made earlier stays.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let (tls, _unreadable) = MakeRustlsConnect::with_native_certs().map_err(|_| {
-        StoreError::Unavailable(
-            "no root certificates on this machine; install them or set SSL_CERT_FILE".into(),
-        )
-    })?;
-    Ok(Manager::from_config(config, tls, MANAGER))
-}
-
-const MANAGER: ManagerConfig = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-
-async fn open(
-    manager: impl Fn() -> Result<Manager, StoreError>,
-    options: PostgresOptions,
+/// A new connection for fetches forgets the marks: the server may be another one than before, with other
+/// rows.
+fn open(
+    config: &Config,
+    tls: Option<&MakeRustlsConnect>,
+    shares: Shares,
+    options: &PostgresOptions,
     marks: &Arc<Marks>,
 ) -> Result<Pools, StoreError> {
-    let at_most = |connections: usize| connections.min(options.connections_max);
-    let build = |builder: PoolBuilder| {
+    let pool = |connections: usize, created: Option<Hook>| {
+        let method = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = match tls {
+            Some(tls) => Manager::from_config(config.clone(), tls.clone(), method),
+            None => Manager::from_config(config.clone(), NoTls, method),
+        };
+        let mut builder = Pool::builder(manager)
+            .max_size(connections)
+            .wait_timeout(Some(options.connect_timeout))
+            .create_timeout(Some(options.connect_timeout))
+            .recycle_timeout(Some(options.connect_timeout))
+            .runtime(Runtime::Tokio1);
+        if let Some(hook) = created {
+            builder = builder.post_create(hook);
+        }
         builder.build().map_err(|error| StoreError::Setup(error.to_string()))
     };
-    let others = build(builder(manager()?, options.connections_max, options))?;
-    // The first connection is made now: a wrong address or password shows at once.
-    if let Err(error) = others.get().await {
-        return Err(Failure::from(error).into_store());
-    }
     let marks = Arc::clone(marks);
     let forget = Hook::sync_fn(move |_, _| {
         marks.forget_all();
         Ok(())
     });
-    let work = builder(manager()?, at_most(WORK_MAX), options).post_create(forget);
-    let lanes = builder(manager()?, at_most(LANES_MAX), options);
-    Ok(Pools { lanes: build(lanes)?, work: build(work)?, others })
-}
-
-fn builder(manager: Manager, connections: usize, options: PostgresOptions) -> PoolBuilder {
-    Pool::builder(manager)
-        .max_size(connections)
-        .wait_timeout(Some(options.connect_timeout))
-        .create_timeout(Some(options.connect_timeout))
-        .recycle_timeout(Some(options.connect_timeout))
-        .runtime(Runtime::Tokio1)
-        .post_create(session_hook(options))
-}
-
-/// Sets the limits of each new session.
-fn session_hook(options: PostgresOptions) -> Hook {
-    let limits =
-        [options.statement_timeout, options.lock_timeout, options.idle_in_transaction_timeout]
-            .map(|limit| limit.as_millis().to_string());
-    Hook::async_fn(move |client, _| {
-        let limits = limits.clone();
-        Box::pin(async move {
-            let [statement, lock, idle] = &limits;
-            client
-                .query_one(sql!("session"), &[statement, lock, idle])
-                .await
-                .map(drop)
-                .map_err(HookError::Backend)
-        })
+    let others = pool(shares.others, None)?;
+    // Waiting and connecting have a limit each.
+    let lender = |pool: &Pool| Lender::new(pool.clone(), options.connect_timeout * 2);
+    Ok(Pools {
+        lanes: lender(&pool(shares.lanes, None)?),
+        work: lender(&pool(shares.work, Some(forget))?),
+        others: lender(&others),
+        handlers: others,
     })
+}
+
+/// Finds out whose the sessions are, and whether they see the schema.
+async fn judge(pools: Pools, options: &PostgresOptions) -> Result<Connected, StoreError> {
+    let sessions = Sessions::new(options);
+    let seen = probe(&pools.handlers).await?;
+    if seen.started {
+        sessions.set_ours();
+    }
+    if share_sessions(&pools).await? {
+        sessions.set_shared();
+    }
+    match &options.schema {
+        Some(schema) if seen.schema.as_deref() != Some(schema) => {
+            let why = if seen.started {
+                format!(
+                    "cannot use the schema `{schema}`: it does not exist, or this role may not use \
+                     it; run CREATE SCHEMA \"{schema}\" or GRANT USAGE ON SCHEMA \"{schema}\" TO {}",
+                    seen.role
+                )
+            } else {
+                format!(
+                    "cannot use the schema `{schema}`: sessions of this pool begin in {}; run ALTER \
+                     ROLE {} SET search_path = \"{schema}\", or connect without a pooler",
+                    seen.schema.as_deref().unwrap_or("no schema"),
+                    seen.role
+                )
+            };
+            Err(StoreError::Setup(why))
+        }
+        _ => Ok(Connected { pools, sessions: Arc::new(sessions), warnings: Vec::new() }),
+    }
+}
+
+/// What a session says of itself.
+struct Probed {
+    /// It began with our options.
+    started: bool,
+    schema: Option<String>,
+    role: String,
+}
+
+async fn probe(pool: &Pool) -> Result<Probed, StoreError> {
+    let client = pool.get().await.map_err(|error| Failure::from(error).into_store())?;
+    let values = ask(&client, sql!("probe")).await?;
+    let [started, schema, role] = &values[..] else {
+        return Err(StoreError::Unavailable("the server answered something else".into()));
+    };
+    Ok(Probed {
+        started: started.as_deref() == Some("on"),
+        schema: schema.clone(),
+        role: role.clone().unwrap_or_default(),
+    })
+}
+
+/// Compares the sessions behind two connections that are open at the same time. In one session each, they
+/// never meet in the same one, and neither ever changes.
+async fn share_sessions(pools: &Pools) -> Result<bool, StoreError> {
+    let first = pools.handlers.get().await.map_err(|error| Failure::from(error).into_store())?;
+    let second = pools.lanes.get().await.map_err(Failure::into_store)?;
+    let mut seen: Option<(String, String)> = None;
+    for _ in 0..COMPARISONS {
+        let one = backend(&first).await?;
+        let two = backend(&second).await?;
+        let same = seen.get_or_insert_with(|| (one.clone(), two.clone()));
+        if one == two || *same != (one, two) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn backend(client: &Client) -> Result<String, StoreError> {
+    let mut values = ask(client, sql!("backend")).await?;
+    Ok(values.pop().flatten().unwrap_or_default())
+}
+
+/// The first row of a statement, as text, without preparing it.
+async fn ask(client: &Client, sql: &str) -> Result<Vec<Option<String>>, StoreError> {
+    let answers =
+        client.simple_query(sql).await.map_err(|error| Failure::from(error).into_store())?;
+    let row = answers.iter().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let values = row.map(|row| (0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
+    Ok(values.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -209,7 +347,7 @@ mod tests {
     #[test]
     fn hosts_and_ports_are_named_and_nothing_else() {
         assert_eq!(addresses("postgres://relais:CANARY@db/app"), "db:5432");
-        assert_eq!(addresses("postgres://u:CANARY@a:1,b:2/app?sslmode=require"), "a:1, b:2");
+        assert_eq!(addresses("postgres://u:CANARY@a:1,b:2/app?sslmode=verify-full"), "a:1, b:2");
         assert_eq!(addresses("postgres://u@a,b:7/app?password=CANARY"), "a:5432, b:7");
         assert_eq!(addresses("nonsense CANARY"), "");
     }

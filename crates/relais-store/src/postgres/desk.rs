@@ -1,10 +1,13 @@
 //! What the people at the desk ask.
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
     delivery::Problem,
-    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow},
+    desk::{
+        Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow,
+        IDS_MAX, IdKind,
+    },
     inbox::{InboxRow, InboxStatus},
     json,
     outbox::{OnDeadLetter, OutboxRow},
@@ -17,6 +20,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
+use super::session::Client;
 use super::{
     PostgresStore,
     error::Failure,
@@ -40,6 +44,29 @@ impl Desk for PostgresStore {
 
     fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided> {
         self.run((id, fail), |client, _, (id, fail)| Box::pin(fail_outbox(client, *id, fail)))
+    }
+
+    fn note_delivered(&self, rows: Vec<i64>, worker: String) -> StoreFuture<'_, u64> {
+        self.run_other((rows, worker), |client, _, (rows, worker)| {
+            Box::pin(async move {
+                let statement = client.prepare_cached(sql!("note_delivered")).await?;
+                Ok(client.execute(&statement, &[rows, worker]).await?)
+            })
+        })
+    }
+
+    fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreFuture<'_, Vec<Uuid>> {
+        self.run_other((kind, low, high), |client, _, (kind, low, high)| {
+            let sql = match kind {
+                IdKind::DeadLetter => sql!("dead_letter_ids"),
+                IdKind::Process => sql!("process_ids"),
+                IdKind::Message => sql!("message_ids"),
+            };
+            Box::pin(async move {
+                let rows = client.query(sql, &[low, high, &row::count(IDS_MAX)]).await?;
+                Ok(rows.iter().map(|row| row.get(0)).collect())
+            })
+        })
     }
 
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {
@@ -77,7 +104,7 @@ impl Desk for PostgresStore {
     }
 }
 
-async fn write_edit(client: &mut Client, id: Uuid, edit: &Edit) -> Result<Decided, Failure> {
+async fn write_edit(client: &mut Client<'_>, id: Uuid, edit: &Edit) -> Result<Decided, Failure> {
     let Edit { payload, actor, reason } = edit;
     json::check(payload.as_bytes()).map_err(|error| StoreError::Invalid(error.to_string()))?;
     let transaction = client.transaction().await?;
@@ -109,7 +136,7 @@ fn not_editable() -> StoreError {
     )
 }
 
-async fn discard(client: &mut Client, id: i64, verdict: &Verdict) -> Result<Decided, Failure> {
+async fn discard(client: &mut Client<'_>, id: i64, verdict: &Verdict) -> Result<Decided, Failure> {
     if verdict.resolution == Resolution::Retried {
         let text = "what cannot be read cannot be retried; repair it, or skip it";
         return Err(StoreError::Invalid(text.into()).into());
@@ -141,7 +168,7 @@ async fn audit(
 }
 
 async fn attempts(
-    client: &Client,
+    client: &Client<'_>,
     origin: Origin,
     origin_id: i64,
 ) -> Result<Vec<Attempt>, Failure> {
@@ -161,7 +188,7 @@ async fn attempts(
     Ok(rows.iter().map(read).collect())
 }
 
-async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
+async fn parked_keys(client: &Client<'_>, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
     let limit = row::count(limit.min(PAGE_MAX));
     let rows = client.query(sql!("parked_keys"), &[&limit, &LOOK_MAX]).await?;
     let read = |row: &Row| {
@@ -177,7 +204,7 @@ async fn parked_keys(client: &Client, limit: usize) -> Result<Vec<ParkedKey>, Fa
     rows.iter().map(read).collect()
 }
 
-async fn fail_outbox(client: &mut Client, id: i64, fail: &FailRow) -> Result<Decided, Failure> {
+async fn fail_outbox(client: &mut Client<'_>, id: i64, fail: &FailRow) -> Result<Decided, Failure> {
     let FailRow { on_dead_letter, actor, reason } = fail;
     let park = *on_dead_letter == OnDeadLetter::Park;
     let Problem { code, message } = Problem::new(CODE_OPERATOR_FAILED, reason).fitted();
@@ -203,33 +230,36 @@ async fn fail_outbox(client: &mut Client, id: i64, fail: &FailRow) -> Result<Dec
     Ok(Decided::Done)
 }
 
-async fn dead_letters_of(client: &Client, message_id: &str) -> Result<Vec<DeadLetter>, Failure> {
+async fn dead_letters_of(
+    client: &Client<'_>,
+    message_id: &str,
+) -> Result<Vec<DeadLetter>, Failure> {
     let as_uuid = Uuid::try_parse(message_id).ok().map(|id| id.to_string());
     let statement = client.prepare_cached(sql!("dead_letters_of")).await?;
     let rows = client.query(&statement, &[&message_id, &as_uuid, &row::count(PAGE_MAX)]).await?;
     Ok(rows.iter().map(row::dead_letter).collect::<Result<_, _>>()?)
 }
 
-async fn received_as(client: &Client, message_id: &str) -> Result<Vec<InboxRow>, Failure> {
+async fn received_as(client: &Client<'_>, message_id: &str) -> Result<Vec<InboxRow>, Failure> {
     let statement = client.prepare_cached(sql!("received_as")).await?;
     let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
     Ok(rows.iter().map(row::inbox_row).collect::<Result<_, _>>()?)
 }
 
-async fn sent_as(client: &Client, message_id: Uuid) -> Result<Vec<OutboxRow>, Failure> {
+async fn sent_as(client: &Client<'_>, message_id: Uuid) -> Result<Vec<OutboxRow>, Failure> {
     let statement = client.prepare_cached(sql!("sent_as")).await?;
     let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
     Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
 }
 
-async fn caused_by(client: &Client, message_id: &str) -> Result<Vec<OutboxRow>, Failure> {
+async fn caused_by(client: &Client<'_>, message_id: &str) -> Result<Vec<OutboxRow>, Failure> {
     let statement = client.prepare_cached(sql!("caused_by")).await?;
     let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
     Ok(rows.iter().map(row::outbox_row).collect::<Result<_, _>>()?)
 }
 
 /// Not prepared: the best plan depends on which filters are set.
-async fn list_audit(client: &Client, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Failure> {
+async fn list_audit(client: &Client<'_>, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Failure> {
     let limit = row::count(filter.limit.min(PAGE_MAX));
     let values: [(&(dyn ToSql + Sync), Type); 4] = [
         (&filter.actor, Type::TEXT),

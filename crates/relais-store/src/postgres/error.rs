@@ -12,14 +12,24 @@ use tokio_postgres::error::SqlState;
 pub(super) enum Failure {
     /// Rolled back because of others (deadlock, serialisation): run the whole transaction again.
     Again(StoreError),
+    /// A statement was prepared in another session: a pooler gives each transaction one.
+    SessionChanged(StoreError),
     Final(StoreError),
 }
 
 impl Failure {
     pub(super) fn into_store(self) -> StoreError {
         match self {
-            Self::Again(error) | Self::Final(error) => error,
+            Self::Again(error) | Self::SessionChanged(error) | Self::Final(error) => error,
         }
+    }
+}
+
+impl Failure {
+    pub(super) fn no_connection() -> Self {
+        Self::Final(StoreError::Unavailable(
+            "no free connection in time; raise connections_max or look for slow queries".into(),
+        ))
     }
 }
 
@@ -45,9 +55,7 @@ impl From<PoolError> for Failure {
             PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
                 error.into()
             }
-            PoolError::Timeout(_) => Self::Final(StoreError::Unavailable(
-                "no free connection in time; raise connections_max or look for slow queries".into(),
-            )),
+            PoolError::Timeout(_) => Self::no_connection(),
             other => Self::Final(StoreError::Unavailable(other.to_string())),
         }
     }
@@ -95,6 +103,10 @@ fn by_code(code: &str, message: &str) -> Failure {
     if again.contains(&state) {
         return Failure::Again(StoreError::Unavailable(text));
     }
+    let changed = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
+    if changed.contains(&state) {
+        return Failure::SessionChanged(StoreError::Unavailable(text));
+    }
     let missing = [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN];
     Failure::Final(if missing.contains(&state) {
         StoreError::Setup(format!("{text}; run `relais migrate`"))
@@ -115,7 +127,7 @@ fn by_code(code: &str, message: &str) -> Failure {
 }
 
 /// The error with what lies behind it: the outer text alone is often only "error connecting".
-fn with_sources(error: &dyn std::error::Error) -> String {
+pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -136,6 +148,7 @@ mod tests {
         let failure = by_code(code, "message");
         let kind = match &failure {
             Failure::Again(_) => "again",
+            Failure::SessionChanged(_) => "session changed",
             Failure::Final(StoreError::Unavailable(_)) => "unavailable",
             Failure::Final(StoreError::Invalid(_)) => "invalid",
             Failure::Final(StoreError::Setup(_)) => "setup",
@@ -147,6 +160,9 @@ mod tests {
     fn a_code_becomes_what_the_caller_may_do() {
         for code in ["40001", "40P01"] {
             check(code, "again");
+        }
+        for code in ["26000", "42P05"] {
+            check(code, "session changed");
         }
         for code in ["57P01", "53300", "53100", "55P03", "57014", "08006", "25006", "XX000", "?"] {
             check(code, "unavailable");

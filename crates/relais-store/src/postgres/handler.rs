@@ -10,34 +10,123 @@ use deadpool_postgres::Pool;
 use futures_util::{FutureExt, future::join};
 use relais_core::{
     BoxFuture,
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
     inbox::InboxRow,
     store::StoreError,
 };
 use serde::de::DeserializeOwned;
-use tokio_postgres::{IsolationLevel, Transaction};
+use tokio_postgres::{
+    IsolationLevel, Transaction,
+    types::{ToSql, Type},
+};
 
 use super::error::Failure;
 
-/// A function of a transaction and a message: `async fn(&Transaction<'_>, Received<M>) -> Outcome`.
-pub trait HandlerFn<'a, M>: Send + Sync {
+/// A function of a transaction and a message: `async fn(&Transaction<'_>, Received<M>) -> Outcome`, or an
+/// async closure, which is cloned for each message.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler for tokio-postgres",
+    label = "expected `async fn(&tokio_postgres::Transaction<'_>, Received<M>) -> impl IntoOutcome`",
+    note = "annotate the parameters of a closure: `async move |tx: &Transaction<'_>, message: \
+            Received<Payment>| {{ … }}`",
+    note = "captured values must be `Clone + Send + Sync`: wrap a shared value in `Arc`, and use no `Rc` or \
+            `RefCell`",
+    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these",
+    note = "a method, or a function whose first argument is a state, goes to `handler_with`"
+)]
+pub trait HandlerFn<'a, M>: Clone + Send + Sync {
     type Future: Future<Output = Self::Output> + Send + 'a;
     type Output: IntoOutcome;
 
-    fn call(&self, transaction: &'a Transaction<'a>, message: Received<M>) -> Self::Future;
+    fn call(self, transaction: &'a Transaction<'a>, message: Received<M>) -> Self::Future;
 }
 
+#[diagnostic::do_not_recommend]
 impl<'a, M, F, R> HandlerFn<'a, M> for F
 where
-    F: Fn(&'a Transaction<'a>, Received<M>) -> R + Send + Sync,
+    F: FnOnce(&'a Transaction<'a>, Received<M>) -> R + Clone + Send + Sync,
     R: Future + Send + 'a,
     R::Output: IntoOutcome,
 {
     type Future = R;
     type Output = R::Output;
 
-    fn call(&self, transaction: &'a Transaction<'a>, message: Received<M>) -> R {
+    fn call(self, transaction: &'a Transaction<'a>, message: Received<M>) -> R {
         self(transaction, message)
+    }
+}
+
+/// A function of a state, a transaction and a message, such as a method:
+/// `async fn(&S, &Transaction<'_>, Received<M>) -> Outcome`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler with the state `{S}` for tokio-postgres",
+    label = "expected `async fn(&{S}, &tokio_postgres::Transaction<'_>, Received<M>) -> impl IntoOutcome`",
+    note = "the order is: state, transaction, message",
+    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these"
+)]
+pub trait StateHandlerFn<'a, S, M>: Clone + Send + Sync {
+    type Future: Future<Output = Self::Output> + Send + 'a;
+    type Output: IntoOutcome;
+
+    fn call(
+        self,
+        state: &'a S,
+        transaction: &'a Transaction<'a>,
+        message: Received<M>,
+    ) -> Self::Future;
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, S: 'a, M, F, R> StateHandlerFn<'a, S, M> for F
+where
+    F: FnOnce(&'a S, &'a Transaction<'a>, Received<M>) -> R + Clone + Send + Sync,
+    R: Future + Send + 'a,
+    R::Output: IntoOutcome,
+{
+    type Future = R;
+    type Output = R::Output;
+
+    fn call(self, state: &'a S, transaction: &'a Transaction<'a>, message: Received<M>) -> R {
+        self(state, transaction, message)
+    }
+}
+
+/// Runs `function` with a state for each message, in a transaction of `pool`. The state may be an `Arc` that
+/// other handlers share.
+pub fn handler_with<M, S, F>(pool: Pool, state: impl Into<Arc<S>>, function: F) -> Arc<dyn Handler>
+where
+    M: DeserializeOwned + Send + 'static,
+    S: Send + Sync + 'static,
+    F: for<'a> StateHandlerFn<'a, S, M> + 'static,
+{
+    handler(pool, WithState { state: state.into(), function })
+}
+
+/// A function with its state.
+struct WithState<S, F> {
+    state: Arc<S>,
+    function: F,
+}
+
+impl<S, F: Clone> Clone for WithState<S, F> {
+    fn clone(&self) -> Self {
+        Self { state: Arc::clone(&self.state), function: self.function.clone() }
+    }
+}
+
+impl<'a, S, M, F> HandlerFn<'a, M> for WithState<S, F>
+where
+    M: Send + 'a,
+    S: Send + Sync + 'static,
+    F: for<'b> StateHandlerFn<'b, S, M> + 'static,
+{
+    type Future = BoxFuture<'a, Outcome>;
+    type Output = Outcome;
+
+    fn call(self, transaction: &'a Transaction<'a>, message: Received<M>) -> Self::Future {
+        Box::pin(async move {
+            self.function.call(&self.state, transaction, message).await.into_outcome()
+        })
     }
 }
 
@@ -89,12 +178,10 @@ where
     /// has been sent and stands, or falls, as a whole.
     async fn run(&self, work: &HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
         let mut client = self.pool.get().await?;
-        let start = client.prepare_cached(sql!("transaction_start")).await?;
-        let mark = client.prepare_cached(sql!("mark_processed")).await?;
         let transaction = begin(&mut client).await?;
         // The user's first statement need not wait for the answer to ours.
-        let called = self.function.call(&transaction, message);
-        let (started, outcome) = join(transaction.query_one(&start, &[]), outcome(called)).await;
+        let called = self.function.clone().call(&transaction, message);
+        let (started, outcome) = join(start(&transaction), outcome(called)).await;
         let ended = async {
             if outcome != Outcome::Done {
                 // Without a connection the user's code could not but fail: no attempt is used.
@@ -102,16 +189,21 @@ where
                 return Ok(Handled::RolledBack(outcome));
             }
             crate::fail_point!("handler.after_change");
-            let started: i64 = started?.get(0);
+            let started = started?;
             let scope = work.fence.scope.to_string();
             let (row, worker) = (&work.row, &work.fence.worker);
-            let marked = transaction
-                .execute(&mark, &[&scope, &row.lane, worker, &work.epoch, &row.id, &started])
-                .await?;
+            let values: [(&(dyn ToSql + Sync), Type); 6] = [
+                (&scope, Type::TEXT),
+                (&row.lane, Type::INT2),
+                (worker, Type::TEXT),
+                (&work.epoch, Type::INT8),
+                (&row.id, Type::INT8),
+                (&started, Type::INT8),
+            ];
+            let marked = transaction.execute_typed(sql!("mark_processed"), &values).await?;
             if marked == 0 {
-                let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
+                let is_ours = start(&transaction).await? == started;
                 transaction.rollback().await?;
-                let is_ours = now == started;
                 return Ok(if is_ours {
                     Handled::Refused
                 } else {
@@ -131,14 +223,12 @@ where
     /// As [`Self::run`], up to the commit; dropped half-way, the transaction rolls itself back too.
     async fn try_out(&self, message: Received<M>) -> Result<Outcome, Failure> {
         let mut client = self.pool.get().await?;
-        let start = client.prepare_cached(sql!("transaction_start")).await?;
         let transaction = begin(&mut client).await?;
-        let started: i64 = transaction.query_one(&start, &[]).await?.get(0);
-        let outcome = outcome(self.function.call(&transaction, message)).await;
+        let started = start(&transaction).await?;
+        let outcome = outcome(self.function.clone().call(&transaction, message)).await;
         if outcome == Outcome::Done {
             transaction.execute(sql!("check_constraints"), &[]).await?;
-            let now: i64 = transaction.query_one(&start, &[]).await?.get(0);
-            if now != started {
+            if start(&transaction).await? != started {
                 return Err(transaction_gone());
             }
         }
@@ -156,6 +246,13 @@ async fn begin(
     deadpool_postgres::ClientWrapper::build_transaction(client).isolation_level(level).start().await
 }
 
+/// When the transaction began. No statement of ours is prepared by name: a pooler may give the next
+/// transaction another session.
+async fn start(transaction: &Transaction<'_>) -> Result<i64, tokio_postgres::Error> {
+    let rows = transaction.query_typed(sql!("transaction_start"), &[]).await?;
+    Ok(rows.first().map_or(0, |row| row.get(0)))
+}
+
 /// What the user's code says; a panic is one way to say "not now".
 pub(super) async fn outcome<R>(called: R) -> Outcome
 where
@@ -163,7 +260,7 @@ where
 {
     match AssertUnwindSafe(called).catch_unwind().await {
         Ok(said) => said.into_outcome(),
-        Err(_) => Outcome::retry("HANDLER_PANIC", "the handler panicked; see the program's log"),
+        Err(panic) => panicked(&*panic),
     }
 }
 

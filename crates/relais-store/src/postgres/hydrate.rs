@@ -4,7 +4,7 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use relais_core::{
     BoxFuture,
     hydrate::{Hydrated, Hydrator, Record},
@@ -12,12 +12,12 @@ use relais_core::{
 };
 use serde_json::Value;
 use tokio_postgres::{
-    IsolationLevel,
     error::SqlState,
     types::{Format, IsNull, Kind, ToSql, Type, private::BytesMut, to_sql_checked},
 };
 use uuid::Uuid;
 
+use super::session::Client;
 use super::{PostgresStore, error::Failure, exact::exact};
 use crate::hydrate::{Asked, Halving, IDS_MAX, KnownGood, Template, Verdict, by_id, wrong_for_all};
 
@@ -76,12 +76,12 @@ impl Hydrator for SqlHydrator {
     fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
         let query = Arc::clone(&self.query);
         self.store
-            .run_other((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
+            .run_snapshot((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
     }
 }
 
 impl Query {
-    async fn read(&self, client: &mut Client, ids: &[String]) -> Result<Hydrated, Failure> {
+    async fn read(&self, client: &mut Client<'_>, ids: &[String]) -> Result<Hydrated, Failure> {
         let transaction = snapshot(client).await?;
         let asked = Asked::new(ids);
         let mut hydrated = Hydrated::default();
@@ -99,7 +99,7 @@ impl Query {
     }
 
     /// Reads again, with a savepoint before each statement, until every id that fails is known.
-    async fn halve(&self, client: &mut Client, ids: &[String]) -> Result<Hydrated, Failure> {
+    async fn halve(&self, client: &mut Client<'_>, ids: &[String]) -> Result<Hydrated, Failure> {
         let mut transaction = snapshot(client).await?;
         // Without ids it reads no row: if it fails then too, no row is to blame.
         self.records(&transaction, &[]).await.map_err(setup)?;
@@ -156,10 +156,8 @@ impl Query {
 }
 
 /// A read-only transaction of one snapshot, in which each statement has a time limit.
-async fn snapshot(client: &mut Client) -> Result<Transaction<'_>, Failure> {
-    let builder = client.build_transaction();
-    let snapshot = builder.isolation_level(IsolationLevel::RepeatableRead).read_only(true);
-    let transaction = snapshot.start().await?;
+async fn snapshot<'a>(client: &'a mut Client<'_>) -> Result<Transaction<'a>, Failure> {
+    let transaction = client.snapshot().await?;
     let limit = TIME_MAX.as_millis().to_string();
     transaction.execute(sql!("hydrate_session"), &[&limit]).await?;
     Ok(transaction)

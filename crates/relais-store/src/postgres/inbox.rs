@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
@@ -13,6 +13,7 @@ use relais_core::{
     text,
 };
 
+use super::session::Client;
 use super::{
     enqueue,
     error::Failure,
@@ -24,7 +25,7 @@ use super::{
 
 /// Rows that may be handled now.
 pub(super) async fn fetch(
-    client: &Client,
+    client: &Client<'_>,
     marks: &Marks,
     fetch: &Fetch,
 ) -> Result<Vec<InboxRow>, Failure> {
@@ -46,7 +47,7 @@ pub(super) async fn fetch(
 
 /// As for the outbox: one round trip; `highest`, `writers`, `lowest`, the rows, `decisions`.
 async fn read(
-    client: &Client,
+    client: &Client<'_>,
     fetch: &Fetch,
     plan: Plan,
 ) -> Result<(Vec<InboxRow>, Found), Failure> {
@@ -88,7 +89,7 @@ async fn read(
 /// Settles a batch, with the messages, changes of processes and dead letters that follow, in one
 /// transaction.
 pub(super) async fn settle(
-    client: &mut Client,
+    client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[InboxSettlement],
 ) -> Result<Settled, Failure> {
@@ -122,13 +123,15 @@ pub(super) async fn settle(
     stale.extend(late.iter().map(|row| row.get::<_, i64>(0)));
     stale.sort_unstable();
     let reached = processed.len() as u64 + row::amount(retried.get(0)) + row::amount(buried.get(0));
-    let processed = processed.iter().map(|row| row.get(0)).collect();
+    let processed: HashSet<i64> = processed.iter().map(|row| row.get(0)).collect();
+    let copied = copies(&rows, &processed);
     let (messages, changes) = consequences(&rows, processed);
     crate::fail_point!("settle_inbox.after_mark");
     let (ids, messages): (Vec<i64>, Vec<_>) = messages.into_iter().unzip();
     let older = write(&transaction, messages.clone(), changes, &fence.worker).await?;
     let ignored = by_row(&ids, &messages, &older);
     record_ignored(&transaction, &ignored, &fence.worker).await?;
+    copy(&transaction, copied).await?;
     crate::fail_point!("settle_inbox.before_commit");
     transaction.commit().await?;
     let asked = settlements.len() - stale.len();
@@ -187,7 +190,7 @@ fn consequences<'a>(
 ) -> (Vec<(i64, &'a NewMessage)>, Vec<&'a Change>) {
     let (mut messages, mut changes) = (Vec::new(), Vec::new());
     for settlement in settlements {
-        let InboxFate::Processed { messages: sent, changes: moved } = &settlement.fate else {
+        let InboxFate::Processed { messages: sent, changes: moved, .. } = &settlement.fate else {
             continue;
         };
         // A row named twice has the effect of the first.
@@ -198,6 +201,34 @@ fn consequences<'a>(
         }
     }
     (messages, changes)
+}
+
+/// The copies of the rows that were `processed`: rows and the inboxes they go to.
+fn copies<'a>(
+    settlements: &[&'a InboxSettlement],
+    processed: &HashSet<i64>,
+) -> (Vec<i64>, Vec<&'a str>) {
+    let done = settlements.iter().filter(|settlement| processed.contains(&settlement.id));
+    let of_row = |settlement: &&'a InboxSettlement| match &settlement.fate {
+        InboxFate::Processed { copies, .. } => {
+            let id = settlement.id;
+            copies.iter().map(|inbox| (id, inbox.as_str())).collect()
+        }
+        _ => Vec::new(),
+    };
+    done.flat_map(of_row).unzip()
+}
+
+async fn copy(
+    transaction: &Transaction<'_>,
+    (ids, inboxes): (Vec<i64>, Vec<&str>),
+) -> Result<(), Failure> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let statement = transaction.prepare_cached(sql!("copy_inbox")).await?;
+    transaction.execute(&statement, &[&ids, &inboxes]).await?;
+    Ok(())
 }
 
 /// Messages, but none that is older than what was seen of its aggregate, and changes of processes that
@@ -259,9 +290,9 @@ async fn older(
 
 /// `true` the first time for this message and handler.
 pub(super) async fn once(
-    client: &Client,
-    message_id: &str,
+    client: &Client<'_>,
     handler: &str,
+    message_id: &str,
 ) -> Result<bool, Failure> {
     let statement = client.prepare_cached(sql!("once")).await?;
     Ok(client.execute(&statement, &[&message_id, &handler]).await? == 1)

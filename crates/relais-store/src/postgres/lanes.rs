@@ -3,16 +3,16 @@
 //! Invariant: whoever changes a lane's owner or lease has locked its row, in order of the lanes; a
 //! settlement holds a shared lock on it until it has committed.
 
-use deadpool_postgres::Client;
 use futures_util::future::{try_join, try_join5};
 use relais_core::lane::{Fence, LANES, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, share};
 use tokio_postgres::{Row, types::ToSql};
 
+use super::session::Client;
 use super::{error::Failure, row};
 
 /// One heartbeat.
 pub(super) async fn lease(
-    client: &mut Client,
+    client: &mut Client<'_>,
     request: &LaneRequest,
 ) -> Result<LaneGrant, Failure> {
     let scope = request.fence.scope.to_string();
@@ -71,7 +71,7 @@ fn taken(row: &Row) -> OwnedLane {
 
 /// Gives lanes back for workers that know an event type.
 pub(super) async fn hand_over(
-    client: &mut Client,
+    client: &mut Client<'_>,
     fence: &Fence,
     lanes: &[LaneHandOver],
 ) -> Result<(), Failure> {
@@ -92,14 +92,18 @@ pub(super) async fn hand_over(
 }
 
 /// Gives lanes back.
-pub(super) async fn release(client: &Client, fence: &Fence, lanes: &[i16]) -> Result<(), Failure> {
+pub(super) async fn release(
+    client: &Client<'_>,
+    fence: &Fence,
+    lanes: &[i16],
+) -> Result<(), Failure> {
     let statement = client.prepare_cached(sql!("release_lanes")).await?;
     client.execute(&statement, &[&fence.scope.to_string(), &fence.worker, &lanes]).await?;
     Ok(())
 }
 
 /// Gives every lane back and leaves the scope.
-pub(super) async fn leave(client: &mut Client, fence: &Fence) -> Result<(), Failure> {
+pub(super) async fn leave(client: &mut Client<'_>, fence: &Fence) -> Result<(), Failure> {
     let scope = fence.scope.to_string();
     let free = client.prepare_cached(sql!("free_lanes")).await?;
     let leave = client.prepare_cached(sql!("leave_scope")).await?;

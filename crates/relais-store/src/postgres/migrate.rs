@@ -4,11 +4,14 @@
 //! So an interrupted script leaves nothing behind, and two nodes apply each script once. Who finds
 //! nothing missing writes nothing, and needs no right to.
 
-use deadpool_postgres::{Client, GenericClient};
-use relais_core::store::{Migrated, StoreError};
-use tokio_postgres::error::SqlState;
+use deadpool_postgres::Transaction;
+use relais_core::{
+    BoxFuture,
+    store::{Migrated, StoreError},
+};
+use tokio_postgres::{Error, Row, error::SqlState};
 
-use super::error::Failure;
+use super::{error::Failure, session::Client};
 use crate::migration::{self, Applied, Script};
 
 /// All scripts, in order.
@@ -27,7 +30,10 @@ pub fn schema_sql() -> String {
 /// How long one node waits for another one's migration, or for readers of a table.
 const LOCK_TIMEOUT: &str = "60s";
 
-pub(super) async fn migrate(client: &mut Client, scripts: &[Script]) -> Result<Migrated, Failure> {
+pub(super) async fn migrate(
+    client: &mut Client<'_>,
+    scripts: &[Script],
+) -> Result<Migrated, Failure> {
     let found = applied(client).await?;
     let mut now = Vec::new();
     for script in migration::missing(scripts, &found)? {
@@ -40,13 +46,13 @@ pub(super) async fn migrate(client: &mut Client, scripts: &[Script]) -> Result<M
 }
 
 /// What `relais_schema` says; nothing if there is none.
-pub(super) async fn applied<C: GenericClient>(client: &C) -> Result<Vec<Applied>, Failure> {
-    let exists: bool = client.query_one(sql!("schema_exists"), &[]).await?.get(0);
-    if !exists {
+pub(super) async fn applied<R: Reads>(client: &R) -> Result<Vec<Applied>, Failure> {
+    let exists = client.read(sql!("schema_exists")).await?;
+    if !exists.first().is_some_and(|row| row.get(0)) {
         return Ok(Vec::new());
     }
     // Only what the server or the rows say makes it another table: a lost connection says nothing.
-    let rows = client.query(sql!("applied_scripts"), &[]).await.map_err(|error| {
+    let rows = client.read(sql!("applied_scripts")).await.map_err(|error| {
         let odd = error.code() == Some(&SqlState::UNDEFINED_COLUMN);
         match Failure::from(error) {
             Failure::Final(error) if odd => migration::unreadable(&error).into(),
@@ -66,6 +72,23 @@ pub(super) async fn applied<C: GenericClient>(client: &C) -> Result<Vec<Applied>
     })
 }
 
+/// Reads without values, inside and outside the transaction of a script.
+pub(super) trait Reads: Sync {
+    fn read(&self, sql: &'static str) -> BoxFuture<'_, Result<Vec<Row>, Error>>;
+}
+
+impl Reads for Client<'_> {
+    fn read(&self, sql: &'static str) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        Box::pin(self.query(sql, &[]))
+    }
+}
+
+impl Reads for Transaction<'_> {
+    fn read(&self, sql: &'static str) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        Box::pin(self.query(sql, &[]))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     First,
@@ -73,7 +96,7 @@ enum Turn {
     Late,
 }
 
-async fn apply(client: &mut Client, all: &[Script], script: &Script) -> Result<Turn, Failure> {
+async fn apply(client: &mut Client<'_>, all: &[Script], script: &Script) -> Result<Turn, Failure> {
     let transaction = client.transaction().await?;
     transaction.query_one(sql!("lock_schema"), &[&LOCK_TIMEOUT]).await?;
     // Again, now that nobody else can: the first look was without the lock.

@@ -15,9 +15,13 @@ mod connect;
 mod desk;
 mod error;
 mod migrate;
+mod pools;
 mod roles;
 mod row;
 mod run;
+mod session;
+mod tls;
+mod words;
 
 mod fence;
 mod lanes;
@@ -25,6 +29,7 @@ mod mark;
 
 mod accept;
 mod bulk;
+mod control;
 mod credential;
 mod enqueue;
 mod exact;
@@ -61,14 +66,15 @@ use relais_core::{
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-postgres")]
-pub use self::sqlx_handler::{SqlxHandlerFn, sqlx_handler};
+pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
 use self::{
-    accept::Caution, check::Durability, cleanup::Places, connect::Pools, mark::Marks, people::Part,
+    accept::Caution, check::Durability, cleanup::Places, connect::Connected, mark::Marks,
+    people::Part, pools::Pools, session::Sessions,
 };
 pub use self::{
     connect::{PostgresOptions, addresses},
     enqueue::ENQUEUE_SQL,
-    handler::{HandlerFn, handler},
+    handler::{HandlerFn, StateHandlerFn, handler, handler_with},
     hydrate::SqlHydrator,
     migrate::{SCRIPTS, schema_sql},
     roles::roles_sql,
@@ -78,7 +84,7 @@ use crate::Script;
 /// A store in a PostgreSQL database. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresStore {
-    pools: Pools,
+    pools: Arc<Pools>,
     shared: Arc<Shared>,
     scripts: &'static [Script],
 }
@@ -87,20 +93,50 @@ pub struct PostgresStore {
 struct Shared {
     durability: Durability,
     marks: Arc<Marks>,
+    sessions: Arc<Sessions>,
+    /// What an operator should know of the connection.
+    warnings: Vec<String>,
     caution: Caution,
     places: Places,
 }
 
 impl PostgresStore {
-    /// Connects to `postgres://user:password@host:port/database?sslmode=…`. Does not migrate.
+    /// Connects to `postgres://user:password@host:port/database?sslmode=…`, in libpq's words. Does not
+    /// migrate.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let marks = Arc::new(Marks::default());
-        let pools = connect::connect(url, options, &marks).await?;
+        let connected = connect::by_url(url, &options, &marks).await?;
+        Ok(Self::new(connected, &options, marks))
+    }
+
+    /// Connects by the driver's own configuration, whose `ssl_mode` is not used: with a TLS configuration
+    /// the connections are encrypted, without one they are not. Does not migrate.
+    pub async fn from_config(
+        config: tokio_postgres::Config,
+        tls: Option<rustls::ClientConfig>,
+        options: PostgresOptions,
+    ) -> Result<Self, StoreError> {
+        let marks = Arc::new(Marks::default());
+        let connected = connect::by_config(config, tls, &options, &marks).await?;
+        Ok(Self::new(connected, &options, marks))
+    }
+
+    /// Uses a pool of your own, of at least 4 connections. relais keeps two of them (six of 14 and more) for
+    /// leases, heartbeats, accepting, fetching and settling, so that your own code cannot take the last
+    /// ones. It sets nothing in a session that outlives its transaction. `connections_max` is that of the
+    /// pool. Does not migrate.
+    pub async fn from_pool(pool: Pool, options: PostgresOptions) -> Result<Self, StoreError> {
+        let connected = connect::by_pool(pool, &options).await?;
+        Ok(Self::new(connected, &options, Arc::default()))
+    }
+
+    fn new(connected: Connected, options: &PostgresOptions, marks: Arc<Marks>) -> Self {
         let durability =
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
         let (caution, places) = Default::default();
-        let shared = Shared { durability, marks, caution, places };
-        Ok(Self { pools, shared: Arc::new(shared), scripts: SCRIPTS })
+        let Connected { pools, sessions, warnings } = connected;
+        let shared = Shared { durability, marks, sessions, warnings, caution, places };
+        Self { pools: Arc::new(pools), shared: Arc::new(shared), scripts: SCRIPTS }
     }
 
     /// As a program of another version, which knows other scripts: for tests of upgrades.
@@ -117,7 +153,7 @@ impl PostgresStore {
 
     /// The pool, for [`handler`] and the user's own transactions in the same database.
     pub fn pool(&self) -> Pool {
-        self.pools.others.clone()
+        self.pools.handlers.clone()
     }
 }
 
@@ -170,6 +206,10 @@ fn rows<T>(listed: Vec<Listed<T>>) -> Vec<T> {
 impl Store for PostgresStore {
     fn describe(&self) -> StoreFuture<'_, String> {
         self.run_other((), |client, _, ()| Box::pin(check::describe(client)))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.shared.warnings.clone()
     }
 
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
@@ -234,9 +274,9 @@ impl Store for PostgresStore {
         })
     }
 
-    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool> {
-        self.run((message_id, handler), |client, _, (message_id, handler)| {
-            Box::pin(inbox::once(client, message_id, handler))
+    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool> {
+        self.run((handler, message_id), |client, _, (handler, message_id)| {
+            Box::pin(inbox::once(client, handler, message_id))
         })
     }
 

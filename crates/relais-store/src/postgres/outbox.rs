@@ -1,6 +1,6 @@
 //! The outbox: written, fetched in order, settled under the fence.
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     bulk::BulkCandidate,
@@ -11,6 +11,7 @@ use relais_core::{
 };
 use tokio_postgres::{Row, Statement};
 
+use super::session::Client;
 use super::{
     enqueue,
     error::Failure,
@@ -21,7 +22,7 @@ use super::{
 
 /// Writes messages in a transaction of their own.
 pub(super) async fn write(
-    client: &mut Client,
+    client: &mut Client<'_>,
     messages: &[NewMessage],
 ) -> Result<Vec<i64>, Failure> {
     let transaction = client.transaction().await?;
@@ -33,7 +34,7 @@ pub(super) async fn write(
 
 /// Rows that may go out now.
 pub(super) async fn fetch(
-    client: &Client,
+    client: &Client<'_>,
     marks: &Marks,
     fetch: &Fetch,
 ) -> Result<Vec<OutboxRow>, Failure> {
@@ -42,7 +43,7 @@ pub(super) async fn fetch(
 
 /// The same rows without what is large in them.
 pub(super) async fn candidates(
-    client: &Client,
+    client: &Client<'_>,
     marks: &Marks,
     fetch: &Fetch,
 ) -> Result<Vec<BulkCandidate>, Failure> {
@@ -53,7 +54,7 @@ pub(super) async fn candidates(
 type Wanted<T> = (Option<i64>, fn(&Row) -> row::Read<T>);
 
 async fn fetch_as<T>(
-    client: &Client,
+    client: &Client<'_>,
     marks: &Marks,
     fetch: &Fetch,
     wanted: Wanted<T>,
@@ -78,7 +79,7 @@ async fn fetch_as<T>(
 /// All statements of a fetch in one round trip: they run one after the other in the order in which
 /// they are polled first: `highest`, then `writers`, then `lowest`, and `decisions` after the rows.
 async fn read<T>(
-    client: &Client,
+    client: &Client<'_>,
     destination: &str,
     fetch: &Fetch,
     (bytes, to_row): Wanted<T>,
@@ -120,7 +121,7 @@ async fn read<T>(
 
 /// Settles a batch: one statement when all went well, else one transaction.
 pub(super) async fn settle(
-    client: &mut Client,
+    client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[OutboxSettlement],
 ) -> Result<Settled, Failure> {

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use deadpool_postgres::Client;
 use futures_util::future::{try_join3, try_join5};
 use relais_core::{
     browse::{LOOK_MAX, Listed, PREVIEW_CHARS, Reach},
@@ -19,6 +18,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
+use super::session::Client;
 use super::{
     error::Failure,
     row::{self, Micros},
@@ -30,7 +30,7 @@ const EXACT_MAX: i64 = 20_000;
 /// Open rows of each kind that are looked at for those behind parked keys.
 const PARKED_LOOK_MAX: i64 = 100_000;
 
-pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
+pub(super) async fn overview(client: &Client<'_>) -> Result<Overview, Failure> {
     let statement = client.prepare_cached(sql!("overview")).await?;
     let count_inbox = client.prepare_cached(sql!("count_inbox")).await?;
     let count_outbox = client.prepare_cached(sql!("count_outbox")).await?;
@@ -58,6 +58,7 @@ pub(super) async fn overview(client: &Client) -> Result<Overview, Failure> {
         timers_due: row::amount(one.get(4)),
         inbox_oldest: one.get::<_, Option<Micros>>(5).map(|at| at.0),
         inbox_parked: row::amount(one.get(6)),
+        processes_need_operator: row::amount(one.get(7)),
         inbox: counts(InboxStatus::ALL.map(InboxStatus::as_str), &inbox),
         outbox: counts(OutboxStatus::ALL.map(OutboxStatus::as_str), &outbox),
         processes: counts(ProcessStatus::ALL.map(ProcessStatus::as_str), &processes),
@@ -109,7 +110,7 @@ pub(super) enum Part {
 
 /// An inbox row has no destination: a filter that names one finds none.
 pub(super) async fn list_inbox(
-    client: &Client,
+    client: &Client<'_>,
     filter: &Filter,
     part: Part,
 ) -> Result<Vec<Listed<InboxRow>>, Failure> {
@@ -122,7 +123,7 @@ pub(super) async fn list_inbox(
 }
 
 pub(super) async fn list_outbox(
-    client: &Client,
+    client: &Client<'_>,
     filter: &Filter,
     part: Part,
 ) -> Result<Vec<Listed<OutboxRow>>, Failure> {
@@ -132,7 +133,7 @@ pub(super) async fn list_outbox(
 }
 
 pub(super) async fn list_dead_letters(
-    client: &Client,
+    client: &Client<'_>,
     filter: &Filter,
     part: Part,
 ) -> Result<Vec<Listed<DeadLetter>>, Failure> {
@@ -156,7 +157,7 @@ fn listed<T>(
 
 /// Not prepared: the best plan depends on which filters are set.
 async fn list(
-    client: &Client,
+    client: &Client<'_>,
     statement: &str,
     filter: &Filter,
     [before, down_to]: [Typed<'_>; 2],
@@ -209,20 +210,23 @@ impl<T: FromStr + ToSql + Sync> Span<T> {
     }
 }
 
-pub(super) async fn reach_inbox(client: &Client, filter: &Filter) -> Result<Reach, Failure> {
+pub(super) async fn reach_inbox(client: &Client<'_>, filter: &Filter) -> Result<Reach, Failure> {
     reach::<i64>(client, sql!("reach_inbox"), filter, Type::INT8).await
 }
 
-pub(super) async fn reach_outbox(client: &Client, filter: &Filter) -> Result<Reach, Failure> {
+pub(super) async fn reach_outbox(client: &Client<'_>, filter: &Filter) -> Result<Reach, Failure> {
     reach::<i64>(client, sql!("reach_outbox"), filter, Type::INT8).await
 }
 
-pub(super) async fn reach_dead_letters(client: &Client, filter: &Filter) -> Result<Reach, Failure> {
+pub(super) async fn reach_dead_letters(
+    client: &Client<'_>,
+    filter: &Filter,
+) -> Result<Reach, Failure> {
     reach::<Uuid>(client, sql!("reach_dead_letters"), filter, Type::UUID).await
 }
 
 async fn reach<T>(
-    client: &Client,
+    client: &Client<'_>,
     statement: &str,
     filter: &Filter,
     kind: Type,
@@ -244,13 +248,16 @@ where
     }))
 }
 
-pub(super) async fn find_inbox(client: &Client, id: &str) -> Result<Option<InboxRow>, Failure> {
+pub(super) async fn find_inbox(client: &Client<'_>, id: &str) -> Result<Option<InboxRow>, Failure> {
     let number: Option<i64> = id.parse().ok();
     let found = client.query_opt(sql!("find_inbox"), &[&number, &id]).await?;
     Ok(found.as_ref().map(row::inbox_row).transpose()?)
 }
 
-pub(super) async fn find_outbox(client: &Client, id: &str) -> Result<Option<OutboxRow>, Failure> {
+pub(super) async fn find_outbox(
+    client: &Client<'_>,
+    id: &str,
+) -> Result<Option<OutboxRow>, Failure> {
     let number: Option<i64> = id.parse().ok();
     let message_id: Option<Uuid> = id.parse().ok();
     let found = client.query_opt(sql!("find_outbox"), &[&number, &message_id]).await?;
@@ -258,7 +265,7 @@ pub(super) async fn find_outbox(client: &Client, id: &str) -> Result<Option<Outb
 }
 
 pub(super) async fn find_dead_letter(
-    client: &Client,
+    client: &Client<'_>,
     id: Uuid,
 ) -> Result<Option<DeadLetter>, Failure> {
     let found = client.query_opt(sql!("find_dead_letter"), &[&id]).await?;

@@ -1,12 +1,12 @@
 //! Rows that may have killed their worker: losses are noted before the work and forgiven in time.
 
-use deadpool_postgres::Client;
 use relais_core::{
     lane::{Fence, OwnedLane, Scope},
     quarantine::{CLEARED, HOLD_AFTER},
     store::Settled,
 };
 
+use super::session::Client;
 use super::{
     error::Failure,
     fence::{Proof, Value, settled},
@@ -15,7 +15,7 @@ use super::{
 };
 
 pub(super) async fn note_inbox(
-    client: &Client,
+    client: &Client<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
 ) -> Result<Settled, Failure> {
@@ -28,7 +28,7 @@ pub(super) async fn note_inbox(
 }
 
 pub(super) async fn note_outbox(
-    client: &Client,
+    client: &Client<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
 ) -> Result<Settled, Failure> {
@@ -41,7 +41,7 @@ pub(super) async fn note_outbox(
 }
 
 pub(super) async fn end(
-    client: &Client,
+    client: &Client<'_>,
     fence: &Fence,
     lanes: &[OwnedLane],
 ) -> Result<u64, Failure> {

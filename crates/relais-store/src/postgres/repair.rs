@@ -3,7 +3,7 @@
 //! Invariant: the row is written before the audit's id is drawn, as every decision of a person is:
 //! see `mark.rs`.
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use relais_core::{
     inbox::InboxStatus,
     query::{PAGE_MAX, SerdeErrors},
@@ -15,10 +15,11 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
+use super::session::Client;
 use super::{error::Failure, row};
 
 pub(super) async fn repair(
-    client: &mut Client,
+    client: &mut Client<'_>,
     id: i64,
     repair: &Repair,
     mode: Mode,
@@ -107,7 +108,7 @@ async fn write(transaction: &Transaction<'_>, id: i64, new: &Rewritten) -> Resul
 
 /// Not prepared: the best plan depends on which filters are set.
 pub(super) async fn serde_errors(
-    client: &Client,
+    client: &Client<'_>,
     wanted: &SerdeErrors,
 ) -> Result<Vec<i64>, Failure> {
     let limit = row::count(wanted.limit.min(PAGE_MAX));

@@ -1,6 +1,6 @@
 //! Carries out a person's decision about a dead letter and records it, in one transaction.
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::Transaction;
 use relais_core::{
     dead_letter::{Origin, Resolution, STATUS_CONFLICT, Verdict},
     store::StoreError,
@@ -8,11 +8,12 @@ use relais_core::{
 };
 use uuid::Uuid;
 
+use super::session::Client;
 use super::{error::Failure, row};
 
 /// `false` if it was resolved before or is not there.
 pub(super) async fn resolve(
-    client: &mut Client,
+    client: &mut Client<'_>,
     id: Uuid,
     verdict: &Verdict,
 ) -> Result<bool, Failure> {

@@ -47,6 +47,8 @@ BEGIN
             (':runtime', 'relais_lane', 'SELECT, INSERT, UPDATE'),
             (':runtime', 'relais_worker', 'SELECT, INSERT, UPDATE, DELETE'),
             (':runtime', 'relais_bulk_job', 'SELECT, INSERT, UPDATE, DELETE'),
+            (':runtime', 'relais_control', 'SELECT, INSERT, UPDATE'),
+            (':runtime', 'relais_report', 'SELECT, INSERT, UPDATE, DELETE'),
             -- Encrypted, and still not for readers.
             (':runtime', 'relais_credential', 'SELECT, INSERT, UPDATE'),
             (':runtime', 'relais_process', 'SELECT, INSERT, UPDATE, DELETE'),
@@ -78,6 +80,8 @@ BEGIN
             (':reader', 'relais_lane', 'SELECT'),
             (':reader', 'relais_worker', 'SELECT'),
             (':reader', 'relais_bulk_job', 'SELECT'),
+            (':reader', 'relais_control', 'SELECT'),
+            (':reader', 'relais_report', 'SELECT'),
             (':reader', 'relais_process', 'SELECT'),
             (':reader', 'relais_process_log', 'SELECT'),
             (':reader', 'relais_audit', 'SELECT'),

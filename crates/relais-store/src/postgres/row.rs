@@ -5,11 +5,11 @@
 
 use std::{error::Error, pin::pin, time::Duration};
 
-use deadpool_postgres::Client;
 use futures_util::TryStreamExt;
 
 use relais_core::{
     bulk::{BulkCandidate, BulkJob, Phase},
+    control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
     message::{Category, Headers},
@@ -22,6 +22,7 @@ use tokio_postgres::{
     types::{FromSql, IsNull, ToSql, Type, accepts, private::BytesMut, to_sql_checked},
 };
 
+use super::session::Client;
 use super::{error::Failure, fence::Value};
 use crate::newer;
 
@@ -72,7 +73,7 @@ macro_rules! named {
         })+
     };
 }
-named!(Category, InboxStatus, Origin, OutboxStatus, Phase, ProcessStatus);
+named!(Category, ControlKind, InboxStatus, Origin, OutboxStatus, Phase, ProcessStatus);
 
 struct Known<T>(T);
 
@@ -117,7 +118,7 @@ pub(super) fn amount(number: i64) -> u64 {
 
 /// Reads the rows of a statement one by one as they come, so that no second copy of all of them is kept.
 pub(super) async fn each<T>(
-    client: &Client,
+    client: &Client<'_>,
     statement: &Statement,
     values: &[Value<'_>],
     mut read: impl FnMut(&Row) -> Read<T>,

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::{Client, Pool};
 use relais_core::{
     BoxFuture,
     store::{StoreError, StoreFuture},
 };
 
-use super::{PostgresStore, Shared, error::Failure};
+use super::{
+    PostgresStore, Shared,
+    error::Failure,
+    pools::Lender,
+    session::{Client, View},
+};
 
 /// How often a transaction is run when others make it fail.
 const TRIES_MAX: usize = 5;
@@ -19,10 +23,14 @@ impl PostgresStore {
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
-        F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
+        F: for<'a, 'c> Fn(
+            &'a mut Client<'c>,
+            &'a Shared,
+            &'a A,
+        ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        self.run_on(&self.pools.work, arguments, transaction)
+        self.run_on((&self.pools.work, View::Current), arguments, transaction)
     }
 
     /// As [`Self::run`], on the connections of leases and heartbeats.
@@ -30,10 +38,14 @@ impl PostgresStore {
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
-        F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
+        F: for<'a, 'c> Fn(
+            &'a mut Client<'c>,
+            &'a Shared,
+            &'a A,
+        ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        self.run_on(&self.pools.lanes, arguments, transaction)
+        self.run_on((&self.pools.lanes, View::Current), arguments, transaction)
     }
 
     /// As [`Self::run`], for what may take long and must not delay the engine.
@@ -41,23 +53,52 @@ impl PostgresStore {
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
-        F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
+        F: for<'a, 'c> Fn(
+            &'a mut Client<'c>,
+            &'a Shared,
+            &'a A,
+        ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        self.run_on(&self.pools.others, arguments, transaction)
+        self.run_on((&self.pools.others, View::Current), arguments, transaction)
     }
 
-    fn run_on<A, T, F>(&self, pool: &Pool, arguments: A, transaction: F) -> StoreFuture<'_, T>
+    /// As [`Self::run_other`], for what reads one snapshot.
+    pub(super) fn run_snapshot<A, T, F>(&self, arguments: A, transaction: F) -> StoreFuture<'_, T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
-        F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
+        F: for<'a, 'c> Fn(
+            &'a mut Client<'c>,
+            &'a Shared,
+            &'a A,
+        ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        let (pool, shared) = (pool.clone(), Arc::clone(&self.shared));
+        self.run_on((&self.pools.others, View::Snapshot), arguments, transaction)
+    }
+
+    fn run_on<A, T, F>(
+        &self,
+        (lender, view): (&Lender, View),
+        arguments: A,
+        transaction: F,
+    ) -> StoreFuture<'_, T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+        F: for<'a, 'c> Fn(
+            &'a mut Client<'c>,
+            &'a Shared,
+            &'a A,
+        ) -> BoxFuture<'a, Result<T, Failure>>,
+        F: Send + Sync + 'static,
+    {
+        let (lender, shared) = (lender.clone(), Arc::clone(&self.shared));
         Box::pin(async move {
-            let task =
-                tokio::spawn(async move { repeat(&pool, &shared, &arguments, &transaction).await });
+            let task = tokio::spawn(async move {
+                repeat((&lender, view), &shared, &arguments, &transaction).await
+            });
             task.await.unwrap_or_else(|error| {
                 Err(StoreError::Unavailable(format!("database task ended early: {error}")))
             })
@@ -66,26 +107,42 @@ impl PostgresStore {
 }
 
 async fn repeat<A, T, F>(
-    pool: &Pool,
+    (lender, view): (&Lender, View),
     shared: &Shared,
     arguments: &A,
     transaction: &F,
 ) -> Result<T, StoreError>
 where
-    F: for<'a> Fn(&'a mut Client, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
+    F: for<'a, 'c> Fn(&'a mut Client<'c>, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
 {
-    let mut client = pool.get().await.map_err(|error| Failure::from(error).into_store())?;
+    let sessions = &shared.sessions;
+    let mut lent = lender.get().await.map_err(Failure::into_store)?;
     let mut tries = 1;
     loop {
-        match transaction(&mut client, shared, arguments).await {
+        let result = async {
+            let mut client = Client::begin(&mut lent, sessions, &shared.marks, view).await?;
+            match transaction(&mut client, shared, arguments).await {
+                Ok(done) => client.end(sessions).await.map(|()| done).map_err(Failure::from),
+                Err(failure) => {
+                    client.give_up(sessions);
+                    Err(failure)
+                }
+            }
+        };
+        match result.await {
             Err(Failure::Again(_)) if tries < TRIES_MAX => {
                 // Plans from before a migration fail for as long as the session keeps them.
-                client.statement_cache.clear();
+                lent.statement_cache.clear();
+                tries += 1;
+            }
+            Err(Failure::SessionChanged(_)) if tries < TRIES_MAX => {
+                sessions.set_shared();
+                lent.statement_cache.clear();
                 tries += 1;
             }
             Err(Failure::Final(error @ StoreError::Unavailable(_))) => {
                 // Perhaps ended by the server, and not noticed by the pool yet: not used again.
-                drop(Client::take(client));
+                lent.close();
                 return Err(error);
             }
             result => return result.map_err(Failure::into_store),

@@ -22,26 +22,116 @@ use super::{
     },
 };
 
-/// A function of a connection and a message: `async fn(&mut PgConnection, Received<M>) -> Outcome`.
-pub trait SqlxHandlerFn<'a, M>: Send + Sync {
+/// A function of a connection and a message: `async fn(&mut PgConnection, Received<M>) -> Outcome`, or an async
+/// closure, which is cloned for each message.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler for sqlx and PostgreSQL",
+    label = "expected `async fn(&mut PgConnection, Received<M>) -> impl IntoOutcome`",
+    note = "annotate the parameters of a closure: `async move |tx: &mut PgConnection, message: \
+            Received<Payment>| {{ … }}`",
+    note = "captured values must be `Clone + Send + Sync`: wrap a shared value in `Arc`, and use no `Rc` or \
+            `RefCell`",
+    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these",
+    note = "a method, or a function whose first argument is a state, goes to `sqlx_handler_with`"
+)]
+pub trait SqlxHandlerFn<'a, M>: Clone + Send + Sync {
     type Future: Future<Output = Self::Output> + Send + 'a;
     type Output: IntoOutcome;
 
-    fn call(&self, transaction: &'a mut PgConnection, message: Received<M>) -> Self::Future;
+    fn call(self, transaction: &'a mut PgConnection, message: Received<M>) -> Self::Future;
 }
 
+#[diagnostic::do_not_recommend]
 impl<'a, M, F, R> SqlxHandlerFn<'a, M> for F
 where
-    F: Fn(&'a mut PgConnection, Received<M>) -> R + Send + Sync,
+    F: FnOnce(&'a mut PgConnection, Received<M>) -> R + Clone + Send + Sync,
     R: Future + Send + 'a,
     R::Output: IntoOutcome,
 {
     type Future = R;
     type Output = R::Output;
 
-    fn call(&self, transaction: &'a mut PgConnection, message: Received<M>) -> R {
+    fn call(self, transaction: &'a mut PgConnection, message: Received<M>) -> R {
         self(transaction, message)
     }
+}
+
+/// A function of a state, a connection and a message, such as a method:
+/// `async fn(&S, &mut PgConnection, Received<M>) -> Outcome`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler with the state `{S}` for sqlx and PostgreSQL",
+    label = "expected `async fn(&{S}, &mut PgConnection, Received<M>) -> impl IntoOutcome`",
+    note = "the order is: state, transaction, message",
+    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these"
+)]
+pub trait SqlxStateHandlerFn<'a, S, M>: Clone + Send + Sync {
+    type Future: Future<Output = Self::Output> + Send + 'a;
+    type Output: IntoOutcome;
+
+    fn call(
+        self,
+        state: &'a S,
+        transaction: &'a mut PgConnection,
+        message: Received<M>,
+    ) -> Self::Future;
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, S: 'a, M, F, R> SqlxStateHandlerFn<'a, S, M> for F
+where
+    F: FnOnce(&'a S, &'a mut PgConnection, Received<M>) -> R + Clone + Send + Sync,
+    R: Future + Send + 'a,
+    R::Output: IntoOutcome,
+{
+    type Future = R;
+    type Output = R::Output;
+
+    fn call(self, state: &'a S, transaction: &'a mut PgConnection, message: Received<M>) -> R {
+        self(state, transaction, message)
+    }
+}
+
+/// A function with its state.
+struct WithState<S, F> {
+    state: Arc<S>,
+    function: F,
+}
+
+impl<S, F: Clone> Clone for WithState<S, F> {
+    fn clone(&self) -> Self {
+        Self { state: Arc::clone(&self.state), function: self.function.clone() }
+    }
+}
+
+impl<'a, S, M, F> SqlxHandlerFn<'a, M> for WithState<S, F>
+where
+    M: Send + 'a,
+    S: Send + Sync + 'static,
+    F: for<'b> SqlxStateHandlerFn<'b, S, M> + 'static,
+{
+    type Future = BoxFuture<'a, Outcome>;
+    type Output = Outcome;
+
+    fn call(self, transaction: &'a mut PgConnection, message: Received<M>) -> Self::Future {
+        Box::pin(async move {
+            self.function.call(&self.state, transaction, message).await.into_outcome()
+        })
+    }
+}
+
+/// Runs `function` with a state for each message, in a transaction of `pool`. The state may be an `Arc` that
+/// other handlers share.
+pub fn sqlx_handler_with<M, S, F>(
+    pool: PgPool,
+    state: impl Into<Arc<S>>,
+    function: F,
+) -> Arc<dyn Handler>
+where
+    M: DeserializeOwned + Send + 'static,
+    S: Send + Sync + 'static,
+    F: for<'a> SqlxStateHandlerFn<'a, S, M> + 'static,
+{
+    sqlx_handler(pool, WithState { state: state.into(), function })
 }
 
 /// Runs `function` for each message, in a transaction of `pool`.
@@ -90,13 +180,13 @@ where
 {
     async fn run(&self, work: HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
         let (mut transaction, started) = in_task(begin(self.pool.clone())).await??;
-        let outcome = outcome(self.function.call(&mut transaction, message)).await;
+        let outcome = outcome(self.function.clone().call(&mut transaction, message)).await;
         in_task(finish(transaction, started, work, outcome)).await?
     }
 
     async fn try_out(&self, message: Received<M>) -> Result<Outcome, Failure> {
         let (mut transaction, started) = in_task(begin(self.pool.clone())).await??;
-        let outcome = outcome(self.function.call(&mut transaction, message)).await;
+        let outcome = outcome(self.function.clone().call(&mut transaction, message)).await;
         in_task(take_back(transaction, started, outcome)).await?
     }
 }

@@ -14,8 +14,8 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         Box::pin(write(self, messages))
     }
 
-    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
-        Box::pin(first(self, message_id, handler))
+    fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(self, handler, message_id))
     }
 }
 
@@ -24,8 +24,8 @@ impl Transaction for &tokio_postgres::Transaction<'_> {
         Box::pin(write(*self, messages))
     }
 
-    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
-        Box::pin(first(*self, message_id, handler))
+    fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(*self, handler, message_id))
     }
 }
 
@@ -34,8 +34,8 @@ impl Transaction for deadpool_postgres::Transaction<'_> {
         Box::pin(write(&**self, messages))
     }
 
-    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
-        Box::pin(first(&**self, message_id, handler))
+    fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(&**self, handler, message_id))
     }
 }
 
@@ -44,8 +44,8 @@ impl Transaction for &deadpool_postgres::Transaction<'_> {
         Box::pin(write(&***self, messages))
     }
 
-    fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
-        Box::pin(first(&***self, message_id, handler))
+    fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(first(&***self, handler, message_id))
     }
 }
 
@@ -59,8 +59,8 @@ async fn write<C: GenericClient>(
 
 async fn first<C: GenericClient>(
     client: &C,
-    message_id: &str,
     handler: &str,
+    message_id: &str,
 ) -> Result<bool, StoreError> {
     let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&message_id, Type::TEXT), (&handler, Type::TEXT)];
@@ -72,29 +72,68 @@ async fn first<C: GenericClient>(
 mod sqlx_connection {
     //! The same for sqlx, which has its own way to bind arrays.
 
-    use relais_core::{message::NewMessage, store::StoreFuture};
-    use sqlx::{PgConnection, Row};
+    use relais_core::{
+        message::NewMessage,
+        store::{StoreError, StoreFuture},
+    };
+    use sqlx::{Connection, PgConnection, Postgres, Row};
 
     use super::super::{
         enqueue::{self, Columns, ENQUEUE_ALL_SQL, ENQUEUE_MAX, ENQUEUE_SQL, ENQUEUED_SQL},
         error::Failure,
         row,
     };
-    use crate::Transaction;
+    use crate::{Transaction, transaction::not_in_transaction};
+
+    /// `25P01`: there is no transaction in which a savepoint could be set.
+    const NO_TRANSACTION: &str = "25P01";
+
+    impl Transaction for sqlx::Transaction<'_, Postgres> {
+        fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+            Transaction::enqueue(&mut **self, messages)
+        }
+
+        fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
+            Transaction::once(&mut **self, handler, message_id)
+        }
+    }
 
     impl Transaction for PgConnection {
         fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
-            Box::pin(async move { write(self, messages).await.map_err(Failure::into_store) })
+            Box::pin(async move {
+                check_in_transaction(self).await?;
+                write(self, messages).await.map_err(Failure::into_store)
+            })
         }
 
-        fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+        fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
             Box::pin(async move {
+                check_in_transaction(self).await?;
                 let query = sqlx::query(sql!("once")).bind(message_id).bind(handler);
                 let result = query.execute(&mut *self).await;
                 result
                     .map(|result| result.rows_affected() == 1)
                     .map_err(|error| Failure::from(error).into_store())
             })
+        }
+    }
+
+    /// sqlx knows the transactions that were begun with its own methods. One that was begun with a statement
+    /// is found by a savepoint, which the server refuses outside a transaction.
+    async fn check_in_transaction(connection: &mut PgConnection) -> Result<(), StoreError> {
+        if connection.is_in_transaction() {
+            return Ok(());
+        }
+        let savepoint = sql!("check_transaction");
+        match sqlx::raw_sql(savepoint).execute(connection).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let code = error.as_database_error().and_then(|error| error.code());
+                if code.as_deref() == Some(NO_TRANSACTION) {
+                    return Err(not_in_transaction());
+                }
+                Err(Failure::from(error).into_store())
+            }
         }
     }
 

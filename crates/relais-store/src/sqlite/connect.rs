@@ -55,10 +55,21 @@ pub(super) fn writer(path: &Path, options: &SqliteOptions) -> Result<Connection,
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    make_private(path);
     let db = open(path, flags, options).map_err(|e| error::opening(path, &e))?;
     set_up_writer(&db, options).map_err(|e| error::opening(path, &e))?;
     check::settings(&Settings::read(&db)?, options.unsafe_durability)?;
     Ok(db)
+}
+
+/// Makes a missing file so that only its owner reads it: it holds payloads. SQLite gives its log the same
+/// mode. What fails here, fails again with a better text when SQLite opens the file.
+fn make_private(path: &Path) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    drop(options.open(path));
 }
 
 /// A connection that only reads.

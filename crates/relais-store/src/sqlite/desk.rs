@@ -4,7 +4,10 @@
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, Verdict},
     delivery::Problem,
-    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow},
+    desk::{
+        Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED, Decided, Desk, Edit, FailRow,
+        IDS_MAX, IdKind,
+    },
     inbox::InboxRow,
     json,
     outbox::{OnDeadLetter, OutboxFate, OutboxRow},
@@ -35,6 +38,23 @@ impl Desk for SqliteStore {
 
     fn fail_outbox(&self, id: i64, fail: FailRow) -> StoreFuture<'_, Decided> {
         Box::pin(self.writer().run(move |tx| fail_outbox(tx, id, &fail)))
+    }
+
+    fn note_delivered(&self, rows: Vec<i64>, worker: String) -> StoreFuture<'_, u64> {
+        Box::pin(self.writer().run(move |tx| {
+            let note = |id| change(tx, include_str!("sql/note_delivered.sql"), (id, &worker));
+            rows.iter().map(note).sum()
+        }))
+    }
+
+    fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreFuture<'_, Vec<Uuid>> {
+        let sql = match kind {
+            IdKind::DeadLetter => include_str!("sql/dead_letter_ids.sql"),
+            IdKind::Process => include_str!("sql/process_ids.sql"),
+            IdKind::Message => include_str!("sql/message_ids.sql"),
+        };
+        let params = (low.to_string(), high.to_string(), limit(IDS_MAX));
+        Box::pin(self.readers().read(move |db| all(db, sql, params, |c| c.uuid(0))))
     }
 
     fn attempts(&self, origin: Origin, origin_id: i64) -> StoreFuture<'_, Vec<Attempt>> {

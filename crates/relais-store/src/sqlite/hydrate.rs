@@ -50,7 +50,9 @@ impl SqlHydrator {
     pub async fn columns(&self) -> Result<Vec<String>, StoreError> {
         let statement = self.statement.clone();
         let names = self.store.readers().read(move |db| {
-            let statement = db.prepare(&statement).map_err(|e| wrong(&e.to_string()))?;
+            let statement = db
+                .prepare(&statement)
+                .map_err(|e| wrong(&format!("{e}; correct the statement")))?;
             Ok(statement.column_names().into_iter().map(str::to_owned).collect())
         });
         names.await
@@ -100,7 +102,8 @@ fn read(
             Err(error) if may_be_a_row(&error) => {
                 if !is_probed {
                     // Without ids it reads no row: if it fails then too, no row is to blame.
-                    records(&mut statement, &[]).map_err(|e| wrong(&e.to_string()))?;
+                    records(&mut statement, &[])
+                        .map_err(|e| wrong(&format!("{e}; correct the statement")))?;
                     is_probed = true;
                 }
                 halving.failed(range, ids, &error::text(&error), &mut hydrated);

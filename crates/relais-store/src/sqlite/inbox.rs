@@ -197,7 +197,7 @@ fn settle_one(
 ) -> Result<(u64, Option<OutOfOrder>), StoreError> {
     let InboxSettlement { id, epoch, fate, .. } = row;
     let reached = match fate {
-        InboxFate::Processed { messages, changes } => {
+        InboxFate::Processed { messages, changes, copies } => {
             let marked = mark_processed(tx, *id, scope, worker, *epoch)?;
             crate::fail_point!("settle_inbox.after_mark");
             if marked == 0 {
@@ -205,6 +205,9 @@ fn settle_one(
             }
             let older = send(tx, messages)?;
             changes.iter().try_for_each(|change| process::apply(tx, change, worker))?;
+            for inbox in copies {
+                change(tx, include_str!("sql/copy_inbox.sql"), (id, inbox))?;
+            }
             return Ok((marked, (!older.is_empty()).then(|| OutOfOrder::new(*id, &older))));
         }
         InboxFate::Retry { attempts, pause, problem } => {

@@ -12,6 +12,7 @@ mod bulk;
 mod check;
 mod cleanup;
 mod connect;
+mod control;
 mod credential;
 mod desk;
 mod error;
@@ -28,6 +29,8 @@ mod quarantine;
 mod reader;
 mod repair;
 mod row;
+#[cfg(feature = "sqlx-sqlite")]
+mod sqlx_handler;
 mod transaction;
 mod writer;
 
@@ -50,12 +53,12 @@ use relais_core::{
 use rusqlite::Connection;
 use uuid::Uuid;
 
-#[cfg(feature = "sqlx-sqlite")]
-pub use self::handler::{SqlxHandlerFn, sqlx_handler};
 use self::people::Part;
+#[cfg(feature = "sqlx-sqlite")]
+pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
 pub use self::{
     connect::SqliteOptions,
-    handler::handler,
+    handler::{handler, handler_with},
     hydrate::SqlHydrator,
     migrate::{SCRIPTS, schema_sql},
     transaction::ENQUEUE_SQL,
@@ -93,6 +96,13 @@ impl SqliteStore {
     }
 
     fn open_blocking(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
+        // SQLite says of it only that the file cannot be opened, which may also pass.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let folder = folder.display();
+            let why = format!("there is no folder {folder}; create it, or correct `store.url`");
+            return Err(StoreError::Setup(why));
+        }
         let writer = Writer::start(connect::writer(&path, &options)?)?;
         let readers = Readers::new(&path, &options, options.readers);
         let visitors = Readers::new(&path, &options, options.readers);
@@ -224,8 +234,8 @@ impl Store for SqliteStore {
         Box::pin(self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)))
     }
 
-    fn once(&self, message_id: String, handler: String) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer().run(move |tx| transaction::once(tx, &message_id, &handler)))
+    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer().run(move |tx| transaction::once(tx, &handler, &message_id)))
     }
 
     fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>> {

@@ -46,6 +46,7 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
             timers_due: c.count(4),
             inbox_oldest: c.time(5),
             inbox_parked: c.count(6),
+            processes_need_operator: c.count(7),
             inbox: Vec::new(),
             outbox: Vec::new(),
             backlogs: Vec::new(),

@@ -9,8 +9,9 @@ use relais_core::{
     inbox::{Content, NewInbox, in_inbox},
     message::Headers,
     process::{
-        Applied, Change, DeadLetterChange, Fired, LogEntry, Process, ProcessFilter, ProcessRef,
-        ProcessStatus, Processes, SOURCE_SYSTEM, TIMER_FIRED, TimerChange, TimerFired, TimerOwner,
+        ActionRecord, Applied, Change, DeadLetterChange, Fired, LogEntry, Process, ProcessFilter,
+        ProcessRef, ProcessStatus, Processes, SOURCE_SYSTEM, TIMER_FIRED, TimerChange, TimerFired,
+        TimerOwner,
     },
     query::PAGE_MAX,
     store::{StoreError, StoreFuture},
@@ -122,6 +123,7 @@ pub(super) fn apply(tx: &Transaction<'_>, change: &Change, worker: &str) -> Resu
     write_log(tx, change, &process_id)?;
     write_timer(tx, &change.timer, &process_id)?;
     write_dead_letter(tx, change, &process_id, worker)?;
+    write_audit(tx, change, &process_id)?;
     inbox::send(tx, &change.messages).map(drop)
 }
 
@@ -206,13 +208,22 @@ fn write_dead_letter(
             ];
             change(tx, include_str!("sql/open_process_dead_letters.sql"), params)?;
         }
-        DeadLetterChange::Close { actor, reason } => {
+        DeadLetterChange::Close { closure, actor, reason } => {
             let sql = include_str!("sql/close_process_dead_letters.sql");
-            if let Some(id) = first(tx, sql, (process_id, actor, reason), |c| c.string(0))? {
-                let record = (actor, "dead-letter.retried", id, reason);
+            let closure = closure.as_str();
+            let params = (process_id, actor, reason, closure);
+            if let Some(id) = first(tx, sql, params, |c| c.string(0))? {
+                let record = (actor, format!("dead-letter.{closure}"), id, reason);
                 change(tx, include_str!("sql/audit.sql"), record)?;
             }
         }
+    }
+    Ok(())
+}
+
+fn write_audit(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result<(), StoreError> {
+    if let Some(ActionRecord { action, actor, reason }) = &new.audit {
+        change(tx, include_str!("sql/audit.sql"), (actor, action, process_id, reason))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::{borrow::Cow, cell::RefCell, time::Duration};
 
 use relais_core::{
     bulk::{BulkCandidate, BulkJob, Phase},
+    control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     desk::{Attempt, AuditEntry},
     inbox::{InboxRow, InboxStatus},
@@ -323,6 +324,10 @@ impl Cells<'_, '_> {
             dead_letter_id: self.uuid(4),
             backlog: self.count(5),
         }
+    }
+
+    pub(super) fn control_kind(&self, column: usize) -> ControlKind {
+        self.known(column, ControlKind::parse, ControlKind::Destination)
     }
 
     fn origin(&self, column: usize) -> Origin {

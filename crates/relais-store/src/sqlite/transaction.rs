@@ -8,7 +8,7 @@ use super::{
     error,
     row::{change, first, millis},
 };
-use crate::BlockingTransaction;
+use crate::{BlockingTransaction, transaction::not_in_transaction};
 
 /// The statement behind `enqueue`, for users of another driver. Its parameters, in order:
 /// message id (UUID as text), category, aggregate type, aggregate id, event type, event version,
@@ -21,6 +21,7 @@ const ONCE_SQL: &str = include_str!("sql/once.sql");
 impl BlockingTransaction for Connection {
     /// All of the messages or, on an error, none of them, even if the transaction goes on.
     fn enqueue(&self, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError> {
+        check_in_transaction(self)?;
         let control = |sql| self.execute_batch(sql).map_err(|e| error::store(&e));
         control("SAVEPOINT relais_enqueue")?;
         let ids = enqueue(self, messages);
@@ -31,8 +32,9 @@ impl BlockingTransaction for Connection {
         ids
     }
 
-    fn once(&self, message_id: &str, handler: &str) -> Result<bool, StoreError> {
-        once(self, message_id, handler)
+    fn once(&self, handler: &str, message_id: &str) -> Result<bool, StoreError> {
+        check_in_transaction(self)?;
+        once(self, handler, message_id)
     }
 }
 
@@ -42,9 +44,14 @@ impl BlockingTransaction for Transaction<'_> {
         connection.enqueue(messages)
     }
 
-    fn once(&self, message_id: &str, handler: &str) -> Result<bool, StoreError> {
-        once(self, message_id, handler)
+    fn once(&self, handler: &str, message_id: &str) -> Result<bool, StoreError> {
+        let connection: &Connection = self;
+        connection.once(handler, message_id)
     }
+}
+
+fn check_in_transaction(db: &Connection) -> Result<(), StoreError> {
+    if db.is_autocommit() { Err(not_in_transaction()) } else { Ok(()) }
 }
 
 /// Writes the messages that are not there yet; the ids of all, in order.
@@ -93,7 +100,7 @@ fn sent_before(message: &NewMessage, found: Option<(i64, bool)>) -> Result<i64, 
     }
 }
 
-pub(super) fn once(db: &Connection, message_id: &str, handler: &str) -> Result<bool, StoreError> {
+pub(super) fn once(db: &Connection, handler: &str, message_id: &str) -> Result<bool, StoreError> {
     change(db, ONCE_SQL, (message_id, handler)).map(|rows| rows == 1)
 }
 
@@ -103,15 +110,26 @@ mod with_sqlx {
         message::NewMessage,
         store::{StoreError, StoreFuture},
     };
-    use sqlx::{SqliteConnection, query, query_as, query_scalar};
+    use sqlx::{Connection, Sqlite, SqliteConnection, query, query_as, query_scalar};
 
     use super::{ENQUEUE_SQL, ENQUEUED_SQL, ONCE_SQL, millis, sent_before};
-    use crate::{Transaction, sqlite::error};
+    use crate::{Transaction, sqlite::error, transaction::not_in_transaction};
+
+    impl Transaction for sqlx::Transaction<'_, Sqlite> {
+        fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
+            Transaction::enqueue(&mut **self, messages)
+        }
+
+        fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
+            Transaction::once(&mut **self, handler, message_id)
+        }
+    }
 
     impl Transaction for SqliteConnection {
         /// All of the messages or, on an error, none of them, even if the transaction continues.
         fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
             Box::pin(async move {
+                check_in_transaction(self).await?;
                 control(self, "SAVEPOINT relais_enqueue").await?;
                 let ids = enqueue_all(self, messages).await;
                 if ids.is_err() {
@@ -122,12 +140,23 @@ mod with_sqlx {
             })
         }
 
-        fn once<'a>(&'a mut self, message_id: &'a str, handler: &'a str) -> StoreFuture<'a, bool> {
+        fn once<'a>(&'a mut self, handler: &'a str, message_id: &'a str) -> StoreFuture<'a, bool> {
             Box::pin(async move {
+                check_in_transaction(self).await?;
                 let done = query(ONCE_SQL).bind(message_id).bind(handler).execute(&mut *self).await;
                 done.map(|done| done.rows_affected() == 1).map_err(|e| error::sqlx(&e))
             })
         }
+    }
+
+    /// sqlx knows the transactions that were begun with its own methods. For one that was begun with a
+    /// statement SQLite refuses a second `BEGIN`.
+    async fn check_in_transaction(db: &mut SqliteConnection) -> Result<(), StoreError> {
+        if db.is_in_transaction() || control(db, "BEGIN").await.is_err() {
+            return Ok(());
+        }
+        control(db, "ROLLBACK").await?;
+        Err(not_in_transaction())
     }
 
     async fn control(db: &mut SqliteConnection, sql: &'static str) -> Result<(), StoreError> {

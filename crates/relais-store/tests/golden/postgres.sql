@@ -26,6 +26,16 @@ relais_bulk_job.created_at: timestamp with time zone NOT NULL DEFAULT clock_time
 relais_bulk_job.finished_at: timestamp with time zone
 relais_bulk_job.error_message: character varying(2000)
 relais_bulk_job.moved: bigint NOT NULL IDENTITY
+relais_control.kind: text COLLATE "C" NOT NULL
+relais_control.name: text COLLATE "C" NOT NULL
+relais_control.paused_at: timestamp with time zone
+relais_control.paused_by: text
+relais_control.paused_reason: text
+relais_control.rate_calls: integer
+relais_control.rate_period_ms: bigint
+relais_control.concurrency: integer
+relais_control.limits_changed: bigint NOT NULL DEFAULT 0
+relais_control.breaker_resets: bigint NOT NULL DEFAULT 0
 relais_credential.name: text COLLATE "C" NOT NULL
 relais_credential.version: bigint NOT NULL DEFAULT 0
 relais_credential.sealed: text
@@ -142,6 +152,13 @@ relais_process_log.at: timestamp with time zone NOT NULL DEFAULT clock_timestamp
 relais_process_log.event_type: text NOT NULL
 relais_process_log.event: text NOT NULL
 relais_process_log.message_id: text COLLATE "C"
+relais_report.worker: text COLLATE "C" NOT NULL
+relais_report.host: text NOT NULL
+relais_report.pid: bigint NOT NULL
+relais_report.version: text NOT NULL
+relais_report.started_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_report.reported_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_report.figures: text NOT NULL
 relais_schema.version: bigint NOT NULL
 relais_schema.name: text NOT NULL
 relais_schema.needs: bigint NOT NULL
@@ -166,18 +183,24 @@ relais_worker.event_types: text[] COLLATE "C"
 relais_worker.handed_over: bigint NOT NULL DEFAULT 0
 -- constraints
 relais_attempt.relais_attempt_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
-relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text])))
+relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text, 'delivered'::text])))
 relais_attempt.relais_attempt_pkey: PRIMARY KEY (origin, origin_id, id)
 relais_audit.relais_audit_pkey: PRIMARY KEY (id)
 relais_bulk_job.relais_bulk_job_destination_check: CHECK ((destination <> ''::text))
 relais_bulk_job.relais_bulk_job_end: CHECK (((finished_at IS NOT NULL) = (phase = ANY (ARRAY['RECONCILED'::text, 'ABANDONED'::text]))))
 relais_bulk_job.relais_bulk_job_phase: CHECK ((phase = ANY (ARRAY['PLANNED'::text, 'CREATING'::text, 'CREATED'::text, 'UPLOADING'::text, 'UPLOADED'::text, 'CLOSING'::text, 'CLOSED'::text, 'FINISHED'::text, 'RECONCILED'::text, 'ABANDONED'::text])))
 relais_bulk_job.relais_bulk_job_pkey: PRIMARY KEY (id)
+relais_control.relais_control_concurrency_check: CHECK ((concurrency > 0))
+relais_control.relais_control_kind_check: CHECK ((kind = ANY (ARRAY['destination'::text, 'source'::text, 'process_type'::text])))
+relais_control.relais_control_name_check: CHECK ((name <> ''::text))
+relais_control.relais_control_pkey: PRIMARY KEY (kind, name)
+relais_control.relais_control_rate_calls_check: CHECK ((rate_calls > 0))
+relais_control.relais_control_rate_period_ms_check: CHECK ((rate_period_ms > 0))
 relais_credential.relais_credential_pkey: PRIMARY KEY (name)
 relais_dead_letter.relais_dead_letter_check: CHECK (((origin = 'process'::text) = (origin_id IS NULL)))
 relais_dead_letter.relais_dead_letter_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text, 'process'::text])))
 relais_dead_letter.relais_dead_letter_pkey: PRIMARY KEY (id)
-relais_dead_letter.relais_dead_letter_resolution_check: CHECK ((resolution = ANY (ARRAY['retried'::text, 'skipped'::text])))
+relais_dead_letter.relais_dead_letter_resolution_check: CHECK ((resolution = ANY (ARRAY['retried'::text, 'discarded'::text, 'resumed'::text, 'skipped'::text, 'compensated'::text, 'cancelled'::text, 'answered'::text])))
 relais_handled.relais_handled_handler_check: CHECK ((handler <> ''::text))
 relais_handled.relais_handled_message_id_check: CHECK ((message_id <> ''::text))
 relais_handled.relais_handled_pkey: PRIMARY KEY (message_id, handler)
@@ -208,6 +231,7 @@ relais_process.relais_process_retries_check: CHECK ((retries >= 0))
 relais_process.relais_process_status: CHECK ((status = ANY (ARRAY['NEW'::text, 'RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'COMPENSATING'::text, 'COMPENSATED'::text, 'PAUSED'::text])))
 relais_process.relais_process_version_check: CHECK ((version > 0))
 relais_process_log.relais_process_log_pkey: PRIMARY KEY (process_id, seq)
+relais_report.relais_report_pkey: PRIMARY KEY (worker)
 relais_schema.relais_schema_pkey: PRIMARY KEY (version)
 relais_source_position.relais_source_position_pkey: PRIMARY KEY (source, partition_key)
 relais_timer.relais_timer_pkey: PRIMARY KEY (process_id)
@@ -221,6 +245,7 @@ relais_audit.relais_audit_target: CREATE INDEX relais_audit_target ON relais_aud
 relais_bulk_job.relais_bulk_job_age: CREATE INDEX relais_bulk_job_age ON relais_bulk_job USING btree (finished_at) WHERE (finished_at IS NOT NULL)
 relais_bulk_job.relais_bulk_job_open: CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job USING btree (destination) WHERE (finished_at IS NULL)
 relais_bulk_job.relais_bulk_job_pkey: CREATE UNIQUE INDEX relais_bulk_job_pkey ON relais_bulk_job USING btree (id)
+relais_control.relais_control_pkey: CREATE UNIQUE INDEX relais_control_pkey ON relais_control USING btree (kind, name)
 relais_credential.relais_credential_pkey: CREATE UNIQUE INDEX relais_credential_pkey ON relais_credential USING btree (name)
 relais_dead_letter.relais_dead_letter_age: CREATE INDEX relais_dead_letter_age ON relais_dead_letter USING btree (parked_at, id)
 relais_dead_letter.relais_dead_letter_key: CREATE INDEX relais_dead_letter_key ON relais_dead_letter USING btree (hashtextextended(msg_key, (0)::bigint)) WHERE (resolved_at IS NULL)
@@ -256,6 +281,7 @@ relais_process.relais_process_state: CREATE INDEX relais_process_state ON relais
 relais_process.relais_process_type: CREATE INDEX relais_process_type ON relais_process USING btree (process_type, created_at, process_id)
 relais_process_log.relais_process_log_message: CREATE INDEX relais_process_log_message ON relais_process_log USING btree (hashtextextended(message_id, (0)::bigint)) WHERE (message_id IS NOT NULL)
 relais_process_log.relais_process_log_pkey: CREATE UNIQUE INDEX relais_process_log_pkey ON relais_process_log USING btree (process_id, seq)
+relais_report.relais_report_pkey: CREATE UNIQUE INDEX relais_report_pkey ON relais_report USING btree (worker)
 relais_schema.relais_schema_pkey: CREATE UNIQUE INDEX relais_schema_pkey ON relais_schema USING btree (version)
 relais_source_position.relais_source_position_pkey: CREATE UNIQUE INDEX relais_source_position_pkey ON relais_source_position USING btree (source, partition_key)
 relais_timer.relais_timer_due: CREATE INDEX relais_timer_due ON relais_timer USING btree (due_at)

@@ -4,7 +4,7 @@ CREATE TABLE relais_attempt (
     origin_id     INTEGER NOT NULL,
     attempt       INTEGER NOT NULL,
     at            TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored')),
+    outcome       TEXT NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored', 'delivered')),
     error_code    TEXT CHECK (length(error_code) <= 200),
     error_message TEXT CHECK (length(error_message) <= 2000),
     worker        TEXT NOT NULL
@@ -52,6 +52,22 @@ CREATE INDEX relais_bulk_job_moved ON relais_bulk_job (moved);
 
 CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job (destination) WHERE finished_at IS NULL;
 
+CREATE TABLE relais_control (
+    kind           TEXT NOT NULL CHECK (kind IN ('destination', 'source', 'process_type')),
+    name           TEXT NOT NULL CHECK (name <> ''),
+    -- Since when it is paused; NULL if it is not.
+    paused_at      TEXT,
+    paused_by      TEXT,
+    paused_reason  TEXT,
+    -- Limits until restart: a process obeys those that were changed after it started.
+    rate_calls     INTEGER CHECK (rate_calls > 0),
+    rate_period_ms INTEGER CHECK (rate_period_ms > 0),
+    concurrency    INTEGER CHECK (concurrency > 0),
+    limits_changed INTEGER NOT NULL DEFAULT 0,
+    breaker_resets INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE relais_credential (
     name        TEXT PRIMARY KEY NOT NULL,
     version     INTEGER NOT NULL DEFAULT 0,
@@ -84,7 +100,8 @@ CREATE TABLE relais_dead_letter (
     original_payload TEXT,
     edited_by     TEXT,
     edited_at     TEXT,
-    resolution    TEXT CHECK (resolution IN ('retried', 'skipped')),
+    resolution    TEXT CHECK (resolution IN
+        ('retried', 'discarded', 'resumed', 'skipped', 'compensated', 'cancelled', 'answered')),
     resolved_by   TEXT,
     resolved_at   TEXT,
     reason        TEXT
@@ -304,6 +321,16 @@ CREATE TABLE relais_process_log (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX relais_process_log_message ON relais_process_log (message_id) WHERE message_id IS NOT NULL;
+
+CREATE TABLE relais_report (
+    worker      TEXT PRIMARY KEY NOT NULL,
+    host        TEXT NOT NULL,
+    pid         INTEGER NOT NULL,
+    version     TEXT NOT NULL,
+    started_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    reported_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    figures     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE relais_schema (
     version    INTEGER PRIMARY KEY,

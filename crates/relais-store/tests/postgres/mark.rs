@@ -95,7 +95,11 @@ async fn move_the_mark_of_the_inbox(bed: &Bed, lanes: &[OwnedLane]) {
             id: row.id,
             lane: row.lane,
             epoch: epoch(row.lane),
-            fate: InboxFate::Processed { messages: Vec::new(), changes: Vec::new() },
+            fate: InboxFate::Processed {
+                messages: Vec::new(),
+                changes: Vec::new(),
+                copies: Vec::new(),
+            },
         });
         bed.store.settle_inbox(fence(Scope::Inbox, "w1"), done.collect()).await.unwrap();
         let since = Instant::now();
@@ -346,7 +350,7 @@ async fn rows_behind_a_parked_key_are_passed_and_found_when_a_discard_frees_them
         .unwrap()
         .remove(0);
     let verdict =
-        Verdict { resolution: Resolution::Skipped, actor: "ann".into(), reason: "no".into() };
+        Verdict { resolution: Resolution::Discarded, actor: "ann".into(), reason: "no".into() };
     assert!(console.resolve(letter.id, verdict).await.unwrap());
     assert_eq!(bed.ids(&lanes).await, [behind[0], behind[1], late]);
 }
@@ -364,7 +368,7 @@ async fn the_mark_waits_for_a_discard_that_has_not_committed() {
     let discard = person.transaction().await.unwrap();
     for statement in [
         include_str!("../../src/postgres/sql/lock_outbox.sql"),
-        "UPDATE relais_dead_letter SET resolved_at = now(), resolution = 'skipped'",
+        "UPDATE relais_dead_letter SET resolved_at = now(), resolution = 'discarded'",
         "DELETE FROM relais_parked_key",
         "INSERT INTO relais_audit (actor, action, target, reason) VALUES ('ann', 'a', 't', 'r')",
     ] {

@@ -62,6 +62,7 @@ fn change(process: Process, from: i64, event: ProcessEvent) -> Change {
         timer: TimerChange::Keep,
         messages: Vec::new(),
         dead_letter: DeadLetterChange::Keep,
+        audit: None,
     }
 }
 
@@ -104,7 +105,11 @@ impl Worker {
     fn settlement(&self, row: usize, change: Change) -> InboxSettlement {
         let row = &self.rows[row];
         let epoch = self.lanes.iter().find(|lane| lane.lane == row.lane).unwrap().epoch;
-        let fate = InboxFate::Processed { messages: vec![message("route")], changes: vec![change] };
+        let fate = InboxFate::Processed {
+            messages: vec![message("route")],
+            changes: vec![change],
+            copies: Vec::new(),
+        };
         InboxSettlement { id: row.id, lane: row.lane, epoch, fate }
     }
 }
@@ -201,7 +206,7 @@ async fn a_row_that_changes_a_process_twice_is_invalid() {
         vec![moved(&process, "a"), moved(&process, "b")],
         vec![begun(Some("o-1")), begun(Some("o-1"))],
     ] {
-        let fate = InboxFate::Processed { messages: Vec::new(), changes };
+        let fate = InboxFate::Processed { messages: Vec::new(), changes, copies: Vec::new() };
         let row = InboxSettlement { fate, ..worker.settlement(0, begun(None)) };
         let result = bed.store.settle_inbox(fence(Scope::Inbox, "w1"), vec![row]).await;
         assert!(matches!(result, Err(StoreError::Invalid(_))), "{result:?}");

@@ -136,7 +136,7 @@ async fn a_reader_sees_everything_and_changes_nothing() {
     denied(reader.enqueue(vec![message("x")]), "enqueue").await;
     let request = LaneRequest::new(fence(outbox(), "reader"), std::time::Duration::from_secs(60));
     denied(reader.lease_lanes(request), "lease").await;
-    denied(reader.once("m".into(), "h".into()), "once").await;
+    denied(reader.once("h".into(), "m".into()), "once").await;
     denied(reader.release_lanes(fence(Scope::Inbox, "reader"), Vec::new(), true), "leave").await;
     let refused = reader.check().await;
     let Err(StoreError::Setup(text)) = refused else { panic!("{refused:?}") };

@@ -74,7 +74,7 @@ async fn a_wrong_address_is_said_without_its_password() {
     let url = "postgres://someone:s3cret@127.0.0.1:1/nowhere";
     let options =
         PostgresOptions { connect_timeout: Duration::from_secs(2), ..PostgresOptions::default() };
-    let error = PostgresStore::connect(url, options).await.unwrap_err();
+    let error = PostgresStore::connect(url, options.clone()).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(!error.to_string().contains("s3cret"));
     let odd = PostgresStore::connect("postgres://u:s3cret@h:port/x", options).await.unwrap_err();

@@ -33,9 +33,9 @@ async fn use_it<T: Transaction>(tx: &mut T) {
     assert_eq!((again[0], again[2]), (ids[1], ids[0]), "not written again");
     let elsewhere = NewMessage { destination: "audit".into(), ..first };
     assert!(!ids.contains(&tx.enqueue(&[elsewhere]).await.unwrap()[0]), "a message of its own");
-    assert!(tx.once("m-1", "billing").await.unwrap());
-    assert!(!tx.once("m-1", "billing").await.unwrap());
-    assert!(tx.once("m-1", "shipping").await.unwrap());
+    assert!(tx.once("billing", "m-1").await.unwrap());
+    assert!(!tx.once("billing", "m-1").await.unwrap());
+    assert!(tx.once("shipping", "m-1").await.unwrap());
 }
 
 async fn assert_there(bed: &Bed, rows: i64) {

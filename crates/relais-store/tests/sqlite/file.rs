@@ -31,6 +31,26 @@ async fn a_file_is_refused_until_it_is_migrated() {
     assert!(bed.store.migrate().await.unwrap().applied.is_empty());
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_reads_the_files_it_makes() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relais.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
+    store.migrate().await.unwrap();
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+        names.push(entry.file_name().into_string().unwrap());
+    }
+    names.sort();
+    assert_eq!(names, ["relais.db", "relais.db-shm", "relais.db-wal"]);
+}
+
 #[tokio::test]
 async fn many_nodes_open_and_migrate_one_file_at_once() {
     let dir = tempfile::tempdir().unwrap();

@@ -162,7 +162,7 @@ async fn a_commit_refused_for_one_handler_is_that_handlers_failure_alone() {
     // Together with others nobody knows whose fault it is; alone it shows.
     let mut failures = 0;
     for round in 0..3 {
-        let others = (0..10).map(|n| bed.store.once(format!("{round}-{n}"), "h".into()));
+        let others = (0..10).map(|n| bed.store.once("h".into(), format!("{round}-{n}")));
         let others = futures_util::future::join_all(others);
         let (handled, _) = tokio::join!(handler.handle(bad.clone()), others);
         match handled {
@@ -176,7 +176,7 @@ async fn a_commit_refused_for_one_handler_is_that_handlers_failure_alone() {
     }
     assert!(failures >= 2);
     assert_undone(&bed);
-    assert!(bed.store.once("after".into(), "h".into()).await.unwrap());
+    assert!(bed.store.once("h".into(), "after".into()).await.unwrap());
 }
 
 #[cfg(feature = "sqlx-sqlite")]

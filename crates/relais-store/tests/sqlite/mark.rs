@@ -49,7 +49,7 @@ async fn decide(bed: &Bed, resolution: Resolution) {
 
 #[tokio::test]
 async fn rows_behind_a_parked_key_are_passed_and_found_when_the_key_is_free() {
-    for (resolution, again) in [(Resolution::Skipped, false), (Resolution::Retried, true)] {
+    for (resolution, again) in [(Resolution::Discarded, false), (Resolution::Retried, true)] {
         let bed = Bed::new().await;
         let lanes = bed.lease(scope(), "w1").await;
         let (first, first_id) = send(&bed, "k").await;

@@ -86,12 +86,15 @@ async fn once_is_true_once_and_only_if_it_commits() {
     let bed = Bed::new().await;
     let mut db = bed.raw();
     let tx = db.transaction().unwrap();
-    assert!(tx.once("m-1", "billing").unwrap());
-    assert!(!tx.once("m-1", "billing").unwrap());
-    assert!(tx.once("m-1", "mail").unwrap());
+    assert!(tx.once("billing", "m-1").unwrap());
+    assert!(!tx.once("billing", "m-1").unwrap());
+    assert!(tx.once("mail", "m-1").unwrap());
     tx.rollback().unwrap();
-    assert!(db.once("m-1", "billing").unwrap());
-    assert!(!db.once("m-1", "billing").unwrap());
+    assert!(matches!(db.once("billing", "m-1"), Err(StoreError::Invalid(_))));
+    db.execute_batch("BEGIN").unwrap();
+    assert!(db.once("billing", "m-1").unwrap());
+    assert!(!db.once("billing", "m-1").unwrap());
+    db.execute_batch("COMMIT").unwrap();
 }
 
 #[tokio::test]
@@ -153,11 +156,11 @@ mod with_sqlx {
         let bed = Bed::new().await;
         let pool = pool(&bed).await;
         let mut tx = pool.begin().await.unwrap();
-        assert!(tx.once("m-1", "billing").await.unwrap());
-        assert!(!tx.once("m-1", "billing").await.unwrap());
+        assert!(tx.once("billing", "m-1").await.unwrap());
+        assert!(!tx.once("billing", "m-1").await.unwrap());
         tx.rollback().await.unwrap();
         let mut tx = pool.begin().await.unwrap();
-        assert!(tx.once("m-1", "billing").await.unwrap());
+        assert!(tx.once("billing", "m-1").await.unwrap());
     }
 
     #[tokio::test]

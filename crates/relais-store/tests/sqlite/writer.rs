@@ -23,7 +23,7 @@ async fn a_dropped_future_leaves_its_job_done_whole() {
     drop(asked);
     blocker.execute_batch("COMMIT").unwrap();
     // Jobs run in order: when this one is answered, the dropped one was done.
-    bed.store.once("m".into(), "h".into()).await.unwrap();
+    bed.store.once("h".into(), "m".into()).await.unwrap();
     assert_eq!(bed.count("relais_outbox"), 2);
 }
 

@@ -388,7 +388,7 @@ impl Model {
         if !another && conflict.is_none() {
             self.parked.remove(&place);
         }
-        if resolution == Resolution::Skipped {
+        if resolution == Resolution::Discarded {
             return None;
         }
         if let (Some(variant), Ident::Received(message)) = (conflict, self.rows[row].ident) {

@@ -102,7 +102,7 @@ impl<B: Backend> ReferenceStateMachine for Reference<B> {
 fn any_step() -> impl Strategy<Value = Step> {
     let place = || (0..SCOPES, 0..WORKERS.len());
     let row = (0..DESTINATIONS.len(), 0..KEYS.len(), prop::bool::weighted(0.2));
-    let verdict = prop_oneof![Just(Resolution::Retried), Just(Resolution::Skipped)];
+    let verdict = prop_oneof![Just(Resolution::Retried), Just(Resolution::Discarded)];
     let variant = prop_oneof![6 => Just(0_u8), 2 => Just(1), 1 => Just(UNDECODABLE)];
     prop_oneof![
         5 => prop::collection::vec(row, 1..5).prop_map(Step::Enqueue),

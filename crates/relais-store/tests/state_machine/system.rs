@@ -140,6 +140,7 @@ impl System {
             Fate::Done | Fate::Untouched => InboxFate::Processed {
                 messages: settle.sends.iter().map(|(id, key)| message(*id, 0, *key)).collect(),
                 changes: Vec::new(),
+                copies: Vec::new(),
             },
             Fate::Retry { attempts, due } => {
                 InboxFate::Retry { attempts, pause: pause(due), problem: build::problem() }

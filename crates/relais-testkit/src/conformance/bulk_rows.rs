@@ -185,7 +185,7 @@ pub async fn a_skipped_dead_row_of_a_job_lets_its_key_go_on(f: &dyn Fixture) {
     let next = f.store().enqueue(vec![message("bulk", "a")]).await.expect("enqueue");
     assert_eq!(held.settle(vec![(held.id(0), dead_and_parked())]).await, all(1));
     assert!(held.worker.pending_ids().await.is_empty(), "parked");
-    assert!(resolve(f, only_dead_letter(f).await.id, Resolution::Skipped).await);
+    assert!(resolve(f, only_dead_letter(f).await.id, Resolution::Discarded).await);
     assert_eq!(held.worker.pending_ids().await, next);
 }
 

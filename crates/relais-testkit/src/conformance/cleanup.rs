@@ -71,7 +71,7 @@ pub async fn finished_rows_past_their_retention_go(f: &dyn Fixture) {
     for row in handler.received(10).await {
         handler.settle_inbox(&row, super::worker::processed()).await;
     }
-    f.store().once("m".to_owned(), "h".to_owned()).await.expect("once");
+    f.store().once("h".to_owned(), "m".to_owned()).await.expect("once");
     age(f, YEAR).await;
     let cleaned = cleanup(f, 100).await;
     assert_eq!(cleaned, Cleaned { inbox: 2, outbox: 3, handled: 1, ..Cleaned::default() });
@@ -84,7 +84,7 @@ pub async fn finished_rows_within_their_retention_stay(f: &dyn Fixture) {
     let handler = Worker::inbox(f, "w").await;
     let rows = handler.received(10).await;
     handler.settle_inbox(&rows[0], super::worker::processed()).await;
-    f.store().once("m".to_owned(), "h".to_owned()).await.expect("once");
+    f.store().once("h".to_owned(), "m".to_owned()).await.expect("once");
     age(f, 6 * DAY).await;
     assert_eq!(cleanup(f, 100).await, Cleaned::default());
     age(f, 8 * DAY).await;
@@ -128,7 +128,7 @@ pub async fn unfinished_rows_stay_however_old(f: &dyn Fixture) {
 pub async fn a_pass_removes_no_more_than_it_may(f: &dyn Fixture) {
     dispatched(f, 25).await;
     for n in 0..12 {
-        f.store().once(n.to_string(), "h".to_owned()).await.expect("once");
+        f.store().once("h".to_owned(), n.to_string()).await.expect("once");
     }
     age(f, YEAR).await;
     let mut passes = Vec::new();
@@ -146,7 +146,7 @@ pub async fn resolved_dead_letters_go_and_open_ones_stay(f: &dyn Fixture) {
         worker.settle(&row, dead_and_parked()).await;
     }
     let dead = open_dead_letters(f).await;
-    assert!(resolve(f, dead[0].id, Resolution::Skipped).await);
+    assert!(resolve(f, dead[0].id, Resolution::Discarded).await);
     assert!(resolve(f, dead[1].id, Resolution::Retried).await);
     age(f, 89 * DAY).await;
     assert_eq!(cleanup(f, 100).await, Cleaned::default());
@@ -167,7 +167,7 @@ pub async fn a_resolved_dead_letter_goes_though_its_key_is_still_parked(f: &dyn 
     let fates = rows.iter().map(|row| worker.outbox_fate(row, dead_and_parked())).collect();
     assert_eq!(worker.settle_all(fates).await, all(2));
     let dead = open_dead_letters(f).await;
-    assert!(resolve(f, dead[0].id, Resolution::Skipped).await);
+    assert!(resolve(f, dead[0].id, Resolution::Discarded).await);
     assert!(resolve(f, dead[1].id, Resolution::Retried).await);
     worker.settle(&worker.pending(1).await[0], dead_and_parked()).await;
     age(f, YEAR).await;
@@ -192,7 +192,7 @@ pub async fn a_discarded_row_goes_with_its_dead_letter(f: &dyn Fixture) {
     worker.settle(&worker.pending(1).await[0], dead_and_parked()).await;
     let kept = dead.iter().find(|letter| letter.destination.is_some()).expect("of the outbox");
     for letter in dead.iter().filter(|letter| ![again.id, kept.id].contains(&letter.id)) {
-        assert!(resolve(f, letter.id, Resolution::Skipped).await);
+        assert!(resolve(f, letter.id, Resolution::Discarded).await);
     }
     age(f, 89 * DAY).await;
     assert_eq!(cleanup(f, 100).await, Cleaned::default());
@@ -289,7 +289,7 @@ pub async fn an_old_process_with_an_open_dead_letter_stays(f: &dyn Fixture) {
     let looked_at = failed_process(f, Some("looked at")).await;
     let dead = open_dead_letters(f).await;
     let dead = dead.iter().find(|dead| dead.msg_key == "looked at").expect("its dead letter");
-    assert!(resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(resolve(f, dead.id, Resolution::Discarded).await);
     age(f, YEAR).await;
     assert_eq!(
         cleanup(f, 1).await,

@@ -167,14 +167,14 @@ pub async fn a_retried_inbox_row_starts_again(f: &dyn Fixture) {
 
 pub async fn a_skipped_row_stays_failed(f: &dyn Fixture) {
     let (worker, dead) = dead_outbox(f, message("orders", "k")).await;
-    assert!(resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(outbox_status(f, dead.origin_id.expect("its row")).await, OutboxStatus::Failed);
     assert!(worker.pending(10).await.is_empty());
     assert!(f.store().parked_keys(10).await.expect("parked keys").is_empty());
 }
 
 pub async fn a_decision_is_recorded_with_who_and_why(f: &dyn Fixture) {
-    for resolution in [Resolution::Retried, Resolution::Skipped] {
+    for resolution in [Resolution::Retried, Resolution::Discarded] {
         let sent = message("orders", resolution.as_str());
         let (_, dead) = dead_outbox(f, sent).await;
         let before = f.now().await;
@@ -203,7 +203,7 @@ pub async fn a_decision_is_carried_out_once(f: &dyn Fixture) {
     let rows = worker.pending(1).await;
     assert_eq!(worker.settle(&rows[0], OutboxFate::Dispatched).await, all(1));
     assert!(!resolve(f, dead.id, Resolution::Retried).await);
-    assert!(!resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(!resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(outbox_status(f, dead.origin_id.expect("its row")).await, OutboxStatus::Dispatched);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1);
     assert!(!resolve(f, Uuid::now_v7(), Resolution::Retried).await, "nothing of that id");
@@ -214,7 +214,7 @@ pub async fn of_two_people_at_once_one_decides(f: &dyn Fixture) {
     let (_, dead) = dead_outbox(f, message("orders", "k")).await;
     let people = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
-        let choice = if n % 2 == 0 { Resolution::Retried } else { Resolution::Skipped };
+        let choice = if n % 2 == 0 { Resolution::Retried } else { Resolution::Discarded };
         tokio::spawn(async move { store.resolve(dead.id, verdict(choice)).await })
     });
     let mut decided = 0;
@@ -256,7 +256,7 @@ pub async fn a_skipped_conflict_stores_nothing(f: &dyn Fixture) {
     let batch = vec![arrival_with("m-1", "{\"n\": 1}"), arrival_with("m-1", "{\"n\": 2}")];
     f.store().accept(batch, Vec::new()).await.expect("accept");
     let dead = only_dead_letter(f).await;
-    assert!(resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(f.number("SELECT count(*) FROM relais_inbox").await, 1);
     assert!(open_dead_letters(f).await.is_empty());
 }

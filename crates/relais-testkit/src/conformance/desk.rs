@@ -3,12 +3,14 @@
 
 use relais_core::{
     dead_letter::{Origin, Resolution},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, FailRow},
+    desk::{Attempt, AuditEntry, AuditFilter, Decided, FailRow, IDS_MAX, IdKind},
     inbox::{InboxFate, NewInbox},
     message::NewMessage,
     outbox::{OnDeadLetter, OutboxFate, OutboxStatus},
     query::{PAGE_MAX, ParkedKey},
 };
+
+use uuid::Uuid;
 
 use super::{
     Start,
@@ -295,7 +297,7 @@ pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture)
     let line = ["ann", "outbox.failed", &ids[0].to_string(), "it's stuck 😀"];
     assert_eq!(audit, [line.map(|text| Some(text.to_owned())).to_vec()]);
     // It is a dead letter as any other.
-    assert!(super::resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(super::resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(worker.pending_ids().await, ids[1..]);
     // Where the destination skips dead letters, the key goes on.
     let failed = f.store().fail_outbox(ids[1], fail(OnDeadLetter::Skip)).await.expect("fail");
@@ -325,6 +327,42 @@ pub async fn of_an_operator_and_a_settlement_one_stands(f: &dyn Fixture) {
     assert_eq!(decided(9_999).await.expect("fail"), Decided::NotFound);
     assert_eq!(open_dead_letters(f).await.len(), 2);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 2);
+}
+
+pub async fn a_delivery_after_an_operator_failed_the_row_is_noted(f: &dyn Fixture) {
+    let ids = f.store().enqueue(messages("orders", 3)).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    let failed = f.second().fail_outbox(ids[0], fail(OnDeadLetter::Park)).await.expect("fail");
+    assert_eq!(failed, Decided::Done);
+    worker.settle(&rows[1], dead_and_parked()).await;
+    // Only the first was failed by an operator; the second died, the third is pending.
+    let noted = f.store().note_delivered(ids.clone(), "w-7".to_owned()).await.expect("note");
+    assert_eq!(noted, 1);
+    let history = attempts(f, Origin::Outbox, ids[0]).await;
+    assert_eq!(outcomes(&history), [(0, "failed"), (1, "delivered")]);
+    assert_eq!(history[1].worker, "w-7");
+    assert!(attempts(f, Origin::Outbox, ids[2]).await.is_empty());
+    let row = f.store().find_outbox(ids[0].to_string()).await.expect("find").expect("row");
+    assert_eq!(row.status, OutboxStatus::Failed, "the decision of the operator stands");
+}
+
+pub async fn ids_are_found_between_two(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", IDS_MAX + 2)).await.expect("enqueue");
+    let process = failed_process(f, None).await;
+    let letter = only_dead_letter(f).await;
+    let store = f.store();
+    let between = |kind, low, high| store.ids_between(kind, low, high);
+    let found = between(IdKind::Process, process.process_id, process.process_id).await;
+    assert_eq!(found.expect("ids"), [process.process_id]);
+    let found = between(IdKind::DeadLetter, Uuid::nil(), Uuid::max()).await;
+    assert_eq!(found.expect("ids"), [letter.id]);
+    let found = between(IdKind::Message, Uuid::nil(), Uuid::max()).await.expect("ids");
+    assert_eq!(found.len(), IDS_MAX, "no more than are shown");
+    assert!(found.is_sorted());
+    let found = between(IdKind::Message, found[1], found[2]).await.expect("ids");
+    assert_eq!(found.len(), 2);
+    assert!(between(IdKind::DeadLetter, Uuid::nil(), Uuid::nil()).await.expect("ids").is_empty());
 }
 
 /// A row in a bulk job too; the job ends with its last row.

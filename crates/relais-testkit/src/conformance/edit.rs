@@ -104,7 +104,7 @@ pub async fn every_edit_is_recorded(f: &dyn Fixture) {
 
 pub async fn what_is_resolved_is_not_edited(f: &dyn Fixture) {
     let (_, dead) = dead_outbox(f, message("orders", "k")).await;
-    for resolution in [Resolution::Retried, Resolution::Skipped] {
+    for resolution in [Resolution::Retried, Resolution::Discarded] {
         let dead = open_dead_letters(f).await.pop().unwrap_or_else(|| dead.clone());
         resolve(f, dead.id, resolution).await;
         let resolved = find(f, dead.id).await;
@@ -179,7 +179,7 @@ pub async fn of_edits_and_decisions_at_once_each_is_whole(f: &dyn Fixture) {
         let id = dead.id;
         tokio::spawn(async move {
             if n == 4 {
-                store.resolve(id, verdict(Resolution::Skipped)).await.expect("resolve");
+                store.resolve(id, verdict(Resolution::Discarded)).await.expect("resolve");
                 return 1;
             }
             let decided = store.edit_dead_letter(id, edit_of(&n.to_string())).await;
@@ -195,7 +195,7 @@ pub async fn of_edits_and_decisions_at_once_each_is_whole(f: &dyn Fixture) {
 }
 
 fn discarded() -> Verdict {
-    verdict(Resolution::Skipped)
+    verdict(Resolution::Discarded)
 }
 
 async fn broken(f: &dyn Fixture) -> i64 {
@@ -215,7 +215,7 @@ pub async fn what_nobody_can_read_is_closed_with_a_resolved_dead_letter(f: &dyn 
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].origin, dead[0].origin_id), (Origin::Inbox, Some(id)));
     assert_eq!(dead[0].error_class.as_deref(), Some("NOT_UTF8"));
-    assert_eq!(dead[0].resolution.as_deref(), Some("skipped"));
+    assert_eq!(dead[0].resolution.as_deref(), Some("discarded"));
     assert_eq!(dead[0].resolved_by.as_deref(), Some("ann"));
     assert!(dead[0].resolved_at.is_some() && dead[0].reason.is_some());
     assert!(f.store().parked_keys(10).await.expect("parked keys").is_empty());

@@ -53,7 +53,8 @@ async fn assert_inbox_refused(f: &dyn Fixture, stale: &Worker, row: &InboxRow) {
     let before = snapshot(f).await;
     let mut follow_up = message("orders", "k");
     follow_up.as_of_version = Some(9);
-    let sending = InboxFate::Processed { messages: vec![follow_up], changes: Vec::new() };
+    let sending =
+        InboxFate::Processed { messages: vec![follow_up], changes: Vec::new(), copies: Vec::new() };
     for fate in [processed(), sending, handle_later(), dead_message()] {
         assert_eq!(stale.settle_inbox(row, fate).await, none(1));
     }
@@ -218,7 +219,11 @@ pub async fn of_a_mixed_inbox_batch_only_the_lanes_still_held_settle(f: &dyn Fix
         let follow_up = message("orders", &row.msg_key);
         worker.inbox_fate(
             row,
-            InboxFate::Processed { messages: vec![follow_up], changes: Vec::new() },
+            InboxFate::Processed {
+                messages: vec![follow_up],
+                changes: Vec::new(),
+                copies: Vec::new(),
+            },
         )
     });
     let done = worker.settle_inbox_all(fates.collect()).await;
@@ -249,7 +254,7 @@ pub async fn a_row_a_person_resolved_meanwhile_is_not_overwritten(f: &dyn Fixtur
     assert_eq!(worker.settle(&row, dead_and_parked()).await, all(1));
     let dead = super::only_dead_letter(f).await;
     assert_eq!(worker.settle_all(vec![copy.clone()]).await, none(1), "it is FAILED");
-    assert!(super::resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(super::resolve(f, dead.id, Resolution::Discarded).await);
     copy.fate = retry_later();
     assert_eq!(worker.settle_all(vec![copy]).await, none(1), "and stays so");
 }
@@ -302,8 +307,11 @@ pub async fn a_settlement_in_flight_and_a_take_over_never_both_win(f: &dyn Fixtu
 }
 
 pub async fn an_inbox_settlement_in_flight_and_a_take_over_never_both_win(f: &dyn Fixture) {
-    let sending =
-        InboxFate::Processed { messages: vec![message("orders", "k")], changes: Vec::new() };
+    let sending = InboxFate::Processed {
+        messages: vec![message("orders", "k")],
+        changes: Vec::new(),
+        copies: Vec::new(),
+    };
     for fate in [processed(), sending, handle_later(), dead_message()] {
         let (mut worker, row) = inbox_row(f, "a").await;
         let settler = worker.clone();

@@ -215,8 +215,11 @@ pub async fn what_relays_changes_nothing_but_the_state(f: &dyn Fixture) {
     let row = inbox.received(1).await.remove(0);
     let payload = row.payload.clone().expect("payload");
     let out = NewMessage { payload, headers: odd_headers(), ..message("orders", "k") };
-    let fate =
-        relais_core::inbox::InboxFate::Processed { messages: vec![out], changes: Vec::new() };
+    let fate = relais_core::inbox::InboxFate::Processed {
+        messages: vec![out],
+        changes: Vec::new(),
+        copies: Vec::new(),
+    };
     assert_eq!(inbox.settle_inbox(&row, fate).await, all(1));
     let worker = Worker::outbox(f, "orders", "w").await;
     let before = worker.pending(1).await.remove(0);

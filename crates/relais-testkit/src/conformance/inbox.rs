@@ -36,7 +36,7 @@ async fn rows(f: &dyn Fixture, ids: &[&str]) -> (Worker, Vec<InboxRow>) {
 }
 
 fn sending(messages: Vec<NewMessage>) -> InboxFate {
-    InboxFate::Processed { messages, changes: Vec::new() }
+    InboxFate::Processed { messages, changes: Vec::new(), copies: Vec::new() }
 }
 
 fn versioned(aggregate: &str, version: i64) -> NewMessage {
@@ -284,12 +284,12 @@ pub async fn versions_of_one_aggregate_in_one_batch_count_in_order(f: &dyn Fixtu
 
 pub async fn a_message_is_handled_once_per_handler(f: &dyn Fixture) {
     let store = f.store();
-    let once = |id: &str, handler: &str| store.once(id.to_owned(), handler.to_owned());
-    assert!(once("m-1", "billing").await.expect("first"));
-    assert!(!once("m-1", "billing").await.expect("again"));
-    assert!(once("m-1", "shipping").await.expect("another handler"));
-    assert!(once("m-2", "billing").await.expect("another message"));
-    let again = f.second().once("m-1".to_owned(), "shipping".to_owned()).await;
+    let once = |handler: &str, id: &str| store.once(handler.to_owned(), id.to_owned());
+    assert!(once("billing", "m-1").await.expect("first"));
+    assert!(!once("billing", "m-1").await.expect("again"));
+    assert!(once("shipping", "m-1").await.expect("another handler"));
+    assert!(once("billing", "m-2").await.expect("another message"));
+    let again = f.second().once("shipping".to_owned(), "m-1".to_owned()).await;
     assert!(!again.expect("another node"));
     let rows = f.rows("SELECT message_id, handler FROM relais_handled ORDER BY 1, 2").await;
     assert_eq!(rows.len(), 3);
@@ -306,17 +306,17 @@ pub async fn handling_once_takes_long_and_strange_names(f: &dyn Fixture) {
     let names = [&long, &long[..1_499], "a", "A", "a ", "ä", "'; DROP TABLE x; --", "\n", "😀%_\\"];
     let store = f.store();
     for name in names {
-        assert!(store.once(name.to_owned(), "h".to_owned()).await.expect("first"), "{name}");
-        assert!(!store.once(name.to_owned(), "h".to_owned()).await.expect("again"), "{name}");
+        assert!(store.once("h".to_owned(), name.to_owned()).await.expect("first"), "{name}");
+        assert!(!store.once("h".to_owned(), name.to_owned()).await.expect("again"), "{name}");
     }
     for handler in &names[2..] {
-        assert!(store.once("m".to_owned(), (*handler).to_owned()).await.expect("special handler"));
+        assert!(store.once((*handler).to_owned(), "m".to_owned()).await.expect("special handler"));
     }
     let huge = crate::build::wide_text(5_000, 9);
-    match store.once(huge.clone(), "h".to_owned()).await {
+    match store.once("h".to_owned(), huge.clone()).await {
         Ok(first) => {
             assert!(first);
-            assert!(!store.once(huge, "h".to_owned()).await.expect("again"));
+            assert!(!store.once("h".to_owned(), huge).await.expect("again"));
         }
         refused => assert_invalid(refused),
     }
@@ -325,7 +325,7 @@ pub async fn handling_once_takes_long_and_strange_names(f: &dyn Fixture) {
 pub async fn of_many_at_once_one_handles(f: &dyn Fixture) {
     let nodes = (0..8).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
-        tokio::spawn(async move { store.once("m".to_owned(), "h".to_owned()).await })
+        tokio::spawn(async move { store.once("h".to_owned(), "m".to_owned()).await })
     });
     let mut first = 0;
     for node in nodes.collect::<Vec<_>>() {

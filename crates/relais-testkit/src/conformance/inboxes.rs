@@ -2,7 +2,7 @@
 
 use relais_core::{
     dead_letter::Resolution,
-    inbox::{Accepted, NewInbox, in_inbox},
+    inbox::{Accepted, InboxFate, NewInbox, in_inbox},
     lane::Scope,
 };
 
@@ -51,6 +51,37 @@ pub async fn each_inbox_has_its_own_rows_and_duplicates(f: &dyn Fixture) {
     assert_eq!(billing.settle_inbox_all(fates).await, all(2), "the fence knows the inbox");
     assert_eq!(sources(&billing).await, [] as [String; 0]);
     assert_eq!(sources(&unnamed).await.len(), 2);
+}
+
+/// In order, in the commit that settles the row, and never twice.
+pub async fn a_settled_row_is_copied_to_other_inboxes_once(f: &dyn Fixture) {
+    let (unnamed, billing) = two_inboxes(f).await;
+    let mail = Worker::start(f.store(), Scope::of_inbox("@mail"), "m").await;
+    let copied = |inboxes: &[&str]| InboxFate::Processed {
+        messages: Vec::new(),
+        changes: Vec::new(),
+        copies: inboxes.iter().map(|inbox| (*inbox).to_owned()).collect(),
+    };
+    let rows = unnamed.received(10).await;
+    let mut fates: Vec<_> =
+        rows.iter().map(|row| unnamed.inbox_fate(row, copied(&["@mail", "billing"]))).collect();
+    fates[1].epoch += 1;
+    let settled = unnamed.settle_inbox_all(fates.clone()).await;
+    assert_eq!((settled.settled, settled.refused), (1, 1));
+    assert_eq!(sources(&mail).await, ["@mail::ihub 1"], "no copy of a row that was refused");
+    fates[1].epoch -= 1;
+    unnamed.settle_inbox_all(fates).await;
+    assert_eq!(sources(&mail).await, ["@mail::ihub 1", "@mail::ihub 2"]);
+    assert_eq!(sources(&billing).await.len(), 2, "they were there already");
+    let (first, copy) = (&rows[0], &mail.received(1).await[0]);
+    assert_eq!((&copy.payload, &copy.headers), (&first.payload, &first.headers));
+    assert_eq!((copy.received_at, copy.attempts), (first.received_at, 0));
+    assert_eq!((&copy.msg_key, &copy.event_type), (&first.msg_key, &first.event_type));
+    // From a named inbox the name is replaced.
+    let row = &billing.received(1).await[0];
+    assert_eq!(billing.settle_inbox(row, copied(&["billing@mail"])).await, all(1));
+    let mail = Worker::start(f.store(), Scope::of_inbox("billing@mail"), "n").await;
+    assert_eq!(sources(&mail).await, ["billing@mail::ihub 1"]);
 }
 
 pub async fn a_key_that_waits_in_one_inbox_goes_on_in_the_other(f: &dyn Fixture) {

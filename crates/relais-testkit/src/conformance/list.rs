@@ -104,6 +104,13 @@ macro_rules! store_conformance {
                 a_row_in_quarantine_goes_again_when_another_worker_is_lost
                 a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
             }
+            controls {
+                a_pause_is_read_by_every_process_until_it_ends
+                a_second_pause_changes_nothing_and_is_not_recorded limits_and_resets_are_numbered
+                a_resumed_process_type_ends_the_wait_of_its_rows
+                a_report_replaces_the_last_one_of_its_process
+                a_silent_process_is_lost_and_then_forgotten
+            }
             credentials { a_secret_has_one_owner_until_its_lease_ends
                 a_secret_is_replaced_and_read_by_the_next_owner
                 who_lost_the_lease_of_a_secret_changes_nothing }
@@ -125,6 +132,7 @@ macro_rules! store_conformance {
             }
             inboxes {
                 each_inbox_has_its_own_rows_and_duplicates
+                a_settled_row_is_copied_to_other_inboxes_once
                 a_key_that_waits_in_one_inbox_goes_on_in_the_other a_key_is_parked_in_its_inbox_only
             }
             event_types {
@@ -342,6 +350,8 @@ macro_rules! store_conformance {
                 insert_keeps_every_field_of_the_process insert_takes_long_values
                 insert_without_a_business_key_or_a_text_takes_what_there_is
                 a_process_has_at_most_one_open_dead_letter going_on_closes_the_open_dead_letter
+                a_dead_letter_of_a_process_names_what_closed_it
+                an_action_on_a_process_is_in_the_audit
                 a_process_is_not_retried_by_its_dead_letter_alone
                 skipping_the_dead_letter_of_a_process_only_closes_it
                 a_stale_change_opens_and_closes_nothing
@@ -378,6 +388,8 @@ macro_rules! store_conformance {
                 a_pending_row_becomes_a_dead_letter_by_an_operator
                 of_an_operator_and_a_settlement_one_stands
                 a_row_of_a_job_is_failed_by_an_operator
+                a_delivery_after_an_operator_failed_the_row_is_noted
+                ids_are_found_between_two
                 what_a_message_caused_is_found_oldest_first
                 dead_letters_of_a_message_are_found_resolved_or_not
                 the_audit_is_listed_newest_first_and_in_pages

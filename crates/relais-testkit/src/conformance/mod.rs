@@ -10,6 +10,7 @@ pub mod bulk;
 pub mod bulk_rows;
 pub mod bytes;
 pub mod cleanup;
+pub mod controls;
 pub mod credentials;
 pub mod dead_letters;
 pub mod desk;

@@ -207,7 +207,7 @@ pub async fn a_skipped_dead_letter_frees_its_key(f: &dyn Fixture) {
     settle(&worker, ids[0], dead_and_parked()).await;
     assert!(worker.pending(10).await.is_empty());
     let dead = only_dead_letter(f).await;
-    assert!(resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(worker.pending_ids().await, ids[1..]);
 }
 
@@ -219,12 +219,12 @@ pub async fn a_dead_letter_that_parks_nothing_does_not_inherit_the_key(f: &dyn F
     settle(&worker, ids[1], dead_and_parked()).await;
     let dead = super::open_dead_letters(f).await;
     let parking = dead.iter().find(|letter| letter.origin_id == Some(ids[1])).expect("the second");
-    assert!(resolve(f, parking.id, Resolution::Skipped).await);
+    assert!(resolve(f, parking.id, Resolution::Discarded).await);
     assert_eq!(worker.pending_ids().await, ids[2..], "the first one never held the key");
 }
 
 pub async fn two_open_dead_letters_hold_their_key_until_both_are_resolved(f: &dyn Fixture) {
-    for resolution in [Resolution::Skipped, Resolution::Retried] {
+    for resolution in [Resolution::Discarded, Resolution::Retried] {
         let ids = enqueue(f, &["a", "a", "a"]).await;
         let worker = Worker::outbox(f, "orders", "w").await;
         let rows = worker.pending(10).await;
@@ -237,7 +237,7 @@ pub async fn two_open_dead_letters_hold_their_key_until_both_are_resolved(f: &dy
         let points_to = "SELECT dead_letter_id FROM relais_parked_key";
         assert_eq!(f.value(points_to).await, Some(dead[1].id.to_string()));
         assert!(resolve(f, dead[1].id, resolution).await);
-        let wanted = if resolution == Resolution::Skipped { &ids[2..] } else { &ids[..] };
+        let wanted = if resolution == Resolution::Discarded { &ids[2..] } else { &ids[..] };
         assert_eq!(drain(&worker).await, wanted);
     }
 }
@@ -334,7 +334,7 @@ pub async fn a_parked_inbox_key_waits_for_a_person(f: &dyn Fixture) {
     settle_inbox(&worker, "a1", dead_message()).await;
     assert_eq!(worker.received_ids().await, ["b1"], "it waits again");
     let dead = super::open_dead_letters(f).await;
-    assert!(resolve(f, dead[0].id, Resolution::Skipped).await);
+    assert!(resolve(f, dead[0].id, Resolution::Discarded).await);
     assert_eq!(worker.received_ids().await, ["b1", "a2", "a3"]);
 }
 

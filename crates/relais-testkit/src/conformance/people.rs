@@ -260,7 +260,7 @@ pub async fn dead_letters_are_filtered_and_paged_without_gaps(f: &dyn Fixture) {
     }
     assert_eq!(paged, everything.iter().map(|dead| dead.id).collect::<Vec<_>>());
     let some = |text: &str| Some(text.to_owned());
-    assert!(resolve(f, everything[0].id, Resolution::Skipped).await);
+    assert!(resolve(f, everything[0].id, Resolution::Discarded).await);
     let status = |text: &str| Filter { status: some(text), ..filter(100) };
     assert_eq!(list(status("open")).await.len(), 7);
     let resolved = list(status("resolved")).await;

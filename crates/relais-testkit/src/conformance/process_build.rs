@@ -64,6 +64,7 @@ fn change(process: Process, from: i64, events: Vec<ProcessEvent>) -> Change {
         timer: TimerChange::Keep,
         messages: Vec::new(),
         dead_letter: DeadLetterChange::Keep,
+        audit: None,
     }
 }
 

@@ -6,7 +6,9 @@ use relais_core::{
     delivery::Problem,
     desk::AuditFilter,
     message::Headers,
-    process::{Applied, Change, DeadLetterChange, Process, ProcessStatus},
+    process::{
+        Action, ActionRecord, Applied, Change, Closure, DeadLetterChange, Process, ProcessStatus,
+    },
     store::StoreError,
     text::ERROR_MESSAGE_MAX,
 };
@@ -27,7 +29,12 @@ use crate::{build::wide_text, fixture::Fixture};
 pub const START: Start = Start::Migrated;
 
 fn closed() -> DeadLetterChange {
-    DeadLetterChange::Close { actor: "ann".to_owned(), reason: "the bank is back 😀".to_owned() }
+    closed_by(Closure::Action(Action::RetryStep))
+}
+
+fn closed_by(closure: Closure) -> DeadLetterChange {
+    let (actor, reason) = ("ann".to_owned(), "the bank is back 😀".to_owned());
+    DeadLetterChange::Close { closure, actor, reason }
 }
 
 /// The process goes on, and its dead letter becomes what is asked.
@@ -48,6 +55,8 @@ pub async fn insert_keeps_every_field_of_the_process(f: &dyn Fixture) {
     change.dead_letter = opened("TIMED_OUT");
     let before = f.now().await;
     assert_eq!(settle_one(f, &worker, "m-1", change.clone()).await, all(1));
+    let overview = f.store().overview().await.expect("overview");
+    assert_eq!(overview.processes_need_operator, 1);
     let dead = only_dead_letter(f).await;
     assert_ne!(dead.id, Uuid::nil());
     assert_eq!((dead.origin, dead.origin_id), (Origin::Process, None));
@@ -140,6 +149,40 @@ pub async fn going_on_closes_the_open_dead_letter(f: &dyn Fixture) {
     assert_eq!(find(f, dead.id).await, closed_one);
 }
 
+pub async fn a_dead_letter_of_a_process_names_what_closed_it(f: &dyn Fixture) {
+    let actions = Action::ALL.into_iter().filter(|action| *action != Action::Pause);
+    for closure in actions.map(Closure::Action).chain([Closure::LateReply]) {
+        let process = failed_process(f, None).await;
+        let dead = only_dead_letter(f).await;
+        goes_on(f, &process, closed_by(closure)).await;
+        let wanted = closure.as_str();
+        assert_eq!(find(f, dead.id).await.resolution.as_deref(), Some(wanted));
+        let target = Some(dead.id.to_string());
+        let audit = audit(f, target).await;
+        assert_eq!(audit, [("ann".to_owned(), format!("dead-letter.{wanted}"))]);
+    }
+}
+
+pub async fn an_action_on_a_process_is_in_the_audit(f: &dyn Fixture) {
+    let process = running(f, None).await;
+    let mut change = after(&process, ProcessStatus::Paused, vec![step_started("again")]);
+    change.audit = Some(ActionRecord::new("paused", "ben", "wrong address 😀"));
+    let process = applied(f, change).await;
+    let target = process.process_id.to_string();
+    let wanted = ("ben".to_owned(), "process.paused".to_owned());
+    assert_eq!(audit(f, Some(target.clone())).await, std::slice::from_ref(&wanted));
+    let mut stale = after(&process, ProcessStatus::Running, vec![step_started("again")]);
+    (stale.from, stale.audit) = (1, Some(ActionRecord::new("resumed", "ben", "mended")));
+    let applied = f.store().change_process(stale).await.expect("change");
+    assert_eq!((applied, audit(f, Some(target)).await), (Applied::Stale, vec![wanted]));
+}
+
+async fn audit(f: &dyn Fixture, target: Option<String>) -> Vec<(String, String)> {
+    let filter = AuditFilter { target, limit: 10, ..Default::default() };
+    let lines = f.store().list_audit(filter).await.expect("audit");
+    lines.into_iter().map(|line| (line.actor, line.action)).collect()
+}
+
 pub async fn a_process_is_not_retried_by_its_dead_letter_alone(f: &dyn Fixture) {
     let process = failed_process(f, None).await;
     let dead = only_dead_letter(f).await;
@@ -154,10 +197,10 @@ pub async fn a_process_is_not_retried_by_its_dead_letter_alone(f: &dyn Fixture) 
 pub async fn skipping_the_dead_letter_of_a_process_only_closes_it(f: &dyn Fixture) {
     let process = failed_process(f, None).await;
     let dead = only_dead_letter(f).await;
-    assert!(resolve(f, dead.id, Resolution::Skipped).await);
-    assert!(!resolve(f, dead.id, Resolution::Skipped).await);
+    assert!(resolve(f, dead.id, Resolution::Discarded).await);
+    assert!(!resolve(f, dead.id, Resolution::Discarded).await);
     let closed = find(f, dead.id).await;
-    assert_eq!(closed.resolution.as_deref(), Some("skipped"));
+    assert_eq!(closed.resolution.as_deref(), Some("discarded"));
     assert_eq!(found(f, process.process_id).await, Some(process.clone()));
     assert_eq!(history(f, process.process_id).await.len(), 3);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1);

@@ -94,7 +94,8 @@ pub async fn messages_of_a_row_go_beside_those_of_its_processes(f: &dyn Fixture)
     accept(f, &["m"]).await;
     let rows = worker.received(1).await;
     let changes = vec![full(begun(TYPE, None)), full(begun(TYPE, None))];
-    let fate = InboxFate::Processed { messages: vec![message("other", "k")], changes };
+    let fate =
+        InboxFate::Processed { messages: vec![message("other", "k")], changes, copies: Vec::new() };
     assert_eq!(worker.settle_inbox(&rows[0], fate).await, all(1));
     assert_eq!(amounts(f).await, [2, 2, 2, 3, 2]);
 }
@@ -138,7 +139,11 @@ pub async fn one_stale_process_of_several_leaves_the_whole_row(f: &dyn Fixture) 
     for changes in
         [vec![full(begun(TYPE, None)), late.clone()], vec![late.clone(), full(begun(TYPE, None))]]
     {
-        let fate = InboxFate::Processed { messages: vec![message("other", "k")], changes };
+        let fate = InboxFate::Processed {
+            messages: vec![message("other", "k")],
+            changes,
+            copies: Vec::new(),
+        };
         assert_eq!(worker.settle_inbox(&row, fate).await, stale(0, vec![row.id]));
         assert_eq!(amounts(f).await, before);
     }

@@ -306,7 +306,7 @@ pub async fn a_repaired_row_of_a_parked_key_waits(f: &dyn Fixture) {
     repair(f, id, rewritten("m-1", "k")).await;
     assert!(worker.received(10).await.is_empty());
     let parked = only_dead_letter(f).await.id;
-    assert!(resolve(f, parked, Resolution::Skipped).await);
+    assert!(resolve(f, parked, Resolution::Discarded).await);
     assert_eq!(worker.received_ids().await, ["m-1"]);
 }
 

@@ -179,7 +179,7 @@ pub(super) fn processed() -> InboxFate {
 }
 
 pub(super) fn processed_with(changes: Vec<Change>) -> InboxFate {
-    InboxFate::Processed { messages: Vec::new(), changes }
+    InboxFate::Processed { messages: Vec::new(), changes, copies: Vec::new() }
 }
 
 pub(super) fn handle_later() -> InboxFate {

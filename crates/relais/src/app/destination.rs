@@ -12,6 +12,7 @@ use crate::{
     bulk::{BulkRelay, BulkSettings},
     guard::Guard,
     lanes::LaneKeeper,
+    limits::Limits,
     observe::DestinationCounters,
     relay::Relay,
     worker::Worker,
@@ -51,7 +52,7 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// The worker that serves it, with its heartbeat begun.
+    /// The worker that serves it, with its heartbeat begun, and its limits.
     pub(super) fn relay(
         self,
         name: &str,
@@ -59,18 +60,20 @@ impl Destination {
         lanes: (LaneKeeper, Duration),
         counters: Arc<DestinationCounters>,
         crowd: watch::Receiver<u64>,
-    ) -> Box<dyn Worker> {
+    ) -> (Box<dyn Worker>, Limits) {
         match self {
             Self::Single(publisher, settings) => {
                 let guard = Guard::new(publisher, &settings);
                 let mut relay = Relay::new(store, lanes.0, guard, settings, counters);
                 relay.intake().start_heartbeat(crowd);
-                Box::new(relay)
+                let limits = relay.limits();
+                (Box::new(relay), limits)
             }
             Self::Bulk(target, settings) => {
                 let mut relay = BulkRelay::new(store, name, lanes, target, settings, counters);
                 relay.intake().start_heartbeat(crowd);
-                Box::new(relay)
+                let limits = relay.limits();
+                (Box::new(relay), limits)
             }
         }
     }

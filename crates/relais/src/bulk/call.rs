@@ -1,6 +1,6 @@
 //! Calls to a bulk target through the guards: breaker, rate, time limit; a panic is an unclear answer.
 //!
-//! Invariant: no call starts while the breaker is open or the lease is lost, and every answer teaches
+//! Invariant: no call starts while the destination is paused, the breaker is open or the lease is lost, and every answer teaches
 //! the breaker.
 
 use std::{
@@ -22,6 +22,9 @@ use crate::{limits::Limits, observe::DestinationCounters};
 
 /// How long a target rests that will not take what we send until a person acts.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long a paused job rests before it looks again.
+const PAUSED_REST: Duration = Duration::from_millis(250);
 
 /// What the target said, or why it was not asked.
 pub(crate) type Answer<T> = Result<Result<T, CallProblem>, Halt>;
@@ -78,13 +81,19 @@ impl Caller {
         self.learn(&outage);
     }
 
-    /// Waits until the breaker lets a call through.
+    /// Waits until no operator's pause and no breaker holds calls back.
     async fn turn(&self) -> Result<(), Halt> {
         self.halts.check()?;
-        while self.limits.is_open() {
-            self.halts.rest(self.limits.wait()).await?;
+        loop {
+            let wait = if self.limits.is_paused() {
+                PAUSED_REST
+            } else if self.limits.is_open() {
+                self.limits.wait()
+            } else {
+                return Ok(());
+            };
+            self.halts.rest(wait).await?;
         }
-        Ok(())
     }
 
     async fn run<'a, T>(

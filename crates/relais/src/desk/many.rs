@@ -190,7 +190,7 @@ impl Desk {
 
     /// Discards everything dead of a key; then it goes on.
     pub async fn skip_key(&self, key: &HeldKey, by: &By) -> Result<Summary, StoreError> {
-        self.decide_all(&key.letters, Resolution::Skipped, Pace::AtOnce, by, go_on).await
+        self.decide_all(&key.letters, Resolution::Discarded, Pace::AtOnce, by, go_on).await
     }
 
     /// Decides each in turn, as given. `each` is told of every one and may say stop.

@@ -26,7 +26,7 @@ impl Desk {
             Decided::Done => Answer::Done,
             Decided::NotFound => Answer::NotFound,
             Decided::ResolvedBefore => {
-                refused("NOT_PENDING", "only a pending row can be failed; this one is settled")
+                refused("NOT_PENDING", "a worker has settled it; only a pending row can be failed")
             }
         })
     }

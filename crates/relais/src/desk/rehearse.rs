@@ -3,38 +3,41 @@
 //!
 //! Invariant: nothing is written, and what is asked is what the inbox worker asks.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use relais_core::{
     BoxFuture,
-    handler::{Handler, Outcome},
+    handler::{Handler, Outcome, panicked},
     inbox::InboxRow,
     route::Route,
     store::StoreError,
 };
 
 use super::{Desk, Rehearse};
-use crate::{App, inbox::Action, process::Operator};
+use crate::{App, app::ActionsByInbox, inbox::Action, process::Operator};
 
 impl App {
     /// The dead-letter desk, which rehearses with the handlers, routes and processes added so far.
     pub fn desk(&self) -> Desk {
         let store = Arc::clone(&self.store);
         let operator = Operator::with(Arc::clone(&store), Arc::new(self.processes.clone()));
-        let rehearsal = Rehearsal { actions: self.actions.clone(), operator: operator.clone() };
+        let rehearsal = Rehearsal { actions: self.actions_by_inbox(), operator: operator.clone() };
         Desk::new(store, Arc::new(rehearsal)).operator(operator).skipping(self.skipping())
     }
 }
 
 struct Rehearsal {
-    actions: HashMap<String, Action>,
+    /// Of the inbox of the app, and of those of its subscribers.
+    actions: ActionsByInbox,
     operator: Operator,
 }
 
 impl Rehearse for Rehearsal {
     fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
         Box::pin(async {
-            match self.actions.get(row.event_type.as_deref().unwrap_or_default()) {
+            let event_type = row.event_type.as_deref().unwrap_or_default();
+            let actions = self.actions.of(&row.source_system);
+            match actions.and_then(|actions| actions.get(event_type)) {
                 Some(Action::Handler(handler)) => handled(Arc::clone(handler), row).await,
                 Some(Action::Routes(routes)) => Ok(routed(routes, &row)),
                 Some(Action::Processes) => self.operator.rehearse(&row).await,
@@ -47,7 +50,10 @@ impl Rehearse for Rehearsal {
 /// In a task of its own, because a handler may panic.
 async fn handled(handler: Arc<dyn Handler>, row: InboxRow) -> Result<Outcome, StoreError> {
     let run = tokio::spawn(async move { handler.rehearse(row).await });
-    run.await.unwrap_or_else(|_| Ok(Outcome::retry("HANDLER_PANIC", "the handler panicked")))
+    run.await.unwrap_or_else(|error| {
+        let panic = error.try_into_panic().map_err(|error| error.to_string());
+        Ok(panic.map_or_else(|text| Outcome::retry("HANDLER_PANIC", &text), |p| panicked(&*p)))
+    })
 }
 
 fn routed(routes: &[Route], row: &InboxRow) -> Outcome {

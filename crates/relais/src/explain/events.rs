@@ -28,6 +28,7 @@ pub(super) fn thing(row: &Row, role: Role) -> Thing {
         next_attempt_at: None,
         problem: None,
         held_by: None,
+        waits_for: None,
     };
     match row {
         Row::Inbox(row) => Thing {
@@ -72,13 +73,15 @@ pub(super) fn job_thing(job: &BulkJob, role: Role) -> Thing {
         next_attempt_at: None,
         problem: problem(None, job.error_message.as_deref()),
         held_by: None,
+        waits_for: None,
     }
 }
 
 /// Why a process stands still, or ended as it did: what its log said last of that.
 pub(super) fn standstill(process: &Process, log: &[LogEntry]) -> Option<Problem> {
     use ProcessEvent as E;
-    if !matches!(process.status, ProcessStatus::Paused | ProcessStatus::Failed) {
+    let stands = matches!(process.status, ProcessStatus::Paused | ProcessStatus::Failed);
+    if !stands && !process.needs_operator() {
         return None;
     }
     let code = process.status.as_str();
@@ -236,6 +239,10 @@ pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         What::Attempt { attempt, outcome, code, message, worker } if outcome == "ignored" => {
             let why = because(code, message);
             write!(f, "attempt {attempt} ignored as out of order{why} (worker {worker})")
+        }
+        What::Attempt { attempt, outcome, message, worker, .. } if outcome == "delivered" => {
+            let what = message.as_deref().unwrap_or_default();
+            write!(f, "attempt {attempt} was delivered: {what} (worker {worker})")
         }
         What::Attempt { attempt, outcome, code, message, worker } => {
             let end = if outcome == "retry" { "failed, to be retried" } else { "failed for good" };

@@ -4,11 +4,13 @@
 //! until [`THINGS_MAX`]. What the causes led to beside is not told.
 
 mod tell;
+mod waits;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use relais_core::{
     bulk::BulkJob,
+    control::{ControlKind, PROCESS_TYPE_PAUSED},
     dead_letter::Origin,
     outbox::OutboxRow,
     process::{LogEntry, Process},
@@ -56,6 +58,7 @@ pub(super) async fn explain(store: &dyn Store, subject: Row) -> Result<Explanati
         }
     }
     walk.mark_held().await?;
+    walk.mark_waits().await?;
     Ok(walk.finish(name))
 }
 
@@ -292,6 +295,29 @@ impl Walk<'_> {
         let open = |thing: &Thing| matches!(&*thing.status, "RECEIVED" | "RETRY" | "PENDING");
         if !self.things.iter().any(open) {
             return Ok(());
+        }
+        for control in self.store.controls().await? {
+            let Some(pause) = &control.pause else { continue };
+            let concerns = |thing: &Thing| match control.kind {
+                ControlKind::Destination => {
+                    thing.name.kind == Kind::Outbox && thing.place.as_ref() == Some(&control.name)
+                }
+                ControlKind::ProcessType => {
+                    let code = thing.problem.as_ref().map(|problem| problem.code.as_str());
+                    code == Some(PROCESS_TYPE_PAUSED)
+                }
+                ControlKind::Source => false,
+            };
+            if self.things.iter().any(|thing| open(thing) && concerns(thing)) {
+                self.notes.push(format!(
+                    "{} {} is paused since {} by {}: {}",
+                    control.kind.words(),
+                    control.name,
+                    pause.at,
+                    pause.by,
+                    pause.reason
+                ));
+            }
         }
         let parked = self.store.parked_keys(PAGE_MAX).await?;
         for thing in self.things.iter_mut().filter(|thing| open(thing)) {

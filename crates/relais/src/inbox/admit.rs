@@ -10,14 +10,17 @@ use relais_core::{
     store::StoreError,
 };
 
-use super::{HANDLERS_MAX, InboxWorker};
+use super::InboxWorker;
 use crate::flight::Job;
 
 impl InboxWorker {
     /// The next rows to work on, with losses noted where it is needed. What the rule about rows that may
     /// have killed their worker sets aside is settled.
     pub(super) async fn admit(&mut self) -> Result<Vec<Job<InboxRow>>, StoreError> {
-        let room = HANDLERS_MAX.saturating_sub(self.handlers.len());
+        if !self.processes.is_ready() {
+            return Ok(Vec::new());
+        }
+        let room = self.handlers_max.saturating_sub(self.handlers.len());
         let mut jobs = Vec::new();
         while jobs.len() < room
             && let Some(job) = self.intake.take(Batching::Single).pop()

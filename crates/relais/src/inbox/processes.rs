@@ -10,6 +10,7 @@ use std::{
 };
 
 use relais_core::{
+    control::PROCESS_TYPE_PAUSED,
     delivery::Problem,
     handler::Outcome,
     inbox::{InboxFate, InboxRow},
@@ -19,6 +20,7 @@ use relais_core::{
 
 use super::{InboxWorker, MADE_MAX};
 use crate::{
+    control::PausedTypes,
     flight::Job,
     observe::ProcessCounters,
     process::{
@@ -42,11 +44,15 @@ const STALE_MAX: u32 = 10;
 /// That moment.
 const STALE_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a row of a paused process type waits, unless a resume ends it.
+const PAUSED_WAIT: Duration = Duration::from_secs(120);
+
 /// What the inbox worker knows of processes, and the rows that concern them.
 pub(crate) struct ProcessWork {
     registry: Arc<Registry>,
     alarm: Arc<Alarm>,
     counters: Arc<ProcessCounters>,
+    paused: Arc<PausedTypes>,
     waiting: Vec<Waiting>,
     /// Decided, and in the next settlement.
     decided: Vec<Decision>,
@@ -56,7 +62,7 @@ pub(crate) struct ProcessWork {
 
 impl Default for ProcessWork {
     fn default() -> Self {
-        Self::new(Arc::default(), Arc::default(), Arc::default())
+        Self::new(Arc::default(), Arc::default(), Arc::default(), Arc::default())
     }
 }
 
@@ -78,9 +84,15 @@ impl ProcessWork {
         registry: Arc<Registry>,
         alarm: Arc<Alarm>,
         counters: Arc<ProcessCounters>,
+        paused: Arc<PausedTypes>,
     ) -> Self {
         let (waiting, decided) = (Vec::new(), Vec::new());
-        Self { registry, alarm, counters, waiting, decided, read_max: READ_FIRST }
+        Self { registry, alarm, counters, paused, waiting, decided, read_max: READ_FIRST }
+    }
+
+    /// Returns whether rows may be decided: without processes always, else once the controls were read.
+    pub(super) fn is_ready(&self) -> bool {
+        self.registry.is_empty() || self.paused.is_read()
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -168,6 +180,14 @@ impl InboxWorker {
                 self.processes.waiting.push(row);
                 continue;
             }
+            let held = asked.as_ref().ok().and_then(|asked| {
+                let mut types = asked.process_types(found);
+                types.find(|name| self.processes.paused.contains(name)).map(str::to_owned)
+            });
+            if let Some(process_type) = held {
+                self.await_resume(&row.job, &process_type);
+                continue;
+            }
             let registry = Arc::clone(&self.processes.registry);
             let inbox = &row.job.row;
             let read = asked.as_ref().map_or(&[][..], |asked| &asked.wanted);
@@ -177,7 +197,8 @@ impl InboxWorker {
                     relais_store::fail_point!("inbox.after_decide");
                     claimed.extend(touched);
                     let (messages, changes) = (Vec::new(), decided.changes);
-                    self.push(&row.job, InboxFate::Processed { messages, changes });
+                    let copies = self.copies_of(&row.job.row);
+                    self.push(&row.job, InboxFate::Processed { messages, changes, copies });
                     self.processes.decided.push(Decision { row, before: decided.before });
                 }
                 Err(problem) => match lacks {
@@ -197,6 +218,14 @@ impl InboxWorker {
             "others changed its process each time it was decided; it comes again, at no cost of an attempt",
         );
         self.set_aside(job, InboxFate::Wait { pause: STALE_PAUSE, problem, lost_workers: 0 });
+    }
+
+    /// The row waits, at no cost of an attempt, until an operator resumes the process type.
+    fn await_resume(&mut self, job: &Job<InboxRow>, process_type: &str) {
+        let text =
+            format!("process type `{process_type}` is paused; it continues when it is resumed");
+        let problem = Problem::new(PROCESS_TYPE_PAUSED, &text);
+        self.set_aside(job, InboxFate::Wait { pause: PAUSED_WAIT, problem, lost_workers: 0 });
     }
 
     /// Lets the keys of settled rows go on, and has stale ones decided again.

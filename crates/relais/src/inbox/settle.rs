@@ -40,7 +40,7 @@ impl InboxWorker {
 
     pub(super) fn push(&mut self, job: &Job<InboxRow>, mut fate: InboxFate) {
         match &mut fate {
-            InboxFate::Processed { messages, changes } => {
+            InboxFate::Processed { messages, changes, .. } => {
                 changes.iter().for_each(warn);
                 let sent = changes.iter_mut().flat_map(|change| &mut change.messages);
                 self.mark(&job.row, messages.iter_mut().chain(sent));
@@ -199,12 +199,12 @@ impl InboxWorker {
     }
 }
 
-/// How many messages a fate writes.
+/// How many messages and copies a fate writes.
 fn made(fate: &InboxFate) -> usize {
     match fate {
-        InboxFate::Processed { messages, changes } => {
+        InboxFate::Processed { messages, changes, copies } => {
             let sent = changes.iter().map(|change| change.messages.len());
-            messages.len() + sent.sum::<usize>()
+            messages.len() + copies.len() + sent.sum::<usize>()
         }
         InboxFate::Retry { .. } | InboxFate::Wait { .. } | InboxFate::Dead { .. } => 0,
     }

@@ -76,6 +76,16 @@ pub struct Latency {
 }
 
 impl Latency {
+    pub(super) fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// Of counts by bucket, without their sum; buckets that are missing are empty.
+    pub(super) fn of_counts(counts: &[u64]) -> Self {
+        let counts = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0));
+        Self { counts, micros: 0 }
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -165,6 +175,14 @@ impl Clock {
     /// The database's time, as far as it is known here.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(micros(SystemTime::now()).saturating_add(self.ahead.load(Relaxed)))
+    }
+
+    /// The moment so long from now, to the second.
+    pub(crate) fn second_after(&self, left: Duration) -> Timestamp {
+        const SECOND: i64 = 1_000_000;
+        let left = i64::try_from(left.as_micros()).unwrap_or(i64::MAX);
+        let at = self.now().0.saturating_add(left).saturating_add(SECOND / 2);
+        Timestamp(at - at.rem_euclid(SECOND))
     }
 
     /// How long ago the database wrote `then`.

@@ -2,14 +2,16 @@
 
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
-use relais_core::inbox::Accepted;
+use relais_core::{inbox::Accepted, time::Timestamp};
 use serde::Serialize;
+
+use super::latency::Clock;
 
 /// The heartbeat of one scope: the write every worker makes all the time, so it also tells whether the
 /// database can be written at all.
@@ -88,6 +90,10 @@ pub(crate) struct SourceCounters {
     undecodable: AtomicU64,
     /// Since when, and why.
     away: Mutex<Option<(Instant, String)>>,
+    /// Microseconds since 1970; 0 before the first.
+    received_at: AtomicI64,
+    paused: AtomicBool,
+    clock: Arc<Clock>,
 }
 
 /// What one source gave this process.
@@ -100,6 +106,9 @@ pub struct SourceSnapshot {
     pub undecodable: u64,
     /// Why it cannot be read now, and for how long.
     pub away: Option<Away>,
+    pub last_received_at: Option<Timestamp>,
+    /// Whether this process reads nothing, because an operator paused the source.
+    pub paused: bool,
 }
 
 /// A source that cannot be read.
@@ -110,6 +119,10 @@ pub struct Away {
 }
 
 impl SourceCounters {
+    pub(super) fn new(clock: Arc<Clock>) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
     /// It gave messages, and the store took them. `undecodable` are those without readable content.
     pub(crate) fn accepted(&self, accepted: &[Accepted], undecodable: u64) {
         let count = |wanted: Accepted| accepted.iter().filter(|answer| **answer == wanted).count();
@@ -117,6 +130,11 @@ impl SourceCounters {
         self.duplicates.fetch_add(count(Accepted::Duplicate) as u64, Relaxed);
         self.conflicts.fetch_add(count(Accepted::Conflict) as u64, Relaxed);
         self.undecodable.fetch_add(undecodable, Relaxed);
+        self.received_at.store(self.clock.now().0, Relaxed);
+    }
+
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.paused.store(paused, Relaxed);
     }
 
     /// It answers.
@@ -138,6 +156,10 @@ impl SourceCounters {
             conflicts: self.conflicts.load(Relaxed),
             undecodable: self.undecodable.load(Relaxed),
             away: away.map(|(since, reason)| Away { reason, lasts: since.elapsed() }),
+            paused: self.paused.load(Relaxed),
+            last_received_at: Some(self.received_at.load(Relaxed))
+                .filter(|at| *at != 0)
+                .map(Timestamp),
         }
     }
 

@@ -51,6 +51,15 @@ pub(crate) struct Decided {
     pub(crate) before: Vec<Option<ProcessStatus>>,
 }
 
+impl Asked {
+    /// Returns the types of the processes it starts, and of those that were found for it.
+    pub(crate) fn process_types<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = &'a str> {
+        let started = self.starts.iter().map(|change| &change.process);
+        let read = self.wanted.iter().filter_map(|name| found.get(name));
+        started.chain(read).map(|process| process.process_type.as_str())
+    }
+}
+
 impl Decided {
     fn add(&mut self, before: Option<ProcessStatus>, change: Change) {
         self.changes.push(change);

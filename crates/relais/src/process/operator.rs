@@ -1,8 +1,8 @@
 //! What people do with processes, and programs in their place.
 //!
 //! Invariant: an action is decided from the process as it is and committed only if it still is that;
-//! otherwise it is decided again. Who did it and why is written into the log of the process in that same
-//! commit: that log is the audit of processes.
+//! otherwise it is decided again. Who did it and why is written into the log of the process and into the
+//! audit log in that same commit.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use relais_core::{
     handler::Outcome,
     inbox::InboxRow,
     process::{
-        Action, Applied, Change, DeadLetterChange, Definition, Input, LogEntry, Process,
-        ProcessFilter, ProcessRef, ProcessStatus, actions, advance,
+        Action, ActionRecord, Applied, Change, DeadLetterChange, Definition, Input, LogEntry,
+        Process, ProcessFilter, ProcessRef, ProcessStatus, actions, advance,
         advance::{begin, cancel, create},
         definition::Begun,
     },
@@ -94,7 +94,8 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<Process, ActError> {
-        self.make(create, process_type, (business_key, data), (actor, reason)).await
+        let record = ActionRecord::new("created", actor, reason);
+        self.make(create, process_type, (business_key, data), record).await
     }
 
     /// Makes a process and begins its first step at once.
@@ -106,7 +107,8 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<Process, ActError> {
-        self.make(begin, process_type, (business_key, data), (actor, reason)).await
+        let record = ActionRecord::new("started", actor, reason);
+        self.make(begin, process_type, (business_key, data), record).await
     }
 
     /// Carries an action out; the process as it is afterwards.
@@ -121,7 +123,8 @@ impl Operator {
         for _ in 0..TRIES_MAX {
             let process = self.find(ProcessRef::Id(process_id)).await?;
             let process = process.ok_or_else(|| not_found(process_id))?;
-            let change = self.decide(&process, action, actor, reason)?;
+            let mut change = self.decide(&process, action, actor, reason)?;
+            change.audit = Some(ActionRecord::new(action.done(), actor, reason));
             if let Some(problem) = still_held(action, &change) {
                 return Err(problem.into());
             }
@@ -215,16 +218,17 @@ impl Operator {
         make: fn(&Definition, Uuid, Begun, Option<&str>) -> Change,
         process_type: &str,
         (business_key, data): (Option<&str>, &str),
-        (actor, reason): (&str, &str),
+        record: ActionRecord,
     ) -> Result<Process, ActError> {
-        named(actor, reason)?;
+        named(&record.actor, &record.reason)?;
         let definition = self.registry.newest(process_type)?;
         let begun = guarded(|| definition.begun(business_key, data))?;
         let mut change = guarded(|| Ok(make(definition, Uuid::now_v7(), begun, None)))?;
         if let Some(first) = change.log.first_mut() {
-            first.actor = Some(actor.to_owned());
-            first.reason = Some(reason.to_owned());
+            first.actor = Some(record.actor.clone());
+            first.reason = Some(record.reason.clone());
         }
+        change.audit = Some(record);
         for _ in 0..TRIES_MAX {
             if let Some(process) = self.apply(change.clone()).await? {
                 return Ok(process);

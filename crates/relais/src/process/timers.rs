@@ -16,6 +16,7 @@ use relais_core::{
 use tokio::sync::Notify;
 
 use crate::{
+    control::PausedTypes,
     observe::ProcessCounters,
     worker::{Progress, Worker},
 };
@@ -71,6 +72,7 @@ pub(crate) struct Timers {
     alarm: Arc<Alarm>,
     counters: Arc<ProcessCounters>,
     owner: TimerOwner,
+    paused: Arc<PausedTypes>,
     /// Called after timers became inbox rows, so that the inbox worker looks at once.
     fired: Box<dyn Fn() + Send + Sync>,
 }
@@ -80,9 +82,10 @@ impl Timers {
         store: Arc<dyn Store>,
         alarm: Arc<Alarm>,
         counters: Arc<ProcessCounters>,
+        paused: Arc<PausedTypes>,
         fired: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        Self { store, alarm, counters, owner: TimerOwner::default(), fired }
+        Self { store, alarm, counters, owner: TimerOwner::default(), paused, fired }
     }
 
     /// Fires the timers of these process types only, into this inbox.
@@ -96,7 +99,14 @@ impl Timers {
         if !wait.is_zero() {
             return Ok(Progress::Idle { at_most: wait });
         }
-        let answer = self.store.fire_timers_of(self.owner.clone(), FIRED_MAX).await;
+        if !self.paused.is_read() {
+            return Ok(Progress::Idle { at_most: REST_MAX });
+        }
+        let mut owner = self.owner.clone();
+        if let Some(types) = &mut owner.process_types {
+            types.retain(|process_type| !self.paused.contains(process_type));
+        }
+        let answer = self.store.fire_timers_of(owner, FIRED_MAX).await;
         if answer.is_err() {
             self.alarm.set(Duration::ZERO);
         }

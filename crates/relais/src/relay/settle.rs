@@ -35,12 +35,27 @@ impl Relay {
                 if settled.refused > 0 {
                     self.counters.refused(settled.refused);
                     self.intake.keeper().distrust();
+                    self.note_delivered().await;
                 }
                 let done = self.settlements.len();
                 self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
                 self.forgotten.clear();
                 Ok(done)
             }
+        }
+    }
+
+    /// Some settlements were refused. Where an operator failed the row meanwhile, the operator must learn
+    /// that the target has the message. Nothing depends on it, so an error is only logged.
+    async fn note_delivered(&self) {
+        let done = self.settlements.iter().filter(|s| s.fate == OutboxFate::Dispatched);
+        let rows: Vec<i64> = done.map(|settlement| settlement.id).collect();
+        if rows.is_empty() {
+            return;
+        }
+        let worker = self.intake.keeper().fence().worker.clone();
+        if let Err(error) = self.store.note_delivered(rows, worker).await {
+            tracing::warn!("cannot record a delivery after an operator failed the row: {error}");
         }
     }
 

@@ -142,7 +142,7 @@ async fn a_job_that_is_not_full_waits_a_moment_for_more() {
     bench.enqueue(&[("a", "a1")]).await;
     run_until_idle(&mut relay).await;
     assert_eq!(remote.jobs(), 0, "one row is not worth a job yet");
-    relay.stop().await;
+    relay.stop(Duration::MAX).await;
     let brief = BulkSettings { linger: Duration::from_millis(20), ..settings() };
     let mut relay = bulk(&bench, "w2", &remote, brief).await;
     drain_bulk(&bench, &mut relay).await;
@@ -390,7 +390,7 @@ async fn few_rows_go_one_by_one_and_many_in_a_job() {
     drain_bulk(&bench, &mut relay).await;
     assert_eq!((small.seen().len(), remote.jobs(), remote.applied().len()), (3, 1, 12));
     assert_eq!(bench.statuses(), ["DISPATCHED 1"; 15]);
-    relay.stop().await;
+    relay.stop(Duration::MAX).await;
 }
 
 #[tokio::test]
@@ -429,7 +429,7 @@ async fn jobs_that_a_lost_answer_left_are_swept() {
     let mut relay = bulk(&bench, "w", &remote, settings()).await;
     drain_bulk(&bench, &mut relay).await;
     assert_eq!(remote.open_jobs(), 1, "made by a call whose answer was lost");
-    relay.stop().await;
+    relay.stop(Duration::MAX).await;
     let soon = BulkSettings { sweep_every: Duration::ZERO, ..settings() };
     let mut relay = bulk(&bench, "w2", &remote, soon).await;
     while remote.swept().is_empty() {

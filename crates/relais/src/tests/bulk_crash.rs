@@ -126,7 +126,7 @@ async fn followed_after_a_kill(
     let mut heir = bulk(bench, &format!("heir-{round}-{polls}"), remote, settings()).await;
     drain_bulk(bench, &mut heir).await;
     assert_once(bench, remote, &format!("killed after {polls}"));
-    heir.stop().await;
+    heir.stop(Duration::MAX).await;
     finished
 }
 
@@ -151,7 +151,7 @@ async fn a_job_whose_workers_are_killed_again_and_again_ends_in_time() {
         let mut heir = bulk(&bench, &format!("heir-{seed}"), &remote, settings()).await;
         drain_bulk(&bench, &mut heir).await;
         assert_once(&bench, &remote, &format!("seed {seed}"));
-        heir.stop().await;
+        heir.stop(Duration::MAX).await;
     }
 }
 
@@ -279,7 +279,7 @@ async fn stopping_hands_the_job_over_at_once() {
         first.run_once().await.unwrap();
         let _ = tokio::time::timeout(Duration::from_millis(5), first.landed()).await;
     }
-    first.stop().await;
+    first.stop(Duration::MAX).await;
     assert_eq!(bench.texts("SELECT phase || coalesce(owner, '') FROM relais_bulk_job"), ["CLOSED"]);
     let mut second = bulk(&bench, "second", &remote, settings()).await;
     drain_bulk(&bench, &mut second).await;
@@ -297,7 +297,7 @@ async fn a_stop_during_a_call_that_hangs_hands_the_job_over_too() {
     quick.destination.timeout = Duration::from_millis(50);
     let mut first = bulk(&bench, "first", &remote, quick).await;
     run_until_hung(&mut first, &remote).await;
-    first.stop().await;
+    first.stop(Duration::MAX).await;
     assert_eq!(
         bench.texts("SELECT phase || coalesce(owner, '') FROM relais_bulk_job"),
         ["UPLOADING"]

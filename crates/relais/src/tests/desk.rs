@@ -415,7 +415,7 @@ async fn a_skipped_key_leaves_its_dead_and_goes_on() {
     );
     assert_eq!(
         office.audit(),
-        ["ann dead-letter.skipped: mended", "ann dead-letter.skipped: mended"]
+        ["ann dead-letter.discarded: mended", "ann dead-letter.discarded: mended"]
     );
 }
 
@@ -479,7 +479,7 @@ async fn what_nobody_can_read_is_closed_once() {
     let again = office.desk.discard_unreadable(1, &by("bob")).await.unwrap();
     assert!(
         matches!(&again, Answer::ResolvedBefore { by, resolution, .. }
-            if by == "ann" && resolution == "skipped"),
+            if by == "ann" && resolution == "discarded"),
         "{again:?}"
     );
     office.receive(&[("m-2", "k", "done")]).await;

@@ -83,7 +83,7 @@ async fn a_type_that_no_live_worker_knows_waits_and_parks_its_key_in_the_end() {
     assert_eq!(bench.texts("SELECT msg_key FROM relais_parked_key"), ["x"]);
 
     // A program that knows it takes over, and an operator retries.
-    crate::worker::Worker::stop(&mut old).await;
+    crate::worker::Worker::stop(&mut old, Duration::MAX).await;
     let mut new = knowing(&bench, "new", &["T", "Huh"]).await;
     let filter = Filter { key: Some("x".into()), limit: 10, ..Filter::default() };
     let letter = bench.store.list_dead_letters(filter).await.unwrap().remove(0);

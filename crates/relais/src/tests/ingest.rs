@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::Bench;
 use crate::{
+    control::Gate,
     ingest::Ingest,
     worker::{Progress, Worker},
 };
@@ -72,6 +73,7 @@ fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
         inbox: Arc::clone(&bench.observer.inbox),
         counters: bench.observer.source("hook"),
         stop: CancellationToken::new(),
+        gate: tokio::sync::watch::channel(Gate::Open).1,
         stored: Box::new(|| {}),
     };
     (ingest, source)

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod bulk_crash;
+mod control;
 mod desk;
 mod explain;
 mod fleet;

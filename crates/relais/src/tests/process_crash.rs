@@ -108,7 +108,7 @@ async fn inbox_killed_after(bench: &Bench, polls: usize) -> bool {
     barrier(bench).await;
     let mut heir = inbox(bench, definition()).await;
     run_until_idle(&mut heir).await;
-    heir.stop().await;
+    heir.stop(Duration::MAX).await;
     finished
 }
 

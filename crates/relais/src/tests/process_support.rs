@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::support::Bench;
 use crate::{
     App,
+    control::PausedTypes,
     inbox::{InboxWorker, ProcessWork},
     process::{Action, Operator, Process, ProcessRef, timers::Timers},
     worker::{Worker, run_until_idle},
@@ -214,7 +215,13 @@ impl Hand {
 
 pub(super) fn timers(bench: &Bench) -> Timers {
     let counters = Arc::clone(&bench.observer.processes);
-    Timers::new(Arc::clone(&bench.store), Arc::default(), counters, Box::new(|| {}))
+    Timers::new(
+        Arc::clone(&bench.store),
+        Arc::default(),
+        counters,
+        PausedTypes::none(),
+        Box::new(|| {}),
+    )
 }
 
 pub(super) async fn inbox(bench: &Bench, definitions: Vec<Definition>) -> InboxWorker {
@@ -224,7 +231,8 @@ pub(super) async fn inbox(bench: &Bench, definitions: Vec<Definition>) -> InboxW
     keeper.beat().await.unwrap();
     let (store, counters) = (Arc::clone(&bench.store), Arc::clone(&bench.observer.inbox));
     let processes = Arc::clone(&bench.observer.processes);
-    let processes = ProcessWork::new(Arc::new(app.processes), Arc::default(), processes);
+    let processes =
+        ProcessWork::new(Arc::new(app.processes), Arc::default(), processes, PausedTypes::none());
     InboxWorker::new(store, keeper, app.actions, RetryPolicy::default(), counters)
         .processes(processes)
         .unknown_type_wait(Duration::ZERO)

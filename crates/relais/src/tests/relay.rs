@@ -87,8 +87,8 @@ async fn skipping_a_dead_letter_lets_the_key_go_on() {
     let mut relay = bench.relay("w", &publisher).await;
     drain(&mut relay).await;
     let id = first_dead_letter(&bench).await;
-    assert!(bench.store.resolve(id, verdict(Resolution::Skipped)).await.unwrap());
-    assert!(!bench.store.resolve(id, verdict(Resolution::Skipped)).await.unwrap());
+    assert!(bench.store.resolve(id, verdict(Resolution::Discarded)).await.unwrap());
+    assert!(!bench.store.resolve(id, verdict(Resolution::Discarded)).await.unwrap());
     drain(&mut relay).await;
     assert_eq!(bench.statuses(), ["FAILED 1", "DISPATCHED 1"]);
 }
@@ -122,7 +122,7 @@ async fn the_fifth_failure_beside_a_healthy_key_is_a_dead_letter() {
         }
         assert_eq!(bench.statuses()[2 * n..], ["DISPATCHED 1", "FAILED 5"]);
         assert_eq!(publisher.seen().len(), 6);
-        relay.stop().await;
+        relay.stop(Duration::MAX).await;
     }
 }
 
@@ -342,7 +342,7 @@ async fn stopping_hands_lanes_over_at_once_and_cleanly() {
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
     let mut relay = bench.relay("w", &publisher).await;
     relay.run_once().await.unwrap();
-    relay.stop().await;
+    relay.stop(Duration::MAX).await;
     assert_eq!(bench.statuses(), ["DISPATCHED 1", "DISPATCHED 1"], "what was under way is settled");
     let next = bench.keeper(Scope::Outbox("d".into()), "next");
     next.beat().await.unwrap();

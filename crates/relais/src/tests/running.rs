@@ -24,7 +24,7 @@ use super::{
     support::{Bench, Script, drain},
 };
 use crate::{
-    App, DestinationSettings,
+    App, DestinationSettings, HandlerSettings,
     guard::Guard,
     inbox::Action,
     relay::Relay,
@@ -33,6 +33,10 @@ use crate::{
 
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+fn patience() -> watch::Receiver<Duration> {
+    watch::channel(Duration::MAX).1
+}
 
 /// A source with a bug.
 struct Broken;
@@ -69,7 +73,8 @@ async fn a_worker_ends_with_its_heartbeat() {
     relay.run_once().await.unwrap();
     relay.intake().kill_heartbeat();
     let (_wake, woken) = watch::channel(0);
-    let looping = worker::run("w".into(), Box::new(relay), woken, CancellationToken::new());
+    let looping =
+        worker::run("w".into(), Box::new(relay), woken, CancellationToken::new(), patience());
     let ended = tokio::time::timeout(PATIENCE, tokio::spawn(looping)).await.expect("it ends");
     let ended = ended.unwrap_err();
     assert!(ended.is_panic(), "{ended}");
@@ -109,7 +114,8 @@ async fn a_call_that_panics_when_it_is_given_up_keeps_no_row_for_ever() {
     let counters = bench.observer.destination("d");
     let relay = Relay::new(Arc::clone(&bench.store), keeper, guard, settings, counters);
     let (_wake, woken) = watch::channel(0);
-    let looping = worker::run("w".into(), Box::new(relay), woken, CancellationToken::new());
+    let looping =
+        worker::run("w".into(), Box::new(relay), woken, CancellationToken::new(), patience());
     let ended = tokio::time::timeout(PATIENCE, tokio::spawn(looping)).await.expect("it ends");
     assert!(ended.unwrap_err().is_panic());
 }
@@ -121,7 +127,8 @@ async fn a_row_is_found_though_nobody_wakes_anybody() {
     let relay = bench.relay("w", &publisher).await;
     let (_wake, woken) = watch::channel(0);
     let stop = CancellationToken::new();
-    let looping = tokio::spawn(worker::run("w".into(), Box::new(relay), woken, stop.clone()));
+    let looping =
+        tokio::spawn(worker::run("w".into(), Box::new(relay), woken, stop.clone(), patience()));
     for round in 1..=3 {
         bench.enqueue(&[("a", "a1")]).await;
         let started = Instant::now();
@@ -153,9 +160,9 @@ async fn a_handler_that_hangs_uses_an_attempt_and_holds_nobody_else_up() {
     let bench = Bench::new().await;
     let hangs = Action::Handler(Arc::new(Hangs));
     let notes = Action::Handler(noting(&bench, |_| Outcome::Done));
-    let mut worker = worker(&bench, "w", vec![("Hang", hangs), ("Note", notes)])
-        .await
-        .handler_timeout(Duration::from_millis(50));
+    let mut worker = worker(&bench, "w", vec![("Hang", hangs), ("Note", notes)]).await.handlers(
+        &HandlerSettings { timeout: Duration::from_millis(50), ..HandlerSettings::default() },
+    );
     // More than may run at once.
     let hung: Vec<_> = (0..12).map(|n| format!("h{n}")).collect();
     let bodies: Vec<_> = (0..12).map(|n| format!(r#"{{"type":"Hang","of":"hung-{n}"}}"#)).collect();
@@ -175,7 +182,7 @@ async fn a_handler_that_hangs_uses_an_attempt_and_holds_nobody_else_up() {
     let codes = "SELECT DISTINCT error_code || ' ' || attempts FROM relais_inbox
                  WHERE status = 'RETRY'";
     assert_eq!(bench.texts(codes), ["HANDLER_TIMEOUT 1"]);
-    worker.stop().await;
+    worker.stop(Duration::MAX).await;
 }
 
 /// A user's publisher or handler may fill the fields of a reason with anything.

@@ -35,12 +35,13 @@ impl Bed {
                 Self::Sqlite { store: opened?, folder }
             }
             StoreUrl::Postgres { url, .. } => {
-                let options = PostgresOptions { unsafe_durability, ..PostgresOptions::default() };
+                let options = settings.store.postgres();
                 let url = url.expose_secret();
-                let server = PostgresStore::connect(url, options).await?;
+                let server = PostgresStore::connect(url, options.clone()).await?;
                 let schema = format!("relais_bench_{}", std::process::id());
                 postgres::make_schema(&server, &schema).await?;
-                let store = PostgresStore::connect(&in_schema(url, &schema), options).await?;
+                let in_schema = PostgresOptions { schema: Some(schema.clone()), ..options };
+                let store = PostgresStore::connect(url, in_schema).await?;
                 Self::Postgres { schema, server, store }
             }
         };
@@ -99,11 +100,4 @@ fn beside(database: &Path) -> Result<PathBuf, Failure> {
 
 fn cannot(what: &str, folder: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("cannot {what} {}: {error}", folder.display()))
-}
-
-/// The same server and user, with tables looked for in the schema alone: of several `options` the last
-/// counts.
-fn in_schema(url: &str, schema: &str) -> String {
-    let mark = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{mark}options=-c%20search_path%3D{schema}")
 }

@@ -6,14 +6,17 @@ use std::{
 };
 
 use relais::desk::{Answer, By, HeldKey, Pace, Picked, Report, many::in_order};
-use relais_core::dead_letter::{Origin, Resolution};
+use relais_core::{
+    dead_letter::{Origin, Resolution},
+    desk::IdKind,
+};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{At, letters_table, place};
 use crate::{
-    args::{Decision, KeyArgs, Resolve},
-    commands::rows::filter,
+    args::{Decision, IdPrefix, KeyArgs, Resolve},
+    commands::{ids, rows::filter},
     failure::{Done, Failure},
     output::{Lines, Output, Progress, escape},
     settings::quantity::Rate,
@@ -68,10 +71,11 @@ pub(super) async fn selected(
     decide(at, Selection { picked, resolution, named, pace }, &args.decision).await
 }
 
-async fn by_ids(at: &At<'_>, ids: &[Uuid]) -> Result<Vec<Picked>, Failure> {
+async fn by_ids(at: &At<'_>, ids: &[IdPrefix]) -> Result<Vec<Picked>, Failure> {
     let mut picked = Vec::with_capacity(ids.len());
     for id in ids {
-        let letter = at.store.find_dead_letter(*id).await?;
+        let id = ids::only(at.store, IdKind::DeadLetter, id).await?;
+        let letter = at.store.find_dead_letter(id).await?;
         let letter = letter.ok_or_else(|| {
             Failure::failed(format!("no dead letter has the id {id}; nothing was changed"))
         })?;
@@ -95,6 +99,9 @@ pub(super) async fn key(at: &At<'_>, resolution: Resolution, args: &KeyArgs) -> 
             args.key
         ))),
         1 => {
+            if resolution == Resolution::Discarded && !args.decision.dry_run {
+                args.decision.needs_reason("discard all dead letters of a key")?;
+            }
             let HeldKey { letters, .. } = held.remove(0);
             decide(at, Selection::named(letters, resolution), &args.decision).await
         }
@@ -118,6 +125,9 @@ pub(in crate::commands) async fn decide(
 ) -> Done {
     if decision.dry_run {
         return dry_run(at, &selection).await;
+    }
+    if (selection.named, selection.resolution) == (Named::Filtered, Resolution::Discarded) {
+        decision.needs_reason("discard many dead letters")?;
     }
     if !selection.picked.is_empty() && !decision.yes {
         confirm(&selection)?;
@@ -143,7 +153,7 @@ pub(in crate::commands) async fn decide(
 fn past(resolution: Resolution) -> &'static str {
     match resolution {
         Resolution::Retried => "replayed",
-        Resolution::Skipped => "discarded",
+        Resolution::Discarded => "discarded",
     }
 }
 
@@ -182,11 +192,15 @@ fn confirm(selection: &Selection) -> Result<(), Failure> {
     }
     let what = match selection.resolution {
         Resolution::Retried => "replay",
-        Resolution::Skipped => "discard for good",
+        Resolution::Discarded => "discard",
     };
     let count = selection.picked.len();
     let plural = if count == 1 { "" } else { "s" };
-    ask(&format!("{what} {count} dead letter{plural}?"))
+    let warning = match selection.resolution {
+        Resolution::Retried => "",
+        Resolution::Discarded => " This cannot be undone.",
+    };
+    ask(&format!("{what} {count} dead letter{plural}?{warning}"))
 }
 
 /// Goes on only after a yes.

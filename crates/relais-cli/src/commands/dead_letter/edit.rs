@@ -1,15 +1,16 @@
-//! `relais dead-letter edit`: another payload, rehearsed before it is taken.
+//! `relais dead-letter edit`: another payload, validated before it is saved.
 
 use std::io::{self, IsTerminal};
 
 use relais::desk::{Answer, Basis, By, Insist, Report, Rewrite};
-use relais_core::repair::Mode;
+use relais_core::{dead_letter::Origin, desk::IdKind, repair::Mode};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::{At, decide::said, editor::Draft};
 use crate::{
     args::EditArgs,
-    commands::{repair::read_payload, rows::not_found},
+    commands::{ids, repair::read_payload, rows::not_found},
     failure::{Done, Failure},
     output::{Lines, escape},
 };
@@ -23,7 +24,8 @@ struct Written {
 }
 
 pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
-    let written = write(at, &args).await?;
+    let id = ids::only(at.store, IdKind::DeadLetter, &args.id).await?;
+    let written = write(at, &args, id).await?;
     let dry_run = args.decision.dry_run;
     let rewrite = Rewrite {
         payload: written.payload,
@@ -32,21 +34,22 @@ pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
         mode: if dry_run { Mode::Try } else { Mode::Write },
     };
     let by = By::new(&args.decision.actor()?, &args.decision.reason);
-    let answer = at.desk.edit(args.id, rewrite, &by).await?;
+    let answer = at.desk.edit(id, rewrite, &by).await?;
     let output = &at.context.output;
     let done = answer == Answer::Done;
+    let validated = if done && dry_run { validated(at, id).await? } else { VALID_JSON };
     if output.json && done && dry_run {
-        output
-            .print_json(&json!({ "id": args.id, "dry_run": true, "result": "would_be_taken" }))?;
+        let (result, _) = validated;
+        output.print_json(&json!({ "id": id, "dry_run": true, "result": result }))?;
     } else if output.json {
-        output.print_json(&Report { id: args.id, answer })?;
+        output.print_json(&Report { id, answer })?;
     } else {
         let text = match (&answer, dry_run) {
-            (Answer::Done, true) => "dry run: would be taken; nothing was changed".to_owned(),
+            (Answer::Done, true) => format!("dry run: {}; nothing was changed", validated.1),
             (Answer::Done, false) => {
-                format!("edited; next: relais dead-letter replay {}", args.id)
+                format!("edited; next: relais dead-letter replay {id}")
             }
-            (other, _) => format!("{} {}", args.id, said(other)),
+            (other, _) => format!("{id} {}", said(other)),
         };
         output.print(&escape(&text, Lines::Escape))?;
     }
@@ -60,7 +63,18 @@ pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
     if done { Ok(()) } else { Err(Failure::Said) }
 }
 
-async fn write(at: &At<'_>, args: &EditArgs) -> Result<Written, Failure> {
+const VALID_JSON: (&str, &str) =
+    ("valid_json", "valid JSON; whether the destination accepts it is known when it is sent again");
+const HANDLED: (&str, &str) = ("would_be_handled", "the message would be handled with it");
+
+/// What a validation has shown: of a message that goes out, only that its payload is JSON.
+async fn validated(at: &At<'_>, id: uuid::Uuid) -> Result<(&'static str, &'static str), Failure> {
+    let letter = at.store.find_dead_letter(id).await?;
+    let is_inbox = letter.is_some_and(|letter| letter.origin == Origin::Inbox);
+    Ok(if is_inbox { HANDLED } else { VALID_JSON })
+}
+
+async fn write(at: &At<'_>, args: &EditArgs, id: Uuid) -> Result<Written, Failure> {
     let given = match (&args.payload, &args.payload_file) {
         (Some(json), _) => Some(json.trim().to_owned()),
         (None, Some(path)) => {
@@ -84,10 +98,10 @@ async fn write(at: &At<'_>, args: &EditArgs) -> Result<Written, Failure> {
                 .to_owned(),
         ));
     };
-    let letter = at.store.find_dead_letter(args.id).await?;
-    let letter = letter.ok_or_else(|| not_found("dead letter", &args.id.to_string()))?;
+    let letter = at.store.find_dead_letter(id).await?;
+    let letter = letter.ok_or_else(|| not_found("dead letter", &id.to_string()))?;
     let before = letter.payload.unwrap_or_default();
-    let draft = Draft::new(&args.id.to_string(), &before)?;
+    let draft = Draft::new(&id.to_string(), &before)?;
     let payload = draft.edit(&editor)?;
     if payload == before.trim() {
         draft.remove();

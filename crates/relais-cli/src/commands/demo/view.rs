@@ -45,8 +45,8 @@ impl View {
              Salesforce  {org}/\n  \
              settings    {settings}\n  \
              look        relais --config {settings} status\n  \
-             send        curl http://{hook}/hook -H 'message-id: my-1' -d '{{\"type\":\"OrderChanged\",\
-             \"order\":\"p-me\",\"step\":1,\"cents\":1}}'\n",
+             send        curl http://{hook}/hook -H 'content-type: application/json' -H 'message-id: my-1' \
+             -d '{{\"type\":\"OrderChanged\",\"order\":\"p-me\",\"step\":1,\"cents\":1}}'\n",
             plan.seed
         ));
         if plan.until == Until::Told {

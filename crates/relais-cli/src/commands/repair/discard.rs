@@ -34,6 +34,9 @@ pub(super) async fn discard(context: &Context, args: &DiscardRows) -> Done {
             }
         };
     }
+    if args.all {
+        args.decision.needs_reason("discard many rows")?;
+    }
     if !rows.is_empty() && !args.decision.yes {
         confirm(rows.len(), args)?;
     }

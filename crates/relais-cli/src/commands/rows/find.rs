@@ -3,11 +3,13 @@
 //! A number may be both, and two sources or destinations may have one message id. Then nothing is guessed: the names of the
 //! rows are said, as `relais explain` writes them.
 
-use relais_core::{inbox::InboxRow, outbox::OutboxRow, store::Store};
+use relais_core::{desk::IdKind, inbox::InboxRow, outbox::OutboxRow, store::Store};
 use uuid::Uuid;
 
 use super::not_found;
 use crate::{
+    args::IdPrefix,
+    commands::ids,
     failure::Failure,
     output::{Lines, escape},
 };
@@ -89,7 +91,13 @@ pub(in crate::commands) async fn outbox_row(
         }
         Asked::Message(message) => match Uuid::try_parse(message) {
             Ok(message_id) => store.sent_as(message_id).await?,
-            Err(_) => Vec::new(),
+            Err(_) => match IdPrefix::parse(message) {
+                Some(prefix) => {
+                    let only = ids::only(store, IdKind::Message, &prefix).await?;
+                    store.sent_as(only).await?
+                }
+                None => Vec::new(),
+            },
         },
     };
     match found.len() {

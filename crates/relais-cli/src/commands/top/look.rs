@@ -7,7 +7,11 @@ use relais_core::{store::Store, time::Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    commands::status::guards::{self, Guards},
+    args::Access,
+    commands::{
+        control,
+        status::guards::{self, Guards},
+    },
     failure::Failure,
     settings::{AdminSettings, Settings, quantity::show_rate},
 };
@@ -24,11 +28,20 @@ pub(super) struct Look {
     pub(super) dead_letters_open: u64,
     pub(super) parked_keys: u64,
     pub(super) processes: Vec<Counted>,
+    /// Processes that wait for a decision of an operator.
+    #[serde(default)]
+    pub(super) processes_need_operator: u64,
     pub(super) timers_due: u64,
+    /// What operators paused, in words.
+    #[serde(default)]
+    pub(super) paused: Vec<String>,
     pub(super) workers: Vec<AtWork>,
     /// As the process sees them that serves `[admin]`; empty if none does.
     #[serde(default)]
     pub(super) destinations: BTreeMap<String, Guards>,
+    /// Why those are not known.
+    #[serde(default)]
+    pub(super) guards_unknown: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -63,17 +76,27 @@ impl Look {
 pub(super) struct Looker {
     store: Arc<dyn Store>,
     admin: Option<AdminSettings>,
+    access: Access,
     /// The worker that was found to answer for this store.
     known: Option<String>,
 }
 
 impl Looker {
-    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminSettings>) -> Self {
-        Self { store, admin, known: None }
+    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminSettings>, access: Access) -> Self {
+        Self { store, admin, access, known: None }
     }
 
     pub(super) async fn look(&mut self) -> Result<Look, Failure> {
-        let answered: Option<Look> = guards::overview(self.admin.as_ref()).await;
+        let mut look = self.rows().await?;
+        look.paused = control::paused(&self.store.controls().await?, look.now);
+        Ok(look)
+    }
+
+    async fn rows(&mut self) -> Result<Look, Failure> {
+        let answered: Result<Look, String> =
+            guards::overview(self.admin.as_ref(), &self.access).await;
+        let unknown = answered.as_ref().err().cloned();
+        let answered = answered.ok();
         let known =
             |look: &Look| look.workers.iter().any(|at| Some(&at.worker) == self.known.as_ref());
         if let Some(look) = answered.as_ref().filter(|look| known(look)) {
@@ -87,7 +110,8 @@ impl Looker {
             return Ok(look);
         }
         // The same fields, by their names.
-        serde_json::to_value(&overview).and_then(serde_json::from_value).map_err(Failure::failed)
+        let look = serde_json::to_value(&overview).and_then(serde_json::from_value);
+        Ok(Look { guards_unknown: unknown, ..look.map_err(Failure::failed)? })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is drawn: lines of coloured pieces, cut to the size of the terminal. Pure.
+//! What is drawn: lines of coloured pieces that fit the width of the terminal. Pure.
 //!
 //! Invariant: text from messages or targets is escaped before it gets here, see [`safe`].
 
@@ -10,13 +10,21 @@ use super::{
 };
 use crate::{
     commands::status::guards::{self, Guards},
-    output::{Lines, Tone, age, escape},
+    output::{Lines, Tone, age, elide, escape},
 };
 
-/// Characters of a curve.
-const CURVE: usize = 24;
-/// Characters of a destination's name.
-const NAME: usize = 28;
+/// The width of a terminal nobody has widened.
+pub(super) const WIDTH: usize = 80;
+/// Characters of a curve, at most and at least.
+const CURVE_MAX: usize = 24;
+const CURVE_MIN: usize = 8;
+/// What stands beside the curve in its line.
+const BESIDE_CURVE: usize = 64;
+/// Characters of a destination's name, at most and at least.
+const NAME_MAX: usize = 28;
+const NAME_MIN: usize = 12;
+/// What stands beside the name in its line, with a short reason.
+const BESIDE_NAME: usize = 60;
 
 /// A piece of a line.
 pub(super) type Piece = (String, Tone);
@@ -39,15 +47,29 @@ pub(super) struct Scene<'a> {
     pub(super) choice: &'a Choice,
     /// Why the last look did not work.
     pub(super) trouble: Option<&'a str>,
+    /// Columns of the terminal.
+    pub(super) width: usize,
 }
 
-const HELP: [&str; 6] = [
-    "received     rows that came into the inbox, each second",
-    "processed    inbox rows whose handler, route or process is committed",
-    "delivered    outbox rows a target has acknowledged",
-    "oldest       how long the oldest row that is not done has waited",
-    "breaker      open: the target is left alone for a while, and nobody's attempts are used",
-    "keys         q or Esc ends, p pauses, up and down choose a destination, ? closes this",
+impl Scene<'_> {
+    fn curve(&self) -> usize {
+        self.width.saturating_sub(BESIDE_CURVE).clamp(CURVE_MIN, CURVE_MAX)
+    }
+
+    fn name(&self) -> usize {
+        self.width.saturating_sub(BESIDE_NAME).clamp(NAME_MIN, NAME_MAX)
+    }
+}
+
+const HELP: [&str; 8] = [
+    "received   rows that came into the inbox, per second",
+    "handled    inbox rows whose handler, route or process is committed",
+    "delivered  outbox rows that a destination has accepted",
+    "attention  what waits for an operator",
+    "oldest     how long the oldest row that is not done has waited",
+    "breaker    open: the destination is unavailable; its messages wait, and no",
+    "           attempts are used",
+    "keys       q or Esc ends, p pauses, up and down choose, ? closes this",
 ];
 
 /// The whole picture, as long as it gets.
@@ -58,11 +80,44 @@ pub(super) fn picture(scene: &Scene<'_>) -> Vec<Line> {
         return lines;
     }
     lines.extend(flow(scene));
+    let paused = scene.look.paused.iter();
+    lines.extend(paused.map(|line| vec![(format!(" paused       {line}"), Tone::Waiting)]));
     lines.push(Line::new());
     lines.extend(destinations(scene));
     lines.push(Line::new());
     lines.extend(workers(scene.look));
-    lines
+    lines.into_iter().map(|line| fit(line, scene.width)).collect()
+}
+
+/// The line, or as much of it as there is room for and an ellipsis.
+fn fit(line: Line, width: usize) -> Line {
+    let mut left = width;
+    let mut kept = Line::with_capacity(line.len());
+    for (text, tone) in line {
+        let text = elide(&text, left);
+        left -= text.chars().count();
+        kept.push((text, tone));
+        if left == 0 {
+            break;
+        }
+    }
+    kept
+}
+
+/// A text in as many lines as it needs, broken between words.
+fn wrapped(text: &str, indent: &str, width: usize) -> Vec<Line> {
+    let room = width.saturating_sub(indent.chars().count()).max(1);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.into_iter().map(|line| vec![plain(format!("{indent}{line}"))]).collect()
 }
 
 fn plain(text: impl Into<String>) -> Piece {
@@ -89,11 +144,12 @@ fn title(scene: &Scene<'_>) -> Line {
 fn flow(scene: &Scene<'_>) -> Vec<Line> {
     let Scene { look, history, place, .. } = scene;
     let rates = history.now();
-    let moving = |name: &str, what: &str, curve: Vec<f64>, rate: Option<f64>| {
-        let curve = sparkline(&curve, CURVE);
-        plain(format!(" {name:13}{what:10}{curve} {:>9}   ", per_second(rate)))
+    let width = scene.curve();
+    let moving = |name: &str, curve: Vec<f64>, rate: Option<f64>| {
+        let curve = sparkline(&curve, width);
+        plain(format!(" {name:10}{curve} {:>7}  ", per_second(rate)))
     };
-    let still = |name: &str| plain(format!(" {name:13}{:10}{:CURVE$} {:>9}   ", "", "", ""));
+    let still = |name: &str| plain(format!(" {name:10}{:width$} {:>7}  ", "", ""));
     let inbox = |names: &[&str]| Look::rows(&look.inbox, names);
     let outbox = |names: &[&str]| Look::rows(&look.outbox, names);
     let open = inbox(&["RECEIVED", "RETRY"]);
@@ -101,33 +157,23 @@ fn flow(scene: &Scene<'_>) -> Vec<Line> {
     let pending: u64 = look.backlogs.iter().map(|backlog| backlog.pending).sum();
     vec![
         vec![
-            moving("sources", "received", history.curve(|r| r.received), rates.map(|r| r.received)),
+            moving("received", history.curve(|r| r.received), rates.map(|r| r.received)),
             plain(safe(&place.sources.join(", "))),
         ],
         vec![
-            moving(
-                "inbox",
-                "processed",
-                history.curve(|r| r.processed),
-                rates.map(|r| r.processed),
-            ),
+            moving("handled", history.curve(|r| r.processed), rates.map(|r| r.processed)),
             plain(format!("{open} open{}", oldest.unwrap_or_default())),
             bad(inbox(&["FAILED"]), "failed"),
-            bad(inbox(&["SERDE_ERROR"]), "unreadable"),
+            bad(inbox(&["SERDE_ERROR"]), "undecodable"),
         ],
         processes(look, still("processes")),
         vec![
-            moving(
-                "outbox",
-                "delivered",
-                history.curve(|r| r.dispatched),
-                rates.map(|r| r.dispatched),
-            ),
+            moving("delivered", history.curve(|r| r.dispatched), rates.map(|r| r.dispatched)),
             plain(format!("{pending} pending")),
             bad(outbox(&["FAILED"]), "failed"),
         ],
         vec![
-            still("people"),
+            still("attention"),
             plain("dead letters "),
             (
                 look.dead_letters_open.to_string(),
@@ -151,7 +197,11 @@ fn processes(look: &Look, start: Piece) -> Line {
         .map(|count| format!("{} {}", count.rows, count.name.to_lowercase()))
         .collect();
     let some = if some.is_empty() { "none".to_owned() } else { some.join(", ") };
-    vec![start, plain(format!("{some}; {} timers due", look.timers_due))]
+    vec![
+        start,
+        plain(format!("{some}; {} timers due", look.timers_due)),
+        bad(look.processes_need_operator, "need an operator"),
+    ]
 }
 
 fn per_second(rate: Option<f64>) -> String {
@@ -206,8 +256,9 @@ fn destinations(scene: &Scene<'_>) -> Vec<Line> {
     if rows.is_empty() {
         return vec![vec![plain(" no destination is defined and nothing waits for one")]];
     }
+    let width = scene.name();
     let head = format!(
-        "   {:NAME$}{:>9}{:>8}{:>10}  {:10}{}",
+        "   {:width$}{:>8}{:>7}{:>8}  {:10}{}",
         "DESTINATION", "PENDING", "OLDEST", "RATE", "BREAKER", "WHY"
     );
     let mut lines = vec![vec![plain(head)]];
@@ -218,8 +269,8 @@ fn destinations(scene: &Scene<'_>) -> Vec<Line> {
         let ((breaker, tone), _) = guards::show(row.guards);
         lines.push(vec![
             plain(format!(
-                " {chosen} {:NAME$}{:>9}{:>8}{:>10}  ",
-                shortened(&safe(row.name)),
+                " {chosen} {:width$}{:>8}{:>7}{:>8}  ",
+                elide(&safe(row.name), width),
                 row.waiting.map_or(0, |waiting| waiting.pending),
                 oldest.map_or_else(|| "-".to_owned(), |at| age(at, look.now)),
                 per_second(rate),
@@ -229,17 +280,9 @@ fn destinations(scene: &Scene<'_>) -> Vec<Line> {
         ]);
     }
     if let Some(row) = rows.get(choice.destination) {
-        lines.push(vec![plain(format!("   {}", detail(row)))]);
+        lines.extend(wrapped(&detail(look, row), "   ", scene.width));
     }
     lines
-}
-
-fn shortened(name: &str) -> String {
-    const KEPT: usize = NAME - 2;
-    if name.chars().count() <= KEPT {
-        return name.to_owned();
-    }
-    name.chars().take(KEPT).chain(['…']).collect()
 }
 
 fn why(row: &Row<'_>) -> String {
@@ -251,14 +294,19 @@ fn why(row: &Row<'_>) -> String {
 }
 
 /// More of the one that is chosen.
-fn detail(row: &Row<'_>) -> String {
+fn detail(look: &Look, row: &Row<'_>) -> String {
     let (_, calls) = guards::show(row.guards);
     let counted = row.guards.and_then(|guards| guards.dispatched);
-    let counted = counted.map_or_else(
-        || "nobody answers at [admin]: no rates, no breakers".to_owned(),
-        |count| format!("{count} delivered since that relais started, api calls {calls}"),
-    );
-    format!("{}: rate limit {}; {counted}", safe(row.name), row.limit.unwrap_or("none"))
+    let counted = match (counted, &look.guards_unknown) {
+        (Some(count), _) => {
+            format!("{count} delivered since that relais started, API calls {calls}")
+        }
+        (None, Some(why)) => format!("rates and breakers are not known: {}", safe(why)),
+        (None, None) => "no relais that runs here serves it".to_owned(),
+    };
+    let rest = row.guards.and_then(Guards::rest).map(|rest| format!("; {}", safe(&rest)));
+    let (name, limit) = (safe(row.name), row.limit.unwrap_or("none"));
+    format!("{name}: rate limit {limit}; {counted}{}", rest.unwrap_or_default())
 }
 
 fn workers(look: &Look) -> Vec<Line> {

@@ -1,23 +1,30 @@
 //! The terminal: taken over while somebody looks, given back in any case.
 
 use std::{
-    io::{self, Write, stdout},
+    io::{self, Stdout, stdout},
     time::Duration,
 };
 
-use crossterm::{
-    cursor::{Hide, MoveTo, Show},
-    event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
-    execute, queue,
-    style::{Color, Print, ResetColor, SetForegroundColor},
-    terminal::{
-        Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
-        enable_raw_mode, size,
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::{
+    Terminal,
+    backend::CrosstermBackend,
+    crossterm::{
+        cursor::Show,
+        execute,
+        terminal::{
+            Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+            enable_raw_mode,
+        },
     },
+    layout::{Constraint, Layout},
+    style::{Color, Style},
+    text::{Line as Shown, Span},
+    widgets::Paragraph,
 };
 use tokio::sync::mpsc;
 
-use super::picture::Line;
+use super::picture::{Line, WIDTH};
 use crate::output::{Output, Tone};
 
 /// How often the keyboard thread looks whether anybody still listens.
@@ -29,42 +36,39 @@ const KEYS: &str = " q quit   p pause   up/down destination   ? help";
 
 /// The terminal as long as this lives.
 pub(super) struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
     color: bool,
 }
 
 impl Screen {
     pub(super) fn enter(output: Output) -> io::Result<Self> {
+        let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         enable_raw_mode()?;
         // From here on the drop gives everything back.
-        let screen = Self { color: output.color };
-        execute!(stdout(), EnterAlternateScreen, Hide)?;
+        let mut screen = Self { terminal, color: output.color };
+        // Not by ratatui, which asks the terminal where its cursor is; some do not answer.
+        execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All))?;
+        screen.terminal.hide_cursor()?;
         Ok(screen)
     }
 
-    /// Over the last picture, line by line, so that nothing flickers.
-    pub(super) fn draw(&self, lines: &[Line]) -> io::Result<()> {
-        let (width, height) = match size()? {
-            // A terminal that does not know its size.
-            (0, _) | (_, 0) => (80, 24),
-            known => known,
-        };
-        let mut out = io::BufWriter::new(stdout().lock());
-        for (row, line) in lines.iter().take(usize::from(height.saturating_sub(1))).enumerate() {
-            queue!(out, MoveTo(0, u16::try_from(row).unwrap_or(u16::MAX)))?;
-            for (text, tone) in cut(line, usize::from(width)) {
-                match color(tone).filter(|_| self.color) {
-                    Some(color) => {
-                        queue!(out, SetForegroundColor(color), Print(text), ResetColor)?;
-                    }
-                    None => queue!(out, Print(text))?,
-                }
-            }
-            queue!(out, Clear(ClearType::UntilNewLine))?;
-        }
-        let keys: String = KEYS.chars().take(usize::from(width)).collect();
-        queue!(out, Clear(ClearType::FromCursorDown), MoveTo(0, height.saturating_sub(1)))?;
-        queue!(out, Print(keys))?;
-        out.flush()
+    /// A terminal that does not know its size is taken for a usual one.
+    pub(super) fn width(&self) -> io::Result<usize> {
+        let width = usize::from(self.terminal.size()?.width);
+        Ok(if width == 0 { WIDTH } else { width })
+    }
+
+    /// Only what has changed is written, so nothing flickers.
+    pub(super) fn draw(&mut self, lines: &[Line]) -> io::Result<()> {
+        let color = self.color;
+        self.terminal.draw(|frame| {
+            let [above, below] =
+                Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+            let lines: Vec<Shown<'_>> = lines.iter().map(|line| shown(line, color)).collect();
+            frame.render_widget(Paragraph::new(lines), above);
+            frame.render_widget(Paragraph::new(KEYS), below);
+        })?;
+        Ok(())
     }
 }
 
@@ -76,19 +80,18 @@ impl Drop for Screen {
     }
 }
 
-/// At most so many characters of a line.
-pub(super) fn cut(line: &Line, width: usize) -> Vec<(String, Tone)> {
-    let mut left = width;
-    let mut pieces = Vec::with_capacity(line.len());
-    for (text, tone) in line {
-        let kept: String = text.chars().take(left).collect();
-        left -= kept.chars().count();
-        pieces.push((kept, *tone));
-    }
-    pieces
+fn shown(line: &Line, color: bool) -> Shown<'_> {
+    let piece = |(text, tone): &'_ (String, Tone)| {
+        let style = match tone_color(*tone).filter(|_| color) {
+            Some(color) => Style::new().fg(color),
+            None => Style::new(),
+        };
+        Span::styled(text.clone(), style)
+    };
+    line.iter().map(piece).collect::<Vec<_>>().into()
 }
 
-fn color(tone: Tone) -> Option<Color> {
+fn tone_color(tone: Tone) -> Option<Color> {
     match tone {
         Tone::Plain => None,
         Tone::Good => Some(Color::Green),
@@ -156,14 +159,5 @@ mod tests {
         assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::NONE), None);
         assert_eq!(pressed(KeyCode::Up, KeyModifiers::NONE), Some(Key::Up));
         assert_eq!(key(&Event::Resize(80, 24)), Some(Key::Resized));
-    }
-
-    #[test]
-    fn a_line_never_leaves_the_screen() {
-        let line = vec![("häßlich".to_owned(), Tone::Plain), ("!!".to_owned(), Tone::Bad)];
-        let text = |width| cut(&line, width).into_iter().map(|(text, _)| text).collect::<String>();
-        assert_eq!(text(8), "häßlich!");
-        assert_eq!(text(2), "hä");
-        assert_eq!(text(0), "");
     }
 }

@@ -10,6 +10,7 @@ pub(in crate::commands::top) fn look(seconds: i64, received: u64, dispatched: u6
     let oldest = relais_core::time::Timestamp(-5_000_000);
     let counted = |name: &str, rows: u64| json!({ "name": name, "rows": rows });
     let reason = json!({ "code": "HTTP_503", "message": "down\u{1b}[2J" });
+    let until = "2026-11-17T05:00:00.000Z";
     let look = json!({
         "now": now, "inbox_oldest": oldest, "dead_letters_open": 2, "parked_keys": 1, "timers_due": 0,
         "inbox": [counted("RECEIVED", 3), counted("PROCESSED", received - 3)],
@@ -19,13 +20,17 @@ pub(in crate::commands::top) fn look(seconds: i64, received: u64, dispatched: u6
                      { "destination": "stray", "pending": 1, "oldest": null }],
         "workers": [{ "scope": "inbox", "worker": "w-1", "lanes": 64, "alive": true },
                     { "scope": "inbox", "worker": "w-0", "lanes": 0, "alive": false }],
-        "destinations": { "orders": { "breaker": "open", "reason": reason, "calls": null,
+        "destinations": { "orders": { "breaker": "open", "reason": reason, "calls": null, "open_until": until,
                                       "dispatched": dispatched } },
     });
     serde_json::from_value(look).unwrap()
 }
 
 fn drawn(choice: &Choice, trouble: Option<&str>) -> String {
+    drawn_in(120, choice, trouble)
+}
+
+fn drawn_in(width: usize, choice: &Choice, trouble: Option<&str>) -> String {
     let place = Place {
         store: "sqlite:a.db".to_owned(),
         sources: vec!["hook".to_owned()],
@@ -35,7 +40,7 @@ fn drawn(choice: &Choice, trouble: Option<&str>) -> String {
     history.add(&look(0, 100, 50));
     let now = look(2, 300, 250);
     history.add(&now);
-    let scene = Scene { place: &place, look: &now, history: &history, choice, trouble };
+    let scene = Scene { place: &place, look: &now, history: &history, choice, trouble, width };
     let lines = picture(&scene).into_iter();
     let lines = lines.map(|line| line.into_iter().map(|(text, _)| text).collect::<String>());
     lines.collect::<Vec<_>>().join("\n")
@@ -54,6 +59,7 @@ fn the_picture_tells_rates_depths_ages_breakers_and_workers() {
         "> orders",
         "open      HTTP_503: down",
         "rate limit 50/s",
+        "2026-11-17T05:00:00.000Z",
         "stray",
         "waits: no [[destination]] names it",
         "worker w-1: 64 lanes in 1 scope",
@@ -62,6 +68,26 @@ fn the_picture_tells_rates_depths_ages_breakers_and_workers() {
     }
     assert!(!text.contains("w-0"), "a worker that is gone:\n{text}");
     assert!(!text.contains('\u{1b}'), "a target writes to the terminal:\n{text}");
+}
+
+#[test]
+fn every_line_fits_80_columns_and_says_when_it_is_cut() {
+    for choice in [Choice::default(), Choice { help: true, ..Choice::default() }] {
+        for width in [80, 100] {
+            let text = drawn_in(width, &choice, None);
+            for line in text.lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+            let whole = drawn_in(400, &choice, None);
+            assert!(text.contains('…') || text.lines().count() >= whole.lines().count(), "{text}");
+        }
+    }
+    let text = drawn_in(80, &Choice::default(), None);
+    for wanted in
+        ["dead letters 2, parked keys 1", "3 open, oldest 7s", "> orders", "HTTP_503: down"]
+    {
+        assert!(text.contains(wanted), "{wanted}:\n{text}");
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{
     delivery::Problem,
-    process::{Change, Definition, Entry, PROCESS_ACTION, Process, ProcessEvent, TimerChange},
+    process::{
+        Change, Closure, Definition, Entry, PROCESS_ACTION, Process, ProcessEvent, TimerChange,
+    },
 };
 
 /// What a person may do with a process as it is.
@@ -34,7 +36,7 @@ pub fn cancel(process: &Process, actor: &str, reason: &str) -> Result<Change, Pr
     };
     Ok(Change {
         timer: TimerChange::Clear,
-        dead_letter: closed(actor, reason),
+        dead_letter: closed(Closure::Action(Action::Cancel), actor, reason),
         ..change(process.clone(), &progress, vec![entry])
     })
 }
@@ -62,9 +64,9 @@ pub(super) fn record(
         Action::Compensate => compensate(work),
         Action::Cancel => {}
     }
-    // What is stuck stays stuck until somebody decides about it.
-    if !work.is_stuck() {
-        work.settle(actor, reason);
+    // What is stuck stays stuck until an operator decides about it. A pause decides nothing.
+    if !work.is_stuck() && action != Action::Pause {
+        work.settle(Closure::Action(action), actor, reason);
     }
     Ok(())
 }

@@ -155,7 +155,7 @@ impl Progress {
         Self { at, paused: false, raised: false, steps: BTreeMap::new() }
     }
 
-    pub(super) fn read(process: &Process) -> Result<Self, Problem> {
+    pub(in crate::process) fn read(process: &Process) -> Result<Self, Problem> {
         let unreadable = |why: String| {
             let text = format!("the progress of process {} {why}", process.process_id);
             Problem::new(PROCESS_STATE, &text)
@@ -169,6 +169,11 @@ impl Progress {
             )));
         }
         Ok(progress)
+    }
+
+    /// Returns whether a dead letter was opened and nothing has set the process going again since.
+    pub(in crate::process) fn is_raised(&self) -> bool {
+        self.raised
     }
 
     pub(super) fn to_json(&self) -> String {

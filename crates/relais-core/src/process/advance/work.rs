@@ -14,7 +14,7 @@ use crate::{
     json::keeps_numbers,
     message::{Headers, NewMessage},
     process::{
-        Action, Change, DeadLetterChange, Definition, Entry, PROCESS_DEFINITION, Process,
+        Action, Change, Closure, DeadLetterChange, Definition, Entry, PROCESS_DEFINITION, Process,
         ProcessEvent, SOURCE_SYSTEM, Timer, TimerChange,
         definition::{Begun, Call, Step},
     },
@@ -32,7 +32,7 @@ pub(super) struct Cause<'a> {
 
 impl<'a> Cause<'a> {
     pub(super) fn of(row: &'a InboxRow) -> Self {
-        Self { message_id: Some(&row.message_id), trace: route::trace_headers(row) }
+        Self { message_id: Some(&row.message_id), trace: route::trace_headers(&row.headers) }
     }
 }
 
@@ -227,15 +227,15 @@ impl<'a> Work<'a> {
     }
 
     /// What a person had to look at, if anything, is settled.
-    pub(super) fn settle(&mut self, actor: &str, reason: &str) {
+    pub(super) fn settle(&mut self, closure: Closure, actor: &str, reason: &str) {
         if self.progress.raised {
             self.progress.raised = false;
-            self.dead_letter = closed(actor, reason);
+            self.dead_letter = closed(closure, actor, reason);
         }
     }
 
     pub(super) fn settle_by_late_reply(&mut self) {
-        self.settle(SOURCE_SYSTEM, "a late reply");
+        self.settle(Closure::LateReply, SOURCE_SYSTEM, "a late reply");
     }
 
     /// Writes who asked for it to the first entry, unless that says so itself.
@@ -264,11 +264,13 @@ pub(super) fn change(mut process: Process, progress: &Progress, log: Vec<Entry>)
         timer: TimerChange::Keep,
         messages: Vec::new(),
         dead_letter: DeadLetterChange::Keep,
+        audit: None,
     }
 }
 
-pub(super) fn closed(actor: &str, reason: &str) -> DeadLetterChange {
+pub(super) fn closed(closure: Closure, actor: &str, reason: &str) -> DeadLetterChange {
     DeadLetterChange::Close {
+        closure,
         actor: text::fit(actor, MESSAGE_ID_MAX),
         reason: text::fit(reason, ERROR_MESSAGE_MAX),
     }

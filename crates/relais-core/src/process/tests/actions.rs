@@ -99,7 +99,8 @@ fn retry_step_sets_a_failed_process_going_again() {
     let mut world = World::start();
     world.reply("payFailed").act(Action::RetryStep);
     assert_eq!((world.status(), world.dead_letter), (ProcessStatus::Running, None));
-    let closed = DeadLetterChange::Close { actor: "ann".into(), reason: "because".into() };
+    let closure = Closure::Action(Action::RetryStep);
+    let closed = DeadLetterChange::Close { closure, actor: "ann".into(), reason: "because".into() };
     assert_eq!(world.last.dead_letter, closed);
     world.completed(&["pay", "pack", "ship"]);
     assert_eq!(world.status(), ProcessStatus::Succeeded);

@@ -182,7 +182,8 @@ CREATE TABLE relais_dead_letter (
     original_payload text,
     edited_by     text,
     edited_at     timestamptz,
-    resolution    text CHECK (resolution IN ('retried', 'skipped')),
+    resolution    text CHECK (resolution IN
+        ('retried', 'discarded', 'resumed', 'skipped', 'compensated', 'cancelled', 'answered')),
     resolved_by   text,
     resolved_at   timestamptz,
     reason        text
@@ -349,7 +350,7 @@ CREATE TABLE relais_attempt (
     origin_id     bigint NOT NULL,
     attempt       integer NOT NULL,
     at            timestamptz NOT NULL DEFAULT clock_timestamp(),
-    outcome       text NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored')),
+    outcome       text NOT NULL CHECK (outcome IN ('retry', 'failed', 'ignored', 'delivered')),
     error_code    varchar(200),
     error_message varchar(2000),
     worker        text NOT NULL,
@@ -364,6 +365,34 @@ CREATE TABLE relais_source_position (
     updated_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (source, partition_key)
 );
+
+-- What operators changed while relais runs. Every process reads it once a second.
+CREATE TABLE relais_control (
+    kind           text COLLATE "C" NOT NULL CHECK (kind IN ('destination', 'source', 'process_type')),
+    name           text COLLATE "C" NOT NULL CHECK (name <> ''),
+    -- Since when it is paused; NULL if it is not.
+    paused_at      timestamptz,
+    paused_by      text,
+    paused_reason  text,
+    -- Limits until restart: a process obeys those that were changed after it started.
+    rate_calls     integer CHECK (rate_calls > 0),
+    rate_period_ms bigint CHECK (rate_period_ms > 0),
+    concurrency    integer CHECK (concurrency > 0),
+    limits_changed bigint NOT NULL DEFAULT 0,
+    breaker_resets bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (kind, name)
+);
+
+-- The figures of each process that runs, as it last reported them: JSON.
+CREATE TABLE relais_report (
+    worker      text COLLATE "C" PRIMARY KEY,
+    host        text NOT NULL,
+    pid         bigint NOT NULL,
+    version     text NOT NULL,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    reported_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    figures     text NOT NULL
+) WITH (fillfactor = 50);
 
 -- Who did what, why. Append-only.
 CREATE TABLE relais_audit (

@@ -14,7 +14,6 @@ mod write;
 
 use std::time::Duration;
 
-use deadpool_postgres::Client;
 use futures_util::future::try_join;
 use relais_core::{
     inbox::in_inbox,
@@ -30,6 +29,7 @@ pub(super) use self::{
     claim::{Claims, distinct},
     write::Changes,
 };
+use super::session::Client;
 use super::{PostgresStore, error::Failure, inbox, row};
 
 impl Processes for PostgresStore {
@@ -68,7 +68,7 @@ impl Processes for PostgresStore {
 }
 
 /// A change without an inbox row.
-async fn change_one(client: &mut Client, change: &Change) -> Result<Applied, Failure> {
+async fn change_one(client: &mut Client<'_>, change: &Change) -> Result<Applied, Failure> {
     let lock = client.prepare_cached(sql!("lock_processes")).await?;
     let transaction = client.transaction().await?;
     if !transaction.query(&lock, &Claims::of_one(change).values()).await?.is_empty() {
@@ -82,7 +82,7 @@ async fn change_one(client: &mut Client, change: &Change) -> Result<Applied, Fai
 }
 
 /// One statement fires them; the other, in the same round trip, looks at what is left.
-async fn fire(client: &Client, owner: &TimerOwner, limit: usize) -> Result<Fired, Failure> {
+async fn fire(client: &Client<'_>, owner: &TimerOwner, limit: usize) -> Result<Fired, Failure> {
     let (source, types) = (in_inbox(&owner.inbox, SOURCE_SYSTEM), &owner.process_types);
     let fire = client.prepare_cached(sql!("fire_timers")).await?;
     let next = client.prepare_cached(sql!("next_timer")).await?;

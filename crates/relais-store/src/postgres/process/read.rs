@@ -1,6 +1,5 @@
 //! Looking at processes and their logs.
 
-use deadpool_postgres::Client;
 use relais_core::{
     process::{LogEntry, Process, ProcessFilter, ProcessRef, ProcessStatus},
     query::PAGE_MAX,
@@ -8,10 +7,10 @@ use relais_core::{
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
-use crate::postgres::{error::Failure, row};
+use crate::postgres::{error::Failure, row, session::Client};
 
 pub(super) async fn load(
-    client: &Client,
+    client: &Client<'_>,
     wanted: &[ProcessRef],
 ) -> Result<Vec<Option<Process>>, Failure> {
     if wanted.is_empty() {
@@ -40,7 +39,10 @@ pub(super) async fn load(
 }
 
 /// Not prepared: the best plan depends on which filters are set.
-pub(super) async fn list(client: &Client, filter: &ProcessFilter) -> Result<Vec<Process>, Failure> {
+pub(super) async fn list(
+    client: &Client<'_>,
+    filter: &ProcessFilter,
+) -> Result<Vec<Process>, Failure> {
     let status = filter.status.map(ProcessStatus::as_str);
     let limit = row::count(filter.limit.min(PAGE_MAX));
     let values: [(&(dyn ToSql + Sync), Type); 6] = [
@@ -56,7 +58,7 @@ pub(super) async fn list(client: &Client, filter: &ProcessFilter) -> Result<Vec<
 }
 
 pub(super) async fn log(
-    client: &Client,
+    client: &Client<'_>,
     process_id: Uuid,
     before: Option<i64>,
     limit: usize,
@@ -67,7 +69,10 @@ pub(super) async fn log(
     Ok(rows.iter().map(row::log_entry).collect::<Result<_, _>>()?)
 }
 
-pub(super) async fn log_of(client: &Client, message_id: &str) -> Result<Vec<LogEntry>, Failure> {
+pub(super) async fn log_of(
+    client: &Client<'_>,
+    message_id: &str,
+) -> Result<Vec<LogEntry>, Failure> {
     let statement = client.prepare_cached(sql!("process_log_of")).await?;
     let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
     Ok(rows.iter().map(row::log_entry).collect::<Result<_, _>>()?)

@@ -9,7 +9,7 @@ use deadpool_postgres::Transaction;
 use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     delivery::Problem,
-    process::{Change, DeadLetterChange, Process, Timer, TimerChange},
+    process::{ActionRecord, Change, Closure, DeadLetterChange, Process, Timer, TimerChange},
     store::StoreError,
 };
 use tokio_postgres::error::SqlState;
@@ -26,7 +26,7 @@ pub(in crate::postgres) struct Changes<'a> {
     timers_set: Vec<(Uuid, &'a Timer)>,
     timers_cleared: Vec<Uuid>,
     dead_letters_opened: Vec<Opened<'a>>,
-    dead_letters_closed: Vec<(Uuid, &'a str, &'a str)>,
+    dead_letters_closed: Vec<Closed<'a>>,
 }
 
 #[derive(Debug)]
@@ -35,6 +35,14 @@ struct Opened<'a> {
     failed_status: &'static str,
     problem: &'a Problem,
     attempts: u32,
+}
+
+#[derive(Debug)]
+struct Closed<'a> {
+    process_id: Uuid,
+    closure: Closure,
+    actor: &'a str,
+    reason: &'a str,
 }
 
 impl<'a> Changes<'a> {
@@ -64,8 +72,9 @@ impl<'a> Changes<'a> {
                 let attempts = *attempts;
                 self.dead_letters_opened.push(Opened { process, failed_status, problem, attempts });
             }
-            DeadLetterChange::Close { actor, reason } => {
-                self.dead_letters_closed.push((process.process_id, actor, reason));
+            DeadLetterChange::Close { closure, actor, reason } => {
+                let (process_id, closure) = (process.process_id, *closure);
+                self.dead_letters_closed.push(Closed { process_id, closure, actor, reason });
             }
         }
     }
@@ -85,6 +94,17 @@ impl<'a> Changes<'a> {
             self.close_dead_letters(transaction),
         );
         try_join(processes, others).await?;
+        self.audit(transaction).await
+    }
+
+    /// Only operators' actions are in the audit, and they come one at a time.
+    async fn audit(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
+        for change in &self.all {
+            if let Some(ActionRecord { action, actor, reason }) = &change.audit {
+                let target = change.process.process_id.to_string();
+                transaction.execute(sql!("audit"), &[actor, action, &target, reason]).await?;
+            }
+        }
         Ok(())
     }
 
@@ -176,10 +196,11 @@ impl<'a> Changes<'a> {
 
     async fn close_dead_letters(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
         let closed = &self.dead_letters_closed;
-        let values: [Value<'_>; 3] = [
-            &column(closed, |(process_id, ..)| *process_id),
-            &column(closed, |(_, actor, _)| *actor),
-            &column(closed, |(.., reason)| *reason),
+        let values: [Value<'_>; 4] = [
+            &column(closed, |closed| closed.process_id),
+            &column(closed, |closed| closed.actor),
+            &column(closed, |closed| closed.reason),
+            &column(closed, |closed| closed.closure.as_str()),
         ];
         let sql = sql!("close_process_dead_letters");
         run_any(transaction, sql, closed.len(), &values).await.map(drop)

@@ -15,7 +15,7 @@ WITH gone AS (
 discarded AS (
     SELECT g.origin, g.origin_id
     FROM gone AS g
-    WHERE g.resolution = 'skipped' AND g.origin_id IS NOT NULL AND g.failed_status <> 'CONFLICT'
+    WHERE g.resolution = 'discarded' AND g.origin_id IS NOT NULL AND g.failed_status <> 'CONFLICT'
       AND NOT EXISTS (SELECT FROM relais_dead_letter AS d
                       WHERE d.origin = g.origin AND d.origin_id = g.origin_id
                         AND d.failed_status <> 'CONFLICT' AND d.id NOT IN (SELECT id FROM gone))),

@@ -10,7 +10,8 @@ WITH part AS MATERIALIZED (
     SELECT status, count(*) FROM relais_inbox
     WHERE status IN ('FAILED', 'SERDE_ERROR') GROUP BY status),
 estimate AS MATERIALIZED (
-    SELECT reltuples::bigint AS amount FROM pg_class WHERE oid = 'relais_inbox'::regclass),
+    SELECT greatest(reltuples::bigint, pg_stat_get_live_tuples(oid)) AS amount
+    FROM pg_class WHERE oid = 'relais_inbox'::regclass),
 seen AS MATERIALIZED (
     SELECT count(*) AS amount, count(*) FILTER (WHERE status = 'PROCESSED') AS done
     FROM (SELECT status FROM relais_inbox

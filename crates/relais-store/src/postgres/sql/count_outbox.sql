@@ -9,7 +9,8 @@ WITH part AS MATERIALIZED (
     UNION ALL
     SELECT 'FAILED', count(*) FROM relais_outbox WHERE status = 'FAILED'),
 estimate AS MATERIALIZED (
-    SELECT reltuples::bigint AS amount FROM pg_class WHERE oid = 'relais_outbox'::regclass),
+    SELECT greatest(reltuples::bigint, pg_stat_get_live_tuples(oid)) AS amount
+    FROM pg_class WHERE oid = 'relais_outbox'::regclass),
 seen AS MATERIALIZED (
     SELECT count(*) AS amount, count(*) FILTER (WHERE status = 'DISPATCHED') AS done
     FROM (SELECT status FROM relais_outbox

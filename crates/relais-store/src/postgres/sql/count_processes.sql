@@ -3,7 +3,8 @@
 WITH part AS MATERIALIZED (
     SELECT status, count(*) AS amount FROM relais_process WHERE status <> 'SUCCEEDED' GROUP BY status),
 estimate AS MATERIALIZED (
-    SELECT reltuples::bigint AS amount FROM pg_class WHERE oid = 'relais_process'::regclass),
+    SELECT greatest(reltuples::bigint, pg_stat_get_live_tuples(oid)) AS amount
+    FROM pg_class WHERE oid = 'relais_process'::regclass),
 seen AS MATERIALIZED (
     SELECT count(*) AS amount, count(*) FILTER (WHERE status = 'SUCCEEDED') AS done
     FROM (SELECT status FROM relais_process

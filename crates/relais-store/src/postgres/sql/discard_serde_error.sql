@@ -10,5 +10,5 @@ INSERT INTO relais_dead_letter (origin, origin_id, message_id, source_system, ev
                                 payload, headers, failed_status, error_class, error_message, attempts,
                                 parked_by, resolution, resolved_by, resolved_at, reason)
 SELECT 'inbox', id, message_id, source_system, event_type, msg_key, payload, headers, 'FAILED',
-       error_code, error_message, attempts, $2, 'skipped', $2, clock_timestamp(), $3
+       error_code, error_message, attempts, $2, 'discarded', $2, clock_timestamp(), $3
 FROM failed

@@ -31,5 +31,6 @@ SELECT clock_timestamp(),
                         ORDER BY id + 0 LIMIT 1),
                        (SELECT min(received_at) FROM relais_inbox
                         WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL)) END,
-       behind.parked
+       behind.parked,
+       (SELECT count(*) FROM relais_dead_letter WHERE origin = 'process' AND resolved_at IS NULL)
 FROM behind

@@ -5,4 +5,4 @@ WHERE id IN (SELECT id FROM relais_dead_letter
                AND parked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds')
              ORDER BY parked_at
              LIMIT ?2)
-RETURNING origin, origin_id, resolution = 'skipped' AND failed_status <> 'CONFLICT'
+RETURNING origin, origin_id, resolution = 'discarded' AND failed_status <> 'CONFLICT'

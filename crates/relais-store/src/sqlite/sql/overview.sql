@@ -34,5 +34,6 @@ SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
                           UNION ALL
                           SELECT min(id) FROM relais_inbox INDEXED BY relais_inbox_due
                           WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL))) END,
-       behind.parked
+       behind.parked,
+       (SELECT count(*) FROM relais_dead_letter WHERE origin = 'process' AND resolved_at IS NULL)
 FROM behind

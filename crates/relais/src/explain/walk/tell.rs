@@ -2,7 +2,7 @@
 
 use relais_core::{
     dead_letter::{DeadLetter, Origin, STATUS_CONFLICT},
-    desk::{AuditEntry, AuditFilter},
+    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED},
     inbox::InboxRow,
     outbox::OutboxRow,
     query::PAGE_MAX,
@@ -62,7 +62,18 @@ impl Walk<'_> {
         message_id: &str,
         (origin, id): (Origin, i64),
     ) -> Result<(), StoreError> {
-        let attempts = self.store.attempts(origin, id).await?;
+        let mut attempts = self.store.attempts(origin, id).await?;
+        // What an operator did is no attempt; the audit log has it.
+        let by_operator =
+            |attempt: &Attempt| attempt.error_code.as_deref() == Some(CODE_OPERATOR_FAILED);
+        if origin == Origin::Outbox && attempts.iter().any(by_operator) {
+            attempts.retain(|attempt| !by_operator(attempt));
+            for line in self.audit(&id.to_string()).await? {
+                if line.action.starts_with("outbox.") {
+                    self.events.push(events::of_audit(name, None, line));
+                }
+            }
+        }
         let failed = attempts.iter().filter(|attempt| attempt.outcome == "failed");
         let failed: Vec<Timestamp> = failed.map(|attempt| attempt.at).collect();
         self.events.extend(attempts.into_iter().map(|attempt| events::of_attempt(name, attempt)));

@@ -27,7 +27,7 @@ letter AS (
            CASE WHEN n = 7 THEN 'rare' ELSE 'crm' END,
            CASE WHEN n = 7 THEN 'Rare' ELSE 'OrderChanged' END, 'order-' || n % 10000, '{payload}',
            'FAILED', 'HTTP_500', 8, 'w', now() - ({rows} - n) * INTERVAL '1 second',
-           CASE WHEN n % 10000 <> 1 THEN 'skipped' END, CASE WHEN n % 10000 <> 1 THEN now() END
+           CASE WHEN n % 10000 <> 1 THEN 'discarded' END, CASE WHEN n % 10000 <> 1 THEN now() END
     FROM n),
 process AS (
     INSERT INTO relais_process (process_id, process_type, definition, business_key, status, data, version,

@@ -23,7 +23,7 @@ INSERT INTO relais_dead_letter (id, origin, origin_id, message_id, destination, 
 SELECT printf('00000000-0000-4000-8000-%012d', n), 'outbox', n, 'd-' || n, iif(n = 7, 'rare', 'crm'),
        iif(n = 7, 'Rare', 'OrderChanged'), 'order-' || n % 10000, '{payload}', 'FAILED', 'HTTP_500', 8, 'w',
        strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (n - {rows}) || ' seconds'),
-       iif(n % 10000 = 1, NULL, 'skipped'),
+       iif(n % 10000 = 1, NULL, 'discarded'),
        iif(n % 10000 = 1, NULL, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 FROM n;
 INSERT INTO relais_process (process_id, process_type, definition, business_key, status, data, version,

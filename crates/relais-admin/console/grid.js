@@ -1,0 +1,95 @@
+// A table of what the overview knows: searched, filtered and sorted here, and kept up to date.
+
+import { h, icon, replace } from "./dom.js";
+import { get, query } from "./api.js";
+import { empty, heading } from "./parts.js";
+import { plural } from "./format.js";
+import * as live from "./live.js";
+
+/** Most rows of the table; search finds the others. */
+const ROWS_MAX = 500;
+
+/**
+ * `spec`: title, about, base (of its address), noun [one, many], rows(overview), key(row), text(row) to search in, filters
+ * [[value, label, test]], columns [{ title, cell, by, kind }], sort (the title it starts with), href(row), empty.
+ */
+export async function gridPage(context, spec) {
+  const first = live.overview ?? (await get("/overview", { signal: context.signal }));
+  const wanted = { search: context.query.get("search") ?? "", show: context.query.get("show") ?? "", sort: context.query.get("sort") ?? spec.sort };
+  const body = h("tbody");
+  const head = h("tr");
+  const holder = h("div", { class: "list" });
+  const words = h("p", { class: "soft", role: "status" });
+  const search = h("input", { id: "grid-search", type: "search", value: wanted.search, placeholder: "part of a name", autocomplete: "off", spellcheck: "false" });
+  const show = h("select", { id: "grid-show" }, spec.filters.map(([value, label]) => h("option", { value, selected: value === wanted.show }, label)));
+  const table = h("div", { class: "scroll" }, h("table", { class: "rows" }, h("caption", { class: "hidden-words" }, spec.title), h("thead", null, head), body));
+  let overview = first;
+  let shown = "";
+
+  const draw = () => {
+    const all = spec.rows(overview);
+    const test = spec.filters.find(([value]) => value === wanted.show)?.[2] ?? (() => true);
+    const needle = wanted.search.trim().toLowerCase();
+    const rows = order(all.filter((row) => test(row) && spec.text(row).toLowerCase().includes(needle)), spec, wanted.sort);
+    const text = JSON.stringify([wanted, rows.slice(0, ROWS_MAX)]);
+    if (text === shown) return;
+    shown = text;
+    const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
+    replace(head, spec.columns.map((column) => header(column, wanted, (next) => change({ sort: next }))));
+    replace(body, rows.slice(0, ROWS_MAX).map((row) => line(row, spec)));
+    const nothing = all.length ? empty("Nothing matches", "No name contains this, or none is in this state.") : empty(...spec.empty);
+    replace(holder, rows.length ? table : nothing);
+    const count = rows.length === all.length ? plural(all.length, ...spec.noun) : `${rows.length} of ${plural(all.length, ...spec.noun)}`;
+    words.textContent = rows.length > ROWS_MAX ? `${count}; the first ${ROWS_MAX} are shown` : count;
+    if (kept) [...body.rows].find((row) => row.dataset.key === kept)?.querySelector("a,button")?.focus();
+  };
+  const change = (next) => {
+    Object.assign(wanted, next);
+    const kept = { search: wanted.search, show: wanted.show, sort: wanted.sort === spec.sort ? "" : wanted.sort };
+    history.replaceState(null, "", `${spec.base}${query(kept)}`);
+    draw();
+  };
+  search.addEventListener("input", () => change({ search: search.value }));
+  show.addEventListener("change", () => change({ show: show.value }));
+  context.leave(live.on("overview", (next) => {
+    overview = next;
+    draw();
+  }));
+  draw();
+  const form = h("form", { class: "filters", role: "search", "aria-label": `Filter ${spec.title.toLowerCase()}`, on: { submit: (event) => event.preventDefault() } },
+    h("div", { class: "filter" }, h("label", { for: "grid-search" }, "Search"), search),
+    h("div", { class: "filter" }, h("label", { for: "grid-show" }, "Show"), show),
+    words);
+  return h("div", { class: "page" }, heading(spec.title, spec.about), form, holder);
+}
+
+/** `-name` is the other way round. */
+function order(rows, spec, sort) {
+  const down = sort.startsWith("-");
+  const column = spec.columns.find((one) => one.title === sort.replace(/^-/, "")) ?? spec.columns[0];
+  const compare = (left, right) => (left < right ? -1 : left > right ? 1 : 0);
+  return [...rows].sort((left, right) => (down ? -1 : 1) * compare(column.by(left), column.by(right)) || compare(spec.key(left), spec.key(right)));
+}
+
+function header(column, wanted, sort) {
+  if (!column.by) return h("th", { scope: "col", class: column.kind ?? "" }, column.title);
+  const up = wanted.sort === column.title;
+  const down = wanted.sort === `-${column.title}`;
+  const press = () => sort(up ? `-${column.title}` : column.title);
+  return h("th", { scope: "col", class: column.kind ?? "", "aria-sort": up ? "ascending" : down ? "descending" : null },
+    h("button", { type: "button", class: "sort", on: { click: press } }, column.title, h("span", { class: `arrow ${down ? "down" : up ? "up" : ""}`, "aria-hidden": "true" }, up || down ? icon("next") : null)));
+}
+
+function line(row, spec) {
+  const href = spec.href?.(row);
+  const cells = spec.columns.map((column, index) => {
+    const content = column.cell(row);
+    const main = index === 0 && href ? h("a", { class: "row-link", href }, content) : content;
+    return h("td", { class: column.kind ?? "", data: { label: column.title } }, h("div", { class: "cell" }, main));
+  });
+  const open = (event) => {
+    if (!href || event.target.closest("a,button,input") || String(getSelection())) return;
+    location.hash = href;
+  };
+  return h("tr", { class: href ? "clickable" : "", data: { key: spec.key(row) }, on: { click: open } }, cells);
+}

@@ -1,0 +1,77 @@
+// Sources: all of them with search and sort, and one with its figures and what can be done.
+
+import { h } from "./dom.js";
+import { get, may, post, query } from "./api.js";
+import { ago, brief, count, rate } from "./format.js";
+import { button, empty, facts, heading, notice, panel, status } from "./parts.js";
+import { sources } from "./state.js";
+import { gridPage } from "./grid.js";
+import { decide, isOpen, settle } from "./dialog.js";
+import * as live from "./live.js";
+
+export function list(context) {
+  return gridPage(context, {
+    title: "Sources",
+    about: "Where messages come from, as all processes together see it.",
+    base: "#/sources",
+    noun: ["source", "sources"],
+    rows: sources,
+    key: (row) => row.name,
+    text: (row) => `${row.name} ${row.source.kind ?? ""}`,
+    filters: [["", "all", () => true], ["attention", "needs attention", (row) => row.state.attention], ["paused", "paused", (row) => row.source.pause]],
+    sort: "State",
+    columns: [
+      { title: "Source", cell: (row) => row.name, by: (row) => row.name },
+      { title: "State", cell: (row) => status(row.state.look, row.state.words), by: (row) => row.state.rank },
+      { title: "Kind", cell: (row) => row.source.kind ?? "–", by: (row) => row.source.kind ?? "" },
+      { title: "Per s", cell: (row) => rate(row.source.per_second ?? 0), by: (row) => row.source.per_second ?? 0, kind: "numeric" },
+      { title: "Received", cell: (row) => brief(row.source.stored), by: (row) => row.source.stored, kind: "numeric" },
+      { title: "Duplicates", cell: (row) => brief(row.source.duplicates), by: (row) => row.source.duplicates, kind: "numeric" },
+      { title: "Undecodable", cell: (row) => brief(row.source.undecodable), by: (row) => row.source.undecodable, kind: "numeric" },
+      { title: "Lag", cell: (row) => (row.source.lag === null ? "–" : brief(row.source.lag)), by: (row) => row.source.lag ?? -1, kind: "numeric" },
+      { title: "Last message", cell: (row) => (row.source.last_received_at ? ago(row.source.last_received_at) : "–"), by: (row) => row.source.last_received_at ?? "" },
+    ],
+    href: (row) => `#/sources/${encodeURIComponent(row.name)}`,
+    empty: ["No source is declared", "Rows come from your own transactions. Add a [[source]] to relais.toml to receive messages."],
+  });
+}
+
+export async function show(context) {
+  const name = context.params[0];
+  const overview = live.overview ?? (await get("/overview", { signal: context.signal }));
+  const row = sources(overview).find((one) => one.name === name);
+  if (!row) return h("div", { class: "page" }, heading(name), empty("No source has this name", "The list has all of them."));
+  const sign = (one) => JSON.stringify([one.state, one.source.stored, one.source.lag, one.source.pause]);
+  const seen = sign(row);
+  context.leave(live.on("overview", (next) => {
+    const now = sources(next).find((one) => one.name === name);
+    if (now && sign(now) !== seen && !isOpen() && !document.activeElement?.closest("main button")) context.reload();
+  }));
+  const { source, state } = row;
+  return h("div", { class: "page" },
+    heading(name, [source.kind ? `${source.kind} · ` : "", h("a", { href: `#/audit${query({ target: name })}` }, "Audit")], may("operator") ? [toggle(context, name, source)] : []),
+    state.attention ? notice(state.tone, state.words[0].toUpperCase() + state.words.slice(1), state.lines[0]) : null,
+    panel("Figures", facts([
+      ["State", status(state.look, state.words)],
+      ["Paused", source.pause ? [ago(source.pause.at), ` by ${source.pause.by}`] : null],
+      ["Received each second", rate(source.per_second ?? 0)],
+      ["Received since start", count(source.stored)],
+      ["Duplicates", count(source.duplicates)],
+      ["Conflicts", count(source.conflicts)],
+      ["Undecodable", count(source.undecodable)],
+      ["Lag", source.lag === null ? null : count(source.lag)],
+      ["Lost at the origin", count((source.missed ?? 0) + (source.recreated ?? 0))],
+      ["Last message", source.last_received_at ? ago(source.last_received_at) : "none yet"],
+      ["Last error", source.away],
+    ])));
+}
+
+function toggle(context, name, source) {
+  const path = `/sources/${encodeURIComponent(name)}`;
+  const said = (words) => (answer) => (answer.result === "unchanged" ? "It was so before." : words);
+  const waits = source.kind === "http" ? "Senders are answered 503 with Retry-After and send again later." : "Its broker keeps the messages.";
+  if (source.pause) {
+    return button("Resume", () => settle(context, decide({ title: `Resume ${name}`, text: "Every process reads from it again.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("It is resumed.")), { picture: "run", kind: "primary" });
+  }
+  return button("Pause", () => settle(context, decide({ title: `Pause ${name}`, text: `No process reads from it until it is resumed, also after a restart. ${waits}`, confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("It is paused.")), { picture: "pause" });
+}

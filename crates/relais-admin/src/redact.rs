@@ -1,0 +1,83 @@
+//! Answers for those who may not see payloads.
+//!
+//! Invariant: it works on every JSON answer of the API by the names of its fields, wherever they are, so a
+//! call that is added later cannot forget it.
+
+use axum::{
+    body::{Body, to_bytes},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::Value;
+
+use crate::problem::Problem;
+
+/// Fields with what a message, or the data of a process, contains.
+const TEXTS: [&str; 5] = ["payload", "original_payload", "preview", "text", "data"];
+/// The same in Base64.
+const BYTES: [&str; 2] = ["base64", "raw_payload_base64"];
+const HEADERS: &str = "headers";
+/// What stands in their place; JSON, as most of them are.
+const HIDDEN: &str = "\"hidden; needs the role viewer\"";
+
+/// Takes payloads and headers out of an answer.
+pub(crate) async fn redact(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_json = kind.is_some_and(|kind| kind.starts_with(b"application/json"));
+    if !is_json || !response.status().is_success() {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    let read = to_bytes(body, usize::MAX).await.ok();
+    let Some(mut value) = read.and_then(|bytes| serde_json::from_slice(&bytes).ok()) else {
+        let detail = "the answer cannot be shown without payloads";
+        return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "REDACT", detail).into_response();
+    };
+    hide(&mut value);
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, Body::from(value.to_string()))
+}
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if TEXTS.contains(&name.as_str()) => {
+                        HIDDEN.clone_into(text);
+                    }
+                    Value::String(text) if BYTES.contains(&name.as_str()) => text.clear(),
+                    Value::Object(headers) if name == HEADERS => headers.clear(),
+                    other => hide(other),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Json;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn payloads_and_headers_are_hidden_wherever_they_are() {
+        let shown = json!({
+            "id": 7, "payload": "CANARY", "payload_bytes": 6, "headers": { "x": "CANARY" },
+            "rows": [{ "preview": "CANARY", "key": "k", "raw_payload_base64": "CANARY" }],
+            "shown": { "original_payload": null, "data": "CANARY", "base64": "CANARY" },
+        });
+        let response = redact(Json(shown).into_response()).await;
+        let bytes = to_bytes(response.into_body(), 10_000).await.unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        assert!(!text.contains("CANARY"), "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&value["id"], &value["payload_bytes"]), (&json!(7), &json!(6)));
+        assert_eq!((&value["headers"], &value["rows"][0]["key"]), (&json!({}), &json!("k")));
+        assert_eq!(value["shown"]["original_payload"], Value::Null);
+    }
+}

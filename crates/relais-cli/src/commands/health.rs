@@ -1,0 +1,97 @@
+//! `relais health`: asks the running relais, for supervisors and containers that have no HTTP client.
+//!
+//! Exit codes: 0 healthy, 1 not healthy or no answer, 2 the address is not known.
+
+use std::time::Duration;
+
+use reqwest::{Client, Url};
+use serde_json::{Value, json};
+
+use super::{Context, status::guards::reachable};
+use crate::{
+    args::HealthArgs,
+    failure::{Done, Failure},
+};
+
+/// The largest answer that is read.
+const ANSWER_MAX: u64 = 64 * 1024;
+
+pub(crate) async fn health(context: &Context, args: &HealthArgs) -> Done {
+    let url = address(context, args)?;
+    let answer = ask(url.clone(), args.timeout).await;
+    let healthy = answer.as_ref().is_ok_and(|answer| answer.healthy);
+    if context.output.json {
+        let detail = answer.unwrap_or_else(|error| Answer { healthy, detail: json!(error) }).detail;
+        let result = json!({ "healthy": healthy, "url": url.as_str(), "detail": detail });
+        context.output.print_json(&result)?;
+        return if healthy { Ok(()) } else { Err(Failure::Said) };
+    }
+    match answer {
+        Ok(answer) if answer.healthy => {
+            let word = if args.ready { "ready" } else { "alive" };
+            context.output.print(&format!("{word}: {url}"))
+        }
+        Ok(answer) => {
+            let reason = answer.detail["reason"].as_str().unwrap_or("the answer names no reason");
+            Err(Failure::Failed(format!("not healthy: {url}: {reason}")))
+        }
+        Err(error) => Err(Failure::Failed(format!(
+            "cannot ask {url}: {error}; is relais running, with [admin] at this address?"
+        ))),
+    }
+}
+
+/// The answer of the running relais.
+struct Answer {
+    healthy: bool,
+    /// The JSON body; the status where the body is no JSON.
+    detail: Value,
+}
+
+fn address(context: &Context, args: &HealthArgs) -> Result<Url, Failure> {
+    let base = match &args.url {
+        Some(url) => url.clone(),
+        None => {
+            let (settings, _) = context.settings()?;
+            let Some(admin) = settings.admin else {
+                return Err(Failure::Usage(
+                    "cannot ask: the configuration has no [admin]; add it, or pass --url URL"
+                        .to_owned(),
+                ));
+            };
+            if admin.listen.port() == 0 {
+                return Err(Failure::Usage(
+                    "cannot ask: `admin.listen` has port 0, which every start replaces; pass --url URL"
+                        .to_owned(),
+                ));
+            }
+            format!("http://{}", reachable(admin.listen))
+        }
+    };
+    let path = if args.ready { "readyz" } else { "healthz" };
+    let url = Url::parse(&format!("{}/{path}", base.trim_end_matches('/')));
+    url.map_err(|error| {
+        Failure::Usage(format!("--url is not a URL: {error}; write http://HOST:PORT"))
+    })
+}
+
+async fn ask(url: Url, within: Duration) -> Result<Answer, String> {
+    // The certificate is for a name, and this is an address. The request has no secrets, and what a false
+    // relais answers does no harm.
+    let client = Client::builder().no_proxy().timeout(within).tls_danger_accept_invalid_certs(true);
+    let client = client.build();
+    let client = client.map_err(|error| root(&error))?;
+    let answer = client.get(url).send().await.map_err(|error| root(&error))?;
+    let status = answer.status();
+    if answer.content_length().is_none_or(|length| length > ANSWER_MAX) {
+        return Err(format!("the answer ({status}) is not one of relais"));
+    }
+    let body = answer.bytes().await.map_err(|error| root(&error))?;
+    let detail = serde_json::from_slice(&body).unwrap_or_else(|_| json!(status.as_str()));
+    Ok(Answer { healthy: status.is_success(), detail })
+}
+
+/// Returns the innermost cause: the outer ones repeat the URL.
+fn root(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), root)
+}

@@ -1,0 +1,132 @@
+//! `relais check --connect`: tries every port, broker, target, log-in and statement of the configuration,
+//! with the parts that `relais run` uses. Sends no message and changes nothing.
+
+use std::net::SocketAddr;
+
+use relais_core::query::Filter;
+use serde::Serialize;
+use tokio::net::TcpListener;
+
+use super::{Database, hydrate_of, kafka, salesforce};
+use crate::settings::{Destination, Hydrate, Origin, Settings, Target};
+
+/// Messages whose ids are tried with `hydrate`.
+const SAMPLE_MAX: usize = 10;
+
+/// The result of one try.
+#[derive(Debug, Serialize)]
+pub(crate) struct Connection {
+    /// The setting that decides about it: `source[hook].listen`.
+    pub(crate) setting: String,
+    pub(crate) ok: bool,
+    /// What was found, or what is wrong and what to do.
+    pub(crate) detail: String,
+}
+
+impl Connection {
+    fn new(section: &str, name: &str, key: &str, result: Result<String, String>) -> Self {
+        let setting = match name {
+            "" => format!("{section}.{key}"),
+            name => format!("{section}[{name}].{key}"),
+        };
+        let ok = result.is_ok();
+        Self { setting, ok, detail: result.unwrap_or_else(|why| why) }
+    }
+}
+
+/// Tries everything; `database` is absent if it could not be reached.
+pub(crate) async fn connect(settings: &Settings, database: Option<&Database>) -> Vec<Connection> {
+    let mut tried = Vec::new();
+    if let Some(admin) = &settings.admin {
+        tried.push(Connection::new("admin", "", "listen", listen(admin.listen).await));
+    }
+    for source in &settings.sources {
+        let (key, result) = match &source.origin {
+            Origin::Http(http) => ("listen", listen(http.listen).await),
+            Origin::Kafka(origin) => ("brokers", kafka::probe_source(origin).await),
+        };
+        tried.push(Connection::new("source", &source.name, key, result));
+    }
+    let mut sessions = salesforce::Sessions::default();
+    for destination in &settings.destinations {
+        tried.extend(target(destination, database, &mut sessions).await);
+        if let (Some(hydrate), Some(database)) = (hydrate_of(destination), database) {
+            let result = database.sample(destination, hydrate).await;
+            tried.push(Connection::new("destination", &destination.name, "hydrate", result));
+        }
+    }
+    tried
+}
+
+/// Binds the address for a moment.
+async fn listen(address: SocketAddr) -> Result<String, String> {
+    match TcpListener::bind(address).await {
+        Ok(_) => Ok(format!("{address} is free")),
+        Err(error) => Err(format!(
+            "cannot listen on {address}: {error}; choose another address, or stop the program that uses \
+             it"
+        )),
+    }
+}
+
+async fn target(
+    destination: &Destination,
+    database: Option<&Database>,
+    sessions: &mut salesforce::Sessions,
+) -> Vec<Connection> {
+    let one = |key: &str, result| Connection::new("destination", &destination.name, key, result);
+    match &destination.target {
+        Target::Http(http) => vec![one("url", super::probe_http(destination, http).await)],
+        Target::Kafka(kafka) => vec![one("brokers", kafka::probe_destination(kafka).await)],
+        Target::Log { path: None } => Vec::new(),
+        Target::Log { path: Some(path) } => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let result = match folder {
+                Some(folder) if !folder.is_dir() => {
+                    Err(format!("there is no folder {}; create it", folder.display()))
+                }
+                _ => Ok(format!("{} can be made", path.display())),
+            };
+            vec![one("path", result)]
+        }
+        Target::Salesforce(target) => {
+            let probed = salesforce::probe(target, database, sessions).await;
+            probed.into_iter().map(|(key, result)| one(key, result)).collect()
+        }
+    }
+}
+
+impl Database {
+    /// Runs `hydrate` for the newest messages of its destination.
+    async fn sample(&self, destination: &Destination, hydrate: &Hydrate) -> Result<String, String> {
+        let filter = Filter {
+            destination: Some(destination.name.clone()),
+            limit: SAMPLE_MAX,
+            ..Filter::default()
+        };
+        // Without tables there is no message either.
+        let rows = self.store().list_outbox(filter).await.unwrap_or_default();
+        let columns = self.hydrate_columns(hydrate).await?;
+        if let Some(why) = salesforce::missing_columns(destination, &columns) {
+            return Err(why);
+        }
+        let Some(newest) = rows.first() else {
+            let columns = columns.join(", ");
+            return Ok(format!("gives {columns}; there is no message yet to try it with"));
+        };
+        let ids: Vec<String> = rows.iter().map(|row| row.aggregate_id.clone()).collect();
+        let hydrator = self.hydrator(hydrate)?;
+        let found = hydrator.hydrate(ids.clone()).await.map_err(|error| error.to_string())?;
+        if let Some(why) = found.failed.values().next() {
+            return Err(format!("{why}; correct the row or the statement"));
+        }
+        match found.records.len() {
+            0 => Err(format!(
+                "gives no row for the newest messages, {:?} of outbox:{} among them; check that the \
+                 statement finds rows by the aggregate id, in column `{}`",
+                newest.aggregate_id, newest.id, hydrate.id
+            )),
+            found => Ok(format!("gives a row for {found} of the {} newest messages", ids.len())),
+        }
+    }
+}

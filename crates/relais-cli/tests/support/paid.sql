@@ -1,0 +1,1 @@
+SELECT paid FROM orders WHERE id = 'o-1'

@@ -1,0 +1,264 @@
+//! What operators meet on an 80-column terminal: lists and `top` that fit, ids by their first digits,
+//! `status` with named tokens, and the reasons why something waits. One program serves all checks.
+
+// Helpers of tests may unwrap, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
+// Some helpers are made for other tests of the program.
+#[allow(dead_code)]
+mod support;
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use support::{Running, Site, Target, assert_said, get, post};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+const COLUMNS: usize = 80;
+
+fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A command on a terminal of 80 columns, and what it prints there.
+fn terminal(site: &Site, args: &[&str]) -> Command {
+    let words: Vec<String> =
+        [env!("CARGO_BIN_EXE_relais")].iter().chain(args).map(|word| format!("'{word}'")).collect();
+    let line = format!("stty cols {COLUMNS} rows 24; exec {}", words.join(" "));
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(site.path(""));
+    command.env_remove("RELAIS_CONFIG").env("TERM", "xterm").stdout(Stdio::piped());
+    command
+}
+
+fn shown(site: &Site, args: &[&str]) -> String {
+    let done = terminal(site, args).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap().replace('\r', "");
+    assert!(done.status.success(), "{args:?}: {text}");
+    // Colours take no room.
+    let mut plain = String::new();
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = after.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest);
+    }
+    plain + rest
+}
+
+fn assert_fits(site: &Site, args: &[&str]) -> String {
+    let text = shown(site, args);
+    for line in text.lines() {
+        assert!(line.chars().count() <= COLUMNS, "{args:?}: {line}\n{text}");
+    }
+    text
+}
+
+/// Orders and stock go to a target; the console has only a token of its own for ann.
+fn settings(target: &Target, sha256: &str) -> String {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    format!(
+        "[admin]\nlisten = \"{free}\"\n\
+         [[admin.tokens]]\nname = \"ann\"\nrole = \"viewer\"\nsha256 = \"{sha256}\"\n\
+         [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+         aggregate_id = \"payload:/orderId\"\n\
+         [[route]]\non = \"OrderPlaced\"\ndestination = \"orders\"\n\
+         [[destination]]\nname = \"orders\"\nkind = \"http\"\nallow_private = true\n\
+         url = \"http://{}/in\"\n",
+        target.address
+    )
+}
+
+fn place(running: &Running, id: &str, order: &str) {
+    let body = format!(r#"{{"type":"OrderPlaced","orderId":"{order}"}}"#);
+    let (status, answer) = post(running.address("hook"), "/hook", &[("message-id", id)], &body);
+    assert_eq!(status, 202, "{answer}");
+}
+
+#[test]
+fn operators_see_whole_lines_and_reasons() {
+    let target = Target::start();
+    let site = Site::new();
+    let token = site.json(&["token", "ann", "--role", "viewer"]);
+    site.write("relais.toml", &settings(&target, token["sha256"].as_str().unwrap()));
+    let running = site.run();
+    target.answers(422);
+    for n in 1..=3 {
+        let long = "a-long-order-number-that-takes-a-lot-of-room";
+        place(&running, &format!("message-{n}-of-a-sender-with-long-ids"), &format!("{long}-{n}"));
+    }
+    let letters = until("three dead letters", || {
+        let letters = site.json(&["dead-letter", "list"]);
+        letters.as_array().filter(|letters| letters.len() == 3).cloned()
+    });
+    lists_fit(&site, &letters);
+    ids_are_found_by_their_first_digits(&site, &letters);
+    many_are_discarded_only_with_a_reason(&site, &letters);
+    a_resting_destination_says_until_when(&site, &running, &target, &token);
+    rows_say_what_they_wait_for(&site);
+    top_runs_live(&site);
+}
+
+fn lists_fit(site: &Site, letters: &[Value]) {
+    for args in [
+        &["dead-letter", "list"][..],
+        &["dead-letter", "keys"],
+        &["inbox", "list"],
+        &["outbox", "list"],
+        &["process", "list"],
+        &["audit", "list"],
+        &["top", "--once"],
+    ] {
+        assert_fits(site, args);
+    }
+    let text = assert_fits(site, &["dead-letter", "list"]);
+    let ids = letters.iter().map(|letter| letter["id"].as_str().unwrap());
+    for id in ids {
+        assert!(text.contains(&id[..8]) && !text.contains(id), "{text}");
+        assert!(site.relais(&["dead-letter", "list"]).out.contains(id), "piped it is whole");
+    }
+    assert!(text.contains('…'), "a cut is shown: {text}");
+}
+
+fn ids_are_found_by_their_first_digits(site: &Site, letters: &[Value]) {
+    let id = letters[0]["id"].as_str().unwrap();
+    // Ids that were made in one moment may begin alike.
+    let others: Vec<&str> =
+        letters[1..].iter().map(|letter| letter["id"].as_str().unwrap()).collect();
+    let digits = (4..36).find(|n| !others.iter().any(|other| other[..*n] == id[..*n])).unwrap();
+    let prefix = &id[..digits];
+    assert_eq!(site.json(&["dead-letter", "show", prefix])["id"], id);
+    assert_said(&site.relais(&["explain", prefix]), 0, &[id]);
+    assert_said(&site.relais(&["dead-letter", "show", "ffffffff"]), 1, &["begins with ffffffff"]);
+    assert_said(&site.relais(&["dead-letter", "show", "m-1"]), 2, &["not the id of a dead letter"]);
+    if digits > 4 {
+        let several = site.relais(&["dead-letter", "show", &id[..digits - 1]]);
+        assert_said(&several, 2, &["more than one dead letter", id, "give more digits"]);
+    }
+    let message = site.json(&["outbox", "list"])[0]["message_id"].as_str().unwrap().to_owned();
+    assert_eq!(site.json(&["outbox", "show", &message[..23]])["message_id"], message);
+}
+
+fn many_are_discarded_only_with_a_reason(site: &Site, letters: &[Value]) {
+    let all = ["dead-letter", "discard", "--all", "--yes"];
+    assert_said(&site.relais(&all), 2, &["without a reason", "--reason"]);
+    let key = letters[0]["msg_key"].as_str().unwrap();
+    assert_said(&site.relais(&["dead-letter", "skip-key", key]), 2, &["without a reason"]);
+    assert_said(&site.relais(&["repair", "discard", "--all", "--yes"]), 2, &["without a reason"]);
+    assert_eq!(site.json(&["dead-letter", "list"]).as_array().unwrap().len(), 3, "none is gone");
+    let reason = [&all[..], &["--reason", "a test"]].concat();
+    assert_said(&site.relais(&reason), 0, &["discarded 3"]);
+    let resolved = site.json(&["dead-letter", "list", "--status", "resolved"]);
+    assert_eq!(resolved[0]["resolution"], "discarded", "{resolved}");
+    let audit = site.relais(&["audit", "list"]).out;
+    assert!(audit.contains("dead-letter.discarded") && audit.contains("a test"), "{audit}");
+}
+
+fn a_resting_destination_says_until_when(
+    site: &Site,
+    running: &Running,
+    target: &Target,
+    token: &Value,
+) {
+    target.answers(503);
+    for n in 0..60 {
+        place(running, &format!("busy-{n}"), &format!("busy-{n}"));
+    }
+    let token = token["token"].as_str().unwrap();
+    let status = || {
+        let mut command = site.command(&["status"]);
+        support::Said::from(command.env("RELAIS_TOKEN", token).output().unwrap())
+    };
+    let rests = until("an open breaker", || {
+        let said = status();
+        said.out.contains("orders rests until 20").then_some(said)
+    });
+    assert!(rests.out.contains("HTTP_503"), "{rests:?}");
+    let top = site.relais(&["top", "--once", "--token", token]);
+    assert!(top.code == 0 && top.out.contains("open"), "{top:?}");
+    let without = site.relais(&["status"]);
+    assert_said(&without, 0, &["breakers and API calls are not known", "RELAIS_TOKEN"]);
+    let wrong = site.relais(&["status", "--token", "wrong"]);
+    assert_said(&wrong, 0, &["wants a token"]);
+    assert_eq!(get(running.logged("admin http://"), "/api/v1/overview").0, 401);
+}
+
+fn rows_say_what_they_wait_for(site: &Site) {
+    let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
+    db.busy_timeout(PATIENCE).unwrap();
+    let insert = |id: &str, destination: &str| {
+        db.execute(include_str!("support/insert.sql"), (id, destination)).unwrap();
+        db.last_insert_rowid()
+    };
+    let stray = insert("o-1", "nowhere");
+    let said = site.relais(&["explain", &format!("outbox:{stray}")]);
+    assert_said(&said, 0, &["waits for a worker that serves destination nowhere"]);
+    let second = insert("o-1", "nowhere");
+    let said = site.relais(&["explain", &format!("outbox:{second}")]);
+    assert_said(&said, 0, &[&format!("waits behind outbox:{stray} of its key")]);
+    // What an operator did is no attempt.
+    let fail = ["outbox", "fail", &stray.to_string(), "--reason", "wrong place"];
+    assert_said(&site.relais(&fail), 0, &["is FAILED"]);
+    let said = site.relais(&["explain", &format!("outbox:{stray}")]);
+    assert_said(&said, 0, &["outbox.failed by", "wrong place"]);
+    assert!(!said.out.contains("attempt 0 failed"), "{said:?}");
+    let again = site.relais(&fail);
+    assert_said(&again, 1, &["it is FAILED; only a pending row can be"]);
+    assert!(!again.err.contains("is refused"), "{again:?}");
+}
+
+/// Draws until it is told to end.
+fn top_runs_live(site: &Site) {
+    let mut top = terminal(site, &["top"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(top.stdout.take().unwrap());
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("attention") {
+        let part = out.fill_buf().unwrap();
+        assert!(!part.is_empty(), "it ended: {}", String::from_utf8_lossy(&seen));
+        let read = part.len();
+        seen.extend_from_slice(part);
+        out.consume(read);
+    }
+    top.stdin.take().unwrap().write_all(b"q").unwrap();
+    out.read_to_end(&mut seen).unwrap();
+    assert!(top.wait().unwrap().success(), "{}", String::from_utf8_lossy(&seen));
+    assert!(String::from_utf8_lossy(&seen).contains("\u{1b}[?1049l"), "the screen is given back");
+}
+
+/// The target answers only after an operator has failed the row: that answer must be shown.
+#[test]
+fn a_delivery_after_an_operator_failed_the_row_is_shown() {
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let site = Site::with(&format!(
+        "[[destination]]\nname = \"slow\"\nkind = \"http\"\nallow_private = true\n\
+         url = \"http://{}/in\"\n",
+        target.local_addr().unwrap()
+    ));
+    let running = site.run();
+    let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
+    db.busy_timeout(PATIENCE).unwrap();
+    db.execute(include_str!("support/insert.sql"), ("o-1", "slow")).unwrap();
+    let (mut call, _) = target.accept().unwrap();
+    assert!(call.read(&mut [0; 4096]).unwrap() > 0);
+    assert_said(&site.relais(&["outbox", "fail", "1", "--reason", "too slow"]), 0, &["is FAILED"]);
+    call.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    until("the delivery in the story", || {
+        let story = site.relais(&["explain", "outbox:1"]).out;
+        let told = story.contains("was delivered: the destination accepted it after an operator");
+        told.then_some(())
+    });
+    assert_eq!(site.json(&["outbox", "show", "1"])["status"], "FAILED");
+    running.stop();
+}

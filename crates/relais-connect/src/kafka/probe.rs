@@ -1,0 +1,146 @@
+//! A look at a cluster before the first record: whether a broker answers, and whether the topics are
+//! there. The metadata of all topics are read, because a request for one topic may create it.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientContext,
+    client::Client,
+    config::{FromClientConfigAndContext, RDKafkaLogLevel},
+    consumer::{BaseConsumer, Consumer, ConsumerContext},
+    error::KafkaError,
+    producer::{BaseProducer, DeliveryResult, Producer, ProducerContext},
+};
+
+use super::{
+    KafkaConnection,
+    client_log::ClientLog,
+    config::{DESTINATION, SOURCE, Side},
+};
+
+/// How long a broker may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many events are fetched after a failure, and how long each may take.
+const EVENTS: usize = 20;
+const EVENT_TIME: Duration = Duration::from_millis(20);
+
+/// The topics that are missing, and what the client complained about.
+type Asked = (Result<Vec<String>, KafkaError>, Option<String>);
+
+impl KafkaConnection {
+    /// Asks a broker for the topics that a source reads. The error says what to change.
+    pub async fn probe_source(&self, topics: &[String]) -> Result<String, String> {
+        self.probe(&SOURCE, topics, |consumer: &BaseConsumer<Listener>| {
+            let found = metadata(consumer.client());
+            if found.is_err() {
+                // What librdkafka has to say waits to be fetched.
+                (0..EVENTS).for_each(|_| drop(consumer.poll(EVENT_TIME)));
+            }
+            (found, consumer.context().reason())
+        })
+        .await
+    }
+
+    /// Asks a broker for the topic that a destination writes to. The error says what to change.
+    pub async fn probe_destination(&self, topic: &str) -> Result<String, String> {
+        self.probe(&DESTINATION, &[topic.to_owned()], |producer: &BaseProducer<Listener>| {
+            let found = metadata(producer.client());
+            if found.is_err() {
+                (0..EVENTS).for_each(|_| producer.poll(EVENT_TIME));
+            }
+            (found, producer.context().reason())
+        })
+        .await
+    }
+
+    async fn probe<C: FromClientConfigAndContext<Listener> + 'static>(
+        &self,
+        side: &Side,
+        topics: &[String],
+        ask: fn(&C) -> Asked,
+    ) -> Result<String, String> {
+        let config = self.client(side)?;
+        let listener = Listener { log: ClientLog::new("check", self), reason: Mutex::default() };
+        let asked = tokio::task::spawn_blocking(move || {
+            let client: C = config.create_with_context(listener)?;
+            Ok(ask(&client))
+        });
+        let log = ClientLog::new("check", self);
+        let failed = |why: &str| {
+            let why = log.clean(why);
+            format!(
+                "cannot reach a broker at {}: {why}; check `brokers` and `options`, and that the broker \
+                 is running",
+                self.brokers
+            )
+        };
+        let answer: Result<_, KafkaError> =
+            asked.await.map_err(|_| failed("the client ended early"))?;
+        let (found, reason) = answer.map_err(|error| failed(&error.to_string()))?;
+        let found = found.map_err(|error| failed(&reason.unwrap_or_else(|| error.to_string())))?;
+        let missing: Vec<String> = topics
+            .iter()
+            .filter(|topic| !found.contains(topic))
+            .map(|topic| format!("`{topic}`"))
+            .collect();
+        if !missing.is_empty() {
+            return Err(format!(
+                "the cluster at {} has no topic {}, or the user may not see it; create it or grant \
+                 access",
+                self.brokers,
+                missing.join(", ")
+            ));
+        }
+        Ok(format!("a broker at {} answers and has {}", self.brokers, topics.join(", ")))
+    }
+}
+
+fn metadata<C: ClientContext>(client: &Client<C>) -> Result<Vec<String>, KafkaError> {
+    let found = client.fetch_metadata(None, PATIENCE)?;
+    Ok(found.topics().iter().map(|topic| topic.name().to_owned()).collect())
+}
+
+/// Keeps the last complaint of librdkafka: the error of the call only says that time is up.
+struct Listener {
+    log: ClientLog,
+    reason: Mutex<Option<String>>,
+}
+
+impl Listener {
+    fn complaint(&self, text: &str) {
+        // `[thrd:NAME]: ` is of no use to the reader, and that brokers are down is known.
+        let text = text.split_once("]: ").map_or(text, |(_, rest)| rest);
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if reason.is_none() || !text.contains("brokers are down") {
+            *reason = Some(self.log.clean(text));
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ClientContext for Listener {
+    fn log(&self, level: RDKafkaLogLevel, _facility: &str, text: &str) {
+        use RDKafkaLogLevel::{Debug, Info, Notice};
+        if !matches!(level, Notice | Info | Debug) {
+            self.complaint(text);
+        }
+    }
+
+    fn error(&self, _error: KafkaError, reason: &str) {
+        self.complaint(reason);
+    }
+}
+
+impl ConsumerContext for Listener {}
+
+impl ProducerContext for Listener {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, _: Self::DeliveryOpaque) {}
+}

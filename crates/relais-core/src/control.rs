@@ -1,0 +1,138 @@
+//! What operators change while relais runs: pauses, limits until restart, and resets of circuit breakers.
+//!
+//! Invariant: a pause is a row in the database, so every process obeys it and a restart keeps it. Limits
+//! and resets carry a number that grows with each change: a process obeys those that come after it has
+//! started.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{store::StoreFuture, time::Timestamp};
+
+/// Code of an inbox row that waits because its process type is paused.
+pub const PROCESS_TYPE_PAUSED: &str = "PROCESS_TYPE_PAUSED";
+
+/// A kind of thing that can be controlled. The text is in the `kind` column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlKind {
+    Destination,
+    Source,
+    ProcessType,
+}
+
+impl ControlKind {
+    pub const ALL: [Self; 3] = [Self::Destination, Self::Source, Self::ProcessType];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Destination => "destination",
+            Self::Source => "source",
+            Self::ProcessType => "process_type",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// The kind as the audit and operators call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Destination => "destination",
+            Self::Source => "source",
+            Self::ProcessType => "process type",
+        }
+    }
+}
+
+/// A pause with the operator who asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    pub at: Timestamp,
+    pub by: String,
+    pub reason: String,
+}
+
+/// Limits of a destination that replace the configured ones. Fields that are `None` stay as configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitChange {
+    /// Calls in a period.
+    pub rate: Option<(u32, Duration)>,
+    /// Calls in flight at once.
+    pub concurrency: Option<u32>,
+}
+
+/// One row of `relais_control`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    pub kind: ControlKind,
+    pub name: String,
+    /// Absent if it is not paused.
+    pub pause: Option<Pause>,
+    pub limits: LimitChange,
+    /// Grows with each change of the limits.
+    pub limits_changed: i64,
+    /// Grows with each reset of the circuit breaker.
+    pub breaker_resets: i64,
+}
+
+/// A change that an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlChange {
+    Pause,
+    Resume,
+    /// Replaces the limits of a destination until each process restarts.
+    Limit(LimitChange),
+    /// Closes the circuit breaker of a destination in every process.
+    ResetBreaker,
+}
+
+impl ControlChange {
+    /// The second half of the action in the audit: `destination.paused`.
+    pub fn audit_word(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Limit(_) => "limited",
+            Self::ResetBreaker => "breaker-reset",
+        }
+    }
+}
+
+/// A change with its target and the operator who asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlOrder {
+    pub kind: ControlKind,
+    pub name: String,
+    pub change: ControlChange,
+    pub actor: String,
+    pub reason: String,
+}
+
+impl ControlOrder {
+    /// The action as the audit records it.
+    pub fn audit_action(&self) -> String {
+        format!("{}.{}", self.kind.as_str().replace('_', "-"), self.change.audit_word())
+    }
+}
+
+/// The store's side of controls. Every method is one transaction or one bounded read.
+pub trait Controls: Send + Sync {
+    /// Returns every row, by kind and name; at most [`CONTROLS_MAX`]. Cheap enough for once a second.
+    fn controls(&self) -> StoreFuture<'_, Vec<Control>>;
+
+    /// Carries out a change and records it in the audit. Returns `false`, and records nothing, if a pause
+    /// is asked for what is paused already, or a resume for what is not.
+    ///
+    /// A resume of a process type also ends the wait of its inbox rows ([`PROCESS_TYPE_PAUSED`]).
+    fn control(&self, order: ControlOrder) -> StoreFuture<'_, bool>;
+
+    /// Ends the wait of inbox rows of paused process types: for a worker that has noticed a resume, and may
+    /// have let rows wait since. Rows of types that are still paused wait again. Returns how many.
+    fn wake_paused(&self) -> StoreFuture<'_, u64>;
+}
+
+/// Most rows of `relais_control` that are read.
+pub const CONTROLS_MAX: usize = 10_000;

@@ -1,0 +1,56 @@
+//! Figures that each process reports, so that any of them can show the sum of all.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{store::StoreFuture, time::Timestamp};
+
+/// A report without news is written this often; one with news once a second.
+pub const REPORT_EVERY: Duration = Duration::from_secs(10);
+/// A process whose last report is older than this is lost.
+pub const REPORT_VALID: Duration = Duration::from_secs(30);
+/// Reports that are older than this are removed.
+pub const REPORT_KEPT: Duration = Duration::from_secs(600);
+/// Most reports that are read.
+pub const REPORTS_MAX: usize = 1_000;
+
+/// What a process says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewReport {
+    /// The name of its workers: unique to one run of one process.
+    pub worker: String,
+    pub host: String,
+    pub pid: u32,
+    /// The version of relais.
+    pub version: String,
+    /// JSON.
+    pub figures: String,
+}
+
+/// One row of `relais_report`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub worker: String,
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+    pub started_at: Timestamp,
+    pub reported_at: Timestamp,
+    /// Whether it reported within [`REPORT_VALID`].
+    pub alive: bool,
+    #[serde(skip)]
+    pub figures: String,
+}
+
+/// The store's side of reports. Every method is one transaction or one bounded read.
+pub trait Reports: Send + Sync {
+    /// Replaces the report of a process, and removes those older than [`REPORT_KEPT`].
+    fn report(&self, report: NewReport) -> StoreFuture<'_, ()>;
+
+    /// Returns all reports, the process that started first first; at most [`REPORTS_MAX`].
+    fn reports(&self) -> StoreFuture<'_, Vec<Report>>;
+
+    /// Removes the report of a process that stops.
+    fn retract_report(&self, worker: String) -> StoreFuture<'_, ()>;
+}

@@ -1,0 +1,1 @@
+DELETE FROM relais_report WHERE worker = $1

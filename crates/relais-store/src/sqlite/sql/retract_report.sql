@@ -1,0 +1,2 @@
+-- As in postgres.
+DELETE FROM relais_report WHERE worker = ?1

@@ -1,0 +1,259 @@
+//! Handlers whose transaction is sqlx's. Invariant as in [`super::handler`].
+
+use std::{future::Future, marker::PhantomData, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
+use relais_core::{
+    BoxFuture,
+    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
+    inbox::InboxRow,
+    store::StoreError,
+};
+use serde::de::DeserializeOwned;
+use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction, query};
+
+use super::{
+    error,
+    handler::{not_committed, transaction_gone},
+};
+
+/// A function of a connection and a message: `async fn(&mut SqliteConnection, Received<M>) -> Outcome`, or an async
+/// closure, which is cloned for each message.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler for sqlx and SQLite",
+    label = "expected `async fn(&mut SqliteConnection, Received<M>) -> impl IntoOutcome`",
+    note = "annotate the parameters of a closure: `async move |tx: &mut SqliteConnection, message: \
+            Received<Payment>| {{ … }}`",
+    note = "captured values must be `Clone + Send + Sync`: wrap a shared value in `Arc`, and use no `Rc` or \
+            `RefCell`",
+    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these",
+    note = "a method, or a function whose first argument is a state, goes to `sqlx_handler_with`"
+)]
+pub trait SqlxHandlerFn<'a, M>: Clone + Send + Sync {
+    type Future: Future<Output = Self::Output> + Send + 'a;
+    type Output: IntoOutcome;
+
+    fn call(self, transaction: &'a mut SqliteConnection, message: Received<M>) -> Self::Future;
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, M, F, R> SqlxHandlerFn<'a, M> for F
+where
+    F: FnOnce(&'a mut SqliteConnection, Received<M>) -> R + Clone + Send + Sync,
+    R: Future + Send + 'a,
+    R::Output: IntoOutcome,
+{
+    type Future = R;
+    type Output = R::Output;
+
+    fn call(self, transaction: &'a mut SqliteConnection, message: Received<M>) -> R {
+        self(transaction, message)
+    }
+}
+
+/// A function of a state, a connection and a message, such as a method:
+/// `async fn(&S, &mut SqliteConnection, Received<M>) -> Outcome`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler with the state `{S}` for sqlx and SQLite",
+    label = "expected `async fn(&{S}, &mut SqliteConnection, Received<M>) -> impl IntoOutcome`",
+    note = "the order is: state, transaction, message",
+    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these"
+)]
+pub trait SqlxStateHandlerFn<'a, S, M>: Clone + Send + Sync {
+    type Future: Future<Output = Self::Output> + Send + 'a;
+    type Output: IntoOutcome;
+
+    fn call(
+        self,
+        state: &'a S,
+        transaction: &'a mut SqliteConnection,
+        message: Received<M>,
+    ) -> Self::Future;
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, S: 'a, M, F, R> SqlxStateHandlerFn<'a, S, M> for F
+where
+    F: FnOnce(&'a S, &'a mut SqliteConnection, Received<M>) -> R + Clone + Send + Sync,
+    R: Future + Send + 'a,
+    R::Output: IntoOutcome,
+{
+    type Future = R;
+    type Output = R::Output;
+
+    fn call(self, state: &'a S, transaction: &'a mut SqliteConnection, message: Received<M>) -> R {
+        self(state, transaction, message)
+    }
+}
+
+/// A function with its state.
+struct WithState<S, F> {
+    state: Arc<S>,
+    function: F,
+}
+
+impl<S, F: Clone> Clone for WithState<S, F> {
+    fn clone(&self) -> Self {
+        Self { state: Arc::clone(&self.state), function: self.function.clone() }
+    }
+}
+
+impl<'a, S, M, F> SqlxHandlerFn<'a, M> for WithState<S, F>
+where
+    M: Send + 'a,
+    S: Send + Sync + 'static,
+    F: for<'b> SqlxStateHandlerFn<'b, S, M> + 'static,
+{
+    type Future = BoxFuture<'a, Outcome>;
+    type Output = Outcome;
+
+    fn call(self, transaction: &'a mut SqliteConnection, message: Received<M>) -> Self::Future {
+        Box::pin(async move {
+            self.function.call(&self.state, transaction, message).await.into_outcome()
+        })
+    }
+}
+
+/// Runs `function` with a state, as [`sqlx_handler`] does. The state may be an `Arc` that other handlers
+/// share.
+pub fn sqlx_handler_with<M, S, F>(
+    pool: SqlitePool,
+    state: impl Into<Arc<S>>,
+    function: F,
+) -> Arc<dyn Handler>
+where
+    M: DeserializeOwned + Send + 'static,
+    S: Send + Sync + 'static,
+    F: for<'a> SqlxStateHandlerFn<'a, S, M> + 'static,
+{
+    sqlx_handler(pool, WithState { state: state.into(), function })
+}
+
+/// Runs `function` in a transaction of the user's own pool, which must be on the store's file.
+pub fn sqlx_handler<M, F>(pool: SqlitePool, function: F) -> Arc<dyn Handler>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+{
+    Arc::new(OnPool { pool, function, message: PhantomData::<fn(M)> })
+}
+
+struct OnPool<M, F> {
+    pool: SqlitePool,
+    function: F,
+    message: PhantomData<fn(M)>,
+}
+
+impl<M, F> Handler for OnPool<M, F>
+where
+    M: DeserializeOwned + Send + 'static,
+    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+{
+    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
+        Box::pin(async move {
+            let message = match Received::<M>::decode(&work.row) {
+                Ok(message) => message,
+                Err(outcome) => return Handled::RolledBack(outcome),
+            };
+            self.run(&work, message).await.unwrap_or_else(not_committed)
+        })
+    }
+
+    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+        Box::pin(async move {
+            let message = match Received::<M>::decode(&row) {
+                Ok(message) => message,
+                Err(outcome) => return Ok(outcome),
+            };
+            let mut tx = begin(self.pool.clone()).await?;
+            let outcome = self.ask(&mut tx, message).await;
+            rollback(tx).await;
+            outcome
+        })
+    }
+}
+
+impl<M, F> OnPool<M, F>
+where
+    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+{
+    async fn run(&self, work: &HandlerWork, message: Received<M>) -> Result<Handled, StoreError> {
+        let mut tx = begin(self.pool.clone()).await?;
+        match self.run_in(&mut tx, work, message).await {
+            Ok(Handled::Committed) => commit(tx).await.map(|()| Handled::Committed),
+            other => {
+                rollback(tx).await;
+                other
+            }
+        }
+    }
+
+    /// `Committed` when everything is ready for the commit.
+    async fn run_in(
+        &self,
+        tx: &mut SqliteConnection,
+        work: &HandlerWork,
+        message: Received<M>,
+    ) -> Result<Handled, StoreError> {
+        match self.ask(tx, message).await? {
+            Outcome::Done => {}
+            other => return Ok(Handled::RolledBack(other)),
+        }
+        match mark_processed(tx, work).await? {
+            0 => Ok(Handled::Refused),
+            _ => Ok(Handled::Committed),
+        }
+    }
+
+    /// What the function says, with everything it wrote still open.
+    async fn ask(
+        &self,
+        tx: &mut SqliteConnection,
+        message: Received<M>,
+    ) -> Result<Outcome, StoreError> {
+        control(tx, "SAVEPOINT relais_handler").await?;
+        let function = async { self.function.clone().call(&mut *tx, message).await.into_outcome() };
+        let outcome = AssertUnwindSafe(function).catch_unwind().await;
+        match outcome.unwrap_or_else(|panic| panicked(&*panic)) {
+            Outcome::Done => {}
+            other => return Ok(other),
+        }
+        // Fails when the transaction ended behind our back; then the mark would commit alone.
+        control(tx, "RELEASE relais_handler").await.map_err(|_| transaction_gone())?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// In a task of its own: sqlx 0.9 leaves a transaction open when its `begin` is cancelled.
+async fn begin(pool: SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
+    let begun = tokio::spawn(async move { pool.begin_with("BEGIN IMMEDIATE").await });
+    begun.await.map_err(|_| transaction_gone())?.map_err(|e| error::sqlx(&e))
+}
+
+/// In a task of its own, so that nobody cancels it half-way.
+async fn commit(tx: Transaction<'static, Sqlite>) -> Result<(), StoreError> {
+    let committed = tokio::spawn(async move { tx.commit().await });
+    committed.await.map_err(|_| transaction_gone())?.map_err(|e| error::sqlx(&e))
+}
+
+/// At once, so that the write lock is free for whoever settles the row. A rollback that fails is
+/// the end of the connection, and of its transaction with it.
+async fn rollback(tx: Transaction<'static, Sqlite>) {
+    let rolled_back = tokio::spawn(async move { tx.rollback().await });
+    drop(rolled_back.await);
+}
+
+async fn control(db: &mut SqliteConnection, statement: &'static str) -> Result<(), StoreError> {
+    query(statement).execute(db).await.map(drop).map_err(|e| error::sqlx(&e))
+}
+
+async fn mark_processed(db: &mut SqliteConnection, work: &HandlerWork) -> Result<u64, StoreError> {
+    let marked = query(include_str!("sql/mark_processed.sql"))
+        .bind(work.row.id)
+        .bind(work.fence.scope.to_string())
+        .bind(&work.fence.worker)
+        .bind(work.epoch)
+        .execute(db)
+        .await;
+    marked.map(|marked| marked.rows_affected()).map_err(|e| error::sqlx(&e))
+}

@@ -1,0 +1,193 @@
+//! Handlers: how their messages are treated, and several of them for one event type.
+//!
+//! A subscriber has an inbox of its own. A message that it subscribes to is copied there, in the commit that
+//! marks the message as handled, and the copy is handled as any inbox message is: in order per key, in one
+//! commit with the handler's changes, with attempts, dead letters and parked keys of its own.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use relais_core::{
+    handler::Handler,
+    inbox::{INBOX_SEPARATOR, SUBSCRIBER_SEPARATOR, inbox_of, subscriber_inbox},
+    retry::RetryPolicy,
+};
+
+use super::App;
+use crate::inbox::Action;
+
+/// How long a handler may take, unless set otherwise: less than the database's patience with an idle
+/// transaction, so that one that hangs has failed and is not taken for an outage.
+const TIMEOUT: Duration = Duration::from_secs(25);
+/// Handlers running at once, unless set otherwise.
+const CONCURRENCY: usize = 8;
+
+/// How the messages of handlers are treated.
+#[derive(Clone, Debug)]
+pub struct HandlerSettings {
+    /// How often a message is tried, and the pauses between.
+    pub retry: RetryPolicy,
+    /// How long one call may take: then it is dropped, and one attempt is used.
+    pub timeout: Duration,
+    /// Calls at once in this process.
+    pub concurrency: usize,
+}
+
+impl Default for HandlerSettings {
+    fn default() -> Self {
+        Self { retry: RetryPolicy::patient(), timeout: TIMEOUT, concurrency: CONCURRENCY }
+    }
+}
+
+/// A handler of a driver: what `relais::postgres::sqlx_handler` and its likes return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    label = "expected what a driver's `handler` returns",
+    note = "wrap the function: `relais::postgres::sqlx_handler(pool, function)`, \
+            `relais::sqlite::sqlx_handler(pool, function)`, `relais::postgres::handler(pool, function)` or \
+            `relais::sqlite::handler(&store, function)`"
+)]
+pub trait IntoHandler {
+    fn into_handler(self) -> Arc<dyn Handler>;
+}
+
+impl IntoHandler for Arc<dyn Handler> {
+    fn into_handler(self) -> Arc<dyn Handler> {
+        self
+    }
+}
+
+impl<H: Handler + 'static> IntoHandler for Arc<H> {
+    fn into_handler(self) -> Arc<dyn Handler> {
+        self
+    }
+}
+
+/// One of several handlers of the same event types.
+#[derive(Default)]
+pub(crate) struct Subscriber {
+    pub(super) settings: HandlerSettings,
+    pub(crate) actions: HashMap<String, Action>,
+}
+
+/// What is done with each event type, by the inbox of the message.
+pub(crate) struct ActionsByInbox {
+    own: HashMap<String, Action>,
+    subscribers: HashMap<String, HashMap<String, Action>>,
+}
+
+impl ActionsByInbox {
+    /// The actions for messages of a `source_system`.
+    pub(crate) fn of(&self, source_system: &str) -> Option<&HashMap<String, Action>> {
+        let inbox = inbox_of(source_system);
+        if inbox.contains(SUBSCRIBER_SEPARATOR) {
+            self.subscribers.get(inbox)
+        } else {
+            Some(&self.own)
+        }
+    }
+}
+
+impl App {
+    /// Returns the actions that are there so far.
+    pub(crate) fn actions_by_inbox(&self) -> ActionsByInbox {
+        let mut own = self.actions.clone();
+        let mut subscribers = HashMap::new();
+        for (name, subscriber) in &self.subscribers {
+            for event_type in subscriber.actions.keys() {
+                own.entry(event_type.clone()).or_insert_with(|| Action::Routes(Vec::new()));
+            }
+            let inbox = subscriber_inbox(&self.inbox, name);
+            subscribers.insert(inbox, subscriber.actions.clone());
+        }
+        ActionsByInbox { own, subscribers }
+    }
+
+    /// How often a handler is tried.
+    #[must_use]
+    pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
+        self.handlers.retry = policy;
+        self
+    }
+
+    /// How long a handler may take: then it is dropped, and one attempt is used.
+    #[must_use]
+    pub fn handler_timeout(mut self, limit: Duration) -> Self {
+        self.handlers.timeout = limit;
+        self
+    }
+
+    /// How many handlers run at once in this process; 8 unless set otherwise. Each takes a connection of
+    /// its pool.
+    ///
+    /// # Panics
+    /// If it is 0.
+    #[must_use]
+    pub fn handler_concurrency(mut self, handlers: usize) -> Self {
+        assert!(handlers > 0, "handler concurrency is 0: no handler could run");
+        self.handlers.concurrency = handlers;
+        self
+    }
+
+    /// Handles an event type with one of several handlers. Each subscriber gets every message, in a
+    /// transaction of its own, with its own attempts, time limit and concurrency ([`App::subscriber`]). One
+    /// that fails is retried alone, and its dead letters park keys for itself only.
+    ///
+    /// A subscriber may have several event types: their messages are handled in order per key. Routes and
+    /// processes may be there for the same event types; a handler of [`App::handle`] may not.
+    ///
+    /// Name and inbox are stored with the copies: a subscriber that is renamed leaves those behind that it
+    /// has not handled.
+    ///
+    /// # Panics
+    /// If the subscriber has this event type already, or its name is empty or contains `::` or `@`.
+    #[must_use]
+    pub fn subscribe(
+        mut self,
+        subscriber: &str,
+        event_type: &str,
+        handler: impl IntoHandler,
+    ) -> Self {
+        let is_name = !subscriber.is_empty()
+            && !subscriber.contains(INBOX_SEPARATOR)
+            && !subscriber.contains(SUBSCRIBER_SEPARATOR);
+        assert!(is_name, "subscriber `{subscriber}`: a name without `::` and `@` is needed");
+        let handler = Action::Handler(handler.into_handler());
+        let actions = &mut self.subscribers.entry(subscriber.to_owned()).or_default().actions;
+        let before = actions.insert(event_type.to_owned(), handler);
+        assert!(before.is_none(), "subscriber `{subscriber}` handles `{event_type}` already");
+        self
+    }
+
+    /// Sets how the messages of a subscriber are treated.
+    ///
+    /// # Panics
+    /// If its concurrency is 0.
+    #[must_use]
+    pub fn subscriber(mut self, name: &str, settings: HandlerSettings) -> Self {
+        assert!(settings.concurrency > 0, "concurrency is 0: no handler could run");
+        self.subscribers.entry(name.to_owned()).or_default().settings = settings;
+        self
+    }
+
+    /// Returns the inboxes that get copies, by event type.
+    ///
+    /// # Panics
+    /// If an event type has a handler as well: it could not share a commit with the copies.
+    pub(super) fn copy_for_subscribers(&mut self) -> HashMap<String, Vec<String>> {
+        let mut copies: HashMap<String, Vec<String>> = HashMap::new();
+        for (name, subscriber) in &self.subscribers {
+            let inbox = subscriber_inbox(&self.inbox, name);
+            for event_type in subscriber.actions.keys() {
+                let action = self.actions.entry(event_type.clone());
+                let action = action.or_insert_with(|| Action::Routes(Vec::new()));
+                assert!(
+                    !matches!(action, Action::Handler(_)),
+                    "event type `{event_type}` has a handler and a subscriber `{name}`; make the handler a \
+                     subscriber too: `App::subscribe`"
+                );
+                copies.entry(event_type.clone()).or_default().push(inbox.clone());
+            }
+        }
+        copies
+    }
+}

@@ -1,0 +1,331 @@
+//! Controls of operators: how they are asked for, and how the workers of this process obey them.
+//!
+//! Invariant: nothing is sent, received or advanced before the pauses were read once, so a restart keeps
+//! them. One small read a second serves all workers of the process.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use relais_core::{
+    control::{Control, ControlChange, ControlKind, ControlOrder, LimitChange},
+    store::{Store, StoreError},
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{limits::Limits, observe::Figures};
+
+/// How often the controls are read.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// Names that an error lists.
+const NAMES_SHOWN: usize = 8;
+
+/// Why a control was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// No destination, source or process type has this name.
+    #[error("no {} is `{name}`; {known}", kind.words())]
+    Unknown { kind: ControlKind, name: String, known: String },
+    /// The change does not fit what it is asked for.
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Carries out an operator's change and records it in the audit. Returns `false` if nothing had to be
+/// changed: it was paused before, or was not paused.
+///
+/// `declared` are names that the configuration knows, beside those that running processes report and
+/// those that rows name.
+pub async fn control(
+    store: &dyn Store,
+    order: ControlOrder,
+    declared: &[String],
+) -> Result<bool, ControlError> {
+    let ControlOrder { kind, name, change, .. } = &order;
+    match change {
+        ControlChange::Limit(_) | ControlChange::ResetBreaker
+            if *kind != ControlKind::Destination =>
+        {
+            let text = format!("a {} has no limits and no circuit breaker", kind.words());
+            return Err(ControlError::Invalid(text));
+        }
+        ControlChange::Limit(LimitChange { rate, concurrency }) => {
+            let zero = rate.is_some_and(|(calls, period)| calls == 0 || period.is_zero());
+            if zero || *concurrency == Some(0) {
+                let text = "a limit must be at least 1; use pause to stop deliveries";
+                return Err(ControlError::Invalid(text.to_owned()));
+            }
+        }
+        ControlChange::Pause | ControlChange::Resume | ControlChange::ResetBreaker => {}
+    }
+    let known = known(store, *kind, declared).await?;
+    if !known.contains(name) {
+        return Err(ControlError::Unknown {
+            kind: *kind,
+            name: name.clone(),
+            known: listed(&known),
+        });
+    }
+    Ok(store.control(order).await?)
+}
+
+/// Reads `50/s`, `100/m` or `5/h`.
+pub fn parse_rate(text: &str) -> Option<(u32, Duration)> {
+    let (calls, period) = text.trim().split_once('/')?;
+    let seconds = match period.trim() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return None,
+    };
+    let calls = calls.trim().parse().ok().filter(|calls| *calls > 0)?;
+    Some((calls, Duration::from_secs(seconds)))
+}
+
+/// Returns every name of a kind: declared, reported, controlled, or named by rows.
+pub async fn known(
+    store: &dyn Store,
+    kind: ControlKind,
+    declared: &[String],
+) -> Result<BTreeSet<String>, StoreError> {
+    let mut names: BTreeSet<String> = declared.iter().cloned().collect();
+    for report in store.reports().await? {
+        let Ok(figures) = serde_json::from_str::<Figures>(&report.figures) else { continue };
+        names.extend(figures.names(kind));
+    }
+    let controls = store.controls().await?;
+    names.extend(controls.into_iter().filter(|c| c.kind == kind).map(|c| c.name));
+    if kind == ControlKind::Destination {
+        let overview = store.overview().await?;
+        names.extend(overview.backlogs.into_iter().map(|backlog| backlog.destination));
+    }
+    Ok(names)
+}
+
+fn listed(known: &BTreeSet<String>) -> String {
+    let shown: Vec<&str> = known.iter().take(NAMES_SHOWN).map(String::as_str).collect();
+    match known.len() {
+        0 => "there is none".to_owned(),
+        all if all > NAMES_SHOWN => {
+            format!("there are {} and {} more", shown.join(", "), all - NAMES_SHOWN)
+        }
+        _ => format!("there are {}", shown.join(", ")),
+    }
+}
+
+/// Whether a source may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// The controls were not read yet.
+    Unknown,
+    Open,
+    Paused,
+}
+
+/// The process types that are paused, shared by the inbox worker and the timers.
+#[derive(Debug, Default)]
+pub(crate) struct PausedTypes {
+    /// Absent before the controls were read.
+    names: Mutex<Option<HashSet<String>>>,
+}
+
+impl PausedTypes {
+    /// None is paused: for workers that are run without controls.
+    #[cfg(test)]
+    pub(crate) fn none() -> Arc<Self> {
+        Arc::new(Self { names: Mutex::new(Some(HashSet::new())) })
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    pub(crate) fn contains(&self, process_type: &str) -> bool {
+        self.lock().as_ref().is_some_and(|names| names.contains(process_type))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<HashSet<String>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The workers of this process that obey controls.
+#[derive(Default)]
+pub(crate) struct Obedient {
+    pub(crate) destinations: Vec<(String, Limits)>,
+    pub(crate) sources: Vec<(String, watch::Sender<Gate>)>,
+    pub(crate) types: Arc<PausedTypes>,
+    /// Numbers of the last limits and the last reset of each destination that were seen.
+    seen: HashMap<String, (i64, i64)>,
+    read_before: bool,
+    /// A process type was resumed: rows that wait for it may go on.
+    type_resumed: bool,
+}
+
+impl Obedient {
+    /// Adds a destination; it sends nothing before the controls were read.
+    pub(crate) fn destination(&mut self, name: &str, limits: Limits) {
+        limits.set_paused(true);
+        self.destinations.push((name.to_owned(), limits));
+    }
+
+    /// Adds a source; what it returns says whether the source may be read.
+    pub(crate) fn source(&mut self, name: &str) -> watch::Receiver<Gate> {
+        let (sender, receiver) = watch::channel(Gate::Unknown);
+        self.sources.push((name.to_owned(), sender));
+        receiver
+    }
+
+    /// Applies what was read. Returns whether anything changed that workers should look at.
+    fn obey(&mut self, controls: &[Control]) -> bool {
+        let find = |kind, name: &str| controls.iter().find(|c| c.kind == kind && c.name == name);
+        let mut changed = !self.read_before;
+        for (name, limits) in &self.destinations {
+            let control = find(ControlKind::Destination, name);
+            changed |= limits.set_paused(control.is_some_and(|control| control.pause.is_some()));
+            let Some(control) = control else { continue };
+            let now = (control.limits_changed, control.breaker_resets);
+            let before = self.seen.insert(name.clone(), now);
+            // What was asked for before this process started does not concern it.
+            let before = before.unwrap_or(if self.read_before { (0, 0) } else { now });
+            if now.0 != before.0 {
+                limits.change(control.limits);
+                changed = true;
+            }
+            if now.1 != before.1 {
+                limits.reset();
+                changed = true;
+            }
+        }
+        for (name, gate) in &self.sources {
+            let paused = find(ControlKind::Source, name).is_some_and(|c| c.pause.is_some());
+            let now = if paused { Gate::Paused } else { Gate::Open };
+            changed |= gate.send_if_modified(|gate| std::mem::replace(gate, now) != now);
+        }
+        let paused = controls.iter().filter(|c| c.kind == ControlKind::ProcessType);
+        let paused = paused.filter(|control| control.pause.is_some());
+        let names: HashSet<String> = paused.map(|control| control.name.clone()).collect();
+        let before = self.types.lock().replace(names.clone());
+        changed |= before.as_ref() != Some(&names);
+        self.type_resumed |= before.is_some_and(|before| !before.is_subset(&names));
+        self.read_before = true;
+        changed
+    }
+}
+
+/// Reads the controls once a second until `stop`, and wakes the workers when something changed.
+pub(crate) async fn run(
+    store: Arc<dyn Store>,
+    mut workers: Obedient,
+    wake: Box<dyn Fn() + Send + Sync>,
+    stop: CancellationToken,
+) {
+    let mut troubled = false;
+    loop {
+        match store.controls().await {
+            Ok(controls) => {
+                troubled = false;
+                let changed = workers.obey(&controls);
+                // Tried again in a second if it fails.
+                if workers.type_resumed && store.wake_paused().await.is_ok() {
+                    workers.type_resumed = false;
+                }
+                if changed {
+                    wake();
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut troubled, true) {
+                    tracing::warn!(%error, "controls not read; those of the last read stay");
+                }
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(READ_EVERY) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relais_core::{control::Pause, time::Timestamp};
+
+    use super::*;
+    use crate::app::DestinationSettings;
+
+    fn row(kind: ControlKind, name: &str) -> Control {
+        Control {
+            kind,
+            name: name.to_owned(),
+            pause: None,
+            limits: LimitChange::default(),
+            limits_changed: 0,
+            breaker_resets: 0,
+        }
+    }
+
+    fn pause() -> Option<Pause> {
+        Some(Pause { at: Timestamp(0), by: "ann".into(), reason: "maintenance".into() })
+    }
+
+    #[test]
+    fn nothing_runs_before_the_first_read() {
+        let mut workers = Obedient::default();
+        let limits = Limits::new(&DestinationSettings::default());
+        workers.destination("orders", limits.clone());
+        let gate = workers.source("hook");
+        assert!(limits.is_paused() && !workers.types.is_read());
+        assert_eq!(*gate.borrow(), Gate::Unknown);
+        assert!(workers.obey(&[]));
+        assert!(!limits.is_paused() && workers.types.is_read());
+        assert_eq!(*gate.borrow(), Gate::Open);
+        assert!(!workers.obey(&[]), "nothing changed");
+    }
+
+    #[test]
+    fn a_pause_is_obeyed_whenever_it_was_asked_for() {
+        let mut workers = Obedient::default();
+        let limits = Limits::new(&DestinationSettings::default());
+        workers.destination("orders", limits.clone());
+        let gate = workers.source("hook");
+        let all = [ControlKind::Destination, ControlKind::Source, ControlKind::ProcessType];
+        let paused: Vec<Control> = ["orders", "hook", "checkout"]
+            .into_iter()
+            .zip(all)
+            .map(|(name, kind)| Control { pause: pause(), ..row(kind, name) })
+            .collect();
+        assert!(workers.obey(&paused));
+        assert!(limits.is_paused() && workers.types.contains("checkout"));
+        assert_eq!(*gate.borrow(), Gate::Paused);
+        assert!(workers.obey(&[]));
+        assert!(!limits.is_paused() && !workers.types.contains("checkout"));
+    }
+
+    #[test]
+    fn limits_are_obeyed_until_the_process_restarts() {
+        let limited = |number| Control {
+            limits: LimitChange { rate: None, concurrency: Some(2) },
+            limits_changed: number,
+            ..row(ControlKind::Destination, "orders")
+        };
+        let mut workers = Obedient::default();
+        let limits = Limits::new(&DestinationSettings::default());
+        workers.destination("orders", limits.clone());
+        workers.obey(&[limited(1)]);
+        assert_eq!(limits.concurrency(), 10, "asked for before it started");
+        workers.obey(&[limited(2)]);
+        assert_eq!(limits.concurrency(), 2);
+        let mut next = Obedient::default();
+        let limits = Limits::new(&DestinationSettings::default());
+        next.destination("orders", limits.clone());
+        next.obey(&[]);
+        next.obey(&[limited(1)]);
+        assert_eq!(limits.concurrency(), 2, "the first row that a destination ever had");
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a row that is not done waits, if it is not in backoff and no dead letter holds its key: behind an
+//! earlier row of its key, or for a worker that knows its event type or serves its destination.
+
+use relais_core::{
+    query::{Filter, Overview, PAGE_MAX},
+    store::StoreError,
+};
+
+use super::Walk;
+use crate::explain::{Kind, Thing};
+
+impl Walk<'_> {
+    pub(super) async fn mark_waits(&mut self) -> Result<(), StoreError> {
+        let waits = |thing: &Thing| {
+            let open = matches!(&*thing.status, "RECEIVED" | "RETRY" | "PENDING");
+            open && thing.held_by.is_none()
+        };
+        if !self.things.iter().any(waits) {
+            return Ok(());
+        }
+        let overview = self.store.overview().await?;
+        let open: Vec<usize> =
+            (0..self.things.len()).filter(|at| waits(&self.things[*at])).collect();
+        for at in open {
+            let behind = self.behind(&self.things[at]).await?;
+            let thing = &mut self.things[at];
+            thing.waits_for = behind.or_else(|| unserved(thing, &overview));
+        }
+        Ok(())
+    }
+
+    /// The first open row of the same key before this one.
+    async fn behind(&self, thing: &Thing) -> Result<Option<String>, StoreError> {
+        let filter = |status: &str| Filter {
+            status: Some(status.to_owned()),
+            key: thing.key.clone(),
+            before: Some(thing.name.id.clone()),
+            limit: PAGE_MAX,
+            ..Filter::default()
+        };
+        // A row that has not failed and is not due yet is delayed: it holds no other row.
+        let first = match thing.name.kind {
+            Kind::Outbox => {
+                let wanted = Filter { destination: thing.place.clone(), ..filter("PENDING") };
+                let mut rows = self.store.list_outbox(wanted).await?;
+                rows.retain(|row| row.next_attempt_at.is_none() || row.error_code.is_some());
+                rows.last().map(|row| (row.id, row.error_code.clone()))
+            }
+            Kind::Inbox => {
+                let mut rows = self.store.list_inbox(filter("RECEIVED")).await?;
+                rows.extend(self.store.list_inbox(filter("RETRY")).await?);
+                let first = rows.iter().min_by_key(|row| row.id);
+                first.map(|row| (row.id, row.error_code.clone()))
+            }
+            Kind::Process | Kind::DeadLetter | Kind::Message | Kind::Job => None,
+        };
+        Ok(first.map(|(id, code)| {
+            let why = code.map(|code| format!(", which has failed with {code}"));
+            let (kind, why) = (thing.name.kind.as_str(), why.unwrap_or_default());
+            format!("waits behind {kind}:{id} of its key{why}")
+        }))
+    }
+}
+
+/// No live worker takes such rows.
+fn unserved(thing: &Thing, overview: &Overview) -> Option<String> {
+    match thing.name.kind {
+        Kind::Inbox => {
+            let event_type = thing.event_type.as_deref()?;
+            let unknown = overview.unknown_types.iter().any(|count| count.name == event_type);
+            unknown.then(|| {
+                format!(
+                    "waits for a worker that knows event type {event_type}: add a route, process or \
+                     handler for it"
+                )
+            })
+        }
+        Kind::Outbox => {
+            let destination = thing.place.as_deref()?;
+            let scope = format!("outbox:{destination}");
+            let served = overview.workers.iter().any(|row| row.alive && row.scope == scope);
+            (!served).then(|| {
+                format!(
+                    "waits for a worker that serves destination {destination}: none is running; define \
+                     it, or start the program that does"
+                )
+            })
+        }
+        Kind::Process | Kind::DeadLetter | Kind::Message | Kind::Job => None,
+    }
+}

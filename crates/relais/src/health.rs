@@ -1,0 +1,227 @@
+//! Whether the workers of this process can do their work, or why not.
+//!
+//! Invariant: a check writes nothing. Whether the database takes writes is known from the heartbeats of the
+//! lanes, which every worker writes every few seconds anyway: a full disk stops them first.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use relais_core::store::{Store, StoreError};
+use serde::Serialize;
+
+use crate::observe::{Observer, ScopeSnapshot, Snapshot, SourceSnapshot};
+
+/// A store that does not answer within this is unavailable: probes have short limits.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// How long heartbeats may fail before the process is not ready: less than a lease, so that others know
+/// before they take the lanes over.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+/// How long a source may be away before that counts.
+const AWAY_MAX: Duration = Duration::from_secs(10);
+/// How long a scope may be without a lane before it is noted.
+const BARE_MAX: Duration = Duration::from_secs(60);
+
+/// Asks for the [`Health`] of running workers. Cheap to clone.
+#[derive(Clone)]
+pub struct HealthCheck {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) observer: Arc<Observer>,
+}
+
+impl std::fmt::Debug for HealthCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HealthCheck").finish_non_exhaustive()
+    }
+}
+
+impl HealthCheck {
+    /// Asks the store and judges what the workers report. Takes at most 3 s.
+    pub async fn health(&self) -> Health {
+        let store = Arc::clone(&self.store);
+        // In a task of its own: nobody cancels work of the store half-way.
+        let check = tokio::spawn(async move { store.check().await });
+        let answer = match tokio::time::timeout(ANSWER_MAX, check).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(ended)) => Err(StoreError::Unavailable(ended.to_string())),
+            Err(_) => Err(StoreError::Unavailable(format!(
+                "no answer from the database within {ANSWER_MAX:?}"
+            ))),
+        };
+        judge(answer, &self.observer.snapshot(), &|_| None)
+    }
+}
+
+/// Whether the workers of this process can do their work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Health {
+    pub ready: bool,
+    /// All that stands in the way, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Each check by its name: `ok`, or the problem.
+    pub checks: BTreeMap<&'static str, String>,
+    /// What an operator should know and a load balancer need not.
+    pub notes: Vec<String>,
+}
+
+/// Returns the connection of a source by its name, where that is known.
+type Connected<'a> = dyn Fn(&str) -> Option<bool> + 'a;
+
+/// Judges what the store and the workers report.
+pub fn judge(
+    store: Result<(), StoreError>,
+    snapshot: &Snapshot,
+    connected: &Connected<'_>,
+) -> Health {
+    let away = away(snapshot, connected);
+    let all_away = !away.is_empty() && away.len() == snapshot.sources.len();
+    let mut notes: Vec<String> = snapshot.scopes.iter().filter_map(bare).collect();
+    notes.extend(snapshot.unserved.iter().map(unserved));
+    if !all_away {
+        notes.extend(away.iter().cloned());
+    }
+    let found = [
+        ("store", store.err().map(|error| error.to_string())),
+        ("writes", snapshot.scopes.iter().find_map(silent)),
+        ("sources", all_away.then(|| away.join("; "))),
+    ];
+    let reasons: Vec<String> = found.iter().filter_map(|(_, wrong)| wrong.clone()).collect();
+    let ok = |wrong: Option<String>| wrong.unwrap_or_else(|| "ok".to_owned());
+    Health {
+        ready: reasons.is_empty(),
+        reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
+        checks: found.into_iter().map(|(name, wrong)| (name, ok(wrong))).collect(),
+        notes,
+    }
+}
+
+/// The database does not take the heartbeat of a scope.
+fn silent((scope, state): (&String, &ScopeSnapshot)) -> Option<String> {
+    let trouble = state.trouble.as_ref().filter(|_| state.silent_for > SILENT_MAX)?;
+    let seconds = state.silent_for.as_secs();
+    Some(format!("the database has taken no heartbeat of {scope} for {seconds} s: {trouble}"))
+}
+
+fn bare((scope, state): (&String, &ScopeSnapshot)) -> Option<String> {
+    let lasts = state.bare_for.filter(|lasts| *lasts > BARE_MAX)?;
+    let seconds = lasts.as_secs();
+    Some(format!("no lane of {scope} for {seconds} s: other processes hold them all"))
+}
+
+fn unserved((destination, pending): (&String, &u64)) -> String {
+    format!("{pending} messages wait for destination {destination}, which no worker serves")
+}
+
+/// Sources that cannot be read, with the reason.
+fn away(snapshot: &Snapshot, connected: &Connected<'_>) -> Vec<String> {
+    let away = |(name, source): (&String, &SourceSnapshot)| {
+        if is_here(source, connected(name)) {
+            return None;
+        }
+        let Some(away) = &source.away else {
+            return Some(format!("source {name}: no connection"));
+        };
+        let reason = (away.lasts > AWAY_MAX).then(|| format!("source {name}: {}", away.reason));
+        reason.or_else(|| connected(name).map(|_| format!("source {name}: no connection")))
+    };
+    snapshot.sources.iter().filter_map(away).collect()
+}
+
+/// Whether a source can be read. What it reports of its connection is newer than its last complaint.
+pub fn is_here(source: &SourceSnapshot, connected: Option<bool>) -> bool {
+    connected.unwrap_or(source.away.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::observe::{Away, Observer};
+
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        Observer::default().snapshot()
+    }
+
+    fn unknown(_: &str) -> Option<bool> {
+        None
+    }
+
+    fn with_sources(sources: &[(&str, Option<u64>)]) -> Snapshot {
+        let mut snapshot = snapshot();
+        for (name, away) in sources {
+            let away = away.map(|seconds| Away {
+                reason: "no broker".into(),
+                lasts: Duration::from_secs(seconds),
+            });
+            let source = SourceSnapshot { away, ..SourceSnapshot::default() };
+            snapshot.sources.insert((*name).to_owned(), source);
+        }
+        snapshot
+    }
+
+    #[test]
+    fn nothing_wrong_is_ready() {
+        let readiness = judge(Ok(()), &snapshot(), &unknown);
+        assert!(readiness.ready && readiness.reason.is_none() && readiness.notes.is_empty());
+        assert!(readiness.checks.values().all(|check| check == "ok"), "{readiness:?}");
+    }
+
+    #[test]
+    fn a_store_that_is_away_is_the_reason() {
+        let gone = Err(StoreError::Unavailable("connection refused".into()));
+        let readiness = judge(gone, &snapshot(), &unknown);
+        assert!(!readiness.ready);
+        assert!(readiness.reason.unwrap().contains("connection refused"));
+    }
+
+    #[test]
+    fn a_disk_that_takes_no_heartbeat_is_the_reason_after_a_few_seconds() {
+        let at = |seconds| {
+            let mut snapshot = snapshot();
+            let state = ScopeSnapshot {
+                trouble: Some("database or disk is full".into()),
+                silent_for: Duration::from_secs(seconds),
+                ..ScopeSnapshot::default()
+            };
+            snapshot.scopes.insert("inbox".into(), state);
+            judge(Ok(()), &snapshot, &unknown)
+        };
+        assert!(at(1).ready);
+        let readiness = at(6);
+        assert!(!readiness.ready);
+        assert!(readiness.checks["writes"].contains("disk is full"), "{readiness:?}");
+        assert_eq!(readiness.checks["store"], "ok");
+    }
+
+    #[test]
+    fn one_source_away_is_a_note_and_all_of_them_the_reason() {
+        let one = judge(Ok(()), &with_sources(&[("a", Some(11)), ("b", None)]), &unknown);
+        assert!(one.ready);
+        assert_eq!(one.notes, ["source a: no broker"]);
+        let all = judge(Ok(()), &with_sources(&[("a", Some(11)), ("b", Some(60))]), &unknown);
+        assert_eq!(all.reason.as_deref(), Some("source a: no broker; source b: no broker"));
+        assert!(judge(Ok(()), &with_sources(&[("a", Some(5))]), &unknown).ready, "only a moment");
+    }
+
+    #[test]
+    fn what_a_source_knows_of_its_connection_is_newer_than_its_last_complaint() {
+        let state = |connected| move |_: &str| connected;
+        let complained = with_sources(&[("a", Some(60))]);
+        assert!(judge(Ok(()), &complained, &state(Some(true))).ready);
+        let quiet = judge(Ok(()), &with_sources(&[("a", None)]), &state(Some(false)));
+        assert_eq!(quiet.reason.as_deref(), Some("source a: no connection"));
+        assert!(!judge(Ok(()), &complained, &state(None)).ready);
+    }
+
+    #[test]
+    fn a_process_without_lanes_is_ready_and_says_so_after_a_while() {
+        let mut snapshot = snapshot();
+        let state =
+            ScopeSnapshot { bare_for: Some(Duration::from_secs(61)), ..ScopeSnapshot::default() };
+        snapshot.scopes.insert("outbox:orders".into(), state);
+        let readiness = judge(Ok(()), &snapshot, &unknown);
+        assert!(readiness.ready);
+        assert_eq!(readiness.notes.len(), 1);
+        assert!(readiness.notes[0].contains("outbox:orders"), "{readiness:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Reports the figures of this process, so that any process can show the sum of all.
+//!
+//! Figures that moved are written once a second, others seldom: an idle process costs next to nothing.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    report::{NewReport, REPORT_EVERY},
+    store::Store,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::observe::{Figures, Observer};
+
+/// How often the figures are compared with the last report.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a stopping process tries to take its report back.
+const RETRACT_MAX: Duration = Duration::from_secs(2);
+
+/// The last report.
+struct Reported {
+    figures: Figures,
+    at: Instant,
+    /// The figures differed from those before.
+    moved: bool,
+}
+
+impl Reported {
+    fn is_old(&self) -> bool {
+        self.moved || self.at.elapsed() + LOOK_EVERY >= REPORT_EVERY
+    }
+}
+
+/// Reports until `stop`, then takes the report back.
+pub(crate) async fn run(
+    store: Arc<dyn Store>,
+    observer: Arc<Observer>,
+    worker: String,
+    stop: CancellationToken,
+) {
+    let host = host();
+    let mut last: Option<Reported> = None;
+    let mut troubled = false;
+    loop {
+        let figures = observer.figures();
+        let moved = last.as_ref().is_none_or(|last| last.figures != figures);
+        // One more after the last change: the others compute rates from two reports.
+        if moved || last.as_ref().is_none_or(Reported::is_old) {
+            let report = NewReport {
+                worker: worker.clone(),
+                host: host.clone(),
+                pid: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                figures: serde_json::to_string(&figures).expect("figures are plain JSON"),
+            };
+            match store.report(report).await {
+                Ok(()) => {
+                    last = Some(Reported { figures, at: Instant::now(), moved });
+                    troubled = false;
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut troubled, true) {
+                        tracing::warn!(%error, "figures not reported; other processes show older ones");
+                    }
+                }
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+    let retracted = tokio::time::timeout(RETRACT_MAX, store.retract_report(worker)).await;
+    if !matches!(retracted, Ok(Ok(()))) {
+        tracing::debug!("report not taken back; it expires");
+    }
+}
+
+/// The name of this machine, as far as it is known.
+fn host() -> String {
+    let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let named = named.or_else(|| std::env::var("HOSTNAME").ok());
+    let named = named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    named.unwrap_or_else(|| "unknown".to_owned())
+}

@@ -1,0 +1,82 @@
+//! Warns about messages for destinations that no live worker serves: usually a misspelt name.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use relais_core::{
+    BoxFuture,
+    lane::Scope,
+    query::{Backlog, Overview},
+    store::{Store, StoreError},
+};
+
+use crate::{
+    observe::Observer,
+    worker::{Progress, Worker},
+};
+
+/// The time between two checks.
+const EVERY: Duration = Duration::from_secs(60);
+/// Destinations that one check warns about.
+const WARNINGS_MAX: usize = 20;
+
+pub(crate) struct Unserved {
+    store: Arc<dyn Store>,
+    /// Served by this process, whose workers may not have begun.
+    own: BTreeSet<String>,
+    observer: Arc<Observer>,
+    next: Instant,
+}
+
+impl Unserved {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        own: BTreeSet<String>,
+        observer: Arc<Observer>,
+    ) -> Self {
+        Self { store, own, observer, next: Instant::now() }
+    }
+
+    fn warn(&self, overview: &Overview) {
+        let found = unserved(overview, &self.own);
+        for Backlog { destination, pending, .. } in found.iter().take(WARNINGS_MAX) {
+            tracing::warn!(
+                destination,
+                pending,
+                "messages wait for a destination that no worker serves; check its name or start its worker"
+            );
+        }
+        let found = found.into_iter().map(|b| (b.destination.clone(), b.pending));
+        self.observer.set_unserved(found.collect());
+    }
+}
+
+/// The backlogs that no live worker delivers.
+fn unserved<'a>(overview: &'a Overview, own: &BTreeSet<String>) -> Vec<&'a Backlog> {
+    let alive = overview.workers.iter().filter(|worker| worker.alive);
+    let alive: BTreeSet<&str> = alive.map(|worker| worker.scope.as_str()).collect();
+    let is_served = |destination: &String| {
+        let scope = Scope::Outbox(destination.clone()).to_string();
+        own.contains(destination) || alive.contains(scope.as_str())
+    };
+    let waiting = overview.backlogs.iter().filter(|backlog| backlog.pending > 0);
+    waiting.filter(|backlog| !is_served(&backlog.destination)).collect()
+}
+
+impl Worker for Unserved {
+    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
+        Box::pin(async {
+            let wait = self.next.saturating_duration_since(Instant::now());
+            if !wait.is_zero() {
+                return Ok(Progress::Idle { at_most: wait });
+            }
+            let overview = self.store.overview().await?;
+            self.warn(&overview);
+            self.next = Instant::now() + EVERY;
+            Ok(Progress::Idle { at_most: EVERY })
+        })
+    }
+}
