@@ -64,10 +64,9 @@ impl Findings {
         Ok(())
     }
 
-    /// Copies of a message against the claims of its row (see [`claims`]): each attempt that was
-    /// counted and each owner its lane had meanwhile may have sent one. What cannot be counted in the
-    /// tables: while a target fails too often, a probe that fails is not counted as an attempt; one
-    /// for each disturbance of the target's network between the first copy and the last is allowed. The
+    /// Copies of a message against the claims of its row (see [`claims`]): each call that failed
+    /// and each owner its lane had meanwhile may have sent one. What is not in the tables: a failed call
+    /// whose settlement was lost too; one for each disturbance of the target's network between the first copy and the last is allowed. The
     /// claims of a row are noted when it ends: one that still waits is left out.
     pub(crate) fn compare_copies(
         &mut self,
@@ -211,8 +210,9 @@ pub(crate) async fn waiting(client: &mut Client) -> Result<HashSet<Name>> {
     Ok(client.texts(WAITING).await?.iter().filter_map(name).collect())
 }
 
-/// How often a row was claimed, by the hash of its message id, if more than once: its attempts, and the
-/// take-overs of its lane from when it was written to when it was settled, as a trigger counted them.
+/// How often a row was claimed, by the hash of its message id, if more than once: calls that failed, the one
+/// that succeeded, and the take-overs of its lane from when it was written to when it was settled, as
+/// triggers counted them.
 async fn claims(client: &mut Client) -> Result<HashMap<u64, u32>> {
     let rows = client.texts("SELECT message_id || ' ' || CAST(claims AS TEXT) FROM claim").await?;
     let read = |row: &String| {

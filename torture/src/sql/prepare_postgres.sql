@@ -23,14 +23,27 @@ END $$;
 CREATE TRIGGER lane_taken AFTER UPDATE ON relais_lane
     FOR EACH ROW WHEN (old.epoch <> new.epoch) EXECUTE FUNCTION note_takeover();
 CREATE TABLE claim (message_id text, claims integer);
+-- Calls that failed, whether they used an attempt or not.
+CREATE TABLE failed_call (outbox_id bigint);
+CREATE INDEX failed_call_outbox_id ON failed_call (outbox_id);
+CREATE FUNCTION note_failed_call() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO failed_call VALUES (new.id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER outbox_failed_calls AFTER UPDATE ON relais_outbox
+    FOR EACH ROW WHEN (new.status = 'PENDING' AND new.error_code IS NOT NULL
+                       AND new.next_attempt_at IS DISTINCT FROM old.next_attempt_at)
+    EXECUTE FUNCTION note_failed_call();
 CREATE FUNCTION note_claims() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owners integer := (SELECT count(*) FROM takeover
                        WHERE scope = 'outbox:' || new.destination AND lane = new.lane
                          AND at >= new.created_at);
+    failed integer := (SELECT count(*) FROM failed_call WHERE outbox_id = new.id);
 BEGIN
-    IF new.attempts + owners > 1 THEN
-        INSERT INTO claim VALUES (new.message_id::text, new.attempts + owners);
+    IF failed + owners > 0 THEN
+        INSERT INTO claim VALUES (new.message_id::text, 1 + failed + owners);
     END IF;
     RETURN NULL;
 END $$;

@@ -20,12 +20,22 @@ BEGIN
     INSERT INTO takeover (scope, lane) VALUES (new.scope, new.lane);
 END;
 CREATE TABLE claim (message_id TEXT, claims INTEGER);
+-- Calls that failed, whether they used an attempt or not.
+CREATE TABLE failed_call (outbox_id INTEGER);
+CREATE INDEX failed_call_outbox_id ON failed_call (outbox_id);
+CREATE TRIGGER outbox_failed_calls AFTER UPDATE ON relais_outbox
+    WHEN new.status = 'PENDING' AND new.error_code IS NOT NULL
+         AND new.next_attempt_at IS NOT old.next_attempt_at
+BEGIN
+    INSERT INTO failed_call VALUES (new.id);
+END;
 CREATE TRIGGER outbox_claims AFTER UPDATE ON relais_outbox
     WHEN old.status <> 'DISPATCHED' AND new.status = 'DISPATCHED'
 BEGIN
     INSERT INTO claim
-    SELECT new.message_id, new.attempts + owners
+    SELECT new.message_id, 1 + failed + owners
     FROM (SELECT count(*) AS owners FROM takeover
-          WHERE scope = 'outbox:' || new.destination AND lane = new.lane AND at >= new.created_at)
-    WHERE new.attempts + owners > 1;
+          WHERE scope = 'outbox:' || new.destination AND lane = new.lane AND at >= new.created_at),
+         (SELECT count(*) AS failed FROM failed_call WHERE outbox_id = new.id)
+    WHERE failed + owners > 0;
 END;

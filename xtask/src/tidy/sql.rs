@@ -18,7 +18,6 @@ struct OneSided {
 const ONE_SIDED: &[OneSided] = &[
     only("postgres", "enqueue_all.sql", "SQLite has no arrays, and no round trips to save"),
     only("postgres", "accept_new.sql", "SQLite reserves no row before it writes it"),
-    only("postgres", "decisions.sql", "low-water mark: SQLite keeps no old row versions"),
     only("postgres", "lock_key.sql", "SQLite has one writer, so nothing needs locking"),
     only("postgres", "lock_schema.sql", "SQLite has one writer, so nothing needs locking"),
     only("postgres", "writers.sql", "low-water mark: SQLite keeps no old row versions"),
@@ -50,6 +49,8 @@ const ONE_SIDED: &[OneSided] = &[
     ),
     only("postgres", "hydrate.sql", "SQLite's driver makes JSON of a row itself"),
     only("postgres", "hydrate_session.sql", "settings of a server; SQLite has pragmas"),
+    only("sqlite", "advance_inbox_mark.sql", "PostgreSQL asks for writers too: highest, lowest"),
+    only("sqlite", "advance_outbox_mark.sql", "PostgreSQL asks for writers too: highest, lowest"),
     only("sqlite", "hydrate_ids.sql", "SQLite has no arrays; PostgreSQL's `= ANY ($1)` is no file"),
     only("sqlite", "fail_inbox.sql", "SQLite has no statement of several writes as bury_inbox.sql"),
     only(
