@@ -16,7 +16,6 @@ use crate::{
 
 /// Everything the tests may be told about servers.
 const VARIABLES: [&str; 11] = [
-    axe::VARIABLE,
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -27,6 +26,7 @@ const VARIABLES: [&str; 11] = [
     pgbouncer::VARIABLE,
     postgres::RESTART_VARIABLE,
     faketime::VARIABLE,
+    axe::VARIABLE,
 ];
 
 /// A running private server; it ends with its directory.

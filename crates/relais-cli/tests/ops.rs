@@ -249,6 +249,7 @@ fn metrics_are_scraped_as_the_manifests_say() {
         config.lines().filter(|line| !line.starts_with("otlp")).map(|l| format!("{l}\n")).collect();
     let secrets = [
         ("RELAIS_TOKEN", "0123456789abcdef0123456789abcdef"),
+        ("HOOK_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
         ("SHOP_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
     ];
     let site = Site::with(&config);

@@ -139,7 +139,8 @@ fn wrong_credentials_stop_the_lane_and_status_says_why() {
             let reason = destination()["guards"]["reason"].clone();
             assert!(reason["code"].as_str().unwrap().starts_with("invalid_client"), "{reason}");
             let text = site.relais(&["status"]).out;
-            assert!(text.contains("HTTP:SFDC:BulkV2:Contact waits: invalid_client"), "{text}");
+            let why = "HTTP:SFDC:BulkV2:Contact rests";
+            assert!(text.contains(why) && text.contains(": invalid_client"), "{text}");
             assert!(!text.contains("hush-hush"), "{text}");
             let said = running.stop();
             assert!(!said.err.contains("hush-hush"), "{said:?}");
@@ -167,7 +168,7 @@ fn what_the_settings_do_wrong_stops_the_lane_and_loses_nothing() {
     site.write("relais.toml", &good.replace("FirstName", "NoSuchColumn__c"));
     let running = site.run();
     send(&running, "e-1", &members_created(1..=3, 1));
-    until(|| site.relais(&["status"]).out.contains("Contact waits: "));
+    until(|| site.relais(&["status"]).out.contains("Contact rests"));
     let text = site.relais(&["status"]).out;
     assert!(text.contains("NoSuchColumn__c"), "{text}");
     assert_eq!(running.stop().code, 0);

@@ -98,7 +98,7 @@ fn a_refresh_token_without_a_key_is_refused_by_check() {
     let org = rotating();
     site.write("relais.toml", &with_refresh_token(&base, &org, ""));
     let said = site.relais(&["check"]);
-    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(said.code, 2, "{said:?}");
     let text = format!("{}{}", said.out, said.err);
     assert!(text.contains("refresh_token_key: is missing; an org may replace"), "{text}");
     site.write("relais.toml", &with_refresh_token(&base, &org, "refresh_token_key = \"short\"\n"));

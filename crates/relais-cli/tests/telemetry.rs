@@ -74,7 +74,10 @@ fn one_trace_covers_the_way_from_a_post_over_two_processes_to_http_and_salesforc
     let (to_contacts, contacts) = contacts.split_at(contacts.find("[[destination]]").unwrap());
     let intake = collector.settings("intake");
     let hook = HOOK.replace("payload:/id", "payload:/familyId");
-    site.write("relais.toml", &format!("{intake}{hook}{routes}{to_contacts}"));
+    let elsewhere = ["audit", "HTTP:SFDC:BulkV2:Contact"]
+        .map(|name| format!("[[destination]]\nname = \"{name}\"\nexternal = true\n"))
+        .concat();
+    site.write("relais.toml", &format!("{intake}{hook}{routes}{to_contacts}{elsewhere}"));
     let intake = site.run();
     let headers = [("message-id", "m-1"), ("traceparent", PARENT)];
     let event = org::members_created(1..=3, 1);

@@ -200,11 +200,20 @@ impl Evidence {
         msg_key.bytes().fold(OFFSET, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(PRIME))
     }
 
-    /// A call of this key ended with an answer about its message: accepted or refused.
-    pub fn answered(&mut self, key: u64, now_ns: u64) {
-        let ended = Ended { key, at_ns: now_ns, good: true };
-        self.news.push(ended);
-        self.calls.push(ended);
+    /// The message of a call of this key was accepted.
+    pub fn succeeded(&mut self, key: u64, now_ns: u64) {
+        self.news.push(Ended { key, at_ns: now_ns, good: true });
+        self.answered(key, now_ns);
+    }
+
+    /// The message of a call of this key was refused. That is no evidence that the target works: one that is
+    /// half deployed refuses some messages and fails with others.
+    pub fn rejected(&mut self, key: u64, now_ns: u64) {
+        self.answered(key, now_ns);
+    }
+
+    fn answered(&mut self, key: u64, now_ns: u64) {
+        self.calls.push(Ended { key, at_ns: now_ns, good: true });
         self.make_room(key, now_ns);
         self.keys.insert(key, KeyRecord { called_ns: now_ns, failing: None });
     }

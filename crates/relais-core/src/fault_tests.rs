@@ -109,7 +109,7 @@ impl Scene {
     }
 
     fn accepts(&mut self, keys: std::ops::Range<u64>) {
-        keys.for_each(|key| self.evidence.answered(key, self.now_ns));
+        keys.for_each(|key| self.evidence.succeeded(key, self.now_ns));
     }
 
     fn fails(&mut self, key: u64, failure: FailureKind) -> Fault {
@@ -120,6 +120,20 @@ impl Scene {
     fn pass(&mut self, seconds: u64) {
         self.now_ns += seconds * SECOND;
     }
+}
+
+/// A target that is half deployed refuses some messages and fails with others.
+#[test]
+fn a_refused_message_is_no_evidence_that_the_target_works() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.fails(0, FailureKind::Unclear), Fault::Target);
+    for _ in 0..5 {
+        scene.pass(1);
+        scene.evidence.rejected(1, scene.now_ns);
+        assert_eq!(scene.fails(0, FailureKind::Unclear), Fault::Target);
+    }
+    scene.accepts(2..3);
+    assert_eq!(scene.fails(0, FailureKind::Unclear), Fault::Message);
 }
 
 #[test]
@@ -227,7 +241,7 @@ proptest! {
         let mut evidence = Evidence::new(0);
         for (at, (key, good)) in keys.into_iter().enumerate() {
             if good {
-                evidence.answered(key, at as u64);
+                evidence.succeeded(key, at as u64);
                 prop_assert!(!evidence.is_failing(key));
             } else {
                 let facts = evidence.failed(key, at as u64, at as u64);

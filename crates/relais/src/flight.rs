@@ -189,6 +189,19 @@ impl<R: Row> Flight<R> {
         }
     }
 
+    /// Takes these keys out of the queue of ready ones, in order.
+    pub(crate) fn hold_back(&mut self, is_held: impl Fn(&str) -> bool) -> VecDeque<String> {
+        let (held, ready) = self.ready.drain(..).partition(|key| is_held(key));
+        self.ready = ready;
+        held
+    }
+
+    /// Puts keys that were held back in front again.
+    pub(crate) fn bring_back(&mut self, mut held: VecDeque<String>) {
+        held.append(&mut self.ready);
+        self.ready = held;
+    }
+
     /// The next rows to start, their keys marked busy; empty when none may start. A row that is not plain
     /// comes by itself. A suspect that has to wait for another goes before those behind it.
     pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {

@@ -19,6 +19,8 @@ use crate::app::DestinationSettings;
 
 /// Stands for the key of a call that carries no message.
 const NO_KEY: u64 = 0;
+/// Keys whose last call failed get one of so many calls in flight.
+const DOUBTFUL_SHARE: usize = 4;
 /// A call that fails as a whole this often without a sign that the target works is halved all the same.
 const HALVED_EVERY: u32 = 3;
 
@@ -149,6 +151,12 @@ impl Limits {
     /// How likely the next call of this key is to succeed.
     pub(crate) fn outlook(&self, key: &str) -> Outlook {
         self.lock().evidence.outlook(Evidence::key(key))
+    }
+
+    /// How many calls of keys that failed last may run at once: what they wait for must not be waited for by
+    /// all others.
+    pub(crate) fn doubtful_max(&self) -> usize {
+        (self.concurrency() / DOUBTFUL_SHARE).max(1)
     }
 
     /// How many calls may run at once now.
@@ -307,13 +315,13 @@ impl Inner {
     ) -> Judgement {
         match delivery {
             Delivery::Accepted => {
-                self.evidence.answered(key, now_ns);
+                self.evidence.succeeded(key, now_ns);
                 self.breaker.accepted(key, now_ns);
                 self.concurrency.accepted(now_ns);
                 Judgement::MESSAGE
             }
             Delivery::Reject { problem } => {
-                self.evidence.answered(key, now_ns);
+                self.evidence.rejected(key, now_ns);
                 let spared = self.breaker.rejected(key, &problem.code, now_ns);
                 if spared { Judgement::TARGET } else { Judgement::MESSAGE }
             }

@@ -50,6 +50,8 @@ struct Landed {
     jobs: Vec<Job<OutboxRow>>,
     deliveries: Vec<Delivery>,
     began: Instant,
+    /// Its key failed last.
+    doubtful: bool,
 }
 
 pub(crate) struct Relay {
@@ -59,6 +61,8 @@ pub(crate) struct Relay {
     settings: DestinationSettings,
     counters: Arc<DestinationCounters>,
     calls: JoinSet<Landed>,
+    /// Of these, calls of keys that failed last.
+    doubtful: usize,
     /// Came back, not yet settled: kept until the store took it.
     landed: Vec<Landed>,
     settlements: Vec<OutboxSettlement>,
@@ -89,6 +93,7 @@ impl Relay {
             settings,
             counters,
             calls: JoinSet::new(),
+            doubtful: 0,
             landed: Vec::new(),
             settlements: Vec::new(),
             forgotten: HashMap::new(),
@@ -135,7 +140,8 @@ impl Relay {
         while let Some(done) = self.calls.try_join_next() {
             self.take_in(done);
         }
-        for Landed { jobs, deliveries, began } in std::mem::take(&mut self.landed) {
+        for Landed { jobs, deliveries, began, doubtful } in std::mem::take(&mut self.landed) {
+            self.doubtful -= usize::from(doubtful);
             let keys = jobs.iter().map(|job| job.row.msg_key.as_str());
             let learnt = self.guard.landed(keys, &deliveries, began);
             if learnt.halve {

@@ -80,8 +80,8 @@ async fn a_memory_database_is_refused() {
 #[tokio::test]
 async fn a_directory_that_is_not_there_is_named() {
     let opened = SqliteStore::open("/no/such/place/r.db".as_ref(), SqliteOptions::default()).await;
-    let Err(StoreError::Unavailable(why)) = opened else { panic!("{opened:?}") };
-    assert!(why.contains("/no/such/place/r.db") && why.contains("writable"), "{why}");
+    let Err(StoreError::Setup(why)) = opened else { panic!("{opened:?}") };
+    assert!(why.contains("/no/such/place") && why.contains("create it"), "{why}");
 }
 
 #[tokio::test]

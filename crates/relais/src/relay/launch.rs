@@ -1,12 +1,13 @@
 //! Starts calls within the guards. Suspects that are not sent are settled instead.
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     time::{Duration, Instant},
 };
 
 use relais_core::{
     breaker::BreakerState,
+    fault::Outlook,
     outbox::{OnDeadLetter, OutboxFate, OutboxRow},
     quarantine::{self, Treatment},
     store::StoreError,
@@ -20,7 +21,15 @@ impl Relay {
     pub(super) async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
         let (mut started, mut rest) = (0, REST_MAX);
         let mut batches = Vec::new();
-        while self.intake.flight.has_ready() {
+        let (mut doubtful, doubtful_max) = (self.doubtful, self.guard.limits().doubtful_max());
+        let mut held_back = None;
+        loop {
+            if held_back.is_none() && doubtful >= doubtful_max {
+                held_back = Some(self.hold_back());
+            }
+            if !self.intake.flight.has_ready() {
+                break;
+            }
             match self.guard.permit(batches.len()) {
                 Permit::Go => {}
                 Permit::Wait(wait) => {
@@ -35,11 +44,30 @@ impl Relay {
             started += jobs.len();
             match quarantined(first.treatment) {
                 Some(fate) => self.set_aside(&jobs, &fate),
-                None => batches.push(jobs),
+                None => {
+                    doubtful += usize::from(self.is_doubtful(&jobs));
+                    batches.push(jobs);
+                }
             }
+        }
+        if let Some(keys) = held_back {
+            self.intake.flight.bring_back(keys);
         }
         self.start_all(batches).await?;
         Ok((started, rest))
+    }
+
+    /// Whether it is a call of a key that failed last. A call of several keys is not doubtful for one of them:
+    /// it is halved if it fails.
+    fn is_doubtful(&self, jobs: &[Job<OutboxRow>]) -> bool {
+        let limits = self.guard.limits();
+        matches!(jobs, [job] if limits.outlook(&job.row.msg_key) == Outlook::Bad)
+    }
+
+    /// Lets the other keys go first: what failing keys wait for must not be waited for by all.
+    fn hold_back(&mut self) -> VecDeque<String> {
+        let limits = self.guard.limits();
+        self.intake.flight.hold_back(|key| limits.outlook(key) == Outlook::Bad)
     }
 
     /// While the breaker is half open, one call finds out whether the target works: of a key that
@@ -91,6 +119,8 @@ impl Relay {
     }
 
     fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {
+        let doubtful = self.is_doubtful(&jobs);
+        self.doubtful += usize::from(doubtful);
         let (lanes, mut rows): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|job| ((job.lane, job.treatment), job.row)).unzip();
         let noted = Noted::new(&self.counters, &mut rows);
@@ -103,7 +133,7 @@ impl Relay {
             noted.back(&mut rows, &deliveries);
             let jobs = rows.into_iter().zip(lanes);
             let jobs = jobs.map(|(row, (lane, treatment))| Job { row, lane, treatment });
-            Landed { jobs: jobs.collect(), deliveries, began }
+            Landed { jobs: jobs.collect(), deliveries, began, doubtful }
         });
     }
 }

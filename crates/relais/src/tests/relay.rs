@@ -14,7 +14,7 @@ use relais_core::{
 };
 
 use super::support::{Bench, Script, drain};
-use crate::{DestinationSettings, worker::Worker};
+use crate::{DestinationSettings, relay::Relay, worker::Worker};
 
 fn verdict(resolution: Resolution) -> Verdict {
     Verdict { resolution, actor: "ann".into(), reason: "fixed the target".into() }
@@ -486,4 +486,43 @@ async fn bytes_in_hand_are_bounded_whatever_the_rows_before_had() {
     }
     let flight = &relay.intake().flight;
     assert_eq!((flight.held(), flight.bytes()), (6, 18 * MIB));
+}
+
+/// Keys whose calls hang take a part of the calls in flight, however many they are and however early
+/// their rows.
+#[tokio::test]
+async fn keys_that_hang_leave_room_for_the_others() {
+    let bench = Bench::new().await;
+    let publisher = Script::new(&[]);
+    let hanging: Vec<String> = (0..12).map(|n| format!("hangs{n}")).collect();
+    let healthy: Vec<String> = (0..30).map(|n| format!("healthy{n}")).collect();
+    hanging.iter().for_each(|name| publisher.stick(name));
+    let settings = DestinationSettings { timeout: Duration::from_millis(50), ..quick_breaker() };
+    let enqueue = async |names: &[String]| {
+        let messages: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+        bench.enqueue(&messages).await;
+    };
+    enqueue(&hanging).await;
+    let mut relay = bench.relay_with("w", &publisher, settings).await;
+    let was_tried = |name: &String| publisher.seen().contains(name);
+    let pass = async |relay: &mut Relay| {
+        relay.look();
+        relay.run_once().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    while !hanging.iter().all(was_tried) {
+        bench.make_due();
+        pass(&mut relay).await;
+    }
+    enqueue(&healthy).await;
+    bench.make_due();
+    let before = publisher.seen().len();
+    while !healthy.iter().all(was_tried) {
+        pass(&mut relay).await;
+    }
+    let seen = publisher.seen();
+    let last = seen.iter().position(|name| *name == healthy[29]).unwrap();
+    let hung = seen[before..last].iter().filter(|name| hanging.contains(name)).count();
+    assert!(hung <= 6, "{hung} calls of keys that hang before the last of the others: {seen:?}");
+    relay.stop(Duration::MAX).await;
 }
