@@ -66,8 +66,9 @@ impl Findings {
 
     /// Copies of a message against the claims of its row (see [`claims`]): each call that failed
     /// and each owner its lane had meanwhile may have sent one. What is not in the tables: a failed call
-    /// whose settlement was lost too; one for each disturbance of the target's network between the first copy and the last is allowed. The
-    /// claims of a row are noted when it ends: one that still waits is left out.
+    /// whose settlement was lost too; one for each disturbance of the target's network between the first
+    /// copy and the last is allowed. The claims of a row are noted when it ends: one that still waits is
+    /// left out.
     pub(crate) fn compare_copies(
         &mut self,
         written: &Written,

@@ -127,7 +127,7 @@ impl Mode {
     /// The size of a disk that can be filled, in megabytes.
     fn disk(self) -> u64 {
         match self {
-            Self::Ci => 256,
+            Self::Ci => 1_024,
             Self::Release => 2_048,
         }
     }

@@ -17,6 +17,8 @@ const TIMES: &[(&str, &[&str])] = &[
     ("relais_parked_key", &["parked_at"]),
     ("relais_lane", &["lease_until"]),
     ("relais_worker", &["seen_until"]),
+    ("relais_control", &["paused_at"]),
+    ("relais_report", &["reported_at", "started_at"]),
     ("relais_bulk_job", &["lease_until", "created_at", "finished_at"]),
     ("relais_credential", &["lease_until"]),
     ("relais_process", &["created_at", "updated_at"]),
