@@ -189,7 +189,7 @@ fn slow(base: &Base) -> &'static str {
     match base {
         Base::Postgres { .. } => "SELECT pg_sleep(random() / 2)",
         Base::Sqlite(_) => {
-            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 500000)
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 50000)
              SELECT count(*) FROM c"
         }
     }
