@@ -4,6 +4,7 @@ import { h, icon, replace } from "./dom.js";
 import { get, query } from "./api.js";
 import { empty, heading } from "./parts.js";
 import { plural } from "./format.js";
+import { tableRow } from "./table.js";
 import * as live from "./live.js";
 
 /** Most rows of the table; search finds the others. */
@@ -36,7 +37,7 @@ export async function gridPage(context, spec) {
     shown = text;
     const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
     replace(head, spec.columns.map((column) => header(column, wanted, (next) => change({ sort: next }))));
-    replace(body, rows.slice(0, ROWS_MAX).map((row) => line(row, spec)));
+    replace(body, rows.slice(0, ROWS_MAX).map((row) => tableRow(row, spec)));
     const nothing = all.length ? empty("Nothing matches", "No name contains this, or none is in this state.") : empty(...spec.empty);
     replace(holder, rows.length ? table : nothing);
     const count = rows.length === all.length ? plural(all.length, ...spec.noun) : `${rows.length} of ${plural(all.length, ...spec.noun)}`;
@@ -78,18 +79,4 @@ function header(column, wanted, sort) {
   const press = () => sort(up ? `-${column.title}` : column.title);
   return h("th", { scope: "col", class: column.kind ?? "", "aria-sort": up ? "ascending" : down ? "descending" : null },
     h("button", { type: "button", class: "sort", on: { click: press } }, column.title, h("span", { class: `arrow ${down ? "down" : up ? "up" : ""}`, "aria-hidden": "true" }, up || down ? icon("next") : null)));
-}
-
-function line(row, spec) {
-  const href = spec.href?.(row);
-  const cells = spec.columns.map((column, index) => {
-    const content = column.cell(row);
-    const main = index === 0 && href ? h("a", { class: "row-link", href }, content) : content;
-    return h("td", { class: column.kind ?? "", data: { label: column.title } }, h("div", { class: "cell" }, main));
-  });
-  const open = (event) => {
-    if (!href || event.target.closest("a,button,input") || String(getSelection())) return;
-    location.hash = href;
-  };
-  return h("tr", { class: href ? "clickable" : "", data: { key: spec.key(row) }, on: { click: open } }, cells);
 }

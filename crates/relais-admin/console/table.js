@@ -33,7 +33,7 @@ export async function listPage(context, spec) {
     if (text === shown) return;
     shown = text;
     const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
-    replace(body, answer.items.map((row) => rowOf(row, spec)));
+    replace(body, answer.items.map((row) => tableRow(row, spec)));
     replace(holder, answer.items.length ? table(spec, body) : nothing(spec, values, before, answer));
     replace(pager, pages(context, spec, values, before, answer));
     if (kept) [...body.rows].find((row) => row.dataset.key === kept)?.querySelector("a,button")?.focus();
@@ -67,7 +67,8 @@ function table(spec, body) {
   return h("div", { class: "scroll" }, h("table", { class: "rows" }, h("caption", { class: "hidden-words" }, spec.title), h("thead", null, head), body));
 }
 
-function rowOf(row, spec) {
+/** One row of a list; a click anywhere opens it. */
+export function tableRow(row, spec) {
   const href = spec.href?.(row);
   const cells = spec.columns.map((column, index) => {
     const content = column.cell(row);

@@ -97,7 +97,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 }
 
 /// A derived reader takes the fields of a struct from an array too, in their order: such a body is
-/// refused, because nobody means it.
+/// refused, because it is a mistake.
 fn object(bytes: &[u8]) -> Result<(), Problem> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::unprocessable("INVALID", "the body must be a JSON object"));

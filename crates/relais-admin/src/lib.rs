@@ -83,7 +83,7 @@ pub(crate) struct Inner {
     parts: Parts,
     sampler: Sampler,
     throttle: Throttle,
-    /// For log-ins, whose bodies anybody may send.
+    /// For log-ins, whose bodies arrive before any token is checked.
     log_ins: Semaphore,
     /// For streams.
     seats: Arc<Semaphore>,

@@ -62,7 +62,7 @@ pub(crate) async fn login(
     Ok(([(header::SET_COOKIE, value(&cookie))], Json(said)).into_response())
 }
 
-/// The token of the body. Few bodies are read at once, and not for long: anybody may send one, and stalled
+/// The token of the body. Few bodies are read at once, and not for long: they come without a token, and stalled
 /// ones must not use up the connections.
 async fn read(admin: &Admin, request: Request) -> Result<String, Problem> {
     let _seat = admin.log_ins.try_acquire().map_err(|_| {

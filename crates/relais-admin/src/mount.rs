@@ -1,4 +1,4 @@
-//! The same routes inside somebody else's router, under any path.
+//! The same routes inside another service's router, under any path.
 //!
 //! Invariant: the console has relative addresses only. What its page is called decides how they begin.
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// Stands for a peer that the server does not name. All of them share what is limited by address.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// Answered to anybody: they hold no data.
+/// Answered without a token: they hold no data.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Returns everything that [`bind`](crate::bind) serves as a router: the console at `/`, the API,

@@ -50,7 +50,7 @@ pub(crate) struct Sampler {
     started: Instant,
     /// Milliseconds after `started` of the last request for what is kept here, plus one.
     asked: AtomicU64,
-    /// Somebody changed something: the store is counted at once.
+    /// Something was changed: the store is counted at once.
     changed: Notify,
     kept: Mutex<Kept>,
     ticks: watch::Sender<Tick>,

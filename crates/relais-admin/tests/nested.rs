@@ -129,7 +129,7 @@ async fn without_tokens_only_this_machine_is_answered() {
     let overview = service.get("/ops/relais/api/v1/session").await;
     assert_eq!(overview.status(), StatusCode::OK, "from this machine");
 
-    // A service that does not know its peers: they could be anybody.
+    // A service that does not know its peers: they could be any machine.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("relais.db");
     let store = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();

@@ -172,7 +172,7 @@ fn health_names_the_reason_of_a_relais_that_is_not_ready_with_and_without_tls() 
             if scheme == "http" {
                 return not_ready(stream);
             }
-            // Nobody vouches for its certificate.
+            // No authority has signed its certificate.
             let connection = rustls::ServerConnection::new(tls().into()).unwrap();
             not_ready(rustls::StreamOwned::new(connection, stream));
         });

@@ -37,7 +37,7 @@ impl HealthCheck {
     /// Asks the store and judges what the workers report. Takes at most 3 s.
     pub async fn health(&self) -> Health {
         let store = Arc::clone(&self.store);
-        // In a task of its own: nobody cancels work of the store half-way.
+        // In a task of its own: work of the store is not cancelled half-way.
         let check = tokio::spawn(async move { store.check().await });
         let answer = match tokio::time::timeout(ANSWER_MAX, check).await {
             Ok(Ok(answer)) => answer,

@@ -121,7 +121,7 @@ impl Ingest {
         }
         match changed {
             Ok(()) => Progress::Worked,
-            // Whoever opens it is gone, as in a process that ends.
+            // The task that opens it has ended, as in a process that ends.
             Err(_) => Progress::Finished,
         }
     }

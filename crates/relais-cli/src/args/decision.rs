@@ -23,7 +23,7 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    /// Refuses an action on many things that nobody could explain later.
+    /// Refuses an action on many things without a reason.
     pub(crate) fn needs_reason(&self, action: &str) -> Result<(), Failure> {
         if self.reason.trim().is_empty() {
             let text = format!("cannot {action} without a reason; pass --reason TEXT");

@@ -6,7 +6,7 @@
 //! for), unless its key is parked, and none becomes so unnoticed. One writer at a time draws ids, so they
 //! are committed in their order, and one snapshot shows rows, parked keys and decisions together. A row
 //! below the mark becomes fresh, or its key is set free, only by a decision of a person or a bulk job, and
-//! both are counted. What somebody changes by hand is found because the walk starts at zero again when the
+//! both are counted. What is changed by hand is found because the walk starts at zero again when the
 //! lanes change and every [`LOOK_BELOW_EVERY`].
 
 use std::{

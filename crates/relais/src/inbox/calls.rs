@@ -47,7 +47,7 @@ impl InboxWorker {
         match handled {
             Handled::Committed => tracer.end(span, None),
             Handled::RolledBack(outcome) => tracer.end(span, outcome.problem()),
-            // Somebody else handles it, or it is handled again.
+            // Another worker handles it, or it is handled again.
             Handled::Refused | Handled::Unavailable(_) | Handled::SessionLost(_) => {}
         }
     }
@@ -64,7 +64,7 @@ impl InboxWorker {
     }
 }
 
-/// The task of a handler ended by a panic; by nothing else, because nobody aborts it before its limit.
+/// The task of a handler ended by a panic; by nothing else, because it is not aborted before its limit.
 fn ended(error: JoinError) -> Handled {
     let outcome = error.try_into_panic().map_or_else(
         |error| Outcome::retry("HANDLER_PANIC", &error.to_string()),

@@ -158,7 +158,7 @@ impl DestinationCounters {
         self.jobs.fetch_add(1, Relaxed);
     }
 
-    /// The phase of the job under way; none when it has ended or went to somebody else.
+    /// The phase of the running job; none when it has ended or another worker has it.
     pub(crate) fn set_phase(&self, phase: Option<Phase>) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }

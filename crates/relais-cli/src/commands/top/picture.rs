@@ -13,7 +13,7 @@ use crate::{
     output::{Lines, Tone, age, elide, escape},
 };
 
-/// The width of a terminal nobody has widened.
+/// The default width of a terminal.
 pub(super) const WIDTH: usize = 80;
 /// Characters of a curve, at most and at least.
 const CURVE_MAX: usize = 24;
