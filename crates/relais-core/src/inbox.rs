@@ -245,6 +245,17 @@ pub enum InboxFate {
     Dead { attempts: u32, problem: Problem, park: bool },
 }
 
+impl InboxFate {
+    /// Returns the messages that follow from the row, those of processes included.
+    pub fn messages(&self) -> impl Iterator<Item = &NewMessage> {
+        let (messages, changes) = match self {
+            Self::Processed { messages, changes, .. } => (&messages[..], &changes[..]),
+            Self::Retry { .. } | Self::Wait { .. } | Self::Dead { .. } => (&[][..], &[][..]),
+        };
+        messages.iter().chain(changes.iter().flat_map(|change| &change.messages))
+    }
+}
+
 /// One row's fate, with what the fence needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboxSettlement {

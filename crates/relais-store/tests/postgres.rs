@@ -24,6 +24,8 @@ mod isolation;
 mod lost_reply;
 #[path = "postgres/mark.rs"]
 mod mark;
+#[path = "postgres/memory.rs"]
+mod memory;
 #[path = "postgres/processes.rs"]
 mod processes;
 #[path = "postgres/rights.rs"]

@@ -16,6 +16,7 @@ mod processes;
 mod sessions;
 mod settle;
 mod unknown;
+mod write_size;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -39,7 +40,7 @@ use relais_store::Transaction;
 use tokio::task::JoinSet;
 
 pub(crate) use self::processes::ProcessWork;
-use self::{sessions::Sessions, unknown::UnknownTypes};
+use self::{sessions::Sessions, unknown::UnknownTypes, write_size::WriteSize};
 use crate::{
     app::HandlerSettings,
     flight::Job,
@@ -63,8 +64,6 @@ pub async fn once<T: Transaction + ?Sized>(
 const REST_MAX: Duration = Duration::from_secs(1);
 /// Rows whose routes share one commit.
 const ROUTED_MAX: usize = 500;
-/// Messages they may have become; one event can become thousands.
-const MADE_MAX: usize = 10_000;
 /// How long a stopping worker waits for handlers under way.
 const STOP_GRACE: Duration = Duration::from_secs(30);
 
@@ -99,8 +98,8 @@ pub(crate) struct InboxWorker {
     settlements: Vec<InboxSettlement>,
     /// Those of them that finish a row.
     processing: Vec<Processing>,
-    /// Messages in them.
-    made: usize,
+    /// What they write.
+    size: WriteSize,
     processes: ProcessWork,
     unknown: UnknownTypes,
     handler_timeout: Duration,
@@ -132,7 +131,7 @@ impl InboxWorker {
             landed: Vec::new(),
             settlements: Vec::new(),
             processing: Vec::new(),
-            made: 0,
+            size: WriteSize::default(),
             processes: ProcessWork::default(),
             unknown: UnknownTypes::default(),
             handler_timeout: Duration::MAX,
@@ -254,7 +253,7 @@ impl InboxWorker {
         let mut started = 0;
         while self.handlers.len() < self.handlers_max
             && self.settlements.len() + self.processes.waiting() < ROUTED_MAX
-            && self.made < MADE_MAX
+            && !self.size.is_full()
         {
             let jobs = self.admit().await?;
             if jobs.is_empty() {
@@ -263,7 +262,7 @@ impl InboxWorker {
             started += jobs.len();
             let mut jobs = jobs.into_iter();
             while let Some(job) = jobs.next() {
-                if self.made >= MADE_MAX {
+                if self.size.is_full() {
                     self.give_back(&job);
                 } else if let Err(error) = self.begin(&job).await {
                     jobs.for_each(|job| self.give_back(&job));

@@ -27,6 +27,7 @@ pub(super) async fn accept(
     positions: &[SourcePosition],
 ) -> Result<Vec<Accepted>, Failure> {
     let columns = Columns::of(messages);
+    client.carries(columns.payload_bytes());
     let read = Positions::of(positions);
     let mut accepted = vec![Accepted::Stored; messages.len()];
     if !caution.is_on() {
@@ -199,6 +200,11 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
+    fn payload_bytes(&self) -> usize {
+        let payloads = self.payloads.iter().flatten().map(|payload| payload.len());
+        payloads.chain(self.raws.iter().flatten().map(String::len)).sum()
+    }
+
     fn of(messages: &'a [NewInbox]) -> Self {
         let mut columns = Self::default();
         for message in messages {

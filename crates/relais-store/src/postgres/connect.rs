@@ -244,11 +244,11 @@ fn open(
     });
     let others = pool(shares.others, None)?;
     // Waiting and connecting have a limit each.
-    let lender = |pool: &Pool| Lender::new(pool.clone(), options.connect_timeout * 2);
+    let wait = options.connect_timeout * 2;
     Ok(Pools {
-        lanes: lender(&pool(shares.lanes, None)?),
-        work: lender(&pool(shares.work, Some(forget))?),
-        others: lender(&others),
+        lanes: Lender::owned(pool(shares.lanes, None)?, wait),
+        work: Lender::owned(pool(shares.work, Some(forget))?, wait),
+        others: Lender::shared(others.clone(), wait),
         handlers: others,
     })
 }

@@ -98,6 +98,9 @@ pub(super) async fn settle(
     let (rows, mut stale) = process::distinct(settlements)?;
     let (done, retries, dead) = by_fate(&rows);
     let claims = Claims::of_rows(&rows);
+    client.carries(
+        rows.iter().flat_map(|row| row.fate.messages()).map(|message| message.payload.len()).sum(),
+    );
     let mut done = done.values(&owner);
     let mark = if claims.is_empty() {
         sql!("settle_processed")

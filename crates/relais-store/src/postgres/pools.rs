@@ -2,11 +2,14 @@
 //!
 //! Invariant: handlers, hydration and what operators read never hold the last two connections. One is
 //! left for leases and heartbeats, one to accept, fetch and settle.
+//!
+//! The driver never shrinks the buffers of a connection, so one that carried large rows is closed once
+//! they stop coming. Otherwise each connection would keep the memory of its largest batch.
 
 use std::{
     ops::{Deref, DerefMut},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use deadpool_postgres::{Client, Pool};
@@ -21,6 +24,11 @@ pub(super) const CONNECTIONS_MIN: usize = 4;
 const LANES_MAX: usize = 2;
 /// Most connections for accepting, fetching and settling.
 const WORK_MAX: usize = 4;
+
+/// A call that carries this many bytes of payloads makes the buffers of its connection large.
+const LARGE_BYTES: usize = 1024 * 1024;
+/// A connection with large buffers is closed this long after it last carried large rows.
+const LARGE_FOR: Duration = Duration::from_secs(2);
 
 /// How many connections each kind of work has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +70,17 @@ impl Pools {
     /// user's code could take the last ones.
     pub(super) async fn of_user(pool: Pool, wait: Duration) -> Result<Self, StoreError> {
         let Shares { lanes, work, others } = Shares::of(pool.status().max_size)?;
-        let lender = |seats: usize, kept: Option<Kept>| Lender {
+        let lender = |seats: usize| Lender {
             pool: pool.clone(),
             seats: Some(Arc::new(Semaphore::new(seats))),
-            kept,
+            idle: None,
             wait,
         };
+        let keeping = |seats: usize| Lender { idle: Some(Idle::default()), ..lender(seats) };
         let pools = Self {
-            lanes: lender(lanes, Some(Kept::default())),
-            work: lender(work, Some(Kept::default())),
-            others: lender(others, None),
+            lanes: keeping(lanes),
+            work: keeping(work),
+            others: lender(others),
             handlers: pool.clone(),
         };
         for (lender, seats) in [(&pools.lanes, lanes), (&pools.work, work)] {
@@ -84,8 +93,20 @@ impl Pools {
     }
 }
 
-/// Connections that are kept out of their pool.
-type Kept = Arc<Mutex<Vec<Client>>>;
+/// Connections that no call uses, kept out of their pool. The last one used is lent first.
+type Idle = Arc<Mutex<Vec<Connection>>>;
+
+struct Connection {
+    client: Client,
+    /// When it last carried large rows.
+    large_at: Option<Instant>,
+}
+
+impl Connection {
+    fn is_worth_keeping(&self) -> bool {
+        !self.client.is_closed() && self.large_at.is_none_or(|at| at.elapsed() < LARGE_FOR)
+    }
+}
 
 /// Lends connections for one kind of work.
 #[derive(Clone)]
@@ -93,14 +114,21 @@ pub(super) struct Lender {
     pool: Pool,
     /// The most that are lent at once, if the pool is not for this work alone.
     seats: Option<Arc<Semaphore>>,
-    /// Connections that do not go back into the pool, where others could take them.
-    kept: Option<Kept>,
+    /// Connections that do not go back into the pool, where user code could take them.
+    idle: Option<Idle>,
     wait: Duration,
 }
 
 impl Lender {
-    pub(super) fn new(pool: Pool, wait: Duration) -> Self {
-        Self { pool, seats: None, kept: None, wait }
+    /// Returns a lender of a pool that other code uses too.
+    pub(super) fn shared(pool: Pool, wait: Duration) -> Self {
+        Self { pool, seats: None, idle: None, wait }
+    }
+
+    /// Returns a lender of a pool that it has for itself.
+    pub(super) fn owned(pool: Pool, wait: Duration) -> Self {
+        let seats = Some(Arc::new(Semaphore::new(pool.status().max_size)));
+        Self { pool, seats, idle: Some(Idle::default()), wait }
     }
 
     pub(super) async fn get(&self) -> Result<Lent, Failure> {
@@ -109,16 +137,16 @@ impl Lender {
                 Some(seats) => Arc::clone(seats).acquire_owned().await.ok(),
                 None => None,
             };
-            let kept = self.kept.as_ref().and_then(|kept| {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                // One that is closed is dropped, and its place in the pool is free.
-                std::iter::from_fn(|| kept.pop()).find(|client| !client.is_closed())
+            let idle = self.idle.as_ref().and_then(|idle| {
+                let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+                // A closed connection is dropped, and its place in the pool is free.
+                std::iter::from_fn(|| idle.pop()).find(|one| !one.client.is_closed())
             });
-            let client = match kept {
-                Some(client) => client,
-                None => self.pool.get().await?,
+            let connection = match idle {
+                Some(connection) => connection,
+                None => Connection { client: self.pool.get().await?, large_at: None },
             };
-            Ok(Lent { client: Some(client), home: self.kept.clone(), _seat: seat })
+            Ok(Lent { connection: Some(connection), home: self.idle.clone(), _seat: seat })
         };
         match tokio::time::timeout(self.wait, lend).await {
             Ok(lent) => lent,
@@ -129,15 +157,22 @@ impl Lender {
 
 /// A connection that was lent; dropped, it goes back.
 pub(super) struct Lent {
-    client: Option<Client>,
-    home: Option<Kept>,
+    connection: Option<Connection>,
+    home: Option<Idle>,
     _seat: Option<OwnedSemaphorePermit>,
 }
 
 impl Lent {
     /// Closes the connection: it is not used again.
     pub(super) fn close(mut self) {
-        self.client.take().map(Client::take);
+        self.connection.take().map(|connection| Client::take(connection.client));
+    }
+
+    /// Notes the bytes of the payloads that a call carried.
+    pub(super) fn carried(&mut self, bytes: usize) {
+        if let (Some(connection), LARGE_BYTES..) = (&mut self.connection, bytes) {
+            connection.large_at = Some(Instant::now());
+        }
     }
 }
 
@@ -147,20 +182,23 @@ impl Deref for Lent {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        self.client.as_ref().expect(HELD)
+        &self.connection.as_ref().expect(HELD).client
     }
 }
 
 impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut Client {
-        self.client.as_mut().expect(HELD)
+        &mut self.connection.as_mut().expect(HELD).client
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let (Some(client), Some(home)) = (self.client.take(), &self.home) {
-            home.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        let (Some(connection), Some(home)) = (self.connection.take(), &self.home) else { return };
+        let mut idle = home.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(connection);
+        for closed in idle.extract_if(.., |one| !one.is_worth_keeping()) {
+            drop(Client::take(closed.client));
         }
     }
 }

@@ -127,6 +127,7 @@ pub(super) async fn each<T>(
     let mut rows = pin!(rows);
     let mut all = Vec::new();
     while let Some(row) = rows.try_next().await? {
+        client.carries(row.raw_size_bytes());
         all.push(read(&row)?);
     }
     Ok(all)

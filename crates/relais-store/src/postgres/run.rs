@@ -119,9 +119,12 @@ where
     let mut lent = lender.get().await.map_err(Failure::into_store)?;
     let mut tries = 1;
     loop {
+        let mut carried = 0;
         let result = async {
             let mut client = Client::begin(&mut lent, sessions, &shared.marks, view).await?;
-            match transaction(&mut client, shared, arguments).await {
+            let result = transaction(&mut client, shared, arguments).await;
+            carried = client.carried();
+            match result {
                 Ok(done) => client.end(sessions).await.map(|()| done).map_err(Failure::from),
                 Err(failure) => {
                     client.give_up(sessions);
@@ -129,7 +132,9 @@ where
                 }
             }
         };
-        match result.await {
+        let result = result.await;
+        lent.carried(carried);
+        match result {
             Err(Failure::Again(_)) if tries < TRIES_MAX => {
                 // Plans from before a migration fail for as long as the session keeps them.
                 lent.statement_cache.clear();

@@ -9,7 +9,7 @@
 
 use std::sync::{
     Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use deadpool_postgres::Transaction;
@@ -104,7 +104,11 @@ pub(super) enum View {
 }
 
 /// A connection, with the settings that the statements of relais need.
-pub(super) struct Client<'c>(Held<'c>);
+pub(super) struct Client<'c> {
+    held: Held<'c>,
+    /// The bytes of the payloads that the call sent and read.
+    carried: AtomicUsize,
+}
 
 enum Held<'c> {
     /// The session has the settings.
@@ -116,7 +120,7 @@ enum Held<'c> {
 /// Calls the same method of what is held.
 macro_rules! held {
     ($client:expr, $inner:ident => $call:expr) => {
-        match &$client.0 {
+        match &$client.held {
             Held::Session($inner) => $call,
             Held::Transaction($inner) => $call,
         }
@@ -132,7 +136,7 @@ impl<'c> Client<'c> {
         view: View,
     ) -> Result<Self, Error> {
         if sessions.are_ours() {
-            return Ok(Self(Held::Session(client)));
+            return Ok(Self::of(Held::Session(client)));
         }
         let builder = deadpool_postgres::ClientWrapper::build_transaction(client);
         let builder = match view {
@@ -149,12 +153,26 @@ impl<'c> Client<'c> {
         if let Some(row) = rows.first() {
             sessions.answered_by(row.get(0), marks);
         }
-        Ok(Self(Held::Transaction(transaction)))
+        Ok(Self::of(Held::Transaction(transaction)))
+    }
+
+    fn of(held: Held<'c>) -> Self {
+        Self { held, carried: AtomicUsize::new(0) }
+    }
+
+    /// Notes payloads that the call sends or has read.
+    pub(super) fn carries(&self, bytes: usize) {
+        self.carried.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes of the payloads that the call sent and read.
+    pub(super) fn carried(&self) -> usize {
+        self.carried.load(Ordering::Relaxed)
     }
 
     /// Ends a call that succeeded.
     pub(super) async fn end(self, sessions: &Sessions) -> Result<(), Error> {
-        match self.0 {
+        match self.held {
             Held::Session(_) => Ok(()),
             Held::Transaction(transaction) => {
                 forget_statements(&transaction, sessions);
@@ -165,14 +183,14 @@ impl<'c> Client<'c> {
 
     /// Ends a call that failed: what it did is rolled back.
     pub(super) fn give_up(self, sessions: &Sessions) {
-        if let Held::Transaction(transaction) = self.0 {
+        if let Held::Transaction(transaction) = self.held {
             forget_statements(&transaction, sessions);
         }
     }
 
     /// A transaction inside the call.
     pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, Error> {
-        match &mut self.0 {
+        match &mut self.held {
             Held::Session(client) => client.transaction().await,
             Held::Transaction(transaction) => transaction.transaction().await,
         }
@@ -180,7 +198,7 @@ impl<'c> Client<'c> {
 
     /// A transaction that reads one snapshot; the call must have begun as [`View::Snapshot`].
     pub(super) async fn snapshot(&mut self) -> Result<Transaction<'_>, Error> {
-        match &mut self.0 {
+        match &mut self.held {
             Held::Session(client) => {
                 let builder = deadpool_postgres::ClientWrapper::build_transaction(client);
                 let level = IsolationLevel::RepeatableRead;

@@ -18,7 +18,7 @@ use relais_core::{
     store::{Settled, StoreError},
 };
 
-use super::{InboxWorker, MADE_MAX};
+use super::InboxWorker;
 use crate::{
     control::PausedTypes,
     flight::Job,
@@ -142,7 +142,7 @@ impl InboxWorker {
             if self.processes.waiting.is_empty() {
                 break;
             }
-            if self.made >= MADE_MAX {
+            if self.size.is_full() {
                 done += self.settle().await?;
             }
             let asked = self.processes.ask();
@@ -176,7 +176,7 @@ impl InboxWorker {
                 continue;
             }
             let touched = asked.as_ref().map(|asked| touches(asked, found)).unwrap_or_default();
-            if self.made >= MADE_MAX || !touched.is_disjoint(&claimed) {
+            if self.size.is_full() || !touched.is_disjoint(&claimed) {
                 self.processes.waiting.push(row);
                 continue;
             }

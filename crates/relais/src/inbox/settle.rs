@@ -11,7 +11,7 @@ use relais_core::{
     store::{OutOfOrder, Settled, StoreError},
 };
 
-use super::{InboxWorker, Processing, told};
+use super::{InboxWorker, Processing, told, write_size::WriteSize};
 use crate::{flight::Job, pulse, relay::random};
 
 impl InboxWorker {
@@ -82,7 +82,7 @@ impl InboxWorker {
             }
         }
         let (lane, epoch) = (job.lane.lane, job.lane.epoch);
-        self.made += made(&fate);
+        self.size.add(&fate);
         self.settlements.push(InboxSettlement { id: job.row.id, lane, epoch, fate });
     }
 
@@ -123,7 +123,7 @@ impl InboxWorker {
         let processed = self.settlements.iter().filter(is_done).count() as u64;
         let left = settled.refused + settled.stale.len() as u64;
         self.counters.processed(processed.saturating_sub(left));
-        if std::mem::take(&mut self.made) > 0 {
+        if !std::mem::take(&mut self.size).is_empty() {
             pulse::sent();
         }
         for OutOfOrder { id, messages, problem } in &settled.ignored {
@@ -195,18 +195,8 @@ impl InboxWorker {
         let gone: Vec<i64> = self.settlements.extract_if(.., gone).map(|s| s.id).collect();
         self.intake.flight.release(gone.into_iter().filter(|id| !again.contains(id)));
         self.processing.retain(|row| !again.contains(&row.id));
-        self.made = self.settlements.iter().map(|s| made(&s.fate)).sum();
-    }
-}
-
-/// How many messages and copies a fate writes.
-fn made(fate: &InboxFate) -> usize {
-    match fate {
-        InboxFate::Processed { messages, changes, copies } => {
-            let sent = changes.iter().map(|change| change.messages.len());
-            messages.len() + copies.len() + sent.sum::<usize>()
-        }
-        InboxFate::Retry { .. } | InboxFate::Wait { .. } | InboxFate::Dead { .. } => 0,
+        self.size = WriteSize::default();
+        self.settlements.iter().for_each(|s| self.size.add(&s.fate));
     }
 }
 
