@@ -25,12 +25,23 @@ use super::{
 
 /// How often a fetch looks below the mark.
 const LOOK_BELOW_EVERY: Duration = Duration::from_secs(30);
+/// How often a scope without parked keys is checked for them: a fetch without a mark is right too, only
+/// slower behind many rows of parked keys.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Most scopes with a mark; more do without.
 const SCOPES_MAX: usize = 1_024;
 
 /// The marks of all scopes of a store.
 #[derive(Debug, Default)]
-pub(super) struct Marks(Mutex<HashMap<String, Mark>>);
+pub(super) struct Marks(Mutex<HashMap<String, Start>>);
+
+/// Where the next fetch of a scope starts.
+#[derive(Debug)]
+enum Start {
+    /// At zero: the scope had no parked keys then.
+    Zero(Instant),
+    Behind(Mark),
+}
 
 #[derive(Debug)]
 struct Mark {
@@ -60,15 +71,18 @@ impl Marks {
         rows: impl FnOnce(i64) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let Place { origin, destination, advance } = place;
+        let scope = fetch.scope.to_string();
+        if self.has_no_parked_keys(&scope) {
+            return rows(0);
+        }
         // It only reads; dropped, it ends.
         let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
         let seen =
             first(&snapshot, include_str!("sql/decisions.sql"), (origin, destination), |c| {
                 (c.integer(0) != 0, c.integer(1))
             })?;
-        let scope = fetch.scope.to_string();
         let Some((true, decisions)) = seen else {
-            self.marks().remove(&scope);
+            self.set(scope, Start::Zero(Instant::now()));
             return rows(0);
         };
         let lanes: Vec<_> = fetch.lanes.iter().map(|lane| (lane.lane, lane.epoch)).collect();
@@ -78,17 +92,26 @@ impl Marks {
         let params = (destination, lane_bits(&fetch.lanes), from);
         let at = first(&snapshot, advance, params, |c| c.integer(0))?.unwrap_or(from);
         let walked_at = known.map_or_else(Instant::now, |(_, walked_at)| walked_at);
+        self.set(scope, Start::Behind(Mark { lanes, decisions, at, walked_at }));
+        Ok(found)
+    }
+
+    fn set(&self, scope: String, start: Start) {
         let mut marks = self.marks();
         if marks.len() < SCOPES_MAX || marks.contains_key(&scope) {
-            marks.insert(scope, Mark { lanes, decisions, at, walked_at });
+            marks.insert(scope, start);
         }
-        Ok(found)
+    }
+
+    /// Returns whether the scope had no parked keys a moment ago.
+    fn has_no_parked_keys(&self, scope: &str) -> bool {
+        matches!(self.marks().get(scope), Some(Start::Zero(at)) if at.elapsed() < CHECK_EVERY)
     }
 
     /// The mark, and when the walk last started at zero; none if it must do so now.
     fn known(&self, scope: &str, lanes: &[(i16, i64)], decisions: i64) -> Option<(i64, Instant)> {
         let marks = self.marks();
-        let mark = marks.get(scope)?;
+        let Some(Start::Behind(mark)) = marks.get(scope) else { return None };
         let holds = mark.lanes == lanes
             && mark.decisions == decisions
             && mark.walked_at.elapsed() < LOOK_BELOW_EVERY;
@@ -97,10 +120,13 @@ impl Marks {
 
     /// Where the next fetch of the scope starts.
     pub(super) fn at(&self, scope: &str) -> i64 {
-        self.marks().get(scope).map_or(0, |mark| mark.at)
+        match self.marks().get(scope) {
+            Some(Start::Behind(mark)) => mark.at,
+            Some(Start::Zero(_)) | None => 0,
+        }
     }
 
-    fn marks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Mark>> {
+    fn marks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Start>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
