@@ -18,6 +18,8 @@ use crate::{
     worker::{Progress, Worker},
 };
 
+/// The time from the start to the first check: it counts rows, and the first messages are more urgent.
+const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// The time between two checks.
 const EVERY: Duration = Duration::from_secs(60);
 /// Destinations that one check warns about.
@@ -37,7 +39,7 @@ impl Unserved {
         own: BTreeSet<String>,
         observer: Arc<Observer>,
     ) -> Self {
-        Self { store, own, observer, next: Instant::now() }
+        Self { store, own, observer, next: Instant::now() + FIRST_AFTER }
     }
 
     fn warn(&self, overview: &Overview) {
