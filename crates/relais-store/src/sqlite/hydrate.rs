@@ -108,7 +108,7 @@ fn read(
                 }
                 halving.failed(range, ids, &error::text(&error), &mut hydrated);
             }
-            Err(error) => return Err(error::store(&error)),
+            Err(error) => return Err(failed(&error)),
         }
     }
     match known_good.judge(hydrated) {
@@ -125,6 +125,17 @@ fn read(
 fn may_be_a_row(error: &rusqlite::Error) -> bool {
     let codes = [ErrorCode::Unknown, ErrorCode::TypeMismatch, ErrorCode::TooBig];
     error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+}
+
+/// Returns the error of a statement for all of its ids.
+fn failed(error: &rusqlite::Error) -> StoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
+        let limit = TIME_MAX.as_secs();
+        return StoreError::Unavailable(format!(
+            "`hydrate` did not end within {limit} s; make the statement faster, for example by an index"
+        ));
+    }
+    error::store(error)
 }
 
 fn wrong(text: &str) -> StoreError {
