@@ -179,8 +179,10 @@ struct Reports {
 
 impl ClientContext for Reports {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
-        // The end of a producer is no news: another one takes over, and says so if it cannot.
-        let level = if facility == "FATAL" { RDKafkaLogLevel::Debug } else { level };
+        // The end of a producer is expected: another one takes over, and logs if it cannot. An option
+        // that relais sets itself needs no warning.
+        let expected = facility == "FATAL" || text.contains("enable.gapless.guarantee");
+        let level = if expected { RDKafkaLogLevel::Debug } else { level };
         self.log.line(level, facility, text);
     }
 
