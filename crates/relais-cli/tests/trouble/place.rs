@@ -1,6 +1,9 @@
 //! The program on one of the stores, and what its tables say.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
@@ -26,6 +29,8 @@ pub(crate) fn on_both(scenario: impl Fn(Database)) {
 pub(crate) struct Place<'a> {
     site: Site,
     database: &'a Database,
+    /// Messages sent so far.
+    sent: Cell<u64>,
 }
 
 impl<'a> Place<'a> {
@@ -41,18 +46,22 @@ impl<'a> Place<'a> {
         ));
         let said = site.relais(&["migrate"]);
         assert_eq!(said.code, 0, "{said:?}");
-        Self { site, database }
+        Self { site, database, sent: Cell::new(0) }
     }
 
     pub(crate) fn run(&self) -> Running {
         self.site.run()
     }
 
-    /// One message for each of the keys.
+    /// Sends one message for each of the keys. Its payload has `n`, the number of messages sent before.
     pub(crate) fn send(&self, destination: &str, keys: &[String]) {
         let values: Vec<String> = keys
             .iter()
-            .map(|key| format!("('Order', '{key}', 'OrderPlaced', '{destination}', '{{}}')"))
+            .map(|key| {
+                let n = self.sent.replace(self.sent.get() + 1);
+                let payload = format!("{{\"n\": {n}}}");
+                format!("('Order', '{key}', 'OrderPlaced', '{destination}', '{payload}')")
+            })
             .collect();
         let columns = "(aggregate_type, aggregate_id, event_type, destination, payload)";
         let values = values.join(", ");
