@@ -138,6 +138,10 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
         let line = format!("{rows} wait for a worker that knows {name}");
         let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
     }
+    for Count { name, rows } in &status.overview.unserved_inboxes {
+        let line = format!("{rows} wait in inbox {name}, which no worker serves");
+        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+    }
     let _ = writeln!(out, "outbox        {}", counts(outbox));
     let processes: Vec<Count> =
         status.overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();
