@@ -1,6 +1,8 @@
 //! `relais status`: the store at a glance, and the guards of the process that runs here.
 
 pub(super) mod guards;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
