@@ -21,7 +21,7 @@ use crate::{
 use pages::Pages;
 
 /// Change both together: a newer version may warn about other things.
-const MDBOOK_VERSION: &str = "0.5.2";
+const MDBOOK_VERSION: &str = "0.5.4";
 /// mdBook without its web server and its file watcher.
 const MDBOOK_FEATURES: &str = "search";
 
