@@ -68,7 +68,8 @@ fn mdbook(target: &Path) -> Result<PathBuf> {
 /// Copies `docs`. Links to files outside of the book become plain text: a reader of the book does not have them.
 fn stage(source: &Path) -> Result<()> {
     if source.exists() {
-        fs::remove_dir_all(source).with_context(|| format!("cannot remove {}", source.display()))?;
+        fs::remove_dir_all(source)
+            .with_context(|| format!("cannot remove {}", source.display()))?;
     }
     copy(&command::root().join("docs"), source)
 }

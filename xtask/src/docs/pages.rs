@@ -37,7 +37,9 @@ impl Pages {
 
     /// Returns the pages that the book must have.
     pub(super) fn book(&self) -> impl Iterator<Item = &str> {
-        self.markdown().map(|(path, _)| path).filter(|path| path.starts_with("docs/") && *path != SUMMARY)
+        self.markdown()
+            .map(|(path, _)| path)
+            .filter(|path| path.starts_with("docs/") && *path != SUMMARY)
     }
 
     /// Returns every page with its text.
@@ -55,7 +57,11 @@ impl Pages {
         let folder = format!("{path}/");
         path.is_empty()
             || self.files.contains_key(path)
-            || self.files.range(folder.clone()..).next().is_some_and(|(p, _)| p.starts_with(&folder))
+            || self
+                .files
+                .range(folder.clone()..)
+                .next()
+                .is_some_and(|(p, _)| p.starts_with(&folder))
     }
 
     fn add(&mut self, folder: &Path, prefix: &str) -> Result<()> {

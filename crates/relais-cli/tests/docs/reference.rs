@@ -33,7 +33,8 @@ fn documented_types_words_and_ranges_are_the_real_ones() {
         let nameless = Section { kind: None, ..section.clone() };
         for row in rows_of(&documented, &section).iter().filter(|row| keys.contains(&row.key)) {
             let find = |answers: &BTreeMap<(Section, String), String>| {
-                let of = |section: &Section| answers.get(&(section.clone(), row.key.clone())).cloned();
+                let of =
+                    |section: &Section| answers.get(&(section.clone(), row.key.clone())).cloned();
                 of(&section).or_else(|| of(&nameless)).unwrap_or_default()
             };
             let answer = find(&types);
@@ -64,7 +65,8 @@ fn kind_of(wanted: &str, answer: &str) -> &'static str {
 
 /// Every word that the program takes is on the page.
 fn assert_has_words(row: &Row, answer: &str, place: &str) {
-    let Some((_, words)) = answer.split_once("one of ").filter(|_| answer.starts_with("`?`")) else {
+    let Some((_, words)) = answer.split_once("one of ").filter(|_| answer.starts_with("`?`"))
+    else {
         return;
     };
     for word in words.split('`').skip(1).step_by(2).filter(|word| !NOT_BUILT.contains(word)) {
@@ -75,7 +77,8 @@ fn assert_has_words(row: &Row, answer: &str, place: &str) {
 
 /// The range that the program allows is on the page.
 fn assert_has_range(row: &Row, answer: &str, place: &str) {
-    let Some((_, range)) = answer.split_once(" from ").filter(|_| answer.starts_with("must be")) else {
+    let Some((_, range)) = answer.split_once(" from ").filter(|_| answer.starts_with("must be"))
+    else {
         return;
     };
     let range = format!("from {range}");
