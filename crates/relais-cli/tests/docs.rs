@@ -249,7 +249,8 @@ fn rows_of<'a>(documented: &'a BTreeMap<Section, Vec<Row>>, section: &Section) -
 
 fn row(line: &str) -> Option<Row> {
     let key = line.strip_prefix("| `")?.split('`').next()?.to_owned();
-    let mut cells = line.trim_end_matches('|').split(" | ").skip(1).map(|cell| cell.trim().to_owned());
+    let mut cells =
+        line.trim_end_matches('|').split(" | ").skip(1).map(|cell| cell.trim().to_owned());
     let (kind, default, meaning) = (cells.next()?, cells.next()?, cells.next()?);
     Some(Row { key, kind, default, meaning })
 }
