@@ -6,6 +6,7 @@
 mod archive;
 mod deb;
 mod image;
+mod licenses;
 mod sbom;
 mod stage;
 
@@ -74,6 +75,8 @@ struct Release {
     /// The time that every file gets, in seconds since 1970.
     epoch: u64,
     program: PathBuf,
+    /// The licence texts of what is compiled in.
+    licenses: PathBuf,
     out: PathBuf,
 }
 
@@ -103,6 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         architecture: architecture()?,
         epoch: epoch()?,
         program: stripped(&built, scratch.path())?,
+        licenses: licenses::write(&workspace, scratch.path())?,
         out: out.canonicalize()?,
     };
     tarball(&release, &scratch.path().join("tarball"))?;

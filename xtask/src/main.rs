@@ -1,4 +1,4 @@
-//! The automation of relais: `cargo xtask test | tidy | bench | torture | dist | server`.
+//! The automation of relais: `cargo xtask test | tidy | docs | bench | torture | dist | server`.
 //!
 //! Invariant: only std, anyhow and serde_json, so that it builds in seconds on a cold machine; and
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
@@ -10,6 +10,7 @@ mod chromium;
 mod command;
 mod compiler;
 mod dist;
+mod docs;
 mod faketime;
 mod jobs;
 mod kafka;
@@ -34,10 +35,11 @@ usage: cargo xtask <command>
 
   test    lint, build and test everything against a PostgreSQL and an Apache Kafka of its own
             --filter NAME   only the tests whose name contains NAME, nothing else
-            --no-lint       without format, tidy, clippy and cargo-deny
+            --no-lint       without format, tidy, docs, clippy and cargo-deny
             --strict        do not run up to three failed tests once more, alone
             --keep          leave the private servers running and say how to stop them
   tidy    the rules of this repository that no compiler checks
+  docs    check the pages in docs, and build them as a book with search, in target/book
   bench   cargo bench against the private servers; the figures go to target/bench.json
             further arguments go to the benchmark
   torture crash loops against the private servers, with a checker; a few minutes
@@ -69,6 +71,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
                 Err(problem) => Ok(usage(&problem)),
             },
             "tidy" if rest.is_empty() => tidy::run(),
+            "docs" if rest.is_empty() => docs::run(),
             "bench" => bench::run(rest),
             "torture" => torture::run(&torture::Options::parse(rest)),
             "dist" => match dist::Options::parse(rest) {

@@ -15,7 +15,7 @@ use anyhow::Result;
 
 use crate::{
     command::{self, cargo},
-    compiler, dist,
+    compiler, dist, docs,
     jobs::{self, Ended, Job},
     scratch::Scratch,
     servers::Servers,
@@ -111,6 +111,7 @@ impl Run {
     fn lint(&mut self) -> Result<()> {
         self.cargo("format", &["fmt", "--all", "--check"])?;
         self.step("tidy", "cargo xtask tidy", |_| tidy::is_clean())?;
+        self.step("docs", "cargo xtask docs", |_| docs::is_clean())?;
         if command::output(&mut cargo(["deny", "--version"])).is_ok() {
             self.cargo("deny", &["deny", "check"])?;
         } else {

@@ -101,6 +101,7 @@ fn the_tarball_has_the_program_completions_and_pages_and_the_checksums_fit() {
         "share/man/man1/relais.1",
         "share/man/man1/relais-health.1",
         "share/doc/relais/LICENSE-MIT",
+        "share/doc/relais/THIRD-PARTY-LICENSES",
         "share/doc/relais/examples/relais.toml",
         "lib/sysusers.d/relais.conf",
     ] {
@@ -112,6 +113,36 @@ fn the_tarball_has_the_program_completions_and_pages_and_the_checksums_fit() {
     let checked =
         succeeded(check.current_dir(packages()).args(["--check", "--strict", "SHA256SUMS"]));
     assert_eq!(checked.lines().count(), 3, "{checked}");
+}
+
+#[test]
+fn every_package_has_the_licence_texts_of_what_is_compiled_in() {
+    let list = "share/doc/relais/THIRD-PARTY-LICENSES";
+    let shell = |script: &str, package: PathBuf| {
+        succeeded(Command::new("sh").args(["-euc", script]).arg(package))
+    };
+    let tarball =
+        shell("tar -xzOf \"$0\" --wildcards '*/THIRD-PARTY-LICENSES'", package(".tar.gz"));
+    let deb = format!("dpkg-deb --fsys-tarfile \"$0\" | tar -xO ./usr/{list}");
+    assert_eq!(shell(&deb, package(".deb")), tarball);
+    let layout = empty("licences");
+    succeeded(Command::new("tar").arg("-xf").arg(package(".oci.tar")).arg("-C").arg(&layout));
+    let layers =
+        "for layer in \"$0\"/blobs/sha256/*; do tar -tzf \"$layer\" 2>/dev/null || true; done";
+    assert!(shell(layers, layout).contains(&format!("usr/{list}\n")));
+    // Each library of the program by name, and texts of those that contain another.
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "--locked", "--offline", "-p", "relais-cli", "--features", "full"]);
+    let tree = succeeded(tree.args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]));
+    let mut compared = 0;
+    for line in tree.lines().filter(|line| !line.contains("(/") && !line.is_empty()) {
+        let (name, version) = line.split_once(" v").unwrap();
+        let version = version.split(' ').next().unwrap();
+        assert!(tarball.contains(&format!("\n{name} {version}: ")), "{line}");
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared} libraries");
+    assert!(tarball.contains("librdkafka - Apache Kafka C driver library"), "{}", tarball.len());
 }
 
 /// Runs a script in a copy of this machine that has the package.

@@ -10,6 +10,9 @@ import { actor, decide, settle } from "./dialog.js";
 import { story } from "./message.js";
 import { refresh } from "./live.js";
 
+/** How often the row of a retried dead letter is looked at. */
+const FOLLOW_MS = 1000;
+
 export function list(context) {
   return listPage(context, {
     title: "Dead letters",
@@ -99,6 +102,7 @@ export async function show(context) {
     ["State", stateOf(row)],
     ["Where", place(row)],
     ["Row", h("a", { href: target }, row.origin === "process" ? "the process" : `${row.origin} row ${row.origin_id}`)],
+    ["Row now", row.resolution === "retried" ? outcome(context, row) : null],
     ["Message id", copyable(row.message_id)],
     ["Key", copyable(row.msg_key)],
     ["Failed as", row.failed_status.toLowerCase().replaceAll("_", " ")],
@@ -121,6 +125,28 @@ export async function show(context) {
         panel("Failed attempts", attempts(row.history)),
         await story(`dead-letter:${row.id}`, context.signal)),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+}
+
+/** The row of a retried dead letter: its state, until that is final. */
+function outcome(context, row) {
+  if (row.origin === "process") return null;
+  const words = { DISPATCHED: "delivered", PROCESSED: "handled" };
+  const place = h("span", { "aria-live": "polite" }, "…");
+  let again = null;
+  const look = async () => {
+    try {
+      const now = await get(`/${row.origin}/${row.origin_id}`, { signal: context.signal });
+      replace(place, status(now.status, words[now.status]));
+      if (["DISPATCHED", "PROCESSED", "FAILED"].includes(now.status)) return;
+    } catch (problem) {
+      if (context.signal.aborted) return;
+      if (problem.status === 404) return replace(place, "no longer stored");
+    }
+    again = setTimeout(look, FOLLOW_MS);
+  };
+  context.leave(() => clearTimeout(again));
+  look();
+  return place;
 }
 
 function held({ backlog, msg_key: key }) {
@@ -177,11 +203,27 @@ function editor(context, row, path, allowed) {
       });
       settle(context, decision, "The new payload is kept. Replay it when you are ready.");
     };
+    let saved = false;
+    const saveAndRetry = () => {
+      if (!checked()) return;
+      const decision = decide({
+        title: "Save this payload and retry",
+        text: force.checked ? "It is saved even if the validation fails, and sent again at once." : "It is validated first. Only if that succeeds, it is saved and sent again at once.",
+        confirm: "Save and retry",
+        act: async (who) => {
+          // After a retry that failed only the retry is left to do.
+          if (!saved) await postText(`${path}/edit`, body(who, { force: force.checked }));
+          saved = true;
+          return post(`${path}/replay`, who);
+        },
+      });
+      settle(context, decision, "Saved. The message is sent again.");
+    };
     const reformat = () => (field.value = laidOut(field.value));
     replace(place,
       h("label", { for: "payload", class: "hidden-words" }, "Payload"), field, result,
       h("div", { class: "under" },
-        button("Validate", validate, { picture: "run" }), button("Keep", save, { kind: "primary" }), button("Lay out", reformat), button("Cancel", look),
+        button("Validate", validate, { picture: "run" }), button("Save and retry", saveAndRetry, { kind: "primary", picture: "retry" }), button("Keep", save), button("Lay out", reformat), button("Cancel", look),
         h("label", { class: "check" }, force, "save it even if the validation fails")));
     field.focus();
   };

@@ -7,6 +7,7 @@ import { button, code, empty, facts, heading, notice, panel, status } from "./pa
 import { destinations } from "./state.js";
 import { gridPage } from "./grid.js";
 import { decide, isOpen, settle } from "./dialog.js";
+import { configuration } from "./configuration.js";
 import * as live from "./live.js";
 
 export function list(context) {
@@ -63,7 +64,8 @@ export async function show(context) {
           ["Configured concurrency", guard?.limits ? count(guard.limits.concurrency) : null],
           ["Time limit of a call", guard?.limits ? milliseconds(guard.limits.timeout_ms) : null],
           ["API calls today", guard?.calls ? `${count(guard.calls.used)} of ${count(guard.calls.limit)}` : null],
-        ]))),
+        ])),
+        await configuration(path, context.signal)),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, facts([
         ["State", status(state.look, state.words)],
         ["Paused", guard?.pause ? [ago(guard.pause.at), ` by ${guard.pause.by}`] : null],

@@ -7,6 +7,7 @@ import { button, empty, facts, heading, notice, panel, status } from "./parts.js
 import { sources } from "./state.js";
 import { gridPage } from "./grid.js";
 import { decide, isOpen, settle } from "./dialog.js";
+import { configuration } from "./configuration.js";
 import * as live from "./live.js";
 
 export function list(context) {
@@ -63,7 +64,8 @@ export async function show(context) {
       ["Lost at the origin", count((source.missed ?? 0) + (source.recreated ?? 0))],
       ["Last message", source.last_received_at ? ago(source.last_received_at) : "none yet"],
       ["Last error", source.away],
-    ])));
+    ])),
+    await configuration(`/sources/${encodeURIComponent(name)}`, context.signal));
 }
 
 function toggle(context, name, source) {

@@ -82,6 +82,7 @@ export function attention(overview) {
     ...(overview.process_types ?? []).filter((type) => type.pause).map((type) => ["Process type", { name: type.name, state: judged("warn", "PAUSED", "paused", [paused(type.pause)]) }, "#/processes"]),
   ].filter(([, row]) => row.state.attention).map(([kind, row, href]) => ({ kind, name: row.name, state: row.state, href }));
   if (stuck > 0) found.push({ kind: "Processes", name: plural(stuck, "process", "processes"), state: judged("bad", "COMPENSATION_FAILED", "needs an operator", ["A step or its compensation failed. Retry it or skip it."]), href: "#/processes" });
+  for (const inbox of overview.unserved_inboxes ?? []) found.push({ kind: inbox.name.includes("@") ? "Subscriber" : "Inbox", name: inbox.name, state: judged("bad", "FAILED", "no worker serves it", [plural(inbox.rows, "message waits.", "messages wait.")]), href: "#/inbox" });
   for (const type of overview.unknown_types ?? []) found.push({ kind: "Event type", name: type.name, state: judged("bad", "FAILED", "no worker knows it", [plural(type.rows, "message waits.", "messages wait.")]), href: "#/inbox" });
   return found.sort((left, right) => left.state.rank - right.state.rank || left.kind.localeCompare(right.kind) || left.name.localeCompare(right.name));
 }

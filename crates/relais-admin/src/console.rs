@@ -30,11 +30,12 @@ macro_rules! files {
 
 const INDEX: File = File { name: "index.html", content: include_str!("../console/index.html") };
 
-static FILES: [File; 32] = files![
+static FILES: [File; 33] = files![
     "api.js",
     "app.js",
     "audit.js",
     "chart.js",
+    "configuration.js",
     "dead_letters.js",
     "destinations.js",
     "dialog.js",

@@ -47,6 +47,7 @@ use axum::{
 };
 use relais::{desk::Desk, observe::Observer, process::Operator, repair::Declared};
 use relais_core::{
+    control::ControlKind,
     process::ProcessRef,
     store::{Store, StoreError},
 };
@@ -108,6 +109,7 @@ pub struct Parts {
     pub sources: Vec<SourceInfo>,
     /// By the names of destinations.
     pub limits: Vec<(String, DestinationLimits)>,
+    pub configuration: Vec<Configuration>,
     pub facts: Facts,
     /// What sources know of their origins, by their names.
     pub states: Vec<(String, AskSource)>,
@@ -120,6 +122,15 @@ pub struct Parts {
 pub struct SourceInfo {
     pub name: String,
     pub kind: &'static str,
+}
+
+/// The effective configuration of a destination or a source, for the console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    pub kind: ControlKind,
+    pub name: String,
+    /// Defaults included, without secrets.
+    pub lines: Vec<String>,
 }
 
 /// What the settings allow a destination.

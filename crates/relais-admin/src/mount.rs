@@ -11,11 +11,12 @@ use axum::{
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
 };
-use relais::{App, DestinationSettings, Outline};
+use relais::{App, DestinationSettings, OnDeadLetter, Outline};
+use relais_core::control::ControlKind;
 use tokio::task::AbortHandle;
 
 use crate::{
-    Admin, DestinationLimits, Facts, Parts, SessionKey, SourceInfo, Target, Token,
+    Admin, Configuration, DestinationLimits, Facts, Parts, SessionKey, SourceInfo, Target, Token,
     problem::Problem, sample::Sampler,
 };
 
@@ -109,6 +110,7 @@ impl Parts {
                 session_key: SessionKey::random(),
                 open_metrics: false,
                 sources: sources.into_iter().map(source).collect(),
+                configuration: destinations.iter().map(configuration).collect(),
                 limits: destinations.into_iter().map(limits).collect(),
                 facts,
                 states: Vec::new(),
@@ -120,6 +122,29 @@ impl Parts {
 
 fn source(name: String) -> SourceInfo {
     SourceInfo { name, kind: "custom" }
+}
+
+fn configuration((name, settings): &(String, DestinationSettings)) -> Configuration {
+    let DestinationSettings { retry, on_dead_letter, rate, concurrency, timeout, breaker } =
+        settings;
+    let rate =
+        rate.map_or("no rate limit".to_owned(), |(calls, per)| format!("{calls} per {per:?}"));
+    let dead = match on_dead_letter {
+        OnDeadLetter::Park => "a dead letter parks its key",
+        OnDeadLetter::Skip => "later messages are sent past a dead letter",
+    };
+    let lines = vec![
+        format!(
+            "{} attempts, exponential backoff {:?} → {:?} (×{}); {dead}",
+            retry.attempts_max, retry.first, retry.max, retry.factor
+        ),
+        format!("{rate}, {concurrency} calls at a time, {timeout:?} for each"),
+        format!(
+            "breaker opens at {} % failures of the last {} calls, for up to {:?}",
+            breaker.failure_rate, breaker.window, breaker.open_for
+        ),
+    ];
+    Configuration { kind: ControlKind::Destination, name: name.clone(), lines }
 }
 
 fn limits((name, settings): (String, DestinationSettings)) -> (String, DestinationLimits) {

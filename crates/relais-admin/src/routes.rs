@@ -14,8 +14,8 @@ use axum::{
 use crate::{
     Admin, Role, access,
     api::{
-        self, audit, bulk, controls, dead_letters, destinations, explain, inbox, live, outbox,
-        overview, parked_keys, processes, serde_errors, session,
+        self, audit, bulk, configuration, controls, dead_letters, destinations, explain, inbox,
+        live, outbox, overview, parked_keys, processes, serde_errors, session,
     },
 };
 
@@ -116,6 +116,8 @@ pub(crate) fn router() -> Router<Admin> {
 
 fn at_a_glance() -> Vec<Route> {
     use Gives::{Events, Json};
+    let says = "Its effective configuration, without secrets";
+    let configuration = |path, serve| Route::get(path, serve, says, Json("Configuration"));
     vec![
         Route::get("/session", get(session::show), "Who is asking, and as what", Json("Session")),
         Route::get("/overview", get(overview::show), "Everything at a glance", Json("Overview")),
@@ -127,6 +129,8 @@ fn at_a_glance() -> Vec<Route> {
             "Each destination, as all processes together see it",
             Json("Destinations"),
         ),
+        configuration("/destinations/{name}/configuration", get(configuration::of_destination)),
+        configuration("/sources/{name}/configuration", get(configuration::of_source)),
         Route::get(
             "/explain/{*id}",
             get(explain::explain),

@@ -6,6 +6,8 @@
 #[path = "admin/client.rs"]
 #[allow(dead_code)]
 mod client;
+#[path = "admin/controls.rs"]
+mod controls;
 #[allow(dead_code)]
 mod support;
 
@@ -29,8 +31,13 @@ const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
 
 impl Guarded {
     fn start() -> Self {
+        Self::with(SETTINGS)
+    }
+
+    /// With this configuration, which ends with `[admin]`.
+    fn with(settings: &str) -> Self {
         let site = Site::new();
-        let mut settings = format!("{SETTINGS}token = \"the-shared-one\"\n");
+        let mut settings = format!("{settings}token = \"the-shared-one\"\n");
         let mut tokens = vec![("admin", "the-shared-one".to_owned())];
         for (name, role) in
             [("mona", "monitor"), ("vic", "viewer"), ("olga", "operator"), ("ada", "admin")]

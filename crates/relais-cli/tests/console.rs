@@ -11,6 +11,8 @@ mod browser;
 mod controls;
 #[path = "console/corpus.rs"]
 mod corpus;
+#[path = "console/detail.rs"]
+mod detail;
 #[path = "console/pictures.rs"]
 mod pictures;
 // Some helpers are made for other tests of the program.

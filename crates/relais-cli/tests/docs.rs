@@ -215,7 +215,9 @@ fn join(section: &str, key: &str) -> String {
 /// One line of a table of keys.
 struct Row {
     key: String,
+    kind: String,
     default: String,
+    meaning: String,
 }
 
 /// The lines under each heading such as ``## `[destination.retry]` `` and ``### Kind `http` ``.
@@ -247,6 +249,8 @@ fn rows_of<'a>(documented: &'a BTreeMap<Section, Vec<Row>>, section: &Section) -
 
 fn row(line: &str) -> Option<Row> {
     let key = line.strip_prefix("| `")?.split('`').next()?.to_owned();
-    let default = line.split(" | ").nth(2)?.trim().to_owned();
-    Some(Row { key, default })
+    let mut cells =
+        line.trim_end_matches('|').split(" | ").skip(1).map(|cell| cell.trim().to_owned());
+    let (kind, default, meaning) = (cells.next()?, cells.next()?, cells.next()?);
+    Some(Row { key, kind, default, meaning })
 }

@@ -148,3 +148,69 @@ fn an_option_that_breaks_a_promise_is_refused_with_its_line() {
     let place = "relais.toml:6:30: source[members].options.enable.auto.commit";
     assert!(said.err.contains(place), "{said:?}");
 }
+
+/// The lag of the only source, as the console shows it.
+fn shown_lag(running: &support::Running) -> serde_json::Value {
+    let (_, body) = support::get(running.logged("admin http://"), "/api/v1/overview");
+    let overview: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+    overview["sources"][0]["lag"].clone()
+}
+
+#[test]
+fn a_paused_source_stays_in_its_group_and_everything_comes_once_after_the_pause() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let (from, to) = (broker.topic("paused", 2), broker.topic("out", 1));
+    // A member that does not poll for 6 s is dropped from its group.
+    let site = Site::with(&format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+         group = \"{group}\"\ntopics = [\"{group}\"]\nmessage_id = \"header:message-id\"\n\
+         aggregate_id = \"key\"\noptions.max.poll.interval.ms = \"6000\"\n\
+         options.session.timeout.ms = \"6000\"\n\
+         [[route]]\non = \"MembersCreated\"\naggregate_type = \"Family\"\ndestination = \"out\"\n\
+         [[destination]]\nname = \"out\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+         topic = \"{topic}\"\n",
+        brokers = broker.address,
+        group = from.name,
+        topic = to.name,
+    ));
+    let send = |numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            let (key, id) = (format!("f-{}", number % 7), format!("m-{number}"));
+            from.send(&key, &[("message-id", &id)], Some(br#"{"type": "MembersCreated"}"#));
+        }
+    };
+    send(0..10);
+    let mut running = site.run();
+    wait_until("the first records are through", || to.ends() == [10]);
+    wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
+    let before = from.committed(&from.name);
+    let said = site.relais(&["source", "pause", "members", "--reason", "a test"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    running.wait_for("paused by an operator");
+
+    send(10..30);
+    wait_until("the console shows the lag", || shown_lag(&running) == 20);
+    let paused = Instant::now();
+    send(30..50);
+    wait_until("the lag grows", || shown_lag(&running) == 40);
+    // Longer than a member may go without a poll.
+    wait_until("a long pause", || paused.elapsed() > Duration::from_secs(10));
+    assert_eq!(from.committed(&from.name), before, "nothing is committed");
+    assert_eq!(to.ends(), [10], "nothing is read");
+    assert_eq!(site.json(&["inbox", "list"]).as_array().unwrap().len(), 10);
+
+    let said = site.relais(&["source", "resume", "members", "--reason", "a test"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    wait_until("everything is through", || to.ends() == [50]);
+    wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
+    let said = running.stop();
+    assert_eq!(said.code, 0, "{said:?}");
+    let given = said.err.matches("partitions were given to this source").count();
+    assert_eq!(given, 1, "a rebalance during the pause: {}", said.err);
+    let mut ids: Vec<_> =
+        to.read(50).iter().map(|record| header(record, "causation-id").unwrap()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!((ids.len(), to.ends()), (50, vec![50]), "each once");
+}

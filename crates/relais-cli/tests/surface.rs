@@ -303,6 +303,9 @@ fn one_look_of_top_tells_what_a_running_relais_does() {
         settings(&target).replacen("listen = \"127.0.0.1:0\"", &format!("listen = \"{free}\""), 1);
     let site = Site::with(&settings);
     let running = site.run();
+    let status = site.json(&["status"]);
+    let of_first = &status["destinations"][0];
+    assert_eq!(of_first["guards"]["breaker"], "closed", "known from the start: {status}");
     let body = r#"{"type":"OrderPlaced","orderId":"o-1"}"#;
     post(running.address("hook"), "/hook", &[("message-id", "m-1")], body);
     target.next();
@@ -313,7 +316,7 @@ fn one_look_of_top_tells_what_a_running_relais_does() {
         &["received", "delivered", "orders", "hook", "worker ", "dead letters 0"],
     );
     assert!(!said.out.contains('\u{1b}'), "no terminal, no escapes: {said:?}");
-    // It counts its rows now and then; until then the store is asked, which knows no breaker.
+    // It counts its rows now and then.
     let started = Instant::now();
     let look = loop {
         let look = site.json(&["top", "--once", "--every", "100ms"]);

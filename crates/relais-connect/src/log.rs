@@ -2,8 +2,8 @@
 //! simplest destination there is.
 //!
 //! Invariant: a message is accepted only after its line is written, and in a file also on the disk.
-//! Lines are whole: what a crash left unfinished at the end of a file gets its line break first, so
-//! it spoils no later line.
+//! Lines are whole: a write that failed is cut off again, and what a crash left unfinished at the end of a
+//! file gets its line break first, so it spoils no later line.
 
 use std::{
     fs::{File, OpenOptions},
@@ -170,13 +170,34 @@ fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
         // A pipe or a device has no end to look at, and nothing to sync.
         return file.write_all(lines);
     }
-    let is_new = about.len() == 0;
-    if !is_new && last_byte(path)? != b'\n' {
-        file.write_all(b"\n")?;
-    }
-    file.write_all(lines)?;
-    file.sync_data()?;
-    if is_new { sync_folder(path) } else { Ok(()) }
+    // Other processes may write to the file too: one batch at a time, so that only our own part is removed
+    // if the write fails.
+    let locked = file.lock().is_ok();
+    let length = file.metadata()?.len();
+    let is_torn = length > 0 && last_byte(path)? != b'\n';
+    let write = |file: &mut File| {
+        if is_torn {
+            file.write_all(b"\n")?;
+        }
+        file.write_all(lines)?;
+        file.sync_data()
+    };
+    write_or_undo(&mut file, locked.then_some(length), write)?;
+    if length == 0 { sync_folder(path) } else { Ok(()) }
+}
+
+/// Writes, and cuts the file back to its length before if that fails: a full disk leaves no torn line.
+fn write_or_undo(
+    file: &mut File,
+    length_before: Option<u64>,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    write(file).inspect_err(|_| {
+        if let Some(length) = length_before {
+            // If this fails too, the next batch ends the torn line.
+            let _ = file.set_len(length);
+        }
+    })
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -109,6 +109,9 @@ pub struct Overview {
     pub timers_due: u64,
     /// Inbox rows that wait because no live worker knows their event type, by event type.
     pub unknown_types: Vec<Count>,
+    /// Open rows of subscribers and named inboxes that no live worker serves, by inbox: among the first
+    /// 100,000, so at least this many. A subscriber's inbox is `@name`.
+    pub unserved_inboxes: Vec<Count>,
     pub workers: Vec<WorkerRow>,
 }
 

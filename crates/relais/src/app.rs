@@ -261,6 +261,7 @@ impl App {
     /// Starts every worker on this runtime.
     pub fn start(mut self) -> Running {
         let copies = self.copy_for_subscribers();
+        let own = self.scopes();
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
         let mut running = Running::new(&self.store, self.observer);
         log_warnings(self.store.as_ref());
@@ -272,7 +273,6 @@ impl App {
             let fence = Fence { scope, worker: worker.clone() };
             LaneKeeper::new(Arc::clone(&self.store), fence, self.lease).told_to(heartbeat)
         };
-        let own = self.destinations.keys().cloned().collect();
         let unserved = Unserved::new(Arc::clone(&self.store), own, running.observer());
         running.spawn("unserved".into(), Box::new(unserved));
         for (name, destination) in self.destinations {

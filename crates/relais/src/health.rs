@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use relais_core::store::{Store, StoreError};
 use serde::Serialize;
 
-use crate::observe::{Observer, ScopeSnapshot, Snapshot, SourceSnapshot};
+use crate::{
+    observe::{Observer, ScopeSnapshot, Snapshot, SourceSnapshot},
+    unserved::describe_inbox,
+};
 
 /// A store that does not answer within this is unavailable: probes have short limits.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -77,6 +80,7 @@ pub fn judge(
     let all_away = !away.is_empty() && away.len() == snapshot.sources.len();
     let mut notes: Vec<String> = snapshot.scopes.iter().filter_map(bare).collect();
     notes.extend(snapshot.unserved.iter().map(unserved));
+    notes.extend(snapshot.unserved_inboxes.iter().map(unserved_inbox));
     if !all_away {
         notes.extend(away.iter().cloned());
     }
@@ -110,6 +114,10 @@ fn bare((scope, state): (&String, &ScopeSnapshot)) -> Option<String> {
 
 fn unserved((destination, pending): (&String, &u64)) -> String {
     format!("{pending} messages wait for destination {destination}, which no worker serves")
+}
+
+fn unserved_inbox((inbox, waiting): (&String, &u64)) -> String {
+    format!("{waiting} messages wait for {}, which no worker serves", describe_inbox(inbox))
 }
 
 /// Sources that cannot be read, with the reason.

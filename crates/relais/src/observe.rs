@@ -55,7 +55,7 @@ pub struct Observer {
     destinations: Named<DestinationCounters>,
     scopes: Named<Heartbeat>,
     sources: Named<SourceCounters>,
-    unserved: Mutex<BTreeMap<String, u64>>,
+    unserved: Mutex<(BTreeMap<String, u64>, BTreeMap<String, u64>)>,
     clock: Arc<Clock>,
     /// Which workers count here, and which types of processes they run.
     identity: Mutex<(Option<String>, BTreeSet<String>)>,
@@ -96,6 +96,9 @@ pub struct Snapshot {
     pub sources: BTreeMap<String, SourceSnapshot>,
     /// Messages that wait for destinations which no live worker serves, as of the last minute.
     pub unserved: BTreeMap<String, u64>,
+    /// Messages that wait for subscribers (`@name`) and inboxes which no live worker serves, as of the last
+    /// minute.
+    pub unserved_inboxes: BTreeMap<String, u64>,
 }
 
 /// What was received and handled by this process.
@@ -178,13 +181,15 @@ impl Observer {
 
     /// All counters now.
     pub fn snapshot(&self) -> Snapshot {
+        let unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Snapshot {
             inbox: self.inbox.snapshot(),
             processes: self.processes.snapshot(),
             destinations: each(&self.destinations, DestinationCounters::snapshot),
             scopes: each(&self.scopes, Heartbeat::snapshot),
             sources: each(&self.sources, SourceCounters::snapshot),
-            unserved: self.unserved.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            unserved: unserved.0,
+            unserved_inboxes: unserved.1,
         }
     }
 
@@ -194,9 +199,14 @@ impl Observer {
         self.clock.learn(asked, now, answered);
     }
 
-    /// Notes the destinations that no live worker serves, with the messages that wait for them.
-    pub(crate) fn set_unserved(&self, found: BTreeMap<String, u64>) {
-        *self.unserved.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    /// Notes the destinations and inboxes that no live worker serves, with the messages that wait for them.
+    pub(crate) fn set_unserved(
+        &self,
+        destinations: BTreeMap<String, u64>,
+        inboxes: BTreeMap<String, u64>,
+    ) {
+        let mut unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
+        *unserved = (destinations, inboxes);
     }
 
     pub(crate) fn destination(&self, name: &str) -> Arc<DestinationCounters> {

@@ -1,4 +1,5 @@
-//! Warns about messages for destinations that no live worker serves: usually a misspelt name.
+//! Warns about messages for destinations and subscribers that no live worker serves: usually a misspelt,
+//! renamed or removed one.
 
 use std::{
     collections::BTreeSet,
@@ -8,8 +9,9 @@ use std::{
 
 use relais_core::{
     BoxFuture,
+    inbox::SUBSCRIBER_SEPARATOR,
     lane::Scope,
-    query::{Backlog, Overview},
+    query::{Backlog, Count, Overview},
     store::{Store, StoreError},
 };
 
@@ -22,12 +24,12 @@ use crate::{
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// The time between two checks.
 const EVERY: Duration = Duration::from_secs(60);
-/// Destinations that one check warns about.
+/// Destinations, and inboxes, that one check warns about.
 const WARNINGS_MAX: usize = 20;
 
 pub(crate) struct Unserved {
     store: Arc<dyn Store>,
-    /// Served by this process, whose workers may not have begun.
+    /// Scopes served by this process, whose workers may not have begun.
     own: BTreeSet<String>,
     observer: Arc<Observer>,
     next: Instant,
@@ -51,9 +53,35 @@ impl Unserved {
                 "messages wait for a destination that no worker serves; check its name or start its worker"
             );
         }
+        let inboxes = unserved_inboxes(overview, &self.own);
+        for Count { name, rows } in inboxes.iter().take(WARNINGS_MAX) {
+            tracing::warn!(
+                inbox = name,
+                waiting = rows,
+                "messages wait for {}, which no worker serves; start its worker, or subscribe under the \
+                 old name until they are handled",
+                describe_inbox(name)
+            );
+        }
         let found = found.into_iter().map(|b| (b.destination.clone(), b.pending));
-        self.observer.set_unserved(found.collect());
+        let inboxes = inboxes.into_iter().map(|count| (count.name.clone(), count.rows));
+        self.observer.set_unserved(found.collect(), inboxes.collect());
     }
+}
+
+/// Names an inbox as operators know it: `subscriber search`, `subscriber search of inbox billing`.
+pub(crate) fn describe_inbox(inbox: &str) -> String {
+    match inbox.split_once(SUBSCRIBER_SEPARATOR) {
+        Some(("", subscriber)) => format!("subscriber {subscriber}"),
+        Some((of, subscriber)) => format!("subscriber {subscriber} of inbox {of}"),
+        None => format!("inbox {inbox}"),
+    }
+}
+
+/// The inboxes with messages that no live worker handles.
+fn unserved_inboxes<'a>(overview: &'a Overview, own: &BTreeSet<String>) -> Vec<&'a Count> {
+    let is_own = |count: &&Count| own.contains(&Scope::of_inbox(&count.name).to_string());
+    overview.unserved_inboxes.iter().filter(|count| !is_own(count)).collect()
 }
 
 /// The backlogs that no live worker delivers.
@@ -62,7 +90,7 @@ fn unserved<'a>(overview: &'a Overview, own: &BTreeSet<String>) -> Vec<&'a Backl
     let alive: BTreeSet<&str> = alive.map(|worker| worker.scope.as_str()).collect();
     let is_served = |destination: &String| {
         let scope = Scope::Outbox(destination.clone()).to_string();
-        own.contains(destination) || alive.contains(scope.as_str())
+        own.contains(&scope) || alive.contains(scope.as_str())
     };
     let waiting = overview.backlogs.iter().filter(|backlog| backlog.pending > 0);
     waiting.filter(|backlog| !is_served(&backlog.destination)).collect()

@@ -1,5 +1,5 @@
 // Writes an order and its message in one transaction: java -cp postgresql.jar Order.java ID TOTAL [fail]
-// JDBC_URL, for example jdbc:postgresql://localhost/shop?user=shop, says where.
+// JDBC_URL, for example jdbc:postgresql://localhost/shop?user=shop, names the database.
 
 import java.sql.Connection;
 import java.sql.DriverManager;
@@ -19,13 +19,15 @@ class Order {
                  "INSERT INTO orders (id, total) VALUES (?, ?)");
              PreparedStatement message = db.prepareStatement(
                  "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)"
-                 + " VALUES ('Order', ?, 'OrderCreated', 'orders', ?)")) {
+                 + " VALUES ('Order', ?, 'OrderCreated', 'orders',"
+                 + " json_build_object('orderId', ?::text, 'total', ?::bigint)::text)")) {
             order.setString(1, orderId);
             order.setLong(2, total);
             order.executeUpdate();
 
             message.setString(1, orderId);
-            message.setString(2, "{\"orderId\":\"" + orderId + "\",\"total\":" + total + "}");
+            message.setString(2, orderId);
+            message.setLong(3, total);
             message.executeUpdate();
 
             check(fail);

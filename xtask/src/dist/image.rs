@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{Release, archive, stage};
+use super::{Release, archive, licenses, stage};
 use crate::command;
 
 /// The user in the image, as Kubernetes manifests name it.
@@ -208,10 +208,11 @@ fn stage_base(release: &Release, top: &Path) -> Result<()> {
 
 fn stage_program(release: &Release, top: &Path) -> Result<()> {
     stage::copy(&release.program, &top.join("usr/bin/relais"), 0o755)?;
+    let documents = top.join("usr/share/doc/relais");
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
-        let place = top.join("usr/share/doc/relais").join(name);
-        stage::copy(&command::root().join(name), &place, 0o644)?;
+        stage::copy(&command::root().join(name), &documents.join(name), 0o644)?;
     }
+    stage::copy(&release.licenses, &documents.join(licenses::NAME), 0o644)?;
     stage::folder(&top.join(STATE))?;
     stage::mode(&top.join(STATE), 0o700)
 }

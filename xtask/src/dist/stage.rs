@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
-use super::Release;
+use super::{Release, licenses};
 use crate::command;
 
 /// Where shells look for completions.
@@ -47,6 +47,7 @@ pub(super) fn program(release: &Release, top: &Path, shells: Shells) -> Result<(
     for name in DOCUMENTS {
         copy(&command::root().join(name), &documents.join(name), 0o644)?;
     }
+    copy(&release.licenses, &documents.join(licenses::NAME), 0o644)?;
     let examples = documents.join("examples");
     for name in EXAMPLES {
         let file = Path::new(name).file_name().context("an example has a name")?;

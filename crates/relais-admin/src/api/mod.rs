@@ -7,6 +7,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bulk;
+pub(crate) mod configuration;
 pub(crate) mod controls;
 pub(crate) mod dead_letters;
 pub(crate) mod destinations;

@@ -77,6 +77,7 @@ fn overview() -> Overview {
         processes: count("RUNNING"),
         processes_need_operator: 2,
         timers_due: 0,
+        unserved_inboxes: Vec::new(),
         unknown_types: (0..100).map(|n| Count { name: format!("Type{n}"), rows: 2 }).collect(),
         workers: Vec::new(),
     }

@@ -1,6 +1,8 @@
 //! `relais status`: the store at a glance, and the guards of the process that runs here.
 
 pub(super) mod guards;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -136,6 +138,10 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
     let _ = writeln!(out, "inbox         {}{oldest}{parked_rows}", counts(inbox));
     for Count { name, rows } in &status.overview.unknown_types {
         let line = format!("{rows} wait for a worker that knows {name}");
+        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+    }
+    for Count { name, rows } in &status.overview.unserved_inboxes {
+        let line = format!("{rows} wait in inbox {name}, which no worker serves");
         let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
     }
     let _ = writeln!(out, "outbox        {}", counts(outbox));

@@ -4,14 +4,17 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use relais::{observe::Observer, repair::Declared};
 use relais_admin::{
-    ApiUsage, AskSource, DestinationLimits, Facts, Parts, SessionKey, SourceInfo, Token,
+    ApiUsage, AskSource, Configuration, DestinationLimits, Facts, Parts, SessionKey, SourceInfo,
+    Token,
 };
-use relais_core::{BoxFuture, store::Store};
+use relais_core::{BoxFuture, control::ControlKind, store::Store};
 use secrecy::ExposeSecret;
 
 use super::{WireError, desk, operator};
 use crate::settings::{
-    AdminSettings, Destination, Origin, Settings, SourceSettings, Target, quantity::show_rate,
+    AdminSettings, Destination, Origin, Settings, SourceSettings, Target,
+    explain::{Explained, explain},
+    quantity::show_rate,
 };
 
 /// The HTTP side: where it listens, and what serves it until dropped.
@@ -35,6 +38,7 @@ pub(crate) async fn admin(
         open_metrics: admin.open_metrics,
         sources: settings.sources.iter().map(source).collect(),
         limits: settings.destinations.iter().map(limits).collect(),
+        configuration: configuration(settings),
         facts: facts(settings, store.as_ref()).await,
         store,
         observer,
@@ -89,6 +93,15 @@ fn limits(destination: &Destination) -> (String, DestinationLimits) {
         timeout_ms: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
     };
     (destination.name.clone(), shown)
+}
+
+/// As `relais check` prints it: without secrets.
+fn configuration(settings: &Settings) -> Vec<Configuration> {
+    let of = |Explained { section, name, lines }| {
+        let kind = ControlKind::parse(section)?;
+        Some(Configuration { kind, name: name?, lines })
+    };
+    explain(settings).into_iter().filter_map(of).collect()
 }
 
 /// What the metrics page says of the process as a whole.

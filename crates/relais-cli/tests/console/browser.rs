@@ -40,6 +40,11 @@ pub(crate) struct Browser {
 impl Browser {
     /// Opens the console at this address; nothing if no browser is to be had.
     pub(crate) fn open(console: SocketAddr) -> Option<Self> {
+        Self::open_page(&format!("http://{console}/"))
+    }
+
+    /// Opens the console whose page has this address.
+    pub(crate) fn open_page(page: &str) -> Option<Self> {
         let Ok(program) = std::env::var("RELAIS_TEST_CHROMEDRIVER") else {
             assert!(std::env::var_os("CI").is_none(), "CI must set RELAIS_TEST_CHROMEDRIVER");
             eprintln!("NOT TESTED: the console in a browser; set RELAIS_TEST_CHROMEDRIVER");
@@ -56,7 +61,7 @@ impl Browser {
         let port = port(&mut driver);
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let session = String::new();
-        let site = format!("http://{console}");
+        let site = page.to_owned();
         let mut browser = Self { driver, address, session, site, _folder: folder };
         let made = browser.call("POST", "/session", &capabilities());
         browser.session = format!("/session/{}", made["sessionId"].as_str().unwrap());
@@ -67,7 +72,7 @@ impl Browser {
 
     /// Goes to a place of the console, e.g. `#/inbox`.
     pub(crate) fn go(&self, place: &str) {
-        let url = format!("{}/{place}", self.site);
+        let url = format!("{}{place}", self.site);
         self.ask("POST", "/url", &json!({ "url": url }));
     }
 

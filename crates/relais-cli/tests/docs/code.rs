@@ -243,7 +243,7 @@ fn every_command_is_understood() {
         } else {
             assert_eq!(site.relais(&["migrate"]).code, 0);
         }
-        for name in ["mended.json", "17.json"] {
+        for name in ["fixed.json", "17.json"] {
             site.write(name, "{\"orderId\": \"o-1\"}");
         }
         for line in lines(&block.text) {

@@ -110,6 +110,10 @@ impl KafkaSourceCounters {
         self.told().connected
     }
 
+    fn set_lag(&self, lag: u64) {
+        self.told().lag = Some(lag);
+    }
+
     fn tell(&self, told: lag::Told) {
         *self.told() = told;
     }
@@ -165,6 +169,7 @@ struct Thread {
     commands: mpsc::Sender<Command>,
     replies: mpsc::Receiver<Reply>,
     closing: Arc<AtomicBool>,
+    pausing: Arc<AtomicBool>,
     handle: JoinHandle<()>,
 }
 
@@ -173,6 +178,8 @@ const COMMANDS_MAX: usize = 2;
 /// How long closing waits for the broker. The thread ends without us, and the database knows how
 /// far it has read.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
+/// How long a pause waits until the reader has stopped.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 impl KafkaSource {
     /// Checks the settings, as far as that goes without a broker. Connects at the first `next`.
@@ -227,10 +234,26 @@ impl KafkaSource {
                 }
                 Some(Reply::AskPositions) => positions = Some(self.stored().await?),
                 Some(Reply::Unavailable(reason)) => return Err(SourceError::Unavailable(reason)),
+                Some(Reply::Paused) => {}
                 Some(Reply::Closed) => return Err(SourceError::Closed),
                 None => return Err(died()),
             }
         }
+    }
+
+    /// Has the reader stop reading. What it has collected and not stored comes again after the pause.
+    async fn rest(&mut self) -> Result<(), SourceError> {
+        if self.asked {
+            let thread = self.thread()?;
+            thread.pausing.store(true, Ordering::Relaxed);
+            let reply = thread.replies.recv().await;
+            self.asked = false;
+            self.out = matches!(reply, Some(Reply::Batch(_)));
+        }
+        if std::mem::take(&mut self.out) {
+            self.send(Command::Refuse).await?;
+        }
+        self.send(Command::Pause).await
     }
 
     async fn stored(&self) -> Result<Vec<SourcePosition>, SourceError> {
@@ -256,12 +279,12 @@ impl KafkaSource {
 fn start(blueprint: Blueprint) -> io::Result<Thread> {
     let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
     let (outbox, replies) = mpsc::channel(1);
-    let closing = Arc::new(AtomicBool::new(false));
-    let reader = Reader::new(blueprint, Arc::clone(&closing));
+    let (closing, pausing) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let reader = Reader::new(blueprint, Arc::clone(&closing), Arc::clone(&pausing));
     let handle = thread::Builder::new()
         .name("kafka source".to_owned())
         .spawn(move || reader.run(inbox, &outbox))?;
-    Ok(Thread { commands, replies, closing, handle })
+    Ok(Thread { commands, replies, closing, pausing, handle })
 }
 
 fn died() -> SourceError {
@@ -290,11 +313,28 @@ impl Source for KafkaSource {
         })
     }
 
+    fn pause(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            // Nothing is connected before the first `next`.
+            if self.thread.is_none() {
+                return;
+            }
+            // If it died, the next `next` says so. If it is busy with a broker that does not answer, it
+            // reads nothing either.
+            let _ = tokio::time::timeout(PAUSE_MAX, self.rest()).await;
+            if let Some(thread) = &self.thread {
+                thread.pausing.store(false, Ordering::Relaxed);
+            }
+        })
+    }
+
     fn close(&mut self) -> BoxFuture<'_, ()> {
         self.blueprint = None;
         let thread = self.thread.take();
         Box::pin(async {
-            let Some(Thread { commands, mut replies, closing, handle }) = thread else { return };
+            let Some(Thread { commands, mut replies, closing, handle, .. }) = thread else {
+                return;
+            };
             closing.store(true, Ordering::Relaxed);
             drop(commands);
             // Ends when the thread does.

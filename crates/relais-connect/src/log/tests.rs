@@ -95,6 +95,46 @@ async fn a_full_disk_is_an_outage() {
 }
 
 #[tokio::test]
+async fn a_write_that_fails_half_way_leaves_no_torn_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let publisher = LogPublisher::file(&path);
+    publisher.publish(&[row(1, "1")]).await;
+    let before = fs::read_to_string(&path).unwrap();
+    let mut file = open(&path).unwrap();
+    let failed = write_or_undo(&mut file, Some(before.len() as u64), |file| {
+        file.write_all(b"{\"id\":2,")?;
+        Err(io::ErrorKind::StorageFull.into())
+    });
+    assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(fs::read_to_string(&path).unwrap(), before);
+    drop(file);
+    assert_eq!(publisher.publish(&[row(2, "2")]).await, [Delivery::Accepted]);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{text}");
+    assert_eq!(text.lines().count(), 2);
+}
+
+#[tokio::test]
+async fn publishers_that_share_a_file_lose_no_line_of_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let writers = (0..4).map(|writer| {
+        let publisher = LogPublisher::file(&path);
+        tokio::spawn(async move {
+            for number in 0..25 {
+                let sent = publisher.publish(&[row(writer * 100 + number, "1")]).await;
+                assert_eq!(sent, [Delivery::Accepted]);
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 100);
+}
+
+#[tokio::test]
 async fn a_file_moved_away_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use futures_util::future::{try_join3, try_join5};
+use futures_util::future::{try_join4, try_join5};
 use relais_core::{
     browse::{LOOK_MAX, Listed, PREVIEW_CHARS, Reach},
     dead_letter::DeadLetter,
@@ -27,7 +27,7 @@ use super::{
 /// Finished rows are counted one by one up to here; beyond, the server's estimate serves.
 const EXACT_MAX: i64 = 20_000;
 
-/// Open rows of each kind that are looked at for those behind parked keys.
+/// Open rows of each kind that are looked at for those behind parked keys or without a worker.
 const PARKED_LOOK_MAX: i64 = 100_000;
 
 pub(super) async fn overview(client: &Client<'_>) -> Result<Overview, Failure> {
@@ -38,9 +38,11 @@ pub(super) async fn overview(client: &Client<'_>) -> Result<Overview, Failure> {
     let backlogs = client.prepare_cached(sql!("backlogs")).await?;
     let workers = client.prepare_cached(sql!("workers")).await?;
     let unknown = client.prepare_cached(sql!("unknown_types")).await?;
-    let (one, unknown, (inbox, outbox, processes, backlogs, workers)) = try_join3(
+    let unserved = client.prepare_cached(sql!("unserved_inboxes")).await?;
+    let (one, unknown, unserved, (inbox, outbox, processes, backlogs, workers)) = try_join4(
         client.query_one(&statement, &[&PARKED_LOOK_MAX]),
         client.query(&unknown, &[&row::count(PAGE_MAX)]),
+        client.query(&unserved, &[&PARKED_LOOK_MAX]),
         try_join5(
             client.query(&count_inbox, &[&EXACT_MAX]),
             client.query(&count_outbox, &[&EXACT_MAX]),
@@ -63,10 +65,8 @@ pub(super) async fn overview(client: &Client<'_>) -> Result<Overview, Failure> {
         outbox: counts(OutboxStatus::ALL.map(OutboxStatus::as_str), &outbox),
         processes: counts(ProcessStatus::ALL.map(ProcessStatus::as_str), &processes),
         backlogs: backlogs.iter().map(backlog).collect(),
-        unknown_types: unknown
-            .iter()
-            .map(|row| Count { name: row.get(0), rows: row::amount(row.get(1)) })
-            .collect(),
+        unknown_types: unknown.iter().map(count).collect(),
+        unserved_inboxes: unserved.iter().map(count).collect(),
         workers: workers.iter().map(worker).collect(),
     })
 }
@@ -81,6 +81,10 @@ fn counts<const N: usize>(statuses: [&str; N], rows: &[Row]) -> Vec<Count> {
             rows: find(status).map_or(0, |row| row::amount(row.get(1))),
         })
         .collect()
+}
+
+fn count(row: &Row) -> Count {
+    Count { name: row.get(0), rows: row::amount(row.get(1)) }
 }
 
 fn backlog(row: &Row) -> Backlog {

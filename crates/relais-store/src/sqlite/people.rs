@@ -21,7 +21,7 @@ use super::{
 /// Tables are counted row by row up to here; beyond, the span of their ids serves.
 const EXACT_MAX: i64 = 20_000;
 
-/// Open rows of each kind that are looked at for those behind parked keys.
+/// Open rows of each kind that are looked at for those behind parked keys or without a worker.
 const PARKED_LOOK_MAX: i64 = 100_000;
 
 /// Numbers that move when rows may have come, or workers came or left.
@@ -52,6 +52,7 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
             backlogs: Vec::new(),
             processes: Vec::new(),
             unknown_types: Vec::new(),
+            unserved_inboxes: Vec::new(),
             workers: Vec::new(),
         })?
         .expect("a SELECT without FROM gives one row");
@@ -70,6 +71,11 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
         })?;
     let unknown = include_str!("sql/unknown_types.sql");
     overview.unknown_types = all(&snapshot, unknown, [limit(PAGE_MAX)], |c| Count {
+        name: c.string(0),
+        rows: c.count(1),
+    })?;
+    let unserved = include_str!("sql/unserved_inboxes.sql");
+    overview.unserved_inboxes = all(&snapshot, unserved, [PARKED_LOOK_MAX], |c| Count {
         name: c.string(0),
         rows: c.count(1),
     })?;

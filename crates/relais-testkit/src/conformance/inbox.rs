@@ -249,6 +249,8 @@ pub async fn an_older_version_is_not_sent_and_an_equal_or_newer_one_is(f: &dyn F
     let [ignored] = &kept[..] else { panic!("{kept:?}") };
     assert_eq!((ignored.outcome.as_str(), ignored.attempt), ("ignored", 1));
     assert_eq!(ignored.error_code.as_deref(), Some("OUT_OF_ORDER"));
+    let handled_at = find(f, rows[2].id).await.processed_at;
+    assert_eq!(Some(ignored.at), handled_at, "one commit has one time");
     let text = ignored.error_message.as_deref().expect("why");
     assert!(
         text.starts_with("version 4 of ") && text.contains(" x came after a newer one"),

@@ -4,6 +4,7 @@ use relais_core::{
     dead_letter::Resolution,
     inbox::{Accepted, InboxFate, NewInbox, in_inbox},
     lane::Scope,
+    query::Count,
 };
 
 use super::{
@@ -109,4 +110,23 @@ pub async fn a_key_is_parked_in_its_inbox_only(f: &dyn Fixture) {
     assert_eq!(letter.destination.as_deref(), Some("billing"));
     assert!(resolve(f, letter.id, Resolution::Retried).await);
     assert_eq!(sources(&billing).await, ["billing::ihub 1", "billing::ihub 2"], "in order");
+}
+
+pub async fn rows_of_an_inbox_without_a_live_worker_are_counted(f: &dyn Fixture) {
+    let (_unnamed, mut billing) = two_inboxes(f).await;
+    let mut mail = Worker::start(f.store(), Scope::of_inbox("@mail"), "m").await;
+    accept(f, vec![arrival_in("@mail", "1", "k"), arrival_in("@mail", "2", "k")]).await;
+    let unserved = async || f.store().overview().await.expect("overview").unserved_inboxes;
+    assert_eq!(unserved().await, [], "each has a live worker");
+    let row = &mail.received(1).await[0];
+    assert_eq!(mail.settle_inbox(row, handle_later()).await, all(1));
+    mail.leave().await;
+    let expected = |name: &str, rows| Count { name: name.to_owned(), rows };
+    assert_eq!(unserved().await, [expected("@mail", 2)], "fresh rows and waiting ones");
+    let past = f.past();
+    f.run(&format!("UPDATE relais_worker SET seen_until = {past} WHERE worker = 'b'")).await;
+    assert_eq!(unserved().await, [expected("@mail", 2), expected("billing", 2)], "a lost worker");
+    billing.leave().await;
+    let _mail = Worker::start(f.store(), Scope::of_inbox("@mail"), "n").await;
+    assert_eq!(unserved().await, [expected("billing", 2)], "it is served again");
 }

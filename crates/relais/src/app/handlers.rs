@@ -4,11 +4,16 @@
 //! marks the message as handled, and the copy is handled as any inbox message is: in order per key, in one
 //! commit with the handler's changes, with attempts, dead letters and parked keys of its own.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use relais_core::{
     handler::Handler,
     inbox::{INBOX_SEPARATOR, SUBSCRIBER_SEPARATOR, inbox_of, subscriber_inbox},
+    lane::Scope,
     retry::RetryPolicy,
 };
 
@@ -167,6 +172,15 @@ impl App {
         assert!(settings.concurrency > 0, "concurrency is 0: no handler could run");
         self.subscribers.entry(name.to_owned()).or_default().settings = settings;
         self
+    }
+
+    /// Returns the scopes that this program serves.
+    pub(super) fn scopes(&self) -> BTreeSet<String> {
+        let outbox = self.destinations.keys().map(|name| Scope::Outbox(name.clone()));
+        let subscribers = self.subscribers.keys().map(|name| subscriber_inbox(&self.inbox, name));
+        let own = (!self.actions.is_empty()).then(|| self.inbox.clone());
+        let inboxes = subscribers.chain(own).map(|name| Scope::of_inbox(&name));
+        outbox.chain(inboxes).map(|scope| scope.to_string()).collect()
     }
 
     /// Returns the inboxes that get copies, by event type.

@@ -75,11 +75,11 @@ fn begins(entry: &ProcessEvent) -> bool {
 }
 
 /// Within one moment of one process: what a person did, what came of it by number, what needs a person.
-/// Everything else comes as it was told.
+/// That an inbox row was handled is its last event. Everything else comes as it was told.
 fn rank(event: &Event) -> i64 {
     match (&event.what, event.about.kind) {
         (What::Step { seq, .. }, _) => *seq,
-        (What::DeadLetter { .. }, Kind::Process) => i64::MAX,
+        (What::DeadLetter { .. }, Kind::Process) | (What::Processed, _) => i64::MAX,
         _ => 0,
     }
 }
@@ -155,6 +155,7 @@ mod tests {
             What::Processed => "processed".to_owned(),
             What::Created { .. } => "created".to_owned(),
             What::DeadLetter { .. } => "dead".to_owned(),
+            What::Attempt { outcome, .. } => outcome.clone(),
             other => panic!("{other:?}"),
         };
         by_time(events).iter().map(name).collect()
@@ -188,6 +189,22 @@ mod tests {
             "dead",
         ];
         assert_eq!(names(told), wanted);
+    }
+
+    #[test]
+    fn what_was_ignored_stands_before_the_end_of_the_commit_that_says_so() {
+        let what = What::Attempt {
+            attempt: 1,
+            outcome: "ignored".into(),
+            code: None,
+            message: None,
+            worker: "w".into(),
+        };
+        let ignored = || at(1, Kind::Inbox, "1", what.clone());
+        let processed = || at(1, Kind::Inbox, "1", What::Processed);
+        for told in [[processed(), ignored()], [ignored(), processed()]] {
+            assert_eq!(names(told.to_vec()), ["ignored", "processed"]);
+        }
     }
 
     #[test]

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
-use relais::{App, BlockingTransaction, Outbox, Received, SendError, postgres, sqlite};
+use relais::{
+    App, BlockingTransaction, Outbox, Received, SendError,
+    explain::{Found, Role},
+    postgres, sqlite,
+};
 use relais_testkit::{Database, database::SqliteScratch, scratch};
 use sqlx::{Connection, PgConnection, PgPool, SqliteConnection, SqlitePool};
 
@@ -153,17 +157,51 @@ async fn a_destination_without_a_worker_is_noted_at_start() {
     tx.commit().unwrap();
     let slow = Arc::new(relais::log::LogPublisher::stdout());
     let running = App::new(scratch.store()).destination("orders", slow).start();
-    let note = "1 messages wait for destination oders, which no worker serves";
+    expect_note(&running, "1 messages wait for destination oders, which no worker serves").await;
+    running.stop().await;
+}
+
+/// Waits until the process has exactly this note.
+async fn expect_note(running: &relais::Running, note: &str) {
     let deadline = tokio::time::Instant::now() + super::PATIENCE;
     loop {
         let health = running.health().await;
         assert!(health.ready, "{health:?}");
         if !health.notes.is_empty() {
             assert_eq!(health.notes, [note]);
-            break;
+            return;
         }
         assert!(tokio::time::Instant::now() < deadline, "no note");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_without_a_worker_is_noted_at_start() {
+    let scratch = scratch::sqlite().await;
+    let store = scratch.store();
+    let refuses = |_: &rusqlite::Transaction<'_>, _: Received<Payment>| -> anyhow::Result<()> {
+        anyhow::bail!("search is unavailable")
+    };
+    let handler = || sqlite::handler(&scratch, refuses);
+    let app = |name: &str| App::new(Arc::clone(&store)).subscribe(name, "Paid", handler());
+    accept(&*store, vec![payment("m-1", "Paid", "k"), payment("m-2", "Paid", "k")]).await;
+    let running = app("search").start();
+    let copies = "SELECT count(*) FROM relais_inbox WHERE source_system = '@search::bank'";
+    until(&scratch, copies, &["2"]).await;
+    running.stop().await;
+    // The next version has renamed it.
+    let running = app("find").start();
+    let note = "2 messages wait for subscriber search, which no worker serves";
+    expect_note(&running, note).await;
+    let id =
+        super::rows(&scratch, "SELECT id FROM relais_inbox WHERE source_system = '@search::bank'");
+    let id = format!("inbox:{}", id.await[0]);
+    let Found::One(story) = relais::explain::explain(&*store, &id).await.unwrap() else {
+        panic!("no story of {id}")
+    };
+    let subject = story.things.iter().find(|thing| thing.role == Role::Subject).unwrap();
+    let waits = subject.waits_for.as_deref().unwrap_or_default();
+    assert!(waits.starts_with("waits for subscriber search, which no worker serves"), "{waits}");
     running.stop().await;
 }

@@ -59,6 +59,8 @@ pub(super) async fn ask(
 ) -> Result<BTreeMap<String, Guards>, String> {
     #[derive(Deserialize)]
     struct Answer {
+        /// The process that answers. Its count of workers is a few seconds old, and empty after its start.
+        worker: Option<String>,
         workers: Vec<Worker>,
         destinations: BTreeMap<String, Guards>,
     }
@@ -67,7 +69,7 @@ pub(super) async fn ask(
         worker: String,
     }
     let answer: Answer = overview(admin, access).await?;
-    let mut there = answer.workers.iter().map(|worker| worker.worker.as_str());
+    let mut there = answer.workers.iter().map(|worker| &worker.worker).chain(&answer.worker);
     if there.any(|name| is_ours(name, workers)) {
         return Ok(answer.destinations);
     }

@@ -35,6 +35,9 @@ pub(super) struct Look {
     /// What operators paused, in words.
     #[serde(default)]
     pub(super) paused: Vec<String>,
+    /// The process that answers; its count of workers is a few seconds old.
+    #[serde(default, skip_serializing)]
+    pub(super) worker: Option<String>,
     pub(super) workers: Vec<AtWork>,
     /// As the process sees them that serves `[admin]`; empty if none does.
     #[serde(default)]
@@ -66,6 +69,11 @@ pub(super) struct AtWork {
 }
 
 impl Look {
+    /// The names of the workers that answer.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.workers.iter().map(|at| &at.worker).chain(&self.worker)
+    }
+
     pub(super) fn rows(counts: &[Counted], names: &[&str]) -> u64 {
         let wanted = counts.iter().filter(|count| names.contains(&count.name.as_str()));
         wanted.map(|count| count.rows).sum()
@@ -97,15 +105,13 @@ impl Looker {
             guards::overview(self.admin.as_ref(), &self.access).await;
         let unknown = answered.as_ref().err().cloned();
         let answered = answered.ok();
-        let known =
-            |look: &Look| look.workers.iter().any(|at| Some(&at.worker) == self.known.as_ref());
+        let known = |look: &Look| look.names().any(|name| Some(name) == self.known.as_ref());
         if let Some(look) = answered.as_ref().filter(|look| known(look)) {
             return Ok(look.clone());
         }
         let overview = self.store.overview().await?;
-        let there = answered.iter().flat_map(|look| &look.workers);
-        let mut ours = there.filter(|at| guards::is_ours(&at.worker, &overview.workers));
-        self.known = ours.next().map(|at| at.worker.clone());
+        let ours = |name: &&String| guards::is_ours(name, &overview.workers);
+        self.known = answered.as_ref().and_then(|look| look.names().find(ours).cloned());
         if let (Some(look), Some(_)) = (answered, &self.known) {
             return Ok(look);
         }

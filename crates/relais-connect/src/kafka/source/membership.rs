@@ -177,6 +177,8 @@ pub(super) struct State {
     pub(super) reason: String,
     /// No broker answers: do not wait for one.
     pub(super) away: bool,
+    /// An operator paused the source.
+    pub(super) paused: bool,
 }
 
 impl State {
@@ -359,7 +361,13 @@ impl ClientContext for Membership {
     }
 
     fn stats_raw(&self, statistics: &[u8]) {
-        self.counters.tell(lag::read(statistics, &self.state().owned));
+        let state = self.state();
+        let mut told = lag::read(statistics, &state.owned);
+        if state.paused {
+            // It knows the ends from reading, and nothing is read now.
+            told.lag = self.counters.lag();
+        }
+        self.counters.tell(told);
     }
 }
 

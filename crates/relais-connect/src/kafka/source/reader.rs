@@ -1,7 +1,10 @@
 //! The thread that reads: it does what the source asks, one thing at a time.
 //!
-//! Invariant: it polls only in `collect`, so between a batch and its settlement no partition can
-//! be given or taken. Each `Collect` is answered by exactly one [`Reply`].
+//! Invariant: it polls only in `collect` and while the source is paused, so between a batch and its settlement
+//! no partition can be given or taken. Each `Collect` is answered by exactly one [`Reply`].
+
+mod leave;
+mod pause;
 
 use std::{
     collections::HashMap,
@@ -38,6 +41,8 @@ pub(super) enum Command {
     Acknowledge,
     /// The last batch is not stored.
     Refuse,
+    /// Read nothing until the next command.
+    Pause,
 }
 
 /// The answer to `Collect`.
@@ -47,6 +52,8 @@ pub(super) enum Reply {
     /// Partitions have come: what does the database know of them?
     AskPositions,
     Unavailable(String),
+    /// The source is about to be paused.
+    Paused,
     Closed,
 }
 
@@ -66,6 +73,8 @@ const PASS_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Reader {
     blueprint: Blueprint,
     closing: Arc<AtomicBool>,
+    /// A `Collect` must be answered now.
+    pausing: Arc<AtomicBool>,
     member: Option<Member>,
     /// What is in the batch that is out.
     out: Vec<Span>,
@@ -84,9 +93,13 @@ struct Member {
 }
 
 impl Reader {
-    pub(super) fn new(blueprint: Blueprint, closing: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(
+        blueprint: Blueprint,
+        closing: Arc<AtomicBool>,
+        pausing: Arc<AtomicBool>,
+    ) -> Self {
         let complaints = Complaints::default();
-        Self { blueprint, closing, member: None, out: Vec::new(), complaints }
+        Self { blueprint, closing, pausing, member: None, out: Vec::new(), complaints }
     }
 
     /// Works until the source has nothing more to ask.
@@ -95,8 +108,13 @@ impl Reader {
         mut commands: mpsc::Receiver<Command>,
         replies: &mpsc::Sender<Reply>,
     ) {
-        while let Some(command) = commands.blocking_recv() {
+        let mut next = commands.blocking_recv();
+        while let Some(command) = next {
             match command {
+                Command::Pause => {
+                    next = self.idle(&mut commands);
+                    continue;
+                }
                 Command::Acknowledge => self.acknowledge(),
                 Command::Refuse => self.refuse(),
                 Command::Collect { max, positions } => {
@@ -106,6 +124,7 @@ impl Reader {
                     }
                 }
             }
+            next = commands.blocking_recv();
         }
         self.leave();
     }
@@ -123,6 +142,12 @@ impl Reader {
         let reply = loop {
             if self.closing.load(Ordering::Relaxed) {
                 break Ok(Reply::Closed);
+            }
+            if self.pausing.load(Ordering::Relaxed) {
+                break Ok(match batch.is_empty() {
+                    true => Reply::Paused,
+                    false => self.hand_out(&member, batch),
+                });
             }
             if member.has_unplaced() && member.knows_topics() {
                 if !batch.is_empty() {
@@ -199,26 +224,6 @@ impl Reader {
                 owned.go_back(span);
             }
         }
-    }
-
-    /// Tells the group how far we are and leaves it.
-    fn leave(mut self) {
-        let Some(member) = self.member.take() else { return };
-        let (behind, away, given) = {
-            let state = member.consumer.context().state();
-            (state.behind(), state.away, !state.given.is_empty())
-        };
-        if behind.count() > 0
-            && !away
-            && let Err(error) = member.consumer.commit(&behind, CommitMode::Sync)
-        {
-            tracing::debug!(%error, "the group did not take the last offsets");
-        }
-        if given {
-            // librdkafka waits for this before it lets us go.
-            member.consumer.context().give_back(&member.consumer);
-        }
-        // Dropping the consumer leaves the group.
     }
 }
 

@@ -1,5 +1,6 @@
--- Differs from postgres: one row a statement. The row was marked handled just before.
-INSERT INTO relais_attempt (origin, origin_id, attempt, outcome, error_code, error_message, worker)
-SELECT 'inbox', id, attempts, 'ignored', ?2, ?3, ?4
+-- Differs from postgres: one row a statement. The row was marked handled just before: its time is the time
+-- of the attempt.
+INSERT INTO relais_attempt (origin, origin_id, attempt, at, outcome, error_code, error_message, worker)
+SELECT 'inbox', id, attempts, processed_at, 'ignored', ?2, ?3, ?4
 FROM relais_inbox
 WHERE id = ?1

@@ -2,12 +2,16 @@
 //! earlier row of its key, or for a worker that knows its event type or serves its destination.
 
 use relais_core::{
+    inbox::inbox_of,
     query::{Filter, Overview, PAGE_MAX},
     store::StoreError,
 };
 
 use super::Walk;
-use crate::explain::{Kind, Thing};
+use crate::{
+    explain::{Kind, Thing},
+    unserved::describe_inbox,
+};
 
 impl Walk<'_> {
     pub(super) async fn mark_waits(&mut self) -> Result<(), StoreError> {
@@ -66,6 +70,14 @@ impl Walk<'_> {
 fn unserved(thing: &Thing, overview: &Overview) -> Option<String> {
     match thing.name.kind {
         Kind::Inbox => {
+            let inbox = thing.place.as_deref().map_or("", inbox_of);
+            if overview.unserved_inboxes.iter().any(|count| count.name == inbox) {
+                return Some(format!(
+                    "waits for {}, which no worker serves: start its worker, or subscribe under the old \
+                     name until it is handled",
+                    describe_inbox(inbox)
+                ));
+            }
             let event_type = thing.event_type.as_deref()?;
             let unknown = overview.unknown_types.iter().any(|count| count.name == event_type);
             unknown.then(|| {

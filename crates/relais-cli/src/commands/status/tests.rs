@@ -1,0 +1,105 @@
+//! What `relais status` prints about what waits, and why.
+
+use relais_core::{
+    bulk::{BulkJob, Phase},
+    query::{Backlog, Count, Overview},
+    time::Timestamp,
+};
+use uuid::Uuid;
+
+use super::{DestinationStatus, Status, guards::Guards, show};
+use crate::output::Output;
+
+fn status(guards: Option<Guards>, bulk_jobs: Vec<BulkJob>) -> Status {
+    let overview = Overview {
+        now: Timestamp(60_000_000),
+        schema_version: 1,
+        inbox: Vec::new(),
+        inbox_oldest: None,
+        inbox_parked: 0,
+        outbox: Vec::new(),
+        backlogs: Vec::new(),
+        dead_letters_open: 0,
+        parked_keys: 0,
+        processes: Vec::new(),
+        processes_need_operator: 0,
+        timers_due: 0,
+        unknown_types: Vec::new(),
+        unserved_inboxes: Vec::new(),
+        workers: Vec::new(),
+    };
+    let backlog = Backlog { destination: "contacts".into(), pending: 7, oldest: None, parked: 0 };
+    let destination =
+        DestinationStatus { backlog, defined: true, external: false, rate: None, guards };
+    Status {
+        store: "sqlite:relais.db".into(),
+        database: "SQLite".into(),
+        overview,
+        destinations: vec![destination],
+        guards_unknown: None,
+        bulk_jobs,
+        paused: Vec::new(),
+    }
+}
+
+fn job(owner: Option<&str>, phase: Phase, error: Option<&str>) -> BulkJob {
+    BulkJob {
+        id: Uuid::nil(),
+        destination: "contacts".into(),
+        remote_id: Some("750x".into()),
+        phase,
+        row_count: 7,
+        owner: owner.map(str::to_owned),
+        epoch: 1,
+        created_at: Timestamp(0),
+        finished_at: None,
+        error_message: error.map(str::to_owned),
+    }
+}
+
+fn printed(status: &Status) -> String {
+    let output = Output { json: false, color: false, terminal: false, width: None };
+    show(&output, status, &[], &[])
+}
+
+/// As the running process reports a destination whose breaker is open.
+fn resting() -> Guards {
+    let json = r#"{"breaker": "open", "cause": "throttled", "open_until": "2026-11-17T09:00:00Z",
+                   "reason": {"code": "REQUEST_LIMIT_EXCEEDED", "message": "TotalRequests Limit exceeded"},
+                   "calls": null}"#;
+    serde_json::from_str(json).unwrap()
+}
+
+#[test]
+fn a_bulk_job_of_a_resting_destination_says_why_and_until_when() {
+    let text = printed(&status(Some(resting()), vec![job(Some("w"), Phase::Uploading, None)]));
+    let why = "rests until 2026-11-17T09:00:00Z (throttled): REQUEST_LIMIT_EXCEEDED: TotalRequests Limit \
+               exceeded";
+    assert!(text.contains(&format!("\nbulk job of contacts {why}\n")), "{text}");
+    assert!(text.contains(&format!("\ncontacts {why}\n")), "the destination says it too: {text}");
+}
+
+#[test]
+fn a_bulk_job_without_a_worker_says_who_takes_it_and_what_failed_last() {
+    let stuck = job(None, Phase::Uploading, Some("upload: connection reset"));
+    let text = printed(&status(None, vec![stuck]));
+    let expected = "bulk job of contacts waits for a worker; a running relais takes it within one lease; \
+                    last: upload: connection reset";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_bulk_job_that_the_target_works_on_says_so() {
+    let text = printed(&status(None, vec![job(Some("w"), Phase::Closed, None)]));
+    assert!(text.contains("bulk job of contacts is being worked on by the target"), "{text}");
+    let text = printed(&status(None, vec![job(Some("w"), Phase::Uploading, None)]));
+    assert!(text.contains("bulk job of contacts is driven by its worker"), "{text}");
+}
+
+#[test]
+fn what_waits_for_a_subscriber_without_a_worker_is_shown() {
+    let mut status = status(None, Vec::new());
+    status.overview.unserved_inboxes = vec![Count { name: "@search".into(), rows: 2 }];
+    let text = printed(&status);
+    assert!(text.contains("2 wait in inbox @search, which no worker serves"), "{text}");
+}
