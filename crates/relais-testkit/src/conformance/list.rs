@@ -131,10 +131,9 @@ macro_rules! store_conformance {
                 nodes_that_work_together_dispatch_each_row_once
             }
             inboxes {
-                each_inbox_has_its_own_rows_and_duplicates
+                each_inbox_has_its_own_rows_and_duplicates rows_of_an_inbox_without_a_live_worker_are_counted
                 a_settled_row_is_copied_to_other_inboxes_once
                 a_key_that_waits_in_one_inbox_goes_on_in_the_other a_key_is_parked_in_its_inbox_only
-                rows_of_an_inbox_without_a_live_worker_are_counted
             }
             event_types {
                 a_worker_learns_which_types_other_live_workers_know
