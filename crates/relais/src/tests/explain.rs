@@ -194,6 +194,23 @@ async fn attempts_dead_letters_and_what_people_did_are_in_the_timeline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_an_unavailable_destination_names_the_reason() {
+    let bench = Bench::new().await;
+    let script = Script::new(&[]);
+    script.fail_calls(usize::MAX, Delivery::outage("REFUSED", "nobody listens"));
+    let running = app(&bench, &script).start();
+    bench.enqueue(&[("k", "a"), ("l", "b"), ("m", "c")]).await;
+    running.wake();
+    let opened = "SELECT count(*) FROM relais_report WHERE figures LIKE '%\"breaker\":\"open\"%'";
+    until(&bench, opened, "1").await;
+    bench.enqueue(&[("late", "d")]).await;
+    let waiting = story(&bench, "outbox:4").await;
+    let waits_for = waiting.things[0].waits_for.as_deref().unwrap_or_default();
+    assert!(waits_for.contains("circuit breaker is open: REFUSED: nobody listens"), "{waits_for}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn handler_attempts_are_told() {
     let bench = Bench::new().await;
     let handler = relais_store::sqlite::handler(

@@ -1,7 +1,11 @@
 //! Why a row that is not done waits, if it is not in backoff and no dead letter holds its key: behind an
-//! earlier row of its key, or for a worker that knows its event type or serves its destination.
+//! earlier row of its key, for a worker that knows its event type or serves its destination, or for a
+//! destination that is unavailable.
+
+use std::collections::BTreeMap;
 
 use relais_core::{
+    breaker::BreakerState,
     inbox::inbox_of,
     query::{Filter, Overview, PAGE_MAX},
     store::StoreError,
@@ -10,6 +14,7 @@ use relais_core::{
 use super::Walk;
 use crate::{
     explain::{Kind, Thing},
+    observe::Figures,
     unserved::describe_inbox,
 };
 
@@ -23,14 +28,37 @@ impl Walk<'_> {
             return Ok(());
         }
         let overview = self.store.overview().await?;
+        let unavailable = self.unavailable().await?;
         let open: Vec<usize> =
             (0..self.things.len()).filter(|at| waits(&self.things[*at])).collect();
         for at in open {
             let behind = self.behind(&self.things[at]).await?;
             let thing = &mut self.things[at];
-            thing.waits_for = behind.or_else(|| unserved(thing, &overview));
+            let destination = thing.place.as_ref().filter(|_| thing.name.kind == Kind::Outbox);
+            let closed = || destination.and_then(|name| unavailable.get(name)).cloned();
+            thing.waits_for = behind.or_else(|| unserved(thing, &overview)).or_else(closed);
         }
         Ok(())
+    }
+
+    /// Returns the destinations whose circuit breaker is not closed in a live process, with the reason.
+    async fn unavailable(&self) -> Result<BTreeMap<String, String>, StoreError> {
+        let mut found = BTreeMap::new();
+        for report in self.store.reports().await?.iter().filter(|report| report.alive) {
+            let Ok(figures) = serde_json::from_str::<Figures>(&report.figures) else { continue };
+            for (name, figures) in figures.destinations {
+                if let (Some(BreakerState::Open | BreakerState::HalfOpen), Some(reason)) =
+                    (figures.breaker, figures.reason)
+                {
+                    let why = format!("{}: {}", reason.code, reason.message);
+                    let text = format!(
+                        "waits for destination {name}, whose circuit breaker is open: {why}"
+                    );
+                    found.insert(name, text);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// The first open row of the same key before this one.
