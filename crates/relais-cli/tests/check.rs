@@ -85,6 +85,23 @@ fn commands_name_the_database_that_does_not_answer_and_a_missing_folder_at_once(
 }
 
 #[test]
+fn the_ports_of_the_relais_that_runs_are_no_error() {
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let site = Site::with(&format!(
+        "[admin]\nlisten = \"{}\"\n[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"{}\"\n\
+         [[route]]\non = \"A\"\ndestination = \"out\"\n\
+         [[destination]]\nname = \"out\"\nkind = \"log\"\n",
+        free(),
+        free()
+    ));
+    let running = site.run();
+    for setting in ["admin.listen", "source[hook].listen"] {
+        until(|| connection(&site, setting).0);
+    }
+    running.stop();
+}
+
+#[test]
 fn a_port_in_use_is_named_with_its_setting() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();

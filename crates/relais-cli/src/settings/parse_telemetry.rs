@@ -5,7 +5,7 @@ use reqwest::{
     header::{HeaderName, HeaderValue},
 };
 use secrecy::ExposeSecret;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use super::{
     reader::Section,
@@ -16,11 +16,18 @@ use crate::args::LogFormat;
 pub(super) fn log(section: Section<'_>) -> LogSettings {
     let format = section.choice("format", &[("text", LogFormat::Text), ("json", LogFormat::Json)]);
     let level = section.parsed("level", |text| match EnvFilter::try_new(text) {
-        Ok(_) if !text.is_empty() => Ok(text.to_owned()),
+        Ok(_) if text.split(',').all(is_directive) => Ok(text.to_owned()),
         _ => Err("is no level; write for example \"info\" or \"info,relais=debug\"".to_owned()),
     });
     section.finish(|_| None);
     LogSettings { format, level }
+}
+
+/// Returns whether it is a level or has one. A single word would be the name of a module, and no module of
+/// relais would be logged.
+fn is_directive(text: &str) -> bool {
+    let text = text.trim();
+    text.contains(['=', '[']) || text.parse::<LevelFilter>().is_ok_and(|_| !text.is_empty())
 }
 
 /// What the file does not say is taken from OpenTelemetry's own variables.
@@ -141,6 +148,7 @@ mod tests {
             ("[telemetry]\nsample = 2", "must be a number from 0 to 1"),
             ("[telemetry]\nsamples = 1", "did you mean `sample`?"),
             ("[telemetry]\nheaders = { \"x y\" = \"z\" }", "`x y` is not a header"),
+            ("[log]\nlevel = \"loud\"", "is no level"),
             ("[log]\nformat = \"jsn\"", "did you mean `json`?"),
             ("[log]\nlevel = \"=x=\"", "is no level"),
         ] {

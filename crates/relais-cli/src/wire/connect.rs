@@ -1,7 +1,7 @@
 //! `relais check --connect`: tries every port, broker, target, log-in and statement of the configuration,
 //! with the parts that `relais run` uses. Sends no message and changes nothing.
 
-use std::net::SocketAddr;
+use std::{fs, io::ErrorKind, net::SocketAddr, path::Path};
 
 use relais_core::query::Filter;
 use serde::Serialize;
@@ -37,12 +37,13 @@ impl Connection {
 /// Tries everything; `database` is absent if it could not be reached.
 pub(crate) async fn connect(settings: &Settings, database: Option<&Database>) -> Vec<Connection> {
     let mut tried = Vec::new();
+    let running = running_here(database).await;
     if let Some(admin) = &settings.admin {
-        tried.push(Connection::new("admin", "", "listen", listen(admin.listen).await));
+        tried.push(Connection::new("admin", "", "listen", listen(admin.listen, running).await));
     }
     for source in &settings.sources {
         let (key, result) = match &source.origin {
-            Origin::Http(http) => ("listen", listen(http.listen).await),
+            Origin::Http(http) => ("listen", listen(http.listen, running).await),
             Origin::Kafka(origin) => ("brokers", kafka::probe_source(origin).await),
         };
         tried.push(Connection::new("source", &source.name, key, result));
@@ -58,11 +59,22 @@ pub(crate) async fn connect(settings: &Settings, database: Option<&Database>) ->
     tried
 }
 
+/// Returns the process id of a relais that works on this store and runs on this machine.
+async fn running_here(database: Option<&Database>) -> Option<u32> {
+    let reports = database?.store().reports().await.ok()?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let mut here = reports.iter().filter(|report| report.alive && report.host == host.trim());
+    here.find(|report| Path::new(&format!("/proc/{}", report.pid)).exists()).map(|one| one.pid)
+}
+
 /// Binds the address for a moment.
-async fn listen(address: SocketAddr) -> Result<String, String> {
-    match TcpListener::bind(address).await {
-        Ok(_) => Ok(format!("{address} is free")),
-        Err(error) => Err(format!(
+async fn listen(address: SocketAddr, running: Option<u32>) -> Result<String, String> {
+    match (TcpListener::bind(address).await, running) {
+        (Ok(_), _) => Ok(format!("{address} is free")),
+        (Err(error), Some(process)) if error.kind() == ErrorKind::AddrInUse => {
+            Ok(format!("{address} is in use, and relais runs here as process {process}"))
+        }
+        (Err(error), _) => Err(format!(
             "cannot listen on {address}: {error}; choose another address, or stop the program that uses \
              it"
         )),
