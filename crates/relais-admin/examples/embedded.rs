@@ -15,7 +15,11 @@ use relais::{
 };
 use relais_admin::{Parts, Role, Token};
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 
 #[derive(Message, serde::Serialize, serde::Deserialize)]
 #[message(aggregate = "Order", key = "order_id")]
@@ -116,7 +120,11 @@ async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:8080").await?;
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {
-        tokio::signal::ctrl_c().await.ok(); // and SIGTERM: `tokio::signal::unix`
+        let mut terminated = signal(SignalKind::terminate()).expect("SIGTERM can be handled");
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated.recv() => {} // Kubernetes and systemd
+        }
         stop.send_replace(true);
     });
     serve("shop.db".as_ref(), listener, stopped).await
