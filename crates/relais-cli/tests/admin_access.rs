@@ -227,7 +227,7 @@ fn whoever_shows_wrong_tokens_too_often_waits() {
     answer.problem(429, "TOO_MANY_ATTEMPTS");
     assert!(answer.header("retry-after").unwrap().parse::<u64>().unwrap() <= 61, "{answer:?}");
     let right = guarded.log_in(guarded.token("vic"));
-    assert_eq!(right.status, 200, "wrong tokens lock nobody out: {right:?}");
+    assert_eq!(right.status, 200, "wrong tokens do not block the right one: {right:?}");
     assert_eq!(guarded.with_token("vic").get("/session").status, 200, "tokens are not held up");
 }
 

@@ -1,7 +1,7 @@
 //! Typical mistakes do not compile, and what the compiler prints names the cure. The right forms are compiled
 //! and run in `crates/relais/tests/handlers`.
 //!
-//! `TRYBUILD=overwrite cargo test --test mistakes` writes the texts anew after a change.
+//! `TRYBUILD=overwrite cargo test --test mistakes` updates the texts after a change.
 
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 

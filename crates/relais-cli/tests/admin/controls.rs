@@ -139,8 +139,8 @@ fn a_control_without_a_reason_or_in_another_shape_is_refused() {
         form.post(path, &body(case, reason())).problem(415, "UNSUPPORTED_MEDIA_TYPE");
         olga.get(path).problem(405, "METHOD_NOT_ALLOWED");
         let parts: Vec<&str> = path.split('/').collect();
-        let nobody = format!("/{}/nobody/{}", parts[1], parts[3]);
-        let unknown = olga.post(&nobody, &body(case, reason())).problem(404, "NOT_FOUND");
+        let unknown_path = format!("/{}/unknown/{}", parts[1], parts[3]);
+        let unknown = olga.post(&unknown_path, &body(case, reason())).problem(404, "NOT_FOUND");
         let detail = unknown["detail"].as_str().unwrap();
         assert!(detail.contains(parts[2]), "it names those that are there: {detail}");
     }

@@ -230,14 +230,14 @@ async fn begin(pool: SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreEr
     begun.await.map_err(|_| transaction_gone())?.map_err(|e| error::sqlx(&e))
 }
 
-/// In a task of its own, so that nobody cancels it half-way.
+/// Runs in a task of its own, so that a dropped caller does not cancel it half-way.
 async fn commit(tx: Transaction<'static, Sqlite>) -> Result<(), StoreError> {
     let committed = tokio::spawn(async move { tx.commit().await });
     committed.await.map_err(|_| transaction_gone())?.map_err(|e| error::sqlx(&e))
 }
 
-/// At once, so that the write lock is free for whoever settles the row. A rollback that fails is
-/// the end of the connection, and of its transaction with it.
+/// Rolls back at once, so that the write lock is free for the worker that settles the row. A failed rollback
+/// closes the connection, and its transaction with it.
 async fn rollback(tx: Transaction<'static, Sqlite>) {
     let rolled_back = tokio::spawn(async move { tx.rollback().await });
     drop(rolled_back.await);

@@ -197,7 +197,7 @@ async fn attempts_dead_letters_and_what_people_did_are_in_the_timeline() {
 async fn a_row_of_an_unavailable_destination_names_the_reason() {
     let bench = Bench::new().await;
     let script = Script::new(&[]);
-    script.fail_calls(usize::MAX, Delivery::outage("REFUSED", "nobody listens"));
+    script.fail_calls(usize::MAX, Delivery::outage("REFUSED", "connection refused"));
     let running = app(&bench, &script).start();
     bench.enqueue(&[("k", "a"), ("l", "b"), ("m", "c")]).await;
     running.wake();
@@ -206,7 +206,10 @@ async fn a_row_of_an_unavailable_destination_names_the_reason() {
     bench.enqueue(&[("late", "d")]).await;
     let waiting = story(&bench, "outbox:4").await;
     let waits_for = waiting.things[0].waits_for.as_deref().unwrap_or_default();
-    assert!(waits_for.contains("circuit breaker is open: REFUSED: nobody listens"), "{waits_for}");
+    assert!(
+        waits_for.contains("circuit breaker is open: REFUSED: connection refused"),
+        "{waits_for}"
+    );
     running.stop().await;
 }
 
