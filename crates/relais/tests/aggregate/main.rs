@@ -5,11 +5,7 @@
 // The same scenarios are compiled once for each driver's connection.
 #![allow(clippy::duplicate_mod)]
 
-#[path = "aggregate/drivers.rs"]
 mod drivers;
-#[path = "aggregate/order.rs"]
 mod order;
-#[path = "aggregate/postgres.rs"]
 mod postgres;
-#[path = "aggregate/sqlite.rs"]
 mod sqlite;

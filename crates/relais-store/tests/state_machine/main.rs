@@ -4,15 +4,12 @@
 //! The model is the one that `relais_testkit::model` proves the protocol with, as far as a store is
 //! concerned: lanes and epochs, the fence, retries, dead letters, parked keys, a person's decisions.
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "state_machine/model.rs"]
 mod model;
-#[path = "state_machine/names.rs"]
 mod names;
-#[path = "state_machine/steps.rs"]
 mod steps;
-#[path = "state_machine/system.rs"]
 mod system;
 
 use std::sync::{LazyLock, OnceLock};

@@ -7,9 +7,9 @@
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
 #[macro_use]
-#[path = "process/shop.rs"]
 mod shop;
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use serde_json::{Value, json};

@@ -3,16 +3,13 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "docs/code.rs"]
 mod code;
-#[path = "docs/languages.rs"]
 mod languages;
-#[path = "docs/pages.rs"]
 mod pages;
-#[path = "docs/reference.rs"]
 mod reference;
 // Shared with tests that use more of it.
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::{

@@ -3,16 +3,16 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "kafka_leader/cluster.rs"]
 mod cluster;
 // Shared with tests that use more of them.
 #[allow(dead_code)]
-#[path = "trouble/place.rs"]
+#[path = "../trouble/place.rs"]
 mod place;
 #[allow(dead_code)]
-#[path = "trouble/shop.rs"]
+#[path = "../trouble/shop.rs"]
 mod shop;
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::{

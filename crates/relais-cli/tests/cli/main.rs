@@ -3,10 +3,9 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "cli/endings.rs"]
 mod endings;
-#[path = "cli/fleet.rs"]
 mod fleet;
+#[path = "../support/mod.rs"]
 mod support;
 
 use support::{Running, Said, Site, Target, get, post, postgres::PostgresSchema};
@@ -198,7 +197,7 @@ fn any_language_writes_the_outbox_and_unknown_destinations_wait() {
     let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
     db.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
     for (id, destination) in [("o-1", "nowhere"), ("o-2", "orders")] {
-        db.execute(include_str!("support/insert.sql"), (id, destination)).unwrap();
+        db.execute(include_str!("../support/insert.sql"), (id, destination)).unwrap();
     }
     assert_eq!(target.next().body, "{\"by\":\"hand\"}");
     running.stop();

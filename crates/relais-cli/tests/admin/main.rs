@@ -3,15 +3,16 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "admin/client.rs"]
+#[path = "client.rs"]
 #[allow(dead_code)]
 mod client;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
 #[macro_use]
-#[path = "process/shop.rs"]
+#[path = "../process/shop.rs"]
 mod shop;
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::thread;

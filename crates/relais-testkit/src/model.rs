@@ -5,7 +5,7 @@
 //! acknowledgement, duplicates, the handler's one commit, cleanup. [`process`] is a process with its
 //! services, time-outs, late replies, compensation and pauses. Row states and decisions are the
 //! real ones (`relais_core::{outbox::settle, inbox::decide, process::advance}`); the rest of the real code is tied to
-//! the same rules by `relais-store/tests/state_machine.rs`.
+//! the same rules by `relais-store/tests/state_machine/main.rs`.
 //!
 //! Invariant: a model proves nothing unless it can fail. Every known bug is a variant (`Bug`) that
 //! must give a counterexample of a named property, and the correct run must reach duplicates, late

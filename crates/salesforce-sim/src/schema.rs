@@ -94,7 +94,7 @@ pub(crate) const ID: usize = 0;
 impl Schema {
     /// `Account`, `Contact` and `Block__c`.
     pub fn builtin() -> Self {
-        Self::from_toml(include_str!("builtin.toml")).expect("the built-in schema is valid")
+        Self::from_toml(include_str!("schema/builtin.toml")).expect("the built-in schema is valid")
     }
 
     /// Reads a schema file; the README describes it.

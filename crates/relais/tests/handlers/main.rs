@@ -4,11 +4,8 @@
 #![cfg(all(feature = "sqlx-sqlite", feature = "sqlx-postgres", feature = "log"))]
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
-#[path = "handlers/forms.rs"]
 mod forms;
-#[path = "handlers/several.rs"]
 mod several;
-#[path = "handlers/trouble.rs"]
 mod trouble;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

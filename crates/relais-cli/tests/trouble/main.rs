@@ -4,12 +4,11 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "trouble/place.rs"]
 mod place;
-#[path = "trouble/shop.rs"]
 mod shop;
 // Shared with tests that use more of it.
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use place::{Place, on_both};

@@ -4,21 +4,20 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(feature = "kafka")]
-#[path = "support/broker.rs"]
+#[path = "../support/broker.rs"]
 #[allow(dead_code)]
 mod broker;
-#[path = "telemetry/collector.rs"]
 mod collector;
-#[path = "telemetry/health.rs"]
 mod health;
-#[path = "support/node.rs"]
+#[path = "../support/node.rs"]
 #[allow(dead_code)]
 mod node;
-#[path = "support/org.rs"]
+#[path = "../support/org.rs"]
 #[allow(dead_code)]
 mod org;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::net::TcpListener;

@@ -10,28 +10,20 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "security/canary.rs"]
 mod canary;
-#[path = "security/canary_settings.rs"]
 mod canary_settings;
-#[path = "admin/client.rs"]
+#[path = "../admin/client.rs"]
 #[allow(dead_code)]
 mod client;
-#[path = "security/encryption.rs"]
 mod encryption;
-#[path = "security/injection.rs"]
 mod injection;
-#[path = "security/limits.rs"]
 mod limits;
-#[path = "security/routes.rs"]
 mod routes;
-#[path = "security/server.rs"]
 mod server;
-#[path = "security/ssrf.rs"]
 mod ssrf;
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
-#[path = "security/traced.rs"]
 mod traced;
 
 use std::time::{Duration, Instant};

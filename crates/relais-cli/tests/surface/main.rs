@@ -6,9 +6,9 @@
 
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "surface/roles.rs"]
 mod roles;
 
 use std::{

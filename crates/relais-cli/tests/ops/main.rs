@@ -5,9 +5,9 @@
 
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "ops/kubernetes.rs"]
 mod kubernetes;
 
 use std::{

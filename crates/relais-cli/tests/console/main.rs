@@ -3,23 +3,18 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "console/accessibility.rs"]
 mod accessibility;
-#[path = "console/browser.rs"]
 mod browser;
-#[path = "console/controls.rs"]
 mod controls;
-#[path = "console/corpus.rs"]
 mod corpus;
-#[path = "console/detail.rs"]
 mod detail;
-#[path = "console/pictures.rs"]
 mod pictures;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code, unused_macros)]
-#[path = "process/shop.rs"]
+#[path = "../process/shop.rs"]
 mod shop;
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use browser::Browser;

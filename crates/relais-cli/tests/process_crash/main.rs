@@ -5,20 +5,18 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-#[path = "process_crash/mail.rs"]
 mod mail;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
-#[path = "support/node.rs"]
+#[path = "../support/node.rs"]
 mod node;
 #[allow(dead_code)]
-#[path = "support/org.rs"]
+#[path = "../support/org.rs"]
 mod org;
-#[path = "process_crash/plan.rs"]
 mod plan;
-#[path = "process_crash/service.rs"]
 mod service;
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::{

@@ -6,16 +6,15 @@
 
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
-#[path = "support/broker.rs"]
+#[path = "../support/broker.rs"]
 mod broker;
-#[path = "kafka_crash/database.rs"]
 mod database;
 #[allow(dead_code)]
-#[path = "support/node.rs"]
+#[path = "../support/node.rs"]
 mod node;
-#[path = "kafka_crash/plan.rs"]
 mod plan;
 #[allow(dead_code)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::{

@@ -1,0 +1,28 @@
+//! What only the PostgreSQL store does; what every store does is in the conformance suite.
+
+#![cfg(feature = "postgres")]
+// Helpers of tests may fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bed;
+mod bulk;
+#[path = "../support/edition.rs"]
+mod edition;
+mod golden;
+mod handlers;
+mod hydrate;
+mod isolation;
+mod lost_reply;
+mod mark;
+mod memory;
+mod processes;
+mod rights;
+mod roles;
+mod server;
+mod sessions;
+mod transactions;
+mod upgrade;
+mod versions;
