@@ -10,7 +10,7 @@ mod salesforce;
 use std::{fmt, net::SocketAddr, sync::Arc};
 
 pub(crate) use self::{
-    admin::{Served, admin, declared},
+    admin::{Served, admin, admin_certificate, declared},
     connect::{Connection, connect},
     desk::desk,
 };

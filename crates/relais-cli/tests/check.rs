@@ -48,6 +48,18 @@ fn assert_fails(site: &Site, setting: &str, texts: &[&str]) {
 }
 
 #[test]
+fn a_certificate_that_cannot_be_read_is_found() {
+    let admin = "[store]\nurl = \"sqlite:relais.db\"\n\
+                 [admin]\nlisten = \"127.0.0.1:0\"\ntls_certificate = \"no.pem\"\ntls_key = \"no.key\"\n";
+    let site = Site::with(admin);
+    let wanted = ["admin: cannot read the TLS certificate from", "no.pem", "PEM format"];
+    assert_said(&site.relais(&["check"]), 2, &wanted);
+    assert_said(&site.relais(&["check", "--connect"]), 2, &wanted);
+    // Without looking at the machine it runs on.
+    assert_said(&site.relais(&["check", "--offline"]), 0, &["ok; next:"]);
+}
+
+#[test]
 fn a_wrong_configuration_exits_with_2_and_a_wrong_world_with_1() {
     let route = "[[route]]\non = \"A\"\ndestination = \"warehuose\"\n\
                  [[destination]]\nname = \"warehouse\"\nkind = \"log\"\n";

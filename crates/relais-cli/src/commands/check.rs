@@ -80,6 +80,9 @@ async fn examine(context: &Context, args: &CheckArgs) -> Report {
         report.errors.push(IDLE.to_owned());
     }
     report.errors.extend(wire::rehearse(&settings).iter().map(ToString::to_string));
+    if !args.offline {
+        report.errors.extend(wire::admin_certificate(&settings).err().map(|e| e.to_string()));
+    }
     report.next = "`relais run` starts it".to_owned();
     report.wrong = !report.errors.is_empty();
     if !args.offline {

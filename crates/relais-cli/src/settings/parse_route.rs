@@ -74,6 +74,11 @@ fn check_template(template: &str, has_each: bool) -> Result<(), String> {
             other => return Err(format!("`{{{{{other}}}}}` is not `{{{{each}}}}` or a pointer")),
         }
         filled.push_str(before);
+        if is_in_quotes(&filled) {
+            return Err(format!(
+                "has `{{{{{name}}}}}` in quotes; write it without them: a text brings its own quotes"
+            ));
+        }
         filled.push_str("null");
         rest = after;
     }
@@ -84,9 +89,32 @@ fn check_template(template: &str, has_each: bool) -> Result<(), String> {
     })
 }
 
+/// Whether the text ends inside a JSON string.
+fn is_in_quotes(json: &str) -> bool {
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            _ => {}
+        }
+    }
+    quoted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_placeholder_in_quotes_is_refused_with_the_way_out() {
+        for template in [r#"{"a":"{{/x}}"}"#, r#"{"a":"no {{/x}}"}"#, r#"{"a\"":"\\\"{{/x}}"}"#] {
+            let error = check_template(template, false).unwrap_err();
+            assert!(error.starts_with("has `{{/x}}` in quotes; write it without them"), "{error}");
+        }
+        assert_eq!(check_template(r#"{"a \" b":{{/x}},"c\\":{{/y}}}"#, false), Ok(()));
+    }
 
     #[test]
     fn templates_are_checked_before_they_are_used() {

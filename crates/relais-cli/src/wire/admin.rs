@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use relais::{observe::Observer, repair::Declared};
+use relais::{http::Tls, observe::Observer, repair::Declared};
 use relais_admin::{
     ApiUsage, AskSource, Configuration, DestinationLimits, Facts, Parts, SessionKey, SourceInfo,
     Token,
@@ -45,12 +45,19 @@ pub(crate) async fn admin(
         states,
         usage,
     };
+    let tls = admin_certificate(settings)?;
     let wrong = |message| WireError { section: "admin".to_owned(), message };
-    let tls = super::tls(admin.tls.as_ref()).map_err(wrong)?;
     match relais_admin::bind_with(parts, admin.listen, tls).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
         Err(error) => Err(wrong(format!("cannot listen on {}: {error}", admin.listen))),
     }
+}
+
+/// Reads the certificate of `[admin]`, if it names one.
+pub(crate) fn admin_certificate(settings: &Settings) -> Result<Option<Tls>, WireError> {
+    let files = settings.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    let wrong = |message| WireError { section: "admin".to_owned(), message };
+    super::tls(files).map_err(wrong)
 }
 
 /// The sources as the settings declare them now.
