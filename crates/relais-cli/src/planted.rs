@@ -10,7 +10,7 @@ use std::{
 
 use relais_core::{
     browse::{Browse, Listed, Reach},
-    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
+    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence, JobTakeover},
     control::{Control, ControlOrder, Controls},
     dead_letter::{DeadLetter, Origin, Verdict},
     desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow, IdKind},
@@ -274,7 +274,7 @@ impl BulkJobs for Planted {
     forward! {
         bulk_candidates(fetch: Fetch) -> Vec<BulkCandidate>;
         plan_bulk(fence: Fence, job: Uuid, rows: Vec<(i64, OwnedLane)>, lease: Duration) -> Option<BulkJob>;
-        take_bulk(destination: String, worker: String, lease: Duration) -> Option<BulkJob>;
+        take_bulk(destination: String, worker: String, lease: Duration) -> Option<JobTakeover>;
         renew_bulk(fence: JobFence, lease: Duration) -> bool;
         release_bulk(fence: JobFence) -> ();
         advance_bulk(fence: JobFence, advance: Advance) -> bool;

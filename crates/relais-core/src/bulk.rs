@@ -79,6 +79,11 @@ impl Phase {
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Reconciled | Self::Abandoned)
     }
+
+    /// Whether the upload was not begun: the rows are only in the worker's memory.
+    pub fn is_before_upload(self) -> bool {
+        matches!(self, Self::Planned | Self::Creating | Self::Created)
+    }
 }
 
 /// What the target says of a job.
@@ -152,6 +157,14 @@ pub struct BulkJob {
     pub error_message: Option<String>,
 }
 
+/// A job that a worker has taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobTakeover {
+    pub job: BulkJob,
+    /// The last worker did not release it: one of its rows may be the reason.
+    pub after_loss: bool,
+}
+
 /// Proof that a worker holds a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFence {
@@ -177,6 +190,7 @@ pub struct BulkCandidate {
     pub lane: i16,
     pub msg_key: String,
     pub aggregate_id: String,
+    pub lost_workers: u32,
 }
 
 /// Bulk jobs in the store. Every method is one transaction; only database time decides.
@@ -201,7 +215,7 @@ pub trait BulkJobs: Send + Sync {
         destination: String,
         worker: String,
         lease: Duration,
-    ) -> StoreFuture<'_, Option<BulkJob>>;
+    ) -> StoreFuture<'_, Option<JobTakeover>>;
 
     /// `false`: somebody else has it.
     fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool>;
@@ -222,7 +236,8 @@ pub trait BulkJobs: Send + Sync {
         payloads: Payloads,
     ) -> StoreFuture<'_, Vec<OutboxRow>>;
 
-    /// Settles rows of the job if the fence holds. `Untouched` sets a row free without penalty. The
+    /// Settles rows of the job if the fence holds. `Untouched` sets a row free without penalty. Every fate
+    /// but `Wait` clears the lost workers of its row: it did not kill this one. The
     /// job is `RECONCILED` in the same transaction as its last pending row.
     fn settle_bulk(
         &self,

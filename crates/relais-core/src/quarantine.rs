@@ -11,6 +11,9 @@
 //! - otherwise it is sent alone, and one more loss is its dead letter, `WORKER_LOST`.
 //!
 //! Losses never use attempts.
+//!
+//! A bulk job names its rows, so its loss is counted on exactly those, by the worker that takes it over
+//! ([`treatment_in_job`]). Suspects go again in jobs of fewer rows ([`job_rows_max`]).
 
 use std::time::Duration;
 
@@ -59,6 +62,33 @@ pub fn treatment(lost_workers: u32, read: Read) -> Treatment {
         (Read::AfterLoss, noted) if noted + 1 >= HOLD_AFTER => Treatment::Hold,
         (Read::AfterLoss, _) => Treatment::NoteAndSend,
     }
+}
+
+/// Decides about a row whose bulk job lost its worker before the upload had arrived. A row that had been
+/// held was alone in that job.
+pub fn treatment_in_job(lost_workers: u32) -> Treatment {
+    match lost_workers {
+        HOLD_AFTER.. => Treatment::Bury,
+        noted => treatment(noted, Read::AfterLoss),
+    }
+}
+
+/// Returns the most rows of a job that has a row with so many losses, where others have up to `max`. One
+/// loss is most likely a restart, so it costs nothing.
+pub fn job_rows_max(lost_workers: u32, max: usize) -> usize {
+    match lost_workers {
+        0 | 1 => max,
+        HOLD_AFTER.. => 1,
+        _ => max.isqrt().max(1),
+    }
+}
+
+/// Why a row of a lost bulk job goes again.
+pub fn job_lost() -> Problem {
+    Problem::new(
+        "JOB_WORKER_LOST",
+        "the worker was lost while it prepared the bulk job of this message; it goes again in another job",
+    )
 }
 
 /// Why a row is held.

@@ -11,6 +11,7 @@ mod halt;
 mod halving;
 mod lease;
 mod settings;
+mod suspects;
 mod sweep;
 
 use std::{
@@ -20,7 +21,7 @@ use std::{
 
 use relais_core::{
     BoxFuture,
-    bulk::{BulkCandidate, BulkJob, BulkTarget, JobFence},
+    bulk::{BulkCandidate, BulkTarget, JobFence, JobTakeover},
     lane::OwnedLane,
     outbox::OutboxRow,
     store::{Fetch, Store, StoreError},
@@ -37,6 +38,7 @@ use self::{
     halt::{Halt, Halts},
     halving::Halving,
     lease::JobLease,
+    suspects::SuspectTurns,
 };
 use crate::{
     guard::Guard,
@@ -88,6 +90,7 @@ pub(crate) struct BulkRelay {
     many: bool,
     /// The size of jobs after some that failed as a whole.
     halving: Arc<Halving>,
+    suspects: SuspectTurns,
 }
 
 impl BulkRelay {
@@ -130,6 +133,7 @@ impl BulkRelay {
             waiting_since: None,
             many: settings.small.is_none(),
             halving: Arc::default(),
+            suspects: SuspectTurns::default(),
             settings: Arc::new(settings),
         }
     }
@@ -150,6 +154,7 @@ impl BulkRelay {
             self.ended(done);
         }
         self.report();
+        self.acquit().await?;
         if self.work.is_empty() && (self.take().await? || self.sweep()) {
             return Ok(Progress::Worked);
         }
@@ -184,9 +189,12 @@ impl BulkRelay {
         let asked_at = Instant::now();
         let taken = self.store.take_bulk(destination, worker, self.lease).await?;
         self.take_at = Instant::now() + self.lease / 3;
-        let Some(job) = taken else { return Ok(false) };
-        tracing::info!(job = %job.id, phase = job.phase.as_str(), "goes on with a bulk job");
-        self.start(job, asked_at);
+        let Some(taken) = taken else { return Ok(false) };
+        let JobTakeover { job, after_loss } = &taken;
+        tracing::info!(
+            job = %job.id, phase = job.phase.as_str(), after_loss, "continued a bulk job"
+        );
+        self.start(taken, asked_at);
         Ok(true)
     }
 
@@ -221,7 +229,8 @@ impl BulkRelay {
             self.plan_at = Instant::now() + wait;
             return Ok(rest(wait));
         }
-        let chosen = self.halving.choose(choose(&rows, &lanes, limit), max);
+        let chosen = self.suspects.choose(choose(&rows, &lanes, limit), &rows, max);
+        let chosen = self.halving.choose(chosen, max);
         if chosen.is_empty() {
             return Ok(rest(REST_MAX));
         }
@@ -230,7 +239,7 @@ impl BulkRelay {
         match self.store.plan_bulk(fence, Uuid::now_v7(), chosen, self.lease).await? {
             Some(job) => {
                 self.caller.counters.job_planned();
-                self.start(job, asked_at);
+                self.start(JobTakeover { job, after_loss: false }, asked_at);
                 Ok(Progress::Worked)
             }
             None => {
@@ -247,13 +256,8 @@ impl BulkRelay {
         &mut self,
         limit: usize,
     ) -> Result<Option<(Vec<OwnedLane>, Vec<BulkCandidate>)>, StoreError> {
-        let is_jobs = matches!(self.rows, Rows::Jobs(_));
         let keeper = self.intake().keeper();
         let lanes = keeper.usable();
-        if is_jobs {
-            // Nothing of a lane is under way outside a job: there is nobody to be cautious about.
-            keeper.take_unclean(&lanes);
-        }
         if lanes.is_empty() {
             return Ok(None);
         }
@@ -266,6 +270,19 @@ impl BulkRelay {
             bytes: usize::MAX,
         };
         Ok(Some((lanes, self.store.bulk_candidates(fetch).await?)))
+    }
+
+    /// Lets rows in quarantine go again whose lanes were taken over from a lost worker since.
+    async fn acquit(&mut self) -> Result<(), StoreError> {
+        let is_jobs = matches!(self.rows, Rows::Jobs(_));
+        let intake = self.intake();
+        let lanes = intake.keeper().usable();
+        intake.acquit(&lanes).await?;
+        if is_jobs {
+            // Outside a job no row of a lane is in flight, so no row is a suspect.
+            intake.end_caution();
+        }
+        Ok(())
     }
 
     /// How long a job should still wait for more rows.
@@ -283,19 +300,19 @@ impl BulkRelay {
         Some(left)
     }
 
-    fn start(&mut self, job: BulkJob, asked_at: Instant) {
-        let work = self.work_on(job, asked_at);
+    fn start(&mut self, taken: JobTakeover, asked_at: Instant) {
+        let work = self.work_on(taken, asked_at);
         self.work.spawn(work);
     }
 
     /// Takes a job that was leased to us at `asked_at` to its end.
     pub(crate) fn work_on(
         &mut self,
-        job: BulkJob,
+        taken: JobTakeover,
         asked_at: Instant,
     ) -> impl Future<Output = ()> + Send + use<> {
         let worker = self.worker.clone();
-        let fence = JobFence { job: job.id, worker, epoch: job.epoch };
+        let fence = JobFence { job: taken.job.id, worker, epoch: taken.job.epoch };
         let lease = JobLease::keep(Arc::clone(&self.store), fence.clone(), self.lease, asked_at);
         let mut caller = self.caller.clone();
         caller.halts.lost = lease.lost().clone();
@@ -303,7 +320,7 @@ impl BulkRelay {
         let counters = Arc::clone(&caller.counters);
         let (settings, halving) = (Arc::clone(&self.settings), Arc::clone(&self.halving));
         let store = Arc::clone(&self.store);
-        let mut drive = Drive::new(store, caller, (settings, halving), job, (fence, self.lease));
+        let mut drive = Drive::new(store, caller, (settings, halving), taken, (fence, self.lease));
         async move {
             let halted = drive.run().await;
             counters.set_phase(None);

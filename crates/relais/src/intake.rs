@@ -256,6 +256,28 @@ impl<R: Row> Intake<R> {
         self.keeper.leave(|lane| self.flight.uses(lane) || self.cautious.contains(&lane)).await;
     }
 
+    /// Reads with caution those of these lanes that were taken over from a lost worker, and lets their rows in
+    /// quarantine go again; `true` if there were such lanes.
+    pub(crate) async fn acquit(&mut self, lanes: &[OwnedLane]) -> Result<bool, StoreError> {
+        let taken = self.keeper.take_unclean(lanes);
+        if taken.is_empty() {
+            return Ok(false);
+        }
+        let lost = lanes.iter().filter(|lane| taken.contains(&lane.lane)).copied().collect();
+        self.cautious.extend(taken);
+        self.caution_left = ROWS_MAX;
+        self.noted.clear();
+        self.look = true;
+        self.store.end_quarantine(self.keeper.fence().clone(), lost).await?;
+        Ok(true)
+    }
+
+    /// Reads no lane with caution any more.
+    pub(crate) fn end_caution(&mut self) {
+        self.cautious.clear();
+        self.noted.clear();
+    }
+
     fn jobs(&self, rows: Vec<R>, lanes: &[OwnedLane]) -> Vec<Job<R>> {
         let known = |lane: i16| lanes.iter().find(|l| l.lane == lane).copied();
         let new = rows.into_iter().filter(|row| !self.flight.holds(row.id()));
@@ -273,15 +295,7 @@ impl<R: Row> Intake<R> {
         lanes: &[OwnedLane],
         cut: bool,
     ) -> Result<bool, StoreError> {
-        let taken = self.keeper.take_unclean(lanes);
-        let freed = !taken.is_empty();
-        if freed {
-            let lost = lanes.iter().filter(|lane| taken.contains(&lane.lane)).copied().collect();
-            self.cautious.extend(taken);
-            self.caution_left = ROWS_MAX;
-            self.noted.clear();
-            self.store.end_quarantine(self.keeper.fence().clone(), lost).await?;
-        }
+        let freed = self.acquit(lanes).await?;
         for job in jobs.iter_mut() {
             let first =
                 self.cautious.contains(&job.lane.lane) && !self.noted.contains(&job.row.id());
@@ -291,8 +305,7 @@ impl<R: Row> Intake<R> {
         if !self.cautious.is_empty() {
             self.caution_left = self.caution_left.saturating_sub(jobs.len());
             if !cut || self.caution_left == 0 {
-                self.cautious.clear();
-                self.noted.clear();
+                self.end_caution();
             }
         }
         Ok(freed)

@@ -51,6 +51,7 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "hydrate_session.sql", "settings of a server; SQLite has pragmas"),
     only("sqlite", "advance_inbox_mark.sql", "PostgreSQL asks for writers too: highest, lowest"),
     only("sqlite", "advance_outbox_mark.sql", "PostgreSQL asks for writers too: highest, lowest"),
+    only("sqlite", "bulk_owner.sql", "PostgreSQL returns the former owner with take_bulk.sql"),
     only("sqlite", "hydrate_ids.sql", "SQLite has no arrays; PostgreSQL's `= ANY ($1)` is no file"),
     only("sqlite", "fail_inbox.sql", "SQLite has no statement of several writes as bury_inbox.sql"),
     only(

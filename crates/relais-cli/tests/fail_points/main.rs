@@ -135,6 +135,18 @@ fn a_crash_loses_a_message_that_is_acknowledged_before_its_commit_or_marked_befo
     });
 }
 
+#[test]
+fn a_row_that_kills_its_worker_in_encode_is_the_only_dead_letter_on_sqlite() {
+    bulk::killer(Database::Sqlite);
+}
+
+#[test]
+fn a_row_that_kills_its_worker_in_encode_is_the_only_dead_letter_on_postgres() {
+    if support::postgres::PostgresSchema::new().is_some() {
+        bulk::killer(Database::Postgres);
+    }
+}
+
 const SERVICE: &str = "a_service_with_handlers";
 
 /// What the flow `handler` starts, and nothing when the tests run.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use deadpool_postgres::Transaction;
 use futures_util::future::{try_join3, try_join4};
 use relais_core::{
-    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
+    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence, JobTakeover},
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     query::PAGE_MAX,
@@ -49,7 +49,7 @@ impl BulkJobs for PostgresStore {
         destination: String,
         worker: String,
         lease: Duration,
-    ) -> StoreFuture<'_, Option<BulkJob>> {
+    ) -> StoreFuture<'_, Option<JobTakeover>> {
         self.run_lease((destination, worker, lease), |client, _, (destination, worker, lease)| {
             Box::pin(take(client, destination, worker, *lease))
         })
@@ -141,12 +141,12 @@ async fn take(
     destination: &str,
     worker: &str,
     lease: Duration,
-) -> Result<Option<BulkJob>, Failure> {
+) -> Result<Option<JobTakeover>, Failure> {
     let transaction = client.transaction().await?;
     let statement = transaction.prepare_cached(sql!("take_bulk")).await?;
     let values: [Value<'_>; 3] = [&destination, &worker, &row::millis(lease)];
     let taken = transaction.query_opt(&statement, &values).await?;
-    let job = taken.as_ref().map(row::bulk_job).transpose()?;
+    let job = taken.as_ref().map(row::job_takeover).transpose()?;
     transaction.commit().await?;
     Ok(job)
 }
@@ -262,7 +262,7 @@ impl Statements {
         let (done, retries, dead) = outbox::by_fate(rows);
         let untouched = rows.iter().filter(|row| row.fate == OutboxFate::Untouched);
         let untouched: Vec<i64> = untouched.map(|row| row.id).collect();
-        let retry: [Value<'_>; 7] = [
+        let retry: [Value<'_>; 8] = [
             &job_id,
             &retries.proof.ids,
             &retries.attempts,
@@ -270,6 +270,7 @@ impl Statements {
             &retries.codes,
             &retries.messages,
             &fence.worker,
+            &retries.lost_workers,
         ];
         let fail: [Value<'_>; 6] =
             [&job_id, &dead.proof.ids, &dead.attempts, &dead.parks, &dead.codes, &dead.messages];

@@ -2,7 +2,7 @@
 
 use relais_core::{
     lane::{Fence, OwnedLane, Scope},
-    quarantine::{CLEARED, HOLD_AFTER},
+    quarantine::{CLEARED, HOLD_AFTER, HOLD_FOR},
     store::Settled,
 };
 
@@ -49,6 +49,7 @@ pub(super) async fn end(
     let lanes: Vec<i16> = lanes.iter().map(|lane| lane.lane).collect();
     let inbox = fence.scope.inbox().unwrap_or_default();
     let (held, cleared) = (row::lost_workers(HOLD_AFTER), row::lost_workers(CLEARED));
+    let hold_ms = row::millis(HOLD_FOR);
     let (statement, values): (_, Vec<Value<'_>>) = match &fence.scope {
         Scope::Inbox | Scope::NamedInbox(_) => (
             client.prepare_cached(sql!("end_inbox_quarantine")).await?,
@@ -56,7 +57,7 @@ pub(super) async fn end(
         ),
         Scope::Outbox(destination) => (
             client.prepare_cached(sql!("end_outbox_quarantine")).await?,
-            vec![&scope, &fence.worker, destination, &lanes, &held, &cleared],
+            vec![&scope, &fence.worker, destination, &lanes, &held, &cleared, &hold_ms],
         ),
     };
     Ok(client.execute(&statement, &values).await?)

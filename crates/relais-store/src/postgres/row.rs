@@ -8,7 +8,7 @@ use std::{error::Error, pin::pin, time::Duration};
 use futures_util::TryStreamExt;
 
 use relais_core::{
-    bulk::{BulkCandidate, BulkJob, Phase},
+    bulk::{BulkCandidate, BulkJob, JobTakeover, Phase},
     control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
@@ -211,6 +211,7 @@ pub(super) fn bulk_candidate(row: &Row) -> Read<BulkCandidate> {
         lane: row.try_get("lane")?,
         msg_key: row.try_get("msg_key")?,
         aggregate_id: row.try_get("aggregate_id")?,
+        lost_workers: u32::try_from(row.try_get::<_, i16>("lost_workers")?).unwrap_or(0),
     })
 }
 
@@ -259,6 +260,11 @@ pub(super) fn bulk_job(row: &Row) -> Read<BulkJob> {
         finished_at: columns.time_or_none()?,
         error_message: columns.take()?,
     })
+}
+
+/// Of a row as [`bulk_job`] reads it, and whether its last worker was lost.
+pub(super) fn job_takeover(row: &Row) -> Read<JobTakeover> {
+    Ok(JobTakeover { job: bulk_job(row)?, after_loss: row.try_get("after_loss")? })
 }
 
 pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use relais_core::{
-    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence},
+    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence, JobTakeover},
     delivery::Problem,
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow},
@@ -53,10 +53,13 @@ impl BulkJobs for SqliteStore {
         destination: String,
         worker: String,
         lease: Duration,
-    ) -> StoreFuture<'_, Option<BulkJob>> {
+    ) -> StoreFuture<'_, Option<JobTakeover>> {
         Box::pin(self.writer().run(move |tx| {
+            let owned = include_str!("sql/bulk_owner.sql");
+            let after_loss = first(tx, owned, [&destination], |_| ())?.is_some();
             let params = (destination, worker, millis(lease));
-            first(tx, include_str!("sql/take_bulk.sql"), params, |c| c.bulk_job())
+            let taken = first(tx, include_str!("sql/take_bulk.sql"), params, |c| c.bulk_job())?;
+            Ok(taken.map(|job| JobTakeover { job, after_loss }))
         }))
     }
 
@@ -201,12 +204,13 @@ fn settle_one(
         OutboxFate::Untouched => change(tx, include_str!("sql/free_bulk_rows.sql"), (id, job_id)),
         OutboxFate::Dispatched => change(tx, include_str!("sql/dispatch_bulk.sql"), (id, job_id)),
         OutboxFate::Retry { pause, problem, .. } | OutboxFate::Wait { pause, problem, .. } => {
-            let attempts = match fate {
-                OutboxFate::Retry { attempts, .. } => Some(attempts),
-                _ => None,
+            let (attempts, lost_workers) = match fate {
+                OutboxFate::Retry { attempts, .. } => (Some(*attempts), 0),
+                OutboxFate::Wait { lost_workers, .. } => (None, *lost_workers),
+                _ => (None, 0),
             };
             let Problem { code, message } = problem;
-            let params = (id, job_id, attempts, millis(*pause), code, message);
+            let params = (id, job_id, attempts, millis(*pause), code, message, lost_workers);
             change(tx, include_str!("sql/retry_bulk.sql"), params)
         }
         OutboxFate::Dead { attempts, problem, park } => {

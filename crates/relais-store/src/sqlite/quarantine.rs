@@ -2,14 +2,14 @@
 
 use relais_core::{
     lane::{Fence, OwnedLane, Scope},
-    quarantine::{CLEARED, HOLD_AFTER},
+    quarantine::{CLEARED, HOLD_AFTER, HOLD_FOR},
     store::{Settled, StoreError},
 };
 use rusqlite::Transaction;
 
 use super::{
     lanes::tally,
-    row::{change, lane_bits},
+    row::{change, lane_bits, millis},
 };
 
 pub(super) fn note(
@@ -49,7 +49,8 @@ pub(super) fn end(
         }
         Scope::Outbox(destination) => {
             let sql = include_str!("sql/end_outbox_quarantine.sql");
-            change(tx, sql, (scope, worker, destination, lanes, HOLD_AFTER, CLEARED))
+            let hold_ms = millis(HOLD_FOR);
+            change(tx, sql, (scope, worker, destination, lanes, HOLD_AFTER, CLEARED, hold_ms))
         }
     }
 }

@@ -217,6 +217,7 @@ impl Cells<'_, '_> {
             aggregate_id: self.string(4),
             msg_key: self.string(10),
             lane: self.lane(11),
+            lost_workers: self.attempts(22),
         }
     }
 

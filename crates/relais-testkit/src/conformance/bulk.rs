@@ -1,7 +1,7 @@
 //! Bulk jobs: planned under the lanes' fence, worked on under the job's, ended with their last row.
 
 use relais_core::{
-    bulk::{Advance, BulkJob, JobFence, Phase},
+    bulk::{Advance, BulkJob, JobFence, JobTakeover, Phase},
     lane::OwnedLane,
     outbox::{OutboxFate, OutboxRow, OutboxStatus},
 };
@@ -9,7 +9,10 @@ use uuid::Uuid;
 
 use super::{
     Start,
-    worker::{EVERY, LEASE, Worker, all, dead_and_parked, expire_all, make_due, none, retry_later},
+    worker::{
+        EVERY, LEASE, Worker, all, dead_and_parked, expire_all, make_due, none, retry_later,
+        suspect,
+    },
 };
 use crate::{
     build::{message, messages},
@@ -79,6 +82,10 @@ async fn advance(worker: &Worker, fence: JobFence, from: Phase, to: Phase) -> bo
 }
 
 pub(super) async fn take(f: &dyn Fixture, worker: &str) -> Option<BulkJob> {
+    take_over(f, worker).await.map(|taken| taken.job)
+}
+
+async fn take_over(f: &dyn Fixture, worker: &str) -> Option<JobTakeover> {
     f.second().take_bulk("bulk".to_owned(), worker.to_owned(), LEASE).await.expect("take")
 }
 
@@ -292,7 +299,39 @@ pub async fn of_many_that_take_a_job_one_gets_it(f: &dyn Fixture) {
         won.extend(taker.await.expect("taker"));
     }
     assert_eq!(won.len(), 1, "{won:?}");
-    assert_eq!((won[0].id, won[0].epoch), (held.job.id, 2));
+    assert_eq!((won[0].job.id, won[0].job.epoch), (held.job.id, 2));
+    assert!(won[0].after_loss);
+}
+
+pub async fn a_job_that_was_not_released_is_taken_after_a_loss(f: &dyn Fixture) {
+    let held = Held::of(f, &["a"]).await;
+    f.store().release_bulk(held.fence()).await.expect("release");
+    assert!(!take_over(f, "heir").await.expect("released").after_loss);
+    expire_job(f).await;
+    assert!(take_over(f, "heir").await.expect("expired").after_loss);
+}
+
+pub async fn lost_workers_are_counted_on_rows_of_a_job_and_cleared_by_any_answer(f: &dyn Fixture) {
+    let held = Held::of(f, &["a", "b", "c"]).await;
+    let ids: Vec<i64> = held.rows.iter().map(|row| row.id).collect();
+    let fates = [suspect(2), suspect(1), suspect(2)];
+    let rows = ids.iter().copied().zip(fates).collect();
+    f.store().settle_bulk(held.fence(), rows).await.expect("settle");
+    for (id, lost_workers) in ids.iter().zip([2, 1, 2]) {
+        let row = find(f, *id).await;
+        assert_eq!((row.lost_workers, row.attempts, row.job_id), (lost_workers, 0, None));
+    }
+    let candidates = f.store().bulk_candidates(held.worker.fetch(10)).await.expect("candidates");
+    let lost: Vec<u32> = candidates.iter().map(|row| row.lost_workers).collect();
+    assert_eq!(lost, [2, 1, 2]);
+    let rows: Vec<_> = held.worker.pending(10).await;
+    let job = plan(&held.worker, &rows).await.expect("a job");
+    let fates = [OutboxFate::Untouched, retry_later(), suspect(0)];
+    let rows = ids.iter().copied().zip(fates).collect();
+    f.store().settle_bulk(fence_of(&job), rows).await.expect("settle");
+    for id in ids {
+        assert_eq!(find(f, id).await.lost_workers, 0);
+    }
 }
 
 pub async fn a_worker_that_lost_the_job_changes_nothing(f: &dyn Fixture) {

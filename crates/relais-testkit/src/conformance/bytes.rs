@@ -160,6 +160,7 @@ pub async fn candidates_are_the_rows_of_a_fetch_without_their_payloads(f: &dyn F
             lane: row.lane,
             msg_key: row.msg_key,
             aggregate_id: row.aggregate_id,
+            lost_workers: row.lost_workers,
         })
         .collect();
     assert_eq!((found.len(), found), (4, wanted));

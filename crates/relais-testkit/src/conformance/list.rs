@@ -102,6 +102,7 @@ macro_rules! store_conformance {
                 a_loss_is_noted_on_an_outbox_row_and_taken_back a_loss_is_noted_on_an_inbox_row_and_taken_back
                 a_row_that_waits_without_an_attempt_holds_its_key
                 a_row_in_quarantine_goes_again_when_another_worker_is_lost
+                a_row_whose_hold_began_after_a_loss_is_not_acquitted_by_it
                 a_row_in_quarantine_holds_its_key_until_another_worker_is_lost
             }
             controls {
@@ -271,6 +272,8 @@ macro_rules! store_conformance {
                 a_held_job_is_not_taken
                 a_job_nobody_holds_is_taken_as_it_is_with_a_higher_epoch
                 of_many_that_take_a_job_one_gets_it
+                a_job_that_was_not_released_is_taken_after_a_loss
+                lost_workers_are_counted_on_rows_of_a_job_and_cleared_by_any_answer
                 a_worker_that_lost_the_job_changes_nothing
                 a_settlement_and_a_take_over_never_both_win
                 a_phase_moves_only_from_where_it_is

@@ -1,10 +1,12 @@
 //! Rows that may have killed their worker, and rows that wait without a used attempt.
 
+use std::time::Duration;
+
 use relais_core::{
     inbox::{InboxRow, InboxStatus},
     lane::Fence,
-    outbox::{OutboxRow, OutboxStatus},
-    quarantine::CLEARED,
+    outbox::{OutboxFate, OutboxRow, OutboxStatus},
+    quarantine::{CLEARED, HOLD_AFTER, HOLD_FOR},
 };
 
 use super::{
@@ -91,6 +93,16 @@ pub async fn a_row_in_quarantine_goes_again_when_another_worker_is_lost(f: &dyn 
         (find_outbox(f, ids[0]).await.lost_workers, find_outbox(f, ids[0]).await.attempts),
         (CLEARED, 0)
     );
+}
+
+pub async fn a_row_whose_hold_began_after_a_loss_is_not_acquitted_by_it(f: &dyn Fixture) {
+    let (worker, row) = one_outbox_row(f).await;
+    let pause = HOLD_FOR + Duration::from_secs(20);
+    let OutboxFate::Wait { problem, lost_workers, .. } = quarantined() else { unreachable!() };
+    worker.settle(&row, OutboxFate::Wait { pause, problem, lost_workers }).await;
+    let freed = f.store().end_quarantine(worker.fence.clone(), worker.lanes.clone()).await;
+    assert_eq!(freed.expect("end"), 0);
+    assert_eq!(find_outbox(f, row.id).await.lost_workers, HOLD_AFTER);
 }
 
 pub async fn a_loss_is_noted_on_an_inbox_row_and_taken_back(f: &dyn Fixture) {

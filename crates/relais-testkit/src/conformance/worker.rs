@@ -7,7 +7,7 @@ use relais_core::{
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::Change,
-    quarantine::HOLD_AFTER,
+    quarantine::{HOLD_AFTER, HOLD_FOR},
     store::{Fetch, Payloads, Settled, Store},
 };
 
@@ -166,8 +166,12 @@ pub(super) fn wait_uncounted() -> OutboxFate {
 
 /// In quarantine after the loss of several workers.
 pub(super) fn quarantined() -> OutboxFate {
-    let pause = Duration::from_secs(3_600);
-    OutboxFate::Wait { pause, problem: problem(), lost_workers: HOLD_AFTER }
+    OutboxFate::Wait { pause: HOLD_FOR, problem: problem(), lost_workers: HOLD_AFTER }
+}
+
+/// Goes again at once, with so many lost workers.
+pub(super) fn suspect(lost_workers: u32) -> OutboxFate {
+    OutboxFate::Wait { pause: Duration::ZERO, problem: problem(), lost_workers }
 }
 
 pub(super) fn dead_and_parked() -> OutboxFate {

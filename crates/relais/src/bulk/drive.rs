@@ -13,7 +13,7 @@ use std::{
 };
 
 use relais_core::{
-    bulk::{Advance, BulkJob, CallProblem, JobFence, Phase, Remote, Step, next},
+    bulk::{Advance, BulkJob, CallProblem, JobFence, JobTakeover, Phase, Remote, Step, next},
     delivery::{Delivery, Problem},
     fault::Fault,
     store::{Payloads, Store, StoreFuture},
@@ -38,6 +38,8 @@ pub(crate) struct Drive {
     settings: Arc<BulkSettings>,
     halving: Arc<Halving>,
     job: BulkJob,
+    /// The last worker was lost with the rows in its memory: one of them may be the reason.
+    suspect: bool,
     fence: JobFence,
     lease: Duration,
     /// The parts of the upload, from their making until they are sent: not kept over a pause, because
@@ -54,7 +56,7 @@ impl Drive {
         store: Arc<dyn Store>,
         caller: Caller,
         (settings, halving): (Arc<BulkSettings>, Arc<Halving>),
-        job: BulkJob,
+        JobTakeover { job, after_loss }: JobTakeover,
         (fence, lease): (JobFence, Duration),
     ) -> Self {
         let poll = settings.poll_first;
@@ -63,6 +65,7 @@ impl Drive {
             caller,
             settings,
             halving,
+            suspect: after_loss && (job.phase.is_before_upload() || job.phase == Phase::Uploading),
             job,
             fence,
             lease,
@@ -79,7 +82,12 @@ impl Drive {
         while !self.job.phase.is_terminal() {
             self.halts().check()?;
             self.caller.counters.set_phase(Some(self.job.phase));
-            seen = match next(self.job.phase, seen.as_ref()) {
+            let step = if self.suspect && self.job.phase.is_before_upload() {
+                Step::Abandon
+            } else {
+                next(self.job.phase, seen.as_ref())
+            };
+            seen = match step {
                 Step::Look => self.look().await?,
                 Step::Create => self.create().await?,
                 Step::Upload => self.upload().await?,
@@ -251,19 +259,25 @@ impl Drive {
     }
 
     async fn abandon(&mut self) -> Result<Option<Remote>, Halt> {
-        let Some(id) = self.job.remote_id.clone() else {
-            self.commit(Phase::Abandoned, None).await?;
-            return Ok(None);
-        };
+        let Some(id) = self.job.remote_id.clone() else { return self.set_free().await };
         self.prove().await?;
         let limit = self.settings.destination.timeout;
         let call =
             self.caller.call(limit, |target| Box::pin(async move { target.abort(&id).await }));
         match call.await? {
-            Ok(()) => self.commit(Phase::Abandoned, None).await?,
-            Err(CallProblem::OtherState(_)) => return self.wait().await,
-            Err(_) => {}
+            Ok(()) => self.set_free().await,
+            Err(CallProblem::OtherState(_)) => self.wait().await,
+            Err(_) => Ok(None),
         }
+    }
+
+    /// Ends a job that did nothing at the target: its rows go again.
+    async fn set_free(&mut self) -> Result<Option<Remote>, Halt> {
+        if self.suspect {
+            self.count_loss().await?;
+            return self.end().await;
+        }
+        self.commit(Phase::Abandoned, None).await?;
         Ok(None)
     }
 

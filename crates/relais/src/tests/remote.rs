@@ -45,6 +45,10 @@ pub(super) enum Outcome {
     Missing,
     /// Forgotten by `encode` the first time.
     Forgotten,
+    /// Its worker gets no further than `encode`.
+    KillsWorker,
+    /// `encode` panics.
+    Panics,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +133,10 @@ impl RemoteTarget {
 
     pub(super) fn fault(&self, call: &'static str, fault: Fault) {
         self.with(|world| world.faults.push((call, fault)));
+    }
+
+    pub(super) fn clear_faults(&self) {
+        self.with(|world| world.faults.clear());
     }
 
     pub(super) fn fails_after(&self, rows: usize) {
@@ -234,6 +242,15 @@ impl RemoteTarget {
 }
 
 impl World {
+    /// What goes wrong with every upload that has this row.
+    fn fault_of(&self, row: &OutboxRow) -> Option<Fault> {
+        match self.outcomes.get(&name_of(row))? {
+            Outcome::KillsWorker => Some(Fault::HangsBefore),
+            Outcome::Panics => Some(Fault::Panics),
+            _ => None,
+        }
+    }
+
     fn job(&mut self, id: &str) -> &mut Job {
         self.jobs.get_mut(id).expect("a job that was made")
     }
@@ -304,7 +321,8 @@ impl BulkTarget for RemoteTarget {
         rows: &'a [OutboxRow],
         _: usize,
     ) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
-        Box::pin(self.call("encode", move |world| {
+        let fault = self.with(|world| rows.iter().find_map(|row| world.fault_of(row)));
+        let encode = self.call("encode", move |world| {
             let mut encoded = Encoded::default();
             let mut lines = Vec::new();
             for row in rows {
@@ -319,7 +337,15 @@ impl BulkTarget for RemoteTarget {
             encoded.count = lines.len() as u64;
             encoded.body = serde_json::to_vec(&lines).expect("plain text");
             Ok(encoded)
-        }))
+        });
+        Box::pin(async move {
+            match fault {
+                Some(Fault::Panics) => panic!("on purpose"),
+                Some(_) => self.hang().await,
+                None => {}
+            }
+            encode.await
+        })
     }
 
     fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>> {

@@ -1,11 +1,11 @@
 -- As retry_outbox, for rows of a job; they are in it no longer.
 WITH retried AS (
     UPDATE relais_outbox AS o
-    SET attempts = coalesce(s.attempts, o.attempts), job_id = NULL,
+    SET attempts = coalesce(s.attempts, o.attempts), lost_workers = s.lost_workers, job_id = NULL,
         next_attempt_at = clock_timestamp() + s.pause_ms * INTERVAL '1 millisecond',
         error_code = s.error_code, error_message = s.error_message
-    FROM unnest($2::bigint[], $3::integer[], $4::bigint[], $5::text[], $6::text[])
-         AS s (id, attempts, pause_ms, error_code, error_message)
+    FROM unnest($2::bigint[], $3::integer[], $4::bigint[], $5::text[], $6::text[], $8::smallint[])
+         AS s (id, attempts, pause_ms, error_code, error_message, lost_workers)
     WHERE o.id = s.id AND o.job_id IS NOT DISTINCT FROM $1 AND o.status = 'PENDING'
     RETURNING o.id, s.attempts, o.error_code, o.error_message),
 kept AS (

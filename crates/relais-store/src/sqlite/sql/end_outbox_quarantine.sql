@@ -4,5 +4,6 @@ SET lost_workers = ?6,
     next_attempt_at = min(next_attempt_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 WHERE destination = ?3 AND status = 'PENDING' AND next_attempt_at IS NOT NULL AND job_id IS NULL
   AND lost_workers = ?5 AND (?4 >> lane) & 1
+  AND next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (?7 / 1000.0) || ' seconds')
   AND EXISTS (SELECT 1 FROM relais_lane AS l
               WHERE l.scope = ?1 AND l.lane = relais_outbox.lane AND l.owner = ?2)

@@ -27,9 +27,17 @@ impl Drive {
             let rows = self.page(after, Payloads::UpTo(PAGE_BYTES)).await?;
             let Some(last) = rows.last() else { break };
             after = last.id;
+            relais_store::fail_point!("bulk.before_encode");
             let encoded = match self.encode_page(&rows, bytes).await? {
                 Ok(encoded) => encoded,
                 Err(CallProblem::Refused(_)) => return self.abandon().await.map(|_| None),
+                Err(CallProblem::Unclear(problem)) => {
+                    // A panic or no end in sight: one of the rows may be the reason.
+                    let (ids, _) = self.names().await?;
+                    self.failed_whole(&ids, &problem).await?;
+                    self.end_early().await?;
+                    return Ok(None);
+                }
                 Err(_) => return Ok(None),
             };
             let left_out = encoded.left_out.into_iter().filter_map(|(id, delivery)| {

@@ -1,9 +1,12 @@
 //! What the target said of a job's rows, written down in the store.
 
+use std::time::Duration;
+
 use relais_core::{
     delivery::{Delivery, Problem},
     fault::{FailureKind, Fault, Judgement},
-    outbox::{OutboxFate, OutboxRow, settle},
+    outbox::{OnDeadLetter, OutboxFate, OutboxRow, settle},
+    quarantine::{self, Treatment},
     store::Payloads,
 };
 
@@ -34,7 +37,49 @@ fn fate(
     settle(&policy.retry, policy.on_dead_letter, row.attempts, answer, judgement, random())
 }
 
+/// Decides about a row after its job lost its worker. A hold lasts as much longer as the lanes of that worker
+/// may be taken over later than its job: the take-over of those lanes is no other loss.
+fn fate_after_loss(policy: &DestinationSettings, row: &OutboxRow, lease: Duration) -> OutboxFate {
+    match quarantine::treatment_in_job(row.lost_workers) {
+        Treatment::Bury => OutboxFate::Dead {
+            attempts: row.attempts,
+            problem: quarantine::lost(),
+            park: policy.on_dead_letter == OnDeadLetter::Park,
+        },
+        Treatment::Hold => OutboxFate::Wait {
+            pause: quarantine::HOLD_FOR + lease.saturating_mul(2),
+            problem: quarantine::held(),
+            lost_workers: quarantine::HOLD_AFTER,
+        },
+        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => OutboxFate::Wait {
+            pause: Duration::ZERO,
+            problem: quarantine::job_lost(),
+            lost_workers: row.lost_workers + 1,
+        },
+    }
+}
+
 impl Drive {
+    /// Counts the loss of the last worker on every row of its job, and sets them free.
+    pub(super) async fn count_loss(&self) -> Result<(), Halt> {
+        tracing::warn!(
+            destination = self.job.destination,
+            job = %self.job.id,
+            rows = self.job.row_count,
+            phase = self.job.phase.as_str(),
+            "a worker was lost with a bulk job, its rows go again"
+        );
+        let policy = &self.settings.destination;
+        let mut after = 0;
+        loop {
+            let rows = self.page(after, Payloads::Omitted).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.id;
+            let fates = rows.iter().map(|row| (row, fate_after_loss(policy, row, self.lease)));
+            self.write(&fates.collect::<Vec<_>>()).await?;
+        }
+    }
+
     /// Settles every row that is left and has an answer, page by page. `fault` says whose fault a failure
     /// is.
     pub(super) async fn settle_each(
@@ -64,6 +109,10 @@ impl Drive {
             .into_iter()
             .map(|(row, answer)| (row, fate(policy, row, answer, fault)))
             .collect();
+        self.write(&fates).await
+    }
+
+    async fn write(&self, fates: &[(&OutboxRow, OutboxFate)]) -> Result<(), Halt> {
         for part in fates.chunks(SETTLED_MAX) {
             let rows: Vec<_> = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();
             let fence = self.fence.clone();

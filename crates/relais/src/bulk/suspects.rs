@@ -1,0 +1,179 @@
+//! Which waiting rows share a job after workers were lost.
+//!
+//! Invariant: a row goes in a job of at most [`job_rows_max`] rows, with rows of as many losses. Suspects and
+//! other rows take turns, so neither waits for all of the others.
+
+use std::collections::HashMap;
+
+use relais_core::{bulk::BulkCandidate, lane::OwnedLane, quarantine::job_rows_max};
+
+#[derive(Debug, Default)]
+pub(crate) struct SuspectTurns {
+    suspects_went_last: bool,
+}
+
+impl SuspectTurns {
+    /// The rows of the next job, of those that could go. `rows` has the losses of each.
+    pub(crate) fn choose(
+        &mut self,
+        waiting: Vec<(i64, OwnedLane)>,
+        rows: &[BulkCandidate],
+        max: usize,
+    ) -> Vec<(i64, OwnedLane)> {
+        let lost = rows.iter().filter(|row| row.lost_workers > 0);
+        let lost: HashMap<i64, u32> = lost.map(|row| (row.id, row.lost_workers)).collect();
+        let losses = |id: i64| lost.get(&id).copied().unwrap_or(0);
+        let (suspects, others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(id, _)| job_rows_max(losses(*id), max) < max);
+        let Some((first, _)) = suspects.first().copied() else { return others };
+        self.suspects_went_last = others.is_empty() || !self.suspects_went_last;
+        if !self.suspects_went_last {
+            return others;
+        }
+        let same = suspects.into_iter().filter(|(id, _)| losses(*id) == losses(first));
+        same.take(job_rows_max(losses(first), max)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relais_core::quarantine::{CLEARED, HOLD_AFTER, Treatment, treatment_in_job};
+
+    use super::*;
+
+    const LANE: OwnedLane = OwnedLane { lane: 0, epoch: 1, unclean: false };
+
+    /// A destination with rows of which some kill the worker that prepares their job.
+    struct Script {
+        rows: Vec<BulkCandidate>,
+        turns: SuspectTurns,
+        held: Vec<i64>,
+        dead: Vec<i64>,
+        losses: u32,
+    }
+
+    impl Script {
+        fn new(count: i64) -> Self {
+            let row = |id| BulkCandidate {
+                id,
+                lane: 0,
+                msg_key: id.to_string(),
+                aggregate_id: id.to_string(),
+                lost_workers: 0,
+            };
+            Self {
+                rows: (1..=count).map(row).collect(),
+                turns: SuspectTurns::default(),
+                held: Vec::new(),
+                dead: Vec::new(),
+                losses: 0,
+            }
+        }
+
+        /// The next job, as the planner chooses it. If no row is due, the minute of the held ones is over.
+        fn next(&mut self, max: usize) -> Vec<i64> {
+            let due = |row: &&BulkCandidate| !self.held.contains(&row.id);
+            if !self.rows.iter().any(|row| due(&row)) {
+                self.held.clear();
+            }
+            let due = self.rows.iter().filter(|row| !self.held.contains(&row.id));
+            let rows: Vec<BulkCandidate> = due.take(max).cloned().collect();
+            let waiting = rows.iter().map(|row| (row.id, LANE)).collect();
+            let chosen = self.turns.choose(waiting, &rows, max);
+            chosen.into_iter().map(|(id, _)| id).collect()
+        }
+
+        fn lose(&mut self, job: &[i64]) {
+            self.losses += 1;
+            for row in self.rows.iter_mut().filter(|row| job.contains(&row.id)) {
+                match treatment_in_job(row.lost_workers) {
+                    Treatment::Bury => self.dead.push(row.id),
+                    Treatment::Hold => {
+                        row.lost_workers = HOLD_AFTER;
+                        self.held.push(row.id);
+                    }
+                    _ => row.lost_workers += 1,
+                }
+            }
+            self.rows.retain(|row| !self.dead.contains(&row.id));
+        }
+
+        /// Runs jobs to their end; `kills` tells which of them lose their worker.
+        fn run(&mut self, max: usize, mut kills: impl FnMut(&[i64], u32) -> bool) {
+            for _ in 0..10_000 {
+                let job = self.next(max);
+                if job.is_empty() {
+                    return;
+                }
+                if kills(&job, self.losses) {
+                    self.lose(&job);
+                } else {
+                    self.rows.retain(|row| !job.contains(&row.id));
+                }
+            }
+            panic!("{} rows are left", self.rows.len());
+        }
+    }
+
+    #[test]
+    fn a_row_that_kills_its_worker_is_the_only_dead_letter_after_four_losses() {
+        for max in [1, 2, 7, 100, 1_000] {
+            for killer in [1, 40, 150] {
+                let mut script = Script::new(150);
+                script.run(max, |job, _| job.contains(&killer));
+                assert_eq!((script.dead, script.losses), (vec![killer], 4), "{max}");
+            }
+        }
+    }
+
+    #[test]
+    fn several_rows_that_kill_their_workers_take_no_neighbour_along() {
+        let killers = [3, 4, 77, 149];
+        let mut script = Script::new(150);
+        script.run(100, |job, _| job.iter().any(|id| killers.contains(id)));
+        script.dead.sort_unstable();
+        assert_eq!(script.dead, killers);
+        assert!(script.losses <= 16, "{}", script.losses);
+    }
+
+    #[test]
+    fn losses_that_end_leave_no_dead_letter() {
+        // A process that is killed with each of its first three jobs, whatever is in them.
+        let mut script = Script::new(150);
+        script.run(100, |_, losses| losses < 3);
+        assert_eq!((script.dead.len(), script.losses), (0, 3));
+    }
+
+    #[test]
+    fn another_loss_acquits_the_rows_that_are_held() {
+        let mut script = Script::new(10);
+        for _ in 0..3 {
+            let job = script.next(100);
+            script.lose(&job);
+        }
+        assert_eq!(script.held.len(), 10);
+        // What the store does when lanes are taken over from a lost worker.
+        script.held.clear();
+        script.rows.iter_mut().for_each(|row| row.lost_workers = CLEARED);
+        assert_eq!(script.next(100).len(), 10, "they go together again");
+    }
+
+    /// A rule that holds suspects in larger jobs blames neighbours: the script would notice.
+    #[test]
+    fn a_job_of_several_held_rows_would_bury_neighbours() {
+        let mut script = Script::new(10);
+        for _ in 0..4 {
+            let job: Vec<i64> = script.rows.iter().map(|row| row.id).collect();
+            script.lose(&job);
+        }
+        assert_eq!(script.dead.len(), 10);
+    }
+
+    #[test]
+    fn suspects_and_other_rows_take_turns() {
+        let mut script = Script::new(20);
+        script.rows.iter_mut().take(5).for_each(|row| row.lost_workers = HOLD_AFTER);
+        let sizes: Vec<usize> = (0..4).map(|_| script.next(100).len()).collect();
+        assert_eq!(sizes, [1, 15, 1, 15]);
+    }
+}
