@@ -43,6 +43,9 @@ fn a_first_file_is_written_checked_and_works() {
     let site = Site::new();
     let said = site.relais(&["init"]);
     assert_eq!(said.code, 0, "{said:?}");
+    let mode = std::fs::metadata(site.path("relais.toml")).unwrap().permissions();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
+    assert_eq!(mode, 0o600, "it will hold secrets");
     assert_failed(&site.relais(&["init"]), 1, "--force");
     assert_eq!(site.relais(&["init", "--force"]).code, 0);
 

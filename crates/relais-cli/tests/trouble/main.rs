@@ -28,6 +28,8 @@ fn keys(count: usize) -> Vec<String> {
 }
 
 const FIVE_ATTEMPTS: &str = "[destination.retry]\nattempts = 5\n";
+/// Messages for a destination with more than one read has room for.
+const MANY: u16 = 1_200;
 const SHORT_TIMEOUT: &str = "[destination.limits]\ntimeout = \"300ms\"\n";
 
 #[test]
@@ -76,24 +78,29 @@ fn a_short_outage_makes_no_dead_letter_with_default_settings() {
     on_both(|store| {
         let shop = Shop::start(|call| match call.destination() {
             _ if call.is_calm() => Reply::Status(200),
-            "errs" => Reply::Status(500),
+            "errs" | "one" | "many" => Reply::Status(500),
             "cuts" => Reply::Cut,
             "refuses" => Reply::Status(503),
             _ => Reply::Never,
         });
-        let names = ["errs", "cuts", "refuses", "hangs"];
+        let names = ["errs", "cuts", "refuses", "hangs", "one", "many"];
         let limit = |name: &&str| if *name == "hangs" { SHORT_TIMEOUT } else { "" };
         let all: String = names.iter().map(|name| destination(&shop, name, limit(name))).collect();
         let place = Place::new(&store, &all);
         for name in names {
-            place.send(name, &keys(8));
+            let count = match name {
+                "one" => 1,
+                "many" => MANY.into(),
+                _ => 8,
+            };
+            place.send(name, &keys(count));
         }
         let _running = place.run();
         // Far longer than the five attempts of 1.5 s that used to make dead letters of all.
         shop.wait_for_calls(60);
         assert_eq!(place.count("FAILED"), 0);
         shop.calm();
-        place.until("DISPATCHED", 32);
+        place.until("DISPATCHED", 4 * 8 + 1 + u64::from(MANY));
         assert!(place.dead_letters().is_empty());
     });
 }

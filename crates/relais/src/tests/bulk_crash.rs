@@ -430,6 +430,7 @@ async fn a_row_that_panics_in_encode_is_found_by_halving() {
     bench.enqueue(&[("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]).await;
     let mut few = settings();
     few.destination.retry.attempts_max = 2;
+    few.destination.breaker.open_for = Duration::from_millis(1);
     let mut relay = bulk(&bench, "w", &remote, few).await;
     drain_bulk(&bench, &mut relay).await;
     let dead = "SELECT payload || error_code FROM relais_outbox WHERE status = 'FAILED'";
