@@ -28,18 +28,16 @@ impl<'a> Record<'a> {
         let mut headers = Headers::default();
         headers.receive(&name, HeaderValue::from_bytes(header));
         headers.receive(&name, HeaderValue::Null);
-        let mapping = Mapping {
-            source_system: "fuzz".into(),
-            decoder: Decoder::ALL[usize::from(decoder) % Decoder::ALL.len()],
-            message_id: match place % 4 {
+        let mapping = Mapping::json("fuzz")
+            .decoder(Decoder::ALL[usize::from(decoder) % Decoder::ALL.len()])
+            .message_id(match place % 4 {
                 0 => Pick::Header(name.clone()),
                 1 => Pick::Payload("/id".into()),
                 2 => Pick::Key,
                 _ => Pick::Position,
-            },
-            event_type: Some(Pick::Payload("/type".into())),
-            aggregate_id: (place & 4 == 0).then(|| Pick::Payload("/of".into())),
-        };
+            })
+            .event_type(Pick::Payload("/type".into()))
+            .aggregate_id((place & 4 == 0).then(|| Pick::Payload("/of".into())));
         let incoming = Incoming {
             topic: "t".into(),
             partition_num: i32::from(decoder),

@@ -1,9 +1,11 @@
 //! `cargo xtask docs`: checks the pages in `docs`, and builds them as a book with search.
 //!
 //! The checks need no other program, so `cargo xtask test` runs them too: every page is in `SUMMARY.md` once,
-//! and every link and anchor leads somewhere. Only `cargo xtask docs` runs mdBook.
+//! every link and anchor leads somewhere, and the copies in the packages are current. Only `cargo xtask docs`
+//! writes these copies and runs mdBook.
 
 mod check;
+mod guide;
 mod pages;
 
 use std::{
@@ -26,6 +28,7 @@ const MDBOOK_VERSION: &str = "0.5.4";
 const MDBOOK_FEATURES: &str = "search";
 
 pub(crate) fn run() -> Result<ExitCode> {
+    guide::write(&Pages::load(&command::root())?)?;
     if !is_clean()? {
         return Ok(ExitCode::FAILURE);
     }
@@ -43,6 +46,7 @@ pub(crate) fn is_clean() -> Result<bool> {
     let pages = Pages::load(&command::root())?;
     let mut findings = check::summary(&pages);
     findings.extend(check::links_everywhere(&pages));
+    findings.extend(guide::stale(&pages));
     for finding in &findings {
         println!("{finding}");
     }

@@ -15,6 +15,7 @@ mod faketime;
 mod jobs;
 mod kafka;
 mod languages;
+mod packages;
 mod pgbouncer;
 mod ports;
 mod postgres;

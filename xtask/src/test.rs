@@ -6,6 +6,7 @@
 //! of its own would read everything twice.
 
 use std::{
+    fs,
     num::NonZero,
     process::{Command, ExitCode},
     time::{Duration, Instant},
@@ -17,6 +18,7 @@ use crate::{
     command::{self, cargo},
     compiler, dist, docs,
     jobs::{self, Ended, Job},
+    packages,
     scratch::Scratch,
     servers::Servers,
     tally::Tally,
@@ -74,6 +76,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
     if run.lints {
         run.lint()?;
+        let pack = "cargo package --no-verify --allow-dirty -p …";
+        run.step("packages", pack, |_| packages::can_be_packed(&workspace))?;
     }
     let built = run.build()?;
     let servers = starting.ready()?;
@@ -222,6 +226,12 @@ impl Run {
             let repeat = format!("cargo run -p {name}");
             self.step(&format!("example {name}"), &repeat, |_| ends_well(&mut example))?;
         }
+        for name in small_examples()? {
+            let mut example = Command::new(built.join("examples").join(&name));
+            servers.tell(&mut example);
+            let repeat = format!("cargo run -p relais --all-features --example {name}");
+            self.step(&format!("example {name}"), &repeat, |_| ends_well(&mut example))?;
+        }
         let mut demo = Command::new(built.join("relais"));
         demo.args(["demo", "--once"]);
         self.step("demo", "cargo run -- demo --once", |_| ends_well(&mut demo))?;
@@ -302,6 +312,18 @@ impl Run {
 fn ends_well(program: &mut Command) -> Result<bool> {
     let scratch = Scratch::new()?;
     command::succeeds_within(program.current_dir(scratch.path()), PROGRAM_TIME_MAX)
+}
+
+/// Returns the names of the examples of the library. Each ends by itself.
+fn small_examples() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for file in fs::read_dir(command::root().join("crates/relais/examples"))? {
+        let file = file?.path();
+        let name = file.file_stem().filter(|_| file.extension().is_some_and(|e| e == "rs"));
+        names.extend(name.map(|name| name.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// So many test programs at once: most of them wait most of the time.

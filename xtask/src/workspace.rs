@@ -19,6 +19,8 @@ pub(crate) struct Package {
     pub(crate) license: String,
     pub(crate) folder: PathBuf,
     pub(crate) features: Vec<String>,
+    /// It may be published on a registry.
+    pub(crate) published: bool,
     /// Where it was downloaded from; ours have none.
     pub(crate) registry: Option<String>,
 }
@@ -85,6 +87,7 @@ fn package(value: &Value) -> Package {
         license: text_of(&value["license"]),
         folder: manifest.parent().map(Path::to_path_buf).unwrap_or_default(),
         features: features.into_iter().flat_map(|map| map.keys().cloned()).collect(),
+        published: value["publish"].is_null(),
         registry: value["source"].as_str().map(str::to_owned),
     }
 }

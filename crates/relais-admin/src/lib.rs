@@ -293,8 +293,8 @@ async fn soon<T: Send + 'static>(
     let late = || format!("no answer from the database within {ANSWER_MAX:?}");
     match tokio::time::timeout(ANSWER_MAX, tokio::spawn(work)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(ended)) => Err(StoreError::Unavailable(ended.to_string())),
-        Err(_) => Err(StoreError::Unavailable(late())),
+        Ok(Err(ended)) => Err(StoreError::unavailable(ended.to_string())),
+        Err(_) => Err(StoreError::unavailable(late())),
     }
 }
 
@@ -315,10 +315,8 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// The code on the page about embedding compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/embedding.md")]
-struct Embedding;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 
 #[cfg(test)]
 mod tests {

@@ -125,7 +125,7 @@ fn source(name: String) -> SourceInfo {
 }
 
 fn configuration((name, settings): &(String, DestinationSettings)) -> Configuration {
-    let DestinationSettings { retry, on_dead_letter, rate, concurrency, timeout, breaker } =
+    let DestinationSettings { retry, on_dead_letter, rate, concurrency, timeout, breaker, .. } =
         settings;
     let rate =
         rate.map_or("no rate limit".to_owned(), |(calls, per)| format!("{calls} per {per:?}"));

@@ -60,13 +60,11 @@ impl Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unavailable(_) => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", error)
-            }
             StoreError::Invalid(_) => Self::unprocessable("INVALID", error),
             StoreError::Setup(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_SETUP", error)
             }
+            _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", error),
         }
     }
 }

@@ -146,10 +146,8 @@ impl Sampler {
         let kept = self.lock();
         match (&kept.counted, &kept.problem) {
             (Some(counted), None) => Ok(counted.clone()),
-            (_, Some(problem)) => Err(StoreError::Unavailable(problem.clone())),
-            (None, None) => {
-                Err(StoreError::Unavailable("nothing was counted yet; ask again".to_owned()))
-            }
+            (_, Some(problem)) => Err(StoreError::unavailable(problem.clone())),
+            (None, None) => Err(StoreError::unavailable("nothing was counted yet; ask again")),
         }
     }
 

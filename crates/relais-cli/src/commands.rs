@@ -78,7 +78,7 @@ fn unreachable(settings: &Settings, error: &StoreError) -> String {
             "store: cannot reach the database at {}: {why}; start it, or check `store.url`",
             settings.store.url.place()
         ),
-        StoreError::Invalid(why) | StoreError::Setup(why) => format!("store: {why}"),
+        other => format!("store: {other}"),
     }
 }
 

@@ -173,8 +173,8 @@ impl Store for Planted {
                 rows.into_iter().partition(|row| row.fate == OutboxFate::Dispatched);
             let ids: Vec<i64> = done.iter().map(|row| row.id).collect();
             let dispatch = tokio::time::timeout(RAW_MAX, self.raw.dispatch(&ids));
-            let late = |_| StoreError::Unavailable("no answer in time".to_owned());
-            dispatch.await.map_err(late)?.map_err(StoreError::Unavailable)?;
+            let late = |_| StoreError::unavailable("no answer in time");
+            dispatch.await.map_err(late)?.map_err(StoreError::unavailable)?;
             let mut settled = self.store.settle_outbox(fence, others).await?;
             settled.settled += ids.len() as u64;
             Ok(settled)

@@ -28,6 +28,7 @@ use relais::{
 };
 use relais_admin::{ApiUsage, AskSource, CallsUsed};
 use relais_core::{
+    InvalidSettings,
     credential::Credentials,
     publisher::Publisher,
     source::Source,
@@ -52,7 +53,7 @@ impl Database {
         let unsafe_durability = settings.store.unsafe_durability;
         Ok(match &settings.store.url {
             StoreUrl::Sqlite(path) => {
-                let options = SqliteOptions { unsafe_durability, ..SqliteOptions::default() };
+                let options = SqliteOptions::default().unsafe_durability(unsafe_durability);
                 Self::Sqlite(SqliteStore::open(path, options).await?)
             }
             StoreUrl::Postgres { url, .. } => {
@@ -248,13 +249,15 @@ pub(crate) fn rehearse(settings: &Settings) -> Vec<WireError> {
 }
 
 fn guards(destination: &Destination) -> DestinationSettings {
-    DestinationSettings {
-        retry: destination.retry,
-        on_dead_letter: destination.on_dead_letter,
-        rate: destination.limits.rate.map(|rate| (rate.calls, rate.period)),
-        concurrency: usize::try_from(destination.limits.concurrency).unwrap_or(usize::MAX),
-        timeout: destination.limits.timeout,
-        breaker: destination.breaker,
+    let settings = DestinationSettings::default()
+        .retry(destination.retry)
+        .on_dead_letter(destination.on_dead_letter)
+        .concurrency(usize::try_from(destination.limits.concurrency).unwrap_or(usize::MAX))
+        .timeout(destination.limits.timeout)
+        .breaker(destination.breaker);
+    match destination.limits.rate {
+        Some(rate) => settings.rate(rate.calls, rate.period),
+        None => settings,
     }
 }
 
@@ -281,7 +284,8 @@ fn make(
         Target::Log { path: Some(path) } => Arc::new(LogPublisher::file(path)),
         Target::Kafka(kafka) => kafka::publisher(destination, kafka)?,
         Target::Http(http) => {
-            let made = http_settings(destination, http).and_then(HttpPublisher::new);
+            let made = http_settings(destination, http)
+                .and_then(|settings| Ok(HttpPublisher::new(settings)?));
             Arc::new(made.map_err(|error| destination.error(error))?)
         }
     };
@@ -332,7 +336,8 @@ fn http_source(
 }
 
 fn tls(files: Option<&TlsFiles>) -> Result<Option<Tls>, String> {
-    files.map(|files| Tls::load(&files.certificate, &files.key)).transpose()
+    let load = |files: &TlsFiles| Tls::load(&files.certificate, &files.key);
+    files.map(load).transpose().map_err(|error| error.to_string())
 }
 
 impl SourceSettings {
@@ -352,5 +357,6 @@ fn secret(text: &SecretString) -> Secret {
 }
 
 fn webhook_secrets(texts: &[SecretString]) -> Result<Vec<WebhookSecret>, String> {
-    texts.iter().map(|text| text.expose_secret().parse()).collect()
+    let secrets = texts.iter().map(|text| text.expose_secret().parse());
+    Ok(secrets.collect::<Result<_, InvalidSettings>>()?)
 }

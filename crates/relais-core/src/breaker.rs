@@ -20,8 +20,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// When a breaker opens and how long it stays so.
+/// The limits at which a circuit breaker opens and probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BreakerPolicy {
     /// How many of the last calls are looked at.
     pub window: usize,
@@ -36,6 +37,15 @@ impl Default for BreakerPolicy {
         Self { window: 50, failure_rate: 50, open_for: Duration::from_secs(30) }
     }
 }
+
+crate::setters!(BreakerPolicy {
+    /// Sets the number of last calls that count.
+    window: = usize,
+    /// Sets the share of failed keys in a full window that opens the breaker, in percent.
+    failure_rate: = u8,
+    /// Sets the longest pause between two probes.
+    open_for: = Duration,
+});
 
 /// What the breaker lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

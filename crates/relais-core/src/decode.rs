@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use crate::{delivery::Problem, json};
+use crate::{InvalidSettings, delivery::Problem, json};
 
 /// How the values of a source are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,12 +92,12 @@ fn split_schema_id(bytes: &[u8]) -> Result<(u32, &[u8]), Problem> {
 }
 
 impl FromStr for Decoder {
-    type Err = String;
+    type Err = InvalidSettings;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidSettings> {
         Self::ALL.into_iter().find(|decoder| decoder.as_str() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::as_str).join(", ");
-            format!("`{text}` is not a decoder; use one of: {names}")
+            InvalidSettings::new(format!("`{text}` is not a decoder; use one of: {names}"))
         })
     }
 }
@@ -141,6 +141,6 @@ mod tests {
         for decoder in Decoder::ALL {
             assert_eq!(decoder.as_str().parse(), Ok(decoder));
         }
-        assert!("avro".parse::<Decoder>().unwrap_err().contains("confluent-json"));
+        assert!("avro".parse::<Decoder>().unwrap_err().to_string().contains("confluent-json"));
     }
 }

@@ -8,6 +8,7 @@ use crate::{fault::FailureKind, text};
 
 /// The answer for one message. Whether a failure uses an attempt is decided by evidence: [`crate::fault::judge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Delivery {
     /// The target has it.
     Accepted,

@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use crate::{
+    InvalidSettings,
     decode::{Decoded, Decoder},
     inbox::{Content, InboxRow, NewInbox},
     json,
@@ -12,19 +13,23 @@ use crate::{
     time::Timestamp,
 };
 
-/// Where one value comes from.
+/// A place in a message; as text `header:NAME`, `payload:/POINTER`, `key` or `position`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
+    /// A header, by its name.
     Header(String),
+    /// A value in the payload, by its JSON pointer.
     Payload(String),
+    /// The key that the broker has for it.
     Key,
+    /// Its position at its source, for example topic, partition and offset.
     Position,
 }
 
 impl FromStr for Pick {
-    type Err = String;
+    type Err = InvalidSettings;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidSettings> {
         match text.split_once(':') {
             Some(("header", name)) if !name.is_empty() => Ok(Self::Header(name.to_owned())),
             Some(("payload", pointer)) if pointer.is_empty() || pointer.starts_with('/') => {
@@ -32,15 +37,25 @@ impl FromStr for Pick {
             }
             None if text == "key" => Ok(Self::Key),
             None if text == "position" => Ok(Self::Position),
-            _ => Err(format!(
+            _ => Err(InvalidSettings::new(format!(
                 "`{text}` is not a place in a message; use `header:NAME`, `payload:/JSON/POINTER`, \
                  `key` or `position`"
-            )),
+            ))),
         }
     }
 }
 
 impl Pick {
+    /// Returns the place of a header.
+    pub fn header(name: &str) -> Self {
+        Self::Header(name.to_owned())
+    }
+
+    /// Returns the place of a value in the payload, by its JSON pointer: `/order/id`.
+    pub fn payload(pointer: &str) -> Self {
+        Self::Payload(pointer.to_owned())
+    }
+
     /// The value in a stored message; where it stood at its source is not asked here.
     pub fn of(&self, row: &InboxRow) -> Option<String> {
         let found = match self {
@@ -111,15 +126,42 @@ pub struct Incoming {
     pub position: Option<String>,
 }
 
-/// How a source's messages are read.
+/// The places in a source's messages where relais finds what an inbox row needs.
+///
+/// ```
+/// use relais_core::extract::{Mapping, Pick};
+///
+/// let mapping = Mapping::json("bank")
+///     .message_id(Pick::header("message-id"))
+///     .event_type(Pick::payload("/type"))
+///     .aggregate_id(Pick::payload("/order_id"));
+/// assert_eq!(mapping.event_type, "payload:/type".parse().ok());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mapping {
+    /// The system that the messages come from. A message id is unique within it.
     pub source_system: String,
+    /// Decodes the bytes.
     pub decoder: Decoder,
+    /// The place of the message id, by which duplicates are recognised.
     pub message_id: Pick,
+    /// The place of the event type, by which handlers, routes and processes are found.
     pub event_type: Option<Pick>,
+    /// The place of the id that orders messages.
     pub aggregate_id: Option<Pick>,
 }
+
+crate::setters!(Mapping {
+    /// Sets the decoder.
+    decoder: = Decoder,
+    /// Sets the place of the message id.
+    message_id: = Pick,
+    /// Sets the place of the event type.
+    event_type: ? Pick,
+    /// Sets the place of the id that orders messages.
+    aggregate_id: ? Pick,
+});
 
 /// A decodable message without the id its source promises.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,6 +169,17 @@ pub struct Mapping {
 pub struct MissingId(pub String);
 
 impl Mapping {
+    /// Returns a mapping of JSON messages whose id is in the header `message-id`.
+    pub fn json(source_system: &str) -> Self {
+        Self {
+            source_system: source_system.to_owned(),
+            decoder: Decoder::Json,
+            message_id: Pick::header("message-id"),
+            event_type: None,
+            aggregate_id: None,
+        }
+    }
+
     /// The inbox row of a message.
     ///
     /// A message without the id its source promises has its position for an id, and says so; so has
@@ -379,7 +432,7 @@ mod tests {
 
     #[test]
     fn unknown_places_are_named() {
-        assert!("heder:x".parse::<Pick>().unwrap_err().contains("header:NAME"));
+        assert!("heder:x".parse::<Pick>().unwrap_err().to_string().contains("header:NAME"));
         assert!("payload:x".parse::<Pick>().is_err());
     }
 }

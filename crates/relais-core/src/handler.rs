@@ -16,6 +16,7 @@ use crate::{
 
 /// What a handler says about its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Commit everything.
     Done,
@@ -96,7 +97,7 @@ fn chain(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        if !text.ends_with(&next) {
+        if !text.contains(&next) {
             text = format!("{text}: {next}");
         }
         cause = error.source();

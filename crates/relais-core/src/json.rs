@@ -14,6 +14,7 @@ pub const DEPTH_MAX: usize = 128;
 
 /// Why bytes are not JSON that relais accepts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum JsonError {
     #[error("empty body where JSON is expected")]
     Empty,

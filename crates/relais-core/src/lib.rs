@@ -11,6 +11,8 @@
 //! all of it is kept by a [`store`] whose rows are shared out by [`lane`]. Operators change what runs by
 //! [`control`]; processes [`report`] what they did.
 
+mod setters;
+
 pub mod message;
 
 pub mod decode;
@@ -45,6 +47,7 @@ pub mod lane;
 pub mod query;
 pub mod report;
 pub mod store;
+mod store_error;
 
 pub mod json;
 pub mod text;
@@ -56,7 +59,11 @@ pub mod fuzz;
 #[cfg(any(test, fuzzing))]
 extern crate self as relais_core;
 
+mod invalid_settings;
+
 use std::{future::Future, pin::Pin};
+
+pub use invalid_settings::InvalidSettings;
 
 /// Futures are boxed at every seam: the body is compiled once, in its own crate.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

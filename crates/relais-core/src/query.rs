@@ -117,9 +117,13 @@ pub struct Overview {
 
 /// How long finished rows stay, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retention {
+    /// Handled inbox rows.
     pub processed_seconds: i64,
+    /// Delivered outbox rows.
     pub dispatched_seconds: i64,
+    /// Marks of `once`.
     pub handled_seconds: i64,
     /// Resolved dead letters only; open ones stay.
     pub resolved_seconds: i64,
@@ -139,6 +143,19 @@ impl Default for Retention {
         }
     }
 }
+
+crate::setters!(Retention {
+    /// Sets how long handled inbox rows stay.
+    processed_seconds: = i64,
+    /// Sets how long delivered outbox rows stay.
+    dispatched_seconds: = i64,
+    /// Sets how long marks of `once` stay: a message that arrives later is handled again.
+    handled_seconds: = i64,
+    /// Sets how long resolved dead letters stay.
+    resolved_seconds: = i64,
+    /// Sets how long processes that have ended stay, with their logs.
+    processes_seconds: = i64,
+});
 
 /// What one bounded pass of cleanup removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -2,13 +2,26 @@
 
 use std::time::Duration;
 
-/// How often and how long apart.
+/// The number of attempts and the pauses between them: exponential backoff.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use relais_core::retry::RetryPolicy;
+///
+/// let policy = RetryPolicy::patient().attempts_max(50).max(Duration::from_secs(3_600));
+/// assert_eq!(policy.first, Duration::from_millis(100));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// Attempts before a row becomes a dead letter; at least 1.
     pub attempts_max: u32,
+    /// The pause after the first failed attempt.
     pub first: Duration,
+    /// Each pause is this many times the one before.
     pub factor: f64,
+    /// The longest pause.
     pub max: Duration,
     /// Spread each pause over 100 % to 125 % of itself, so that equal failures do not come back
     /// together. Never shorter: a target that named a pause gets at least that.
@@ -32,7 +45,25 @@ impl Default for RetryPolicy {
 /// The longest pause after a failure that used no attempt: the target is back soon, or it is not.
 pub const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
+crate::setters!(RetryPolicy {
+    /// Sets the number of attempts before a row becomes a dead letter.
+    attempts_max: = u32,
+    /// Sets the pause after the first failed attempt.
+    first: = Duration,
+    /// Sets the factor from one pause to the next.
+    factor: = f64,
+    /// Sets the longest pause.
+    max: = Duration,
+    /// Turns jitter on or off.
+    jitter: = bool,
+});
+
 impl RetryPolicy {
+    /// Returns a policy whose pauses double from `first` to `max`, with jitter.
+    pub const fn new(attempts_max: u32, first: Duration, max: Duration) -> Self {
+        Self { attempts_max, first, factor: 2.0, max, jitter: true }
+    }
+
     /// Twenty attempts, 100 ms doubling to 10 minutes, about an hour in all: what a service that is
     /// deployed, restarted or repaired needs. The default of destinations and handlers.
     pub fn patient() -> Self {

@@ -16,11 +16,22 @@ use crate::{
 /// Most messages one event may become.
 pub const FAN_OUT_MAX: usize = 10_000;
 
-/// One rule: `[[route]]`.
+/// A rule that makes outbox messages of an inbox message: `[[route]]`.
+///
+/// ```
+/// use relais_core::route::Route;
+///
+/// let route = Route::new("OrderPlaced", "warehouse")
+///     .event_type("PickOrder")
+///     .payload(r#"{"order": {{/order_id}}}"#);
+/// assert_eq!(route.on, "OrderPlaced");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Route {
     /// The event type it is for.
     pub on: String,
+    /// The destination of its messages.
     pub destination: String,
     /// Pointer to an array: one message for each element. Absent: one for the event.
     pub each: Option<String>,
@@ -36,10 +47,59 @@ pub struct Route {
 }
 
 impl Route {
+    /// Returns a route that sends the event on as it is.
+    pub fn new(on: &str, destination: &str) -> Self {
+        Self {
+            on: on.to_owned(),
+            destination: destination.to_owned(),
+            each: None,
+            event_type: None,
+            aggregate_type: None,
+            version: None,
+            payload: None,
+        }
+    }
+
+    /// Sends one message for each element of the array at this JSON pointer.
+    #[must_use]
+    pub fn each(mut self, pointer: &str) -> Self {
+        self.each = Some(pointer.to_owned());
+        self
+    }
+
+    /// Sets the event type of the messages.
+    #[must_use]
+    pub fn event_type(mut self, name: &str) -> Self {
+        self.event_type = Some(name.to_owned());
+        self
+    }
+
+    /// Sets the aggregate type of the messages.
+    #[must_use]
+    pub fn aggregate_type(mut self, name: &str) -> Self {
+        self.aggregate_type = Some(name.to_owned());
+        self
+    }
+
+    /// Ignores messages whose version at this JSON pointer is older than the last seen of their aggregate.
+    #[must_use]
+    pub fn version(mut self, pointer: &str) -> Self {
+        self.version = Some(pointer.to_owned());
+        self
+    }
+
+    /// Sets the template of the payload: `{{/pointer}}` is replaced by the value there, `{{each}}` by the
+    /// element.
+    #[must_use]
+    pub fn payload(mut self, template: &str) -> Self {
+        self.payload = Some(template.to_owned());
+        self
+    }
+
     /// The messages an event becomes, or why it cannot.
     pub fn apply(&self, row: &InboxRow) -> Result<Vec<NewMessage>, Problem> {
         let event = row.payload.as_deref().unwrap_or("null");
-        let version = self.version(event)?;
+        let version = self.version_of(event)?;
         let Some(each) = &self.each else {
             if let Some(why) = row.headers.get(HEADER_AGGREGATE_ID) {
                 return Err(Problem::new("AGGREGATE_ID_INVALID", why));
@@ -80,7 +140,7 @@ impl Route {
             .collect()
     }
 
-    fn version(&self, event: &str) -> Result<Option<i64>, Problem> {
+    fn version_of(&self, event: &str) -> Result<Option<i64>, Problem> {
         let Some(pointer) = &self.version else { return Ok(None) };
         let found = json::pointer(event, pointer).and_then(json::text);
         match found.as_deref().map(str::parse::<i64>) {

@@ -27,19 +27,7 @@ use crate::{
 /// What a store method gives back.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Why the store could not, by what the caller may do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The database is away, busy or full. Nothing is known to have changed; try again later.
-    #[error("database unavailable: {0}")]
-    Unavailable(String),
-    /// The request itself cannot be stored; trying it again will not help.
-    #[error("{0}")]
-    Invalid(String),
-    /// The database must be set up otherwise; the message says how.
-    #[error("{0}")]
-    Setup(String),
-}
+pub use crate::store_error::{DriverError, StoreError, StoreErrorText};
 
 /// The rows wanted, and in which lanes.
 #[derive(Clone, Debug)]

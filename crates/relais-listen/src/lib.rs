@@ -14,4 +14,4 @@ mod tls;
 
 pub use seats::network;
 pub use serve::{Limits, Peer, serve};
-pub use tls::Tls;
+pub use tls::{Tls, TlsError};

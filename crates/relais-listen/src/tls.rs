@@ -4,7 +4,8 @@
 //! nothing: connections go on with what was read before, and the log says why.
 
 use std::{
-    fs, io,
+    error::Error,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
@@ -13,7 +14,10 @@ use std::{
 use rustls::{
     ServerConfig,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -39,12 +43,31 @@ struct Current {
 
 type Seen = [Option<(SystemTime, u64)>; 2];
 
+/// A certificate or key that cannot be used. The text names the file and what to do.
+#[derive(Debug)]
+pub struct TlsError {
+    text: String,
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for TlsError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
 impl Tls {
     /// Reads the files.
     ///
     /// # Errors
     /// Says which file is wrong, and what to do.
-    pub fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
+    pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let seen = [seen(certificate), seen(key)];
         let config = read(certificate, key)?;
         let current = Current { config, seen, looked_at: Instant::now() };
@@ -91,24 +114,27 @@ fn seen(file: &Path) -> Option<(SystemTime, u64)> {
     Some((found.modified().ok()?, found.len()))
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
-    let wrong = |file: &Path, what: &str, error: &dyn std::fmt::Display| {
+fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let wrong = |file: &Path, what: &str, cause: pem::Error| {
         let file = file.display();
-        format!(
-            "cannot read the {what} from {file}: {error}; it must be a readable file in PEM format"
-        )
+        let text = format!(
+            "cannot read the {what} from {file}: {cause}; it must be a readable file in PEM format"
+        );
+        TlsError { text, cause: Box::new(cause) }
     };
     let chain: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-    let chain = chain.map_err(|error| wrong(certificate, "TLS certificate", &error))?;
+    let chain = chain.map_err(|error| wrong(certificate, "TLS certificate", error))?;
     let private = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| wrong(key, "private key of the TLS certificate", &error))?;
+        .map_err(|error| wrong(key, "private key of the TLS certificate", error))?;
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
         .map_err(|error| {
             let (certificate, key) = (certificate.display(), key.display());
-            format!("cannot use the TLS certificate {certificate} with the key {key}: {error}")
+            let text =
+                format!("cannot use the TLS certificate {certificate} with the key {key}: {error}");
+            TlsError { text, cause: Box::new(error) }
         })?;
     Ok(Arc::new(config))
 }
@@ -127,7 +153,7 @@ mod tests {
     fn files_are_read_again_when_they_change_and_wrong_ones_change_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-        assert!(Tls::load(&certificate, &key).unwrap_err().contains("cert.pem"));
+        assert!(Tls::load(&certificate, &key).unwrap_err().to_string().contains("cert.pem"));
         write(folder.path());
         let tls = Tls::load(&certificate, &key).unwrap();
         let mut now = Instant::now();

@@ -226,7 +226,7 @@ pub(crate) fn by_id(
             Some(Value::Number(number)) => number.to_string(),
             Some(_) => continue,
             None => {
-                return Err(StoreError::Setup(format!(
+                return Err(StoreError::setup(format!(
                     "hydrate: no column `{id_column}` in the result; select it, or set hydrate_id"
                 )));
             }
@@ -289,7 +289,7 @@ pub(crate) enum Verdict {
 /// The error of a statement that works for no id.
 pub(crate) fn wrong_for_all(hydrated: &Hydrated) -> StoreError {
     let why = hydrated.failed.values().next().map_or("hydrate failed", String::as_str);
-    StoreError::Setup(format!("{why} (the same for every id of the batch)"))
+    StoreError::setup(format!("{why} (the same for every id of the batch)"))
 }
 
 fn shown(id: &str) -> String {

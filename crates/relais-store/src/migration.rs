@@ -49,7 +49,7 @@ pub(crate) fn missing<'a>(
 ) -> Result<&'a [Script], StoreError> {
     let known = version_of(scripts.last().map(|script| script.number));
     let found = version_of(applied.last().map(|line| line.version));
-    let refuse = |text: String| Err(StoreError::Setup(text));
+    let refuse = |text: String| Err(StoreError::setup(text));
     let needs = applied.iter().skip(scripts.len()).map(|line| line.needs).max();
     if let Some(needs) = needs.filter(|needs| *needs > known) {
         return refuse(format!(
@@ -98,7 +98,7 @@ pub(crate) fn check(
     next: &str,
 ) -> Result<(), StoreError> {
     let Some(last) = missing(scripts, applied)?.last() else { return Ok(()) };
-    Err(StoreError::Setup(match applied.last() {
+    Err(StoreError::setup(match applied.last() {
         None => format!("{place} has no relais tables{next}"),
         Some(line) => format!(
             "relais tables are version {}, this program needs {}{next}",
@@ -124,8 +124,8 @@ pub(crate) fn failed(script: &Script, error: StoreError, next: &str) -> StoreErr
         script.number, script.name
     );
     match error {
-        StoreError::Unavailable(_) => StoreError::Unavailable(text),
-        StoreError::Invalid(_) | StoreError::Setup(_) => StoreError::Setup(text),
+        StoreError::Invalid(old) => StoreError::Setup(old).reworded(|_| text),
+        other => other.reworded(|_| text),
     }
 }
 
@@ -134,7 +134,7 @@ pub(crate) const IN_THE_WAY: &str = "; relais did not make what is in its way: r
 
 /// What to do when `relais_schema` cannot be read.
 pub(crate) fn unreadable(error: &StoreError) -> StoreError {
-    StoreError::Setup(format!(
+    StoreError::setup(format!(
         "relais_schema cannot be read as the list of relais's migrations: {error}{IN_THE_WAY}"
     ))
 }

@@ -92,7 +92,7 @@ impl SqliteStore {
     pub async fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || Self::open_blocking(path, options));
-        opened.await.map_err(|stopped| StoreError::Unavailable(stopped.to_string()))?
+        opened.await.map_err(|stopped| StoreError::unavailable(stopped.to_string()))?
     }
 
     fn open_blocking(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
@@ -101,7 +101,7 @@ impl SqliteStore {
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             let folder = folder.display();
             let why = format!("there is no folder {folder}; create it, or correct `store.url`");
-            return Err(StoreError::Setup(why));
+            return Err(StoreError::setup(why));
         }
         let writer = Writer::start(connect::writer(&path, &options)?)?;
         let readers = Readers::new(&path, &options, options.readers);

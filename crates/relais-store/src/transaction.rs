@@ -44,9 +44,8 @@ pub trait BlockingTransaction {
 /// change it belongs to.
 #[cfg(any(feature = "sqlite", feature = "sqlx-postgres"))]
 pub(crate) fn not_in_transaction() -> StoreError {
-    StoreError::Invalid(
+    StoreError::invalid(
         "cannot write outside a transaction: it would be committed apart from your own changes; begin a \
-         transaction on this connection first"
-            .into(),
+         transaction on this connection first",
     )
 }

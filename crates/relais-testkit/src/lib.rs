@@ -30,7 +30,5 @@ pub use idempotent::arrived;
 pub use outbox_assert::sent;
 pub use rehearsal::Rehearsal;
 
-/// The code on the page about testing runs.
-#[cfg(all(doctest, feature = "sqlite", feature = "postgres"))]
-#[doc = include_str!("../../../docs/testing.md")]
-struct Testing;
+#[cfg(all(any(doc, doctest), feature = "sqlite", feature = "postgres"))]
+pub mod guide;

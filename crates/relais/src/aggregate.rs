@@ -126,6 +126,7 @@ pub trait PersistBlocking<C: ?Sized>: Aggregate {
 /// Why an aggregate was not saved. Roll the transaction back, as dropping it does; the aggregate keeps
 /// its events and its version.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SaveError {
     /// Nothing was written.
     #[error(

@@ -25,6 +25,7 @@ const NAMES_SHOWN: usize = 8;
 
 /// Why a control was refused.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ControlError {
     /// No destination, source or process type has this name.
     #[error("no {} is `{name}`; {known}", kind.words())]

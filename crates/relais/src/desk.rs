@@ -319,7 +319,7 @@ impl Desk {
                     return Ok(Some(refused("ROW_GONE", "its inbox row is no longer there")));
                 };
                 let outcome = self.rehearsal.rehearse(row).await?;
-                Ok(problem_of(outcome).map(|problem| Answer::WouldFail { problem }))
+                Ok(outcome.problem().cloned().map(|problem| Answer::WouldFail { problem }))
             }
             (Origin::Inbox, Insist::Forced) | (Origin::Outbox, _) => Ok(None),
         }
@@ -364,15 +364,6 @@ fn resolved(letter: &DeadLetter) -> Option<Answer> {
         by: letter.resolved_by.clone().unwrap_or_default(),
         at,
     })
-}
-
-fn problem_of(outcome: Outcome) -> Option<Problem> {
-    match outcome {
-        Outcome::Done => None,
-        Outcome::Retry { problem, .. } | Outcome::Fail { problem } | Outcome::Park { problem } => {
-            Some(problem)
-        }
-    }
 }
 
 /// Whether the key of the letter is this one. A conflict holds nothing.

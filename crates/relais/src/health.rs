@@ -44,8 +44,8 @@ impl HealthCheck {
         let check = tokio::spawn(async move { store.check().await });
         let answer = match tokio::time::timeout(ANSWER_MAX, check).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(ended)) => Err(StoreError::Unavailable(ended.to_string())),
-            Err(_) => Err(StoreError::Unavailable(format!(
+            Ok(Err(ended)) => Err(StoreError::unavailable(ended.to_string())),
+            Err(_) => Err(StoreError::unavailable(format!(
                 "no answer from the database within {ANSWER_MAX:?}"
             ))),
         };
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_away_is_the_reason() {
-        let gone = Err(StoreError::Unavailable("connection refused".into()));
+        let gone = Err(StoreError::unavailable("connection refused"));
         let readiness = judge(gone, &snapshot(), &unknown);
         assert!(!readiness.ready);
         assert!(readiness.reason.unwrap().contains("connection refused"));

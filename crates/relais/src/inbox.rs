@@ -187,7 +187,7 @@ impl InboxWorker {
         self.judge_lost_sessions().await;
         let mut done = self.settle().await?;
         if let Some(trouble) = self.trouble.take() {
-            return Err(StoreError::Unavailable(trouble));
+            return Err(StoreError::unavailable(trouble));
         }
         done += self.intake.top_up().await?;
         done += self.launch().await?;

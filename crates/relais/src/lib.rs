@@ -1,27 +1,68 @@
-//! relais moves messages between a database and the world so that nothing is lost, nothing happens
-//! twice, and order holds, whatever crashes.
+//! relais moves messages between your database and other systems. A message exists if and only if your
+//! transaction commits; it is delivered at least once, in order per key, through crashes and restarts.
 //!
-//! Write messages in your own transaction with [`Outbox`]; run sources, handlers, routes and
-//! destinations with [`App`].
+//! - [`Outbox`] writes messages in your own transaction (sqlx, tokio-postgres, rusqlite).
+//! - [`App`] runs the workers: sources, handlers, routes, [processes](process) and destinations.
+//! - A handler changes your tables, sends messages and marks its message as handled in one commit.
+//! - A message that cannot be delivered becomes a dead letter, and [`App::desk`] decides about it.
 //!
-//! Invariant: the engine names no database and no broker; it knows the seams of `relais-core` only.
-//! The modules in the order a message meets them:
+//! # Example
 //!
-//! - [`outbox`]: the sender's side, inside the user's transaction; [`aggregate`]: things that record
-//!   their events
-//! - `worker`: the one loop all workers share; `pulse`: what wakes them
-//! - `ingest`: source → inbox → acknowledge
-//! - `lanes`: leases and their heartbeat; `intake`: rows of owned lanes, in order per key
-//! - [`inbox`]: rows → handlers, routes and processes
-//! - [`process`]: several steps in several systems
-//! - `relay`: rows → publisher, through `guard`, whose rate and breaker are in `limits`
-//! - `bulk`: rows → jobs of a bulk target
-//! - `cleanup`: old finished rows; `unserved`: destinations without a worker
-//! - [`repair`]: rows that could not be decoded, read again after a fix
-//! - [`desk`]: what people do about dead letters; [`explain`]: what became of a message
-//! - [`control`]: pauses, limits and resets that operators ask for; `report`: the figures of this process
-//!   for all others
-//! - [`observe`]: what all of them count; [`health`]: whether they can work
+#![cfg_attr(all(feature = "sqlite", feature = "log"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "sqlite", feature = "log")), doc = "```ignore")]
+//! use std::{path::Path, sync::Arc};
+//!
+//! use relais::{App, Message, Outbox, Store, log::LogPublisher, sqlite::{SqliteOptions, SqliteStore}};
+//!
+//! #[derive(Message, serde::Serialize)]
+//! #[message(aggregate = "Order", key = "order_id")]
+//! struct OrderPlaced { order_id: String, cents: i64 }
+//!
+//! #[tokio::main]
+//! async fn main() -> anyhow::Result<()> {
+//!     let store = SqliteStore::open(Path::new("shop.db"), SqliteOptions::default()).await?;
+//!     store.migrate().await?; // tables `relais_…` beside yours
+//!
+//!     // The order and its message are one commit: both are there, or neither.
+//!     let mut db = rusqlite::Connection::open("shop.db")?;
+//!     let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+//!     tx.execute("INSERT INTO orders (id, cents) VALUES (?1, ?2)", ("o-1", 1_999))?;
+//!     let event = OrderPlaced { order_id: "o-1".into(), cents: 1_999 };
+//!     Outbox::to("warehouse").send_blocking(&tx, &event)?;
+//!     tx.commit()?;
+//!
+//!     // The workers deliver it, until Ctrl-C or SIGTERM.
+//!     let warehouse = Arc::new(LogPublisher::stdout());
+//!     App::new(Arc::new(store)).destination("warehouse", warehouse).run().await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Features
+//!
+//! No feature is on by default.
+//!
+//! | feature | module | for |
+//! |---|---|---|
+//! | `sqlite` | `sqlite` | the store in a SQLite file, with rusqlite 0.39 |
+//! | `postgres` | `postgres` | the store in PostgreSQL, with tokio-postgres 0.7 and deadpool-postgres 0.14 |
+//! | `sqlx-sqlite`, `sqlx-postgres` | the same | your transactions and handlers with sqlx 0.9 |
+//! | `http` | `http` | HTTP source and publisher, signed webhooks |
+//! | `kafka` | `kafka` | Kafka source and publisher; compiles librdkafka |
+//! | `salesforce` | `salesforce` | Salesforce bulk jobs, collections and graphs |
+//! | `log` | `log` | JSON lines to stdout or a file |
+//! | `fail-points` | | crashes on purpose, for the tests of relais |
+//!
+//! # Where to go next
+//!
+//! - [The guide](guide/index.html): concepts, a tutorial, the whole library, examples
+//! - [`Publisher`] and [`Source`]: connect another system
+//! - [`process`]: several steps in several systems, with compensation
+//! - [`aggregate`]: objects of your domain that record their events
+//! - [`health`], [`observe`]: readiness, counters and spans for your service
+//! - The packages `relais-testkit` (tests of your own handlers) and `relais-admin` (console, API, metrics)
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod aggregate;
 pub mod control;
@@ -61,21 +102,24 @@ pub use bulk::BulkSettings;
 pub use health::{Health, HealthCheck};
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{
+    BoxFuture, InvalidSettings,
     breaker::BreakerPolicy,
     bulk::BulkTarget,
     dead_letter::{DeadLetter, Resolution, Verdict},
+    decode::Decoder,
     delivery::{Delivery, Problem},
+    extract::{Mapping, Pick},
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     hydrate::Hydrator,
-    inbox::{Accepted, InboxRow, InboxStatus, NewInbox},
+    inbox::{Accepted, InboxRow, InboxStatus, NewInbox, SourcePosition},
     message::{Category, Headers, Message, NewMessage},
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
     publisher::{Batching, Publisher},
     query::{Filter, Overview, Retention},
     retry::RetryPolicy,
     route::Route,
-    source::{Source, SourceBatch, SourceError},
-    store::{Store, StoreError},
+    source::{Positions, Source, SourceBatch, SourceError},
+    store::{DriverError, Store, StoreError},
 };
 pub use relais_derive::Message;
 pub use relais_store::{BlockingTransaction, Transaction};
@@ -94,23 +138,15 @@ pub use relais_store::postgres;
 #[cfg(feature = "sqlite")]
 pub use relais_store::sqlite;
 
-/// The seams and types in full, for those who write a store or a connector.
+/// All of `relais-core`, for relais's own packages. It changes without notice: use what is exported above.
+#[doc(hidden)]
 pub use relais_core as core;
 
-/// The code in the tutorial compiles.
 #[cfg(all(
-    doctest,
+    any(doc, doctest),
     feature = "sqlx-sqlite",
     feature = "sqlx-postgres",
     feature = "http",
     feature = "log"
 ))]
-#[doc = include_str!("../../../docs/library.md")]
-#[doc = include_str!("../../../docs/tutorial-rust.md")]
-#[doc = include_str!("../../../docs/dead-letters.md")]
-struct Library;
-
-/// The code on the page about aggregates runs.
-#[cfg(all(doctest, feature = "sqlx-sqlite", feature = "sqlx-postgres"))]
-#[doc = include_str!("../../../docs/aggregates.md")]
-struct Aggregates;
+pub mod guide;

@@ -326,10 +326,8 @@ impl Inner {
                 if spared { Judgement::TARGET } else { Judgement::MESSAGE }
             }
             Delivery::Held => Judgement::TARGET,
-            Delivery::Retry { .. }
-            | Delivery::Busy { .. }
-            | Delivery::Misconfigured { .. }
-            | Delivery::Outage { .. } => {
+            // Retry, Busy, Misconfigured, Outage.
+            _ => {
                 let facts = self.evidence.failed(key, began_ns, now_ns);
                 let failure = delivery.failure().unwrap_or(FailureKind::Unclear);
                 if let Some(cause) = rests_at_once(delivery) {

@@ -41,6 +41,7 @@ pub struct Outbox {
 
 /// Why a message was not written. The transaction is the caller's to roll back.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     #[error("the message cannot be written as JSON: {0}")]
     Unserialisable(#[from] serde_json::Error),

@@ -192,7 +192,7 @@ fn read(sources: &[Declared], row: &InboxRow, plan: &Plan) -> Result<(Rewritten,
         Fix::Decoder(decoder) => (*decoder, format!("decoder {}", decoder.as_str())),
         Fix::Payload(_) => (Decoder::Json, "payload written by hand".to_owned()),
     };
-    let mapping = Mapping { decoder, ..declared.clone() };
+    let mapping = declared.clone().decoder(decoder);
     if let Fix::Payload(payload) = &plan.fix {
         let new = reread(&mapping, row, payload, plan.identity).map_err(hopeless)?;
         return Ok((new, how));

@@ -4,7 +4,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use relais_core::store::Store;
+use relais_core::{
+    inbox::InboxStatus,
+    query::Overview,
+    store::{Store, StoreError},
+};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +23,9 @@ use crate::{
 /// How long workers may take to settle and to hand over their lanes after the limit of
 /// [`Running::stop_within`].
 const HAND_OVER_TIME: Duration = Duration::from_secs(1);
+
+/// How often [`Running::idle`] counts.
+const IDLE_POLL: Duration = Duration::from_millis(20);
 
 /// A worker ended by a panic: a fault in relais or in a source or publisher. The others were stopped.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +101,20 @@ impl Running {
         self.health.clone()
     }
 
+    /// Waits until no stored message has to be handled or delivered. Rows behind a parked key and
+    /// undecodable rows do not count; a retry in its backoff and a delayed message do.
+    ///
+    /// For tests and programs that end by themselves: it counts all open rows, 50 times a second.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn idle(&self) -> Result<(), StoreError> {
+        while !is_idle(&self.health.store.overview().await?) {
+            tokio::time::sleep(IDLE_POLL).await;
+        }
+        Ok(())
+    }
+
     /// Finishes what is in flight, settles it, and hands the lanes over. A handler that hangs is waited for
     /// 30 s, a call to a destination as long as its time limit.
     pub async fn stop(mut self) {
@@ -144,4 +165,13 @@ impl Running {
         let patience = self.patience.subscribe();
         self.tasks.spawn(worker::run(name, worker, wake, stop, patience));
     }
+}
+
+/// Returns whether every open row waits behind a parked key, and no timer is due.
+fn is_idle(overview: &Overview) -> bool {
+    let open = |name: &str| InboxStatus::parse(name).is_some_and(InboxStatus::is_open);
+    let counts = overview.inbox.iter().filter(|count| open(&count.name));
+    let inbox: u64 = counts.map(|count| count.rows).sum();
+    let is_delivered = overview.backlogs.iter().all(|backlog| backlog.pending <= backlog.parked);
+    inbox <= overview.inbox_parked && is_delivered && overview.timers_due == 0
 }

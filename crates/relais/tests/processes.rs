@@ -59,13 +59,12 @@ fn command(name: &'static str, timeout: Duration) -> Command<Order> {
         .on_named(&format!("{name}Busy"), |_: &mut Order, _: Answer| Meaning::retryable("busy"))
         .on_named(&format!("{name}Failed"), |_: &mut Order, _: Answer| Meaning::failed("no"))
         .timeout(timeout)
-        .retry(RetryPolicy {
-            attempts_max: 1_000,
-            first: Duration::from_millis(20),
-            // On a busy machine, more attempts must not make it busier for ever.
-            max: Duration::from_secs(5),
-            ..RetryPolicy::default()
-        })
+        .retry(
+            RetryPolicy::default()
+                .attempts_max(1_000)
+                .first(Duration::from_millis(20))
+                .max(Duration::from_secs(5)),
+        )
 }
 
 fn order(timeout: Duration) -> Definition {
@@ -222,10 +221,8 @@ impl Source for Replies {
 }
 
 fn start(store: &Arc<dyn Store>, service: &Service) -> Running {
-    let settings = DestinationSettings {
-        retry: RetryPolicy { first: Duration::from_millis(5), ..RetryPolicy::default() },
-        ..DestinationSettings::default()
-    };
+    let settings = DestinationSettings::default()
+        .retry(RetryPolicy::default().first(Duration::from_millis(5)));
     App::new(Arc::clone(store))
         .process(order(TIMEOUT))
         .source("replies", Box::new(Replies { service: service.clone(), in_hand: Vec::new() }))

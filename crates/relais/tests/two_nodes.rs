@@ -65,23 +65,9 @@ impl Publisher for Ledger {
 }
 
 fn start(store: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> Running {
-    let settings = DestinationSettings {
-        retry: RetryPolicy {
-            attempts_max: 50,
-            first: Duration::from_millis(5),
-            ..RetryPolicy::default()
-        },
-        ..DestinationSettings::default()
-    };
-    let route = Route {
-        on: "Stepped".into(),
-        destination: "ledger".into(),
-        each: None,
-        event_type: None,
-        aggregate_type: Some("Thing".into()),
-        version: None,
-        payload: None,
-    };
+    let settings = DestinationSettings::default()
+        .retry(RetryPolicy::default().attempts_max(50).first(Duration::from_millis(5)));
+    let route = Route::new("Stepped", "ledger").aggregate_type("Thing");
     App::new(Arc::clone(store))
         .route(route)
         .destination_with("ledger", Arc::clone(ledger) as Arc<dyn Publisher>, settings)

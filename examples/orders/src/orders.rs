@@ -69,11 +69,9 @@ impl OrderService {
     /// Publishes what is waiting. The publisher runs in the same process here; `relais run` could do
     /// it as well.
     pub(crate) async fn publish(&self, publisher: Arc<dyn Publisher>) -> anyhow::Result<u64> {
-        let settings = DestinationSettings {
-            retry: RetryPolicy::default(), // 5 attempts, 100 ms doubling to 1.6 s
-            ..DestinationSettings::default()
-        };
-        let retention = Retention { dispatched_seconds: 30 * 86_400, ..Retention::default() };
+        // 5 attempts, 100 ms doubling to 1.6 s.
+        let settings = DestinationSettings::default().retry(RetryPolicy::default());
+        let retention = Retention::default().dispatched_seconds(30 * 86_400);
         let running = App::new(Arc::new(self.store.clone()))
             .destination_with("orders", publisher, settings)
             .retention(retention)

@@ -10,8 +10,7 @@ use rdkafka::{
     client::DefaultClientContext,
 };
 use relais::{
-    Publisher, Source,
-    core::{decode::Decoder, extract::Mapping},
+    Mapping, Pick, Publisher, Source,
     kafka::{
         KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
     },
@@ -89,22 +88,17 @@ impl Topic {
     fn publisher(&self) -> anyhow::Result<Arc<dyn Publisher>> {
         let connection = KafkaConnection::new(&self.brokers);
         let settings = KafkaPublisherSettings::new("orders", connection, &self.name);
-        Ok(Arc::new(KafkaPublisher::new(settings).map_err(anyhow::Error::msg)?))
+        Ok(Arc::new(KafkaPublisher::new(settings)?))
     }
 
     fn source(&self) -> anyhow::Result<Box<dyn Source>> {
-        let place = |text: &str| text.parse().map_err(anyhow::Error::msg);
-        let mapping = Mapping {
-            source_system: "orders".into(),
-            decoder: Decoder::Json,
-            message_id: place("header:message-id")?,
-            event_type: Some(place("header:event-type")?),
-            aggregate_id: Some(place("header:aggregate-id")?),
-        };
+        let mapping = Mapping::json("orders")
+            .event_type(Pick::header("event-type"))
+            .aggregate_id(Pick::header("aggregate-id"));
         let connection = KafkaConnection::new(&self.brokers);
         let topics = vec![self.name.clone()];
         let settings = KafkaSourceSettings::new(SOURCE, connection, "shipping", topics, mapping);
-        Ok(Box::new(KafkaSource::new(settings).map_err(anyhow::Error::msg)?))
+        Ok(Box::new(KafkaSource::new(settings)?))
     }
 }
 

@@ -10,11 +10,7 @@ mod services;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use relais::{
-    App, Store,
-    core::{
-        decode::Decoder,
-        extract::{Mapping, Pick},
-    },
+    App, Mapping, Pick, Store,
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceError, HttpSourceSettings},
     process::{Action, Operator, Process, ProcessFilter, ProcessRef, ProcessStatus},
     sqlite::{SqliteOptions, SqliteStore},
@@ -65,13 +61,7 @@ async fn run(dir: &Path) -> anyhow::Result<()> {
 
 /// Receives orders and replies.
 async fn listen(address: SocketAddr) -> anyhow::Result<HttpSource> {
-    let mapping = Mapping {
-        source_system: "shop".to_owned(),
-        decoder: Decoder::Json,
-        message_id: Pick::Header("message-id".to_owned()),
-        event_type: Some(Pick::Header("event-type".to_owned())),
-        aggregate_id: None,
-    };
+    let mapping = Mapping::json("shop").event_type(Pick::header("event-type"));
     let settings = HttpSourceSettings::new("orders", address, mapping);
     loop {
         match HttpSource::bind(settings.clone()).await {
@@ -92,7 +82,7 @@ fn app(store: Arc<dyn Store>, source: HttpSource, commands: &str) -> anyhow::Res
     for service in ["stock", "payments", "shipping"] {
         let mut settings = HttpPublisherSettings::new(&format!("{commands}/{service}"));
         settings.allow_private = true;
-        let publisher = HttpPublisher::new(settings).map_err(anyhow::Error::msg)?;
+        let publisher = HttpPublisher::new(settings)?;
         app = app.destination(service, Arc::new(publisher));
     }
     Ok(app)

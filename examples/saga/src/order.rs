@@ -101,7 +101,7 @@ pub(crate) fn definition() -> anyhow::Result<Definition> {
         .on_named("ParcelShipped", |_, _: Plain| ())
         .on_named("ParcelRefused", |_, refused: Refused| Meaning::failed(refused.reason))
         .timeout(PATIENCE)
-        .retry(RetryPolicy { attempts_max: 3, ..RetryPolicy::default() });
+        .retry(RetryPolicy::default().attempts_max(3));
 
     let definition = define::<Order>("Order", 1)
         .starts_on(|placed: OrderPlaced| {

@@ -132,6 +132,7 @@ mod tests {
             license: license.to_owned(),
             folder,
             features: Vec::new(),
+            published: false,
             registry: Some("registry".to_owned()),
         }
     }

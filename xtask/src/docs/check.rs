@@ -18,25 +18,31 @@ impl fmt::Display for PageFinding {
     }
 }
 
-fn finding(page: &str, line: usize, text: String) -> PageFinding {
-    PageFinding { page: page.to_owned(), line, text }
+impl PageFinding {
+    pub(super) fn new(page: &str, line: usize, text: String) -> Self {
+        Self { page: page.to_owned(), line, text }
+    }
 }
 
 /// Every page of `docs` is in the table of contents once, and nothing else is.
 pub(super) fn summary(pages: &Pages) -> Vec<PageFinding> {
     let Some(text) = pages.text(SUMMARY) else {
-        return vec![finding(SUMMARY, 0, "is missing: it is the table of contents".to_owned())];
+        return vec![PageFinding::new(
+            SUMMARY,
+            0,
+            "is missing: it is the table of contents".to_owned(),
+        )];
     };
     let mut findings = Vec::new();
     let mut listed = BTreeSet::new();
     for link in links(text) {
         let path = resolve(SUMMARY, &link.target);
         if !listed.insert(path.clone()) {
-            findings.push(finding(SUMMARY, link.line, format!("lists `{path}` twice")));
+            findings.push(PageFinding::new(SUMMARY, link.line, format!("lists `{path}` twice")));
         }
     }
     for page in pages.book().filter(|page| !listed.contains(*page)) {
-        findings.push(finding(SUMMARY, 0, format!("does not list `{page}`: add it")));
+        findings.push(PageFinding::new(SUMMARY, 0, format!("does not list `{page}`: add it")));
     }
     findings
 }
@@ -48,13 +54,13 @@ pub(super) fn links_of(pages: &Pages, page: &str, text: &str) -> Vec<PageFinding
         let path = resolve(page, &link.target);
         if !pages.has(&path) {
             let wrong = format!("the link to `{}` leads nowhere", link.target);
-            findings.push(finding(page, link.line, wrong));
+            findings.push(PageFinding::new(page, link.line, wrong));
             continue;
         }
         let (Some(anchor), Some(there)) = (link.anchor, pages.text(&path)) else { continue };
         if path.ends_with(".md") && !anchors(there).contains(&anchor) {
             let wrong = format!("`{path}` has no heading for the anchor `#{anchor}`");
-            findings.push(finding(page, link.line, wrong));
+            findings.push(PageFinding::new(page, link.line, wrong));
         }
     }
     findings

@@ -137,9 +137,7 @@ async fn change(
 fn refused(error: ControlError) -> Problem {
     match error {
         ControlError::Unknown { .. } => Problem::not_found(error),
-        ControlError::Invalid(detail) => {
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", detail)
-        }
         ControlError::Store(error) => error.into(),
+        invalid => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", invalid),
     }
 }

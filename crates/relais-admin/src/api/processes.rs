@@ -181,6 +181,6 @@ fn refused(error: ActError) -> Problem {
         ActError::NotFound(_) => Problem::not_found(error),
         ActError::Refused(problem) => Problem::of(StatusCode::CONFLICT, &problem),
         ActError::Store(error) => error.into(),
-        ActError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", error),
+        _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", error),
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use relais_core::decode::Decoder;
+use relais_core::{InvalidSettings, decode::Decoder};
 
 use super::{
     Decision,
@@ -103,6 +103,6 @@ fn repair_limit(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("must be a whole number from 1 to {REPAIRED_MAX}"))
 }
 
-fn decoder(text: &str) -> Result<Decoder, String> {
+fn decoder(text: &str) -> Result<Decoder, InvalidSettings> {
     text.parse()
 }

@@ -75,7 +75,7 @@ async fn act(
     let order = ControlOrder { kind, name, change, actor, reason };
     let changed = control(store.as_ref(), order, &declared).await.map_err(|error| match error {
         ControlError::Store(error) => error.into(),
-        ControlError::Unknown { .. } | ControlError::Invalid(_) => Failure::failed(error),
+        other => Failure::failed(other),
     })?;
     if !changed {
         return print(context, "unchanged", &format!("{thing} was {} before", words(change)));

@@ -110,7 +110,8 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
 }
 
 fn source(source: &SourceSettings) -> Vec<String> {
-    let Mapping { source_system, decoder, message_id, event_type, aggregate_id } = &source.mapping;
+    let Mapping { source_system, decoder, message_id, event_type, aggregate_id, .. } =
+        &source.mapping;
     let mut reads = format!("message id {}", show_pick(message_id));
     for (what, pick) in [("event type", event_type), ("aggregate", aggregate_id)] {
         if let Some(pick) = pick {
@@ -250,7 +251,7 @@ fn http_target(http: &HttpTarget) -> String {
 }
 
 fn retry(policy: &RetryPolicy) -> String {
-    let RetryPolicy { attempts_max, first, factor, max, jitter } = *policy;
+    let RetryPolicy { attempts_max, first, factor, max, jitter, .. } = *policy;
     if attempts_max == 1 {
         return "one attempt".to_owned();
     }
@@ -269,7 +270,7 @@ fn limits(limits: Limits) -> String {
 }
 
 fn breaker(breaker: &BreakerPolicy) -> String {
-    let BreakerPolicy { window, failure_rate, open_for } = *breaker;
+    let BreakerPolicy { window, failure_rate, open_for, .. } = *breaker;
     format!("breaker at {failure_rate}% of {window}, open for {}", show_duration(open_for))
 }
 

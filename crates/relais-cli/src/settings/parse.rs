@@ -141,8 +141,9 @@ pub(super) fn retry(section: Section<'_>, default: RetryPolicy) -> RetryPolicy {
         let (max, first) = (show_duration(max), show_duration(first));
         section.error("max", format_args!("{max} is shorter than `first` ({first})"));
     }
-    let policy =
-        RetryPolicy { attempts_max, first, factor, max, jitter: section.flag("jitter", true) };
+    let policy = RetryPolicy::new(attempts_max, first, max)
+        .factor(factor)
+        .jitter(section.flag("jitter", true));
     section.finish(|_| None);
     policy
 }
@@ -176,13 +177,12 @@ fn retention(section: Section<'_>, horizons: Horizons) -> Retention {
         }
         i64::try_from(kept.as_secs()).unwrap_or(default)
     };
-    let retention = Retention {
-        processed_seconds: keep("processed", default.processed_seconds, horizons.inbox),
-        dispatched_seconds: keep("dispatched", default.dispatched_seconds, horizons.outbox),
-        handled_seconds: keep("handled", default.handled_seconds, horizons.inbox),
-        resolved_seconds: keep("resolved", default.resolved_seconds, Duration::ZERO),
-        processes_seconds: keep("processes", default.processes_seconds, horizons.processes),
-    };
+    let retention = Retention::default()
+        .processed_seconds(keep("processed", default.processed_seconds, horizons.inbox))
+        .dispatched_seconds(keep("dispatched", default.dispatched_seconds, horizons.outbox))
+        .handled_seconds(keep("handled", default.handled_seconds, horizons.inbox))
+        .resolved_seconds(keep("resolved", default.resolved_seconds, Duration::ZERO))
+        .processes_seconds(keep("processes", default.processes_seconds, horizons.processes));
     section.finish(|_| None);
     retention
 }

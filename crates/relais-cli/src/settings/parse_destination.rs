@@ -213,11 +213,10 @@ fn breaker(section: Section<'_>) -> BreakerPolicy {
     let default = BreakerPolicy::default();
     let window = section.whole("window", 1..=10_000).and_then(|n| usize::try_from(n).ok());
     let failure_rate = section.whole("failure_rate", 1..=100).and_then(|n| u8::try_from(n).ok());
-    let breaker = BreakerPolicy {
-        window: window.unwrap_or(default.window),
-        failure_rate: failure_rate.unwrap_or(default.failure_rate),
-        open_for: section.parsed("open_for", duration).unwrap_or(default.open_for),
-    };
+    let breaker = default
+        .window(window.unwrap_or(default.window))
+        .failure_rate(failure_rate.unwrap_or(default.failure_rate))
+        .open_for(section.parsed("open_for", duration).unwrap_or(default.open_for));
     section.finish(|_| None);
     breaker
 }

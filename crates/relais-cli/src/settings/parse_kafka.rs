@@ -105,11 +105,11 @@ mod library {
     };
 
     pub(super) fn refuse_source_option(name: &str, value: &str) -> Option<String> {
-        check_source_option(name, &Secret::new(value)).err()
+        check_source_option(name, &Secret::new(value)).err().map(String::from)
     }
 
     pub(super) fn refuse_target_option(name: &str, value: &str) -> Option<String> {
-        check_destination_option(name, &Secret::new(value)).err()
+        check_destination_option(name, &Secret::new(value)).err().map(String::from)
     }
 }
 

@@ -15,13 +15,8 @@ use relais_core::{
 use super::{parse::retry, quantity::duration, reader::Section, types::ProcessSettings};
 
 /// Unless set otherwise: five attempts, up to five minutes apart.
-const STEP_RETRY: RetryPolicy = RetryPolicy {
-    attempts_max: 5,
-    first: Duration::from_millis(100),
-    factor: 2.0,
-    max: Duration::from_secs(300),
-    jitter: true,
-};
+const STEP_RETRY: RetryPolicy =
+    RetryPolicy::new(5, Duration::from_millis(100), Duration::from_secs(300));
 /// Highest version of a definition.
 const VERSION_MAX: u32 = 1_000_000;
 /// Longest time a step may wait for a reply.

@@ -33,15 +33,13 @@ pub(super) fn routes(sections: Vec<Section<'_>>) -> Vec<RouteSettings> {
 fn route(section: &Section<'_>) -> Option<RouteSettings> {
     let (on, destination) = (section.required_name("on"), section.required_name("destination"));
     let each = section.parsed("each", pointer);
-    let route = Route {
-        on: on.clone().unwrap_or_default(),
-        destination: destination.clone().unwrap_or_default(),
-        event_type: section.name("event_type"),
-        aggregate_type: section.name("aggregate_type"),
-        version: section.parsed("version", pointer),
-        payload: section.text("payload").map(|text| text.value),
-        each,
-    };
+    let mut route =
+        Route::new(&on.clone().unwrap_or_default(), &destination.clone().unwrap_or_default());
+    route.event_type = section.name("event_type");
+    route.aggregate_type = section.name("aggregate_type");
+    route.version = section.parsed("version", pointer);
+    route.payload = section.text("payload").map(|text| text.value);
+    route.each = each;
     if let Some(template) = &route.payload
         && let Err(error) = check_template(template, route.each.is_some())
     {

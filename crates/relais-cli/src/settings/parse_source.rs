@@ -118,13 +118,11 @@ fn mapping(section: &Section<'_>, name: Option<&String>, nature: &Nature) -> Map
         let text = format_args!("must not contain `{INBOX_SEPARATOR}`, which names an inbox");
         section.error("source_system", text);
     }
-    Mapping {
-        source_system,
-        decoder: section.choice("decoder", &decoders).unwrap_or_default(),
-        message_id: message_id.unwrap_or_else(nature.message_id),
-        event_type: Some(event_type.unwrap_or_else(|| Pick::Payload("/type".to_owned()))),
-        aggregate_id: pick(section, "aggregate_id", nature),
-    }
+    Mapping::json(&source_system)
+        .decoder(section.choice("decoder", &decoders).unwrap_or_default())
+        .message_id(message_id.unwrap_or_else(nature.message_id))
+        .event_type(event_type.unwrap_or_else(|| Pick::Payload("/type".to_owned())))
+        .aggregate_id(pick(section, "aggregate_id", nature))
 }
 
 fn pick(section: &Section<'_>, key: &'static str, nature: &Nature) -> Option<Pick> {

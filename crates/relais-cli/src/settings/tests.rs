@@ -143,7 +143,10 @@ fn every_key_arrives() {
     assert_eq!(orders.on_dead_letter, OnDeadLetter::Skip);
     assert_eq!((orders.limits.concurrency, orders.limits.timeout), (3, Duration::from_secs(5)));
     let minute = Duration::from_secs(60);
-    assert_eq!(orders.breaker, BreakerPolicy { window: 10, failure_rate: 20, open_for: minute });
+    assert_eq!(
+        orders.breaker,
+        BreakerPolicy::default().window(10).failure_rate(20).open_for(minute)
+    );
     assert_eq!(settings.inbox_retry.attempts_max, 3);
     assert_eq!(settings.inbox_name, "billing");
     assert_eq!(settings.unknown_type_wait, Duration::from_secs(3_600));

@@ -117,13 +117,12 @@ pub(crate) struct StoreSettings {
 
 impl StoreSettings {
     pub(crate) fn postgres(&self) -> PostgresOptions {
-        let default = PostgresOptions::default();
-        PostgresOptions {
-            unsafe_durability: self.unsafe_durability,
-            schema: self.schema.clone(),
-            connections_max: self.connections.map_or(default.connections_max, |n| n as usize),
-            ..default
+        let mut options = PostgresOptions::default().unsafe_durability(self.unsafe_durability);
+        options.schema.clone_from(&self.schema);
+        if let Some(connections) = self.connections {
+            options.connections_max = connections as usize;
         }
+        options
     }
 }
 

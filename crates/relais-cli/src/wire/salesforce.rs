@@ -149,16 +149,15 @@ fn bulk_settings(
     target: &SalesforceTarget,
     small: Option<Arc<dyn Publisher>>,
 ) -> BulkSettings {
-    BulkSettings {
-        destination: guards(destination),
-        threshold: target.bulk.from,
-        small,
-        linger: target.bulk.linger,
-        poll_first: target.bulk.poll_first,
-        poll_max: target.bulk.poll_max,
-        transfer_timeout: target.bulk.transfer_timeout,
-        sweep_every: target.bulk.sweep_every,
-    }
+    BulkSettings::default()
+        .destination(guards(destination))
+        .threshold(target.bulk.from)
+        .small(small)
+        .linger(target.bulk.linger)
+        .poll_first(target.bulk.poll_first)
+        .poll_max(target.bulk.poll_max)
+        .transfer_timeout(target.bulk.transfer_timeout)
+        .sweep_every(target.bulk.sweep_every)
 }
 
 /// Everything that decides which token one gets.
@@ -183,6 +182,6 @@ pub(super) struct NoDatabase;
 
 impl Hydrator for NoDatabase {
     fn hydrate(&self, _ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
-        Box::pin(async { Err(StoreError::Unavailable("not connected".to_owned())) })
+        Box::pin(async { Err(StoreError::unavailable("not connected")) })
     }
 }

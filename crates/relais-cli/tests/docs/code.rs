@@ -85,11 +85,13 @@ fn every_kind_of_block_has_somebody_who_runs_it() {
 
 /// As a test of the documentation, or because it is a part of an example.
 fn is_compiled(block: &Block) -> bool {
-    let included = format!("include_str!(\"../../../{}\")", block.page);
-    let crates = ["relais", "relais-admin", "relais-testkit"]
-        .map(|name| format!("crates/{name}/src/lib.rs"));
-    crates.iter().any(|library| read(library).contains(&included))
-        || EXAMPLES.iter().any(|example| is_part_of(&block.text, &read(example)))
+    let copy = block.page.replace("docs/", "guide/");
+    let included = format!("include_str!(\"../{copy}\")");
+    let crates = ["relais", "relais-admin", "relais-testkit"].map(|name| format!("crates/{name}"));
+    crates.iter().any(|library| {
+        read(&format!("{library}/src/guide.rs")).contains(&included)
+            && read(&format!("{library}/{copy}")).contains(&block.text)
+    }) || EXAMPLES.iter().any(|example| is_part_of(&block.text, &read(example)))
 }
 
 /// The test of the example compares it with what its definition draws.

@@ -71,8 +71,8 @@ pub(crate) fn serve(url: &str) {
             Some(path) => on_sqlite(path).await,
             None => on_postgres(url).await,
         };
-        let retry = RetryPolicy { first: Duration::from_millis(10), ..RetryPolicy::default() };
-        let settings = DestinationSettings { retry, ..DestinationSettings::default() };
+        let retry = RetryPolicy::default().first(Duration::from_millis(10));
+        let settings = DestinationSettings::default().retry(retry);
         let running = app
             .destination_with("books", Arc::new(Books), settings)
             .lease(Duration::from_secs(2))

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hyper::{HeaderMap, header::HeaderName, header::HeaderValue};
 use percent_encoding::percent_decode_str;
 use relais_core::{
-    decode::Decoder,
     extract::{Mapping, Pick},
     message::{HeaderValue as RowValue, HeaderValues, Headers},
     outbox::OutboxRow,
@@ -117,13 +116,7 @@ fn bytes_of(value: &RowValue) -> Vec<u8> {
 }
 
 fn receiver() -> Receiver {
-    let mapping = Mapping {
-        source_system: "s".into(),
-        decoder: Decoder::Json,
-        message_id: Pick::Header("message-id".into()),
-        event_type: None,
-        aggregate_id: None,
-    };
+    let mapping = Mapping::json("s").message_id(Pick::Header("message-id".into()));
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     Receiver {
         settings: HttpSourceSettings::new("hook", listen, mapping),

@@ -12,7 +12,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     delivery::Delivery,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
@@ -70,13 +70,16 @@ impl Method {
 }
 
 impl FromStr for Method {
-    type Err = String;
+    type Err = InvalidSettings;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidSettings> {
         [Self::Post, Self::Put, Self::Patch]
             .into_iter()
             .find(|method| method.as_str().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("`{text}` is no method to send with; use POST, PUT or PATCH"))
+            .ok_or_else(|| {
+                let text = format!("`{text}` is no method to send with; use POST, PUT or PATCH");
+                InvalidSettings::new(text)
+            })
     }
 }
 
@@ -163,14 +166,14 @@ pub struct HttpPublisher {
 impl HttpPublisher {
     /// Checks the settings and makes the client; connects to nobody yet. The error says which
     /// setting to change.
-    pub fn new(settings: HttpPublisherSettings) -> Result<Self, String> {
+    pub fn new(settings: HttpPublisherSettings) -> Result<Self, InvalidSettings> {
         Self::with_lookup(settings, Arc::new(SystemLookup))
     }
 
     pub(super) fn with_lookup(
         settings: HttpPublisherSettings,
         lookup: Arc<dyn Lookup>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InvalidSettings> {
         let url = guard::check_url(&settings.url, settings.allow_private)?;
         let fixed = outgoing::fixed(&settings.headers)?;
         let client = client(&settings, &url, lookup)?;
@@ -293,7 +296,7 @@ fn client(
     settings: &HttpPublisherSettings,
     url: &Url,
     lookup: Arc<dyn Lookup>,
-) -> Result<Client, String> {
+) -> Result<Client, InvalidSettings> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Somebody else may have been faster; then theirs is used.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -319,9 +322,10 @@ fn client(
     }
     builder.build().map_err(|error| {
         let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        format!(
+        let text = format!(
             "the HTTP client cannot be made ({why}); https needs the system's root certificates"
-        )
+        );
+        InvalidSettings::new(text).caused_by(error)
     })
 }
 

@@ -11,6 +11,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
 };
 use hmac::{Hmac, KeyInit, Mac};
+use relais_core::InvalidSettings;
 use sha2::Sha256;
 
 /// Header with the id of the message.
@@ -44,16 +45,16 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 pub struct WebhookSecret(Vec<u8>);
 
 impl FromStr for WebhookSecret {
-    type Err = String;
+    type Err = InvalidSettings;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidSettings> {
         let key = match text.strip_prefix("whsec_") {
             Some(encoded) => LENIENT
                 .decode(encoded)
                 .map_err(|_| "a webhook secret that starts with `whsec_` must go on in Base64")?,
             None => text.as_bytes().to_vec(),
         };
-        if key.is_empty() { Err("the webhook secret is empty".to_owned()) } else { Ok(Self(key)) }
+        if key.is_empty() { Err("the webhook secret is empty".into()) } else { Ok(Self(key)) }
     }
 }
 

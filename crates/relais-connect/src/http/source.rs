@@ -131,6 +131,7 @@ pub enum Invalid {
 
 /// Why a [`HttpSource`] cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HttpSourceError {
     #[error("{0}")]
     Settings(String),
@@ -142,17 +143,11 @@ pub enum HttpSourceError {
 ///
 /// ```
 /// use relais_connect::http::{HttpSource, HttpSourceSettings};
-/// use relais_core::{decode::Decoder, extract::Mapping};
+/// use relais_core::extract::{Mapping, Pick};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mapping = Mapping {
-///     source_system: "crm".into(),
-///     decoder: Decoder::Json,
-///     message_id: "header:message-id".parse()?,
-///     event_type: Some("payload:/type".parse()?),
-///     aggregate_id: None,
-/// };
+/// let mapping = Mapping::json("crm").event_type(Pick::payload("/type")); // id: header `message-id`
 /// let settings = HttpSourceSettings::new("hook", "127.0.0.1:0".parse()?, mapping);
 /// let source = HttpSource::bind(settings).await?;
 /// println!("POST http://{}/hook", source.local_addr());

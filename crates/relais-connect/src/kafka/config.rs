@@ -9,6 +9,8 @@ use rdkafka::{
     error::{KafkaError, KafkaResult},
 };
 
+use relais_core::InvalidSettings;
+
 use crate::Secret;
 
 /// A cluster and the options of librdkafka to reach it with (TLS, SASL, timeouts …).
@@ -54,13 +56,13 @@ impl KafkaConnection {
 }
 
 /// Whether a source may have this option, or why not; for whoever checks settings one by one.
-pub fn check_source_option(name: &str, value: &Secret) -> Result<(), String> {
-    SOURCE.check(canonical(name), value)
+pub fn check_source_option(name: &str, value: &Secret) -> Result<(), InvalidSettings> {
+    Ok(SOURCE.check(canonical(name), value)?)
 }
 
 /// Whether a destination may have this option, or why not.
-pub fn check_destination_option(name: &str, value: &Secret) -> Result<(), String> {
-    DESTINATION.check(canonical(name), value)
+pub fn check_destination_option(name: &str, value: &Secret) -> Result<(), InvalidSettings> {
+    Ok(DESTINATION.check(canonical(name), value)?)
 }
 
 const BROKERS: &str = "bootstrap.servers";

@@ -2,7 +2,6 @@
 
 use rdkafka::message::Headers as _;
 use relais_core::{
-    decode::Decoder,
     extract::{Incoming, Mapping, Pick, Value},
     inbox::Content,
     message::{HeaderValue, Headers},
@@ -36,13 +35,7 @@ pub fn kafka_record(input: &[u8]) {
         position: Some("c/t/0/1@2".into()),
         ..Incoming::default()
     };
-    let mapping = Mapping {
-        source_system: "s".into(),
-        decoder: Decoder::Json,
-        message_id: Pick::Position,
-        event_type: None,
-        aggregate_id: None,
-    };
+    let mapping = Mapping::json("s").message_id(Pick::Position);
     let received = mapping.read(incoming).expect("it has a position");
     let Content::Json(payload) = received.content else { return };
     let dress = if flags & 8 == 0 { Dress::Plain } else { Dress::CloudEvents };

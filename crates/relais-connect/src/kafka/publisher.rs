@@ -14,7 +14,7 @@ use std::{
 
 use rdkafka::{ClientConfig, error::RDKafkaErrorCode as Code};
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     delivery::{Delivery, Problem},
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
@@ -97,7 +97,7 @@ struct Lines {
 
 impl KafkaPublisher {
     /// Checks the settings; connects to nobody yet. The error says which setting to change.
-    pub fn new(settings: KafkaPublisherSettings) -> Result<Self, String> {
+    pub fn new(settings: KafkaPublisherSettings) -> Result<Self, InvalidSettings> {
         let KafkaPublisherSettings { destination, connection, topic, cloudevents, timeout } =
             settings;
         let log = Arc::new(ClientLog::new(&destination, &connection));

@@ -28,7 +28,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     extract::Mapping,
     inbox::{Accepted, SourcePosition},
     source::{Positions, Source, SourceBatch, SourceError},
@@ -127,16 +127,13 @@ impl KafkaSourceCounters {
 ///
 /// ```
 /// use relais_connect::kafka::{KafkaConnection, KafkaSource, KafkaSourceSettings, Start};
-/// use relais_core::{decode::Decoder, extract::Mapping};
+/// use relais_core::extract::{Mapping, Pick};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mapping = Mapping {
-///     source_system: "crm".into(),
-///     decoder: Decoder::Json,
-///     message_id: "header:message-id".parse()?,
-///     event_type: Some("payload:/type".parse()?),
-///     aggregate_id: Some("key".parse()?),
-/// };
+/// let mapping = Mapping::json("crm")
+///     .message_id(Pick::header("message-id"))
+///     .event_type(Pick::payload("/type"))
+///     .aggregate_id(Pick::Key);
 /// let connection = KafkaConnection::new("localhost:9092");
 /// let topics = vec!["members".into()];
 /// let settings = KafkaSourceSettings::new("members", connection, "relais", topics, mapping);
@@ -183,12 +180,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 impl KafkaSource {
     /// Checks the settings, as far as that goes without a broker. Connects at the first `next`.
-    pub fn new(settings: KafkaSourceSettings) -> Result<Self, String> {
+    pub fn new(settings: KafkaSourceSettings) -> Result<Self, InvalidSettings> {
         if settings.topics.is_empty() || settings.topics.iter().any(|topic| topic.is_empty()) {
-            return Err("no topic; give `topics` at least one name".to_owned());
+            return Err("no topic; give `topics` at least one name".into());
         }
         if settings.group.is_empty() {
-            return Err("no consumer group; give `group` a name".to_owned());
+            return Err("no consumer group; give `group` a name".into());
         }
         let name = settings.name.clone();
         let counters = Arc::new(KafkaSourceCounters::default());

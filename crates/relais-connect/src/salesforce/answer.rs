@@ -26,7 +26,8 @@ pub(super) fn no_answer(delivery: Delivery) -> Failure {
         Delivery::Retry { problem, after }
         | Delivery::Busy { problem, after }
         | Delivery::Misconfigured { problem, after } => (Class::Unknown, problem, after),
-        Delivery::Accepted | Delivery::Held => unreachable!("a failure is none of these"),
+        // Neither `Accepted` nor `Held` is a failure.
+        _ => unreachable!("the HTTP connector returned a delivery that is not a failure"),
     };
     Failure { class, problem, after, status: None }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     bulk::{BulkTarget, CallProblem, Encoded, Remote},
     delivery::Delivery,
     hydrate::Hydrator,
@@ -70,7 +70,7 @@ impl SalesforceBulk {
     pub fn new(
         settings: SalesforceSettings,
         hydrator: Option<Arc<dyn Hydrator>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InvalidSettings> {
         settings.check_object()?;
         settings.check(OLDEST)?;
         Ok(Self {

@@ -6,7 +6,7 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     delivery::Delivery,
     hydrate::Hydrator,
     outbox::OutboxRow,
@@ -50,7 +50,7 @@ impl SalesforceCollections {
     pub fn new(
         settings: SalesforceSettings,
         hydrator: Option<Arc<dyn Hydrator>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InvalidSettings> {
         settings.check_object()?;
         settings.check(OLDEST)?;
         Ok(Self {

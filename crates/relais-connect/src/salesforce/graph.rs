@@ -13,7 +13,7 @@ use std::{
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     delivery::Delivery,
     hydrate::Hydrator,
     json,
@@ -64,14 +64,13 @@ impl SalesforceGraph {
     pub fn new(
         settings: SalesforceSettings,
         hydrator: Option<Arc<dyn Hydrator>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InvalidSettings> {
         settings.check(OLDEST)?;
         if hydrator.is_some() || !settings.columns.is_empty() || settings.superseded.is_some() {
-            return Err(
+            return Err(InvalidSettings::new(
                 "the api `graph` takes whole records from the payload; leave out `hydrate`, \
-                        `columns` and `superseded`"
-                    .to_owned(),
-            );
+                 `columns` and `superseded`",
+            ));
         }
         Ok(Self { client: Client::new(&settings)?, external_id: settings.external_id })
     }

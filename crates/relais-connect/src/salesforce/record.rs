@@ -162,8 +162,8 @@ impl Records {
 fn not_read(error: StoreError) -> Failure {
     match error {
         StoreError::Unavailable(why) => Failure::new(Class::Down, "DATABASE_AWAY", &why),
-        StoreError::Invalid(why) | StoreError::Setup(why) => {
-            Failure::new(Class::Settings, "HYDRATE_FAILED", &format!("{why}; correct `hydrate`"))
+        other => {
+            Failure::new(Class::Settings, "HYDRATE_FAILED", &format!("{other}; correct `hydrate`"))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
+use relais_core::InvalidSettings;
 use reqwest::Url;
 
 use super::token::Session;
@@ -52,14 +53,15 @@ impl Api {
 }
 
 impl FromStr for Api {
-    type Err = String;
+    type Err = InvalidSettings;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidSettings> {
         [Self::BulkV2, Self::Collections, Self::Graph, Self::Auto]
             .into_iter()
             .find(|api| api.as_str() == text)
             .ok_or_else(|| {
-                format!("`{text}` is no api; use `bulk-v2`, `collections`, `graph` or `auto`")
+                let names = "`bulk-v2`, `collections`, `graph` or `auto`";
+                InvalidSettings::new(format!("`{text}` is no api; use {names}"))
             })
     }
 }

@@ -13,6 +13,7 @@ use std::{
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use relais_core::{
+    InvalidSettings,
     credential::{Credential, Credentials},
     store::StoreError,
 };
@@ -40,12 +41,12 @@ pub struct TokenKey([u8; 32]);
 
 impl TokenKey {
     /// Makes a key of a secret text. The error says what is wrong with it, not what it is.
-    pub fn new(secret: &Secret) -> Result<Self, String> {
+    pub fn new(secret: &Secret) -> Result<Self, InvalidSettings> {
         if secret.reveal().chars().count() < KEY_CHARS_MIN {
-            return Err(format!(
+            return Err(InvalidSettings::new(format!(
                 "`refresh_token_key` must have at least {KEY_CHARS_MIN} characters; \
                  `openssl rand -base64 32` makes one"
-            ));
+            )));
         }
         Ok(Self(Sha256::digest(secret.reveal().as_bytes()).into()))
     }
@@ -228,7 +229,7 @@ mod tests {
         for broken in ["", "AAAA", "no Base64!", &sealed[4..]] {
             assert!(one.open("org", broken).is_none(), "{broken}");
         }
-        let why = TokenKey::new(&Secret::new("short")).unwrap_err();
+        let why = TokenKey::new(&Secret::new("short")).unwrap_err().to_string();
         assert!(why.contains("32 characters") && !why.contains("short"), "{why}");
     }
 }

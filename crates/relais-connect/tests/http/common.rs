@@ -4,8 +4,7 @@ use std::{collections::HashMap, net::SocketAddr};
 
 use relais_connect::http::{HttpSource, HttpSourceSettings};
 use relais_core::{
-    decode::Decoder,
-    extract::Mapping,
+    extract::{Mapping, Pick},
     inbox::{Accepted, Content, NewInbox},
     source::Source,
 };
@@ -16,13 +15,7 @@ use tokio::{
 };
 
 pub(crate) fn settings() -> HttpSourceSettings {
-    let mapping = Mapping {
-        source_system: "crm".into(),
-        decoder: Decoder::Json,
-        message_id: "header:message-id".parse().unwrap(),
-        event_type: Some("payload:/type".parse().unwrap()),
-        aggregate_id: None,
-    };
+    let mapping = Mapping::json("crm").event_type(Pick::payload("/type"));
     HttpSourceSettings::new("hook", "127.0.0.1:0".parse().unwrap(), mapping)
 }
 

@@ -165,6 +165,7 @@ async fn each_answer_becomes_what_it_means() {
             Delivery::Reject { problem } => ("reject", Some(problem), seven),
             Delivery::Outage { problem, after } => ("outage", Some(problem), after),
             Delivery::Held => ("held", None, None),
+            _ => ("unknown", None, None),
         };
         let expected = match status {
             200 | 202 => "accepted",
@@ -215,6 +216,7 @@ fn code(delivery: &Delivery) -> (&'static str, &str) {
         Delivery::Reject { problem } => ("reject", &problem.code),
         Delivery::Outage { problem, .. } => ("outage", &problem.code),
         Delivery::Held => ("held", ""),
+        _ => ("unknown", ""),
     }
 }
 

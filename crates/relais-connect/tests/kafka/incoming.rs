@@ -92,7 +92,7 @@ impl Positions for Db {
         Box::pin(async move {
             let db = self.0.lock().unwrap();
             if db.down {
-                return Err(StoreError::Unavailable("the database is down".into()));
+                return Err(StoreError::unavailable("the database is down"));
             }
             let row = |(partition, position): (&String, &i64)| SourcePosition {
                 source: source.clone(),
@@ -140,13 +140,9 @@ impl World {
     }
 
     pub(crate) fn settings(&self) -> KafkaSourceSettings {
-        let mapping = Mapping {
-            source_system: "test".into(),
-            decoder: self.decoder,
-            message_id: self.message_id.parse().unwrap(),
-            event_type: None,
-            aggregate_id: None,
-        };
+        let mapping = Mapping::json("test")
+            .decoder(self.decoder)
+            .message_id(self.message_id.parse().unwrap());
         let mut connection = KafkaConnection::new(&self.brokers);
         for (name, value) in &self.options {
             connection.options.push(((*name).to_owned(), Secret::from(value.as_str())));

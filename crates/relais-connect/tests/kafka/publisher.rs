@@ -333,7 +333,7 @@ fn settings_that_cannot_work_are_refused_at_once_and_show_no_secret() {
             settings.connection.options.push(("security.protocol".into(), secure.into()));
         }
         settings.connection.options.push((name.into(), value.into()));
-        let error = KafkaPublisher::new(settings).unwrap_err();
+        let error = KafkaPublisher::new(settings).unwrap_err().to_string();
         assert!(error.contains(told), "{name}: {error}");
         assert!(!error.contains("batch.size") || !error.contains("hunter2"), "{error}");
     }

@@ -113,5 +113,5 @@ fn graphs_know_no_columns() {
     let mut settings =
         SalesforceSettings::new("https://x", client_credentials(), "", "ExternalId__c");
     settings.columns = vec![("Name".into(), "name".into())];
-    assert!(SalesforceGraph::new(settings, None).unwrap_err().contains("columns"));
+    assert!(SalesforceGraph::new(settings, None).unwrap_err().to_string().contains("columns"));
 }

@@ -131,7 +131,7 @@ async fn compare(
         .await?;
     if found.len() < before.len() {
         // Cleaned up between the two statements: now it can be stored.
-        return Err(Failure::Again(StoreError::Unavailable("a duplicate vanished".into())));
+        return Err(Failure::Again(StoreError::unavailable("a duplicate vanished")));
     }
     let mut conflicts = Conflicts::default();
     for row in &found {

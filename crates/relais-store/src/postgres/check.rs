@@ -31,7 +31,7 @@ pub(super) async fn check(
             format!("GRANT {privileges} ON {table} TO {}", server.role)
         };
         let grants: Vec<String> = missing.iter().map(grant).collect();
-        return Err(StoreError::Setup(format!(
+        return Err(StoreError::setup(format!(
             "role {} lacks privileges; as the owner of the tables run: {}",
             server.role,
             grants.join("; ")
@@ -95,7 +95,7 @@ impl Server {
     }
 
     fn judge(&self, durability: Durability) -> Result<(), StoreError> {
-        let refuse = |text: String| Err(StoreError::Setup(text));
+        let refuse = |text: String| Err(StoreError::setup(text));
         if self.version < VERSION_MIN {
             return refuse(format!("postgresql {} is too old; use 13 or newer", self.version_text));
         }

@@ -79,6 +79,7 @@ pub(super) async fn expired(
         handled_seconds,
         resolved_seconds,
         processes_seconds,
+        ..
     } = retention;
     let statement = client.prepare_cached(sql!("count_expired")).await?;
     let counted = client

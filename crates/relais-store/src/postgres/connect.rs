@@ -29,8 +29,9 @@ const SCHEMA_MAX: usize = 63;
 /// How often two connections are compared to find out whether they share sessions.
 const COMPARISONS: usize = 4;
 
-/// How the store uses its server.
+/// Options of a [`PostgresStore`](super::PostgresStore).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PostgresOptions {
     /// Work even where a power cut may lose what was acknowledged (`fsync`, `full_page_writes` or
     /// `synchronous_commit` off). For tests.
@@ -49,6 +50,30 @@ pub struct PostgresOptions {
     pub lock_timeout: Duration,
     /// Longest silence inside a transaction, kept by the server.
     pub idle_in_transaction_timeout: Duration,
+}
+
+relais_core::setters!(PostgresOptions {
+    /// Allows a server whose configuration may lose commits in a power cut. For tests.
+    unsafe_durability: = bool,
+    /// Sets the number of connections to the server, at least 4.
+    connections_max: = usize,
+    /// Sets the longest wait for a connection.
+    connect_timeout: = Duration,
+    /// Sets the longest time of one statement.
+    statement_timeout: = Duration,
+    /// Sets the longest wait for a lock.
+    lock_timeout: = Duration,
+    /// Sets the longest idle time inside a transaction.
+    idle_in_transaction_timeout: = Duration,
+});
+
+impl PostgresOptions {
+    /// Sets the schema of the tables. It must exist.
+    #[must_use]
+    pub fn schema(mut self, schema: &str) -> Self {
+        self.schema = Some(schema.to_owned());
+        self
+    }
 }
 
 impl Default for PostgresOptions {
@@ -95,7 +120,7 @@ pub(super) async fn by_url(
         other => return other,
     };
     if encryption.mode != SslMode::Prefer {
-        return Err(StoreError::Setup(format!("{text}; {}", tls_next(encryption.trust))));
+        return Err(StoreError::setup(format!("{text}; {}", tls_next(encryption.trust))));
     }
     let mut connected = by_config(config, None, options, marks).await?;
     connected.warnings.push(format!(
@@ -148,7 +173,7 @@ pub(super) async fn by_config(
         // A pooler that takes no options; those of the URL cannot be left out.
         Err(StoreError::Unavailable(text)) if text.contains(NO_OPTIONS) => {
             if !theirs.is_empty() {
-                return Err(StoreError::Setup(format!(
+                return Err(StoreError::setup(format!(
                     "{text}; remove `options` from the database URL, or set \
                      `ignore_startup_parameters = options` in pgbouncer.ini"
                 )));
@@ -176,7 +201,7 @@ pub(super) async fn by_pool(
 fn check_schema(options: &PostgresOptions) -> Result<(), StoreError> {
     match &options.schema {
         Some(name) if name.is_empty() || name.len() > SCHEMA_MAX || name.contains('\0') => {
-            Err(StoreError::Setup(format!(
+            Err(StoreError::setup(format!(
                 "`schema` must be a name of 1 to {SCHEMA_MAX} bytes, without quotes around it"
             )))
         }
@@ -235,7 +260,7 @@ fn open(
         if let Some(hook) = created {
             builder = builder.post_create(hook);
         }
-        builder.build().map_err(|error| StoreError::Setup(error.to_string()))
+        builder.build().map_err(|error| StoreError::setup(error.to_string()))
     };
     let marks = Arc::clone(marks);
     let forget = Hook::sync_fn(move |_, _| {
@@ -279,7 +304,7 @@ async fn judge(pools: Pools, options: &PostgresOptions) -> Result<Connected, Sto
                     seen.role
                 )
             };
-            Err(StoreError::Setup(why))
+            Err(StoreError::setup(why))
         }
         _ => Ok(Connected { pools, sessions: Arc::new(sessions), warnings: Vec::new() }),
     }
@@ -297,7 +322,7 @@ async fn probe(pool: &Pool) -> Result<Probed, StoreError> {
     let client = pool.get().await.map_err(|error| Failure::from(error).into_store())?;
     let values = ask(&client, sql!("probe")).await?;
     let [started, schema, role] = &values[..] else {
-        return Err(StoreError::Unavailable("the server answered something else".into()));
+        return Err(StoreError::unavailable("the server answered something else"));
     };
     Ok(Probed {
         started: started.as_deref() == Some("on"),

@@ -106,7 +106,7 @@ impl Desk for PostgresStore {
 
 async fn write_edit(client: &mut Client<'_>, id: Uuid, edit: &Edit) -> Result<Decided, Failure> {
     let Edit { payload, actor, reason } = edit;
-    json::check(payload.as_bytes()).map_err(|error| StoreError::Invalid(error.to_string()))?;
+    json::check(payload.as_bytes()).map_err(|error| StoreError::invalid(error.to_string()))?;
     let transaction = client.transaction().await?;
     let values: [&(dyn ToSql + Sync); 3] = [&id, payload, actor];
     let Some(found) = transaction.query_opt(sql!("edit_dead_letter"), &values).await? else {
@@ -131,15 +131,15 @@ async fn write_edit(client: &mut Client<'_>, id: Uuid, edit: &Edit) -> Result<De
 }
 
 fn not_editable() -> StoreError {
-    StoreError::Invalid(
-        "the data of a process cannot be edited; retry or skip its step, or compensate it".into(),
+    StoreError::invalid(
+        "the data of a process cannot be edited; retry or skip its step, or compensate it",
     )
 }
 
 async fn discard(client: &mut Client<'_>, id: i64, verdict: &Verdict) -> Result<Decided, Failure> {
     if verdict.resolution == Resolution::Retried {
         let text = "what cannot be read cannot be retried; repair it, or skip it";
-        return Err(StoreError::Invalid(text.into()).into());
+        return Err(StoreError::invalid(text).into());
     }
     let transaction = client.transaction().await?;
     let Some(found) = transaction.query_opt(sql!("inbox_to_repair"), &[&id]).await? else {

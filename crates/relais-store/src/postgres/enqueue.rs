@@ -124,8 +124,8 @@ pub(super) fn complete(
     let ids = ids.into_iter().map(|id| id.or_else(|| found.next().flatten()));
     ids.collect::<Option<_>>().ok_or_else(|| {
         // Cleaned up between the two statements, or written by a transaction we cannot see.
-        Failure::Again(StoreError::Unavailable(
-            "a message with this id was there and is gone; try again".into(),
+        Failure::Again(StoreError::unavailable(
+            "a message with this id was there and is gone; try again",
         ))
     })
 }

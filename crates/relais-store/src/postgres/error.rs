@@ -4,7 +4,7 @@
 //! quote a row.
 
 use deadpool_postgres::{HookError, PoolError};
-use relais_core::store::StoreError;
+use relais_core::store::{DriverError, StoreError};
 use tokio_postgres::error::SqlState;
 
 /// Why a transaction did not happen.
@@ -27,8 +27,8 @@ impl Failure {
 
 impl Failure {
     pub(super) fn no_connection() -> Self {
-        Self::Final(StoreError::Unavailable(
-            "no free connection in time; raise connections_max or look for slow queries".into(),
+        Self::Final(StoreError::unavailable(
+            "no free connection in time; raise connections_max or look for slow queries",
         ))
     }
 }
@@ -42,9 +42,11 @@ impl From<StoreError> for Failure {
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
-            Some(db) => by_constraint(db.constraint())
-                .unwrap_or_else(|| by_code(db.code().code(), db.message())),
-            None => Self::Final(StoreError::Unavailable(with_sources(&error))),
+            Some(db) => {
+                let cause = DriverError::new(db.code().code(), db.message());
+                of_server(cause.constraint(db.constraint()))
+            }
+            None => Self::Final(StoreError::unavailable(with_sources(&error)).caused_by(error)),
         }
     }
 }
@@ -56,7 +58,7 @@ impl From<PoolError> for Failure {
                 error.into()
             }
             PoolError::Timeout(_) => Self::no_connection(),
-            other => Self::Final(StoreError::Unavailable(other.to_string())),
+            other => Self::Final(StoreError::unavailable(other.to_string()).caused_by(other)),
         }
     }
 }
@@ -65,10 +67,22 @@ impl From<PoolError> for Failure {
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         match error.as_database_error() {
-            Some(db) => by_constraint(db.constraint())
-                .unwrap_or_else(|| by_code(&db.code().unwrap_or_default(), db.message())),
-            None => Self::Final(StoreError::Unavailable(error.to_string())),
+            Some(db) => {
+                let cause = DriverError::new(db.code().unwrap_or_default(), db.message());
+                of_server(cause.constraint(db.constraint()))
+            }
+            None => Self::Final(StoreError::unavailable(error.to_string()).caused_by(error)),
         }
+    }
+}
+
+/// Classifies an error that the server reported, and keeps it as the cause.
+fn of_server(cause: DriverError) -> Failure {
+    let failure = by_constraint(cause.constraint.as_deref());
+    match failure.unwrap_or_else(|| by_code(&cause.code, &cause.message)) {
+        Failure::Again(error) => Failure::Again(error.caused_by(cause)),
+        Failure::SessionChanged(error) => Failure::SessionChanged(error.caused_by(cause)),
+        Failure::Final(error) => Failure::Final(error.caused_by(cause)),
     }
 }
 
@@ -76,7 +90,7 @@ impl From<sqlx::Error> for Failure {
 /// That is no fault of the message.
 fn by_constraint(constraint: Option<&str>) -> Option<Failure> {
     let (_, table) = BY_SEQUENCE.into_iter().find(|(name, _)| Some(*name) == constraint)?;
-    Some(Failure::Final(StoreError::Setup(format!(
+    Some(Failure::Final(StoreError::setup(format!(
         "cannot store a row: the sequence of {table}.id is behind its table, as after a logical \
          replication switch-over; run SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT \
          max(id) FROM {table}))"
@@ -101,28 +115,28 @@ fn by_code(code: &str, message: &str) -> Failure {
         SqlState::FEATURE_NOT_SUPPORTED,
     ];
     if again.contains(&state) {
-        return Failure::Again(StoreError::Unavailable(text));
+        return Failure::Again(StoreError::unavailable(text));
     }
     let changed = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
     if changed.contains(&state) {
-        return Failure::SessionChanged(StoreError::Unavailable(text));
+        return Failure::SessionChanged(StoreError::unavailable(text));
     }
     let missing = [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN];
     Failure::Final(if missing.contains(&state) {
-        StoreError::Setup(format!("{text}; run `relais migrate`"))
+        StoreError::setup(format!("{text}; run `relais migrate`"))
     } else if state == SqlState::INSUFFICIENT_PRIVILEGE {
-        StoreError::Setup(format!(
+        StoreError::setup(format!(
             "{text}; grant it (`relais migrate --roles` prints what each role needs), or connect as \
              another role"
         ))
     } else if matches!(code.get(..2), Some("28" | "3D" | "3F")) {
-        StoreError::Setup(format!("{text}; check user, password, database and schema in the URL"))
+        StoreError::setup(format!("{text}; check user, password, database and schema in the URL"))
     } else if state == SqlState::IN_FAILED_SQL_TRANSACTION
         || matches!(code.get(..2), Some("22" | "23" | "54"))
     {
-        StoreError::Invalid(text)
+        StoreError::invalid(text)
     } else {
-        StoreError::Unavailable(text)
+        StoreError::unavailable(text)
     })
 }
 
@@ -152,6 +166,7 @@ mod tests {
             Failure::Final(StoreError::Unavailable(_)) => "unavailable",
             Failure::Final(StoreError::Invalid(_)) => "invalid",
             Failure::Final(StoreError::Setup(_)) => "setup",
+            Failure::Final(_) => "unknown",
         };
         assert_eq!(kind, expected, "SQLSTATE {code}");
     }
@@ -175,5 +190,15 @@ mod tests {
         }
         let text = by_code("42P01", "relation \"relais_outbox\" does not exist").into_store();
         assert!(text.to_string().contains("run `relais migrate`"));
+    }
+
+    #[test]
+    fn the_code_of_the_server_stays_readable_for_programs() {
+        let cause = DriverError::new("23505", "duplicate key").constraint(Some("orders_pkey"));
+        assert_eq!(of_server(cause).into_store().code(), Some("23505"));
+        let cause = DriverError::new("23505", "duplicate").constraint(Some("relais_inbox_pkey"));
+        let behind = of_server(cause).into_store();
+        assert!(matches!(&behind, StoreError::Setup(text) if text.contains("setval")), "{behind}");
+        assert_eq!(behind.code(), Some("23505"));
     }
 }

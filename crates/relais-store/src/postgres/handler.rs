@@ -280,8 +280,8 @@ pub(super) fn session_lost(failure: Failure) -> Handled {
 }
 
 pub(super) fn transaction_gone() -> Failure {
-    Failure::Final(StoreError::Unavailable(
-        "the handler ended its transaction itself; it must leave that to relais".into(),
+    Failure::Final(StoreError::unavailable(
+        "the handler ended its transaction itself; it must leave that to relais",
     ))
 }
 

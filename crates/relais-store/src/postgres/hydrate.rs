@@ -6,7 +6,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use deadpool_postgres::Transaction;
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
@@ -49,7 +49,7 @@ impl SqlHydrator {
     ///
     /// # Errors
     /// Says what to change in `sql`.
-    pub fn new(store: &PostgresStore, sql: &str, id_column: &str) -> Result<Self, String> {
+    pub fn new(store: &PostgresStore, sql: &str, id_column: &str) -> Result<Self, InvalidSettings> {
         let inner = Template::parse(sql)?.with(IDS);
         let statement = sql!("hydrate").replace(":statement", &inner);
         let id_column = id_column.to_owned();
@@ -185,7 +185,7 @@ fn wrong(error: tokio_postgres::Error) -> Failure {
     let code = db.code();
     if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
         let why = format!("hydrate: {}; let the statement only read", db.message());
-        Failure::Final(StoreError::Setup(why))
+        Failure::Final(StoreError::setup(why))
     } else if code.code().starts_with("42") || *code == SqlState::FEATURE_NOT_SUPPORTED {
         setup(error)
     } else {
@@ -196,7 +196,7 @@ fn wrong(error: tokio_postgres::Error) -> Failure {
 fn setup(error: tokio_postgres::Error) -> Failure {
     let Some(db) = error.as_db_error() else { return error.into() };
     let why = format!("hydrate: {}; correct the statement", db.message());
-    Failure::Final(StoreError::Setup(why))
+    Failure::Final(StoreError::setup(why))
 }
 
 /// An array of any type, written as text: the server reads it as the type of the column.

@@ -68,7 +68,7 @@ pub(super) async fn applied<R: Reads>(client: &R) -> Result<Vec<Applied>, Failur
         })
     };
     rows.iter().map(line).collect::<Result<_, _>>().map_err(|error: tokio_postgres::Error| {
-        migration::unreadable(&StoreError::Setup(error.to_string())).into()
+        migration::unreadable(&StoreError::setup(error.to_string())).into()
     })
 }
 
@@ -124,16 +124,16 @@ fn failed(script: &Script, error: tokio_postgres::Error) -> Failure {
     let code = error.code().cloned();
     let text = error.as_db_error().map(|answer| answer.message().to_owned()).unwrap_or_default();
     let Failure::Final(error) = Failure::from(error) else {
-        return StoreError::Unavailable("others stopped the migration; run it again".into()).into();
+        return StoreError::unavailable("others stopped the migration; run it again").into();
     };
     let in_the_way =
         [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT, SqlState::DUPLICATE_FUNCTION];
     let (error, next) = match code {
         Some(code) if in_the_way.contains(&code) => {
-            (StoreError::Setup(error.to_string()), migration::IN_THE_WAY)
+            (StoreError::setup(error.to_string()), migration::IN_THE_WAY)
         }
         Some(SqlState::INSUFFICIENT_PRIVILEGE) => {
-            (StoreError::Setup(text), migration::MIGRATE_AS_OWNER)
+            (StoreError::setup(text), migration::MIGRATE_AS_OWNER)
         }
         _ => (error, ""),
     };

@@ -198,7 +198,7 @@ pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
         Scope::Inbox | Scope::NamedInbox(_) => {
-            Err(StoreError::Invalid("the inbox is no destination".into()))
+            Err(StoreError::invalid("the inbox is no destination"))
         }
     }
 }

@@ -201,7 +201,7 @@ impl<T: FromStr + ToSql + Sync> Span<T> {
     fn of(filter: &Filter) -> Result<Self, StoreError> {
         let parse = |text: &String| {
             text.parse()
-                .map_err(|_| StoreError::Invalid(format!("`{text}` is not an id of a page")))
+                .map_err(|_| StoreError::invalid(format!("`{text}` is not an id of a page")))
         };
         Ok(Self {
             before: filter.before.as_ref().map(parse).transpose()?,

@@ -41,7 +41,7 @@ pub(super) struct Shares {
 impl Shares {
     pub(super) fn of(connections: usize) -> Result<Self, StoreError> {
         if connections < CONNECTIONS_MIN {
-            return Err(StoreError::Setup(format!(
+            return Err(StoreError::setup(format!(
                 "cannot work with {connections} connections to PostgreSQL; allow at least \
                  {CONNECTIONS_MIN}"
             )));

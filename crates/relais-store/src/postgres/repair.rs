@@ -100,7 +100,7 @@ async fn write(transaction: &Transaction<'_>, id: i64, new: &Rewritten) -> Resul
         // Received while we looked for it: now it can be found.
         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
             let text = "a message took the id at the same moment; try again";
-            Err(Failure::Again(StoreError::Unavailable(text.into())))
+            Err(Failure::Again(StoreError::unavailable(text)))
         }
         Err(error) => Err(error.into()),
     }

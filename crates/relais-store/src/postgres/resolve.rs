@@ -104,7 +104,7 @@ impl Buried {
 }
 
 fn not_by_itself(process_id: &str) -> StoreError {
-    StoreError::Invalid(format!(
+    StoreError::invalid(format!(
         "a dead letter of a process is retried with its process; retry the step of process \
          {process_id}, or resume it"
     ))

@@ -29,7 +29,7 @@ fn refuse_odd(name: &str) -> Result<(), StoreError> {
     if starts && name.len() <= NAME_MAX && name.chars().all(sound) {
         return Ok(());
     }
-    Err(StoreError::Invalid(format!(
+    Err(StoreError::invalid(format!(
         "`{}` cannot be used as a name; take lower-case letters, digits and _, at most {NAME_MAX}, \
          not beginning with a digit",
         name.escape_debug()

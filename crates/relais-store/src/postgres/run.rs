@@ -100,7 +100,7 @@ impl PostgresStore {
                 repeat((&lender, view), &shared, &arguments, &transaction).await
             });
             task.await.unwrap_or_else(|error| {
-                Err(StoreError::Unavailable(format!("database task ended early: {error}")))
+                Err(StoreError::unavailable(format!("database task ended early: {error}")))
             })
         })
     }

@@ -266,6 +266,6 @@ async fn in_task<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::spawn(work).await.map_err(|error| {
-        Failure::Final(StoreError::Unavailable(format!("database task ended early: {error}")))
+        Failure::Final(StoreError::unavailable(format!("database task ended early: {error}")))
     })
 }

@@ -31,7 +31,7 @@ pub(super) fn client(encryption: &Encryption) -> Result<ClientConfig, StoreError
     };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| StoreError::Setup(format!("cannot set up TLS: {error}")))?
+        .map_err(|error| StoreError::setup(format!("cannot set up TLS: {error}")))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let Some((certificate, key)) = &encryption.certificate else {
@@ -41,7 +41,7 @@ pub(super) fn client(encryption: &Encryption) -> Result<ClientConfig, StoreError
     let private =
         PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("sslkey", key, &error))?;
     builder.with_client_auth_cert(chain, private).map_err(|error| {
-        StoreError::Setup(format!(
+        StoreError::setup(format!(
             "cannot use the client certificate: {error}; `sslkey` must be the private key of `sslcert`"
         ))
     })
@@ -64,10 +64,9 @@ fn known_authorities(
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|_| {
-            StoreError::Setup(
+            StoreError::setup(
                 "cannot check the certificate of the server: no root certificates found; name a \
-                 file with them by `sslrootcert` in the database URL"
-                    .into(),
+                 file with them by `sslrootcert` in the database URL",
             )
         })
 }
@@ -87,7 +86,7 @@ fn unreadable(word: &str, file: &Path, error: &pem::Error) -> StoreError {
         _ => "it must be in PEM format, the private key without a password",
     };
     let file = file.display();
-    StoreError::Setup(format!("cannot read `{word}` from {file}: {error}; {next}"))
+    StoreError::setup(format!("cannot read `{word}` from {file}: {error}; {next}"))
 }
 
 /// Checks the authority but not the host, or nothing. The handshake is checked in any case: the server

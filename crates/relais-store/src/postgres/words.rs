@@ -94,7 +94,7 @@ pub(super) fn parse(text: &str) -> Result<(Config, Encryption), StoreError> {
         }
     };
     let mut config: Config = rest.parse().map_err(|error| {
-        StoreError::Setup(format!(
+        StoreError::setup(format!(
             "cannot read the database URL: {}; use \
              postgres://user:password@host:5432/database?sslmode=verify-full",
             with_sources(&error)
@@ -185,7 +185,7 @@ fn session_attrs(value: &str) -> Result<bool, StoreError> {
 }
 
 fn refuse<T>(text: String) -> Result<T, StoreError> {
-    Err(StoreError::Setup(format!("cannot read the database URL: {text}")))
+    Err(StoreError::setup(format!("cannot read the database URL: {text}")))
 }
 
 fn is_url(text: &str) -> bool {

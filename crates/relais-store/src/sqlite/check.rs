@@ -141,7 +141,7 @@ fn version_text(number: i32) -> String {
 }
 
 fn refuse<T>(why: impl Into<String>) -> Result<T, StoreError> {
-    Err(StoreError::Setup(why.into()))
+    Err(StoreError::setup(why))
 }
 
 #[cfg(test)]

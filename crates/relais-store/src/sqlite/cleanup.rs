@@ -70,6 +70,7 @@ pub(super) fn expired(db: &Connection, retention: &Retention) -> Result<Cleaned,
         handled_seconds,
         resolved_seconds,
         processes_seconds,
+        ..
     } = *retention;
     let ages = [
         processed_seconds,

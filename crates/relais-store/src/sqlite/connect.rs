@@ -25,8 +25,9 @@ const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 const WRITER_CACHE_KIB: i64 = 8 * 1024;
 const READER_CACHE_KIB: i64 = 2 * 1024;
 
-/// How the file is opened.
+/// Options of a [`SqliteStore`](super::SqliteStore).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SqliteOptions {
     /// Commits may be lost (not torn) in a power cut: `synchronous = NORMAL`. Faster, and no longer
     /// what relais promises.
@@ -38,6 +39,17 @@ pub struct SqliteOptions {
     /// Most pages the file may have; the database is full beyond it.
     pub pages_max: Option<u32>,
 }
+
+relais_core::setters!(SqliteOptions {
+    /// Allows commits to be lost (not torn) in a power cut: `synchronous = NORMAL`. For tests.
+    unsafe_durability: = bool,
+    /// Sets how long to wait for another writer of the file.
+    busy_timeout: = Duration,
+    /// Sets the number of connections that read at the same time.
+    readers: = usize,
+    /// Limits the pages of the file; the database is full beyond it.
+    pages_max: ? u32,
+});
 
 impl Default for SqliteOptions {
     fn default() -> Self {

@@ -103,7 +103,7 @@ impl Desk for SqliteStore {
 }
 
 fn edit_dead_letter(tx: &Transaction<'_>, id: Uuid, edit: &Edit) -> Result<Decided, StoreError> {
-    json::check(edit.payload.as_bytes()).map_err(|e| StoreError::Invalid(e.to_string()))?;
+    json::check(edit.payload.as_bytes()).map_err(|e| StoreError::invalid(e.to_string()))?;
     let dead_letter = id.to_string();
     let Edit { payload, actor, reason } = edit;
     let sql = include_str!("sql/edit_dead_letter.sql");
@@ -156,15 +156,15 @@ fn fail_outbox(tx: &Transaction<'_>, id: i64, fail: &FailRow) -> Result<Decided,
 }
 
 fn process_is_not_edited() -> StoreError {
-    StoreError::Invalid(
-        "the data of a process cannot be edited; retry, skip or compensate its step instead".into(),
+    StoreError::invalid(
+        "the data of a process cannot be edited; retry, skip or compensate its step instead",
     )
 }
 
 fn discard(tx: &Transaction<'_>, id: i64, verdict: &Verdict) -> Result<Decided, StoreError> {
     if verdict.resolution == Resolution::Retried {
-        return Err(StoreError::Invalid(
-            "what could not be read is not retried; repair it, or discard it".into(),
+        return Err(StoreError::invalid(
+            "what could not be read is not retried; repair it, or discard it",
         ));
     }
     if change(tx, include_str!("sql/discard_serde_error.sql"), [id])? == 0 {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use relais_core::store::StoreError;
+use relais_core::store::{DriverError, StoreError};
 use rusqlite::{Error, ErrorCode, types::Type};
 
 use crate::newer;
@@ -12,48 +12,51 @@ use crate::newer;
 /// An error of a statement or a commit.
 pub(super) fn store(error: &Error) -> StoreError {
     let text = text(error);
-    match error.sqlite_error_code() {
-        Some(code) => by_code(code, text),
-        None if matches!(error, Error::FromSqlConversionFailure(..)) => {
-            StoreError::Unavailable(text)
+    match error.sqlite_error() {
+        Some(failure) => {
+            let cause = DriverError::new(failure.extended_code.to_string(), text.clone());
+            by_code(failure.code, text).caused_by(cause)
         }
-        None => StoreError::Invalid(format!("sqlite driver: {text}")),
+        None if matches!(error, Error::FromSqlConversionFailure(..)) => {
+            StoreError::unavailable(text)
+        }
+        None => StoreError::invalid(format!("sqlite driver: {text}")),
     }
 }
 
 fn by_code(code: ErrorCode, text: String) -> StoreError {
     match code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Unavailable(format!(
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::unavailable(format!(
             "{text}; another program holds the write lock of the file: end its transaction"
         )),
-        ErrorCode::DiskFull => StoreError::Unavailable(format!(
+        ErrorCode::DiskFull => StoreError::unavailable(format!(
             "{text}; make room on the disk, then it goes on by itself"
         )),
         ErrorCode::SystemIoFailure => {
-            StoreError::Unavailable(format!("{text}; look at the disk and the system log"))
+            StoreError::unavailable(format!("{text}; look at the disk and the system log"))
         }
-        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::Unavailable(format!(
+        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::unavailable(format!(
             "{text}; the file and its directory must exist and be writable"
         )),
-        ErrorCode::ReadOnly => StoreError::Setup(format!(
+        ErrorCode::ReadOnly => StoreError::setup(format!(
             "{text}; give this user the right to write to the file and its directory"
         )),
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Setup(format!(
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::setup(format!(
             "{text}; the file is damaged or no sqlite database: restore it from a backup"
         )),
         ErrorCode::ConstraintViolation => refused_value(text),
         ErrorCode::TooBig => {
-            StoreError::Invalid(format!("{text}; a value is larger than sqlite stores"))
+            StoreError::invalid(format!("{text}; a value is larger than sqlite stores"))
         }
         _ if text.contains("no such table: relais_")
             || text.contains("no such table: main.relais_") =>
         {
-            StoreError::Setup(format!("{text}; run `relais migrate`"))
+            StoreError::setup(format!("{text}; run `relais migrate`"))
         }
         _ if text.contains("relais_") && text.contains("no such") => {
-            StoreError::Setup(format!("{text}; the schema does not fit: run `relais check`"))
+            StoreError::setup(format!("{text}; the schema does not fit: run `relais check`"))
         }
-        _ => StoreError::Unavailable(text),
+        _ => StoreError::unavailable(text),
     }
 }
 
@@ -67,7 +70,7 @@ fn refused_value(text: String) -> StoreError {
     } else {
         "the row breaks a rule of its table"
     };
-    StoreError::Invalid(format!("{hint} ({text})"))
+    StoreError::invalid(format!("{hint} ({text})"))
 }
 
 /// A row that is left alone because this program does not know its state.
@@ -78,23 +81,20 @@ pub(super) fn unknown(column: usize, name: &str) -> Error {
 /// An error of the user's own sqlx connection.
 #[cfg(feature = "sqlx-sqlite")]
 pub(super) fn sqlx(error: &sqlx::Error) -> StoreError {
-    let code = error.as_database_error().and_then(|e| e.code()?.parse().ok());
+    let code: Option<i32> = error.as_database_error().and_then(|e| e.code()?.parse().ok());
     match (code, error.as_database_error()) {
         (Some(code), Some(error)) => {
-            by_code(rusqlite::ffi::Error::new(code).code, error.message().to_owned())
+            let cause = DriverError::new(code.to_string(), error.message());
+            let text = error.message().to_owned();
+            by_code(rusqlite::ffi::Error::new(code).code, text).caused_by(cause)
         }
-        _ => StoreError::Unavailable(error.to_string()),
+        _ => StoreError::unavailable(error.to_string()),
     }
 }
 
 /// An error on the way to an open database: named with the file, because nothing else is known yet.
 pub(super) fn opening(path: &Path, error: &Error) -> StoreError {
-    let named = |text: String| format!("{}: {text}", path.display());
-    match store(error) {
-        StoreError::Unavailable(text) => StoreError::Unavailable(named(text)),
-        StoreError::Setup(text) => StoreError::Setup(named(text)),
-        StoreError::Invalid(text) => StoreError::Invalid(named(text)),
-    }
+    store(error).reworded(|text| format!("{}: {text}", path.display()))
 }
 
 /// Whether the database refused the content of a transaction, rather than being unable to take it.
@@ -144,5 +144,6 @@ mod tests {
     fn a_broken_rule_is_named_and_final() {
         let error = failure(ffi::SQLITE_CONSTRAINT, "CHECK constraint failed: json_valid(payload)");
         assert!(matches!(&error, StoreError::Invalid(text) if text.contains("not valid JSON")));
+        assert_eq!(error.code(), Some("19"));
     }
 }

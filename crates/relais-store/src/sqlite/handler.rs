@@ -127,10 +127,9 @@ fn conclude(
 }
 
 pub(super) fn transaction_gone() -> StoreError {
-    StoreError::Unavailable(
+    StoreError::unavailable(
         "the handler's transaction ended before the handler did: the disk is full, or the handler \
-         ended it itself"
-            .into(),
+         ended it itself",
     )
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use relais_core::{
-    BoxFuture,
+    BoxFuture, InvalidSettings,
     hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
@@ -37,7 +37,7 @@ impl SqlHydrator {
     ///
     /// # Errors
     /// Says what to change in `sql`.
-    pub fn new(store: &SqliteStore, sql: &str, id_column: &str) -> Result<Self, String> {
+    pub fn new(store: &SqliteStore, sql: &str, id_column: &str) -> Result<Self, InvalidSettings> {
         let statement = Template::parse(sql)?.with(IDS.trim());
         let (store, id_column) = (store.clone(), id_column.to_owned());
         Ok(Self { store, statement, id_column, known_good: KnownGood::default() })
@@ -131,7 +131,7 @@ fn may_be_a_row(error: &rusqlite::Error) -> bool {
 fn failed(error: &rusqlite::Error) -> StoreError {
     if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
         let limit = TIME_MAX.as_secs();
-        return StoreError::Unavailable(format!(
+        return StoreError::unavailable(format!(
             "`hydrate` did not end within {limit} s; make the statement faster, for example by an index"
         ));
     }
@@ -139,7 +139,7 @@ fn failed(error: &rusqlite::Error) -> StoreError {
 }
 
 fn wrong(text: &str) -> StoreError {
-    StoreError::Setup(format!("hydrate: {text}"))
+    StoreError::setup(format!("hydrate: {text}"))
 }
 
 fn records(statement: &mut Statement<'_>, ids: &[String]) -> rusqlite::Result<Vec<Record>> {

@@ -74,9 +74,7 @@ fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<Accepted, Stor
     match first(tx, compare, before, |c| (c.integer(0), c.flag(1)))? {
         Some((_, true)) => Ok(Accepted::Duplicate),
         Some((id, false)) => keep_conflict(tx, message, &stored, id),
-        None => {
-            Err(StoreError::Unavailable("a message was neither stored nor found; try again".into()))
-        }
+        None => Err(StoreError::unavailable("a message was neither stored nor found; try again")),
     }
 }
 

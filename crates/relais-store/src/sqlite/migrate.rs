@@ -60,7 +60,7 @@ pub(super) fn applied(db: &Connection) -> Result<Vec<Applied>, StoreError> {
     read().or_else(|failed: rusqlite::Error| match failed.to_string() {
         text if text.contains("no such table: relais_schema") => Ok(Vec::new()),
         text if text.contains("no such column") => {
-            Err(migration::unreadable(&StoreError::Setup(text)))
+            Err(migration::unreadable(&StoreError::setup(text)))
         }
         _ => Err(error::store(&failed)),
     })
@@ -93,7 +93,7 @@ fn failed(script: &Script, failed: &rusqlite::Error) -> StoreError {
     let next = if text.contains("already exists") { migration::IN_THE_WAY } else { "" };
     let error = match failed.sqlite_error_code() {
         // A statement that SQLite cannot run in this file: trying again does not help.
-        Some(ErrorCode::Unknown) => StoreError::Setup(text),
+        Some(ErrorCode::Unknown) => StoreError::setup(text),
         _ => error::store(failed),
     };
     migration::failed(script, error, next)

@@ -148,7 +148,7 @@ pub(super) fn destination(scope: &Scope) -> Result<&str, StoreError> {
     match scope {
         Scope::Outbox(destination) => Ok(destination),
         Scope::Inbox | Scope::NamedInbox(_) => {
-            Err(StoreError::Invalid("the inbox has no outbox rows; name a destination".into()))
+            Err(StoreError::invalid("the inbox has no outbox rows; name a destination"))
         }
     }
 }

@@ -168,14 +168,14 @@ fn page(filter: &Filter) -> i64 {
 fn row_id(text: &Option<String>) -> Result<Option<i64>, StoreError> {
     let Some(text) = text else { return Ok(None) };
     let invalid =
-        |_| StoreError::Invalid(format!("`before` must be the id of a row, not `{text}`"));
+        |_| StoreError::invalid(format!("`before` must be the id of a row, not `{text}`"));
     text.parse().map(Some).map_err(invalid)
 }
 
 fn dead_letter_id(text: &Option<String>) -> Result<Option<String>, StoreError> {
     let Some(text) = text else { return Ok(None) };
     let invalid =
-        |_| StoreError::Invalid(format!("`before` must be the id of a dead letter, not `{text}`"));
+        |_| StoreError::invalid(format!("`before` must be the id of a dead letter, not `{text}`"));
     Uuid::try_parse(text).map(|id| Some(id.to_string())).map_err(invalid)
 }
 
@@ -282,7 +282,7 @@ fn retry(tx: &Transaction<'_>, id: &str, resolved: &Resolved) -> Result<(), Stor
 fn process_goes_on_by_itself(resolved: &Resolved) -> StoreError {
     let Resolved { message_id, failed_status, .. } = resolved;
     let action = if failed_status == "PAUSED" { "resume" } else { "retry" };
-    StoreError::Invalid(format!(
+    StoreError::invalid(format!(
         "this dead letter is about a process; set it going with `relais process {action} {message_id}`"
     ))
 }

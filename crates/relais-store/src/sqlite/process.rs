@@ -153,7 +153,7 @@ fn write_process(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result
 }
 
 fn changed_twice() -> StoreError {
-    StoreError::Invalid("a process is changed twice by one row; join the two changes".into())
+    StoreError::invalid("a process is changed twice by one row; join the two changes")
 }
 
 fn write_log(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result<(), StoreError> {

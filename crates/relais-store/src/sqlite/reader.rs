@@ -63,7 +63,5 @@ impl Readers {
 }
 
 fn stopped() -> StoreError {
-    StoreError::Unavailable(
-        "the reading thread stopped; the program is ending, or has a bug".into(),
-    )
+    StoreError::unavailable("the reading thread stopped; the program is ending, or has a bug")
 }

@@ -90,13 +90,11 @@ fn sent_before(message: &NewMessage, found: Option<(i64, bool)>) -> Result<i64, 
     let NewMessage { message_id, destination, event_type, .. } = message;
     match found {
         Some((id, true)) => Ok(id),
-        Some((_, false)) => Err(StoreError::Invalid(format!(
+        Some((_, false)) => Err(StoreError::invalid(format!(
             "cannot send {event_type}: message id {message_id} belongs to another message of \
              destination {destination}; use another id"
         ))),
-        None => Err(StoreError::Unavailable(
-            "a message was neither written nor found; try again".into(),
-        )),
+        None => Err(StoreError::unavailable("a message was neither written nor found; try again")),
     }
 }
 

@@ -49,7 +49,7 @@ impl Writer {
         thread::Builder::new()
             .name("relais-sqlite-writer".into())
             .spawn(move || serve(&db, queue))
-            .map_err(|e| StoreError::Unavailable(format!("no thread for the writer: {e}")))?;
+            .map_err(|e| StoreError::unavailable(format!("no thread for the writer: {e}")))?;
         Ok(Self { jobs })
     }
 
@@ -89,11 +89,11 @@ impl Writer {
 }
 
 fn panicked() -> StoreError {
-    StoreError::Invalid("a statement of the store panicked; nothing was written".into())
+    StoreError::invalid("a statement of the store panicked; nothing was written")
 }
 
 fn stopped() -> StoreError {
-    StoreError::Unavailable("the writer thread has stopped; open the store again".into())
+    StoreError::unavailable("the writer thread has stopped; open the store again")
 }
 
 /// What the last commit means for the next group.
@@ -213,8 +213,7 @@ fn finish(ending: Ending<Answer>, result: Result<(), StoreError>) {
 }
 
 fn rolled_back() -> StoreError {
-    StoreError::Unavailable(
-        "the transaction was rolled back together with others; try again, and look for a full disk"
-            .into(),
+    StoreError::unavailable(
+        "the transaction was rolled back together with others; try again, and look for a full disk",
     )
 }

@@ -46,7 +46,7 @@ async fn a_pool_of_the_users_own_serves_and_keeps_its_settings() {
 async fn a_store_opens_no_more_connections_than_it_may() {
     let Some(programs) = Programs::find() else { return };
     let cluster = Cluster::start(programs);
-    let options = PostgresOptions { connections_max: 4, ..PostgresOptions::default() };
+    let options = PostgresOptions::default().connections_max(4);
     let config = cluster.url().parse().unwrap();
     let store = PostgresStore::from_config(config, None, options).await.unwrap();
     prepare(&store).await;

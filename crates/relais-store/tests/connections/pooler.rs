@@ -61,8 +61,7 @@ async fn a_schema_that_a_pooler_drops_is_refused_until_the_role_has_it() {
     let Some(bouncer) = Bouncer::start(&cluster, ignored).await else { return };
     let client = cluster.client().await;
     client.batch_execute("CREATE SCHEMA tenant").await.unwrap();
-    let options =
-        || PostgresOptions { schema: Some("tenant".into()), ..PostgresOptions::default() };
+    let options = || PostgresOptions::default().schema("tenant");
     let error = PostgresStore::connect(&bouncer.url("sess"), options()).await.unwrap_err();
     let StoreError::Setup(text) = error else { panic!("{error}") };
     let (_, advice) = text.split_once("run ").expect(&text);
@@ -71,7 +70,7 @@ async fn a_schema_that_a_pooler_drops_is_refused_until_the_role_has_it() {
     // Straight to the server it works.
     let direct = PostgresStore::connect(&cluster.url(), options()).await.unwrap();
     prepare(&direct).await;
-    let missing = PostgresOptions { schema: Some("nowhere".into()), ..PostgresOptions::default() };
+    let missing = PostgresOptions::default().schema("nowhere");
     let error = PostgresStore::connect(&cluster.url(), missing).await.unwrap_err();
     assert!(error.to_string().contains("CREATE SCHEMA \"nowhere\""), "{error}");
     client.batch_execute(advice).await.unwrap();

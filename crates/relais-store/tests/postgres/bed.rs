@@ -43,7 +43,7 @@ impl Bed {
     /// With a store that has one connection only.
     pub(crate) async fn single() -> Option<Self> {
         let mut bed = Self::new().await?;
-        let options = PostgresOptions { connections_max: 4, ..PostgresOptions::default() };
+        let options = PostgresOptions::default().connections_max(4);
         bed.store = PostgresStore::connect(&bed.schema.url(), options).await.unwrap();
         Some(bed)
     }

@@ -177,7 +177,7 @@ async fn check_drops(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
 }
 
 async fn pooled(bed: &Bed) -> Arc<dyn Handler> {
-    let options = PostgresOptions { connections_max: 4, ..PostgresOptions::default() };
+    let options = PostgresOptions::default().connections_max(4);
     let store = PostgresStore::connect(&bed.schema.url(), options).await.unwrap();
     handler(store.pool(), on_order)
 }

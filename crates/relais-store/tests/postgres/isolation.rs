@@ -117,11 +117,8 @@ async fn slow_fetches_and_settlements_delay_no_heartbeat() {
 #[tokio::test]
 async fn a_store_with_too_few_connections_is_refused() {
     let Some(bed) = Bed::new().await else { return };
-    let options = PostgresOptions {
-        connections_max: 3,
-        connect_timeout: Duration::from_secs(1),
-        ..PostgresOptions::default()
-    };
+    let options =
+        PostgresOptions::default().connections_max(3).connect_timeout(Duration::from_secs(1));
     match PostgresStore::connect(&bed.schema.url(), options).await {
         Err(StoreError::Setup(text)) => assert!(text.contains("at least 4"), "{text}"),
         other => panic!("{other:?}"),

@@ -48,7 +48,7 @@ impl Gate {
         let place = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
         let server = tokio::net::lookup_host(place).await.unwrap().next().unwrap();
         let proxy = FaultProxy::to(server).await.unwrap();
-        let options = PostgresOptions { connections_max: 4, ..PostgresOptions::default() };
+        let options = PostgresOptions::default().connections_max(4);
         let far = PostgresStore::connect(&through(&bed, &proxy), options).await.unwrap();
         Some(Self { bed, proxy, far })
     }

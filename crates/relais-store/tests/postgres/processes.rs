@@ -313,7 +313,7 @@ async fn cleanup_finds_what_has_ended_behind_more_leftovers_than_it_looks_at() {
         INSERT INTO relais_process_log (process_id, seq, event_type, event)
         SELECT process_id, 1, 'ProcessStarted', '{}' FROM relais_process";
     bed.raw.batch_execute(fill).await.unwrap();
-    let retention = Retention { processes_seconds: 86_400, ..Retention::default() };
+    let retention = Retention::default().processes_seconds(86_400);
     let mut removed = 0;
     for _ in 0..3 {
         removed += bed.store.cleanup(retention, 4).await.unwrap().processes;

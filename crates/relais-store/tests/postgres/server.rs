@@ -17,7 +17,7 @@ use crate::{
 async fn refusal(url: &str) -> String {
     let store = PostgresStore::connect(url, PostgresOptions::default()).await.unwrap();
     match store.check().await {
-        Err(StoreError::Setup(text)) => text,
+        Err(StoreError::Setup(text)) => text.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -34,7 +34,7 @@ async fn sessions_that_may_lose_a_commit_are_refused_unless_waived() {
     let Some(bed) = Bed::new().await else { return };
     let url = format!("{}%20-c%20synchronous_commit%3Doff", bed.schema.url());
     assert!(refusal(&url).await.contains("synchronous_commit is off"));
-    let waived = PostgresOptions { unsafe_durability: true, ..PostgresOptions::default() };
+    let waived = PostgresOptions::default().unsafe_durability(true);
     let store = PostgresStore::connect(&url, waived).await.unwrap();
     store.check().await.unwrap();
 }
@@ -72,8 +72,7 @@ async fn a_role_without_its_privileges_is_told_what_to_grant() {
 async fn a_wrong_address_is_said_without_its_password() {
     let Some(_) = server_url() else { return };
     let url = "postgres://someone:s3cret@127.0.0.1:1/nowhere";
-    let options =
-        PostgresOptions { connect_timeout: Duration::from_secs(2), ..PostgresOptions::default() };
+    let options = PostgresOptions::default().connect_timeout(Duration::from_secs(2));
     let error = PostgresStore::connect(url, options.clone()).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(!error.to_string().contains("s3cret"));

@@ -26,7 +26,7 @@ CREATE FUNCTION relais_noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN
 
 fn setup<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
-        Err(StoreError::Setup(text)) => text,
+        Err(StoreError::Setup(text)) => text.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -25,7 +25,7 @@ const BREAK: &str = "ALTER TABLE relais_outbox RENAME COLUMN payload TO body;";
 
 fn setup<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
-        Err(StoreError::Setup(text)) => text,
+        Err(StoreError::Setup(text)) => text.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -145,7 +145,7 @@ async fn a_state_of_a_newer_program_is_refused_and_the_row_stays_as_it_is() {
 #[tokio::test]
 async fn plans_of_every_connection_are_made_anew_after_the_tables_changed() {
     let Some(bed) = Bed::new().await else { return };
-    let options = PostgresOptions { connections_max: 4, ..PostgresOptions::default() };
+    let options = PostgresOptions::default().connections_max(4);
     let store = PostgresStore::connect(&bed.schema.url(), options).await.unwrap();
     let read = |store: PostgresStore| async move {
         let lanes = relais_core::lane::OwnedLane { lane: 1, epoch: 1, unclean: false };

@@ -11,7 +11,7 @@ use crate::bed::Bed;
 
 async fn refusal(bed: &Bed) -> String {
     match bed.store.check().await {
-        Err(StoreError::Setup(why)) => why,
+        Err(StoreError::Setup(why)) => why.to_string(),
         other => panic!("expected a refusal, got {other:?}"),
     }
 }
@@ -99,7 +99,7 @@ async fn relaxed_durability_is_the_users_choice_only() {
         let bed = Bed::with(options).await;
         bed.store.check().await.unwrap();
     };
-    synchronous(SqliteOptions { unsafe_durability: true, ..SqliteOptions::default() }).await;
+    synchronous(SqliteOptions::default().unsafe_durability(true)).await;
     synchronous(SqliteOptions::default()).await;
 }
 

@@ -40,7 +40,7 @@ const CHILD: &str = "RELAIS_TEST_MIGRATE";
 
 fn setup<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
-        Err(StoreError::Setup(text)) => text,
+        Err(StoreError::Setup(text)) => text.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -57,8 +57,7 @@ async fn a_job_that_fails_takes_nothing_of_its_group_along() {
 
 #[tokio::test]
 async fn a_held_write_lock_is_unavailable_and_passes() {
-    let options =
-        SqliteOptions { busy_timeout: Duration::from_millis(1), ..SqliteOptions::default() };
+    let options = SqliteOptions::default().busy_timeout(Duration::from_millis(1));
     let bed = Bed::with(options).await;
     let blocker = bed.raw();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -72,7 +71,7 @@ async fn a_held_write_lock_is_unavailable_and_passes() {
 
 #[tokio::test]
 async fn a_full_disk_is_unavailable_stores_nothing_halfway_and_recovers() {
-    let options = SqliteOptions { pages_max: Some(200), ..SqliteOptions::default() };
+    let options = SqliteOptions::default().pages_max(200);
     let bed = Bed::with(options).await;
     let payload = format!("\"{}\"", "x".repeat(50_000));
     let mut stored = 0;

@@ -236,7 +236,7 @@ impl System {
         let sql =
             format!("UPDATE relais_outbox SET dispatched_at = {past} WHERE status = 'DISPATCHED'");
         self.fixture.run(&sql).await;
-        let retention = Retention { dispatched_seconds: 0, ..Retention::default() };
+        let retention = Retention::default().dispatched_seconds(0);
         let mut total = 0;
         for _ in 0..PASSES_MAX {
             let cleaned = self.store.cleanup(retention, PAGE_MAX).await.expect("cleanup");

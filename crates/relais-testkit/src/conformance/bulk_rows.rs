@@ -260,7 +260,7 @@ pub async fn ended_jobs_past_their_retention_go_and_open_ones_stay(f: &dyn Fixtu
     assert!(ended.advance(Phase::Planned, Phase::Abandoned).await);
     let open = Held::of_pending(f).await;
     f.run(&format!("UPDATE relais_bulk_job SET created_at = {}", f.past())).await;
-    let retention = Retention { dispatched_seconds: 60, ..Retention::default() };
+    let retention = Retention::default().dispatched_seconds(60);
     f.store().cleanup(retention, 100).await.expect("clean up");
     assert_eq!(job(f, ended.job.id).await.phase, Phase::Abandoned, "ended a moment ago");
     f.run(&format!(

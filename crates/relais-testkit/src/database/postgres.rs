@@ -85,7 +85,7 @@ impl PostgresScratch {
 }
 
 async fn connect(url: &str) -> Result<PostgresStore, relais_core::store::StoreError> {
-    let options = PostgresOptions { unsafe_durability: true, ..PostgresOptions::default() };
+    let options = PostgresOptions::default().unsafe_durability(true);
     PostgresStore::connect(url, options).await
 }
 

@@ -78,7 +78,7 @@ impl SqliteScratch {
     pub(super) async fn create() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("relais.db");
-        let options = SqliteOptions { unsafe_durability: true, ..SqliteOptions::default() };
+        let options = SqliteOptions::default().unsafe_durability(true);
         let store = SqliteStore::open(&path, options).await.expect("a database file");
         store.migrate().await.expect("relais's tables");
         Self { store, _directory: directory }

@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
     /// What the engine does after a handler spoke.
     async fn settle(&mut self, work: &HandlerWork, handled: Handled) {
         let Handled::RolledBack(outcome) = handled else { return };
-        let policy = RetryPolicy { attempts_max: ATTEMPTS_MAX, ..RetryPolicy::default() };
+        let policy = RetryPolicy::default().attempts_max(ATTEMPTS_MAX);
         let Some(fate) = decide(&policy, work.row.attempts, outcome, 0.0) else { return };
         let fate = match fate {
             InboxFate::Retry { attempts, pause, problem } => {
@@ -317,10 +317,7 @@ fn fence(worker: usize) -> Fence {
 }
 
 fn said(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Done => String::new(),
-        Outcome::Retry { problem, .. } | Outcome::Fail { problem } | Outcome::Park { problem } => {
-            format!("{}: {}", problem.code, problem.message)
-        }
-    }
+    let text =
+        |problem: &relais_core::delivery::Problem| format!("{}: {}", problem.code, problem.message);
+    outcome.problem().map(text).unwrap_or_default()
 }

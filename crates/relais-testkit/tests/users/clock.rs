@@ -57,7 +57,7 @@ async fn what_is_delayed_comes_due_and_leases_run_out(database: &dyn Database) {
 async fn what_is_old_is_cleaned_up(database: &dyn Database) {
     let store = database.store();
     assert!(store.once("billing".into(), "m-1".into()).await.unwrap());
-    let day = Retention { handled_seconds: 86_400, ..Retention::default() };
+    let day = Retention::default().handled_seconds(86_400);
     VirtualClock::advance(database, 23 * HOUR).await;
     assert_eq!(store.cleanup(day, 10).await.unwrap().handled, 0);
     VirtualClock::advance(database, 2 * HOUR).await;

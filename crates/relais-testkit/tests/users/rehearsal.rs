@@ -24,7 +24,7 @@ struct Order {
 
 fn definition() -> Definition {
     let field = |reply: &Value| reply["payment"].as_str().map(str::to_owned);
-    let once = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
+    let once = RetryPolicy::default().attempts_max(1);
     let take = command_named("payments", "TakePayment", |order: &Order| json!({"order": order.id}))
         .on_named("PaymentTaken", move |order, taken: Value| order.payment = field(&taken))
         .on_named("PaymentDeclined", |_, _: Value| Meaning::failed("declined"))

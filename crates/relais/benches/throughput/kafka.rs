@@ -22,7 +22,6 @@ use relais::{
     App, Publisher,
     core::{
         BoxFuture,
-        decode::Decoder,
         extract::{Mapping, Pick},
         inbox::Accepted,
         lane::{Fence, LaneRequest, Scope},
@@ -272,13 +271,10 @@ impl Broker {
     }
 
     fn source(&self, topic: &str) -> Result<KafkaSource> {
-        let mapping = Mapping {
-            source_system: "bench".into(),
-            decoder: Decoder::Json,
-            message_id: Pick::Header("message-id".into()),
-            event_type: Some(Pick::Header("event-type".into())),
-            aggregate_id: Some(Pick::Key),
-        };
+        let mapping = Mapping::json("bench")
+            .message_id(Pick::Header("message-id".into()))
+            .event_type(Pick::Header("event-type".into()))
+            .aggregate_id(Pick::Key);
         let connection = KafkaConnection::new(&self.address);
         // Each topic is read by a group of its own: nobody waits for a member that has left.
         let settings =

@@ -18,10 +18,26 @@ use crate::{
     worker::Worker,
 };
 
-/// How messages to one destination are treated.
+/// The limits and policies of one destination.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use relais::{DestinationSettings, OnDeadLetter, RetryPolicy};
+///
+/// let settings = DestinationSettings::default()
+///     .retry(RetryPolicy::patient().attempts_max(50))
+///     .on_dead_letter(OnDeadLetter::Skip)
+///     .rate(50, Duration::from_secs(1))
+///     .timeout(Duration::from_secs(5));
+/// assert_eq!(settings.concurrency, 10);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DestinationSettings {
+    /// The number of attempts and the pauses between them.
     pub retry: RetryPolicy,
+    /// The effect of a dead letter on later messages of its key.
     pub on_dead_letter: OnDeadLetter,
     /// At most this many messages in this time.
     pub rate: Option<(u32, Duration)>,
@@ -29,7 +45,30 @@ pub struct DestinationSettings {
     pub concurrency: usize,
     /// The longest one call may take.
     pub timeout: Duration,
+    /// The limits at which the circuit breaker opens.
     pub breaker: BreakerPolicy,
+}
+
+relais_core::setters!(DestinationSettings {
+    /// Sets the number of attempts and the pauses between them.
+    retry: = RetryPolicy,
+    /// Sets the effect of a dead letter on later messages of its key.
+    on_dead_letter: = OnDeadLetter,
+    /// Sets how many calls may be in flight at once.
+    concurrency: = usize,
+    /// Sets the longest time of one call.
+    timeout: = Duration,
+    /// Sets the limits at which the circuit breaker opens.
+    breaker: = BreakerPolicy,
+});
+
+impl DestinationSettings {
+    /// Limits the messages sent in each period.
+    #[must_use]
+    pub fn rate(mut self, messages: u32, period: Duration) -> Self {
+        self.rate = Some((messages, period));
+        self
+    }
 }
 
 impl Default for DestinationSettings {

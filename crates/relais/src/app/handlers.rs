@@ -26,8 +26,9 @@ const TIMEOUT: Duration = Duration::from_secs(25);
 /// Handlers running at once, unless set otherwise.
 const CONCURRENCY: usize = 8;
 
-/// How the messages of handlers are treated.
+/// The limits of handlers.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HandlerSettings {
     /// How often a message is tried, and the pauses between.
     pub retry: RetryPolicy,
@@ -36,6 +37,15 @@ pub struct HandlerSettings {
     /// Calls at once in this process.
     pub concurrency: usize,
 }
+
+relais_core::setters!(HandlerSettings {
+    /// Sets the number of attempts and the pauses between them.
+    retry: = RetryPolicy,
+    /// Sets the longest time of one call.
+    timeout: = Duration,
+    /// Sets how many calls may run at once in this process.
+    concurrency: = usize,
+});
 
 impl Default for HandlerSettings {
     fn default() -> Self {

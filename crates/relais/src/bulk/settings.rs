@@ -6,8 +6,9 @@ use relais_core::publisher::Publisher;
 
 use crate::app::DestinationSettings;
 
-/// How messages to a bulk destination are treated.
+/// The limits and policies of a bulk destination.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct BulkSettings {
     /// Retries, dead letters, breaker. `rate` counts calls; `timeout` is for calls that carry no rows.
     pub destination: DestinationSettings,
@@ -19,12 +20,32 @@ pub struct BulkSettings {
     pub linger: Duration,
     /// The pause before the target is first asked how far it is; doubles up to `poll_max`.
     pub poll_first: Duration,
+    /// The longest pause between two polls of a job.
     pub poll_max: Duration,
     /// The longest an upload, the fetching of results or the reading of fresh data may take.
     pub transfer_timeout: Duration,
     /// How often jobs that a lost answer left at the target are looked for.
     pub sweep_every: Duration,
 }
+
+relais_core::setters!(BulkSettings {
+    /// Sets retries, dead letters and breaker.
+    destination: = DestinationSettings,
+    /// Sets the number of waiting rows from which they are sent in a job.
+    threshold: = usize,
+    /// Sets the publisher for fewer rows.
+    small: ? Arc<dyn Publisher>,
+    /// Sets how long a job that is not full waits for more rows.
+    linger: = Duration,
+    /// Sets the pause before the first poll of a job.
+    poll_first: = Duration,
+    /// Sets the longest pause between two polls of a job.
+    poll_max: = Duration,
+    /// Sets the longest time of an upload, or of reading results or fresh data.
+    transfer_timeout: = Duration,
+    /// Sets how often jobs that a lost answer left at the target are cleaned up.
+    sweep_every: = Duration,
+});
 
 impl Default for BulkSettings {
     fn default() -> Self {

@@ -247,11 +247,7 @@ impl Tracer {
             Delivery::Accepted => self.end(open, None),
             // It was not sent: there is nothing to show.
             Delivery::Held => {}
-            Delivery::Retry { problem, .. }
-            | Delivery::Busy { problem, .. }
-            | Delivery::Misconfigured { problem, .. }
-            | Delivery::Reject { problem }
-            | Delivery::Outage { problem, .. } => self.end(open, Some(problem)),
+            failed => self.end(open, failed.problem().map(|(problem, _)| problem)),
         }
     }
 

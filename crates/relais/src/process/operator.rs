@@ -40,6 +40,7 @@ pub struct Operator {
 /// Why an action was not carried out. Nothing has changed, except perhaps after
 /// [`Store`](ActError::Store): then look.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ActError {
     #[error("there is no {0}")]
     NotFound(String),

@@ -27,11 +27,7 @@ use crate::{
 pub(super) fn settings() -> BulkSettings {
     BulkSettings {
         destination: DestinationSettings {
-            retry: RetryPolicy {
-                jitter: false,
-                first: Duration::from_millis(1),
-                ..RetryPolicy::default()
-            },
+            retry: RetryPolicy::default().jitter(false).first(Duration::from_millis(1)),
             ..DestinationSettings::default()
         },
         linger: Duration::ZERO,

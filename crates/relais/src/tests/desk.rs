@@ -53,16 +53,9 @@ impl Office {
     async fn open() -> Self {
         let bench = Bench::new().await;
         let handler = obedient(&bench);
-        let app =
-            App::new(Arc::clone(&bench.store)).handle("T", Arc::clone(&handler)).route(Route {
-                on: "Many".into(),
-                destination: "d".into(),
-                each: Some("/ids".into()),
-                event_type: None,
-                aggregate_type: None,
-                version: None,
-                payload: None,
-            });
+        let app = App::new(Arc::clone(&bench.store))
+            .handle("T", Arc::clone(&handler))
+            .route(Route::new("Many", "d").each("/ids"));
         let desk = app.desk();
         Self { bench, handler, desk }
     }
@@ -78,7 +71,7 @@ impl Office {
         let keeper = self.bench.keeper(Scope::Inbox, "w");
         keeper.beat().await.unwrap();
         let actions = HashMap::from([("T".to_owned(), Action::Handler(self.handler.clone()))]);
-        let retry = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
+        let retry = RetryPolicy::default().attempts_max(1);
         let (store, counters) = (Arc::clone(&self.bench.store), &self.bench.observer.inbox);
         let mut worker = InboxWorker::new(store, keeper, actions, retry, Arc::clone(counters))
             .unknown_type_wait(Duration::ZERO);

@@ -34,24 +34,16 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn route(each: Option<&str>) -> Route {
-    Route {
-        on: "T".into(),
-        destination: "d".into(),
-        each: each.map(str::to_owned),
-        event_type: None,
-        aggregate_type: None,
-        version: None,
-        payload: None,
+    let route = Route::new("T", "d");
+    match each {
+        Some(pointer) => route.each(pointer),
+        None => route,
     }
 }
 
 fn app(bench: &Bench, script: &Arc<Script>) -> App {
-    let retry = RetryPolicy {
-        attempts_max: 2,
-        first: Duration::from_millis(1),
-        jitter: false,
-        ..RetryPolicy::default()
-    };
+    let retry =
+        RetryPolicy::default().attempts_max(2).first(Duration::from_millis(1)).jitter(false);
     let settings = DestinationSettings { retry, ..DestinationSettings::default() };
     let publisher = Arc::clone(script) as Arc<dyn crate::Publisher>;
     App::new(Arc::clone(&bench.store)).destination_with("d", publisher, settings)
@@ -223,7 +215,7 @@ async fn handler_attempts_are_told() {
             _ => Outcome::Done,
         },
     );
-    let retry = RetryPolicy { first: Duration::from_millis(1), ..RetryPolicy::default() };
+    let retry = RetryPolicy::default().first(Duration::from_millis(1));
     let app = App::new(Arc::clone(&bench.store)).handle("T", handler).inbox_retry(retry);
     let running = app.start();
     accept(&bench, &running, vec![record("m-1", r#"{"type":"T"}"#, 1)]).await;

@@ -27,23 +27,14 @@ use crate::{
 };
 
 pub(super) fn route(on: &str) -> Action {
-    Action::Routes(vec![Route {
-        on: on.into(),
-        destination: "d".into(),
-        each: None,
-        event_type: None,
-        aggregate_type: None,
-        version: None,
-        payload: None,
-    }])
+    Action::Routes(vec![Route::new(on, "d")])
 }
 
 pub(super) async fn worker(bench: &Bench, name: &str, actions: Vec<(&str, Action)>) -> InboxWorker {
     let keeper = bench.keeper(Scope::Inbox, name);
     keeper.beat().await.unwrap();
     let actions: HashMap<_, _> = actions.into_iter().map(|(n, a)| (n.to_owned(), a)).collect();
-    let retry =
-        RetryPolicy { jitter: false, first: Duration::from_secs(60), ..RetryPolicy::default() };
+    let retry = RetryPolicy::default().jitter(false).first(Duration::from_secs(60));
     InboxWorker::new(
         Arc::clone(&bench.store),
         keeper,

@@ -7,9 +7,8 @@ use std::{
 
 use relais_core::{
     BoxFuture,
-    decode::Decoder,
     delivery::Problem,
-    extract::{Incoming, Mapping, Value},
+    extract::{Incoming, Mapping, Pick, Value},
     inbox::{Accepted, Content, NewInbox},
     source::{Source, SourceBatch, SourceError},
 };
@@ -50,13 +49,8 @@ impl Source for Prepared {
 }
 
 pub(super) fn received(id: &str, body: &str) -> NewInbox {
-    let mapping = Mapping {
-        source_system: "crm".into(),
-        decoder: Decoder::Json,
-        message_id: "header:message-id".parse().unwrap(),
-        event_type: Some("payload:/type".parse().unwrap()),
-        aggregate_id: Some("payload:/of".parse().unwrap()),
-    };
+    let mapping =
+        Mapping::json("crm").event_type(Pick::payload("/type")).aggregate_id(Pick::payload("/of"));
     let value = Value::Bytes(body.into());
     let mut incoming = Incoming { topic: "hook".into(), value, ..Incoming::default() };
     incoming.headers.set("message-id", id);

@@ -512,15 +512,7 @@ async fn a_definition_that_panics_costs_its_row_and_nobody_else() {
 )]
 async fn an_event_type_has_a_handler_or_processes_but_not_both() {
     let bench = Bench::new().await;
-    let route = crate::Route {
-        on: "OrderPlaced".into(),
-        destination: "d".into(),
-        each: None,
-        event_type: None,
-        aggregate_type: None,
-        version: None,
-        payload: None,
-    };
+    let route = crate::Route::new("OrderPlaced", "d");
     let app = crate::App::new(std::sync::Arc::clone(&bench.store)).route(route);
     drop(app.process(order().build().unwrap()));
 }
@@ -529,16 +521,8 @@ async fn an_event_type_has_a_handler_or_processes_but_not_both() {
 #[should_panic(expected = "its messages would have the ids of the first")]
 async fn two_routes_whose_messages_would_share_ids_are_refused() {
     let bench = Bench::new().await;
-    let route = crate::Route {
-        on: "T".into(),
-        destination: "d".into(),
-        each: None,
-        event_type: None,
-        aggregate_type: None,
-        version: None,
-        payload: None,
-    };
-    let other = crate::Route { payload: Some("{}".into()), ..route.clone() };
+    let route = crate::Route::new("T", "d");
+    let other = route.clone().payload("{}");
     drop(crate::App::new(std::sync::Arc::clone(&bench.store)).route(route).route(other));
 }
 

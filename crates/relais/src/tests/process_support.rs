@@ -62,12 +62,7 @@ pub(super) fn call(command: &str, completed: &str) -> DeclaredCall {
         error: Some(Pick::Payload("/error".into())),
         correlate: Correlate::default(),
         timeout: Some(Duration::from_secs(3_600)),
-        retry: RetryPolicy {
-            attempts_max: 3,
-            first: Duration::from_secs(60),
-            jitter: false,
-            ..RetryPolicy::default()
-        },
+        retry: RetryPolicy::default().attempts_max(3).first(Duration::from_secs(60)).jitter(false),
     }
 }
 

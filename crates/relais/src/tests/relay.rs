@@ -21,14 +21,13 @@ fn verdict(resolution: Resolution) -> Verdict {
 }
 
 fn five_attempts() -> DestinationSettings {
-    let retry =
-        RetryPolicy { jitter: false, first: Duration::from_secs(60), ..RetryPolicy::default() };
+    let retry = RetryPolicy::default().jitter(false).first(Duration::from_secs(60));
     DestinationSettings { retry, ..DestinationSettings::default() }
 }
 
 /// Opens as usual, and lets the next call through at once.
 fn quick_breaker() -> DestinationSettings {
-    let breaker = BreakerPolicy { open_for: Duration::from_millis(1), ..BreakerPolicy::default() };
+    let breaker = BreakerPolicy::default().open_for(Duration::from_millis(1));
     DestinationSettings { breaker, ..five_attempts() }
 }
 

@@ -15,13 +15,11 @@ use crate::repair::{
 };
 
 fn mapping(decoder: Decoder) -> Mapping {
-    Mapping {
-        source_system: "crm".into(),
-        decoder,
-        message_id: Pick::Payload("/id".into()),
-        event_type: Some(Pick::Payload("/type".into())),
-        aggregate_id: Some(Pick::Payload("/of".into())),
-    }
+    Mapping::json("crm")
+        .decoder(decoder)
+        .message_id(Pick::Payload("/id".into()))
+        .event_type(Pick::Payload("/type".into()))
+        .aggregate_id(Pick::Payload("/of".into()))
 }
 
 fn declared(decoder: Decoder) -> Vec<Declared> {

@@ -217,7 +217,7 @@ struct LosesItsSession;
 
 impl Handler for LosesItsSession {
     fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
-        let lost = StoreError::Unavailable("connection closed".into());
+        let lost = StoreError::unavailable("connection closed");
         Box::pin(std::future::ready(Handled::SessionLost(lost)))
     }
 
@@ -256,7 +256,7 @@ struct CannotBegin;
 
 impl Handler for CannotBegin {
     fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
-        let away = StoreError::Unavailable("disk is full".into());
+        let away = StoreError::unavailable("disk is full");
         Box::pin(std::future::ready(Handled::Unavailable(away)))
     }
 

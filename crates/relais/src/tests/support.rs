@@ -102,11 +102,7 @@ impl Bench {
     /// A relay of the destination `d` that holds its lanes.
     pub(super) async fn relay(&self, worker: &str, publisher: &Arc<Script>) -> Relay {
         let settings = DestinationSettings {
-            retry: RetryPolicy {
-                jitter: false,
-                first: Duration::from_secs(60),
-                ..RetryPolicy::default()
-            },
+            retry: RetryPolicy::default().jitter(false).first(Duration::from_secs(60)),
             ..DestinationSettings::default()
         };
         self.relay_with(worker, publisher, settings).await

@@ -72,25 +72,15 @@ impl Notes for SqliteScratch {
 async fn check(database: &dyn Notes) {
     let store = database.store();
     let (sound, broken) = (Arc::default(), Arc::new(AtomicBool::new(true)));
-    let thrice = RetryPolicy {
-        attempts_max: 3,
-        first: Duration::from_millis(1),
-        max: Duration::from_millis(1),
-        ..RetryPolicy::default()
-    };
-    let route = Route {
-        on: "Paid".into(),
-        destination: "ledger".into(),
-        each: None,
-        event_type: None,
-        aggregate_type: None,
-        version: None,
-        payload: None,
-    };
+    let thrice = RetryPolicy::default()
+        .attempts_max(3)
+        .first(Duration::from_millis(1))
+        .max(Duration::from_millis(1));
+    let route = Route::new("Paid", "ledger");
     let app = App::new(Arc::clone(&store))
         .subscribe("mail", "Paid", database.notes("mail", &sound))
         .subscribe("search", "Paid", database.notes("search", &broken))
-        .subscriber("search", HandlerSettings { retry: thrice, ..HandlerSettings::default() })
+        .subscriber("search", HandlerSettings::default().retry(thrice))
         .route(route);
     let desk = app.desk();
     let messages = ["m-1", "m-2", "m-3"].map(|id| payment(id, "Paid", "k"));
@@ -184,13 +174,9 @@ async fn concurrency_and_time_limit_are_each_handlers_own() {
     let hangs = async |_: &mut PgConnection, _: Received<Payment>| {
         std::future::pending::<()>().await;
     };
-    let quick = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
-    let impatient = HandlerSettings {
-        timeout: Duration::from_millis(50),
-        retry: quick,
-        ..HandlerSettings::default()
-    };
-    let few = HandlerSettings { concurrency: 2, ..HandlerSettings::default() };
+    let quick = RetryPolicy::default().attempts_max(1);
+    let impatient = HandlerSettings::default().timeout(Duration::from_millis(50)).retry(quick);
+    let few = HandlerSettings::default().concurrency(2);
     let running = App::new(scratch.store())
         .handle("Own", crowded(&own))
         .handler_concurrency(12)

@@ -14,21 +14,15 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use relais::{
-    App, BreakerPolicy, DestinationSettings, Handler, RetryPolicy, Store,
-    core::{decode::Decoder, extract::Mapping},
+    App, BreakerPolicy, DestinationSettings, Handler, Mapping, Pick, RetryPolicy, Store,
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings},
     postgres::{PostgresOptions, PostgresStore},
     sqlite::{SqliteOptions, SqliteStore},
 };
 
 /// Kills and lost sessions are no fault of a message: attempts must never run out.
-pub(crate) const PATIENT: RetryPolicy = RetryPolicy {
-    attempts_max: 1_000,
-    first: Duration::from_millis(20),
-    factor: 2.0,
-    max: Duration::from_millis(500),
-    jitter: true,
-};
+pub(crate) const PATIENT: RetryPolicy =
+    RetryPolicy::new(1_000, Duration::from_millis(20), Duration::from_millis(500));
 
 #[derive(Debug, Parser)]
 #[command(about = "A service under torture; run by `cargo xtask torture`")]
@@ -83,14 +77,9 @@ async fn main() -> Result<()> {
 }
 
 async fn run(args: &Args, store: Arc<dyn Store>, handler: Arc<dyn Handler>) -> Result<()> {
-    let pick = |text: &str| text.parse().map_err(anyhow::Error::msg);
-    let mapping = Mapping {
-        source_system: "shop".to_owned(),
-        decoder: Decoder::Json,
-        message_id: pick("header:message-id")?,
-        event_type: Some(pick("payload:/type")?),
-        aggregate_id: Some(pick("payload:/key")?),
-    };
+    let mapping = Mapping::json("shop")
+        .event_type(Pick::payload("/type"))
+        .aggregate_id(Pick::payload("/key"));
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let source = HttpSource::bind(HttpSourceSettings::new(&args.hook, listen, mapping)).await?;
     let address = source.local_addr();
@@ -113,16 +102,10 @@ async fn run(args: &Args, store: Arc<dyn Store>, handler: Arc<dyn Handler>) -> R
 fn publisher(url: &str) -> Result<HttpPublisher> {
     let mut settings = HttpPublisherSettings::new(url);
     settings.allow_private = true;
-    HttpPublisher::new(settings).map_err(anyhow::Error::msg)
+    Ok(HttpPublisher::new(settings)?)
 }
 
 fn destination() -> DestinationSettings {
-    let breaker =
-        BreakerPolicy { open_for: Duration::from_millis(300), ..BreakerPolicy::default() };
-    DestinationSettings {
-        retry: PATIENT,
-        timeout: Duration::from_secs(2),
-        breaker,
-        ..DestinationSettings::default()
-    }
+    let breaker = BreakerPolicy::default().open_for(Duration::from_millis(300));
+    DestinationSettings::default().retry(PATIENT).timeout(Duration::from_secs(2)).breaker(breaker)
 }

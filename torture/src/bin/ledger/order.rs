@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use relais::{
-    RetryPolicy,
-    process::{Command, Definition, InvalidDefinition, Meaning, command_named, define},
-};
+use relais::process::{Command, Definition, InvalidDefinition, Meaning, command_named, define};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -52,9 +49,7 @@ pub(crate) fn definition(kind: Kind) -> Result<Definition, InvalidDefinition> {
     let (name, start) = kind.names();
     let ship = match kind {
         Kind::Patient => call("Ship"),
-        Kind::Hasty => call("Ship")
-            .timeout(HASTY)
-            .retry(RetryPolicy { attempts_max: HASTY_ATTEMPTS, ..PATIENT }),
+        Kind::Hasty => call("Ship").timeout(HASTY).retry(PATIENT.attempts_max(HASTY_ATTEMPTS)),
     };
     define::<Order>(name, 1)
         .starts_on_named(start, |order: Order| (order.key.clone(), order))

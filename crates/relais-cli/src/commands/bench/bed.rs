@@ -7,7 +7,7 @@ use std::{
 };
 
 use relais::{
-    postgres::{PostgresOptions, PostgresStore},
+    postgres::PostgresStore,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use relais_core::store::Store;
@@ -29,7 +29,7 @@ impl Bed {
         let unsafe_durability = settings.store.unsafe_durability;
         let bed = match &settings.store.url {
             StoreUrl::Sqlite(path) => {
-                let options = SqliteOptions { unsafe_durability, ..SqliteOptions::default() };
+                let options = SqliteOptions::default().unsafe_durability(unsafe_durability);
                 let folder = beside(path)?;
                 let opened = SqliteStore::open(&folder.join("bench.db"), options).await;
                 Self::Sqlite { store: opened?, folder }
@@ -40,7 +40,7 @@ impl Bed {
                 let server = PostgresStore::connect(url, options.clone()).await?;
                 let schema = format!("relais_bench_{}", std::process::id());
                 postgres::make_schema(&server, &schema).await?;
-                let in_schema = PostgresOptions { schema: Some(schema.clone()), ..options };
+                let in_schema = options.schema(&schema);
                 let store = PostgresStore::connect(url, in_schema).await?;
                 Self::Postgres { schema, server, store }
             }

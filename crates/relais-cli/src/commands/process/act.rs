@@ -169,7 +169,7 @@ fn refusal(error: ActError) -> Result<Problem, Failure> {
         ActError::Refused(problem) => Ok(problem),
         ActError::Store(error) => Err(error.into()),
         ActError::NotFound(_) => Ok(Problem::new("NOT_FOUND", &error.to_string())),
-        ActError::Busy => Ok(Problem::new("BUSY", &error.to_string())),
+        _ => Ok(Problem::new("BUSY", &error.to_string())),
     }
 }
 

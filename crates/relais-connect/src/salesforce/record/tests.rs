@@ -245,8 +245,8 @@ async fn a_database_that_is_away_is_nobodys_fault() {
         let records = records(&settings(&[("A", "a")]), Some(Table(Err(error))));
         records.gather(&[message("M-1", "{}")]).await.unwrap_err()
     };
-    let away = failed(|| StoreError::Unavailable("refused".into())).await;
+    let away = failed(|| StoreError::unavailable("refused")).await;
     assert_eq!((away.class, away.problem.code.as_str()), (Class::Down, "DATABASE_AWAY"));
-    let wrong = failed(|| StoreError::Invalid("no such table".into())).await;
+    let wrong = failed(|| StoreError::invalid("no such table")).await;
     assert_eq!((wrong.class, wrong.problem.code.as_str()), (Class::Settings, "HYDRATE_FAILED"));
 }

@@ -84,7 +84,7 @@ pub(in crate::postgres) fn distinct(
 }
 
 fn changed_twice() -> StoreError {
-    StoreError::Invalid("a process is changed twice by one row; join the two changes".into())
+    StoreError::invalid("a process is changed twice by one row; join the two changes")
 }
 
 /// The changes of processes that a row's fate brings along.

@@ -247,5 +247,5 @@ async fn run_any(
 
 fn moved_on() -> Failure {
     let text = "a process was begun or moved on at the same moment; try again";
-    Failure::Again(StoreError::Unavailable(text.into()))
+    Failure::Again(StoreError::unavailable(text))
 }

@@ -285,11 +285,7 @@ fn settle(config: &Config, state: &mut State, worker: usize, message: usize, say
     let passes = (holds || config.has(Bug::NoFence)) && state.messages[message].is_open();
     if passes {
         state.stale_write |= !holds;
-        let policy = RetryPolicy {
-            attempts_max: config.attempts_max.into(),
-            jitter: false,
-            ..RetryPolicy::default()
-        };
+        let policy = RetryPolicy::default().attempts_max(config.attempts_max.into()).jitter(false);
         let outcome = match says {
             Says::Retry => Outcome::retry("FAILED", ""),
             Says::Fail => Outcome::fail("FAILED", ""),

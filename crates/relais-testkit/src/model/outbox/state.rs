@@ -104,11 +104,7 @@ impl Config {
     }
 
     pub fn policy(&self) -> RetryPolicy {
-        RetryPolicy {
-            attempts_max: u32::from(self.attempts_max),
-            jitter: false,
-            ..RetryPolicy::default()
-        }
+        RetryPolicy::default().attempts_max(u32::from(self.attempts_max)).jitter(false)
     }
 
     /// The real decision for an item.

@@ -39,7 +39,7 @@ pub enum TimerNext {
 
 /// Two steps, each with a compensation and time-outs everywhere.
 pub(super) fn definition(attempts_max: u32) -> Definition {
-    let retry = RetryPolicy { attempts_max, ..RetryPolicy::default() };
+    let retry = RetryPolicy::default().attempts_max(attempts_max);
     let call = |name: &str, undo: bool| DeclaredCall {
         destination: "service".into(),
         command: event(name, undo, "do"),
