@@ -17,7 +17,7 @@ use relais::{
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database},
+    fixture::{Database, Fixture},
     options::Options,
     report::{Entry, Report, Target, Unit},
 };
@@ -34,10 +34,10 @@ pub(crate) async fn measure<D: Database>(
 ) -> Result<()> {
     let rows = options.size.rows_many;
     eprintln!("{} console: {rows} rows in each table", D::NAME);
-    let bed = database.bed("console").await?;
-    bed.fill_console(rows).await?;
-    bed.calm().await?;
-    let store = bed.store();
+    let fixture = database.fixture("console").await?;
+    fixture.fill_console(rows).await?;
+    fixture.calm().await?;
+    let store = fixture.store();
     let pages = pages(rows.cast_signed());
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); pages.len()];
     for round in 0..=ROUNDS {
@@ -49,7 +49,7 @@ pub(crate) async fn measure<D: Database>(
             }
         }
     }
-    bed.remove().await?;
+    fixture.remove().await?;
     for ((name, _), times) in pages.into_iter().zip(times) {
         let worst = times.iter().copied().fold(0.0, f64::max);
         report.add(Entry {

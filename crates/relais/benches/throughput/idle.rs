@@ -9,7 +9,7 @@ use anyhow::Result;
 use relais::App;
 
 use crate::{
-    bed::{Bed, Database},
+    fixture::{Database, Fixture},
     machine::cpu_time,
     options::Options,
     report::{Entry, Report, Target, Unit},
@@ -26,14 +26,14 @@ pub(crate) async fn measure<D: Database>(
     report: &mut Report,
 ) -> Result<()> {
     eprintln!("{} idle", D::NAME);
-    let bed = database.bed("idle").await?;
+    let fixture = database.fixture("idle").await?;
     let publisher = Arc::new(Recorder::default());
-    let running = App::new(bed.store()).destination(DESTINATION, publisher).start();
+    let running = App::new(fixture.store()).destination(DESTINATION, publisher).start();
     tokio::time::sleep(CALM_DOWN).await;
-    let used = percent(&bed, options.size.idle_time).await;
+    let used = percent(&fixture, options.size.idle_time).await;
     running.stop().await;
-    let has_backends = !bed.backends().await?.is_empty();
-    bed.remove().await?;
+    let has_backends = !fixture.backends().await?.is_empty();
+    fixture.remove().await?;
     let (own, backends) = used?;
     let entry = |name: &str, percent| Entry {
         store: D::NAME,
@@ -52,8 +52,8 @@ pub(crate) async fn measure<D: Database>(
 }
 
 /// Shares of one core: this process, and the database's processes that serve it.
-async fn percent<B: Bed>(bed: &B, time: Duration) -> Result<(f64, f64)> {
-    let backends = bed.backends().await?;
+async fn percent<B: Fixture>(fixture: &B, time: Duration) -> Result<(f64, f64)> {
+    let backends = fixture.backends().await?;
     let others = || backends.iter().map(|pid| cpu_time(*pid)).sum::<Result<Duration>>();
     let (own_before, others_before) = (cpu_time(std::process::id())?, others()?);
     let started = Instant::now();

@@ -36,14 +36,14 @@ use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database, Rows, Table},
+    fixture::{Database, Fixture, Rows, Table},
     options::{Figure, Options},
     relay::{progress, raw_rate, relay},
     report::{Entry, Report, Target, Unit},
     workload::{Counter, DESTINATION, PATIENCE, Received},
 };
 
-/// Where the broker to measure is; `cargo xtask bench` starts one and sets it.
+/// The variable with the address of the broker; `cargo xtask bench` starts one and sets it.
 const VARIABLE: &str = "RELAIS_TEST_KAFKA";
 const PARTITIONS: i32 = 8;
 const OUT_TARGET: f64 = 0.6;
@@ -79,27 +79,27 @@ async fn out<D: Database>(
     report: &mut Report,
 ) -> Result<()> {
     let rows = options.size.rows;
-    let bed = database.bed("kafka_out").await?;
+    let fixture = database.fixture("kafka_out").await?;
     let (mut raw, mut nothing, mut kafka) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} outbox to kafka, round {round}: raw, relay to nothing, to kafka", D::NAME);
-        raw.push(raw_rate(&bed, rows).await?);
+        raw.push(raw_rate(&fixture, rows).await?);
         progress(&raw);
-        load(&bed, rows).await?;
-        nothing.push(relay(&bed, Counter::new(rows)).await?.rate);
+        load(&fixture, rows).await?;
+        nothing.push(relay(&fixture, Counter::new(rows)).await?.rate);
         progress(&nothing);
-        load(&bed, rows).await?;
+        load(&fixture, rows).await?;
         let topic = broker.topic().await?;
         let publisher = broker.publisher(&topic)?;
         // The connection is there before: the bare loop has its own too.
         let some = Filter { limit: 1, ..Filter::default() };
-        publisher.publish(&bed.store().list_outbox(some).await?).await;
+        publisher.publish(&fixture.store().list_outbox(some).await?).await;
         let counter = Counter::before(Box::new(publisher), rows);
-        kafka.push(relay(&bed, counter).await?.rate);
+        kafka.push(relay(&fixture, counter).await?.rate);
         progress(&kafka);
         broker.delete(&topic).await?;
     }
-    bed.remove().await?;
+    fixture.remove().await?;
     for (raw, note) in [(nothing, "the relay to nothing"), (raw, "the bare loop")] {
         report.add(Entry {
             store: D::NAME,
@@ -114,10 +114,10 @@ async fn out<D: Database>(
     Ok(())
 }
 
-async fn load<B: Bed>(bed: &B, rows: u64) -> Result<()> {
-    bed.clear().await?;
-    bed.add(rows, Rows::Pending).await?;
-    bed.calm().await
+async fn load<B: Fixture>(fixture: &B, rows: u64) -> Result<()> {
+    fixture.clear().await?;
+    fixture.add(rows, Rows::Pending).await?;
+    fixture.calm().await
 }
 
 async fn inward<D: Database>(
@@ -127,29 +127,29 @@ async fn inward<D: Database>(
     report: &mut Report,
 ) -> Result<()> {
     let rows = Received::some(options.size.rows);
-    let bed = database.bed("kafka_in").await?;
+    let fixture = database.fixture("kafka_in").await?;
     // The inbox worker finds every lane taken: what is measured is the way into the inbox.
     let fence = Fence { scope: Scope::Inbox, worker: "bench".into() };
-    bed.store().lease_lanes(LaneRequest::new(fence, PATIENCE)).await?;
+    fixture.store().lease_lanes(LaneRequest::new(fence, PATIENCE)).await?;
     let (mut plain, mut inbox, mut kafka) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} kafka to inbox, round {round}: plain table, inbox, relais", D::NAME);
         for (table, rates) in [(Table::Plain, &mut plain), (Table::Inbox, &mut inbox)] {
-            bed.clear().await?;
-            bed.calm().await?;
-            let elapsed = bed.insert(Arc::clone(&rows), table).await?;
+            fixture.clear().await?;
+            fixture.calm().await?;
+            let elapsed = fixture.insert(Arc::clone(&rows), table).await?;
             rates.push(rows.len() as f64 / elapsed.as_secs_f64());
             progress(rates);
         }
         let topic = broker.topic().await?;
         broker.fill(&topic, Arc::clone(&rows)).await?;
-        bed.clear().await?;
-        bed.calm().await?;
-        kafka.push(ingest(&bed, broker, &topic, rows.len()).await?);
+        fixture.clear().await?;
+        fixture.calm().await?;
+        kafka.push(ingest(&fixture, broker, &topic, rows.len()).await?);
         progress(&kafka);
         broker.delete(&topic).await?;
     }
-    bed.remove().await?;
+    fixture.remove().await?;
     for (raw, note) in [(plain, "a bare INSERT, plain table"), (inbox, "a bare INSERT, inbox")] {
         report.add(Entry {
             store: D::NAME,
@@ -164,12 +164,12 @@ async fn inward<D: Database>(
     Ok(())
 }
 
-/// From the first batch until so many rows are stored and acknowledged.
-async fn ingest<B: Bed>(bed: &B, broker: &Broker, topic: &str, rows: usize) -> Result<f64> {
+/// Measures from the first batch until this many rows are stored and acknowledged.
+async fn ingest<B: Fixture>(fixture: &B, broker: &Broker, topic: &str, rows: usize) -> Result<f64> {
     let (stored, mut count) = watch::channel(0);
     let (begun, started) = oneshot::channel();
     let source = Counted { source: broker.source(topic)?, begun: Some(begun), stored };
-    let running = App::new(bed.store()).source("bench", Box::new(source)).start();
+    let running = App::new(fixture.store()).source("bench", Box::new(source)).start();
     let done = async {
         let started = started.await?;
         tokio::time::timeout(PATIENCE, count.wait_for(|stored| *stored >= rows)).await??;
@@ -276,7 +276,7 @@ impl Broker {
             .event_type(Pick::Header("event-type".into()))
             .aggregate_id(Pick::Key);
         let connection = KafkaConnection::new(&self.address);
-        // Each topic is read by a group of its own: nobody waits for a member that has left.
+        // Each topic has a group of its own: no member waits for one that has left.
         let settings =
             KafkaSourceSettings::new("bench", connection, topic, vec![topic.to_owned()], mapping);
         KafkaSource::new(settings).map_err(anyhow::Error::msg)

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database, Sender, Write},
+    fixture::{Database, Fixture, Sender, Write},
     options::Options,
     report::{Entry, Report, Target, Unit, percentile},
     send::spawn,
@@ -27,7 +27,7 @@ const LOAD_PER_SECOND: f64 = 500.0;
 /// Sent before anything is measured, so that lanes are leased and plans are made.
 const WARM_UP_MESSAGES: usize = 20;
 
-/// So many messages, each sender one in this time.
+/// The number of messages; each sender sends one in this time.
 struct Pace {
     senders: usize,
     messages: usize,
@@ -54,9 +54,9 @@ pub(crate) async fn measure<D: Database>(
         };
         for (pace, condition) in [(calm, "idle".to_owned()), (loaded, format!("at {load:.0}/s"))] {
             eprintln!("{} latency, {way}, {condition}", D::NAME);
-            let bed = database.bed("latency").await?;
-            let delays = delays(&bed, write, &pace).await;
-            bed.remove().await?;
+            let fixture = database.fixture("latency").await?;
+            let delays = delays(&fixture, write, &pace).await;
+            fixture.remove().await?;
             let delays = delays?;
             let at = |share| percentile(&delays, share).unwrap_or_default();
             report.add(Entry {
@@ -74,14 +74,14 @@ pub(crate) async fn measure<D: Database>(
 }
 
 /// Milliseconds from commit to publish, of each message.
-async fn delays<B: Bed>(bed: &B, write: Write, pace: &Pace) -> Result<Vec<f64>> {
+async fn delays<B: Fixture>(fixture: &B, write: Write, pace: &Pace) -> Result<Vec<f64>> {
     let publisher = Arc::new(Recorder::default());
-    let running = App::new(bed.store()).destination(DESTINATION, publisher.clone()).start();
+    let running = App::new(fixture.store()).destination(DESTINATION, publisher.clone()).start();
     let measured = async {
         let warm = Pace { senders: 1, messages: WARM_UP_MESSAGES, every: CALM_EVERY };
-        let mut sent = send(bed, write, &warm).await?.len();
+        let mut sent = send(fixture, write, &warm).await?.len();
         publisher.wait_for(sent).await?;
-        let commits = send(bed, write, pace).await?;
+        let commits = send(fixture, write, pace).await?;
         sent += commits.len();
         publisher.wait_for(sent).await?;
         commits
@@ -98,10 +98,10 @@ async fn delays<B: Bed>(bed: &B, write: Write, pace: &Pace) -> Result<Vec<f64>> 
     measured
 }
 
-async fn send<B: Bed>(bed: &B, write: Write, pace: &Pace) -> Result<Vec<(Uuid, Instant)>> {
+async fn send<B: Fixture>(fixture: &B, write: Write, pace: &Pace) -> Result<Vec<(Uuid, Instant)>> {
     let mut tasks = Vec::new();
     for number in 0..pace.senders {
-        let mut sender = bed.sender(write).await?;
+        let mut sender = fixture.sender(write).await?;
         let (count, every) = (pace.messages / pace.senders, pace.every);
         tasks.push(spawn::<B::Sender, _>(async move {
             let mut ticks = interval(every);

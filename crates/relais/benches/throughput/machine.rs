@@ -1,4 +1,4 @@
-//! What Linux says about processes: their time on a processor and their memory.
+//! CPU time and memory of processes, as Linux reports them.
 
 use std::{fs, time::Duration};
 

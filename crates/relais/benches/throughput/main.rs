@@ -1,13 +1,13 @@
-//! What relais costs beside the bare database, measured in one run on one machine.
+//! The cost of relais beside the bare database, measured in one run on one machine.
 //!
 //! Invariant: a figure is a ratio to something measured in the same run, in turns, with the same
 //! driver, durability and row width. No time is ever asserted; a missed target is shown.
 //!
-//! See docs/benchmarks.md. Read in this order: [`options`], [`bed`] (what a database must offer),
+//! See docs/benchmarks.md. Read in this order: [`options`], [`fixture`] (what a database must offer),
 //! [`send`], [`relay`], [`latency`], [`idle`], [`process`], [`kafka`], [`console`] (the figures), [`report`].
 
-mod bed;
 mod console;
+mod fixture;
 mod idle;
 mod kafka;
 mod latency;
@@ -26,12 +26,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use self::{
-    bed::Database,
+    fixture::Database,
     options::{Figure, Options, StoreName},
     report::Report,
 };
 
-/// Where the PostgreSQL to measure is; `cargo xtask bench` starts one and sets it.
+/// The variable with the URL of PostgreSQL; `cargo xtask bench` starts one and sets it.
 const POSTGRES_VARIABLE: &str = "RELAIS_TEST_POSTGRES";
 
 fn main() -> ExitCode {
@@ -91,7 +91,7 @@ async fn measure_all(options: &Options) -> Report {
     report
 }
 
-async fn measure<D: Database<Bed: process::Bare>>(
+async fn measure<D: Database<Fixture: process::Bare>>(
     database: &D,
     options: &Options,
     report: &mut Report,

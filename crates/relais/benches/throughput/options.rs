@@ -1,4 +1,4 @@
-//! What is asked for: which figures, of which stores, in which size.
+//! The options: which figures, of which stores, in which size.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ usage: cargo xtask bench [options]
                            process kafka-out kafka-in console
   --json PATH              where the figures go; default target/bench.json";
 
-/// Where the figures go, unless `--json` says otherwise; set by `cargo xtask bench`.
+/// The variable with the default of `--json`; set by `cargo xtask bench`.
 const JSON_VARIABLE: &str = "RELAIS_BENCH_JSON";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) enum Figure {
     KafkaOut,
     /// A topic read into the inbox.
     KafkaIn,
-    /// What people look at, with a long history.
+    /// The queries of the console, with a long history.
     Console,
 }
 
@@ -76,17 +76,17 @@ impl Figure {
     }
 }
 
-/// How much of everything.
+/// The size of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// Rows of one relay round.
     pub(crate) rows: u64,
     /// Rows of a long backlog, or of history.
     pub(crate) rows_many: u64,
-    /// How often raw and relais take turns.
+    /// The number of rounds, in which raw and relais take turns.
     pub(crate) send_rounds: usize,
     pub(crate) relay_rounds: usize,
-    /// How long one round of sending takes.
+    /// The duration of one round of sending.
     pub(crate) send_time: Duration,
     /// Messages of one latency measurement: one at a time, and many.
     pub(crate) calm_messages: usize,

@@ -1,4 +1,4 @@
-//! PostgreSQL: a schema for each bed, in the database that `RELAIS_TEST_POSTGRES` names.
+//! PostgreSQL: a schema for each fixture, in the database that `RELAIS_TEST_POSTGRES` names.
 
 mod process;
 
@@ -16,7 +16,7 @@ use tokio_postgres::{Client, NoTls, Row, Statement};
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Table, Write},
+    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Sender, Table, Write},
     workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
@@ -54,14 +54,14 @@ impl Database for Postgres {
     const LOAD_SENDERS: usize = 4;
     const ELSEWHERE_TARGET_MS: Option<f64> = Some(10.0);
     const HOLDS: &'static [Hold] = &[Hold::Snapshot, Hold::Writer, Hold::Sender];
-    type Bed = PostgresBed;
+    type Fixture = PostgresFixture;
 
     async fn describe(&self) -> Result<String> {
         let row = self.client.query_one("SELECT version()", &[]).await?;
         Ok(row.get(0))
     }
 
-    async fn bed(&self, name: &str) -> Result<PostgresBed> {
+    async fn fixture(&self, name: &str) -> Result<PostgresFixture> {
         let schema = format!("{}{name}", prefix());
         self.drop_schema(&schema).await?;
         self.client.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
@@ -73,11 +73,11 @@ impl Database for Postgres {
         store.check().await?;
         let client = connect(&url).await?;
         client.batch_execute(include_str!("sql/postgres/plain.sql")).await?;
-        Ok(PostgresBed { schema, url, store, client })
+        Ok(PostgresFixture { schema, url, store, client })
     }
 }
 
-/// What the schemas of this run begin with.
+/// The prefix of the schemas of this run.
 fn prefix() -> String {
     format!("relais_bench_{}_", std::process::id())
 }
@@ -89,14 +89,14 @@ async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-pub(crate) struct PostgresBed {
+pub(crate) struct PostgresFixture {
     schema: String,
     url: String,
     store: PostgresStore,
     client: Client,
 }
 
-impl Bed for PostgresBed {
+impl Fixture for PostgresFixture {
     type Sender = PostgresSender;
     type Held = Client;
 

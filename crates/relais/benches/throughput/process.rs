@@ -3,7 +3,7 @@
 //!
 //! What starts them and every reply is in the inbox before. The bare side reads and writes the same
 //! rows in the same tables, with the values that the engine would compute; computing them costs it no
-//! time. It has no fence, no order by key, no lock and no second reading of what it decides about.
+//! time. It has no fence, no order by key, no lock, and reads what it decides about once.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database},
+    fixture::{Database, Fixture},
     options::Options,
     relay::progress,
     report::{Entry, Report, Target, Unit},
@@ -32,15 +32,15 @@ use crate::{
 
 /// Rows of one bare transaction: as many as the inbox worker settles in one.
 pub(crate) const PROCESS_BATCH: usize = 500;
-/// Where the commands go: nobody fetches them.
+/// The destination of the commands; no worker fetches them.
 const DESTINATION: &str = "services";
 const TARGET: f64 = 0.5;
-/// What makes an order about 400 bytes long.
+/// Filler that makes an order about 400 bytes long.
 const NOTE_BYTES: usize = 350;
 const STEP_TIMEOUT: Duration = Duration::from_secs(3_600);
-/// How often we look whether the last row is settled.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// What comes in a process: its start, and the reply of each step.
+/// The interval of polls for the last row.
+const POLL_EVERY: Duration = Duration::from_millis(1);
+/// The messages of a process: its start, and the reply of each step.
 const EVENTS: [&str; 4] = ["OrderPlaced", "PaymentTaken", "StockReserved", "OrderShipped"];
 
 /// The bare side.
@@ -51,35 +51,35 @@ pub(crate) trait Bare {
     async fn advance_plain(&self, script: &Script) -> Result<Spent>;
 }
 
-/// How long the database took.
+/// The time that the database took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) reading: Duration,
     pub(crate) writing: Duration,
 }
 
-pub(crate) async fn measure<D: Database<Bed: Bare>>(
+pub(crate) async fn measure<D: Database<Fixture: Bare>>(
     database: &D,
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
     let script = Script::new(options.size.rows / EVENTS.len() as u64)?;
-    let bed = database.bed("process").await?;
+    let fixture = database.fixture("process").await?;
     let (mut raw, mut writes, mut relais) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} process, round {round}: raw, relais", D::NAME);
-        load(&bed, &script).await?;
-        let spent = bed.advance_plain(&script).await?;
+        load(&fixture, &script).await?;
+        let spent = fixture.advance_plain(&script).await?;
         raw.push(script.rate(spent.reading + spent.writing));
         writes.push(script.rate(spent.writing));
         progress(&raw);
-        check(&bed, &script).await?;
-        load(&bed, &script).await?;
-        relais.push(script.rate(advance_all(&bed, &script).await?));
+        check(&fixture, &script).await?;
+        load(&fixture, &script).await?;
+        relais.push(script.rate(advance_all(&fixture, &script).await?));
         progress(&relais);
-        check(&bed, &script).await?;
+        check(&fixture, &script).await?;
     }
-    bed.remove().await?;
+    fixture.remove().await?;
     for (raw, note) in [(raw, "the bare transactions"), (writes, "their writes alone")] {
         report.add(Entry {
             store: D::NAME,
@@ -94,22 +94,22 @@ pub(crate) async fn measure<D: Database<Bed: Bare>>(
     Ok(())
 }
 
-async fn load<B: Bed + Bare>(bed: &B, script: &Script) -> Result<()> {
-    bed.clear_processes().await?;
+async fn load<B: Fixture + Bare>(fixture: &B, script: &Script) -> Result<()> {
+    fixture.clear_processes().await?;
     for batch in script.batches() {
-        bed.store().accept(script.messages(&batch)?, Vec::new()).await?;
+        fixture.store().accept(script.messages(&batch)?, Vec::new()).await?;
     }
-    bed.calm().await
+    fixture.calm().await
 }
 
 /// From the start of the workers until the last row is settled.
-async fn advance_all<B: Bed>(bed: &B, script: &Script) -> Result<Duration> {
+async fn advance_all<B: Fixture>(fixture: &B, script: &Script) -> Result<Duration> {
     let started = Instant::now();
-    let running = App::new(bed.store()).process(script.definition.clone()).start();
+    let running = App::new(fixture.store()).process(script.definition.clone()).start();
     let observer = running.observer();
     let all = async {
         while observer.snapshot().inbox.processed < script.rows() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
         started.elapsed()
     };
@@ -119,15 +119,15 @@ async fn advance_all<B: Bed>(bed: &B, script: &Script) -> Result<Duration> {
 }
 
 /// Every process has come to its end.
-async fn check<B: Bed>(bed: &B, script: &Script) -> Result<()> {
-    let overview = bed.store().overview().await?;
+async fn check<B: Fixture>(fixture: &B, script: &Script) -> Result<()> {
+    let overview = fixture.store().overview().await?;
     let ended = overview.processes.iter().find(|count| count.name == "SUCCEEDED");
     let ended = ended.map_or(0, |count| count.rows);
     ensure!(ended == script.processes, "{ended} of {} processes ended", script.processes);
     Ok(())
 }
 
-/// What happens to every process: all are started, then all get the reply of the first step, and so on.
+/// The messages of every process: all are started, then all get the reply of the first step, and so on.
 pub(crate) struct Script {
     processes: u64,
     definition: Definition,
@@ -171,7 +171,7 @@ impl Script {
         batch.iter().map(|place| Ok(self.turn(*place)?.0)).collect()
     }
 
-    /// What the rows make of their processes.
+    /// Returns the changes that the rows cause.
     pub(crate) fn changes(&self, batch: &[Place]) -> Result<Vec<Change>> {
         batch.iter().map(|place| Ok(self.turn(*place)?.1)).collect()
     }
@@ -197,7 +197,7 @@ pub(crate) struct Place {
     event: usize,
 }
 
-/// What a process knows, and what its services are told.
+/// The data of a process, and the payload of its commands.
 #[derive(Serialize, Deserialize)]
 struct Order {
     order_id: String,

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use relais::App;
 
 use crate::{
-    bed::{Bed, Database, Hold, Rows},
+    fixture::{Database, Fixture, Hold, Rows},
     machine,
     options::{Figure, Options, Size},
     report::{Entry, Report, Target, Unit},
@@ -23,10 +23,10 @@ const RELAY_TARGET: f64 = 0.8;
 const LONG_TARGET: f64 = 0.9;
 const HOLD_TARGET: f64 = 0.8;
 const MEMORY_TARGET_MB: f64 = 150.0;
-/// How often we look whether the last rows are settled.
-const LOOK_EVERY: Duration = Duration::from_micros(500);
-/// How often at most.
-const LOOKS_MAX: usize = 100_000;
+/// The interval of polls for the last rows, …
+const POLL_EVERY: Duration = Duration::from_micros(500);
+/// … and the maximum number of polls.
+const POLLS_MAX: usize = 100_000;
 
 /// One harder case and what came of it.
 struct Case<B> {
@@ -34,7 +34,7 @@ struct Case<B> {
     name: String,
     target: f64,
     hold: Option<Hold>,
-    bed: B,
+    fixture: B,
     rates: Vec<f64>,
     /// Resident memory in MB, at most, of each round.
     memory: Vec<f64>,
@@ -49,7 +49,7 @@ pub(crate) async fn measure<D: Database>(
     if cases.is_empty() && !options.wants(Figure::Relay) {
         return Ok(());
     }
-    let plain = database.bed("relay").await?;
+    let plain = database.fixture("relay").await?;
     let (mut raw, mut relais) = (Vec::new(), Vec::new());
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} relay, round {round}: raw, relais", D::NAME);
@@ -77,8 +77,8 @@ pub(crate) async fn measure<D: Database>(
         note: String::new(),
     });
     for case in cases {
-        let bed = case.report(D::NAME, options, &relais, report);
-        bed.remove().await?;
+        let fixture = case.report(D::NAME, options, &relais, report);
+        fixture.remove().await?;
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ pub(crate) fn progress(rates: &[f64]) {
     eprintln!("    {:.0} /s", rates.last().copied().unwrap_or_default());
 }
 
-async fn cases<D: Database>(database: &D, options: &Options) -> Result<Vec<Case<D::Bed>>> {
+async fn cases<D: Database>(database: &D, options: &Options) -> Result<Vec<Case<D::Fixture>>> {
     let many = options.size.rows_many;
     let mut asked = Vec::new();
     if options.wants(Figure::Backlog) || options.wants(Figure::Memory) {
@@ -108,37 +108,39 @@ async fn cases<D: Database>(database: &D, options: &Options) -> Result<Vec<Case<
     }
     let mut cases = Vec::new();
     for (figure, name, target, hold) in asked {
-        let bed = database.bed(&format!("{figure:?}").to_lowercase()).await?;
+        let fixture = database.fixture(&format!("{figure:?}").to_lowercase()).await?;
         let (rates, memory) = (Vec::new(), Vec::new());
-        cases.push(Case { figure, name, target, hold, bed, rates, memory });
+        cases.push(Case { figure, name, target, hold, fixture, rates, memory });
     }
     Ok(cases)
 }
 
-impl<B: Bed> Case<B> {
+impl<B: Fixture> Case<B> {
     async fn round(&mut self, size: &Size) -> Result<()> {
         let first = self.rates.is_empty();
         match self.figure {
-            Figure::Backlog if first => self.bed.add(size.rows_many, Rows::Pending).await?,
+            Figure::Backlog if first => self.fixture.add(size.rows_many, Rows::Pending).await?,
             Figure::Finished if first => {
-                self.bed.add(size.rows_many, Rows::Finished).await?;
-                self.bed.add(size.rows, Rows::Pending).await?;
+                self.fixture.add(size.rows_many, Rows::Finished).await?;
+                self.fixture.add(size.rows, Rows::Pending).await?;
             }
-            Figure::Backlog | Figure::Finished => self.bed.add(size.rows, Rows::Pending).await?,
+            Figure::Backlog | Figure::Finished => {
+                self.fixture.add(size.rows, Rows::Pending).await?
+            }
             _ => {
-                self.bed.clear().await?;
-                self.bed.add(size.rows, Rows::Pending).await?;
+                self.fixture.clear().await?;
+                self.fixture.add(size.rows, Rows::Pending).await?;
             }
         }
-        self.bed.calm().await?;
+        self.fixture.calm().await?;
         let held = match self.hold {
-            Some(hold) => Some(self.bed.hold(hold).await?),
+            Some(hold) => Some(self.fixture.hold(hold).await?),
             None => None,
         };
         machine::forget_peak_memory();
-        let relayed = relay(&self.bed, Counter::new(size.rows)).await;
+        let relayed = relay(&self.fixture, Counter::new(size.rows)).await;
         if let Some(held) = held {
-            self.bed.let_go(held).await?;
+            self.fixture.let_go(held).await?;
         }
         let relayed = relayed?;
         self.rates.push(relayed.rate);
@@ -175,14 +177,14 @@ impl<B: Bed> Case<B> {
                 note: "resident, at most, of this whole program".into(),
             });
         }
-        self.bed
+        self.fixture
     }
 }
 
-pub(crate) async fn raw_rate<B: Bed>(bed: &B, rows: u64) -> Result<f64> {
-    bed.fill_plain(rows).await?;
-    bed.calm().await?;
-    Ok(rows as f64 / bed.relay_plain().await?.as_secs_f64())
+pub(crate) async fn raw_rate<B: Fixture>(fixture: &B, rows: u64) -> Result<f64> {
+    fixture.fill_plain(rows).await?;
+    fixture.calm().await?;
+    Ok(rows as f64 / fixture.relay_plain().await?.as_secs_f64())
 }
 
 pub(crate) struct Relayed {
@@ -191,14 +193,14 @@ pub(crate) struct Relayed {
 }
 
 /// From the start of the workers until what the counter calls enough is settled.
-pub(crate) async fn relay<B: Bed>(bed: &B, counter: Counter) -> Result<Relayed> {
+pub(crate) async fn relay<B: Fixture>(fixture: &B, counter: Counter) -> Result<Relayed> {
     let publisher = Arc::new(counter);
     let started = Instant::now();
-    let running = App::new(bed.store()).destination(DESTINATION, publisher.clone()).start();
+    let running = App::new(fixture.store()).destination(DESTINATION, publisher.clone()).start();
     let relayed = async {
         let last = publisher.reached().await?;
         let count = publisher.count();
-        wait_until_settled(bed, &last).await?;
+        wait_until_settled(fixture, &last).await?;
         let rate = count as f64 / started.elapsed().as_secs_f64();
         Ok(Relayed { rate, memory_mb: machine::memory_mb()?.1 })
     };
@@ -207,12 +209,12 @@ pub(crate) async fn relay<B: Bed>(bed: &B, counter: Counter) -> Result<Relayed> 
     relayed
 }
 
-async fn wait_until_settled<B: Bed>(bed: &B, ids: &[i64]) -> Result<()> {
-    for _ in 0..LOOKS_MAX {
-        if bed.settled(ids).await? {
+async fn wait_until_settled<B: Fixture>(fixture: &B, ids: &[i64]) -> Result<()> {
+    for _ in 0..POLLS_MAX {
+        if fixture.settled(ids).await? {
             return Ok(());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
     anyhow::bail!("published rows were not settled")
 }

@@ -34,7 +34,7 @@ impl Unit {
     }
 }
 
-/// What we want; shown, never enforced.
+/// A target; shown, never enforced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     RatioAtLeast(f64),
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
     pub(crate) store: &'static str,
     pub(crate) name: String,
     pub(crate) unit: Unit,
-    /// What relais is compared with, round by round.
+    /// The baseline of relais, round by round.
     pub(crate) raw: Vec<f64>,
     /// relais, round by round.
     pub(crate) relais: Vec<f64>,
@@ -157,7 +157,7 @@ impl Report {
         self.failures.push(format!("{what}: {error:#}"));
     }
 
-    /// Whether everything asked for was measured; says nothing about targets.
+    /// `true` if everything requested was measured, whatever the targets.
     pub(crate) fn is_complete(&self) -> bool {
         self.failures.is_empty()
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
-    bed::{Bed, Database, Sender, Write},
+    fixture::{Database, Fixture, Sender, Write},
     options::Options,
     report::{Entry, Report, Target, Unit, median},
 };
@@ -23,15 +23,15 @@ pub(crate) async fn measure<D: Database>(
 ) -> Result<f64> {
     let mut first = None;
     for &clients in D::CLIENTS {
-        let bed = database.bed(&format!("send_{clients}")).await?;
+        let fixture = database.fixture(&format!("send_{clients}")).await?;
         let (mut raw, mut relais) = (Vec::new(), Vec::new());
         for round in 1..=options.size.send_rounds {
             eprintln!("{} send, {clients} clients, round {round}", D::NAME);
-            raw.push(rate(&bed, Write::Plain, clients, options.size.send_time).await?);
-            relais.push(rate(&bed, Write::Outbox, clients, options.size.send_time).await?);
-            bed.clear().await?;
+            raw.push(rate(&fixture, Write::Plain, clients, options.size.send_time).await?);
+            relais.push(rate(&fixture, Write::Outbox, clients, options.size.send_time).await?);
+            fixture.clear().await?;
         }
-        bed.remove().await?;
+        fixture.remove().await?;
         first = first.or(median(&relais));
         let plural = if clients == 1 { "" } else { "s" };
         report.add(Entry {
@@ -47,10 +47,15 @@ pub(crate) async fn measure<D: Database>(
     first.context("no number of clients was measured")
 }
 
-async fn rate<B: Bed>(bed: &B, write: Write, clients: usize, time: Duration) -> Result<f64> {
+async fn rate<B: Fixture>(
+    fixture: &B,
+    write: Write,
+    clients: usize,
+    time: Duration,
+) -> Result<f64> {
     let mut senders = Vec::new();
     for _ in 0..clients {
-        senders.push(bed.sender(write).await?);
+        senders.push(fixture.sender(write).await?);
     }
     let begin = Instant::now() + WARM_UP;
     let mut tasks = Vec::new();
@@ -73,7 +78,7 @@ async fn rate<B: Bed>(bed: &B, write: Write, clients: usize, time: Duration) -> 
     Ok(total)
 }
 
-/// Runs a sender where it hinders nobody.
+/// Runs a sender on a thread where it blocks no other task.
 pub(crate) fn spawn<S: Sender, T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> JoinHandle<Result<T>> {

@@ -1,4 +1,4 @@
-//! SQLite: a file in cargo's scratch folder for each bed, one writer, every commit synced.
+//! SQLite: a file in cargo's scratch folder for each fixture, one writer, every commit synced.
 
 mod process;
 
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, Database, Hold, RAW_BATCH, Rows, Sender, Table, Write},
+    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Sender, Table, Write},
     workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
-/// How long a connection waits for another that writes.
+/// The time that a connection waits for another writer.
 const BUSY: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -44,13 +44,13 @@ impl Database for Sqlite {
     const LOAD_SENDERS: usize = 1;
     const ELSEWHERE_TARGET_MS: Option<f64> = None;
     const HOLDS: &'static [Hold] = &[];
-    type Bed = SqliteBed;
+    type Fixture = SqliteFixture;
 
     async fn describe(&self) -> Result<String> {
         Ok(format!("sqlite {}", rusqlite::version()))
     }
 
-    async fn bed(&self, name: &str) -> Result<SqliteBed> {
+    async fn fixture(&self, name: &str) -> Result<SqliteFixture> {
         let folder = self.folder.path().join(name);
         std::fs::create_dir(&folder)?;
         let path = folder.join("relais.db");
@@ -58,18 +58,18 @@ impl Database for Sqlite {
         store.migrate().await?;
         store.check().await?;
         connect(&path)?.execute_batch(include_str!("sql/sqlite/plain.sql"))?;
-        Ok(SqliteBed { folder, path, store })
+        Ok(SqliteFixture { folder, path, store })
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct SqliteBed {
+pub(crate) struct SqliteFixture {
     folder: PathBuf,
     path: PathBuf,
     store: SqliteStore,
 }
 
-impl SqliteBed {
+impl SqliteFixture {
     /// Runs work on a thread that may block, with a connection of its own.
     async fn on_connection<T: Send + 'static>(
         &self,
@@ -80,7 +80,7 @@ impl SqliteBed {
     }
 }
 
-impl Bed for SqliteBed {
+impl Fixture for SqliteFixture {
     type Sender = SqliteSender;
     type Held = ();
 

@@ -1,4 +1,4 @@
-//! What is sent and who receives it.
+//! The messages that are sent, and their receiver.
 
 use std::{
     collections::HashMap,
@@ -18,11 +18,11 @@ use uuid::Uuid;
 pub(crate) const DESTINATION: &str = "bench";
 /// Different ordering keys.
 pub(crate) const KEYS: u64 = 10_000;
-/// What makes a payload about 400 bytes long.
+/// Filler that makes a payload about 400 bytes long.
 const NOTE_BYTES: usize = 350;
 /// Messages of one call.
 const BATCH_MAX: usize = 1_000;
-/// How long anything may take before the measurement is given up.
+/// The time limit of a measurement.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 
 #[derive(Debug, Serialize, Message)]
@@ -83,7 +83,7 @@ impl Counter {
         Self { target, enough, count: AtomicU64::new(0), reached: watch::Sender::new(None) }
     }
 
-    /// How many have come.
+    /// Returns the number of received messages.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -147,7 +147,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Waits until so many have come.
+    /// Waits until this many messages were received.
     pub(crate) async fn wait_for(&self, count: usize) -> Result<()> {
         let mut counts = self.count.subscribe();
         let found = tokio::time::timeout(PATIENCE, counts.wait_for(|now| *now >= count)).await;

@@ -7,12 +7,12 @@ use relais::core::process::{Change, TimerChange};
 use tokio_postgres::{Client, Statement, Transaction, types::ToSql};
 use uuid::Uuid;
 
-use super::{PostgresBed, connect};
+use super::{PostgresFixture, connect};
 use crate::process::{Bare, Script, Spent};
 
 type Value<'a> = &'a (dyn ToSql + Sync);
 
-impl Bare for PostgresBed {
+impl Bare for PostgresFixture {
     async fn clear_processes(&self) -> Result<()> {
         let tables =
             "relais_inbox, relais_outbox, relais_process, relais_process_log, relais_timer";

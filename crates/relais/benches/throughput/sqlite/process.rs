@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use relais::core::process::{Change, TimerChange};
 use rusqlite::{Transaction, TransactionBehavior, params};
 
-use super::{SqliteBed, connect};
+use super::{SqliteFixture, connect};
 use crate::process::{Bare, Script, Spent};
 
-impl Bare for SqliteBed {
+impl Bare for SqliteFixture {
     async fn clear_processes(&self) -> Result<()> {
         self.on_connection(|db| {
             for table in [

@@ -1,6 +1,6 @@
-//! What a database must offer to be measured.
+//! The interface of a database that is measured.
 //!
-//! A bed is one set of fresh tables: relais's own, and beside them the plain tables of the raw limit.
+//! A fixture is one set of fresh tables: relais's own, and beside them the plain tables of the raw limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,23 +10,23 @@ use uuid::Uuid;
 
 use crate::workload::Received;
 
-/// Rows a raw loop works on in one transaction; as many as relais has in hand at most.
+/// Rows that a raw loop handles in one transaction; as many as relais holds at most.
 pub(crate) const RAW_BATCH: i64 = 1_000;
 
 pub(crate) trait Database {
     const NAME: &'static str;
-    /// How many clients send at once, one figure each.
+    /// The numbers of clients that send at once, one figure each.
     const CLIENTS: &'static [usize];
-    /// How many share the load of the latency measurement.
+    /// The number of senders of the latency measurement.
     const LOAD_SENDERS: usize;
-    /// What p50 from another process should be, in milliseconds.
+    /// The target of p50 from another process, in milliseconds.
     const ELSEWHERE_TARGET_MS: Option<f64>;
-    /// What may stay open while relais works.
+    /// Transactions that may stay open while relais works.
     const HOLDS: &'static [Hold];
-    type Bed: Bed;
+    type Fixture: Fixture;
 
     async fn describe(&self) -> Result<String>;
-    async fn bed(&self, name: &str) -> Result<Self::Bed>;
+    async fn fixture(&self, name: &str) -> Result<Self::Fixture>;
 }
 
 /// A transaction that stays open.
@@ -40,7 +40,7 @@ pub(crate) enum Hold {
     Sender,
 }
 
-/// How a sender writes, each message in a transaction of its own.
+/// The statement of a sender, each message in a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     /// A bare INSERT into a plain table: the raw limit.
@@ -51,7 +51,7 @@ pub(crate) enum Write {
     Elsewhere,
 }
 
-/// Where received messages are put without relais.
+/// The tables for received messages without relais.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Table {
     /// A plain table: the raw limit.
@@ -60,14 +60,14 @@ pub(crate) enum Table {
     Inbox,
 }
 
-/// What rows are put in for.
+/// The purpose of inserted rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
     Pending,
     Finished,
 }
 
-pub(crate) trait Bed {
+pub(crate) trait Fixture {
     type Sender: Sender + 'static;
     /// Kept while a transaction stays open.
     type Held;
@@ -79,12 +79,12 @@ pub(crate) trait Bed {
     async fn clear(&self) -> Result<()>;
     /// Puts rows into relais's outbox.
     async fn add(&self, rows: u64, what: Rows) -> Result<()>;
-    /// Lets the database finish what loading left behind, so that nobody pays for it in a round.
+    /// Lets the database finish the work that loading caused, so that no round pays for it.
     async fn calm(&self) -> Result<()>;
-    /// Whether none of these rows is pending.
+    /// Returns whether none of these rows is pending.
     async fn settled(&self, ids: &[i64]) -> Result<bool>;
 
-    /// Puts so many rows into each large table of relais, nearly all of them finished.
+    /// Inserts this many rows into each large table of relais, nearly all of them finished.
     async fn fill_console(&self, rows: u64) -> Result<()>;
 
     /// Empties and fills the plain table of the raw relay.
@@ -106,7 +106,7 @@ pub(crate) trait Bed {
 
 /// One connection that sends.
 pub(crate) trait Sender: Send {
-    /// Whether `send` blocks its thread.
+    /// `true` if `send` blocks its thread.
     const BLOCKS: bool;
 
     /// Sends and commits one message; its id.
