@@ -12,8 +12,8 @@ mod tests;
 use std::collections::BTreeSet;
 
 use relais::{
-    health::is_here,
-    observe::{Latency, Observer, Snapshot},
+    health::is_available,
+    observe::{Latency, Observer, ObserverSnapshot},
 };
 use relais_core::{
     breaker::BreakerState,
@@ -35,7 +35,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) controls: &'a [Control],
     /// Types of the processes that run here.
     pub(crate) process_types: &'a BTreeSet<String>,
-    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) snapshot: &'a ObserverSnapshot,
     pub(crate) facts: &'a Facts,
     pub(crate) sources: &'a [(&'a str, SourceState)],
     pub(crate) usage: &'a [(&'a str, CallsUsed)],
@@ -143,7 +143,7 @@ fn age(at: Option<Timestamp>, overview: &Overview) -> u64 {
 
 /// Anybody can write any destination into the outbox: those the settings do not know are told apart up to
 /// a limit, the longest backlogs first, and the rest counts together.
-fn backlogs(page: &mut Page, overview: &Overview, snapshot: &Snapshot) {
+fn backlogs(page: &mut Page, overview: &Overview, snapshot: &ObserverSnapshot) {
     let is_known = |b: &&Backlog| snapshot.destinations.contains_key(&b.destination);
     let (mut shown, mut unknown): (Vec<&Backlog>, Vec<&Backlog>) =
         overview.backlogs.iter().partition(is_known);
@@ -176,7 +176,7 @@ fn backlogs(page: &mut Page, overview: &Overview, snapshot: &Snapshot) {
     }
 }
 
-fn counters(page: &mut Page, snapshot: &Snapshot) {
+fn counters(page: &mut Page, snapshot: &ObserverSnapshot) {
     page.head("relais_received_total", "counter", "Messages received, by what became of them.");
     for (source, s) in &snapshot.sources {
         for (result, count) in
@@ -227,7 +227,7 @@ fn counters(page: &mut Page, snapshot: &Snapshot) {
     }
 }
 
-fn latencies(page: &mut Page, snapshot: &Snapshot) {
+fn latencies(page: &mut Page, snapshot: &ObserverSnapshot) {
     let name = "relais_handling_seconds";
     page.head(name, "histogram", "From received to processed.");
     page.histogram(name, &[], &snapshot.inbox.handling);
@@ -248,7 +248,7 @@ fn latencies(page: &mut Page, snapshot: &Snapshot) {
 /// Dispatch, end to end, publish.
 struct Latencies<'a>(&'a Latency, &'a Latency, &'a Latency);
 
-fn processes(page: &mut Page, snapshot: &Snapshot) {
+fn processes(page: &mut Page, snapshot: &ObserverSnapshot) {
     let types = &snapshot.processes.types;
     page.head("relais_processes_started_total", "counter", "Processes started, by type.");
     for (name, counts) in types {
@@ -275,7 +275,7 @@ fn processes(page: &mut Page, snapshot: &Snapshot) {
 }
 
 /// What each scope holds and lost.
-fn scopes(page: &mut Page, snapshot: &Snapshot) {
+fn scopes(page: &mut Page, snapshot: &ObserverSnapshot) {
     let refused = |scope: &str| match scope.strip_prefix("outbox:") {
         Some(name) => snapshot.destinations.get(name).map_or(0, |d| d.refused),
         None => snapshot.inbox.refused,
@@ -313,7 +313,7 @@ fn scopes(page: &mut Page, snapshot: &Snapshot) {
 }
 
 /// What only some kinds of destinations have.
-fn targets(page: &mut Page, snapshot: &Snapshot, usage: &[(&str, CallsUsed)]) {
+fn targets(page: &mut Page, snapshot: &ObserverSnapshot, usage: &[(&str, CallsUsed)]) {
     page.head("relais_bulk_jobs_total", "counter", "Bulk jobs this process planned.");
     for (name, d) in snapshot.destinations.iter().filter(|(_, d)| d.jobs > 0) {
         page.line("relais_bulk_jobs_total", &[("destination", name)], d.jobs);
@@ -328,14 +328,14 @@ fn targets(page: &mut Page, snapshot: &Snapshot, usage: &[(&str, CallsUsed)]) {
     }
 }
 
-fn sources(page: &mut Page, snapshot: &Snapshot, states: &[(&str, SourceState)]) {
+fn sources(page: &mut Page, snapshot: &ObserverSnapshot, states: &[(&str, SourceState)]) {
     page.head("relais_source_up", "gauge", "1 if the source can be read.");
     for (name, source) in &snapshot.sources {
         let state = states.iter().find(|(n, _)| n == name).map(|(_, state)| state);
         page.line(
             "relais_source_up",
             &[("source", name)],
-            u64::from(is_here(source, state.and_then(|state| state.connected))),
+            u64::from(is_available(source, state.and_then(|state| state.connected))),
         );
     }
     page.head("relais_source_lag", "gauge", "Records of its partitions that are not stored yet.");

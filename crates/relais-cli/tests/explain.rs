@@ -116,7 +116,7 @@ fn explained(site: &Site, target: &Target) {
     let said = site.relais(&["explain", "m-1"]);
     let told = [
         "received from shop (hook): OrderPlaced m-1, key o-1",
-        "attempt 1 failed for good: HTTP_400",
+        "attempt 1 failed permanently: HTTP_400",
         "dead-letter.retried by ann: up",
         "acknowledged by orders",
         "DISPATCHED",

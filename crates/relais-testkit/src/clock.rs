@@ -36,7 +36,7 @@ pub struct VirtualClock;
 impl VirtualClock {
     /// Lets time pass for everything that relais has stored. Milliseconds are the smallest step.
     ///
-    /// A running `App` finds out when it looks next; `Running::wake` makes it look at once.
+    /// A running `App` finds out when it looks next; `RunningApp::wake` makes it look at once.
     ///
     /// # Panics
     /// If the database refuses it.

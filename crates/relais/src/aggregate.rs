@@ -1,9 +1,9 @@
-//! Domain events by themselves: an aggregate records what happened to it, and saving it writes its
-//! state and its events in the user's own transaction.
+//! Domain events: an aggregate records its events, and saving it writes its state and its events in the
+//! user's own transaction.
 //!
-//! Invariant: [`Repository::save`] is `Ok` only if the state was written from the very version the
-//! aggregate was read at, and every recorded event is an outbox row of the same transaction, in the
-//! order of recording. An error leaves the aggregate as it was: its events are there for the next try.
+//! Invariant: [`Repository::save`] is `Ok` only if the state was written from the version at which the
+//! aggregate was read, and every recorded event is an outbox row of the same transaction, in the order of
+//! recording. An error leaves the aggregate unchanged: its events are kept for the next attempt.
 //!
 #![cfg_attr(feature = "sqlx-sqlite", doc = "```")]
 #![cfg_attr(not(feature = "sqlx-sqlite"), doc = "```ignore")]
@@ -82,32 +82,34 @@ use relais_core::{
 use relais_store::{BlockingTransaction, Transaction};
 use uuid::Uuid;
 
-pub use self::events::{Event, Events};
+pub use self::events::{Events, RecordedEvent};
 use crate::pulse;
 
-/// Most events one save writes: an aggregate with more of them has a loop.
+/// Maximum number of events of one save: an aggregate with more of them has a loop.
 pub const EVENTS_MAX: usize = 10_000;
 
-/// A thing of the user's domain that changes as a whole and says what happened to it.
+/// An entity of the user's domain that changes as a whole and records its events.
 pub trait Aggregate {
-    /// The kind of thing, e.g. `Order`: the `aggregate_type` of its events.
+    /// The type of the aggregate, e.g. `Order`: the `aggregate_type` of its events.
     const TYPE: &'static str;
 
-    /// Which one it is: the `aggregate_id` of its events, and their ordering key.
+    /// Returns its id: the `aggregate_id` of its events, and their ordering key.
     fn id(&self) -> String;
 
-    /// What it recorded since it was read, and the version it was read at.
+    /// Returns the events recorded since it was read, with the version at which it was read.
     fn events(&self) -> &Events;
+
+    /// Returns the same events, to record more.
     fn events_mut(&mut self) -> &mut Events;
 }
 
-/// How an aggregate's state is written with one driver: `C` is what that driver's transaction is given
-/// to `save` as, e.g. `sqlx::PgConnection`.
+/// Writes the state of an aggregate with one driver: `C` is the type of that driver's transaction, e.g.
+/// `sqlx::PgConnection`.
 pub trait Persist<C: ?Sized>: Aggregate {
     type Error: Into<Box<dyn Error + Send + Sync>>;
 
-    /// Writes the state, if it is still at `version` (0: not there yet), and raises its version by one;
-    /// how many rows that changed. None means that somebody else saved it first.
+    /// Writes the state if it is still at `version` (0: not stored yet), and increases its version by one.
+    /// Returns the number of changed rows; 0 means that another transaction saved it first.
     fn persist(
         &self,
         tx: &mut C,
@@ -123,34 +125,38 @@ pub trait PersistBlocking<C: ?Sized>: Aggregate {
     fn persist(&self, tx: &C, version: i64) -> Result<usize, Self::Error>;
 }
 
-/// Why an aggregate was not saved. Roll the transaction back, as dropping it does; the aggregate keeps
-/// its events and its version.
+/// The reason why an aggregate was not saved. Roll the transaction back, as dropping it does; the aggregate
+/// keeps its events and its version.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
     /// Nothing was written.
     #[error(
-        "unknown event type `{event_type}`, recorded by {aggregate}: name its destination with \
+        "unknown event type `{event_type}`, recorded by {aggregate}; set its destination with \
          `Repository::event`"
     )]
     UnknownEvent { aggregate: String, event_type: &'static str },
     /// Nothing was written.
-    #[error("event `{event_type}` of {aggregate} cannot be stored: {reason}")]
+    #[error("cannot store event `{event_type}` of {aggregate}: {reason}")]
     Unstorable { aggregate: String, event_type: &'static str, reason: String },
     /// Nothing was written.
-    #[error("{aggregate} has {events} events to save, at most {EVENTS_MAX} go at once")]
+    #[error(
+        "cannot save {aggregate}: it has {events} events, at most {EVENTS_MAX} can be saved at once"
+    )]
     TooMany { aggregate: String, events: usize },
-    /// Somebody else saved it first, it is gone, or it was saved in a transaction that was rolled
+    /// Another transaction saved it first, it was deleted, or it was saved in a transaction that was rolled
     /// back: read it again, and decide again.
-    #[error("{aggregate} is not at version {version} any more; read it again and decide again")]
+    #[error(
+        "cannot save {aggregate}: it is not at version {version} any more; read it again and decide again"
+    )]
     Conflict { aggregate: String, version: i64 },
-    #[error("the state of {aggregate} was not written: {source}")]
+    #[error("cannot write the state of {aggregate}: {source}")]
     State { aggregate: String, source: Box<dyn Error + Send + Sync> },
-    #[error("the events of {aggregate} were not written: {source}")]
+    #[error("cannot write the events of {aggregate}: {source}")]
     Events { aggregate: String, source: StoreError },
 }
 
-/// Saves aggregates: knows which event type goes where. Cheap enough to make one for each message.
+/// Saves aggregates; has the destination of each event type. Cheap enough to create one per message.
 #[derive(Clone, Debug, Default)]
 pub struct Repository {
     destinations: HashMap<&'static str, String>,
@@ -160,11 +166,12 @@ pub struct Repository {
 }
 
 impl Repository {
+    /// Returns a repository without destinations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Events of this type go to this destination, unless the type names its own
+    /// Sets the destination of events of this type, unless the type has its own
     /// (`#[message(destination = "…")]`).
     ///
     /// # Panics
@@ -179,14 +186,14 @@ impl Repository {
         self
     }
 
-    /// The same, with a header on every event.
+    /// Adds a header to every event.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.set(name, value);
         self
     }
 
-    /// The same, as part of a conversation: what the events belong to and what caused them.
+    /// Sets the correlation id and the causation id of every event.
     #[must_use]
     pub fn because_of(mut self, correlation_id: &str, causation_id: &str) -> Self {
         self.correlation_id = Some(correlation_id.to_owned());
@@ -194,10 +201,10 @@ impl Repository {
         self
     }
 
-    /// Writes the state and the recorded events, forgets the events and raises the version; the ids
+    /// Writes the state and the recorded events, clears the events and increases the version. Returns the ids
     /// of the messages, in the order of recording.
     ///
-    /// What it wrote exists when the transaction commits. If it is rolled back after an `Ok`, the
+    /// The changes take effect when the transaction commits. If it is rolled back after an `Ok`, the
     /// aggregate in memory is ahead of the database: read it again. Saving it again instead is a
     /// [`SaveError::Conflict`], so that its state is never written without the events.
     pub async fn save<T, A>(&self, tx: &mut T, aggregate: &mut A) -> Result<Vec<Uuid>, SaveError>
@@ -229,7 +236,7 @@ impl Repository {
         Ok(saved(aggregate, &rows))
     }
 
-    /// The outbox rows the recorded events become; the first that cannot be one is the error.
+    /// Returns the outbox rows of the recorded events, or the error of the first event that cannot be stored.
     fn rows<A: Aggregate>(&self, aggregate: &A) -> Result<Vec<NewMessage>, SaveError> {
         let events = aggregate.events().recorded();
         if events.len() > EVENTS_MAX {
@@ -239,7 +246,7 @@ impl Repository {
         let usable_id = text::aggregate_id(&aggregate_id);
         let msg_key = text::identity(&aggregate_id, text::KEY_MAX);
         let mut ids = HashSet::with_capacity(events.len());
-        let row = |event: &Event| {
+        let row = |event: &RecordedEvent| {
             let event_type = event.event_type();
             let refused = |reason: &str| SaveError::Unstorable {
                 aggregate: name(aggregate),
@@ -253,7 +260,7 @@ impl Repository {
             };
             let payload = event.payload.as_ref().map_err(|reason| refused(reason))?;
             if !ids.insert(event.message_id) {
-                // The outbox keeps one row of an id: the second event would vanish.
+                // The outbox keeps one row per message id: the second event would be lost.
                 return Err(refused("another event to save has the same message id"));
             }
             let aggregate = (A::TYPE, aggregate_id.as_str());
@@ -272,7 +279,7 @@ impl Repository {
     }
 }
 
-/// The state is there, from the version it was read at.
+/// Checks that the state was written from the version at which it was read.
 fn prove<A: Aggregate>(
     aggregate: &A,
     changed: Result<bool, Box<dyn Error + Send + Sync>>,
@@ -299,7 +306,7 @@ fn saved<A: Aggregate>(aggregate: &mut A, rows: &[NewMessage]) -> Vec<Uuid> {
     rows.iter().map(|row| row.message_id).collect()
 }
 
-/// How errors name it: `Order o-1`.
+/// Returns its name in errors: `Order o-1`.
 fn name<A: Aggregate>(aggregate: &A) -> String {
     format!("{} {}", A::TYPE, aggregate.id())
 }

@@ -27,8 +27,8 @@ use relais_core::{
 use crate::{
     bulk::BulkSettings,
     cleanup::Cleanup,
-    control::Obedient,
-    inbox::{Action, InboxWorker, ProcessWork},
+    control::ControlledWorkers,
+    inbox::{EventAction, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
     observe::Observer,
@@ -36,30 +36,30 @@ use crate::{
         registry::Registry,
         timers::{Alarm, Timers},
     },
-    running::{Running, WorkerPanicked},
+    running::{RunningApp, WorkerPanicked},
     signal,
-    unserved::Unserved,
+    unserved::UnservedCheck,
 };
 
 pub(crate) use self::handlers::ActionsByInbox;
-use self::{destination::Destination, handlers::Subscriber};
 pub use self::{
     destination::DestinationSettings,
     handlers::{HandlerSettings, IntoHandler},
     outline::Outline,
 };
+use self::{destination::DestinationSetup, handlers::Subscriber};
 
-/// How long a lane stays ours without a heartbeat, unless set otherwise.
+/// The default lease of a lane without a heartbeat.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// What a process does: built up, then started.
+/// The sources, handlers, routes and destinations of a program: built up, then started.
 pub struct App {
     pub(crate) store: Arc<dyn Store>,
     sources: Vec<(String, Box<dyn Source>)>,
-    pub(crate) actions: HashMap<String, Action>,
+    pub(crate) actions: HashMap<String, EventAction>,
     pub(crate) processes: Registry,
     pub(crate) subscribers: BTreeMap<String, Subscriber>,
-    destinations: BTreeMap<String, Destination>,
+    destinations: BTreeMap<String, DestinationSetup>,
     inbox: String,
     handlers: HandlerSettings,
     unknown_type_wait: Duration,
@@ -79,6 +79,7 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
+    /// Returns an app without sources, handlers or destinations.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
@@ -107,11 +108,10 @@ impl App {
     /// type see [`App::subscribe`].
     ///
     /// # Panics
-    /// If the event type has a handler, a route or a process already: two of them could not share one
-    /// commit.
+    /// If the event type has a handler, a route or a process already: two of them cannot share one commit.
     #[must_use]
     pub fn handle(mut self, event_type: &str, handler: impl IntoHandler) -> Self {
-        let handler = Action::Handler(handler.into_handler());
+        let handler = EventAction::Handler(handler.into_handler());
         let before = self.actions.insert(event_type.to_owned(), handler);
         assert!(
             before.is_none(),
@@ -121,7 +121,7 @@ impl App {
         self
     }
 
-    /// Turns an event type into outbox messages by rule; several routes may name one event type.
+    /// Turns messages of an event type into outbox messages; several routes may have the same event type.
     ///
     /// # Panics
     /// If the event type has a handler or a process, or a route to the same destination that differs
@@ -129,8 +129,8 @@ impl App {
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
         let action = self.actions.entry(route.on.clone());
-        match action.or_insert_with(|| Action::Routes(Vec::new())) {
-            Action::Routes(routes) => {
+        match action.or_insert_with(|| EventAction::Routes(Vec::new())) {
+            EventAction::Routes(routes) => {
                 assert!(
                     !routes.iter().any(|other| other.shares_ids(&route)),
                     "cannot add a second route of `{}` to `{}`: its messages would have the ids of the \
@@ -140,29 +140,30 @@ impl App {
                 );
                 routes.push(route);
             }
-            Action::Handler(_) | Action::Processes => {
+            EventAction::Handler(_) | EventAction::Processes => {
                 panic!("event type `{}` has a handler or process already", route.on)
             }
         }
         self
     }
 
-    /// Runs processes of this definition. Several types may wait for one event type, and several
-    /// versions of a type may be there at once: new processes get the highest, those under way finish
-    /// on the one they were started with.
+    /// Runs processes of this definition. Several types may wait for one event type. Several versions of a
+    /// type may run at once: new processes get the highest, running ones finish with the version they were
+    /// started with.
     ///
-    /// Programs that share a database may run different processes: a row goes to a live worker that has
-    /// the definition and version it needs, and waits if there is none ([`App::unknown_type_wait`]).
+    /// Programs that share a database may run different processes: a message is handled by a live worker
+    /// that has its definition and version, and waits if there is none ([`App::unknown_type_wait`]).
     ///
     /// # Panics
-    /// If one of its event types has a handler or a route, or this version is there already.
+    /// If one of its event types has a handler or a route, or this version was added already.
     #[must_use]
     pub fn process(mut self, definition: Definition) -> Self {
         let name = definition.process_type().to_owned();
         for event_type in definition.event_types().into_iter().chain([TIMER_FIRED]) {
-            let action = self.actions.entry(event_type.to_owned()).or_insert(Action::Processes);
+            let action =
+                self.actions.entry(event_type.to_owned()).or_insert(EventAction::Processes);
             assert!(
-                matches!(action, Action::Processes),
+                matches!(action, EventAction::Processes),
                 "event type `{event_type}` of process `{name}` has a handler or route already"
             );
         }
@@ -170,13 +171,13 @@ impl App {
         self
     }
 
-    /// Delivers messages that name this destination, with default settings.
+    /// Delivers messages to this destination, with default settings.
     #[must_use]
     pub fn destination(self, name: &str, publisher: Arc<dyn Publisher>) -> Self {
         self.destination_with(name, publisher, DestinationSettings::default())
     }
 
-    /// Delivers messages that name this destination.
+    /// Delivers messages to this destination.
     #[must_use]
     pub fn destination_with(
         mut self,
@@ -184,11 +185,11 @@ impl App {
         publisher: Arc<dyn Publisher>,
         settings: DestinationSettings,
     ) -> Self {
-        self.destinations.insert(name.to_owned(), Destination::Single(publisher, settings));
+        self.destinations.insert(name.to_owned(), DestinationSetup::Single(publisher, settings));
         self
     }
 
-    /// Delivers messages that name this destination in jobs of many rows.
+    /// Delivers messages to this destination in bulk jobs.
     #[must_use]
     pub fn bulk_destination(
         mut self,
@@ -196,16 +197,16 @@ impl App {
         target: Arc<dyn BulkTarget>,
         settings: BulkSettings,
     ) -> Self {
-        self.destinations.insert(name.to_owned(), Destination::Bulk(target, settings));
+        self.destinations.insert(name.to_owned(), DestinationSetup::Bulk(target, settings));
         self
     }
 
-    /// The destinations whose dead letters park no key.
+    /// Returns the destinations whose dead letters park no key.
     pub(crate) fn skipping(&self) -> Vec<String> {
-        let skips = |destination: &Destination| {
+        let skips = |destination: &DestinationSetup| {
             let settings = match destination {
-                Destination::Single(_, settings) => settings,
-                Destination::Bulk(_, settings) => &settings.destination,
+                DestinationSetup::Single(_, settings) => settings,
+                DestinationSetup::Bulk(_, settings) => &settings.destination,
             };
             settings.on_dead_letter == OnDeadLetter::Skip
         };
@@ -213,8 +214,8 @@ impl App {
         names.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Uses an inbox of its own: what its sources receive is handled by programs with the same inbox only,
-    /// and a message is a duplicate only of one in the same inbox. Without a name all programs share one.
+    /// Uses an inbox of its own. Only programs with the same inbox handle what its sources receive, and a
+    /// message is a duplicate only of one in the same inbox. Without a name all programs share one inbox.
     ///
     /// The `source_system` of its messages is the name and the source: `billing::crm`.
     ///
@@ -228,30 +229,30 @@ impl App {
         self
     }
 
-    /// How long a message waits for a live worker that knows its event type, before it becomes a dead
-    /// letter that parks its key; 15 minutes unless set otherwise. Longer than a rolling deployment takes.
+    /// Sets how long a message waits for a live worker that knows its event type, before it becomes a dead
+    /// letter that parks its key. The default is 15 minutes: longer than a rolling deployment.
     #[must_use]
     pub fn unknown_type_wait(mut self, wait: Duration) -> Self {
         self.unknown_type_wait = wait;
         self
     }
 
-    /// How long finished rows stay.
+    /// Sets how long finished rows are kept.
     #[must_use]
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// How long a crashed worker's lanes wait for the next owner.
+    /// Sets the lease: the lanes of a lost worker wait this long for the next owner.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Counts here, for a program that starts its workers more than once and goes on counting, or wants
-    /// [spans](Observer::with_spans).
+    /// Sets the observer, for a program that starts its workers more than once and continues to count, or
+    /// that wants [spans](Observer::with_spans).
     #[must_use]
     pub fn observer(mut self, observer: Arc<Observer>) -> Self {
         self.observer = observer;
@@ -259,34 +260,35 @@ impl App {
     }
 
     /// Starts every worker on this runtime.
-    pub fn start(mut self) -> Running {
+    pub fn start(mut self) -> RunningApp {
         let copies = self.copy_for_subscribers();
         let own = self.scopes();
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
-        let mut running = Running::new(&self.store, self.observer);
+        let mut running = RunningApp::new(&self.store, self.observer);
         log_warnings(self.store.as_ref());
         let observer = running.observer();
         observer.identify(&worker, self.processes.process_types());
-        let mut obedient = Obedient::default();
+        let mut controlled = ControlledWorkers::default();
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);
             let fence = Fence { scope, worker: worker.clone() };
-            LaneKeeper::new(Arc::clone(&self.store), fence, self.lease).told_to(heartbeat)
+            LaneKeeper::new(Arc::clone(&self.store), fence, self.lease).report_to(heartbeat)
         };
-        let unserved = Unserved::new(Arc::clone(&self.store), own, running.observer());
+        let unserved = UnservedCheck::new(Arc::clone(&self.store), own, running.observer());
         running.spawn("unserved".into(), Box::new(unserved));
         for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
             let lanes = (keeper(Scope::Outbox(name.clone())), self.lease);
             let (store, crowd) = (Arc::clone(&self.store), running.crowd.subscribe());
             let (relay, limits) = destination.relay(&name, store, lanes, counters, crowd);
-            obedient.destination(&name, limits);
+            controlled.destination(&name, limits);
             running.spawn(format!("relay {name}"), relay);
         }
         let alarm = Arc::<Alarm>::default();
         if !self.processes.is_empty() {
             let (store, alarm) = (Arc::clone(&self.store), Arc::clone(&alarm));
-            let (counters, paused) = (Arc::clone(&observer.processes), Arc::clone(&obedient.types));
+            let (counters, paused) =
+                (Arc::clone(&observer.processes), Arc::clone(&controlled.types));
             let owner = TimerOwner {
                 process_types: Some(self.processes.process_types()),
                 inbox: self.inbox.clone(),
@@ -295,10 +297,10 @@ impl App {
             running.spawn("timers".into(), Box::new(timers));
         }
         let inbox = Arc::clone(&running.observer.inbox);
-        // Without actions there is nothing it could handle: it would only hold lanes back.
+        // Without actions it could handle nothing: it would only take lanes from other workers.
         if !self.actions.is_empty() {
             let keeper = keeper(Scope::of_inbox(&self.inbox)).knowing(self.processes.announced());
-            let (store, paused) = (Arc::clone(&self.store), Arc::clone(&obedient.types));
+            let (store, paused) = (Arc::clone(&self.store), Arc::clone(&controlled.types));
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters, paused);
             let mut worker = InboxWorker::new(
@@ -312,7 +314,7 @@ impl App {
             .copies(copies)
             .handlers(&self.handlers)
             .unknown_type_wait(self.unknown_type_wait);
-            worker.intake().start_heartbeat(running.inbox.subscribe());
+            worker.reader().start_heartbeat(running.inbox.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }
         for (name, subscriber) in self.subscribers {
@@ -322,17 +324,17 @@ impl App {
             let mut worker = InboxWorker::new(store, keeper, actions, settings.retry, counters)
                 .handlers(&settings)
                 .unknown_type_wait(self.unknown_type_wait);
-            worker.intake().start_heartbeat(running.inbox.subscribe());
+            worker.reader().start_heartbeat(running.inbox.subscribe());
             running.spawn(format!("subscriber {name}"), Box::new(worker));
         }
-        start_sources(&mut running, &self.store, (&self.inbox, &mut obedient), self.sources);
+        start_sources(&mut running, &self.store, (&self.inbox, &mut controlled), self.sources);
         let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
-        running.spawn_loops(self.store, obedient, worker);
+        running.spawn_loops(self.store, controlled, worker);
         running
     }
 
-    /// Runs until Ctrl-C or SIGTERM, then finishes what is under way and hands its lanes over.
+    /// Runs until Ctrl-C or SIGTERM, then finishes what is in flight and releases its lanes.
     pub async fn run(self) -> Result<(), WorkerPanicked> {
         let mut running = self.start();
         tokio::select! {
@@ -346,18 +348,18 @@ impl App {
     }
 }
 
-/// Logs what an operator should know of the connection to the database.
+/// Logs the warnings of the store about its connection.
 fn log_warnings(store: &dyn Store) {
     for warning in store.warnings() {
         tracing::warn!("{warning}");
     }
 }
 
-/// Starts to receive from the sources into an inbox.
+/// Starts the workers of the sources of an inbox.
 fn start_sources(
-    running: &mut Running,
+    running: &mut RunningApp,
     store: &Arc<dyn Store>,
-    (into, obedient): (&str, &mut Obedient),
+    (into, controlled): (&str, &mut ControlledWorkers),
     sources: Vec<(String, Box<dyn Source>)>,
 ) {
     for (name, mut source) in sources {
@@ -371,7 +373,7 @@ fn start_sources(
             name: name.clone(),
             into: into.to_owned(),
             stop: running.stop.clone(),
-            gate: obedient.source(&name),
+            gate: controlled.source(&name),
             stored: running.waker(),
         };
         running.spawn(format!("source {name}"), Box::new(ingest));

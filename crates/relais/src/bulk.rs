@@ -1,8 +1,8 @@
-//! Outbox rows of one destination → bulk jobs of a target → settled; few rows may go one by one.
+//! Outbox rows of one destination → bulk jobs of a target → settled; few rows may be sent one by one.
 //!
-//! Lanes say whose rows may be planned; from then on the job's own lease stands for them, and `drive`
-//! takes the job to its end on a task of its own. A destination has one open job at a time: whoever
-//! finds one that nobody holds goes on with it before planning another.
+//! A worker plans a job from rows of its lanes; from then on the lease of the job protects the rows, and
+//! `drive` takes the job to its end on a task of its own. A destination has one open job at a time: a
+//! worker that finds one without an owner continues it before it plans another.
 
 mod call;
 mod choose;
@@ -19,8 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use relais_core::{
-    BoxFuture,
     bulk::{BulkCandidate, BulkTarget, JobFence, JobTakeover},
     lane::OwnedLane,
     outbox::OutboxRow,
@@ -32,39 +32,36 @@ use uuid::Uuid;
 
 pub use self::settings::BulkSettings;
 use self::{
-    call::Caller,
+    call::BulkCaller,
     choose::choose,
-    drive::Drive,
+    drive::JobDriver,
     halt::{Halt, Halts},
-    halving::Halving,
+    halving::JobHalving,
     lease::JobLease,
     suspects::SuspectTurns,
 };
 use crate::{
-    guard::Guard,
-    intake::Intake,
+    lane_reader::LaneReader,
     lanes::LaneKeeper,
-    limits::Limits,
+    limits::SharedLimits,
     observe::DestinationCounters,
+    publish_guard::PublishGuard,
     relay::Relay,
-    worker::{Progress, Worker},
+    timing::{CALL_STOP_GRACE, REST_MAX},
+    worker::{PassOutcome, Worker},
 };
 
-/// The longest rest between two looks at the outbox.
-const REST_MAX: Duration = Duration::from_secs(1);
-/// The rest after a job could not be planned: another worker's is open, or a lane was lost.
+/// The rest after a job could not be planned: the job of another worker is open, or a lane was lost.
 const PLAN_PAUSE: Duration = Duration::from_millis(250);
-/// How often waiting rows are counted, at most, to choose between a job and single calls.
+/// The minimum time between two counts of waiting rows, which choose between a job and single calls.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
-/// How long a stopping relay waits for a call under way, beyond its own time limit.
-const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Who reads the rows that are not in a job.
+/// The reader of rows that are not in a job.
 #[expect(clippy::large_enum_variant, reason = "there is one for each destination")]
-enum Rows {
-    /// Only jobs: the lanes, and nothing in its hands.
-    Jobs(Intake<OutboxRow>),
-    /// Few rows go through the relay of single calls, whose lanes are ours too.
+enum RowReader {
+    /// Every row is sent in a job: the reader has lanes and holds no rows.
+    Jobs(LaneReader<OutboxRow>),
+    /// Few rows are sent by a relay of single calls, which shares the lanes.
     Auto(Relay),
 }
 
@@ -72,24 +69,24 @@ pub(crate) struct BulkRelay {
     store: Arc<dyn Store>,
     destination: String,
     worker: String,
-    rows: Rows,
+    rows: RowReader,
     settings: Arc<BulkSettings>,
     lease: Duration,
-    caller: Caller,
-    /// A job, or a sweep.
+    caller: BulkCaller,
+    /// The task of a job or of a sweep.
     work: JoinSet<()>,
-    /// The job under way.
+    /// The running job.
     fence: Option<JobFence>,
     take_at: Instant,
     plan_at: Instant,
     count_at: Instant,
     sweep_at: Instant,
-    /// When rows were first seen that do not fill a job.
+    /// The time since which rows wait that do not fill a job.
     waiting_since: Option<Instant>,
-    /// So many rows wait that single calls would take too long.
+    /// More rows wait than single calls should send.
     many: bool,
     /// The size of jobs after some that failed as a whole.
-    halving: Arc<Halving>,
+    halving: Arc<JobHalving>,
     suspects: SuspectTurns,
 }
 
@@ -102,17 +99,17 @@ impl BulkRelay {
         settings: BulkSettings,
         counters: Arc<DestinationCounters>,
     ) -> Self {
-        let limits = Limits::new(&settings.destination);
+        let limits = SharedLimits::new(&settings.destination);
         let worker = keeper.fence().worker.clone();
         let of_store = Arc::clone(&store);
         let rows = match settings.small.clone() {
-            None => Rows::Jobs(Intake::of_outbox(of_store, keeper)),
+            None => RowReader::Jobs(LaneReader::of_outbox(of_store, keeper)),
             Some(small) => {
                 let one_by_one = settings.destination.clone();
-                let guard = Guard::sharing(small, &one_by_one, limits.clone());
+                let guard = PublishGuard::sharing(small, &one_by_one, limits.clone());
                 let counters = Arc::clone(&counters);
                 let relay = Relay::new(of_store, keeper, guard, one_by_one, counters);
-                Rows::Auto(relay)
+                RowReader::Auto(relay)
             }
         };
         let halts = Halts { lost: CancellationToken::new(), stop: CancellationToken::new() };
@@ -123,7 +120,7 @@ impl BulkRelay {
             worker,
             rows,
             lease,
-            caller: Caller { target, limits, counters, halts },
+            caller: BulkCaller { target, limits, counters, halts },
             work: JoinSet::new(),
             fence: None,
             take_at: now,
@@ -138,49 +135,27 @@ impl BulkRelay {
         }
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> SharedLimits {
         self.caller.limits.clone()
     }
 
-    pub(crate) fn intake(&mut self) -> &mut Intake<OutboxRow> {
+    pub(crate) fn reader(&mut self) -> &mut LaneReader<OutboxRow> {
         match &mut self.rows {
-            Rows::Jobs(intake) => intake,
-            Rows::Auto(relay) => relay.intake(),
+            RowReader::Jobs(reader) => reader,
+            RowReader::Auto(relay) => relay.reader(),
         }
-    }
-
-    async fn pass(&mut self) -> Result<Progress, StoreError> {
-        while let Some(done) = self.work.try_join_next() {
-            self.ended(done);
-        }
-        self.report();
-        self.acquit().await?;
-        if self.work.is_empty() && (self.take().await? || self.sweep()) {
-            return Ok(Progress::Worked);
-        }
-        self.count().await?;
-        if let Rows::Auto(relay) = &mut self.rows {
-            if !self.many {
-                return relay.run_once().await;
-            }
-            // Its rows are read again, for the job.
-            if !relay.wind_down().await? {
-                return Ok(rest(REST_MAX));
-            }
-        }
-        self.plan().await
     }
 
     /// Publishes the breaker's state, and logs its changes.
     fn report(&mut self) {
-        let keeper = self.intake().keeper();
+        let keeper = self.reader().keeper();
         let (scope, owned) = (keeper.fence().scope.clone(), keeper.owned());
         let limits = &self.caller.limits;
         limits.report(&scope);
         self.caller.counters.set_state(limits.view(), owned, self.work.len());
     }
 
-    /// Goes on with the destination's open job if nobody holds it.
+    /// Continues the open job of the destination if it has no owner; returns whether there was one.
     async fn take(&mut self) -> Result<bool, StoreError> {
         if Instant::now() < self.take_at {
             return Ok(false);
@@ -198,11 +173,11 @@ impl BulkRelay {
         Ok(true)
     }
 
-    /// With a relay for few rows: notes whether there are too many for it.
+    /// Counts waiting rows, if there is a relay for few rows, and records whether there are too many for it.
     async fn count(&mut self) -> Result<(), StoreError> {
-        let Rows::Auto(relay) = &mut self.rows else { return Ok(()) };
-        // What comes after a quiet time is counted before the relay begins with it.
-        if Instant::now() < self.count_at && !relay.intake().flight.is_empty() {
+        let RowReader::Auto(relay) = &mut self.rows else { return Ok(()) };
+        // Rows after a quiet time are counted before the relay begins with them.
+        if Instant::now() < self.count_at && !relay.reader().queues.is_empty() {
             return Ok(());
         }
         let limit = self.settings.threshold.max(1);
@@ -211,10 +186,10 @@ impl BulkRelay {
         Ok(())
     }
 
-    /// Makes a job of what waits.
-    async fn plan(&mut self) -> Result<Progress, StoreError> {
-        // Lanes that are to be given back are, though nothing is read from them this way.
-        self.intake().plan();
+    /// Plans a job of the waiting rows.
+    async fn plan(&mut self) -> Result<PassOutcome, StoreError> {
+        // Releases surplus lanes, although nothing is read from them here.
+        self.reader().plan();
         let wait = self.plan_at.saturating_duration_since(Instant::now());
         if !self.work.is_empty() || self.caller.limits.is_resting() {
             return Ok(rest(REST_MAX));
@@ -234,16 +209,16 @@ impl BulkRelay {
         if chosen.is_empty() {
             return Ok(rest(REST_MAX));
         }
-        let fence = self.intake().keeper().fence().clone();
+        let fence = self.reader().keeper().fence().clone();
         let asked_at = Instant::now();
         match self.store.plan_bulk(fence, Uuid::now_v7(), chosen, self.lease).await? {
             Some(job) => {
                 self.caller.counters.job_planned();
                 self.start(JobTakeover { job, after_loss: false }, asked_at);
-                Ok(Progress::Worked)
+                Ok(PassOutcome::Worked)
             }
             None => {
-                // Perhaps an open job whose worker is gone.
+                // Perhaps an open job of a lost worker.
                 self.take_at = self.take_at.min(Instant::now() + PLAN_PAUSE);
                 self.plan_at = Instant::now() + PLAN_PAUSE;
                 Ok(rest(PLAN_PAUSE))
@@ -251,12 +226,12 @@ impl BulkRelay {
         }
     }
 
-    /// Reads rows of our lanes without their payloads, and takes none into our hands.
+    /// Reads rows of the owned lanes without their payloads, and holds none.
     async fn fetch(
         &mut self,
         limit: usize,
     ) -> Result<Option<(Vec<OwnedLane>, Vec<BulkCandidate>)>, StoreError> {
-        let keeper = self.intake().keeper();
+        let keeper = self.reader().keeper();
         let lanes = keeper.usable();
         if lanes.is_empty() {
             return Ok(None);
@@ -272,22 +247,9 @@ impl BulkRelay {
         Ok(Some((lanes, self.store.bulk_candidates(fetch).await?)))
     }
 
-    /// Lets rows in quarantine go again whose lanes were taken over from a lost worker since.
-    async fn acquit(&mut self) -> Result<(), StoreError> {
-        let is_jobs = matches!(self.rows, Rows::Jobs(_));
-        let intake = self.intake();
-        let lanes = intake.keeper().usable();
-        intake.acquit(&lanes).await?;
-        if is_jobs {
-            // Outside a job no row of a lane is in flight, so no row is a suspect.
-            intake.end_caution();
-        }
-        Ok(())
-    }
-
-    /// How long a job should still wait for more rows.
+    /// Returns how long a job should still wait for more rows.
     fn linger(&mut self, rows: usize, max: usize) -> Option<Duration> {
-        if rows == 0 || rows >= max || matches!(self.rows, Rows::Auto(_)) {
+        if rows == 0 || rows >= max || matches!(self.rows, RowReader::Auto(_)) {
             self.waiting_since = None;
             return None;
         }
@@ -305,7 +267,7 @@ impl BulkRelay {
         self.work.spawn(work);
     }
 
-    /// Takes a job that was leased to us at `asked_at` to its end.
+    /// Returns a future that takes a job to its end; its lease was requested at `asked_at`.
     pub(crate) fn work_on(
         &mut self,
         taken: JobTakeover,
@@ -320,92 +282,108 @@ impl BulkRelay {
         let counters = Arc::clone(&caller.counters);
         let (settings, halving) = (Arc::clone(&self.settings), Arc::clone(&self.halving));
         let store = Arc::clone(&self.store);
-        let mut drive = Drive::new(store, caller, (settings, halving), taken, (fence, self.lease));
+        let mut drive =
+            JobDriver::new(store, caller, (settings, halving), taken, (fence, self.lease));
         async move {
             let halted = drive.run().await;
             counters.set_phase(None);
             match halted {
                 Ok(()) => {}
-                Err(Halt::Stop) => lease.give_back().await,
-                Err(Halt::Lost) => tracing::warn!("a bulk job was lost to another worker"),
+                Err(Halt::Stop) => lease.release().await,
+                Err(Halt::Lost) => tracing::warn!("lost a bulk job to another worker"),
             }
         }
     }
 
     fn ended(&mut self, done: Result<(), JoinError>) {
         if let Err(error) = done {
-            tracing::error!(%error, "a bulk job's task vanished; its lease runs out");
+            tracing::error!(%error, "task of a bulk job ended without a result; its lease will expire");
         }
         self.fence = None;
         self.take_at = Instant::now();
         self.plan_at = Instant::now();
-        self.intake().look();
+        self.reader().request_read();
     }
 }
 
-fn rest(at_most: Duration) -> Progress {
-    Progress::Idle { at_most }
+fn rest(at_most: Duration) -> PassOutcome {
+    PassOutcome::Idle { at_most }
 }
 
+#[async_trait]
 impl Worker for BulkRelay {
-    fn look(&mut self) {
-        self.intake().look();
+    fn request_read(&mut self) {
+        self.reader().request_read();
     }
 
-    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
-        Box::pin(self.pass())
-    }
-
-    fn landed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            let Self { work, rows, .. } = self;
-            let ended = async {
-                match work.join_next().await {
-                    Some(done) => done,
-                    None => std::future::pending().await,
-                }
-            };
-            let landed = async {
-                match rows {
-                    Rows::Auto(relay) => relay.landed().await,
-                    Rows::Jobs(_) => std::future::pending().await,
-                }
-            };
-            let done = tokio::select! {
-                done = ended => done,
-                () = landed => return,
-            };
+    async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
+        while let Some(done) = self.work.try_join_next() {
             self.ended(done);
-        })
+        }
+        self.report();
+        self.free_held_rows().await?;
+        if self.work.is_empty() && (self.take().await? || self.sweep()) {
+            return Ok(PassOutcome::Worked);
+        }
+        self.count().await?;
+        if let RowReader::Auto(relay) = &mut self.rows {
+            if !self.many {
+                return relay.run_once().await;
+            }
+            // Its rows are read again, for the job.
+            if !relay.wind_down().await? {
+                return Ok(rest(REST_MAX));
+            }
+        }
+        self.plan().await
+    }
+
+    async fn returned(&mut self) {
+        let Self { work, rows, .. } = self;
+        let ended = async {
+            match work.join_next().await {
+                Some(done) => done,
+                None => std::future::pending().await,
+            }
+        };
+        let returned = async {
+            match rows {
+                RowReader::Auto(relay) => relay.returned().await,
+                RowReader::Jobs(_) => std::future::pending().await,
+            }
+        };
+        let done = tokio::select! {
+            done = ended => done,
+            () = returned => return,
+        };
+        self.ended(done);
     }
 
     #[cfg(test)]
-    fn under_way(&self) -> usize {
+    fn in_flight(&self) -> usize {
         let relay = match &self.rows {
-            Rows::Auto(relay) => relay.under_way(),
-            Rows::Jobs(_) => 0,
+            RowReader::Auto(relay) => relay.in_flight(),
+            RowReader::Jobs(_) => 0,
         };
         self.work.len() + relay
     }
 
-    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            self.caller.halts.stop.cancel();
-            let longest = self.settings.destination.timeout + STOP_GRACE;
-            let all = async { while self.work.join_next().await.is_some() {} };
-            if tokio::time::timeout(patience.min(longest), all).await.is_err() {
-                // What the call did is found out by whoever goes on with the job.
-                self.work.shutdown().await;
-                if let Some(fence) = self.fence.take()
-                    && let Err(error) = self.store.release_bulk(fence).await
-                {
-                    tracing::warn!(%error, "a bulk job is not given back; its lease runs out");
-                }
+    async fn stop(&mut self, patience: Duration) {
+        self.caller.halts.stop.cancel();
+        let longest = self.settings.destination.timeout + CALL_STOP_GRACE;
+        let all = async { while self.work.join_next().await.is_some() {} };
+        if tokio::time::timeout(patience.min(longest), all).await.is_err() {
+            // The worker that continues the job asks the target for the effect of the call.
+            self.work.shutdown().await;
+            if let Some(fence) = self.fence.take()
+                && let Err(error) = self.store.release_bulk(fence).await
+            {
+                tracing::warn!(%error, "bulk job was not released; its lease will expire");
             }
-            match &mut self.rows {
-                Rows::Auto(relay) => relay.stop(patience).await,
-                Rows::Jobs(intake) => intake.leave().await,
-            }
-        })
+        }
+        match &mut self.rows {
+            RowReader::Auto(relay) => relay.stop(patience).await,
+            RowReader::Jobs(reader) => reader.leave().await,
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! Controls of operators: how they are asked for, and how the workers of this process obey them.
+//! Controls of operators: setting them, and applying them to the workers of this process.
 //!
 //! Invariant: nothing is sent, received or advanced before the pauses were read once, so a restart keeps
-//! them. One small read a second serves all workers of the process.
+//! them. One small read per second serves all workers of the process.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -16,32 +16,32 @@ use relais_core::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{limits::Limits, observe::Figures};
+use crate::{limits::SharedLimits, lock::lock, observe::Figures};
 
-/// How often the controls are read.
+/// The interval at which the controls are read.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// Names that an error lists.
+/// Maximum number of names that an error lists.
 const NAMES_SHOWN: usize = 8;
 
-/// Why a control was refused.
+/// The reason why a control was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// No destination, source or process type has this name.
     #[error("no {} is `{name}`; {known}", kind.words())]
     Unknown { kind: ControlKind, name: String, known: String },
-    /// The change does not fit what it is asked for.
+    /// The change is not possible for this kind.
     #[error("{0}")]
     Invalid(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Carries out an operator's change and records it in the audit. Returns `false` if nothing had to be
-/// changed: it was paused before, or was not paused.
+/// Carries out an operator's change and records it in the audit log. Returns `false` if nothing had to be
+/// changed: it was paused already, or was not paused.
 ///
-/// `declared` are names that the configuration knows, beside those that running processes report and
-/// those that rows name.
+/// `declared` are the names in the configuration, beside those that running processes report and those
+/// that rows name.
 pub async fn control(
     store: &dyn Store,
     order: ControlOrder,
@@ -75,7 +75,7 @@ pub async fn control(
     Ok(store.control(order).await?)
 }
 
-/// Reads `50/s`, `100/m` or `5/h`.
+/// Parses `50/s`, `100/m` or `5/h`.
 pub fn parse_rate(text: &str) -> Option<(u32, Duration)> {
     let (calls, period) = text.trim().split_once('/')?;
     let seconds = match period.trim() {
@@ -111,7 +111,7 @@ pub async fn known(
 fn listed(known: &BTreeSet<String>) -> String {
     let shown: Vec<&str> = known.iter().take(NAMES_SHOWN).map(String::as_str).collect();
     match known.len() {
-        0 => "there is none".to_owned(),
+        0 => "there are none".to_owned(),
         all if all > NAMES_SHOWN => {
             format!("there are {} and {} more", shown.join(", "), all - NAMES_SHOWN)
         }
@@ -119,7 +119,7 @@ fn listed(known: &BTreeSet<String>) -> String {
     }
 }
 
-/// Whether a source may be read.
+/// The permission to read a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     /// The controls were not read yet.
@@ -136,7 +136,7 @@ pub(crate) struct PausedTypes {
 }
 
 impl PausedTypes {
-    /// None is paused: for workers that are run without controls.
+    /// Returns a set without paused types: for workers that run without controls.
     #[cfg(test)]
     pub(crate) fn none() -> Arc<Self> {
         Arc::new(Self { names: Mutex::new(Some(HashSet::new())) })
@@ -151,39 +151,39 @@ impl PausedTypes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<HashSet<String>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 }
 
-/// The workers of this process that obey controls.
+/// The workers of this process that controls apply to.
 #[derive(Default)]
-pub(crate) struct Obedient {
-    pub(crate) destinations: Vec<(String, Limits)>,
+pub(crate) struct ControlledWorkers {
+    pub(crate) destinations: Vec<(String, SharedLimits)>,
     pub(crate) sources: Vec<(String, watch::Sender<Gate>)>,
     pub(crate) types: Arc<PausedTypes>,
-    /// Numbers of the last limits and the last reset of each destination that were seen.
+    /// The numbers of the last limits and the last reset that were applied, by destination.
     seen: HashMap<String, (i64, i64)>,
     read_before: bool,
-    /// A process type was resumed: rows that wait for it may go on.
+    /// A process type was resumed: rows that wait for it may continue.
     type_resumed: bool,
 }
 
-impl Obedient {
+impl ControlledWorkers {
     /// Adds a destination; it sends nothing before the controls were read.
-    pub(crate) fn destination(&mut self, name: &str, limits: Limits) {
+    pub(crate) fn destination(&mut self, name: &str, limits: SharedLimits) {
         limits.set_paused(true);
         self.destinations.push((name.to_owned(), limits));
     }
 
-    /// Adds a source; what it returns says whether the source may be read.
+    /// Adds a source; returns its gate.
     pub(crate) fn source(&mut self, name: &str) -> watch::Receiver<Gate> {
         let (sender, receiver) = watch::channel(Gate::Unknown);
         self.sources.push((name.to_owned(), sender));
         receiver
     }
 
-    /// Applies what was read. Returns whether anything changed that workers should look at.
-    fn obey(&mut self, controls: &[Control]) -> bool {
+    /// Applies the controls. Returns whether something changed that concerns workers.
+    fn apply(&mut self, controls: &[Control]) -> bool {
         let find = |kind, name: &str| controls.iter().find(|c| c.kind == kind && c.name == name);
         let mut changed = !self.read_before;
         for (name, limits) in &self.destinations {
@@ -192,7 +192,7 @@ impl Obedient {
             let Some(control) = control else { continue };
             let now = (control.limits_changed, control.breaker_resets);
             let before = self.seen.insert(name.clone(), now);
-            // What was asked for before this process started does not concern it.
+            // Changes from before the start of this process do not concern it.
             let before = before.unwrap_or(if self.read_before { (0, 0) } else { now });
             if now.0 != before.0 {
                 limits.change(control.limits);
@@ -222,7 +222,7 @@ impl Obedient {
 /// Reads the controls once a second until `stop`, and wakes the workers when something changed.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
-    mut workers: Obedient,
+    mut workers: ControlledWorkers,
     wake: Box<dyn Fn() + Send + Sync>,
     stop: CancellationToken,
 ) {
@@ -231,7 +231,7 @@ pub(crate) async fn run(
         match store.controls().await {
             Ok(controls) => {
                 troubled = false;
-                let changed = workers.obey(&controls);
+                let changed = workers.apply(&controls);
                 // Tried again in a second if it fails.
                 if workers.type_resumed && store.wake_paused().await.is_ok() {
                     workers.type_resumed = false;
@@ -242,7 +242,7 @@ pub(crate) async fn run(
             }
             Err(error) => {
                 if !std::mem::replace(&mut troubled, true) {
-                    tracing::warn!(%error, "controls not read; those of the last read stay");
+                    tracing::warn!(%error, "controls were not read; those of the last read stay in force");
                 }
             }
         }
@@ -277,22 +277,22 @@ mod tests {
 
     #[test]
     fn nothing_runs_before_the_first_read() {
-        let mut workers = Obedient::default();
-        let limits = Limits::new(&DestinationSettings::default());
+        let mut workers = ControlledWorkers::default();
+        let limits = SharedLimits::new(&DestinationSettings::default());
         workers.destination("orders", limits.clone());
         let gate = workers.source("hook");
         assert!(limits.is_paused() && !workers.types.is_read());
         assert_eq!(*gate.borrow(), Gate::Unknown);
-        assert!(workers.obey(&[]));
+        assert!(workers.apply(&[]));
         assert!(!limits.is_paused() && workers.types.is_read());
         assert_eq!(*gate.borrow(), Gate::Open);
-        assert!(!workers.obey(&[]), "nothing changed");
+        assert!(!workers.apply(&[]), "nothing changed");
     }
 
     #[test]
-    fn a_pause_is_obeyed_whenever_it_was_asked_for() {
-        let mut workers = Obedient::default();
-        let limits = Limits::new(&DestinationSettings::default());
+    fn a_pause_applies_whenever_it_was_set() {
+        let mut workers = ControlledWorkers::default();
+        let limits = SharedLimits::new(&DestinationSettings::default());
         workers.destination("orders", limits.clone());
         let gate = workers.source("hook");
         let all = [ControlKind::Destination, ControlKind::Source, ControlKind::ProcessType];
@@ -301,32 +301,32 @@ mod tests {
             .zip(all)
             .map(|(name, kind)| Control { pause: pause(), ..row(kind, name) })
             .collect();
-        assert!(workers.obey(&paused));
+        assert!(workers.apply(&paused));
         assert!(limits.is_paused() && workers.types.contains("checkout"));
         assert_eq!(*gate.borrow(), Gate::Paused);
-        assert!(workers.obey(&[]));
+        assert!(workers.apply(&[]));
         assert!(!limits.is_paused() && !workers.types.contains("checkout"));
     }
 
     #[test]
-    fn limits_are_obeyed_until_the_process_restarts() {
+    fn limits_apply_until_the_process_restarts() {
         let limited = |number| Control {
             limits: LimitChange { rate: None, concurrency: Some(2) },
             limits_changed: number,
             ..row(ControlKind::Destination, "orders")
         };
-        let mut workers = Obedient::default();
-        let limits = Limits::new(&DestinationSettings::default());
+        let mut workers = ControlledWorkers::default();
+        let limits = SharedLimits::new(&DestinationSettings::default());
         workers.destination("orders", limits.clone());
-        workers.obey(&[limited(1)]);
-        assert_eq!(limits.concurrency(), 10, "asked for before it started");
-        workers.obey(&[limited(2)]);
+        workers.apply(&[limited(1)]);
+        assert_eq!(limits.concurrency(), 10, "set before it started");
+        workers.apply(&[limited(2)]);
         assert_eq!(limits.concurrency(), 2);
-        let mut next = Obedient::default();
-        let limits = Limits::new(&DestinationSettings::default());
+        let mut next = ControlledWorkers::default();
+        let limits = SharedLimits::new(&DestinationSettings::default());
         next.destination("orders", limits.clone());
-        next.obey(&[]);
-        next.obey(&[limited(1)]);
+        next.apply(&[]);
+        next.apply(&[limited(1)]);
         assert_eq!(limits.concurrency(), 2, "the first row that a destination ever had");
     }
 }

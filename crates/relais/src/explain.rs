@@ -1,14 +1,14 @@
-//! What became of a message, and where it came from: one timeline over inbox, handler, process, outbox
-//! and acknowledgement, from what the tables keep.
+//! The timeline of a message over inbox, handler, process, outbox and acknowledgement, with its causes and
+//! effects, from what the tables keep.
 //!
-//! Invariant: only reads, and bounded ones. Everything told is stored; what is missing (removed by
-//! clean-up, or never here) is said, not guessed.
+//! Invariant: only bounded reads. Every event is stored data; missing data (removed by the clean-up, or
+//! never stored here) is reported, not guessed.
 //!
-//! - here: what is told
-//! - `subject`: which thing an id means
+//! - here: the public types
+//! - `subject`: finds the thing with an id
 //! - `walk`: from a thing to its causes and its effects
-//! - `events`: what a row says happened
-//! - `order`: events by time, and at one time causes before effects
+//! - `events`: the events of one row
+//! - `order`: sorts events by time, and at one time causes before effects
 
 mod events;
 mod order;
@@ -26,56 +26,57 @@ use relais_core::{
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-/// Most rows, processes and jobs one explanation is about.
+/// Maximum number of rows, processes and jobs of one explanation.
 pub const THINGS_MAX: usize = 500;
-/// Most events of one timeline.
+/// Maximum number of events of one timeline.
 pub const EVENTS_MAX: usize = 2_000;
 
-/// What an id stands for.
+/// The result of [`explain`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum ExplainOutcome {
     Nothing,
-    /// Several things have this id; their full names have not.
+    /// Several things have this id; their full names are unique.
     Ambiguous(Vec<Thing>),
     One(Box<Explanation>),
 }
 
-/// The story of one thing.
+/// The explanation of one thing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    pub subject: Name,
-    /// What the story is about: causes first, then the subject, then what it led to.
+    pub subject: ThingName,
+    /// Causes first, then the subject, then its effects.
     pub things: Vec<Thing>,
     /// By time.
-    pub events: Vec<Event>,
-    /// What could not be told.
+    pub events: Vec<TimelineEvent>,
+    /// Notes, e.g. about data that is missing.
     pub notes: Vec<String>,
-    /// Whether there is more than [`THINGS_MAX`] and [`EVENTS_MAX`] allow.
+    /// `true` if there is more than [`THINGS_MAX`] and [`EVENTS_MAX`] allow.
     pub cut: bool,
 }
 
-/// The full name of a thing, e.g. `inbox:17`; [`explain`] takes it too.
+/// The full name of a thing, e.g. `inbox:17`; [`explain`] accepts it too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Name {
-    pub kind: Kind,
+pub struct ThingName {
+    pub kind: ThingKind,
     pub id: String,
 }
 
+/// The kind of a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ThingKind {
     /// A row of the inbox, by its number.
     Inbox,
     /// A row of the outbox, by its number.
     Outbox,
     Process,
     DeadLetter,
-    /// A message by its id, whose own row is gone.
+    /// A message by its id, whose row was removed.
     Message,
     /// A bulk job.
     Job,
 }
 
-impl Kind {
+impl ThingKind {
     pub const ALL: [Self; 6] =
         [Self::Inbox, Self::Outbox, Self::Process, Self::DeadLetter, Self::Message, Self::Job];
 
@@ -91,29 +92,29 @@ impl Kind {
     }
 }
 
-impl Name {
-    pub fn new(kind: Kind, id: impl ToString) -> Self {
+impl ThingName {
+    pub fn new(kind: ThingKind, id: impl ToString) -> Self {
         Self { kind, id: id.to_string() }
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ThingName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.kind.as_str(), self.id)
     }
 }
 
-impl Serialize for Name {
+impl Serialize for ThingName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// A row, process or job of the story, as it is now.
+/// A row, process or job of an explanation, as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Thing {
-    pub name: Name,
-    pub role: Role,
+    pub name: ThingName,
+    pub role: ThingRole,
     pub message_id: Option<String>,
     /// The event type, or the type of a process.
     pub event_type: Option<String>,
@@ -122,18 +123,18 @@ pub struct Thing {
     pub place: Option<String>,
     pub status: String,
     pub next_attempt_at: Option<Timestamp>,
-    /// The last problem it had; of a process that stands still, why it does.
+    /// Its last problem; of a stopped process, why it stopped.
     pub problem: Option<Problem>,
-    /// The dead letter its key waits behind, if it is not done and waits.
+    /// The dead letter that parks its key, if it waits behind one.
     pub held_by: Option<Uuid>,
-    /// Why it waits otherwise: behind an earlier row, or for a worker that knows it.
+    /// The other reason why it waits: an earlier row of its key, or no worker that can handle it.
     pub waits_for: Option<String>,
 }
 
-/// What a thing is to the subject.
+/// The relation of a thing to the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum ThingRole {
     Cause,
     Subject,
     Effect,
@@ -141,25 +142,25 @@ pub enum Role {
 
 /// One line of the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Event {
+pub struct TimelineEvent {
     pub at: Timestamp,
-    pub about: Name,
+    pub about: ThingName,
     #[serde(flatten)]
-    pub what: What,
+    pub what: EventDetail,
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum What {
-    /// Stored in the inbox; only after that it was acknowledged to its source.
+pub enum EventDetail {
+    /// Stored in the inbox; acknowledged to its source only after that.
     Received {
         source_system: String,
         topic: String,
-        /// Where a broker kept it; other sources have no such place.
+        /// Its position in a broker; other sources have none.
         partition: Option<i32>,
         offset: Option<i64>,
-        /// When it happened, by the sender's clock.
+        /// The time of the event, by the sender's clock.
         event_ts: Option<Timestamp>,
         event_type: Option<String>,
         message_id: String,
@@ -194,7 +195,7 @@ pub enum What {
         causation_id: Option<String>,
         correlation_id: Option<String>,
     },
-    /// Many rows were put together in one upload.
+    /// Many rows were planned as one bulk job.
     JobPlanned {
         destination: String,
         rows: u64,
@@ -209,7 +210,7 @@ pub enum What {
         destination: String,
         job: Option<String>,
     },
-    /// It needs a person.
+    /// It became a dead letter.
     DeadLetter {
         dead_letter: Uuid,
         failed_status: String,
@@ -218,7 +219,7 @@ pub enum What {
         attempts: u32,
         worker: String,
     },
-    /// Somebody decided.
+    /// An operator decided.
     Action {
         dead_letter: Option<Uuid>,
         action: String,
@@ -227,19 +228,21 @@ pub enum What {
     },
 }
 
-/// What became of the thing with this id: a message id, the number of an inbox or outbox row, the id
-/// of a process or its `TYPE/BUSINESS-KEY`, the id of a dead letter, or a full name such as `inbox:17`.
-pub async fn explain(store: &dyn Store, id: &str) -> Result<Found, StoreError> {
+/// Explains the thing with this id: a message id, the number of an inbox or outbox row, the id of a process
+/// or its `TYPE/BUSINESS-KEY`, the id of a dead letter, or a full name such as `inbox:17`.
+pub async fn explain(store: &dyn Store, id: &str) -> Result<ExplainOutcome, StoreError> {
     let mut rows = subject::find(store, id).await?;
     Ok(match rows.len() {
-        0 => Found::Nothing,
-        1 => Found::One(Box::new(walk::explain(store, rows.remove(0)).await?)),
-        _ => Found::Ambiguous(rows.iter().map(|row| events::thing(row, Role::Subject)).collect()),
+        0 => ExplainOutcome::Nothing,
+        1 => ExplainOutcome::One(Box::new(walk::explain(store, rows.remove(0)).await?)),
+        _ => ExplainOutcome::Ambiguous(
+            rows.iter().map(|row| events::thing(row, ThingRole::Subject)).collect(),
+        ),
     })
 }
 
-impl fmt::Display for What {
-    /// For people, in one line.
+impl fmt::Display for EventDetail {
+    /// Writes the event in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         events::text(self, f)
     }

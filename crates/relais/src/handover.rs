@@ -1,8 +1,8 @@
-//! Lanes that change hands because of event types: which ones this worker gives to workers that know
-//! more, and which ones were given to it.
+//! Hand-overs of lanes because of event types: lanes that this worker gives to workers that know more
+//! types, and lanes that it got.
 //!
 //! Invariant: a lane is handed over only for a type that a live worker announced at the last heartbeat,
-//! and only when no row of it is in this worker's hands.
+//! and only when this worker holds no row of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,24 +11,24 @@ use std::{
 
 use relais_core::lane::{LaneGrant, LaneHandOver, OwnedLane};
 
-/// A lane that was handed over to this worker is not given back as surplus for this many leases: its
-/// rows are of types that the next owner may not know.
+/// Leases for which a lane that was handed over to this worker is not released as surplus: the next owner
+/// may not know the types of its rows.
 const KEPT_LEASES: u32 = 6;
 
 #[derive(Debug, Default)]
 pub(crate) struct HandOvers {
-    /// Read no more, and given to a worker that knows the type once nothing of them is in flight.
+    /// Lanes that are not read any more and are handed over once no row of them is in flight.
     leaving: BTreeMap<i16, String>,
-    /// Lanes of lost workers with rows that were not quarantined, because this worker cannot handle them.
+    /// Lanes of lost workers with rows that were not quarantined: this worker cannot handle them.
     unclean: BTreeSet<i16>,
-    /// Handed over to this worker, and until when they stay.
+    /// Lanes that were handed over to this worker, with the time until which they stay.
     kept: BTreeMap<i16, Instant>,
     /// Event types that other live workers know and this one does not.
     elsewhere: BTreeSet<String>,
 }
 
 impl HandOvers {
-    /// Plans to give a lane to a worker that knows the type; `false` if no live worker does.
+    /// Plans to give a lane to a worker that knows the type; returns `false` if no live worker does.
     pub(crate) fn plan(&mut self, lane: i16, event_type: &str) -> bool {
         let known = self.elsewhere.contains(event_type);
         if known {
@@ -37,23 +37,23 @@ impl HandOvers {
         known
     }
 
-    /// The next owner of the lane quarantines its first rows.
+    /// Makes the next owner of the lane quarantine its first rows.
     pub(crate) fn pass_on_unclean(&mut self, lane: i16) {
         self.unclean.insert(lane);
     }
 
-    /// Those of the lanes that are still read.
+    /// Returns the lanes that are still read.
     pub(crate) fn readable(&self, mut lanes: Vec<OwnedLane>) -> Vec<OwnedLane> {
         lanes.retain(|lane| !self.leaving.contains_key(&lane.lane));
         lanes
     }
 
-    /// Lanes to hand over.
+    /// Returns the lanes to hand over.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = i16> + '_ {
         self.leaving.keys().copied()
     }
 
-    /// Takes those of the lanes out that are handed over; the others are simply given back.
+    /// Removes the lanes to hand over from `lanes` and returns them; the others are released.
     pub(crate) fn take(&mut self, lanes: &mut BTreeSet<i16>) -> Vec<LaneHandOver> {
         let mut taken = Vec::new();
         lanes.retain(|lane| match self.leaving.remove(lane) {
@@ -80,7 +80,7 @@ impl HandOvers {
         grant.surplus.saturating_sub(self.kept.len())
     }
 
-    /// Whether the lane may be given back as surplus.
+    /// Returns whether the lane may be released as surplus.
     pub(crate) fn may_go(&self, lane: i16) -> bool {
         !self.leaving.contains_key(&lane) && !self.kept.contains_key(&lane)
     }

@@ -1,7 +1,7 @@
-//! Whether the workers of this process can do their work, or why not.
+//! The health of this process: its workers can do their work, or why not.
 //!
-//! Invariant: a check writes nothing. Whether the database takes writes is known from the heartbeats of the
-//! lanes, which every worker writes every few seconds anyway: a full disk stops them first.
+//! Invariant: a check writes nothing. The heartbeats of the lanes show whether the database accepts writes:
+//! every worker writes them every few seconds, so a full disk stops them first.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,21 +9,21 @@ use relais_core::store::{Store, StoreError};
 use serde::Serialize;
 
 use crate::{
-    observe::{Observer, ScopeSnapshot, Snapshot, SourceSnapshot},
+    observe::{Observer, ObserverSnapshot, ScopeSnapshot, SourceSnapshot},
     unserved::describe_inbox,
 };
 
-/// A store that does not answer within this is unavailable: probes have short limits.
+/// A store that does not answer within this time is unavailable: probes have short limits.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// How long heartbeats may fail before the process is not ready: less than a lease, so that others know
-/// before they take the lanes over.
+/// Time that heartbeats may fail before the process is not ready: less than a lease, so that it is known
+/// before other workers take the lanes over.
 const SILENT_MAX: Duration = Duration::from_secs(5);
-/// How long a source may be away before that counts.
-const AWAY_MAX: Duration = Duration::from_secs(10);
-/// How long a scope may be without a lane before it is noted.
+/// Time that a source may be unavailable before it is reported.
+const UNAVAILABLE_MAX: Duration = Duration::from_secs(10);
+/// Time that a scope may be without a lane before it is reported.
 const BARE_MAX: Duration = Duration::from_secs(60);
 
-/// Asks for the [`Health`] of running workers. Cheap to clone.
+/// A handle that checks the [`Health`] of running workers. Cheap to clone.
 #[derive(Clone)]
 pub struct HealthCheck {
     pub(crate) store: Arc<dyn Store>,
@@ -40,7 +40,7 @@ impl HealthCheck {
     /// Asks the store and judges what the workers report. Takes at most 3 s.
     pub async fn health(&self) -> Health {
         let store = Arc::clone(&self.store);
-        // In a task of its own: work of the store is not cancelled half-way.
+        // In a task of its own: store calls are not cancelled half-way.
         let check = tokio::spawn(async move { store.check().await });
         let answer = match tokio::time::timeout(ANSWER_MAX, check).await {
             Ok(Ok(answer)) => answer,
@@ -53,41 +53,41 @@ impl HealthCheck {
     }
 }
 
-/// Whether the workers of this process can do their work.
+/// The health of the workers of this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Health {
     pub ready: bool,
-    /// All that stands in the way, in one line.
+    /// All reasons why it is not ready, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Each check by its name: `ok`, or the problem.
     pub checks: BTreeMap<&'static str, String>,
-    /// What an operator should know and a load balancer need not.
+    /// Notes for operators that do not matter to a load balancer.
     pub notes: Vec<String>,
 }
 
 /// Returns the connection of a source by its name, where that is known.
-type Connected<'a> = dyn Fn(&str) -> Option<bool> + 'a;
+type ConnectionLookup<'a> = dyn Fn(&str) -> Option<bool> + 'a;
 
 /// Judges what the store and the workers report.
 pub fn judge(
     store: Result<(), StoreError>,
-    snapshot: &Snapshot,
-    connected: &Connected<'_>,
+    snapshot: &ObserverSnapshot,
+    connected: &ConnectionLookup<'_>,
 ) -> Health {
-    let away = away(snapshot, connected);
-    let all_away = !away.is_empty() && away.len() == snapshot.sources.len();
+    let unavailable = unavailable(snapshot, connected);
+    let no_source = !unavailable.is_empty() && unavailable.len() == snapshot.sources.len();
     let mut notes: Vec<String> = snapshot.scopes.iter().filter_map(bare).collect();
     notes.extend(snapshot.unserved.iter().map(unserved));
     notes.extend(snapshot.unserved_inboxes.iter().map(unserved_inbox));
-    if !all_away {
-        notes.extend(away.iter().cloned());
+    if !no_source {
+        notes.extend(unavailable.iter().cloned());
     }
     let found = [
         ("store", store.err().map(|error| error.to_string())),
         ("writes", snapshot.scopes.iter().find_map(silent)),
-        ("sources", all_away.then(|| away.join("; "))),
+        ("sources", no_source.then(|| unavailable.join("; "))),
     ];
     let reasons: Vec<String> = found.iter().filter_map(|(_, wrong)| wrong.clone()).collect();
     let ok = |wrong: Option<String>| wrong.unwrap_or_else(|| "ok".to_owned());
@@ -99,11 +99,11 @@ pub fn judge(
     }
 }
 
-/// The database does not take the heartbeat of a scope.
+/// Returns the problem of a scope whose heartbeat the database does not accept.
 fn silent((scope, state): (&String, &ScopeSnapshot)) -> Option<String> {
     let trouble = state.trouble.as_ref().filter(|_| state.silent_for > SILENT_MAX)?;
     let seconds = state.silent_for.as_secs();
-    Some(format!("the database has taken no heartbeat of {scope} for {seconds} s: {trouble}"))
+    Some(format!("the database has accepted no heartbeat of {scope} for {seconds} s: {trouble}"))
 }
 
 fn bare((scope, state): (&String, &ScopeSnapshot)) -> Option<String> {
@@ -120,33 +120,34 @@ fn unserved_inbox((inbox, waiting): (&String, &u64)) -> String {
     format!("{waiting} messages wait for {}, which no worker serves", describe_inbox(inbox))
 }
 
-/// Sources that cannot be read, with the reason.
-fn away(snapshot: &Snapshot, connected: &Connected<'_>) -> Vec<String> {
-    let away = |(name, source): (&String, &SourceSnapshot)| {
-        if is_here(source, connected(name)) {
+/// Returns the sources that cannot be read, with the reason.
+fn unavailable(snapshot: &ObserverSnapshot, connected: &ConnectionLookup<'_>) -> Vec<String> {
+    let reason = |(name, source): (&String, &SourceSnapshot)| {
+        if is_available(source, connected(name)) {
             return None;
         }
-        let Some(away) = &source.away else {
+        let Some(outage) = &source.away else {
             return Some(format!("source {name}: no connection"));
         };
-        let reason = (away.lasts > AWAY_MAX).then(|| format!("source {name}: {}", away.reason));
+        let reason =
+            (outage.lasts > UNAVAILABLE_MAX).then(|| format!("source {name}: {}", outage.reason));
         reason.or_else(|| connected(name).map(|_| format!("source {name}: no connection")))
     };
-    snapshot.sources.iter().filter_map(away).collect()
+    snapshot.sources.iter().filter_map(reason).collect()
 }
 
-/// Whether a source can be read. What it reports of its connection is newer than its last complaint.
-pub fn is_here(source: &SourceSnapshot, connected: Option<bool>) -> bool {
+/// Returns whether a source can be read. The state of its connection is newer than its last error.
+pub fn is_available(source: &SourceSnapshot, connected: Option<bool>) -> bool {
     connected.unwrap_or(source.away.is_none())
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::observe::{Away, Observer};
+    use crate::observe::{Observer, SourceOutage};
 
     use super::*;
 
-    fn snapshot() -> Snapshot {
+    fn snapshot() -> ObserverSnapshot {
         Observer::default().snapshot()
     }
 
@@ -154,10 +155,10 @@ mod tests {
         None
     }
 
-    fn with_sources(sources: &[(&str, Option<u64>)]) -> Snapshot {
+    fn with_sources(sources: &[(&str, Option<u64>)]) -> ObserverSnapshot {
         let mut snapshot = snapshot();
         for (name, away) in sources {
-            let away = away.map(|seconds| Away {
+            let away = away.map(|seconds| SourceOutage {
                 reason: "no broker".into(),
                 lasts: Duration::from_secs(seconds),
             });
@@ -175,15 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_away_is_the_reason() {
-        let gone = Err(StoreError::unavailable("connection refused"));
-        let readiness = judge(gone, &snapshot(), &unknown);
+    fn an_unavailable_store_is_the_reason() {
+        let unavailable = Err(StoreError::unavailable("connection refused"));
+        let readiness = judge(unavailable, &snapshot(), &unknown);
         assert!(!readiness.ready);
         assert!(readiness.reason.unwrap().contains("connection refused"));
     }
 
     #[test]
-    fn a_disk_that_takes_no_heartbeat_is_the_reason_after_a_few_seconds() {
+    fn a_full_disk_is_the_reason_after_a_few_seconds() {
         let at = |seconds| {
             let mut snapshot = snapshot();
             let state = ScopeSnapshot {
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_away_is_a_note_and_all_of_them_the_reason() {
+    fn one_unavailable_source_is_a_note_and_all_of_them_the_reason() {
         let one = judge(Ok(()), &with_sources(&[("a", Some(11)), ("b", None)]), &unknown);
         assert!(one.ready);
         assert_eq!(one.notes, ["source a: no broker"]);
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_knows_of_its_connection_is_newer_than_its_last_complaint() {
+    fn the_connection_state_of_a_source_is_newer_than_its_last_error() {
         let state = |connected| move |_: &str| connected;
         let complained = with_sources(&[("a", Some(60))]);
         assert!(judge(Ok(()), &complained, &state(Some(true))).ready);
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_lanes_is_ready_and_says_so_after_a_while() {
+    fn a_process_without_lanes_is_ready_and_reports_it_after_a_while() {
         let mut snapshot = snapshot();
         let state =
             ScopeSnapshot { bare_for: Some(Duration::from_secs(61)), ..ScopeSnapshot::default() };

@@ -1,11 +1,11 @@
 //! Inbox rows → handlers, routes and processes → settled.
 //!
 //! A handler's changes, its messages and the row's `PROCESSED` share one commit, made by the driver's
-//! own transaction. Routes and processes are pure, so many rows share one commit of the store.
+//! own transaction. Routes and processes are pure: one commit of the store settles many rows.
 //!
-//! - `admit`: which rows are worked on next
-//! - `calls`: handlers that run
-//! - `settle`: what becomes of rows, in batches
+//! - `admit`: chooses the next rows
+//! - `calls`: runs handlers
+//! - `settle`: settles rows in batches
 //! - `processes`: rows that concern processes
 //! - `sessions`: handlers that lost their database session
 //! - `unknown`: rows of event types that this worker does not know
@@ -24,8 +24,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use relais_core::{
-    BoxFuture,
     delivery::Problem,
     handler::{Handled, Handler, Outcome},
     inbox::{InboxFate, InboxRow, InboxSettlement, SUBSCRIBER_SEPARATOR, source_of},
@@ -40,17 +40,18 @@ use relais_store::Transaction;
 use tokio::task::JoinSet;
 
 pub(crate) use self::processes::ProcessWork;
-use self::{sessions::Sessions, unknown::UnknownTypes, write_size::WriteSize};
+use self::{sessions::LostSessions, unknown::UnknownTypes, write_size::WriteSize};
 use crate::{
     app::HandlerSettings,
-    flight::Job,
-    intake::Intake,
+    key_queues::RowInFlight,
+    lane_reader::LaneReader,
     lanes::LaneKeeper,
-    observe::{InboxCounters, trace::Open},
-    worker::{Progress, Worker},
+    observe::{InboxCounters, trace::OpenSpan},
+    timing::REST_MAX,
+    worker::{PassOutcome, Worker},
 };
 
-/// `true` the first time this handler sees this message, inside the user's own transaction: for
+/// Returns `true` the first time this handler gets this message, inside the user's own transaction: for
 /// consumers that do not run in relais.
 pub async fn once<T: Transaction + ?Sized>(
     tx: &mut T,
@@ -60,77 +61,75 @@ pub async fn once<T: Transaction + ?Sized>(
     tx.once(handler, message_id).await
 }
 
-/// The longest rest between two looks at the inbox.
-const REST_MAX: Duration = Duration::from_secs(1);
-/// Rows whose routes share one commit.
+/// Maximum number of routed rows in one commit.
 const ROUTED_MAX: usize = 500;
-/// How long a stopping worker waits for handlers under way.
-const STOP_GRACE: Duration = Duration::from_secs(30);
+/// Time that a stopping worker waits for running handlers.
+const HANDLER_STOP_GRACE: Duration = Duration::from_secs(30);
 
-/// What is done with an event type.
+/// The action for messages of one event type.
 #[derive(Clone)]
-pub(crate) enum Action {
+pub(crate) enum EventAction {
     Handler(Arc<dyn Handler>),
     Routes(Vec<Route>),
-    /// It starts processes or is a reply for them; the definitions know which.
+    /// The message starts processes or is a reply to them; the definitions decide which.
     Processes,
 }
 
-type Landed = (Job<InboxRow>, Handled, Option<Open>);
+type FinishedHandler = (RowInFlight<InboxRow>, Handled, Option<OpenSpan>);
 
-/// A row that is processed as soon as its settlement is committed.
-struct Processing {
+/// A row that is handled as soon as its settlement is committed.
+struct UnsettledRow {
     id: i64,
     received_at: Timestamp,
-    span: Option<Open>,
+    span: Option<OpenSpan>,
 }
 
 pub(crate) struct InboxWorker {
     store: Arc<dyn Store>,
-    intake: Intake<InboxRow>,
-    actions: HashMap<String, Action>,
+    reader: LaneReader<InboxRow>,
+    actions: HashMap<String, EventAction>,
     /// The inboxes that get copies, by event type.
     copies: HashMap<String, Vec<String>>,
     retry: RetryPolicy,
     counters: Arc<InboxCounters>,
-    handlers: JoinSet<Landed>,
-    landed: Vec<Landed>,
+    handlers: JoinSet<FinishedHandler>,
+    finished: Vec<FinishedHandler>,
     settlements: Vec<InboxSettlement>,
-    /// Those of them that finish a row.
-    processing: Vec<Processing>,
-    /// What they write.
+    /// The settlements that complete a row.
+    unsettled: Vec<UnsettledRow>,
+    /// The size of what they write.
     size: WriteSize,
     processes: ProcessWork,
     unknown: UnknownTypes,
     handler_timeout: Duration,
     handlers_max: usize,
     retry_at: Option<Instant>,
-    /// A handler could not reach the database: rest before the next.
+    /// The error of a handler that could not reach the database: the worker rests.
     trouble: Option<String>,
-    sessions: Sessions,
+    sessions: LostSessions,
 }
 
 impl InboxWorker {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         keeper: LaneKeeper,
-        actions: HashMap<String, Action>,
+        actions: HashMap<String, EventAction>,
         retry: RetryPolicy,
         counters: Arc<InboxCounters>,
     ) -> Self {
         let keeper = keeper.knowing(actions.keys().cloned());
-        let intake = Intake::new(Arc::clone(&store), keeper, |s, fetch| s.fetch_inbox(fetch));
+        let reader = LaneReader::new(Arc::clone(&store), keeper, |s, fetch| s.fetch_inbox(fetch));
         Self {
             store,
-            intake,
+            reader,
             actions,
             copies: HashMap::new(),
             retry,
             counters,
             handlers: JoinSet::new(),
-            landed: Vec::new(),
+            finished: Vec::new(),
             settlements: Vec::new(),
-            processing: Vec::new(),
+            unsettled: Vec::new(),
             size: WriteSize::default(),
             processes: ProcessWork::default(),
             unknown: UnknownTypes::default(),
@@ -138,7 +137,7 @@ impl InboxWorker {
             handlers_max: HandlerSettings::default().concurrency,
             retry_at: None,
             trouble: None,
-            sessions: Sessions::default(),
+            sessions: LostSessions::default(),
         }
     }
 
@@ -148,25 +147,25 @@ impl InboxWorker {
         self
     }
 
-    /// The inboxes that get a copy of a row.
+    /// Returns the inboxes that get a copy of a row.
     fn copies_of(&self, row: &InboxRow) -> Vec<String> {
         let event_type = row.event_type.as_deref().unwrap_or_default();
         self.copies.get(event_type).cloned().unwrap_or_default()
     }
 
-    /// Knows these processes.
+    /// Adds processes.
     pub(crate) fn processes(mut self, processes: ProcessWork) -> Self {
         self.processes = processes;
         self
     }
 
-    /// Lets rows of a type that no live worker knows wait for this long.
+    /// Sets how long rows of a type that no live worker knows wait.
     pub(crate) fn unknown_type_wait(mut self, wait: Duration) -> Self {
         self.unknown.wait = wait;
         self
     }
 
-    /// Runs so many handlers at once, each no longer than the limit.
+    /// Sets the concurrency and the time limit of handlers.
     pub(crate) fn handlers(mut self, settings: &HandlerSettings) -> Self {
         self.handler_timeout = settings.timeout;
         self.handlers_max = settings.concurrency;
@@ -174,98 +173,72 @@ impl InboxWorker {
     }
 
     fn is_subscriber(&mut self) -> bool {
-        let scope = &self.intake.keeper().fence().scope;
+        let scope = &self.reader.keeper().fence().scope;
         scope.inbox().is_some_and(|inbox| inbox.contains(SUBSCRIBER_SEPARATOR))
     }
 
-    pub(crate) fn intake(&mut self) -> &mut Intake<InboxRow> {
-        &mut self.intake
+    pub(crate) fn reader(&mut self) -> &mut LaneReader<InboxRow> {
+        &mut self.reader
     }
 
-    async fn pass(&mut self) -> Result<Progress, StoreError> {
-        self.collect();
-        self.judge_lost_sessions().await;
-        let mut done = self.settle().await?;
-        if let Some(trouble) = self.trouble.take() {
-            return Err(StoreError::unavailable(trouble));
-        }
-        done += self.intake.top_up().await?;
-        done += self.launch().await?;
-        done += self.settle().await?;
-        // The gauge is about the inbox that sources write to.
-        if !self.is_subscriber() {
-            self.counters.set_lanes(self.intake.keeper().owned());
-        }
-        Ok(if done > 0 {
-            Progress::Worked
-        } else {
-            let wait = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
-            if wait == Some(Duration::ZERO) {
-                self.retry_at = None;
-            }
-            let rest = wait.unwrap_or(REST_MAX).max(Duration::from_millis(5));
-            Progress::Idle { at_most: self.intake.rest(rest) }
-        })
-    }
-
-    /// Takes what handlers have finished, without waiting.
+    /// Evaluates handlers that have finished, without waiting.
     fn collect(&mut self) {
         while let Some(done) = self.handlers.try_join_next() {
-            self.take_in(done);
+            self.add_finished(done);
         }
-        for (job, handled, span) in std::mem::take(&mut self.landed) {
+        for (entry, handled, span) in std::mem::take(&mut self.finished) {
             let mut forget = HashSet::new();
             self.end_span(&handled, span);
             match handled {
                 Handled::Committed => {
                     relais_store::fail_point!("handler.after_commit");
-                    self.sessions.lost.remove(&job.row.id);
+                    self.sessions.lost.remove(&entry.row.id);
                     self.counters.processed(1);
-                    self.counters.took(job.row.received_at);
-                    told(&job.row, "handled");
-                    self.intake.flight.release([job.row.id]);
+                    self.counters.took(entry.row.received_at);
+                    log_handled(&entry.row);
+                    self.reader.queues.release([entry.row.id]);
                 }
-                Handled::RolledBack(outcome) => self.judge(&job, outcome, &mut forget),
+                Handled::RolledBack(outcome) => self.judge(&entry, outcome, &mut forget),
                 Handled::Refused => {
                     self.counters.refused(1);
-                    self.intake.keeper().distrust();
-                    self.intake.flight.release([job.row.id]);
-                    forget.insert(job.row.msg_key.clone());
+                    self.reader.keeper().distrust();
+                    self.reader.queues.release([entry.row.id]);
+                    forget.insert(entry.row.msg_key.clone());
                 }
                 Handled::Unavailable(error) => {
-                    self.put_back(&job, &error);
+                    self.put_back(&entry, &error);
                     continue;
                 }
                 Handled::SessionLost(error) => {
-                    self.sessions.to_judge.push((job, error));
+                    self.sessions.to_judge.push((entry, error));
                     continue;
                 }
             }
             if !forget.is_empty() {
-                self.intake.look();
+                self.reader.request_read();
             }
-            self.intake.flight.land(&[job], &forget);
+            self.reader.queues.complete(&[entry], &forget);
         }
     }
 
-    /// Starts handlers up to the limit, applies routes at once, and advances processes in the end.
+    /// Starts handlers up to the limit, applies routes at once, then advances processes.
     async fn launch(&mut self) -> Result<usize, StoreError> {
         let mut started = 0;
         while self.handlers.len() < self.handlers_max
             && self.settlements.len() + self.processes.waiting() < ROUTED_MAX
             && !self.size.is_full()
         {
-            let jobs = self.admit().await?;
-            if jobs.is_empty() {
+            let entries = self.admit().await?;
+            if entries.is_empty() {
                 break;
             }
-            started += jobs.len();
-            let mut jobs = jobs.into_iter();
-            while let Some(job) = jobs.next() {
+            started += entries.len();
+            let mut entries = entries.into_iter();
+            while let Some(entry) = entries.next() {
                 if self.size.is_full() {
-                    self.give_back(&job);
-                } else if let Err(error) = self.begin(&job).await {
-                    jobs.for_each(|job| self.give_back(&job));
+                    self.give_back(&entry);
+                } else if let Err(error) = self.begin(&entry).await {
+                    entries.for_each(|entry| self.give_back(&entry));
                     return Err(error);
                 }
             }
@@ -273,108 +246,128 @@ impl InboxWorker {
         Ok(started + self.advance().await?)
     }
 
-    async fn begin(&mut self, job: &Job<InboxRow>) -> Result<(), StoreError> {
-        let event_type = job.row.event_type.as_deref().unwrap_or_default();
+    async fn begin(&mut self, entry: &RowInFlight<InboxRow>) -> Result<(), StoreError> {
+        let event_type = entry.row.event_type.as_deref().unwrap_or_default();
         match self.actions.get(event_type).cloned() {
-            Some(Action::Handler(handler)) => {
-                self.settle_before(job).await?;
-                self.start(handler, job.clone());
+            Some(EventAction::Handler(handler)) => {
+                self.settle_before(entry).await?;
+                self.start(handler, entry.clone());
             }
-            Some(Action::Routes(routes)) => self.route(job, &routes),
-            Some(Action::Processes) => self.processes.await_round(job.clone()),
-            // Only relais may send it: refused here as in a worker that runs processes.
+            Some(EventAction::Routes(routes)) => self.route(entry, &routes),
+            Some(EventAction::Processes) => self.processes.await_round(entry.clone()),
+            // Only relais may send it: a worker without processes refuses it too.
             None if event_type == TIMER_FIRED
-                && source_of(&job.row.source_system) != SOURCE_SYSTEM =>
+                && source_of(&entry.row.source_system) != SOURCE_SYSTEM =>
             {
-                self.processes.await_round(job.clone());
+                self.processes.await_round(entry.clone());
             }
-            None => self.meet_unknown(job),
+            None => self.meet_unknown(entry),
         }
-        if job.treatment == Treatment::SendAlone {
-            // A loss must not find it unsettled beside others.
+        if entry.treatment == Treatment::SendAlone {
+            // No other row may be unsettled if the worker is lost now.
             self.advance().await?;
             self.settle().await?;
         }
         Ok(())
     }
 
-    /// A handler commits by itself: an earlier row of its key that was routed must be settled first.
-    async fn settle_before(&mut self, job: &Job<InboxRow>) -> Result<(), StoreError> {
-        if !self.settlements.iter().any(|s| s.lane == job.lane.lane) {
+    /// Settles rows of the lane before a handler starts: it commits by itself, and an earlier row of its key
+    /// may be among them.
+    async fn settle_before(&mut self, entry: &RowInFlight<InboxRow>) -> Result<(), StoreError> {
+        if !self.settlements.iter().any(|s| s.lane == entry.lane.lane) {
             return Ok(());
         }
         let settled = self.settle().await;
         if settled.is_err() {
-            self.give_back(job);
+            self.give_back(entry);
         }
         settled.map(drop)
     }
 
-    fn route(&mut self, job: &Job<InboxRow>, routes: &[Route]) {
+    fn route(&mut self, entry: &RowInFlight<InboxRow>, routes: &[Route]) {
         let messages: Result<Vec<_>, Problem> =
-            routes.iter().map(|route| route.apply(&job.row)).collect();
+            routes.iter().map(|route| route.apply(&entry.row)).collect();
         match messages {
             Ok(messages) => {
                 let messages: Vec<_> = messages.into_iter().flatten().collect();
                 relais_store::fail_point!("inbox.after_route");
-                let copies = self.copies_of(&job.row);
-                self.push(job, InboxFate::Processed { messages, changes: Vec::new(), copies });
-                self.intake.flight.land(std::slice::from_ref(job), &HashSet::new());
+                let copies = self.copies_of(&entry.row);
+                self.push(entry, InboxFate::Processed { messages, changes: Vec::new(), copies });
+                self.reader.queues.complete(std::slice::from_ref(entry), &HashSet::new());
             }
-            Err(problem) => self.finish(job, Outcome::Fail { problem }),
+            Err(problem) => self.finish(entry, Outcome::Fail { problem }),
         }
     }
 }
 
-fn told(row: &InboxRow, what: &str) {
+fn log_handled(row: &InboxRow) {
     let (source, message_id, key) = (&row.source_system, &row.message_id, &row.msg_key);
-    tracing::debug!(source, message_id, key, id = row.id, event_type = row.event_type, "{what}");
+    tracing::debug!(source, message_id, key, id = row.id, event_type = row.event_type, "handled");
 }
 
+#[async_trait]
 impl Worker for InboxWorker {
-    fn look(&mut self) {
-        self.intake.look();
+    fn request_read(&mut self) {
+        self.reader.request_read();
     }
 
-    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
-        Box::pin(self.pass())
-    }
-
-    fn landed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            tokio::select! {
-                Some(done) = self.handlers.join_next() => self.take_in(done),
-                () = self.intake.keeper().arrived() => self.intake.look(),
+    async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
+        self.collect();
+        self.judge_lost_sessions().await;
+        let mut done = self.settle().await?;
+        if let Some(trouble) = self.trouble.take() {
+            return Err(StoreError::unavailable(trouble));
+        }
+        done += self.reader.top_up().await?;
+        done += self.launch().await?;
+        done += self.settle().await?;
+        // The gauge is about the inbox that sources write to.
+        if !self.is_subscriber() {
+            self.counters.set_lanes(self.reader.keeper().owned());
+        }
+        Ok(if done > 0 {
+            PassOutcome::Worked
+        } else {
+            let wait = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+            if wait == Some(Duration::ZERO) {
+                self.retry_at = None;
             }
+            let rest = wait.unwrap_or(REST_MAX).max(Duration::from_millis(5));
+            PassOutcome::Idle { at_most: self.reader.rest(rest) }
         })
+    }
+
+    async fn returned(&mut self) {
+        tokio::select! {
+            Some(done) = self.handlers.join_next() => self.add_finished(done),
+            () = self.reader.keeper().arrived() => self.reader.request_read(),
+        }
     }
 
     #[cfg(test)]
-    fn under_way(&self) -> usize {
-        self.handlers.len() + self.landed.len()
+    fn in_flight(&self) -> usize {
+        self.handlers.len() + self.finished.len()
     }
 
-    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            self.intake.flight.drop_queued();
-            self.give_back_waiting();
-            let all = async {
-                while let Some(done) = self.handlers.join_next().await {
-                    self.take_in(done);
-                }
-            };
-            if tokio::time::timeout(patience.min(STOP_GRACE), all).await.is_err() {
-                tracing::warn!(
-                    "dropped handlers that still ran at stop; their lanes expire by themselves"
-                );
-                self.handlers.shutdown().await;
+    async fn stop(&mut self, patience: Duration) {
+        self.reader.queues.drop_queued();
+        self.give_back_waiting();
+        let all = async {
+            while let Some(done) = self.handlers.join_next().await {
+                self.add_finished(done);
             }
-            self.collect();
-            self.put_back_lost_sessions();
-            if let Err(error) = self.settle().await {
-                tracing::warn!(%error, "not settled at stop; these messages are handled again");
-            }
-            self.intake.leave().await;
-        })
+        };
+        if tokio::time::timeout(patience.min(HANDLER_STOP_GRACE), all).await.is_err() {
+            tracing::warn!(
+                "dropped handlers that still ran at stop; the leases of their lanes will expire"
+            );
+            self.handlers.shutdown().await;
+        }
+        self.collect();
+        self.put_back_lost_sessions();
+        if let Err(error) = self.settle().await {
+            tracing::warn!(%error, "stopped without settling; these messages are handled again");
+        }
+        self.reader.leave().await;
     }
 }

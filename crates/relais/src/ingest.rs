@@ -5,8 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use async_trait::async_trait;
 use relais_core::{
-    BoxFuture,
     delivery::Problem,
     inbox::{Accepted, Content, NewInbox, SourcePosition, in_inbox},
     source::{Positions, Source, SourceBatch, SourceError},
@@ -20,32 +20,33 @@ use crate::{
     control::Gate,
     observe::{
         InboxCounters, SourceCounters, Tracer,
-        trace::{Incoming, Stood},
+        trace::{BrokerPosition, IncomingTrace},
     },
-    worker::{Progress, Worker},
+    worker::{PassOutcome, Worker},
 };
 
-/// Most messages stored in one transaction.
+/// Maximum number of messages stored in one transaction.
 const BATCH_MAX: usize = 1_000;
-/// The pause after a source could give no messages.
+/// The pause after a source was unavailable.
 const SOURCE_PAUSE: Duration = Duration::from_secs(1);
 
+/// A worker that stores the messages of one source.
 pub(crate) struct Ingest {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) name: String,
-    /// The inbox that the messages go into; '' is the one without a name.
+    /// The inbox of the messages; '' is the one without a name.
     pub(crate) into: String,
     pub(crate) source: Box<dyn Source>,
     pub(crate) inbox: Arc<InboxCounters>,
     pub(crate) counters: Arc<SourceCounters>,
     pub(crate) stop: CancellationToken,
-    /// Whether it may be read.
+    /// The permission to read the source.
     pub(crate) gate: watch::Receiver<Gate>,
-    /// Called after rows were stored, so that the inbox worker looks at once.
+    /// Called after rows were stored, so that the inbox worker reads at once.
     pub(crate) stored: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What the store knows of a source, and nothing else of the store.
+/// The stored positions of a source, and nothing else of the store.
 pub(crate) struct StoredPositions {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) inbox: String,
@@ -57,42 +58,43 @@ impl Positions for StoredPositions {
     }
 }
 
-impl Ingest {
-    async fn pass(&mut self) -> Result<Progress, StoreError> {
+#[async_trait]
+impl Worker for Ingest {
+    async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
         let gate = *self.gate.borrow_and_update();
         if gate != Gate::Open {
             return Ok(self.rest(gate).await);
         }
         let batch = tokio::select! {
-            () = self.stop.cancelled() => return Ok(Progress::Finished),
-            // Nothing is lost: a message that is not acknowledged comes again.
-            Ok(()) = self.gate.changed() => return Ok(Progress::Worked),
+            () = self.stop.cancelled() => return Ok(PassOutcome::Finished),
+            // Nothing is lost: a message that is not acknowledged arrives again.
+            Ok(()) = self.gate.changed() => return Ok(PassOutcome::Worked),
             batch = self.source.next(BATCH_MAX) => match batch {
                 Ok(batch) => batch,
-                Err(SourceError::Closed) => return Ok(Progress::Finished),
+                Err(SourceError::Closed) => return Ok(PassOutcome::Finished),
                 Err(SourceError::Unavailable(reason)) => {
-                    self.counters.away(&reason);
+                    self.counters.unavailable(&reason);
                     return Ok(wait(&self.name, &reason, &self.stop).await);
                 }
             },
         };
         let batch = addressed(batch, &self.into);
         relais_store::fail_point!("intake.after_read");
-        self.counters.here();
-        let seen = Seen::new(self.inbox.tracer.as_deref(), &batch);
+        self.counters.available();
+        let ingested = IngestedBatch::new(self.inbox.tracer.as_deref(), &batch);
         match accept(self.store.as_ref(), batch).await {
             Ok(accepted) => {
                 relais_store::fail_point!("intake.after_commit");
                 self.inbox.accepted(&accepted);
-                self.counters.accepted(&accepted, seen.undecodable(&accepted));
-                seen.trace(self.inbox.tracer.as_deref(), &self.name, &accepted);
+                self.counters.accepted(&accepted, ingested.undecodable(&accepted));
+                ingested.trace(self.inbox.tracer.as_deref(), &self.name, &accepted);
                 (self.stored)();
                 if let Err(error) = self.source.acknowledge(accepted).await {
-                    // Durable but not acknowledged: it comes again and is recognised.
-                    tracing::warn!(source = self.name, %error, "not acknowledged");
+                    // Stored but not acknowledged: it arrives again and is recognised.
+                    tracing::warn!(source = self.name, %error, "messages were stored and not acknowledged");
                 }
                 relais_store::fail_point!("intake.after_acknowledge");
-                Ok(Progress::Worked)
+                Ok(PassOutcome::Worked)
             }
             Err(error) => {
                 self.source.refuse(error.to_string()).await;
@@ -100,48 +102,55 @@ impl Ingest {
             }
         }
     }
+
+    async fn stop(&mut self, _patience: Duration) {
+        self.source.close().await;
+    }
 }
 
 impl Ingest {
     /// Reads nothing until the gate opens. The source may refuse its senders meanwhile.
-    async fn rest(&mut self, gate: Gate) -> Progress {
+    async fn rest(&mut self, gate: Gate) -> PassOutcome {
         if gate == Gate::Paused {
-            tracing::info!(source = self.name, "paused by an operator");
+            tracing::info!(source = self.name, "source was paused by an operator");
             self.counters.set_paused(true);
             self.source.pause().await;
         }
         let changed = tokio::select! {
-            () = self.stop.cancelled() => return Progress::Finished,
+            () = self.stop.cancelled() => return PassOutcome::Finished,
             changed = self.gate.changed() => changed,
         };
         if gate == Gate::Paused {
-            tracing::info!(source = self.name, "resumed");
+            tracing::info!(source = self.name, "source was resumed");
             self.counters.set_paused(false);
             self.source.resume().await;
         }
         match changed {
-            Ok(()) => Progress::Worked,
-            // The task that opens it has ended, as in a process that ends.
-            Err(_) => Progress::Finished,
+            Ok(()) => PassOutcome::Worked,
+            // The task that opens the gate has ended: the process stops.
+            Err(_) => PassOutcome::Finished,
         }
     }
 }
 
-/// What is to be told of a batch once it is stored.
-struct Seen {
+/// A batch, as it is counted and traced once it is stored.
+struct IngestedBatch {
     start: SystemTime,
-    /// Which messages have no readable content.
+    /// The places of undecodable messages.
     undecodable: Vec<usize>,
-    /// Only if somebody wants traces.
-    messages: Vec<Incoming>,
+    /// Empty without a tracer.
+    messages: Vec<IncomingTrace>,
 }
 
-impl Seen {
+impl IngestedBatch {
     fn new(tracer: Option<&Tracer>, batch: &SourceBatch) -> Self {
         let bad = |message: &NewInbox| matches!(message.content, Content::Undecodable { .. });
         let bad = batch.messages.iter().enumerate().filter(|(_, message)| bad(message));
-        let stood = if batch.positions.is_empty() { Stood::Nowhere } else { Stood::InPartition };
-        let incoming = |message| Incoming::new(message, stood);
+        let position = match batch.positions.is_empty() {
+            true => BrokerPosition::Absent,
+            false => BrokerPosition::InPartition,
+        };
+        let incoming = |message| IncomingTrace::new(message, position);
         let messages = tracer.map(|_| batch.messages.iter().map(incoming).collect());
         Self {
             start: SystemTime::now(),
@@ -162,17 +171,17 @@ impl Seen {
     }
 }
 
-/// The source has nothing to give for now: tells it, and lets it rest.
-async fn wait(source: &str, reason: &str, stop: &CancellationToken) -> Progress {
-    tracing::warn!(source, reason, "waiting for the source");
+/// Logs that the source is unavailable, and rests.
+async fn wait(source: &str, reason: &str, stop: &CancellationToken) -> PassOutcome {
+    tracing::warn!(source, reason, "source is unavailable; waiting");
     tokio::select! {
-        () = stop.cancelled() => Progress::Finished,
-        () = tokio::time::sleep(SOURCE_PAUSE) => Progress::Worked,
+        () = stop.cancelled() => PassOutcome::Finished,
+        () = tokio::time::sleep(SOURCE_PAUSE) => PassOutcome::Worked,
     }
 }
 
-/// One transaction for the batch. If the database refuses a message as such, each goes alone and
-/// the refused one is kept as undecodable, with the reason: one bad message stops nobody.
+/// Stores a batch in one transaction. If the database refuses a message, each is stored by itself; the
+/// refused one is kept as undecodable with the reason. One bad message does not stop the others.
 async fn accept(store: &dyn Store, batch: SourceBatch) -> Result<Vec<Accepted>, StoreError> {
     let SourceBatch { messages, positions } = batch;
     match store.accept(messages.clone(), positions.clone()).await {
@@ -193,9 +202,7 @@ async fn accept(store: &dyn Store, batch: SourceBatch) -> Result<Vec<Accepted>, 
     Ok(accepted)
 }
 
-/// The same message with its content kept as bytes. A source of the user's own may have put anything into
-/// the other fields: those are made to fit, as those of our sources are.
-/// Names the inbox in what a source brings.
+/// Adds the name of the inbox to the messages and positions of a source.
 fn addressed(mut batch: SourceBatch, inbox: &str) -> SourceBatch {
     if !inbox.is_empty() {
         for message in &mut batch.messages {
@@ -208,6 +215,8 @@ fn addressed(mut batch: SourceBatch, inbox: &str) -> SourceBatch {
     batch
 }
 
+/// Returns the same message with its content kept as bytes. A source of the user may have put anything into
+/// the other fields: they are shortened to fit.
 fn as_undecodable(message: NewInbox, reason: &str) -> NewInbox {
     let content = match message.content {
         Content::Json(json) => {
@@ -228,15 +237,5 @@ fn as_undecodable(message: NewInbox, reason: &str) -> NewInbox {
         aggregate_id: message.aggregate_id.as_ref().map(key),
         event_type: message.event_type.map(|kind| text::fit(&kind, text::MESSAGE_ID_MAX)),
         ..message
-    }
-}
-
-impl Worker for Ingest {
-    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
-        Box::pin(self.pass())
-    }
-
-    fn stop(&mut self, _patience: Duration) -> BoxFuture<'_, ()> {
-        self.source.close()
     }
 }

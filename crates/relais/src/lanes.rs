@@ -1,11 +1,11 @@
-//! Which lanes this worker may touch now: a heartbeat that renews, takes and gives back leases.
+//! The lanes that this worker owns: a heartbeat renews, takes and releases their leases.
 //!
-//! Invariant: a lane counts as ours only until the moment its lease could have run out, measured
-//! from *before* the call that renewed it; the fence in the store has the last word.
+//! Invariant: a lane is usable only until its lease may have expired, measured from *before* the call
+//! that renewed it. The fence in the store has the last word.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -20,21 +20,21 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{handover::HandOvers, observe::Heartbeat};
-
-/// A heartbeat comes this many times within one lease.
-const BEATS_PER_LEASE: u32 = 3;
-/// The pause after a heartbeat that failed.
-const BEAT_RETRY: Duration = Duration::from_millis(200);
+use crate::{
+    handover::HandOvers,
+    lock::lock,
+    observe::Heartbeat,
+    timing::{beat_interval, beat_retry},
+};
 
 pub(crate) struct LaneKeeper {
     store: Arc<dyn Store>,
     fence: Fence,
     lease: Duration,
-    state: Mutex<State>,
+    state: Mutex<LaneState>,
     /// The event types that the worker knows and announces; `None`: it takes every row of its scope.
     known: Option<BTreeSet<String>>,
-    /// Told when the next beat should not wait: a draining lane is empty, or a lane may be lost.
+    /// Notified when the next beat should not wait: a draining lane is empty, or a lane may be lost.
     hurry: Notify,
     /// Notified when lanes were handed over to this worker.
     arrived: Notify,
@@ -42,14 +42,14 @@ pub(crate) struct LaneKeeper {
 }
 
 #[derive(Default)]
-struct State {
+struct LaneState {
     owned: BTreeMap<i16, OwnedLane>,
     valid_until: Option<Instant>,
-    /// To be given back as soon as nothing of theirs is under way.
+    /// To be released as soon as no row of theirs is in flight.
     draining: BTreeSet<i16>,
-    /// Draining, and nothing under way any more.
+    /// Draining lanes without rows in flight.
     empty: BTreeSet<i16>,
-    /// Taken over from a worker that did not give them back, not read yet.
+    /// Taken over from a lost worker, not read yet.
     unclean: BTreeSet<i16>,
     handovers: HandOvers,
 }
@@ -67,7 +67,7 @@ impl LaneKeeper {
         self
     }
 
-    /// Whether the worker can handle rows of this type. One without a type is not handed over.
+    /// Returns whether the worker can handle rows of this type. A row without a type is not handed over.
     pub(crate) fn knows(&self, event_type: Option<&str>) -> bool {
         match (&self.known, event_type) {
             (Some(known), Some(event_type)) => known.contains(event_type),
@@ -75,18 +75,18 @@ impl LaneKeeper {
         }
     }
 
-    /// Gives the lane to a live worker that knows the type, once nothing of it is in flight; `false` if
-    /// there is none.
+    /// Plans to give the lane to a live worker that knows the type, once no row of it is in flight; returns
+    /// `false` if there is none.
     pub(crate) fn hand_over(&self, lane: i16, event_type: &str) -> bool {
         self.lock().handovers.plan(lane, event_type)
     }
 
-    /// Has the next owner of the lane quarantine its first rows.
+    /// Makes the next owner of the lane quarantine its first rows.
     pub(crate) fn pass_on_unclean(&self, lane: i16) {
         self.lock().handovers.pass_on_unclean(lane);
     }
 
-    /// Those of the lanes that are read: not those that are handed over.
+    /// Returns the lanes that may be read, without those to hand over.
     pub(crate) fn readable(&self, lanes: Vec<OwnedLane>) -> Vec<OwnedLane> {
         self.lock().handovers.readable(lanes)
     }
@@ -96,8 +96,8 @@ impl LaneKeeper {
         self.arrived.notified().await;
     }
 
-    /// Tells of its beats there.
-    pub(crate) fn told_to(mut self, heartbeat: Arc<Heartbeat>) -> Self {
+    /// Reports its beats to `heartbeat`.
+    pub(crate) fn report_to(mut self, heartbeat: Arc<Heartbeat>) -> Self {
         self.heartbeat = heartbeat;
         self
     }
@@ -106,7 +106,7 @@ impl LaneKeeper {
         &self.fence
     }
 
-    /// Lanes to read from now.
+    /// Returns the lanes whose lease is valid and that are not draining.
     pub(crate) fn usable(&self) -> Vec<OwnedLane> {
         let state = self.lock();
         if state.valid_until.is_none_or(|until| Instant::now() >= until) {
@@ -116,31 +116,29 @@ impl LaneKeeper {
         open.copied().collect()
     }
 
-    /// The fence refused something: what we believe to own may have another owner. Nothing is read or
-    /// started until the next beat, which comes at once.
+    /// Treats all leases as lost until the next beat, which comes at once: the fence refused a write, so a
+    /// lane may have another owner.
     pub(crate) fn distrust(&self) {
         self.lock().valid_until = None;
         self.hurry.notify_one();
     }
 
-    /// Whether [`LaneKeeper::take_unclean`] would give any.
+    /// Returns whether one of the lanes is unclean and was not read yet.
     pub(crate) fn has_unclean(&self, lanes: &[OwnedLane]) -> bool {
         let state = self.lock();
         lanes.iter().any(|lane| state.unclean.contains(&lane.lane))
     }
 
-    /// Those of these lanes that were taken over uncleanly and not asked for yet.
+    /// Removes and returns the unclean lanes among these.
     pub(crate) fn take_unclean(&self, lanes: &[OwnedLane]) -> BTreeSet<i16> {
         let mut state = self.lock();
-        let taken: BTreeSet<i16> =
-            lanes.iter().map(|lane| lane.lane).filter(|lane| state.unclean.remove(lane)).collect();
-        taken
+        lanes.iter().map(|lane| lane.lane).filter(|lane| state.unclean.remove(lane)).collect()
     }
 
-    /// Says which draining lanes have nothing under way; they are given back at the next beat.
+    /// Reports which draining lanes have no row in flight; the next beat releases them.
     pub(crate) fn report_empty(&self, is_empty: impl Fn(i16) -> bool) {
         let mut state = self.lock();
-        // A lane nobody has been cautious about yet must not look clean to its next owner.
+        // An unclean lane that was not read yet must not be released as clean.
         let clean = state.draining.difference(&state.unclean).copied();
         let empty: Vec<_> = clean.filter(|lane| is_empty(*lane)).collect();
         if !empty.is_empty() {
@@ -149,10 +147,10 @@ impl LaneKeeper {
         }
     }
 
-    /// Says which lanes to hand over have nothing in flight; they go at the next beat.
+    /// Reports which lanes to hand over have no row in flight; the next beat hands them over.
     pub(crate) fn report_left(&self, is_empty: impl Fn(i16) -> bool) {
         let mut state = self.lock();
-        let State { handovers, draining, empty, .. } = &mut *state;
+        let LaneState { handovers, draining, empty, .. } = &mut *state;
         let leaving = handovers.leaving().filter(|lane| !draining.contains(lane));
         let left: Vec<i16> = leaving.filter(|lane| is_empty(*lane)).collect();
         if !left.is_empty() {
@@ -165,7 +163,7 @@ impl LaneKeeper {
         self.lock().owned.len()
     }
 
-    /// One heartbeat.
+    /// Sends one heartbeat.
     pub(crate) async fn beat(&self) -> Result<(), StoreError> {
         let (empty, handed) = {
             let mut state = self.lock();
@@ -201,13 +199,13 @@ impl LaneKeeper {
         self.heartbeat.beat(grant.lanes.len(), state.owned.len().saturating_sub(kept.count()));
         state.owned = grant.lanes.into_iter().map(|lane| (lane.lane, lane)).collect();
         state.valid_until = Some(asked_at + self.lease);
-        let State { owned, draining, unclean, handovers, .. } = &mut *state;
+        let LaneState { owned, draining, unclean, handovers, .. } = &mut *state;
         draining.retain(|lane| owned.contains_key(lane));
         while draining.len() > surplus {
             draining.pop_last();
         }
-        // A lane that drains is read no more, so one that waits for its first, cautious read cannot go
-        // yet: it would neither be worked on nor given back.
+        // A draining lane is not read, so an unclean lane cannot drain before its first read: it would
+        // neither be read nor released.
         let may_go = |lane: &&i16| {
             !draining.contains(lane) && !unclean.contains(lane) && handovers.may_go(**lane)
         };
@@ -217,8 +215,8 @@ impl LaneKeeper {
         Ok(())
     }
 
-    /// Beats until `stop`, on a task of its own, so that slow work cannot delay it; also when `crowd`
-    /// says that a worker came or left.
+    /// Starts a task that beats until `stop`, so that slow work cannot delay it. It also beats when `crowd`
+    /// reports that a worker joined or left.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         mut crowd: watch::Receiver<u64>,
@@ -229,18 +227,18 @@ impl LaneKeeper {
             let mut troubled = false;
             while !stop.is_cancelled() {
                 let pause = match keeper.beat().await {
-                    // The answer took longer than the lease it brought: ask again at once.
+                    // The answer took longer than the lease: ask again at once.
                     Ok(()) if keeper.is_stale() => continue,
                     Ok(()) => {
                         troubled = false;
-                        keeper.lease / BEATS_PER_LEASE
+                        beat_interval(keeper.lease)
                     }
                     Err(error) => {
                         keeper.heartbeat.failed(&error.to_string());
                         if !std::mem::replace(&mut troubled, true) {
-                            tracing::warn!(scope = %keeper.fence.scope, %error, "no heartbeat");
+                            tracing::warn!(scope = %keeper.fence.scope, %error, "heartbeat failed");
                         }
-                        BEAT_RETRY.min(keeper.lease / BEATS_PER_LEASE)
+                        beat_retry(keeper.lease)
                     }
                 };
                 tokio::select! {
@@ -256,7 +254,7 @@ impl LaneKeeper {
         self.lock().valid_until.is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Gives back every lane that nothing is under way in; leaves the scope if that is all of them.
+    /// Releases every lane without rows in flight; leaves the scope if those are all.
     pub(crate) async fn leave(&self, in_use: impl Fn(i16) -> bool) {
         let lanes: Vec<i16> = {
             let mut state = self.lock();
@@ -267,17 +265,16 @@ impl LaneKeeper {
         let leaving = lanes.len() == self.owned();
         relais_store::fail_point!("lanes.before_release");
         if let Err(error) = self.store.release_lanes(self.fence.clone(), lanes, leaving).await {
-            tracing::warn!(scope = %self.fence.scope, %error, "lanes not given back; they expire");
+            tracing::warn!(scope = %self.fence.scope, %error, "lanes were not released; their leases will expire");
         }
     }
 
-    /// No lock is held across an await; a poisoned one still has sound contents.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
+        lock(&self.state)
     }
 }
 
-/// Lanes and their epochs, for quick comparison.
+/// Returns the epochs by lane.
 pub(crate) fn epochs(lanes: &[OwnedLane]) -> HashMap<i16, i64> {
     lanes.iter().map(|lane| (lane.lane, lane.epoch)).collect()
 }

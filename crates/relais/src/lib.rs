@@ -78,18 +78,22 @@ pub mod repair;
 mod app;
 mod bulk;
 mod cleanup;
-mod flight;
-mod guard;
 mod handover;
 mod ingest;
-mod intake;
+mod key_queues;
+mod lane_reader;
 mod lanes;
 mod limits;
+mod lock;
+mod publish_guard;
 mod pulse;
+mod quarantine;
+mod random;
 mod relay;
 mod report;
 mod running;
 mod signal;
+mod timing;
 mod unserved;
 mod worker;
 
@@ -123,7 +127,7 @@ pub use relais_core::{
 };
 pub use relais_derive::Message;
 pub use relais_store::{BlockingTransaction, Transaction};
-pub use running::{Running, WorkerPanicked};
+pub use running::{RunningApp, WorkerPanicked};
 
 #[cfg(feature = "http")]
 pub use relais_connect::http;

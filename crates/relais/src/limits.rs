@@ -1,8 +1,8 @@
 //! Rate, concurrency, circuit breaker and evidence of one destination, shared by everything that calls it,
-//! and what operators see of them.
+//! and their state for operators.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -15,24 +15,24 @@ use relais_core::{
     limits::{Concurrency, RateLimit},
 };
 
-use crate::app::DestinationSettings;
+use crate::{app::DestinationSettings, lock::lock};
 
-/// Stands for the key of a call that carries no message.
+/// The key of a call that carries no message.
 const NO_KEY: u64 = 0;
-/// Keys whose last call failed get one of so many calls in flight.
+/// Keys whose last call failed get one of this many calls in flight.
 const DOUBTFUL_SHARE: usize = 4;
-/// A call that fails as a whole this often without a sign that the target works is halved all the same.
+/// A call that fails as a whole is halved at every such failure, also without a sign that the target works.
 const HALVED_EVERY: u32 = 3;
 
-/// Cheap to clone; all clones are the same limits.
+/// The limits of a destination. Cheap to clone; clones share the same limits.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits(Arc<Mutex<Inner>>);
+pub(crate) struct SharedLimits(Arc<Mutex<LimitsState>>);
 
 #[derive(Debug)]
-struct Inner {
+struct LimitsState {
     configured: LimitChange,
     policy: BreakerPolicy,
-    /// The limits in force: the configured ones, or those an operator asked for.
+    /// The limits in force: configured, or set by an operator.
     allowed: (Option<(u32, Duration)>, u32),
     rate: Option<RateLimit>,
     concurrency: Concurrency,
@@ -43,17 +43,17 @@ struct Inner {
     contacted: bool,
     evidence: Evidence,
     started: Instant,
-    /// The breaker as it was last reported in the log, and the last reason it had.
+    /// The breaker state that was logged last, and the last reason.
     reported: BreakerState,
     reason: Option<Problem>,
 }
 
-/// What a finished call taught.
+/// The assessment of a finished call.
 #[derive(Debug)]
-pub(crate) struct Learnt {
+pub(crate) struct CallAssessment {
     /// One for each delivery.
     pub(crate) judgements: Vec<Judgement>,
-    /// The call failed as a whole: which of its messages is the reason is found by halving.
+    /// The call failed as a whole: halving finds the message that is the reason.
     pub(crate) halve: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Learnt {
 pub(crate) struct LimitsView {
     pub(crate) breaker: Option<BreakerState>,
     pub(crate) cause: Option<OpenCause>,
-    /// How long the breaker stays open.
+    /// The remaining time that the breaker is open.
     pub(crate) open_for: Option<Duration>,
     pub(crate) contacted: bool,
     pub(crate) paused: bool,
@@ -70,10 +70,10 @@ pub(crate) struct LimitsView {
     pub(crate) concurrency: u32,
 }
 
-impl Limits {
+impl SharedLimits {
     pub(crate) fn new(settings: &DestinationSettings) -> Self {
         let concurrency = u32::try_from(settings.concurrency).unwrap_or(u32::MAX);
-        Self(Arc::new(Mutex::new(Inner {
+        Self(Arc::new(Mutex::new(LimitsState {
             configured: LimitChange { rate: settings.rate, concurrency: Some(concurrency) },
             policy: settings.breaker,
             allowed: (settings.rate, concurrency),
@@ -148,29 +148,29 @@ impl Limits {
         }
     }
 
-    /// How likely the next call of this key is to succeed.
+    /// Returns how likely the next call of this key is to succeed.
     pub(crate) fn outlook(&self, key: &str) -> Outlook {
         self.lock().evidence.outlook(Evidence::key(key))
     }
 
-    /// How many calls of keys that failed last may run at once: what they wait for must not be waited for by
+    /// Returns how many calls of keys whose last call failed may run at once, so that slow ones do not delay
     /// all others.
     pub(crate) fn doubtful_max(&self) -> usize {
         (self.concurrency() / DOUBTFUL_SHARE).max(1)
     }
 
-    /// How many calls may run at once now.
+    /// Returns how many calls may run at once now.
     pub(crate) fn concurrency(&self) -> usize {
         self.lock().concurrency.get()
     }
 
-    /// How long the breaker stays open.
+    /// Returns the remaining time that the breaker is open.
     pub(crate) fn wait(&self) -> Duration {
         let inner = self.lock();
         inner.breaker.wait(inner.now_ns())
     }
 
-    /// Takes one call of the rate, or says how long to wait.
+    /// Takes one call of the rate, or returns how long to wait.
     pub(crate) fn take(&self) -> Result<(), Duration> {
         let mut inner = self.lock();
         let now_ns = inner.now_ns();
@@ -183,29 +183,29 @@ impl Limits {
         keys: impl Iterator<Item = &'k str>,
         deliveries: &[Delivery],
         began: Instant,
-    ) -> Learnt {
+    ) -> CallAssessment {
         let keys: Vec<u64> = keys.map(Evidence::key).collect();
         let mut inner = self.lock();
         inner.contacted |= deliveries.iter().any(is_answer);
         let began_ns = inner.ns_at(began);
         let now_ns = inner.now_ns();
-        // The state decides who is excused, so it has to be that of now.
+        // The current state decides which messages are excused.
         let probing = inner.breaker.state(now_ns) == BreakerState::HalfOpen;
-        let mut learnt = match failed_as_a_whole(deliveries) {
+        let mut assessment = match failed_as_a_whole(deliveries) {
             Some(delivery) => inner.learn_whole(&keys, delivery, began_ns, now_ns),
             None => inner.learn_each(&keys, deliveries, began_ns, now_ns),
         };
         if probing || inner.breaker.state(now_ns) == BreakerState::Open {
-            for (judgement, delivery) in learnt.judgements.iter_mut().zip(deliveries) {
+            for (judgement, delivery) in assessment.judgements.iter_mut().zip(deliveries) {
                 if judgement.fault == Fault::Message && delivery.failure().is_some() {
                     judgement.fault = Fault::Target;
                 }
             }
         }
-        learnt
+        assessment
     }
 
-    /// A call that carried no message was answered.
+    /// Records an answer to a call that carried no message.
     pub(crate) fn answered(&self) {
         let mut inner = self.lock();
         let now_ns = inner.now_ns();
@@ -213,14 +213,14 @@ impl Limits {
         inner.breaker.accepted(NO_KEY, now_ns);
     }
 
-    /// The destination rests at once.
+    /// Opens the breaker at once.
     pub(crate) fn rest(&self, cause: OpenCause, pause: Option<Duration>) {
         let mut inner = self.lock();
         let now_ns = inner.now_ns();
         inner.breaker.rest(cause, pause, now_ns);
     }
 
-    /// What is reported if the breaker opens now.
+    /// Sets the reason that is logged if the breaker opens now.
     pub(crate) fn because(&self, problem: &Problem) {
         self.lock().reason = Some(problem.clone());
     }
@@ -247,13 +247,12 @@ impl Limits {
         state
     }
 
-    /// No lock is held across an await; a poisoned one still has sound contents.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LimitsState> {
+        lock(&self.0)
     }
 }
 
-impl Inner {
+impl LimitsState {
     fn now_ns(&self) -> u64 {
         self.ns_at(Instant::now())
     }
@@ -262,15 +261,15 @@ impl Inner {
         u64::try_from(at.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// A call of many messages that failed with one answer counts for none of them, and as one failure
-    /// of its first key.
+    /// Learns from a call of many messages that failed with one answer: no message is at fault, and it counts
+    /// as one failure of its first key.
     fn learn_whole(
         &mut self,
         keys: &[u64],
         delivery: &Delivery,
         began_ns: u64,
         now_ns: u64,
-    ) -> Learnt {
+    ) -> CallAssessment {
         let first = keys.first().copied().unwrap_or(NO_KEY);
         let was_failing = self.evidence.is_failing(first);
         let facts = self.evidence.failed(first, began_ns, now_ns);
@@ -279,7 +278,7 @@ impl Inner {
         let works = matches!(facts.others, Some(News::Good(_)));
         let halve = works || facts.failures % HALVED_EVERY == 1;
         let judgement = Judgement { fault: Fault::Target, failures: facts.failures };
-        Learnt { judgements: vec![judgement; keys.len()], halve }
+        CallAssessment { judgements: vec![judgement; keys.len()], halve }
     }
 
     fn learn_each(
@@ -288,7 +287,7 @@ impl Inner {
         deliveries: &[Delivery],
         began_ns: u64,
         now_ns: u64,
-    ) -> Learnt {
+    ) -> CallAssessment {
         let was_failing: Vec<bool> =
             keys.iter().map(|key| self.evidence.is_failing(*key)).collect();
         let judgements = keys
@@ -303,7 +302,7 @@ impl Inner {
             }
             _ => {}
         }
-        Learnt { judgements, halve: false }
+        CallAssessment { judgements, halve: false }
     }
 
     fn learn_one(
@@ -339,7 +338,7 @@ impl Inner {
         }
     }
 
-    /// A call failed in which no message was accepted or refused.
+    /// Learns from a failed call in which no message was accepted or rejected.
     fn failed(&mut self, key: u64, was_failing: bool, delivery: &Delivery, now_ns: u64) {
         let asked = delivery.problem().and_then(|(_, after)| after);
         if let Some(cause) = rests_at_once(delivery) {
@@ -358,13 +357,13 @@ impl Inner {
     }
 }
 
-/// Whether the target decided about the message: it was reached.
+/// Returns whether the target decided about the message, so it was reached.
 fn is_answer(delivery: &Delivery) -> bool {
     matches!(delivery, Delivery::Accepted | Delivery::Reject { .. })
 }
 
-/// The one answer for all messages of a call that were tried, if there were several and the answer is a
-/// failure whose reason may be one of them.
+/// Returns the one answer for all messages of a call that were tried, if there were several and the answer
+/// is a failure whose reason may be one of them.
 fn failed_as_a_whole(deliveries: &[Delivery]) -> Option<&Delivery> {
     let mut tried = deliveries.iter().filter(|delivery| **delivery != Delivery::Held);
     let first = tried.next()?;
@@ -377,7 +376,7 @@ fn failed_as_a_whole(deliveries: &[Delivery]) -> Option<&Delivery> {
     (unclear && several && alike).then_some(first)
 }
 
-/// Whether the answer is about every message: the target named a pause for all.
+/// Returns the cause if the answer is about every message: the target named a pause for all.
 fn rests_at_once(delivery: &Delivery) -> Option<OpenCause> {
     match delivery {
         Delivery::Outage { after: Some(_), .. } => Some(OpenCause::Asked),

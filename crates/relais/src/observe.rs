@@ -1,12 +1,12 @@
-//! Everything the workers count, in one place. Nothing here decides anything.
+//! The counters of the workers, in one place. Nothing here decides anything.
 //!
-//! - here: what became of messages
-//! - `codes`: problem codes; `destination`: what became of messages to one destination
-//! - `figures`: what a process reports for all others, and the sum of all
-//! - `latency`: how long it took
-//! - `processes`: what became of processes
-//! - `trace`: spans of what was done
-//! - `vitals`: whether there is life in lanes and sources
+//! - here: counters of messages
+//! - `codes`: problem codes; `destination`: counters of one destination
+//! - `figures`: the figures that a process reports to the others, and their sum
+//! - `latency`: histograms
+//! - `processes`: counters of processes
+//! - `trace`: spans
+//! - `vitals`: heartbeats of lanes, availability of sources
 
 mod codes;
 mod destination;
@@ -19,7 +19,7 @@ mod vitals;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::SystemTime,
@@ -29,9 +29,11 @@ use relais_core::{delivery::Problem, inbox::Accepted, lane::Scope, time::Timesta
 use serde::Serialize;
 
 use self::{
-    codes::Codes,
-    latency::{Clock, Histogram},
+    codes::ProblemCodes,
+    latency::{DatabaseClock, Histogram},
 };
+use crate::lock::lock;
+
 pub(crate) use self::{
     destination::DestinationCounters,
     processes::ProcessCounters,
@@ -44,7 +46,7 @@ pub use self::{
     latency::{BOUNDS_MICROS, Latency},
     processes::{ProcessTypeSnapshot, ProcessesSnapshot},
     trace::{Attribute, Span, SpanKind, SpanSink},
-    vitals::{Away, ScopeSnapshot, SourceSnapshot},
+    vitals::{ScopeSnapshot, SourceOutage, SourceSnapshot},
 };
 
 /// The counters of one running [`App`](crate::App).
@@ -52,19 +54,19 @@ pub use self::{
 pub struct Observer {
     pub(crate) inbox: Arc<InboxCounters>,
     pub(crate) processes: Arc<ProcessCounters>,
-    destinations: Named<DestinationCounters>,
-    scopes: Named<Heartbeat>,
-    sources: Named<SourceCounters>,
+    destinations: ByName<DestinationCounters>,
+    scopes: ByName<Heartbeat>,
+    sources: ByName<SourceCounters>,
     unserved: Mutex<(BTreeMap<String, u64>, BTreeMap<String, u64>)>,
-    clock: Arc<Clock>,
-    /// Which workers count here, and which types of processes they run.
+    clock: Arc<DatabaseClock>,
+    /// The name of the workers that count here, and the process types they run.
     identity: Mutex<(Option<String>, BTreeSet<String>)>,
     /// Absent: nothing is traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
-/// As many as the settings name.
-type Named<T> = Mutex<BTreeMap<String, Arc<T>>>;
+/// Counters by name, as many as the configuration has.
+type ByName<T> = Mutex<BTreeMap<String, Arc<T>>>;
 
 /// Counters of receiving and handling.
 #[derive(Debug, Default)]
@@ -78,30 +80,29 @@ pub(crate) struct InboxCounters {
     refused: AtomicU64,
     ignored: AtomicU64,
     lanes: AtomicUsize,
-    codes: Codes,
-    /// From received to processed.
+    codes: ProblemCodes,
+    /// From received to handled.
     handling: Histogram,
-    clock: Arc<Clock>,
+    clock: Arc<DatabaseClock>,
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// The counters at one moment.
 #[derive(Clone, Debug, Serialize)]
-pub struct Snapshot {
+pub struct ObserverSnapshot {
     pub inbox: InboxSnapshot,
     pub processes: ProcessesSnapshot,
     pub destinations: BTreeMap<String, DestinationSnapshot>,
     /// Heartbeats by scope: `inbox`, and `outbox:` with each destination.
     pub scopes: BTreeMap<String, ScopeSnapshot>,
     pub sources: BTreeMap<String, SourceSnapshot>,
-    /// Messages that wait for destinations which no live worker serves, as of the last minute.
+    /// Messages that wait for destinations without a live worker, as of the last minute.
     pub unserved: BTreeMap<String, u64>,
-    /// Messages that wait for subscribers (`@name`) and inboxes which no live worker serves, as of the last
-    /// minute.
+    /// Messages that wait for subscribers (`@name`) and inboxes without a live worker, as of the last minute.
     pub unserved_inboxes: BTreeMap<String, u64>,
 }
 
-/// What was received and handled by this process.
+/// The counters of receiving and handling at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct InboxSnapshot {
     pub stored: u64,
@@ -110,18 +111,18 @@ pub struct InboxSnapshot {
     pub processed: u64,
     pub retried: u64,
     pub failed: u64,
-    /// Settlements the fence refused.
+    /// Settlements that the fence refused.
     pub refused: u64,
     /// Messages that were not sent, because they were out of order.
     pub ignored: u64,
     pub lanes: usize,
     pub codes: BTreeMap<String, u64>,
-    /// From received to processed.
+    /// From received to handled.
     pub handling: Latency,
 }
 
-impl Snapshot {
-    /// Dispatch latency over all destinations.
+impl ObserverSnapshot {
+    /// Returns the dispatch latency over all destinations.
     pub fn dispatch(&self) -> Latency {
         let all = self.destinations.values().map(|destination| &destination.dispatch);
         all.fold(Latency::default(), |sum, one| sum.and(one))
@@ -135,15 +136,15 @@ impl Default for Observer {
 }
 
 impl Observer {
-    /// Also gives a span of everything done to a message to `sink`. `sample` is the share of the traces
-    /// that begin here which are recorded; one that came in with a message is recorded if its
-    /// `traceparent` says so.
+    /// Returns an observer that also passes a span of each step of a message to `sink`. `sample` is the
+    /// recorded share of the traces that begin here; a trace that arrives with a message is recorded if its
+    /// `traceparent` is sampled.
     pub fn with_spans(sink: Arc<dyn SpanSink>, sample: f64) -> Self {
         Self::new(Some(Arc::new(Tracer::new(sink, sample))))
     }
 
     fn new(tracer: Option<Arc<Tracer>>) -> Self {
-        let clock = Arc::<Clock>::default();
+        let clock = Arc::<DatabaseClock>::default();
         let inbox = InboxCounters {
             clock: Arc::clone(&clock),
             tracer: tracer.clone(),
@@ -162,27 +163,26 @@ impl Observer {
         }
     }
 
-    /// The workers of this name count here from now on, and run these types of processes.
+    /// Sets the name of the workers that count here, and the process types they run.
     pub(crate) fn identify(&self, worker: &str, process_types: Vec<String>) {
-        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        *identity = (Some(worker.to_owned()), process_types.into_iter().collect());
+        *lock(&self.identity) = (Some(worker.to_owned()), process_types.into_iter().collect());
     }
 
-    /// Returns the name of the workers that count here; nothing before they start.
+    /// Returns the name of the workers that count here; `None` before they start.
     pub fn worker(&self) -> Option<String> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        lock(&self.identity).0.clone()
     }
 
     /// Returns what this process reports to the others.
     pub fn figures(&self) -> Figures {
-        let types = self.identity.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        let types = lock(&self.identity).1.clone();
         Figures::of(&self.snapshot(), types)
     }
 
-    /// All counters now.
-    pub fn snapshot(&self) -> Snapshot {
-        let unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Snapshot {
+    /// Returns all counters now.
+    pub fn snapshot(&self) -> ObserverSnapshot {
+        let unserved = lock(&self.unserved).clone();
+        ObserverSnapshot {
             inbox: self.inbox.snapshot(),
             processes: self.processes.snapshot(),
             destinations: each(&self.destinations, DestinationCounters::snapshot),
@@ -193,20 +193,19 @@ impl Observer {
         }
     }
 
-    /// The database, asked and answering at these moments of this machine, says it is `now` there.
-    /// Latencies are read by its clock from then on.
+    /// Learns the time of the database: it returned `now` between these two moments of this machine.
+    /// Latencies use its clock from then on.
     pub fn database_time(&self, asked: SystemTime, now: Timestamp, answered: SystemTime) {
         self.clock.learn(asked, now, answered);
     }
 
-    /// Notes the destinations and inboxes that no live worker serves, with the messages that wait for them.
+    /// Sets the destinations and inboxes that no live worker serves, with their waiting messages.
     pub(crate) fn set_unserved(
         &self,
         destinations: BTreeMap<String, u64>,
         inboxes: BTreeMap<String, u64>,
     ) {
-        let mut unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
-        *unserved = (destinations, inboxes);
+        *lock(&self.unserved) = (destinations, inboxes);
     }
 
     pub(crate) fn destination(&self, name: &str) -> Arc<DestinationCounters> {
@@ -224,14 +223,13 @@ impl Observer {
     }
 }
 
-fn named<T>(all: &Named<T>, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
-    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+fn named<T>(all: &ByName<T>, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
+    let mut all = lock(all);
     Arc::clone(all.entry(name.to_owned()).or_insert_with(|| Arc::new(make())))
 }
 
-fn each<T, S>(all: &Named<T>, look: impl Fn(&T) -> S) -> BTreeMap<String, S> {
-    let all = all.lock().unwrap_or_else(PoisonError::into_inner);
-    all.iter().map(|(name, one)| (name.clone(), look(one))).collect()
+fn each<T, S>(all: &ByName<T>, read: impl Fn(&T) -> S) -> BTreeMap<String, S> {
+    lock(all).iter().map(|(name, one)| (name.clone(), read(one))).collect()
 }
 
 impl InboxCounters {
@@ -250,7 +248,7 @@ impl InboxCounters {
         self.processed.fetch_add(rows, Relaxed);
     }
 
-    /// A row received then is processed now.
+    /// Records the latency of a row that is handled now.
     pub(crate) fn took(&self, received_at: Timestamp) {
         self.handling.record(self.clock.since(received_at));
     }
@@ -269,7 +267,7 @@ impl InboxCounters {
         self.refused.fetch_add(rows, Relaxed);
     }
 
-    /// Messages that were not sent, because newer versions of their aggregates had been seen.
+    /// Counts messages that were not sent, because newer versions of their aggregates had been sent.
     pub(crate) fn ignored(&self, messages: u64) {
         self.ignored.fetch_add(messages, Relaxed);
     }

@@ -39,22 +39,22 @@ pub struct Outbox {
     cause: Option<Cause>,
 }
 
-/// Why a message was not written. The transaction is the caller's to roll back.
+/// The reason why a message was not written. The caller rolls the transaction back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    #[error("the message cannot be written as JSON: {0}")]
+    #[error("cannot write the message as JSON: {0}")]
     Unserialisable(#[from] serde_json::Error),
     #[error("the message is {0}")]
     NotJson(#[from] json::JsonError),
-    #[error("the aggregate id cannot be stored: {0}; use a shorter one without U+0000")]
+    #[error("cannot store the aggregate id: {0}; use a shorter one without U+0000")]
     AggregateId(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Outbox {
-    /// For messages to this destination (unless a message type names its own).
+    /// Returns an outbox for messages to this destination, unless a message type has its own.
     pub fn to(destination: &str) -> Self {
         Self {
             destination: destination.to_owned(),
@@ -65,14 +65,14 @@ impl Outbox {
         }
     }
 
-    /// The same, with a header on every message.
+    /// Adds a header to every message.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.set(name, value);
         self
     }
 
-    /// The same, as part of a conversation: what it belongs to and what caused it.
+    /// Sets the correlation id and the causation id of every message.
     #[must_use]
     pub fn because_of(mut self, correlation_id: &str, causation_id: &str) -> Self {
         self.correlation_id = Some(correlation_id.to_owned());
@@ -80,9 +80,9 @@ impl Outbox {
         self
     }
 
-    /// The same, caused by a received message: its correlation id, its message id as the causation id, and
-    /// its trace (`traceparent`). Inside a handler this is so without the call; use it in a task that the
-    /// handler spawned, or in a consumer of your own.
+    /// Sets a received message as the cause: its correlation id, its message id as the causation id, and its
+    /// trace (`traceparent`). A handler does this by itself; use it in a task that the handler spawned, or in
+    /// your own consumer.
     #[must_use]
     pub fn caused_by<M>(mut self, message: &Received<M>) -> Self {
         let cause = Cause::new(&message.message_id, &message.headers, message.received_at);
@@ -90,7 +90,7 @@ impl Outbox {
         self
     }
 
-    /// Writes one message; its id, which travels with every copy of it.
+    /// Writes one message; returns its id, which is the same on every delivery.
     pub async fn send<T, M>(&self, tx: &mut T, message: &M) -> Result<Uuid, SendError>
     where
         T: Transaction + ?Sized,
@@ -99,7 +99,7 @@ impl Outbox {
         self.write(tx, &[self.message(message)?]).await.map(|ids| ids[0])
     }
 
-    /// Writes many messages in one statement.
+    /// Writes many messages in one statement; returns their ids.
     pub async fn send_all<T, M>(&self, tx: &mut T, messages: &[M]) -> Result<Vec<Uuid>, SendError>
     where
         T: Transaction + ?Sized,
@@ -109,7 +109,7 @@ impl Outbox {
         self.write(tx, &rows?).await
     }
 
-    /// Writes one message that is delivered no earlier than `delay` after the database's now.
+    /// Writes one message that is delivered no earlier than `delay` after the current time of the database.
     pub async fn send_after<T, M>(
         &self,
         tx: &mut T,
@@ -158,8 +158,8 @@ impl Outbox {
         Self::write_blocking(tx, &[row]).map(|ids| ids[0])
     }
 
-    /// The row a message becomes, for users of another driver: bind its fields to the store's
-    /// public `ENQUEUE_SQL`.
+    /// Returns the row of a message, for users of another driver: bind its fields to the store's public
+    /// `ENQUEUE_SQL`.
     pub fn message<M: Message>(&self, message: &M) -> Result<NewMessage, SendError> {
         let payload = serde_json::to_string(message)?;
         json::check(payload.as_bytes())?;

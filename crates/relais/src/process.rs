@@ -1,13 +1,13 @@
-//! Processes: several steps in several systems, as this program runs them.
+//! Processes (sagas): several steps in several systems.
 //!
-//! Whatever happens to a process comes through an inbox row (what starts it, replies, fired timers) or
-//! through a person's action. Both are decided by the pure functions of `relais-core`, and committed
-//! only if nobody changed the process meanwhile; otherwise they are decided again.
+//! A process changes by an inbox row (a start, a reply, a fired timer) or by an operator's action. The pure
+//! functions of `relais-core` decide both. A decision is committed only if the process has not changed
+//! since it was read; otherwise it is made again.
 //!
-//! - `registry`: the definitions known here
-//! - `decide`: what a row makes of the processes it concerns
-//! - `timers`: timers that are due become inbox rows
-//! - [`operator`]: what people do with processes; [`timeline`]: what they see of one
+//! - `registry`: the definitions of this program
+//! - `decide`: decides an inbox row
+//! - `timers`: turns due timers into inbox rows
+//! - [`operator`]: the actions of operators; [`timeline`]: the steps of a process for operators
 
 pub(crate) mod decide;
 pub mod operator;

@@ -1,5 +1,5 @@
-//! What wakes the workers: messages sent in this process at once, rows of other processes by a cheap
-//! question asked often.
+//! Wakes the workers: at once for messages sent in this process, by a cheap poll for rows of other
+//! processes.
 //!
 //! Never by NOTIFY inside a user's transaction: that would serialise all commits of the cluster.
 
@@ -12,25 +12,25 @@ use relais_core::store::{Changes, Store};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How often the store is asked whether rows may have come, …
-const ASK_EVERY: Duration = Duration::from_millis(14);
-/// … and how often when none came for a while: each question costs both sides a round trip.
-const ASK_WHEN_QUIET: Duration = Duration::from_millis(40);
+/// The interval of polls for new rows, …
+const POLL_EVERY: Duration = Duration::from_millis(14);
+/// … and the interval after a quiet time: each poll costs both sides a round trip.
+const QUIET_POLL_EVERY: Duration = Duration::from_millis(40);
 const QUIET_AFTER: Duration = Duration::from_secs(3);
-/// How often after it did not answer.
-const ASK_AFTER_TROUBLE: Duration = Duration::from_millis(500);
+/// The interval after a poll that failed.
+const FAILED_POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// Raised by every send in this process. The rows become visible when the sender commits, a moment
-/// later; workers look often for a while after a wake-up.
+/// later; workers poll often for a while after a wake-up.
 static SENT: LazyLock<watch::Sender<u64>> = LazyLock::new(|| watch::Sender::new(0));
 
-/// Tells every worker in this process that a message is on its way into the outbox.
+/// Wakes every worker in this process: a message is about to be committed.
 pub(crate) fn sent() {
     SENT.send_modify(|n| *n = n.wrapping_add(1));
 }
 
-/// Passes sends of this process and changes in the store on to `wake`, and the coming and leaving of
-/// workers to `crowd`, until `stop`. `inbox` is raised as `crowd` is, and when lanes were handed over.
+/// Polls until `stop`. Raises `wake` for sends of this process and changes in the store, `crowd` when
+/// workers join or leave, and `inbox` as `crowd` and when lanes were handed over.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     wake: watch::Sender<u64>,
@@ -49,7 +49,7 @@ pub(crate) async fn run(
                     moved = Instant::now();
                     wake.send_modify(|n| *n = n.wrapping_add(1));
                 }
-                // The first answer counts as news: who left before it is missed otherwise.
+                // The first answer counts as a change: a worker may have left before it.
                 let crowded = before.map(|changes| changes.workers) != Some(now.workers);
                 if crowded {
                     crowd.send_modify(|n| *n = n.wrapping_add(1));
@@ -57,9 +57,9 @@ pub(crate) async fn run(
                 if crowded || before.map(|changes| changes.handed_over) != Some(now.handed_over) {
                     inbox.send_modify(|n| *n = n.wrapping_add(1));
                 }
-                if moved.elapsed() < QUIET_AFTER { ASK_EVERY } else { ASK_WHEN_QUIET }
+                if moved.elapsed() < QUIET_AFTER { POLL_EVERY } else { QUIET_POLL_EVERY }
             }
-            Err(_) => ASK_AFTER_TROUBLE,
+            Err(_) => FAILED_POLL_EVERY,
         };
         tokio::select! {
             () = stop.cancelled() => return,

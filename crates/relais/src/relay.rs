@@ -1,15 +1,15 @@
 //! Outbox rows of one destination → its publisher → settled.
 //!
 //! Delivery is at least once: a crash between publish and settle repeats the publish, with the same
-//! message id. Rows are read, worked on and settled in batches; what came back while the last batch
-//! was being settled makes up the next one.
+//! message id. Rows are read, sent and settled in batches: calls that return during a settlement are
+//! settled in the next one.
 //!
 //! - `launch`: starts calls
-//! - `settle`: writes down what became of rows
-//! - `noted`: spans, counters and log lines of a call
+//! - `settle`: records the results of rows
+//! - `observation`: spans, counters and log lines of a call
 
 mod launch;
-mod noted;
+mod observation;
 mod settle;
 
 use std::{
@@ -18,8 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use relais_core::{
-    BoxFuture,
     breaker::BreakerState,
     delivery::Delivery,
     fault::Judgement,
@@ -28,52 +28,49 @@ use relais_core::{
 };
 use tokio::task::JoinSet;
 
-pub(crate) use self::noted::count;
+pub(crate) use self::observation::count;
 use crate::{
     app::DestinationSettings,
-    flight::Job,
-    guard::Guard,
-    intake::Intake,
+    key_queues::RowInFlight,
+    lane_reader::LaneReader,
     lanes::LaneKeeper,
-    limits::Limits,
+    limits::SharedLimits,
     observe::DestinationCounters,
-    worker::{Progress, Worker},
+    publish_guard::PublishGuard,
+    random::random,
+    timing::{CALL_STOP_GRACE, REST_MAX},
+    worker::{PassOutcome, Worker},
 };
 
-/// The longest rest between two looks at the outbox.
-const REST_MAX: Duration = Duration::from_secs(1);
-/// How long a stopping relay waits for calls under way, beyond their own time limit.
-const STOP_GRACE: Duration = Duration::from_secs(1);
-
-/// A call that came back.
-struct Landed {
-    jobs: Vec<Job<OutboxRow>>,
+/// A call that returned.
+struct FinishedCall {
+    entries: Vec<RowInFlight<OutboxRow>>,
     deliveries: Vec<Delivery>,
     began: Instant,
-    /// Its key failed last.
+    /// The last call of its key failed.
     doubtful: bool,
 }
 
 pub(crate) struct Relay {
     store: Arc<dyn Store>,
-    intake: Intake<OutboxRow>,
-    guard: Guard,
+    reader: LaneReader<OutboxRow>,
+    guard: PublishGuard,
     settings: DestinationSettings,
     counters: Arc<DestinationCounters>,
-    calls: JoinSet<Landed>,
-    /// Of these, calls of keys that failed last.
+    calls: JoinSet<FinishedCall>,
+    /// The number of them whose key's last call failed.
     doubtful: usize,
-    /// Came back, not yet settled: kept until the store took it.
-    landed: Vec<Landed>,
+    /// Calls that returned and are not yet settled.
+    finished: Vec<FinishedCall>,
     settlements: Vec<OutboxSettlement>,
-    /// Rows with a settlement that is not `Dispatched`, and their keys: not read until the store knows.
+    /// Rows with a settlement that is not `Dispatched`, with their keys: not read before the commit.
     forgotten: HashMap<i64, String>,
-    /// When the next of our own retries is due.
+    /// The time at which the next retry of this worker is due.
     retry_at: Option<Instant>,
-    /// Keys that failed since the breaker opened: others go first.
+    /// Keys that failed since the breaker opened: other keys are sent first.
     probed: HashSet<String>,
-    /// Keys with a row whose settlement the database refuses in every form: left alone until the lanes
-    /// are taken again.
+    /// Keys with a row whose every settlement the database refused: not sent until the lanes are leased
+    /// again.
     stuck: HashSet<String>,
 }
 
@@ -81,20 +78,20 @@ impl Relay {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         keeper: LaneKeeper,
-        guard: Guard,
+        guard: PublishGuard,
         settings: DestinationSettings,
         counters: Arc<DestinationCounters>,
     ) -> Self {
-        let intake = Intake::of_outbox(Arc::clone(&store), keeper);
+        let reader = LaneReader::of_outbox(Arc::clone(&store), keeper);
         Self {
             store,
-            intake,
+            reader,
             guard,
             settings,
             counters,
             calls: JoinSet::new(),
             doubtful: 0,
-            landed: Vec::new(),
+            finished: Vec::new(),
             settlements: Vec::new(),
             forgotten: HashMap::new(),
             retry_at: None,
@@ -103,30 +100,17 @@ impl Relay {
         }
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> SharedLimits {
         self.guard.limits().clone()
     }
 
-    pub(crate) fn intake(&mut self) -> &mut Intake<OutboxRow> {
-        &mut self.intake
-    }
-
-    async fn pass(&mut self) -> Result<Progress, StoreError> {
-        self.collect();
-        let (settled, read) = self.settle_and_read().await?;
-        let (started, wait) = self.launch().await?;
-        self.report();
-        Ok(if settled + read + started > 0 {
-            Progress::Worked
-        } else {
-            let rest = wait.min(self.until_retry());
-            Progress::Idle { at_most: self.intake.rest(rest) }
-        })
+    pub(crate) fn reader(&mut self) -> &mut LaneReader<OutboxRow> {
+        &mut self.reader
     }
 
     /// Publishes the breaker's state, and logs its changes.
     fn report(&mut self) {
-        let keeper = self.intake.keeper();
+        let keeper = self.reader.keeper();
         let limits = self.guard.limits();
         let state = limits.report(&keeper.fence().scope);
         self.counters.set_state(limits.view(), keeper.owned(), self.calls.len());
@@ -135,53 +119,57 @@ impl Relay {
         }
     }
 
-    /// Takes what has come back, without waiting.
+    /// Evaluates calls that have returned, without waiting.
     fn collect(&mut self) {
         while let Some(done) = self.calls.try_join_next() {
-            self.take_in(done);
+            self.add_finished(done);
         }
-        for Landed { jobs, deliveries, began, doubtful } in std::mem::take(&mut self.landed) {
+        for FinishedCall { entries, deliveries, began, doubtful } in
+            std::mem::take(&mut self.finished)
+        {
             self.doubtful -= usize::from(doubtful);
-            let keys = jobs.iter().map(|job| job.row.msg_key.as_str());
-            let learnt = self.guard.landed(keys, &deliveries, began);
-            if learnt.halve {
-                let tried = jobs.iter().zip(&deliveries);
+            let keys = entries.iter().map(|entry| entry.row.msg_key.as_str());
+            let assessment = self.guard.finished(keys, &deliveries, began);
+            if assessment.halve {
+                let tried = entries.iter().zip(&deliveries);
                 let tried = tried.filter(|(_, delivery)| **delivery != Delivery::Held);
-                self.intake.flight.halve(tried.map(|(job, _)| job));
+                self.reader.queues.halve(tried.map(|(entry, _)| entry));
             }
             let mut forget = HashSet::new();
-            for ((job, delivery), judgement) in jobs.iter().zip(deliveries).zip(learnt.judgements) {
-                self.judge(job, delivery, judgement, &mut forget);
+            for ((entry, delivery), judgement) in
+                entries.iter().zip(deliveries).zip(assessment.judgements)
+            {
+                self.judge(entry, delivery, judgement, &mut forget);
             }
             if !forget.is_empty() {
-                self.intake.look();
+                self.reader.request_read();
             }
-            self.intake.flight.land(&jobs, &forget);
+            self.reader.queues.complete(&entries, &forget);
         }
         if self.guard.limits().is_resting() {
-            self.intake.flight.drop_queued();
-            self.intake.look();
+            self.reader.queues.drop_queued();
+            self.reader.request_read();
         }
     }
 
-    fn take_in(&mut self, done: Result<Landed, tokio::task::JoinError>) {
+    fn add_finished(&mut self, done: Result<FinishedCall, tokio::task::JoinError>) {
         match done {
-            Ok(landed) => self.landed.push(landed),
-            // The guard catches panics of a call. A panic beside it would leave its rows in this worker's
-            // hands without end: the worker ends too.
+            Ok(call) => self.finished.push(call),
+            // The guard catches panics of a call. Another panic would keep its rows in flight indefinitely:
+            // the worker panics too.
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(error) => tracing::error!(%error, "a publish task was cancelled; its rows wait"),
+            Err(error) => tracing::error!(%error, "publish task was cancelled; its rows wait"),
         }
     }
 
     fn judge(
         &mut self,
-        job: &Job<OutboxRow>,
+        entry: &RowInFlight<OutboxRow>,
         delivery: Delivery,
         judgement: Judgement,
         forget: &mut HashSet<String>,
     ) {
-        let row = &job.row;
+        let row = &entry.row;
         let DestinationSettings { retry, on_dead_letter, .. } = &self.settings;
         let asked = match &delivery {
             Delivery::Retry { after, .. } | Delivery::Busy { after, .. } => *after,
@@ -194,23 +182,28 @@ impl Relay {
             if self.guard.limits().is_open() {
                 self.probed.insert(row.msg_key.clone());
                 if asked.is_none() {
-                    // It goes again as soon as the breaker lets calls through.
+                    // It is sent again as soon as the breaker permits calls.
                     *pause = Duration::ZERO;
-                    if !job.is_noted() {
+                    if !entry.is_noted() {
                         fate = OutboxFate::Untouched;
                     }
                 }
             }
         }
         if fate == OutboxFate::Dispatched {
-            self.intake.flight.restore(&row.msg_key);
+            self.reader.queues.restore(&row.msg_key);
         }
-        self.settle_as(job, fate, forget);
+        self.settle_as(entry, fate, forget);
     }
 
     /// Adds a row's fate to what is settled next.
-    fn settle_as(&mut self, job: &Job<OutboxRow>, fate: OutboxFate, forget: &mut HashSet<String>) {
-        let row = &job.row;
+    fn settle_as(
+        &mut self,
+        entry: &RowInFlight<OutboxRow>,
+        fate: OutboxFate,
+        forget: &mut HashSet<String>,
+    ) {
+        let row = &entry.row;
         count(&self.counters, row, &fate);
         match &fate {
             OutboxFate::Retry { pause, problem, .. } | OutboxFate::Wait { pause, problem, .. } => {
@@ -218,7 +211,7 @@ impl Relay {
                 let due = Instant::now().checked_add(*pause);
                 self.retry_at = [self.retry_at, due].into_iter().flatten().min();
             }
-            OutboxFate::Untouched => self.intake.flight.release([row.id]),
+            OutboxFate::Untouched => self.reader.queues.release([row.id]),
             OutboxFate::Dispatched | OutboxFate::Dead { .. } => {}
         }
         if fate != OutboxFate::Dispatched {
@@ -228,25 +221,25 @@ impl Relay {
             if fate != OutboxFate::Dispatched {
                 self.forgotten.insert(row.id, row.msg_key.clone());
             }
-            let (lane, epoch) = (job.lane.lane, job.lane.epoch);
+            let (lane, epoch) = (entry.lane.lane, entry.lane.epoch);
             self.settlements.push(OutboxSettlement { id: row.id, lane, epoch, fate });
         }
     }
 
-    /// Settles what came back while the next rows are read: two statements side by side.
+    /// Settles returned calls while the next rows are read: two statements at once.
     async fn settle_and_read(&mut self) -> Result<(usize, usize), StoreError> {
-        let fetch = if self.guard.limits().is_resting() { None } else { self.intake.plan() };
+        let fetch = if self.guard.limits().is_resting() { None } else { self.reader.plan() };
         let Some(fetch) = fetch else { return Ok((self.settle().await?, 0)) };
         let forgotten = self.forgotten.values().chain(&self.stuck).cloned().collect();
         let store = Arc::clone(&self.store);
         let (settled, rows) = tokio::join!(self.settle(), store.fetch_outbox(fetch.clone()));
-        let read = self.intake.receive(&fetch, rows, &forgotten).await;
+        let read = self.reader.receive(&fetch, rows, &forgotten).await;
         Ok((settled?, read?))
     }
 
-    /// Starts nothing more and settles what came back; `true` once nothing is in these hands.
+    /// Starts nothing more and settles returned calls; returns `true` once nothing is in flight.
     pub(crate) async fn wind_down(&mut self) -> Result<bool, StoreError> {
-        self.intake.flight.drop_queued();
+        self.reader.queues.drop_queued();
         self.collect();
         self.settle().await?;
         Ok(self.calls.is_empty())
@@ -256,7 +249,7 @@ impl Relay {
         let Some(at) = self.retry_at else { return REST_MAX };
         let wait = at.saturating_duration_since(Instant::now());
         if wait.is_zero() {
-            // Due by our clock; the database's decides, so keep looking at the usual pace.
+            // Due by the clock of this machine; the database decides, so poll as usual.
             self.retry_at = None;
             return Duration::from_millis(5);
         }
@@ -264,52 +257,52 @@ impl Relay {
     }
 }
 
+#[async_trait]
 impl Worker for Relay {
-    fn look(&mut self) {
-        self.intake.look();
+    fn request_read(&mut self) {
+        self.reader.request_read();
     }
 
-    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
-        Box::pin(self.pass())
-    }
-
-    fn landed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            match self.calls.join_next().await {
-                Some(done) => self.take_in(done),
-                None => std::future::pending().await,
-            }
+    async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
+        self.collect();
+        let (settled, read) = self.settle_and_read().await?;
+        let (started, wait) = self.launch().await?;
+        self.report();
+        Ok(if settled + read + started > 0 {
+            PassOutcome::Worked
+        } else {
+            let rest = wait.min(self.until_retry());
+            PassOutcome::Idle { at_most: self.reader.rest(rest) }
         })
+    }
+
+    async fn returned(&mut self) {
+        match self.calls.join_next().await {
+            Some(done) => self.add_finished(done),
+            None => std::future::pending().await,
+        }
     }
 
     #[cfg(test)]
-    fn under_way(&self) -> usize {
-        self.calls.len() + self.landed.len()
+    fn in_flight(&self) -> usize {
+        self.calls.len() + self.finished.len()
     }
 
-    fn stop(&mut self, patience: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            self.intake.flight.drop_queued();
-            let patience = patience.min(self.settings.timeout + STOP_GRACE);
-            let all = async {
-                while let Some(done) = self.calls.join_next().await {
-                    self.take_in(done);
-                }
-            };
-            if tokio::time::timeout(patience, all).await.is_err() {
-                tracing::warn!("calls still under way at stop; their lanes expire by themselves");
+    async fn stop(&mut self, patience: Duration) {
+        self.reader.queues.drop_queued();
+        let patience = patience.min(self.settings.timeout + CALL_STOP_GRACE);
+        let all = async {
+            while let Some(done) = self.calls.join_next().await {
+                self.add_finished(done);
             }
-            if let Err(error) = self.wind_down().await {
-                tracing::warn!(%error, "not settled at stop; these messages are delivered again");
-            }
-            self.guard.close().await;
-            self.intake.leave().await;
-        })
+        };
+        if tokio::time::timeout(patience, all).await.is_err() {
+            tracing::warn!("stopped with calls in flight; the leases of their lanes will expire");
+        }
+        if let Err(error) = self.wind_down().await {
+            tracing::warn!(%error, "stopped without settling; these messages are delivered again");
+        }
+        self.guard.close().await;
+        self.reader.leave().await;
     }
-}
-
-/// A number in `0.0..1.0` for jitter; its quality does not matter, its spread does.
-pub(crate) fn random() -> f64 {
-    let bits = uuid::Uuid::new_v4().as_u128() & 0xFFFF_FFFF;
-    bits as f64 / 4_294_967_296.0
 }

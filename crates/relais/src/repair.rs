@@ -1,7 +1,7 @@
-//! Rows that could not be decoded (`SERDE_ERROR`), read again after a fix.
+//! Reprocesses undecodable rows (`SERDE_ERROR`) after a fix.
 //!
 //! Invariant: one row at a time is in memory, and each is written in a transaction of its own. So a
-//! repair that stops half-way has done whole rows, and can be run again.
+//! repair that stops half-way has changed whole rows, and can be run again.
 
 use std::ops::ControlFlow;
 
@@ -20,31 +20,31 @@ use relais_core::{
 };
 use serde::Serialize;
 
-/// What was fixed.
+/// The fix of undecodable rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fix {
-    /// The settings: a row is read as its source is declared now.
+    /// The configuration: a row is decoded as its source is declared now.
     Declared,
-    /// The bytes are read with this decoder, whatever the source declares.
+    /// The bytes are decoded with this decoder, whatever the source declares.
     Decoder(Decoder),
-    /// A person wrote this JSON in place of the bytes.
+    /// An operator wrote this JSON in place of the bytes.
     Payload(Vec<u8>),
 }
 
-/// How rows are repaired, by whom and why.
+/// The plan of a repair: the fix, the actor and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct RepairPlan {
     pub fix: Fix,
     pub identity: Identity,
     pub mode: Mode,
-    /// For the audit.
+    /// For the audit log.
     pub actor: String,
-    /// For the audit, which adds what was fixed.
+    /// For the audit log, which adds the fix.
     pub reason: String,
 }
 
-impl Plan {
-    /// Reads as the sources are declared now, and writes.
+impl RepairPlan {
+    /// Returns a plan that decodes as the sources are declared now, and writes.
     pub fn new(actor: &str, reason: &str) -> Self {
         Self {
             fix: Fix::Declared,
@@ -56,40 +56,40 @@ impl Plan {
     }
 }
 
-/// What became of one row, or would.
+/// The outcome of one row, or the outcome that it would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct RepairReport {
     /// The row's `id`, which never changes.
     pub row: i64,
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: RepairOutcome,
 }
 
-/// See [`Report`].
+/// See [`RepairReport`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub enum Outcome {
-    /// It is `RECEIVED` and goes on like any other.
+pub enum RepairOutcome {
+    /// It is `RECEIVED` and handled like any other.
     Repaired {
         message_id: String,
-        /// Where that id comes from.
+        /// The origin of that id.
         identity: Identity,
         key: String,
         event_type: Option<String>,
     },
-    /// Its message is another row's: it is `PROCESSED` and will not be handled.
+    /// Another row has the same message: this one is `PROCESSED` and will not be handled.
     Duplicate { message_id: String, of: i64 },
-    /// Another row has the id with other content: nothing was changed.
+    /// Another row has the id with different content: nothing was changed.
     Conflict { message_id: String, with: i64 },
-    /// It still cannot be read, and by which decoders it could.
+    /// It still cannot be decoded; `readable_by` names decoders that could.
     Unreadable { problem: Problem, readable_by: Vec<&'static str> },
-    /// It is not `SERDE_ERROR`, or is gone: nothing was changed.
+    /// It is not `SERDE_ERROR`, or does not exist any more: nothing was changed.
     Refused { status: Option<InboxStatus> },
 }
 
-/// How many rows came to what.
+/// The number of rows by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct RepairSummary {
     pub repaired: u64,
     pub duplicates: u64,
     pub conflicts: u64,
@@ -97,14 +97,14 @@ pub struct Summary {
     pub refused: u64,
 }
 
-impl Summary {
-    pub fn add(&mut self, outcome: &Outcome) {
+impl RepairSummary {
+    pub fn add(&mut self, outcome: &RepairOutcome) {
         *match outcome {
-            Outcome::Repaired { .. } => &mut self.repaired,
-            Outcome::Duplicate { .. } => &mut self.duplicates,
-            Outcome::Conflict { .. } => &mut self.conflicts,
-            Outcome::Unreadable { .. } => &mut self.unreadable,
-            Outcome::Refused { .. } => &mut self.refused,
+            RepairOutcome::Repaired { .. } => &mut self.repaired,
+            RepairOutcome::Duplicate { .. } => &mut self.duplicates,
+            RepairOutcome::Conflict { .. } => &mut self.conflicts,
+            RepairOutcome::Unreadable { .. } => &mut self.unreadable,
+            RepairOutcome::Refused { .. } => &mut self.refused,
         } += 1;
     }
 
@@ -118,11 +118,11 @@ pub async fn row(
     store: &dyn Store,
     sources: &[Declared],
     row: &InboxRow,
-    plan: &Plan,
-) -> Result<Report, StoreError> {
-    let report = |outcome| Report { row: row.id, outcome };
+    plan: &RepairPlan,
+) -> Result<RepairReport, StoreError> {
+    let report = |outcome| RepairReport { row: row.id, outcome };
     if row.status != InboxStatus::SerdeError {
-        return Ok(report(Outcome::Refused { status: Some(row.status) }));
+        return Ok(report(RepairOutcome::Refused { status: Some(row.status) }));
     }
     let (rewritten, how) = match read(sources, row, plan) {
         Ok(read) => read,
@@ -136,12 +136,12 @@ pub async fn row(
     };
     let repair = Repair { rewritten, actor: plan.actor.clone(), reason };
     Ok(report(match store.repair(row.id, repair, plan.mode).await {
-        Ok(Repaired::Received) => Outcome::Repaired { message_id, identity, key, event_type },
-        Ok(Repaired::Duplicate { of }) => Outcome::Duplicate { message_id, of },
-        Ok(Repaired::Conflict { with }) => Outcome::Conflict { message_id, with },
-        Ok(Repaired::Refused { status }) => Outcome::Refused { status },
-        // This row cannot be stored as it is now read; others may.
-        Err(StoreError::Invalid(message)) => Outcome::Unreadable {
+        Ok(Repaired::Received) => RepairOutcome::Repaired { message_id, identity, key, event_type },
+        Ok(Repaired::Duplicate { of }) => RepairOutcome::Duplicate { message_id, of },
+        Ok(Repaired::Conflict { with }) => RepairOutcome::Conflict { message_id, with },
+        Ok(Repaired::Refused { status }) => RepairOutcome::Refused { status },
+        // This row cannot be stored as it is decoded now; others may.
+        Err(StoreError::Invalid(message)) => RepairOutcome::Unreadable {
             problem: Problem::new("REFUSED_BY_STORE", &message),
             readable_by: Vec::new(),
         },
@@ -149,17 +149,17 @@ pub async fn row(
     }))
 }
 
-/// Repairs the `SERDE_ERROR` rows that match, oldest first, at most `rows_max` of them, and hands
-/// each report to `each`, which may say stop. A row that cannot be repaired stops nothing.
+/// Repairs the `SERDE_ERROR` rows that match, oldest first, at most `rows_max` of them. Passes each report
+/// to `each`, which may stop the repair. A row that cannot be repaired does not stop it.
 pub async fn all(
     store: &dyn Store,
     sources: &[Declared],
     mut wanted: SerdeErrors,
-    plan: &Plan,
+    plan: &RepairPlan,
     rows_max: usize,
-    mut each: impl FnMut(Report) -> ControlFlow<()>,
-) -> Result<Summary, StoreError> {
-    let mut summary = Summary::default();
+    mut each: impl FnMut(RepairReport) -> ControlFlow<()>,
+) -> Result<RepairSummary, StoreError> {
+    let mut summary = RepairSummary::default();
     let mut left = rows_max;
     while left > 0 {
         wanted.limit = left.min(PAGE_MAX);
@@ -171,7 +171,7 @@ pub async fn all(
             let found = store.find_inbox(id.to_string()).await?;
             let report = match found.filter(|found| found.id == id) {
                 Some(found) => row(store, sources, &found, plan).await?,
-                None => Report { row: id, outcome: Outcome::Refused { status: None } },
+                None => RepairReport { row: id, outcome: RepairOutcome::Refused { status: None } },
             };
             relais_store::fail_point!("repair.after_row");
             summary.add(&report.outcome);
@@ -183,9 +183,13 @@ pub async fn all(
     Ok(summary)
 }
 
-/// The row read anew and, for the audit, by what; or why it cannot be.
-fn read(sources: &[Declared], row: &InboxRow, plan: &Plan) -> Result<(Rewritten, String), Outcome> {
-    let hopeless = |problem| Outcome::Unreadable { problem, readable_by: Vec::new() };
+/// Returns the row as it is decoded now and, for the audit log, by what; or why it cannot be decoded.
+fn read(
+    sources: &[Declared],
+    row: &InboxRow,
+    plan: &RepairPlan,
+) -> Result<(Rewritten, String), RepairOutcome> {
+    let hopeless = |problem| RepairOutcome::Unreadable { problem, readable_by: Vec::new() };
     let declared = declared(sources, row).map_err(hopeless)?;
     let (decoder, how) = match &plan.fix {
         Fix::Declared => (declared.decoder, format!("decoder {}", declared.decoder.as_str())),
@@ -200,7 +204,7 @@ fn read(sources: &[Declared], row: &InboxRow, plan: &Plan) -> Result<(Rewritten,
     let bytes = original(row).map_err(hopeless)?;
     let new = reread(&mapping, row, &bytes, plan.identity).map_err(|problem| {
         let readable_by = readable_by(&bytes).into_iter().map(Decoder::as_str).collect();
-        Outcome::Unreadable { problem, readable_by }
+        RepairOutcome::Unreadable { problem, readable_by }
     })?;
     Ok((new, how))
 }

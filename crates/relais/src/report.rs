@@ -1,6 +1,6 @@
 //! Reports the figures of this process, so that any process can show the sum of all.
 //!
-//! Figures that moved are written once a second, others seldom: an idle process costs next to nothing.
+//! Changed figures are written once a second, others seldom: an idle process costs next to nothing.
 
 use std::{
     sync::Arc,
@@ -15,26 +15,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::observe::{Figures, Observer};
 
-/// How often the figures are compared with the last report.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a stopping process tries to take its report back.
+/// The interval at which the figures are compared with the last report.
+const COMPARE_EVERY: Duration = Duration::from_secs(1);
+/// Time that a stopping process tries to retract its report.
 const RETRACT_MAX: Duration = Duration::from_secs(2);
 
 /// The last report.
-struct Reported {
+struct LastReport {
     figures: Figures,
     at: Instant,
     /// The figures differed from those before.
-    moved: bool,
+    changed: bool,
 }
 
-impl Reported {
+impl LastReport {
     fn is_old(&self) -> bool {
-        self.moved || self.at.elapsed() + LOOK_EVERY >= REPORT_EVERY
+        self.changed || self.at.elapsed() + COMPARE_EVERY >= REPORT_EVERY
     }
 }
 
-/// Reports until `stop`, then takes the report back.
+/// Reports until `stop`, then retracts the report.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     observer: Arc<Observer>,
@@ -42,13 +42,13 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let host = host();
-    let mut last: Option<Reported> = None;
+    let mut last: Option<LastReport> = None;
     let mut troubled = false;
     loop {
         let figures = observer.figures();
-        let moved = last.as_ref().is_none_or(|last| last.figures != figures);
-        // One more after the last change: the others compute rates from two reports.
-        if moved || last.as_ref().is_none_or(Reported::is_old) {
+        let changed = last.as_ref().is_none_or(|last| last.figures != figures);
+        // One more report after the last change: other processes compute rates from two reports.
+        if changed || last.as_ref().is_none_or(LastReport::is_old) {
             let report = NewReport {
                 worker: worker.clone(),
                 host: host.clone(),
@@ -58,28 +58,28 @@ pub(crate) async fn run(
             };
             match store.report(report).await {
                 Ok(()) => {
-                    last = Some(Reported { figures, at: Instant::now(), moved });
+                    last = Some(LastReport { figures, at: Instant::now(), changed });
                     troubled = false;
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut troubled, true) {
-                        tracing::warn!(%error, "figures not reported; other processes show older ones");
+                        tracing::warn!(%error, "figures were not reported; other processes show older ones");
                     }
                 }
             }
         }
         tokio::select! {
             () = stop.cancelled() => break,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(COMPARE_EVERY) => {}
         }
     }
     let retracted = tokio::time::timeout(RETRACT_MAX, store.retract_report(worker)).await;
     if !matches!(retracted, Ok(Ok(()))) {
-        tracing::debug!("report not taken back; it expires");
+        tracing::debug!("report was not retracted; it will expire");
     }
 }
 
-/// The name of this machine, as far as it is known.
+/// Returns the name of this machine, or `unknown`.
 fn host() -> String {
     let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let named = named.or_else(|| std::env::var("HOSTNAME").ok());

@@ -1,6 +1,6 @@
-//! The workers of an [`App`](crate::App) while they work.
+//! The running workers of an [`App`](crate::App).
 //!
-//! Invariant: a worker that ended by a panic is noticed; nobody lingers half dead.
+//! Invariant: if a worker panics, [`RunningApp::failed`] resolves, so that the process can stop.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,48 +13,48 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    control::{self, Obedient},
+    control::{self, ControlledWorkers},
     health::{Health, HealthCheck},
     observe::Observer,
     pulse, report,
     worker::{self, Worker},
 };
 
-/// How long workers may take to settle and to hand over their lanes after the limit of
-/// [`Running::stop_within`].
-const HAND_OVER_TIME: Duration = Duration::from_secs(1);
+/// Time that workers get to settle and to release their lanes after the limit of
+/// [`RunningApp::stop_within`].
+const RELEASE_TIME: Duration = Duration::from_secs(1);
 
-/// How often [`Running::idle`] counts.
+/// The interval at which [`RunningApp::idle`] counts.
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
-/// A worker ended by a panic: a fault in relais or in a source or publisher. The others were stopped.
+/// A worker panicked: a fault in relais, in a source or in a publisher. The other workers were stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkerPanicked(pub(crate) String);
 
-/// The workers at work. Dropping it aborts them, as a crash would: use [`Running::stop`].
-pub struct Running {
+/// The running workers of an app. Dropping it aborts them, as a crash would: use [`RunningApp::stop`].
+pub struct RunningApp {
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: JoinSet<()>,
     pub(crate) wake: watch::Sender<u64>,
-    /// Raised when workers came or left: time to share the lanes anew.
+    /// Raised when workers joined or left: the lanes are shared again.
     pub(crate) crowd: watch::Sender<u64>,
     /// The same for workers of the inbox, and when lanes were handed over for an event type.
     pub(crate) inbox: watch::Sender<u64>,
     pub(crate) observer: Arc<Observer>,
-    /// How long workers wait at stop for what is in flight, at most.
+    /// Maximum time that workers wait at stop for what is in flight.
     pub(crate) patience: watch::Sender<Duration>,
     pub(crate) health: HealthCheck,
 }
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for RunningApp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+        f.debug_struct("RunningApp").field("tasks", &self.tasks.len()).finish_non_exhaustive()
     }
 }
 
-impl Running {
-    /// Without a worker yet.
+impl RunningApp {
+    /// Returns an app without workers.
     pub(crate) fn new(store: &Arc<dyn Store>, observer: Arc<Observer>) -> Self {
         let health = HealthCheck { store: Arc::clone(store), observer: Arc::clone(&observer) };
         Self {
@@ -69,18 +69,18 @@ impl Running {
         }
     }
 
-    /// What the workers count.
+    /// Returns the counters of the workers.
     pub fn observer(&self) -> Arc<Observer> {
         Arc::clone(&self.observer)
     }
 
-    /// Makes every worker look for work at once, as after a commit made outside [`Outbox`](crate::Outbox).
+    /// Makes every worker poll at once, as after a commit made outside [`Outbox`](crate::Outbox).
     pub fn wake(&self) {
         self.wake.send_modify(|n| *n = n.wrapping_add(1));
     }
 
-    /// Resolves when a worker ended by a panic, with its message: the process should end too, so
-    /// that it cannot linger half dead.
+    /// Resolves with the message when a worker panicked: the process should stop then, because it does not
+    /// do all of its work any more.
     pub async fn failed(&mut self) -> String {
         loop {
             match self.tasks.join_next().await {
@@ -91,12 +91,12 @@ impl Running {
         }
     }
 
-    /// Reports whether the workers can do their work, or why not: what `/readyz` answers.
+    /// Returns whether the workers can do their work, or why not: the answer of `/readyz`.
     pub async fn health(&self) -> Health {
         self.health.health().await
     }
 
-    /// Returns what [`Running::health`] asks, to be kept elsewhere: in the state of a web server.
+    /// Returns a handle for [`RunningApp::health`] that can be stored elsewhere, e.g. in a web server.
     pub fn health_check(&self) -> HealthCheck {
         self.health.clone()
     }
@@ -115,46 +115,46 @@ impl Running {
         Ok(())
     }
 
-    /// Finishes what is in flight, settles it, and hands the lanes over. A handler that hangs is waited for
-    /// 30 s, a call to a destination as long as its time limit.
+    /// Finishes what is in flight, settles it, and releases the lanes. Waits at most 30 s for a handler, and
+    /// for a call to a destination as long as its time limit.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// [`Running::stop`] with a limit; returns `true` if everything ended in time.
+    /// [`RunningApp::stop`] with a limit; returns `true` if everything ended in time.
     ///
-    /// What is in flight gets this long to finish. Then handlers are dropped, which rolls them back, and the
-    /// lanes of what was still in flight expire: another worker takes them over after [`App::lease`]. A
-    /// little later than `limit` the rest is aborted, as a crash would.
+    /// Calls and handlers in flight get this long to finish. Then handlers are dropped, which rolls them
+    /// back. The leases of lanes with rows still in flight expire: another worker takes them over after
+    /// [`App::lease`]. One second after `limit` the rest is aborted, as a crash would.
     ///
     /// [`App::lease`]: crate::App::lease
     pub async fn stop_within(mut self, limit: Duration) -> bool {
         self.patience.send_replace(limit);
         self.stop.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
-        let ended = tokio::time::timeout(limit + HAND_OVER_TIME, ended).await.is_ok();
+        let ended = tokio::time::timeout(limit + RELEASE_TIME, ended).await.is_ok();
         self.tasks.shutdown().await;
         ended
     }
 
-    /// What [`Running::wake`] does, for a worker that has brought others something to do.
+    /// Returns a function that does what [`RunningApp::wake`] does, for workers that create work for others.
     pub(crate) fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
         let wake = self.wake.clone();
         Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1)))
     }
 
-    /// Starts what serves all workers: controls, reports, and what wakes them.
+    /// Starts the loops that serve all workers: controls, reports and wake-ups.
     pub(crate) fn spawn_loops(
         &mut self,
         store: Arc<dyn Store>,
-        obedient: Obedient,
+        controlled: ControlledWorkers,
         worker: String,
     ) {
         let (wake, crowd) = (self.wake.clone(), self.crowd.clone());
         let (inbox, stop) = (self.inbox.clone(), self.stop.clone());
-        let (controls, obeyed) = (Arc::clone(&store), self.waker());
-        self.tasks.spawn(control::run(controls, obedient, obeyed, stop.clone()));
+        let (controls, changed) = (Arc::clone(&store), self.waker());
+        self.tasks.spawn(control::run(controls, controlled, changed, stop.clone()));
         let (reports, observer) = (Arc::clone(&store), self.observer());
         self.tasks.spawn(report::run(reports, observer, worker, stop.clone()));
         self.tasks.spawn(pulse::run(store, wake, crowd, inbox, stop));

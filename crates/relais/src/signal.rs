@@ -1,4 +1,4 @@
-//! What the operating system says when the process should end.
+//! Signals of the operating system that end the process.
 
 /// Resolves at Ctrl-C or SIGTERM.
 pub(crate) async fn terminated() {

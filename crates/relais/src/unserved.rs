@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use relais_core::{
-    BoxFuture,
     inbox::SUBSCRIBER_SEPARATOR,
     lane::Scope,
     query::{Backlog, Count, Overview},
@@ -17,7 +17,7 @@ use relais_core::{
 
 use crate::{
     observe::Observer,
-    worker::{Progress, Worker},
+    worker::{PassOutcome, Worker},
 };
 
 /// The time from the start to the first check: it counts rows, and the first messages are more urgent.
@@ -27,15 +27,16 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Destinations, and inboxes, that one check warns about.
 const WARNINGS_MAX: usize = 20;
 
-pub(crate) struct Unserved {
+/// A worker that checks once a minute.
+pub(crate) struct UnservedCheck {
     store: Arc<dyn Store>,
-    /// Scopes served by this process, whose workers may not have begun.
+    /// Scopes served by this process, whose workers may not have started yet.
     own: BTreeSet<String>,
     observer: Arc<Observer>,
     next: Instant,
 }
 
-impl Unserved {
+impl UnservedCheck {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         own: BTreeSet<String>,
@@ -78,13 +79,13 @@ pub(crate) fn describe_inbox(inbox: &str) -> String {
     }
 }
 
-/// The inboxes with messages that no live worker handles.
+/// Returns the inboxes with messages that no live worker handles.
 fn unserved_inboxes<'a>(overview: &'a Overview, own: &BTreeSet<String>) -> Vec<&'a Count> {
     let is_own = |count: &&Count| own.contains(&Scope::of_inbox(&count.name).to_string());
     overview.unserved_inboxes.iter().filter(|count| !is_own(count)).collect()
 }
 
-/// The backlogs that no live worker delivers.
+/// Returns the backlogs that no live worker delivers.
 fn unserved<'a>(overview: &'a Overview, own: &BTreeSet<String>) -> Vec<&'a Backlog> {
     let alive = overview.workers.iter().filter(|worker| worker.alive);
     let alive: BTreeSet<&str> = alive.map(|worker| worker.scope.as_str()).collect();
@@ -96,17 +97,16 @@ fn unserved<'a>(overview: &'a Overview, own: &BTreeSet<String>) -> Vec<&'a Backl
     waiting.filter(|backlog| !is_served(&backlog.destination)).collect()
 }
 
-impl Worker for Unserved {
-    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
-        Box::pin(async {
-            let wait = self.next.saturating_duration_since(Instant::now());
-            if !wait.is_zero() {
-                return Ok(Progress::Idle { at_most: wait });
-            }
-            let overview = self.store.overview().await?;
-            self.warn(&overview);
-            self.next = Instant::now() + EVERY;
-            Ok(Progress::Idle { at_most: EVERY })
-        })
+#[async_trait]
+impl Worker for UnservedCheck {
+    async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
+        let wait = self.next.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            return Ok(PassOutcome::Idle { at_most: wait });
+        }
+        let overview = self.store.overview().await?;
+        self.warn(&overview);
+        self.next = Instant::now() + EVERY;
+        Ok(PassOutcome::Idle { at_most: EVERY })
     }
 }

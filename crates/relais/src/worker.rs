@@ -1,61 +1,61 @@
-//! The one loop all workers share: a tested `run_once`, then hurry or rest, until told to stop.
+//! The loop that all workers share: one pass after the other until the stop, with rests between.
 
 use std::time::Duration;
 
-use relais_core::{BoxFuture, store::StoreError};
+use async_trait::async_trait;
+use relais_core::store::StoreError;
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// What one pass achieved.
+use crate::timing::DatabaseBackoff;
+
+/// The outcome of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// There may be more: go again at once.
+pub(crate) enum PassOutcome {
+    /// There may be more: the next pass follows at once.
     Worked,
-    /// Nothing to do now; look again after this long at the latest (or when woken).
+    /// Nothing to do now; the next pass follows after at most this long, or after a wake-up.
     Idle { at_most: Duration },
     /// There will be no more work.
     Finished,
 }
 
-/// A body of work. Each pass leaves the store consistent, so a worker may be stopped between any two.
+/// A worker. Each pass leaves the store consistent, so a worker may be stopped between any two.
+#[async_trait]
 pub(crate) trait Worker: Send {
-    /// Rows may have come, or become due: the next pass should look into the store.
-    fn look(&mut self) {}
+    /// Makes the next pass read the store: rows may have arrived or become due.
+    fn request_read(&mut self) {}
 
-    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>>;
+    /// Runs one pass.
+    async fn run_once(&mut self) -> Result<PassOutcome, StoreError>;
 
-    /// Resolves when something this worker has under way has come back. Safe to drop.
-    fn landed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+    /// Resolves when something in flight has returned. Safe to drop.
+    async fn returned(&mut self) {
+        std::future::pending().await
     }
 
-    /// How much is under way.
+    /// Returns the number of calls in flight.
     #[cfg(test)]
-    fn under_way(&self) -> usize {
+    fn in_flight(&self) -> usize {
         0
     }
 
-    /// Finishes what is in flight, but waits no longer than `patience` for it, and gives back what it holds.
-    fn stop(&mut self, _patience: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    /// Waits for what is in flight, at most `patience`, and releases what the worker holds.
+    async fn stop(&mut self, _patience: Duration) {}
 }
 
-/// After a wake-up the rows may still be uncommitted: look this often, …
+/// The pause between two polls right after a wake-up: its rows may not be committed yet.
 const HOT_POLL: Duration = Duration::from_millis(1);
-/// … this many times, before the pauses grow.
+/// Polls before the pauses grow.
 const HOT_POLLS: u32 = 12;
-/// Whoever was woken this often for nothing is not meant: others have the work. Its pauses are those
-/// after so many looks, …
-const VAIN_WAKES: u32 = 4;
-const VAIN_POLLS: u32 = HOT_POLLS + 6;
-/// … and wake-ups wait this long, or the idle would keep a busy database busier than the busy do.
-const DEAF_FOR: Duration = Duration::from_millis(40);
-/// The longest pause between two looks while nobody wakes us.
+/// After this many wake-ups without rows, other workers probably get them: wake-ups become hints.
+const EMPTY_WAKES_MAX: u32 = 4;
+/// The number of polls that a worker continues from after such a hint: it pauses at the idle interval.
+const EMPTY_WAKE_POLLS: u32 = HOT_POLLS + 6;
+/// The delay of each hint, so that idle workers do not load a busy database.
+const HINT_DELAY: Duration = Duration::from_millis(40);
+/// The longest pause between two polls without a wake-up.
 const IDLE_POLL_MAX: Duration = Duration::from_millis(800);
-/// The pause after the database did not answer; doubles up to the maximum.
-const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
-const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a worker until `stop`, waking on `wake`. It stops with the `patience` that is set then.
 pub(crate) async fn run(
@@ -65,78 +65,78 @@ pub(crate) async fn run(
     stop: CancellationToken,
     patience: watch::Receiver<Duration>,
 ) {
-    let (mut polls, mut vain) = (0_u32, 0_u32);
-    let mut trouble = TROUBLE_PAUSE;
+    let (mut polls, mut empty_wakes) = (0_u32, 0_u32);
+    let mut backoff = DatabaseBackoff::default();
     while !stop.is_cancelled() {
         let rest = match worker.run_once().await {
-            Ok(Progress::Finished) => break,
-            Ok(Progress::Worked) => {
-                (polls, vain, trouble) = (0, 0, TROUBLE_PAUSE);
+            Ok(PassOutcome::Finished) => break,
+            Ok(PassOutcome::Worked) => {
+                (polls, empty_wakes) = (0, 0);
+                backoff.reset();
                 continue;
             }
-            Ok(Progress::Idle { at_most }) => {
-                trouble = TROUBLE_PAUSE;
+            Ok(PassOutcome::Idle { at_most }) => {
+                backoff.reset();
                 polls = polls.saturating_add(1);
                 pause(polls).min(at_most)
             }
             Err(error) => {
-                tracing::warn!(worker = name, %error, "waiting for the database");
-                let pause = trouble;
-                trouble = (trouble * 2).min(TROUBLE_PAUSE_MAX);
-                pause
+                tracing::warn!(worker = name, %error, "database did not answer; waiting");
+                backoff.next_pause()
             }
         };
-        let deaf = if vain > VAIN_WAKES { DEAF_FOR.min(rest) } else { Duration::ZERO };
+        let is_hint = empty_wakes > EMPTY_WAKES_MAX;
+        let delay = if is_hint { HINT_DELAY.min(rest) } else { Duration::ZERO };
         let woken = async {
-            sleep(deaf).await;
+            sleep(delay).await;
             wake.changed().await.is_ok()
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            () = worker.landed() => continue,
+            () = worker.returned() => continue,
             woken = woken => {
                 if woken {
-                    vain = vain.saturating_add(1);
-                    polls = if vain > VAIN_WAKES { VAIN_POLLS } else { 0 };
+                    empty_wakes = empty_wakes.saturating_add(1);
+                    polls = if empty_wakes > EMPTY_WAKES_MAX { EMPTY_WAKE_POLLS } else { 0 };
                 } else {
                     sleep(rest).await;
                 }
             }
             () = sleep(rest) => {}
         }
-        worker.look();
+        worker.request_read();
     }
     let patience = *patience.borrow();
     worker.stop(patience).await;
     tracing::debug!(worker = name, "stopped");
 }
 
-/// Short pauses right after work or a wake-up, then doubling ones.
+/// Returns the pause before the next poll: short right after work or a wake-up, then doubling.
 fn pause(polls: u32) -> Duration {
     let doublings = polls.saturating_sub(HOT_POLLS).min(16);
     HOT_POLL.saturating_mul(1 << doublings).min(IDLE_POLL_MAX)
 }
 
-/// Drives a worker by hand until it rests with nothing under way, or only with what never lands.
+/// Runs passes until the worker rests with nothing in flight, or only with calls that never return.
 #[cfg(test)]
 pub(crate) async fn run_until_idle(worker: &mut dyn Worker) {
     /// Passes before a test gives up: a worker that never rests is a fault.
     const PASSES_MAX: usize = 10_000;
-    /// What has not landed by then is stuck on purpose.
+    /// A call that has not returned by then never does, on purpose.
     const STUCK: Duration = Duration::from_secs(1);
     for _ in 0..PASSES_MAX {
-        worker.look();
+        worker.request_read();
         match worker.run_once().await.expect("the store answers") {
-            Progress::Worked => {}
-            Progress::Finished => return,
-            Progress::Idle { .. } if worker.under_way() == 0 => return,
-            Progress::Idle { .. } => {
-                if tokio::time::timeout(STUCK, worker.landed()).await.is_ok() {
+            PassOutcome::Worked => {}
+            PassOutcome::Finished => return,
+            PassOutcome::Idle { .. } if worker.in_flight() == 0 => return,
+            PassOutcome::Idle { .. } => {
+                if tokio::time::timeout(STUCK, worker.returned()).await.is_ok() {
                     continue;
                 }
-                worker.look();
-                if worker.run_once().await.expect("the store answers") != Progress::Worked {
+                worker.request_read();
+                if worker.run_once().await.expect("the store answers") != PassOutcome::Worked {
                     return;
                 }
             }
@@ -154,21 +154,20 @@ mod tests {
 
     use super::*;
 
-    /// Finds something in the passes it is told to, and counts them all.
-    struct Looker {
+    /// A worker that finds rows in the passes that a function selects, and counts all passes.
+    struct PassCounter {
         passes: Arc<AtomicU32>,
         finds: fn(u32) -> bool,
     }
 
-    impl Worker for Looker {
-        fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
+    #[async_trait]
+    impl Worker for PassCounter {
+        async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
             let pass = self.passes.fetch_add(1, Relaxed);
-            let idle = Progress::Idle { at_most: Duration::from_secs(1) };
-            let progress = if (self.finds)(pass) { Progress::Worked } else { idle };
-            Box::pin(async move {
-                sleep(Duration::from_micros(100)).await;
-                Ok(progress)
-            })
+            let idle = PassOutcome::Idle { at_most: Duration::from_secs(1) };
+            let outcome = if (self.finds)(pass) { PassOutcome::Worked } else { idle };
+            sleep(Duration::from_micros(100)).await;
+            Ok(outcome)
         }
     }
 
@@ -176,13 +175,13 @@ mod tests {
         watch::channel(Duration::MAX).1
     }
 
-    /// How many passes it makes in a second in which somebody else's work wakes it a thousand times.
-    async fn passes_beside_a_busy_one(finds: fn(u32) -> bool) -> u32 {
+    /// Returns the passes within a second in which the rows of another worker cause 1,000 wake-ups.
+    async fn passes_beside_a_busy_worker(finds: fn(u32) -> bool) -> u32 {
         let passes = Arc::new(AtomicU32::new(0));
-        let looker = Box::new(Looker { passes: Arc::clone(&passes), finds });
+        let counter = Box::new(PassCounter { passes: Arc::clone(&passes), finds });
         let ((waker, wake), stop) = (watch::channel(0), CancellationToken::new());
         let running =
-            tokio::spawn(run("looker".to_owned(), looker, wake, stop.clone(), patience()));
+            tokio::spawn(run("counter".to_owned(), counter, wake, stop.clone(), patience()));
         for _ in 0..1_000 {
             waker.send_modify(|times| *times += 1);
             sleep(Duration::from_millis(1)).await;
@@ -193,10 +192,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_woken_for_nothing_looks_less_often_until_there_is_something() {
-        let idle = passes_beside_a_busy_one(|_| false).await;
+    async fn a_worker_whose_wake_ups_are_empty_polls_less_often_until_it_finds_rows() {
+        let idle = passes_beside_a_busy_worker(|_| false).await;
         assert!((20..110).contains(&idle), "{idle}");
-        let busy = passes_beside_a_busy_one(|pass| pass % 2 == 0).await;
+        let busy = passes_beside_a_busy_worker(|pass| pass % 2 == 0).await;
         assert!(busy >= 900, "{busy}");
     }
 

@@ -1,8 +1,8 @@
-//! Processes through whole apps: a service takes commands from the outbox and answers into the inbox,
-//! while apps are killed and started again.
+//! Processes through whole apps: a service gets commands from the outbox and replies to the inbox, while
+//! apps are killed and started again.
 
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
-#![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -11,7 +11,7 @@ use std::{
 };
 
 use relais::{
-    App, Delivery, DestinationSettings, OutboxRow, Overview, Publisher, RetryPolicy, Running,
+    App, Delivery, DestinationSettings, OutboxRow, Overview, Publisher, RetryPolicy, RunningApp,
     Source, SourceBatch, SourceError, Store,
     core::{
         BoxFuture,
@@ -31,7 +31,7 @@ use uuid::Uuid;
 
 const ORDERS: usize = 48;
 const KILLS: usize = 6;
-/// How long an answer may take.
+/// The time-out of a command.
 const TIMEOUT: Duration = Duration::from_millis(700);
 
 #[derive(Serialize, Deserialize)]
@@ -50,8 +50,8 @@ struct Answer {
     text: String,
 }
 
-/// A command with the replies `<name>Done`, `<name>Busy` and `<name>Failed`. Its attempts never run out:
-/// on a slow machine many a reply is late.
+/// Returns a command with the replies `<name>Done`, `<name>Busy` and `<name>Failed`. It has many attempts,
+/// because replies are late on a slow machine.
 fn command(name: &'static str, timeout: Duration) -> Command<Order> {
     let note = |order: &mut Order, answer: Answer| order.answers.push(answer.text);
     command_named("service", name, |order: &Order| json!({ "id": order.id }))
@@ -63,6 +63,7 @@ fn command(name: &'static str, timeout: Duration) -> Command<Order> {
             RetryPolicy::default()
                 .attempts_max(1_000)
                 .first(Duration::from_millis(20))
+                // More attempts must not keep a busy machine busy indefinitely.
                 .max(Duration::from_secs(5)),
         )
 }
@@ -80,7 +81,7 @@ fn order(timeout: Duration) -> Definition {
         .unwrap()
 }
 
-/// How an order with this number ends.
+/// Returns the final status of an order with this number.
 fn expected(id: usize) -> ProcessStatus {
     match id % 8 {
         2 | 4 | 6 => ProcessStatus::Compensated,
@@ -89,17 +90,17 @@ fn expected(id: usize) -> ProcessStatus {
     }
 }
 
-/// The other side: does each thing once, by its idempotency key, and answers as the order's number says.
+/// A service that does each command once, by its idempotency key, and replies by the number of the order.
 #[derive(Clone, Default)]
 struct Service(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// How often each thing was done.
+    /// Effects by idempotency key.
     effects: BTreeMap<String, usize>,
-    /// Commands seen, by what they ask for.
+    /// Commands received, by idempotency key.
     seen: HashMap<String, Vec<Uuid>>,
-    /// Answers on their way, at-least-once like a broker's.
+    /// Replies to deliver, at least once.
     replies: VecDeque<NewInbox>,
 }
 
@@ -180,15 +181,15 @@ impl Publisher for Service {
     }
 }
 
-/// Gives the service's answers; what is not acknowledged comes again.
+/// A source of the replies; those that are not acknowledged are delivered again.
 struct Replies {
     service: Service,
-    in_hand: Vec<NewInbox>,
+    unacknowledged: Vec<NewInbox>,
 }
 
 impl Drop for Replies {
     fn drop(&mut self) {
-        self.service.0.lock().unwrap().replies.extend(self.in_hand.drain(..));
+        self.service.0.lock().unwrap().replies.extend(self.unacknowledged.drain(..));
     }
 }
 
@@ -199,10 +200,10 @@ impl Source for Replies {
                 {
                     let mut state = self.service.0.lock().unwrap();
                     let ready = state.replies.len().min(max);
-                    self.in_hand.extend(state.replies.drain(..ready));
+                    self.unacknowledged.extend(state.replies.drain(..ready));
                 }
-                if !self.in_hand.is_empty() {
-                    let messages = self.in_hand.clone();
+                if !self.unacknowledged.is_empty() {
+                    let messages = self.unacknowledged.clone();
                     return Ok(SourceBatch { messages, positions: Vec::new() });
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -211,7 +212,7 @@ impl Source for Replies {
     }
 
     fn acknowledge(&mut self, _: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
-        self.in_hand.clear();
+        self.unacknowledged.clear();
         Box::pin(async { Ok(()) })
     }
 
@@ -220,12 +221,15 @@ impl Source for Replies {
     }
 }
 
-fn start(store: &Arc<dyn Store>, service: &Service) -> Running {
+fn start(store: &Arc<dyn Store>, service: &Service) -> RunningApp {
     let settings = DestinationSettings::default()
         .retry(RetryPolicy::default().first(Duration::from_millis(5)));
     App::new(Arc::clone(store))
         .process(order(TIMEOUT))
-        .source("replies", Box::new(Replies { service: service.clone(), in_hand: Vec::new() }))
+        .source(
+            "replies",
+            Box::new(Replies { service: service.clone(), unacknowledged: Vec::new() }),
+        )
         .destination_with("service", Arc::new(service.clone()), settings)
         .lease(Duration::from_millis(400))
         .start()
@@ -244,13 +248,13 @@ async fn check(store: Arc<dyn Store>) {
         if id % (ORDERS / KILLS) == 3 {
             drop(std::mem::replace(&mut victim, start(&store, &service)));
         }
-        // People are at it too.
+        // An operator acts too.
         if id % 10 == 9 {
             let key = format!("o-{}", id - 5);
             let found = ProcessRef::Key { process_type: "order".into(), business_key: key };
             if let Some(process) = operator.find(found).await.unwrap() {
                 let act = |action| operator.act(process.process_id, action, "ann", "a test");
-                // What has ended meanwhile cannot be paused.
+                // A process that has ended meanwhile cannot be paused.
                 if act(Action::Pause).await.is_ok() {
                     act(Action::Resume).await.unwrap();
                 }
@@ -263,16 +267,16 @@ async fn check(store: Arc<dyn Store>) {
     println!("{:?}", steady.observer().snapshot().processes);
     steady.stop().await;
     victim.stop().await;
-    // Only now: a timer may still have had something to say about one that has ended.
+    // Only now: a timer of an ended process may still have fired before.
     for process in &orders(&store).await {
         assert_ended_well(&operator, &service, process).await;
     }
     let overview = store.overview().await.unwrap();
     let failed = (0..ORDERS).filter(|id| expected(*id) == ProcessStatus::Failed).count() as u64;
-    assert_eq!(overview.dead_letters_open, failed, "one for each that has nothing to undo");
+    assert_eq!(overview.dead_letters_open, failed, "one for each without a step to compensate");
 }
 
-/// Says nothing.
+/// A publisher that accepts everything and never replies.
 struct Silence;
 
 impl Publisher for Silence {
@@ -281,8 +285,8 @@ impl Publisher for Silence {
     }
 }
 
-/// Many apps get replies for few processes at once, each under a key of its own.
-async fn fight(store: Arc<dyn Store>) {
+/// Checks that many apps with replies for few processes at once, each with its own key, lose none.
+async fn check_conflicts(store: Arc<dyn Store>) {
     const PROCESSES: usize = 3;
     const REPLIES: usize = 60;
     store.migrate().await.unwrap();
@@ -299,7 +303,7 @@ async fn fight(store: Arc<dyn Store>) {
         let process = operator.start("order", None, &data, "ann", "a test").await.unwrap();
         ids.push(process.process_id);
     }
-    let apps: Vec<Running> = (0..4).map(|_| app().start()).collect();
+    let apps: Vec<RunningApp> = (0..4).map(|_| app().start()).collect();
     for n in 0..REPLIES {
         let replies = ids.iter().map(|id| {
             let name = format!("{id}-{n}");
@@ -329,8 +333,8 @@ async fn fight(store: Arc<dyn Store>) {
 
 /// Waits until nothing is open.
 async fn drained(store: &Arc<dyn Store>) {
-    const LOOKS_MAX: usize = 2_400;
-    for _ in 0..LOOKS_MAX {
+    const POLLS_MAX: usize = 2_400;
+    for _ in 0..POLLS_MAX {
         let overview = store.overview().await.unwrap();
         if is_drained(&overview) {
             return;
@@ -346,10 +350,10 @@ fn is_drained(overview: &Overview) -> bool {
     counts.all(|count| count.rows == 0 || !open.contains(&count.name.as_str()))
 }
 
-/// Waits until every order has ended; gives up only after a time no slow machine needs.
+/// Waits until every order has ended, up to a time that no slow machine needs.
 async fn ended(store: &Arc<dyn Store>) {
-    const LOOKS_MAX: usize = 2_400;
-    for _ in 0..LOOKS_MAX {
+    const POLLS_MAX: usize = 2_400;
+    for _ in 0..POLLS_MAX {
         let all = orders(store).await;
         let idle = is_drained(&store.overview().await.unwrap());
         if idle && all.len() == ORDERS && all.iter().all(|process| process.status.is_final()) {
@@ -370,7 +374,7 @@ async fn assert_ended_well(operator: &Operator, service: &Service, process: &Pro
     assert_eq!(process.status, expected(data.id), "order {}: {process:#?}", data.id);
     let log = operator.log(process.process_id, None, 500).await.unwrap();
     let seqs: Vec<i64> = log.iter().rev().map(|entry| entry.seq).collect();
-    assert_eq!(seqs, (1..=process.version).collect::<Vec<_>>(), "a log is one line: {log:#?}");
+    assert_eq!(seqs, (1..=process.version).collect::<Vec<_>>(), "a log has no gap: {log:#?}");
     let state = service.0.lock().unwrap();
     let done = |what: &str| state.effects.get(&format!("{}/{what}", process.process_id)).copied();
     let effects = ["payment", "stock", "shipment", "payment/undo", "stock/undo"].map(done);
@@ -413,7 +417,7 @@ async fn on_postgres<F: Future<Output = ()>>(check: impl FnOnce(Arc<dyn Store>) 
     let own = format!("{url}{joint}options=-c%20search_path%3D{schema}");
     let store = PostgresStore::connect(&own, PostgresOptions::default()).await.unwrap();
     check(Arc::new(store)).await;
-    // A worker's last statement may still run and stand in the way.
+    // The last statement of a worker may still run and block it.
     let dropped = client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await;
     if let Err(error) = dropped {
         eprintln!("schema {schema} is left behind: {error}");
@@ -434,12 +438,12 @@ async fn every_process_ends_once_on_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn apps_that_fight_over_a_process_keep_its_log_one_line_on_sqlite() {
+async fn apps_that_change_one_process_at_once_keep_its_log_without_a_gap_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
-    fight(sqlite(&dir).await).await;
+    check_conflicts(sqlite(&dir).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn apps_that_fight_over_a_process_keep_its_log_one_line_on_postgres() {
-    on_postgres(fight).await;
+async fn apps_that_change_one_process_at_once_keep_its_log_without_a_gap_on_postgres() {
+    on_postgres(check_conflicts).await;
 }

@@ -2,7 +2,7 @@
 //! key holds, and everything drains afterwards.
 
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
-#![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,7 +11,8 @@ use std::{
 };
 
 use relais::{
-    App, Delivery, DestinationSettings, OutboxRow, Publisher, RetryPolicy, Route, Running, Store,
+    App, Delivery, DestinationSettings, OutboxRow, Publisher, RetryPolicy, Route, RunningApp,
+    Store,
     core::{
         BoxFuture,
         inbox::{Content, NewInbox},
@@ -25,14 +26,14 @@ const KEYS: usize = 12;
 const STEPS: usize = 40;
 const KILLS: usize = 4;
 
-/// Remembers what it was given; fails every seventh call, is down every thirty-first.
+/// A publisher that records its messages, fails every seventh call, and is unavailable every thirty-first.
 #[derive(Default)]
 struct Ledger(Mutex<Entries>);
 
 #[derive(Default)]
 struct Entries {
     calls: usize,
-    /// Steps of each key in the order they first came.
+    /// Steps of each key in the order of their first delivery.
     firsts: HashMap<String, Vec<usize>>,
     ids: HashSet<uuid::Uuid>,
 }
@@ -50,7 +51,7 @@ impl Ledger {
                 row.payload.rsplit(':').next().unwrap().trim_end_matches('}').parse().unwrap();
             entries.firsts.entry(row.msg_key.clone()).or_default().push(step);
         }
-        // The work was done, the answer says otherwise: a lost reply.
+        // The message was recorded, the answer is a failure: a lost reply.
         if fails { Delivery::retry("LOST", "on purpose") } else { Delivery::Accepted }
     }
 }
@@ -64,7 +65,7 @@ impl Publisher for Ledger {
     }
 }
 
-fn start(store: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> Running {
+fn start(store: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> RunningApp {
     let settings = DestinationSettings::default()
         .retry(RetryPolicy::default().attempts_max(50).first(Duration::from_millis(5)));
     let route = Route::new("Stepped", "ledger").aggregate_type("Thing");
@@ -118,10 +119,10 @@ async fn check(store: Arc<dyn Store>) {
     }
 }
 
-/// Waits until nothing is open; gives up only after a time no slow machine needs.
+/// Waits until nothing is open, up to a time that no slow machine needs.
 async fn drained(store: &Arc<dyn Store>) {
-    const LOOKS_MAX: usize = 1_200;
-    for _ in 0..LOOKS_MAX {
+    const POLLS_MAX: usize = 1_200;
+    for _ in 0..POLLS_MAX {
         let overview = store.overview().await.unwrap();
         let counts = overview.inbox.iter().chain(&overview.outbox);
         let open = ["RECEIVED", "RETRY", "PENDING"];
@@ -134,9 +135,9 @@ async fn drained(store: &Arc<dyn Store>) {
     panic!("not drained: {:#?}", store.overview().await.unwrap());
 }
 
-/// With a lease nobody waits for in a test: only being told can hand the lanes over.
+/// The lease is too long to wait for: only a release hands the lanes over.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_leaves_hands_its_work_over_without_waiting_for_the_lease() {
+async fn a_node_that_stops_releases_its_lanes_without_waiting_for_the_lease() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("relais.db");
     let sqlite = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
@@ -146,24 +147,24 @@ async fn a_node_that_leaves_hands_its_work_over_without_waiting_for_the_lease() 
     let publisher = || Arc::clone(&ledger) as Arc<dyn Publisher>;
     let app = || App::new(Arc::clone(&store)).lease(Duration::from_secs(3_600));
     let first = app().destination("ledger", publisher()).start();
-    lanes_held(&store, 64).await;
+    lanes_owned(&store, 64).await;
     let second = app().destination("ledger", publisher()).start();
     first.stop().await;
-    lanes_held(&store, 64).await;
+    lanes_owned(&store, 64).await;
     second.stop().await;
 }
 
-/// Waits until the live workers hold this many lanes.
-async fn lanes_held(store: &Arc<dyn Store>, lanes: u64) {
-    const LOOKS_MAX: usize = 1_200;
-    for _ in 0..LOOKS_MAX {
+/// Waits until the live workers own this many lanes.
+async fn lanes_owned(store: &Arc<dyn Store>, lanes: u64) {
+    const POLLS_MAX: usize = 1_200;
+    for _ in 0..POLLS_MAX {
         let workers = store.overview().await.unwrap().workers;
         if workers.iter().filter(|w| w.alive).map(|w| w.lanes).sum::<u64>() == lanes {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("lanes are not held: {:#?}", store.overview().await.unwrap().workers);
+    panic!("lanes are not owned: {:#?}", store.overview().await.unwrap().workers);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,7 +190,7 @@ async fn nothing_is_lost_on_postgres() {
     let own = format!("{url}{joint}options=-c%20search_path%3D{schema}");
     let store = PostgresStore::connect(&own, PostgresOptions::default()).await.unwrap();
     check(Arc::new(store)).await;
-    // A worker's last statement may still run and stand in the way.
+    // The last statement of a worker may still run and block it.
     let dropped = client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await;
     if let Err(error) = dropped {
         eprintln!("schema {schema} is left behind: {error}");

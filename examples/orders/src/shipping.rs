@@ -4,7 +4,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use relais::{
-    App, Received, Running, Source,
+    App, Received, RunningApp, Source,
     sqlite::{self, SqliteStore},
 };
 use sqlx::{SqliteConnection, SqlitePool};
@@ -39,7 +39,7 @@ impl ShippingService {
         Ok(Self { pool, store })
     }
 
-    pub(crate) fn start(&self, topic: Box<dyn Source>) -> Running {
+    pub(crate) fn start(&self, topic: Box<dyn Source>) -> RunningApp {
         App::new(Arc::new(self.store.clone()))
             .source(SOURCE, topic)
             .handle("OrderCreated", sqlite::sqlx_handler(self.pool.clone(), on_order_created))

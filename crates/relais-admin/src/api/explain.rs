@@ -1,7 +1,7 @@
 //! What became of a message, a process or a dead letter, and where it came from.
 
 use axum::extract::State;
-use relais::explain::{Explanation, Found};
+use relais::explain::{ExplainOutcome, Explanation};
 
 use super::{Answer, run};
 use crate::{Admin, input::Named, problem::Problem};
@@ -12,11 +12,11 @@ pub(crate) async fn explain(
 ) -> Answer<Explanation> {
     run(async move {
         match relais::explain::explain(admin.store.as_ref(), &id).await? {
-            Found::One(explanation) => Ok(*explanation),
-            Found::Nothing => Err(Problem::not_found(format_args!(
+            ExplainOutcome::One(explanation) => Ok(*explanation),
+            ExplainOutcome::Nothing => Err(Problem::not_found(format_args!(
                 "nothing here has the id `{id}`; it may be cleaned up, or never have come"
             ))),
-            Found::Ambiguous(things) => {
+            ExplainOutcome::Ambiguous(things) => {
                 let names: Vec<String> =
                     things.iter().map(|thing| thing.name.to_string()).collect();
                 let names = names.join(", ");

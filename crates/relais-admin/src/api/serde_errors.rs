@@ -6,7 +6,9 @@ use axum::{extract::State, http::StatusCode};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use relais::{
     desk::By,
-    repair::{self, Decoder, Fix, Identity, Mode, Outcome, Plan, Report, SerdeErrors},
+    repair::{
+        self, Decoder, Fix, Identity, Mode, RepairOutcome, RepairPlan, RepairReport, SerdeErrors,
+    },
 };
 use relais_core::{
     browse::Listed,
@@ -166,7 +168,7 @@ pub(crate) async fn repair(
     caller: Caller,
     Named(id): Named<i64>,
     Body(wanted): Body<Repair>,
-) -> Answer<Report> {
+) -> Answer<RepairReport> {
     let by = Who { actor: wanted.actor, reason: wanted.reason }.by(&caller)?;
     let fix = match (wanted.payload, wanted.decoder) {
         (Some(_), Some(_)) => {
@@ -222,7 +224,7 @@ struct Matching {
 pub(crate) struct Told {
     matching: u64,
     #[serde(flatten)]
-    summary: repair::Summary,
+    summary: repair::RepairSummary,
     /// Whether there are rows that were not looked at.
     more: bool,
 }
@@ -275,8 +277,8 @@ pub(crate) async fn discard(
     .await
 }
 
-fn plan(fix: Fix, keep_id: bool, dry_run: bool, By { actor, reason }: By) -> Plan {
-    Plan {
+fn plan(fix: Fix, keep_id: bool, dry_run: bool, By { actor, reason }: By) -> RepairPlan {
+    RepairPlan {
         fix,
         identity: if keep_id { Identity::Own } else { Identity::Promised },
         mode: if dry_run { Mode::Try } else { Mode::Write },
@@ -294,17 +296,17 @@ fn declared_or(decoder: Option<String>) -> Result<Fix, Problem> {
     })
 }
 
-fn told(report: Report) -> Result<Report, Problem> {
+fn told(report: RepairReport) -> Result<RepairReport, Problem> {
     match &report.outcome {
-        Outcome::Repaired { .. } | Outcome::Duplicate { .. } => Ok(report),
-        Outcome::Conflict { message_id, with } => Err(Problem::conflict(
+        RepairOutcome::Repaired { .. } | RepairOutcome::Duplicate { .. } => Ok(report),
+        RepairOutcome::Conflict { message_id, with } => Err(Problem::conflict(
             "CONFLICT",
             format_args!(
                 "message id {message_id} is that of row {with} already, with other content; compare \
                  them, and repair this one with `keep_id` if it is a message of its own"
             ),
         )),
-        Outcome::Unreadable { problem, readable_by } => {
+        RepairOutcome::Unreadable { problem, readable_by } => {
             let hint = match readable_by.as_slice() {
                 [] => String::new(),
                 names => format!("; it could be read by {}", names.join(", ")),
@@ -312,7 +314,7 @@ fn told(report: Report) -> Result<Report, Problem> {
             let detail = format!("it still cannot be read: {}{hint}", problem.message);
             Err(Problem::unprocessable(&problem.code, detail))
         }
-        Outcome::Refused { status } => {
+        RepairOutcome::Refused { status } => {
             let now = status.map_or("gone", InboxStatus::as_str);
             Err(Problem::conflict(
                 "NO_SERDE_ERROR",

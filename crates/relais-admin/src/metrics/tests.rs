@@ -18,7 +18,7 @@ use crate::health::Target;
 const EVIL: &str = "a\"b\\c\nd} 1";
 
 /// With at least one sample of every metric.
-fn snapshot() -> Snapshot {
+fn snapshot() -> ObserverSnapshot {
     let mut snapshot = Observer::default().snapshot();
     snapshot.inbox.codes.insert(EVIL.into(), 3);
     let latency = || snapshot.inbox.handling.clone();

@@ -1,6 +1,8 @@
 //! `relais explain ID`: the story of a message, a process or a dead letter.
 
-use relais::explain::{Event, Explanation, Found, Kind, Role, Thing, What, explain};
+use relais::explain::{
+    EventDetail, ExplainOutcome, Explanation, Thing, ThingKind, ThingRole, TimelineEvent, explain,
+};
 use relais_core::process::ProcessEvent;
 use serde_json::json;
 
@@ -17,20 +19,22 @@ use crate::{
 pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     let mut found = explain(store.as_ref(), &args.id).await?;
-    if let (Found::Nothing, Some(prefix)) = (&found, IdPrefix::parse(&args.id))
+    if let (ExplainOutcome::Nothing, Some(prefix)) = (&found, IdPrefix::parse(&args.id))
         && let Some(id) = ids::any(store.as_ref(), &prefix).await?
     {
         found = explain(store.as_ref(), &id.to_string()).await?;
     }
     match found {
-        Found::Nothing => Err(Failure::failed(format!(
+        ExplainOutcome::Nothing => Err(Failure::failed(format!(
             "nothing here has the id {}: no message, inbox or outbox row, process (by id or \
              TYPE/BUSINESS-KEY) or dead letter",
             args.id
         ))),
-        Found::Ambiguous(things) => ambiguous(context, &args.id, &things),
-        Found::One(explanation) if context.output.json => context.output.print_json(&explanation),
-        Found::One(explanation) => tell(context, &explanation),
+        ExplainOutcome::Ambiguous(things) => ambiguous(context, &args.id, &things),
+        ExplainOutcome::One(explanation) if context.output.json => {
+            context.output.print_json(&explanation)
+        }
+        ExplainOutcome::One(explanation) => tell(context, &explanation),
     }
 }
 
@@ -48,7 +52,7 @@ fn tell(context: &Context, story: &Explanation) -> Done {
     let output = &context.output;
     output.print(&timeline(context, &story.events))?;
     let now: Vec<_> =
-        story.things.iter().filter(|thing| thing.role != Role::Cause).cloned().collect();
+        story.things.iter().filter(|thing| thing.role != ThingRole::Cause).cloned().collect();
     output.print(&format!("\nnow\n{}", things_table(context, &now)))?;
     for note in &story.notes {
         output.print(&format!("\nnote: {}", escape(note, Lines::Escape)))?;
@@ -61,7 +65,7 @@ fn tell(context: &Context, story: &Explanation) -> Done {
     Ok(())
 }
 
-fn timeline(context: &Context, events: &[Event]) -> String {
+fn timeline(context: &Context, events: &[TimelineEvent]) -> String {
     const COLUMNS: [Column; 3] = [Column::Id("TIME"), Column::Id("WHAT"), Column::Id("EVENT")];
     let lines = events.iter().map(|event| {
         vec![plain(event.at), plain(&event.about), (event.what.to_string(), tone(&event.what))]
@@ -69,18 +73,18 @@ fn timeline(context: &Context, events: &[Event]) -> String {
     table(&context.output, &COLUMNS, lines)
 }
 
-fn tone(what: &What) -> Tone {
+fn tone(what: &EventDetail) -> Tone {
     match what {
-        What::Processed | What::Dispatched { .. } => Tone::Good,
-        What::DeadLetter { .. } => Tone::Bad,
-        What::Attempt { outcome, .. } if outcome == "failed" => Tone::Bad,
-        What::Attempt { outcome, .. } if outcome == "delivered" => Tone::Good,
-        What::Attempt { .. } | What::Action { .. } => Tone::Waiting,
-        What::Step { entry, .. } => tone_of_step(entry),
-        What::Received { .. }
-        | What::Created { .. }
-        | What::JobPlanned { .. }
-        | What::JobEnded { .. } => Tone::Plain,
+        EventDetail::Processed | EventDetail::Dispatched { .. } => Tone::Good,
+        EventDetail::DeadLetter { .. } => Tone::Bad,
+        EventDetail::Attempt { outcome, .. } if outcome == "failed" => Tone::Bad,
+        EventDetail::Attempt { outcome, .. } if outcome == "delivered" => Tone::Good,
+        EventDetail::Attempt { .. } | EventDetail::Action { .. } => Tone::Waiting,
+        EventDetail::Step { entry, .. } => tone_of_step(entry),
+        EventDetail::Received { .. }
+        | EventDetail::Created { .. }
+        | EventDetail::JobPlanned { .. }
+        | EventDetail::JobEnded { .. } => Tone::Plain,
     }
 }
 
@@ -126,7 +130,7 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
 /// A process that needs an operator is as bad as one that failed.
 fn tone_of(thing: &Thing) -> Tone {
     match (thing.name.kind, &thing.problem, thing.status.as_str()) {
-        (Kind::Process, Some(_), "COMPENSATING") => Tone::Bad,
+        (ThingKind::Process, Some(_), "COMPENSATING") => Tone::Bad,
         _ => Tone::of_status(&thing.status),
     }
 }
@@ -136,7 +140,7 @@ fn next(thing: &Thing) -> String {
     if let Some(letter) = thing.held_by {
         return format!("its key waits behind dead letter {letter}");
     }
-    if let (Kind::Process, Some(why)) = (thing.name.kind, &thing.problem) {
+    if let (ThingKind::Process, Some(why)) = (thing.name.kind, &thing.problem) {
         let id = &thing.name.id;
         return match thing.status.as_str() {
             "PAUSED" => format!("{}; relais process resume {id}", why.message),

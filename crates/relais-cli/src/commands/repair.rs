@@ -11,7 +11,8 @@ use std::{
 };
 
 use relais::repair::{
-    self, Declared, Fix, Identity, Mode, Outcome, Plan, Report, SerdeErrors, Summary,
+    self, Declared, Fix, Identity, Mode, RepairOutcome, RepairPlan, RepairReport, RepairSummary,
+    SerdeErrors,
 };
 use relais_core::{query::PAGE_MAX, store::Store};
 use serde_json::json;
@@ -49,7 +50,7 @@ pub(crate) async fn repair(context: &Context, args: RepairArgs) -> Done {
 }
 
 /// What is to be done, checked as far as the command line goes.
-fn plan(args: &RepairArgs) -> Result<Plan, Failure> {
+fn plan(args: &RepairArgs) -> Result<RepairPlan, Failure> {
     let by_hand = args.payload.is_some() || args.set.is_some();
     if by_hand && args.rows.ids.len() != 1 {
         return Err(Failure::Usage("a payload by hand is for one row; name its id".to_owned()));
@@ -60,7 +61,7 @@ fn plan(args: &RepairArgs) -> Result<Plan, Failure> {
         (None, None, Some(decoder)) => Fix::Decoder(decoder),
         (None, None, None) => Fix::Declared,
     };
-    Ok(Plan {
+    Ok(RepairPlan {
         fix,
         identity: if args.keep_id { Identity::Own } else { Identity::Promised },
         mode: if args.decision.dry_run { Mode::Try } else { Mode::Write },
@@ -98,7 +99,7 @@ fn wanted(rows: &BrokenRows) -> SerdeErrors {
 struct Work<'a> {
     store: &'a dyn Store,
     sources: Vec<Declared>,
-    plan: Plan,
+    plan: RepairPlan,
     args: RepairArgs,
 }
 
@@ -178,9 +179,9 @@ impl Work<'_> {
 struct Log {
     output: Output,
     mode: Mode,
-    summary: Summary,
+    summary: RepairSummary,
     /// For JSON, which is one object: at most as many as `--limit` allows.
-    reports: Vec<Report>,
+    reports: Vec<RepairReport>,
     progress: Progress,
 }
 
@@ -188,10 +189,10 @@ impl Log {
     fn new(output: Output, mode: Mode) -> Self {
         // Where the rows are not seen going by.
         let progress = Progress::new("rows", None, output.json || !output.terminal);
-        Self { output, mode, summary: Summary::default(), reports: Vec::new(), progress }
+        Self { output, mode, summary: RepairSummary::default(), reports: Vec::new(), progress }
     }
 
-    fn add(&mut self, report: Report) -> Result<(), Failure> {
+    fn add(&mut self, report: RepairReport) -> Result<(), Failure> {
         self.summary.add(&report.outcome);
         self.progress.step()?;
         if self.output.json {
@@ -204,7 +205,8 @@ impl Log {
     fn finish(&self) -> Done {
         self.progress.finish();
         if self.output.json {
-            let Summary { repaired, duplicates, conflicts, unreadable, refused } = self.summary;
+            let RepairSummary { repaired, duplicates, conflicts, unreadable, refused } =
+                self.summary;
             return self.output.print_json(&json!({
                 "dry_run": self.mode == Mode::Try, "repaired": repaired, "duplicates": duplicates,
                 "conflicts": conflicts, "unreadable": unreadable, "refused": refused,
@@ -223,7 +225,7 @@ fn rows_text(rows: u64) -> String {
     format!("{rows} row{}", if rows == 1 { "" } else { "s" })
 }
 
-fn summary_line(summary: Summary, mode: Mode) -> String {
+fn summary_line(summary: RepairSummary, mode: Mode) -> String {
     if summary.rows() == 0 {
         return "no SERDE_ERROR row matches".to_owned();
     }
@@ -242,13 +244,13 @@ fn summary_line(summary: Summary, mode: Mode) -> String {
     line
 }
 
-fn line(Report { row, outcome }: &Report, mode: Mode) -> String {
+fn line(RepairReport { row, outcome }: &RepairReport, mode: Mode) -> String {
     let would = |done: &'static str, tried: &'static str| match mode {
         Mode::Write => done,
         Mode::Try => tried,
     };
     match outcome {
-        Outcome::Repaired { message_id, identity, key, event_type } => {
+        RepairOutcome::Repaired { message_id, identity, key, event_type } => {
             let kind = event_type.as_deref().unwrap_or("no type");
             let own = match identity {
                 Identity::Promised => "",
@@ -257,23 +259,23 @@ fn line(Report { row, outcome }: &Report, mode: Mode) -> String {
             let word = would("repaired", "would be repaired");
             format!("row {row}: {word}: {kind} {message_id}{own}, key {key}")
         }
-        Outcome::Duplicate { message_id, of } => {
+        RepairOutcome::Duplicate { message_id, of } => {
             let word = would("settled as its", "would be settled as its");
             format!("row {row}: {message_id} is row {of} already, {word} duplicate")
         }
-        Outcome::Conflict { message_id, with } => format!(
+        RepairOutcome::Conflict { message_id, with } => format!(
             "row {row}: message id {message_id} is row {with}'s already, with other content; \
              compare them with `relais inbox show`; if this is a message of its own, repair it \
              with --keep-id"
         ),
-        Outcome::Unreadable { problem, readable_by } => {
+        RepairOutcome::Unreadable { problem, readable_by } => {
             let hint = hint(*row, readable_by);
             format!("row {row}: still unreadable: {}{hint}", problem.message)
         }
-        Outcome::Refused { status: Some(status) } => {
+        RepairOutcome::Refused { status: Some(status) } => {
             format!("row {row}: is {}; only a SERDE_ERROR row can be repaired", status.as_str())
         }
-        Outcome::Refused { status: None } => format!("row {row}: is gone"),
+        RepairOutcome::Refused { status: None } => format!("row {row}: is gone"),
     }
 }
 
@@ -297,13 +299,13 @@ mod tests {
 
     use super::*;
 
-    fn said(outcome: Outcome) -> String {
-        line(&Report { row: 17, outcome }, Mode::Write)
+    fn said(outcome: RepairOutcome) -> String {
+        line(&RepairReport { row: 17, outcome }, Mode::Write)
     }
 
     #[test]
     fn a_row_that_cannot_be_read_says_what_would_read_it() {
-        let unreadable = |readable_by: &[&'static str]| Outcome::Unreadable {
+        let unreadable = |readable_by: &[&'static str]| RepairOutcome::Unreadable {
             problem: Problem::new("INVALID_JSON", "not valid JSON: expected value"),
             readable_by: readable_by.to_vec(),
         };
@@ -318,9 +320,9 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_only_what_there_is() {
-        let summary = Summary { repaired: 2, unreadable: 1, ..Summary::default() };
+        let summary = RepairSummary { repaired: 2, unreadable: 1, ..RepairSummary::default() };
         assert_eq!(summary_line(summary, Mode::Write), "repaired 2 of 3 rows, 1 still unreadable");
-        let one = Summary { repaired: 1, ..Summary::default() };
+        let one = RepairSummary { repaired: 1, ..RepairSummary::default() };
         assert_eq!(summary_line(one, Mode::Try), "dry run: would repair 1 of 1 row");
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais::{Running, observe::Snapshot};
+use relais::{RunningApp, observe::ObserverSnapshot};
 use relais_core::store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
@@ -75,7 +75,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
 /// Serves the HTTP side until a signal, or until something breaks; then stops everything.
 async fn work(
     admin: Result<Option<(&str, Served)>, WireError>,
-    mut running: Running,
+    mut running: RunningApp,
     store: Arc<dyn Store>,
     signals: &mut Signals,
 ) -> Done {
@@ -162,7 +162,7 @@ async fn prepare(settings: &Settings, store: &dyn Store) -> Result<(), StoreErro
 }
 
 /// Stops in order; a second signal ends the wait.
-async fn stop(running: Running, signals: &mut Signals, store: &dyn Store) -> Done {
+async fn stop(running: RunningApp, signals: &mut Signals, store: &dyn Store) -> Done {
     let observer = running.observer();
     tokio::select! {
         () = running.stop() => {}
@@ -183,7 +183,7 @@ async fn stop(running: Running, signals: &mut Signals, store: &dyn Store) -> Don
     Ok(())
 }
 
-fn handed_over(snapshot: &Snapshot) {
+fn handed_over(snapshot: &ObserverSnapshot) {
     let inbox = &snapshot.inbox;
     info!(
         stored = inbox.stored,

@@ -1,7 +1,7 @@
-//! What an aggregate has recorded and not saved yet, and the version it was read at.
+//! The events that an aggregate has recorded and not saved yet, and the version at which it was read.
 //!
-//! Invariant: an event is fixed when it is recorded: its payload and its message id do not change any
-//! more, however often saving it is tried.
+//! Invariant: payload and message id of an event are fixed when it is recorded, however often saving it is
+//! tried.
 
 use relais_core::{
     json,
@@ -14,37 +14,37 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     version: i64,
-    recorded: Vec<Event>,
+    recorded: Vec<RecordedEvent>,
 }
 
 /// One recorded event.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct RecordedEvent {
     pub(super) message_id: Uuid,
     pub(super) category: Category,
     event_type: &'static str,
     pub(super) event_version: i32,
-    /// Where its type says it always goes.
+    /// The destination of its type, if it has one.
     pub(super) destination: Option<&'static str>,
-    /// JSON, or why it is none.
+    /// JSON, or why it cannot be written as JSON.
     pub(super) payload: Result<String, String>,
 }
 
 impl Events {
-    /// For an aggregate that is not in the database yet.
+    /// Returns the events of an aggregate that is not in the database yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For an aggregate that was read from the database at this version.
+    /// Returns the events of an aggregate that was read from the database at this version.
     pub fn at(version: i64) -> Self {
         Self { version, recorded: Vec::new() }
     }
 
-    /// Something has happened. It becomes a message when the aggregate is saved; that it cannot be
-    /// written as JSON is said there too.
+    /// Records an event. It becomes a message when the aggregate is saved; an event that cannot be written as
+    /// JSON fails the save.
     pub fn record<M: Message>(&mut self, event: &M) {
-        self.recorded.push(Event {
+        self.recorded.push(RecordedEvent {
             message_id: event.message_id().unwrap_or_else(Uuid::now_v7),
             category: M::CATEGORY,
             event_type: M::NAME,
@@ -54,34 +54,35 @@ impl Events {
         });
     }
 
-    /// The version the aggregate has in the database, as far as it knows; 0 if it is not there yet.
+    /// Returns the version at which the aggregate was read or saved; 0 if it is not in the database yet.
     pub fn version(&self) -> i64 {
         self.version
     }
 
-    /// What is not saved yet, in order: for tests of the domain, without a database.
-    pub fn recorded(&self) -> &[Event] {
+    /// Returns the events that are not saved yet, in order: for tests of the domain without a database.
+    pub fn recorded(&self) -> &[RecordedEvent] {
         &self.recorded
     }
 
-    /// The state and all events are written.
+    /// Clears the events and increases the version, after a save.
     pub(super) fn saved(&mut self) {
         self.version += 1;
         self.recorded.clear();
     }
 }
 
-impl Event {
+impl RecordedEvent {
+    /// Returns its event type.
     pub fn event_type(&self) -> &'static str {
         self.event_type
     }
 
-    /// The id its message will have.
+    /// Returns the id that its message will have.
     pub fn message_id(&self) -> Uuid {
         self.message_id
     }
 
-    /// Its JSON; `None` if it cannot be written as such.
+    /// Returns its JSON; `None` if it cannot be written as JSON.
     pub fn payload(&self) -> Option<&str> {
         self.payload.as_deref().ok()
     }

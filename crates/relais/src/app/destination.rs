@@ -1,4 +1,4 @@
-//! One destination: how its messages are treated, and the worker that serves it.
+//! One destination: its settings, and the worker that serves it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::sync::watch;
 
 use crate::{
     bulk::{BulkRelay, BulkSettings},
-    guard::Guard,
     lanes::LaneKeeper,
-    limits::Limits,
+    limits::SharedLimits,
     observe::DestinationCounters,
+    publish_guard::PublishGuard,
     relay::Relay,
     worker::Worker,
 };
@@ -39,11 +39,11 @@ pub struct DestinationSettings {
     pub retry: RetryPolicy,
     /// The effect of a dead letter on later messages of its key.
     pub on_dead_letter: OnDeadLetter,
-    /// At most this many messages in this time.
+    /// Maximum number of messages in this time.
     pub rate: Option<(u32, Duration)>,
-    /// Calls in flight at once.
+    /// Maximum number of calls in flight.
     pub concurrency: usize,
-    /// The longest one call may take.
+    /// Time limit of one call.
     pub timeout: Duration,
     /// The limits at which the circuit breaker opens.
     pub breaker: BreakerPolicy,
@@ -84,14 +84,14 @@ impl Default for DestinationSettings {
     }
 }
 
-/// What delivers to a destination.
-pub(super) enum Destination {
+/// The publisher or bulk target of a destination, with its settings.
+pub(super) enum DestinationSetup {
     Single(Arc<dyn Publisher>, DestinationSettings),
     Bulk(Arc<dyn BulkTarget>, BulkSettings),
 }
 
-impl Destination {
-    /// The worker that serves it, with its heartbeat begun, and its limits.
+impl DestinationSetup {
+    /// Returns the worker that serves it, with its heartbeat started, and its limits.
     pub(super) fn relay(
         self,
         name: &str,
@@ -99,18 +99,18 @@ impl Destination {
         lanes: (LaneKeeper, Duration),
         counters: Arc<DestinationCounters>,
         crowd: watch::Receiver<u64>,
-    ) -> (Box<dyn Worker>, Limits) {
+    ) -> (Box<dyn Worker>, SharedLimits) {
         match self {
             Self::Single(publisher, settings) => {
-                let guard = Guard::new(publisher, &settings);
+                let guard = PublishGuard::new(publisher, &settings);
                 let mut relay = Relay::new(store, lanes.0, guard, settings, counters);
-                relay.intake().start_heartbeat(crowd);
+                relay.reader().start_heartbeat(crowd);
                 let limits = relay.limits();
                 (Box::new(relay), limits)
             }
             Self::Bulk(target, settings) => {
                 let mut relay = BulkRelay::new(store, name, lanes, target, settings, counters);
-                relay.intake().start_heartbeat(crowd);
+                relay.reader().start_heartbeat(crowd);
                 let limits = relay.limits();
                 (Box::new(relay), limits)
             }

@@ -1,8 +1,8 @@
-//! Handlers: how their messages are treated, and several of them for one event type.
+//! Handlers: their settings, and several of them for one event type.
 //!
 //! A subscriber has an inbox of its own. A message that it subscribes to is copied there, in the commit that
-//! marks the message as handled, and the copy is handled as any inbox message is: in order per key, in one
-//! commit with the handler's changes, with attempts, dead letters and parked keys of its own.
+//! marks the message as handled. The copy is handled like any inbox message: in order per key, in one commit
+//! with the handler's changes, with attempts, dead letters and parked keys of its own.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,23 +18,23 @@ use relais_core::{
 };
 
 use super::App;
-use crate::inbox::Action;
+use crate::inbox::EventAction;
 
-/// How long a handler may take, unless set otherwise: less than the database's patience with an idle
-/// transaction, so that one that hangs has failed and is not taken for an outage.
+/// The default time limit of a handler: shorter than the idle transaction time-out of the database, so that
+/// a handler that hangs has failed and does not look like an outage.
 const TIMEOUT: Duration = Duration::from_secs(25);
-/// Handlers running at once, unless set otherwise.
+/// The default number of handlers at once.
 const CONCURRENCY: usize = 8;
 
-/// The limits of handlers.
+/// The settings of handlers.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HandlerSettings {
-    /// How often a message is tried, and the pauses between.
+    /// The maximum attempts of a message, and the pauses between them.
     pub retry: RetryPolicy,
-    /// How long one call may take: then it is dropped, and one attempt is used.
+    /// Time limit of one call: then it is dropped, and one attempt is used.
     pub timeout: Duration,
-    /// Calls at once in this process.
+    /// Maximum number of calls at once in this process.
     pub concurrency: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for HandlerSettings {
     }
 }
 
-/// A handler of a driver: what `relais::postgres::sqlx_handler` and its likes return.
+/// A handler of a driver, as `relais::postgres::sqlx_handler` and the other drivers return it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "expected what a driver's `handler` returns",
@@ -81,18 +81,18 @@ impl<H: Handler + 'static> IntoHandler for Arc<H> {
 #[derive(Default)]
 pub(crate) struct Subscriber {
     pub(super) settings: HandlerSettings,
-    pub(crate) actions: HashMap<String, Action>,
+    pub(crate) actions: HashMap<String, EventAction>,
 }
 
-/// What is done with each event type, by the inbox of the message.
+/// The actions by event type, for each inbox.
 pub(crate) struct ActionsByInbox {
-    own: HashMap<String, Action>,
-    subscribers: HashMap<String, HashMap<String, Action>>,
+    own: HashMap<String, EventAction>,
+    subscribers: HashMap<String, HashMap<String, EventAction>>,
 }
 
 impl ActionsByInbox {
-    /// The actions for messages of a `source_system`.
-    pub(crate) fn of(&self, source_system: &str) -> Option<&HashMap<String, Action>> {
+    /// Returns the actions for messages of a `source_system`.
+    pub(crate) fn of(&self, source_system: &str) -> Option<&HashMap<String, EventAction>> {
         let inbox = inbox_of(source_system);
         if inbox.contains(SUBSCRIBER_SEPARATOR) {
             self.subscribers.get(inbox)
@@ -103,13 +103,13 @@ impl ActionsByInbox {
 }
 
 impl App {
-    /// Returns the actions that are there so far.
+    /// Returns the actions added so far.
     pub(crate) fn actions_by_inbox(&self) -> ActionsByInbox {
         let mut own = self.actions.clone();
         let mut subscribers = HashMap::new();
         for (name, subscriber) in &self.subscribers {
             for event_type in subscriber.actions.keys() {
-                own.entry(event_type.clone()).or_insert_with(|| Action::Routes(Vec::new()));
+                own.entry(event_type.clone()).or_insert_with(|| EventAction::Routes(Vec::new()));
             }
             let inbox = subscriber_inbox(&self.inbox, name);
             subscribers.insert(inbox, subscriber.actions.clone());
@@ -117,22 +117,22 @@ impl App {
         ActionsByInbox { own, subscribers }
     }
 
-    /// How often a handler is tried.
+    /// Sets the retry policy of handlers.
     #[must_use]
     pub fn inbox_retry(mut self, policy: RetryPolicy) -> Self {
         self.handlers.retry = policy;
         self
     }
 
-    /// How long a handler may take: then it is dropped, and one attempt is used.
+    /// Sets the time limit of a handler: then it is dropped, and one attempt is used.
     #[must_use]
     pub fn handler_timeout(mut self, limit: Duration) -> Self {
         self.handlers.timeout = limit;
         self
     }
 
-    /// How many handlers run at once in this process; 8 unless set otherwise. Each takes a connection of
-    /// its pool.
+    /// Sets how many handlers run at once in this process; the default is 8. Each uses a connection of its
+    /// pool.
     ///
     /// # Panics
     /// If it is 0.
@@ -147,11 +147,11 @@ impl App {
     /// transaction of its own, with its own attempts, time limit and concurrency ([`App::subscriber`]). One
     /// that fails is retried alone, and its dead letters park keys for itself only.
     ///
-    /// A subscriber may have several event types: their messages are handled in order per key. Routes and
-    /// processes may be there for the same event types; a handler of [`App::handle`] may not.
+    /// A subscriber may have several event types: their messages are handled in order per key. The same event
+    /// types may have routes and processes, but no handler of [`App::handle`].
     ///
-    /// Name and inbox are stored with the copies: a subscriber that is renamed leaves those behind that it
-    /// has not handled.
+    /// Name and inbox are stored with the copies: a renamed subscriber does not handle the copies of its old
+    /// name.
     ///
     /// # Panics
     /// If the subscriber has this event type already, or its name is empty or contains `::` or `@`.
@@ -166,14 +166,14 @@ impl App {
             && !subscriber.contains(INBOX_SEPARATOR)
             && !subscriber.contains(SUBSCRIBER_SEPARATOR);
         assert!(is_name, "subscriber `{subscriber}`: a name without `::` and `@` is needed");
-        let handler = Action::Handler(handler.into_handler());
+        let handler = EventAction::Handler(handler.into_handler());
         let actions = &mut self.subscribers.entry(subscriber.to_owned()).or_default().actions;
         let before = actions.insert(event_type.to_owned(), handler);
         assert!(before.is_none(), "subscriber `{subscriber}` handles `{event_type}` already");
         self
     }
 
-    /// Sets how the messages of a subscriber are treated.
+    /// Sets the settings of a subscriber.
     ///
     /// # Panics
     /// If its concurrency is 0.
@@ -196,16 +196,16 @@ impl App {
     /// Returns the inboxes that get copies, by event type.
     ///
     /// # Panics
-    /// If an event type has a handler as well: it could not share a commit with the copies.
+    /// If an event type has a handler as well: it cannot share a commit with the copies.
     pub(super) fn copy_for_subscribers(&mut self) -> HashMap<String, Vec<String>> {
         let mut copies: HashMap<String, Vec<String>> = HashMap::new();
         for (name, subscriber) in &self.subscribers {
             let inbox = subscriber_inbox(&self.inbox, name);
             for event_type in subscriber.actions.keys() {
                 let action = self.actions.entry(event_type.clone());
-                let action = action.or_insert_with(|| Action::Routes(Vec::new()));
+                let action = action.or_insert_with(|| EventAction::Routes(Vec::new()));
                 assert!(
-                    !matches!(action, Action::Handler(_)),
+                    !matches!(action, EventAction::Handler(_)),
                     "event type `{event_type}` has a handler and a subscriber `{name}`; make the handler a \
                      subscriber too: `App::subscribe`"
                 );

@@ -1,20 +1,20 @@
-//! What an app consists of, for those who show it.
+//! The outline of an app, for a console or a metrics page.
 
 use std::sync::Arc;
 
 use relais_core::store::Store;
 
-use super::{App, DestinationSettings, destination::Destination};
+use super::{App, DestinationSettings, destination::DestinationSetup};
 use crate::observe::Observer;
 
-/// What an app consists of.
+/// The outline of an app.
 #[non_exhaustive]
 pub struct Outline {
     pub store: Arc<dyn Store>,
     pub observer: Arc<Observer>,
     /// Names of sources.
     pub sources: Vec<String>,
-    /// Names of destinations, with how their messages are treated.
+    /// Names of destinations, with their settings.
     pub destinations: Vec<(String, DestinationSettings)>,
 }
 
@@ -28,11 +28,11 @@ impl std::fmt::Debug for Outline {
 }
 
 impl App {
-    /// Returns what the app consists of, for a console or a metrics page.
+    /// Returns the outline of the app, for a console or a metrics page.
     pub fn outline(&self) -> Outline {
-        let settings = |destination: &Destination| match destination {
-            Destination::Single(_, settings) => settings.clone(),
-            Destination::Bulk(_, settings) => settings.destination.clone(),
+        let settings = |destination: &DestinationSetup| match destination {
+            DestinationSetup::Single(_, settings) => settings.clone(),
+            DestinationSetup::Bulk(_, settings) => settings.destination.clone(),
         };
         let destinations = self.destinations.iter();
         Outline {

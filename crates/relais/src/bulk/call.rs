@@ -1,7 +1,7 @@
-//! Calls to a bulk target through the guards: breaker, rate, time limit; a panic is an unclear answer.
+//! Calls to a bulk target, limited by breaker, rate and time limit; a panic is an unclear answer.
 //!
-//! Invariant: no call starts while the destination is paused, the breaker is open or the lease is lost, and every answer teaches
-//! the breaker.
+//! Invariant: no call starts while the destination is paused, the breaker is open or the lease is lost, and
+//! the breaker learns from every answer.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -18,51 +18,51 @@ use relais_core::{
 };
 
 use super::halt::{Halt, Halts};
-use crate::{limits::Limits, observe::DestinationCounters};
+use crate::{limits::SharedLimits, observe::DestinationCounters};
 
-/// How long a target rests that will not take what we send until a person acts.
+/// The rest of a target that refuses what is sent until an operator acts.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long a paused job rests before it looks again.
+/// The rest of a paused job before it checks again.
 const PAUSED_REST: Duration = Duration::from_millis(250);
 
-/// What the target said, or why it was not asked.
-pub(crate) type Answer<T> = Result<Result<T, CallProblem>, Halt>;
+/// The answer of the target, or why it was not called.
+pub(crate) type CallAnswer<T> = Result<Result<T, CallProblem>, Halt>;
 
 #[derive(Clone)]
-pub(crate) struct Caller {
+pub(crate) struct BulkCaller {
     pub(crate) target: Arc<dyn BulkTarget>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: SharedLimits,
     pub(crate) counters: Arc<DestinationCounters>,
     pub(crate) halts: Halts,
 }
 
-impl Caller {
-    /// One call that the rate counts. Waits for its turn.
+impl BulkCaller {
+    /// Makes a call that the rate counts, after waiting for its turn.
     pub(crate) async fn call<'a, T>(
         &'a self,
         limit: Duration,
         call: impl FnOnce(&'a dyn BulkTarget) -> BoxFuture<'a, Result<T, CallProblem>>,
-    ) -> Answer<T> {
+    ) -> CallAnswer<T> {
         self.turn().await?;
         while let Err(wait) = self.limits.take() {
             self.halts.rest(wait).await?;
         }
         let answer = self.run(limit, call).await?;
         match &answer {
-            // It answers, so it is there.
+            // The target answers, so it is available.
             Ok(_) | Err(CallProblem::OtherState(_)) => self.limits.answered(),
             Err(problem) => self.learn(problem),
         }
         Ok(answer)
     }
 
-    /// Work on our side of the target; only what goes wrong teaches the breaker.
+    /// Does work of the target on this side; only its failures are evidence for the breaker.
     pub(crate) async fn prepare<'a, T>(
         &'a self,
         limit: Duration,
         call: impl FnOnce(&'a dyn BulkTarget) -> BoxFuture<'a, Result<T, CallProblem>>,
-    ) -> Answer<T> {
+    ) -> CallAnswer<T> {
         self.turn().await?;
         let answer = self.run(limit, call).await?;
         if let Err(problem) = &answer {
@@ -71,17 +71,17 @@ impl Caller {
         Ok(answer)
     }
 
-    /// The target refused what we sent as a whole: it rests, and a person learns why.
+    /// Opens the breaker because the target refused a job as a whole; operators see the reason.
     pub(crate) fn refused(&self, problem: &Problem) {
         self.learn(&CallProblem::Refused(problem.clone()));
     }
 
-    /// The answer for a row says that the target takes none now: it rests.
+    /// Opens the breaker because the answer for a row is about the whole target.
     pub(crate) fn outage(&self, outage: CallProblem) {
         self.learn(&outage);
     }
 
-    /// Waits until no operator's pause and no breaker holds calls back.
+    /// Waits until the destination is not paused and the breaker is not open.
     async fn turn(&self) -> Result<(), Halt> {
         self.halts.check()?;
         loop {
@@ -100,10 +100,10 @@ impl Caller {
         &'a self,
         limit: Duration,
         call: impl FnOnce(&'a dyn BulkTarget) -> BoxFuture<'a, Result<T, CallProblem>>,
-    ) -> Answer<T> {
+    ) -> CallAnswer<T> {
         let start = Instant::now();
-        let calm = AssertUnwindSafe(async { call(self.target.as_ref()).await }).catch_unwind();
-        let answer = self.halts.unless_lost(tokio::time::timeout(limit, calm)).await?;
+        let caught = AssertUnwindSafe(async { call(self.target.as_ref()).await }).catch_unwind();
+        let answer = self.halts.unless_lost(tokio::time::timeout(limit, caught)).await?;
         self.counters.called(start.elapsed());
         Ok(match answer {
             Ok(Ok(answer)) => answer,
@@ -128,7 +128,7 @@ impl Caller {
     }
 }
 
-/// What a row's answer says about the whole target.
+/// Returns the outage of the whole target that a row's answer reports, if any.
 pub(crate) fn outage_of(delivery: &Delivery) -> Option<CallProblem> {
     match delivery {
         Delivery::Outage { problem, after } => {

@@ -1,8 +1,8 @@
 //! Drives one bulk job to its end, step by step: commit, call, commit.
 //!
-//! Invariant: before each call that changes something at the target, the phase it belongs to is in the
-//! store and the fence was asked; after it, what came of it is committed. So whoever takes the job over
-//! at any point follows it, and a worker that lost it changes nothing more.
+//! Invariant: before each call that changes something at the target, its phase is committed and the fence
+//! is checked; after it, its result is committed. So the next worker can continue the job at any point,
+//! and a worker that lost it changes nothing more.
 
 mod rows;
 mod settle;
@@ -22,40 +22,36 @@ use relais_core::{
 use self::rows::answers_missing;
 use super::{
     BulkSettings,
-    call::{Caller, outage_of},
+    call::{BulkCaller, outage_of},
     halt::{Halt, Halts},
-    halving::Halving,
+    halving::JobHalving,
 };
-use crate::relay::random;
+use crate::{random::random, timing::DatabaseBackoff};
 
-/// The pause after the database did not answer; doubles up to the maximum.
-const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
-const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(5);
-
-pub(crate) struct Drive {
+pub(crate) struct JobDriver {
     store: Arc<dyn Store>,
-    caller: Caller,
+    caller: BulkCaller,
     settings: Arc<BulkSettings>,
-    halving: Arc<Halving>,
+    halving: Arc<JobHalving>,
     job: BulkJob,
-    /// The last worker was lost with the rows in its memory: one of them may be the reason.
+    /// The last worker was lost with the rows in its memory: each of them is a suspect.
     suspect: bool,
     fence: JobFence,
     lease: Duration,
-    /// The parts of the upload, from their making until they are sent: not kept over a pause, because
-    /// their data ages. The target bounds their bytes.
+    /// The parts of the upload, from `encode` until they are sent: not kept over a pause, because their
+    /// data ages. The target limits their bytes.
     body: Option<Vec<Vec<u8>>>,
-    /// The next pause between two questions.
+    /// The pause before the next poll of the target.
     poll: Duration,
-    /// Since when this worker is at it.
+    /// The time at which this worker started with the job.
     start: SystemTime,
 }
 
-impl Drive {
+impl JobDriver {
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        caller: Caller,
-        (settings, halving): (Arc<BulkSettings>, Arc<Halving>),
+        caller: BulkCaller,
+        (settings, halving): (Arc<BulkSettings>, Arc<JobHalving>),
         JobTakeover { job, after_loss }: JobTakeover,
         (fence, lease): (JobFence, Duration),
     ) -> Self {
@@ -75,7 +71,7 @@ impl Drive {
         }
     }
 
-    /// Until the job has ended, or is not ours to work on.
+    /// Runs steps until the job has ended, or this worker must not continue it.
     pub(crate) async fn run(&mut self) -> Result<(), Halt> {
         relais_store::fail_point!("bulk.after_plan");
         let mut seen = None;
@@ -105,7 +101,7 @@ impl Drive {
         &self.caller.halts
     }
 
-    // ---- steps: each gives back what is known of the target afterwards --------------------------
+    // ---- steps: each returns the known state of the target afterwards ----------------------------
 
     async fn look(&mut self) -> Result<Option<Remote>, Halt> {
         let Some(id) = self.job.remote_id.clone() else { return Ok(Some(Remote::Gone)) };
@@ -115,7 +111,7 @@ impl Drive {
         match answer.await? {
             Ok(remote) => Ok(Some(remote)),
             Err(CallProblem::OtherState(_)) => self.wait().await,
-            // The breaker has learnt of it: the next call waits.
+            // The breaker knows it: the next call waits.
             Err(_) => Ok(None),
         }
     }
@@ -132,7 +128,7 @@ impl Drive {
                 Ok(Some(Remote::Open))
             }
             Err(CallProblem::Refused(problem)) => {
-                // Nothing happened there, and nothing will until a person acts.
+                // Nothing happened at the target, and nothing will until an operator acts.
                 self.commit_as(Phase::Abandoned, None, Some(note(&problem))).await?;
                 Ok(None)
             }
@@ -158,14 +154,14 @@ impl Drive {
                 self.commit(Phase::Uploaded, None).await?;
                 Ok(Some(Remote::Open))
             }
-            // Whatever went wrong, it is never sent again to this job: the target says what is.
+            // The upload is never repeated for this job: the target is asked for its state.
             Err(_) => Ok(None),
         }
     }
 
     async fn close(&mut self) -> Result<Option<Remote>, Halt> {
         let Some(id) = self.job.remote_id.clone() else { return Ok(Some(Remote::Gone)) };
-        // Closed, and open there all the same: it is asked to begin once more.
+        // Closed here and still open at the target: it is closed once more.
         let to = if self.job.phase == Phase::Closed { Phase::Closed } else { Phase::Closing };
         self.commit(to, None).await?;
         let limit = self.settings.destination.timeout;
@@ -183,7 +179,7 @@ impl Drive {
         }
     }
 
-    /// Longer each time, up to the longest.
+    /// Waits before the next poll, longer each time up to the maximum.
     async fn wait(&mut self) -> Result<Option<Remote>, Halt> {
         let spread = 1.0 + random() / 4.0;
         let pause = self.poll.mul_f64(spread);
@@ -234,7 +230,7 @@ impl Drive {
                 {
                     self.halving.succeeded(self.caller.target.rows_max());
                 }
-                // A job in which no row got an answer of its own says nothing about any of them.
+                // A job in which no row got an answer of its own is no evidence about any of them.
                 let judged = deliveries.len() == 1 || deliveries.iter().any(is_done);
                 let fault = if judged { Fault::Message } else { Fault::Target };
                 self.settle_each(fault, |row| {
@@ -242,7 +238,7 @@ impl Drive {
                     Some(std::mem::replace(&mut deliveries[at], Delivery::Held))
                 })
                 .await?;
-                // The next job of the same rows would fare no better at once.
+                // The next job of the same rows would fail too.
                 if let Some(problem) = failed.filter(|_| !accepted) {
                     self.caller.refused(&problem);
                 } else if let Some(outage) = outage {
@@ -259,20 +255,20 @@ impl Drive {
     }
 
     async fn abandon(&mut self) -> Result<Option<Remote>, Halt> {
-        let Some(id) = self.job.remote_id.clone() else { return self.set_free().await };
+        let Some(id) = self.job.remote_id.clone() else { return self.release_rows().await };
         self.prove().await?;
         let limit = self.settings.destination.timeout;
         let call =
             self.caller.call(limit, |target| Box::pin(async move { target.abort(&id).await }));
         match call.await? {
-            Ok(()) => self.set_free().await,
+            Ok(()) => self.release_rows().await,
             Err(CallProblem::OtherState(_)) => self.wait().await,
             Err(_) => Ok(None),
         }
     }
 
-    /// Ends a job that did nothing at the target: its rows go again.
-    async fn set_free(&mut self) -> Result<Option<Remote>, Halt> {
+    /// Ends a job that had no effect at the target: its rows are sent again.
+    async fn release_rows(&mut self) -> Result<Option<Remote>, Halt> {
         if self.suspect {
             self.count_loss().await?;
             return self.end().await;
@@ -281,7 +277,7 @@ impl Drive {
         Ok(None)
     }
 
-    /// What became of the rows cannot be found out any more: they go again, one attempt older.
+    /// Settles the rows as retries, because their results are lost; each uses an attempt.
     async fn lose(&mut self) -> Result<Option<Remote>, Halt> {
         let lost = Delivery::retry(
             "RESULTS_LOST",
@@ -293,8 +289,7 @@ impl Drive {
 
     // ---- parts of steps --------------------------------------------------------------------------
 
-    /// Nothing is left to send. What was made at the target for it is not needed; if this call is
-    /// lost, the sweep finds it.
+    /// Ends a job without rows to send. Aborts it at the target; if this call is lost, the sweep finds it.
     async fn end_early(&mut self) -> Result<(), Halt> {
         if let Some(id) = self.job.remote_id.clone() {
             let limit = self.settings.destination.timeout;
@@ -305,7 +300,7 @@ impl Drive {
         self.end().await.map(drop)
     }
 
-    /// The store has ended the job with its last row; only one that had none is ended here.
+    /// Ends a job without rows; the store ended others with their last row.
     async fn end(&mut self) -> Result<Option<Remote>, Halt> {
         let job = self.job.id;
         if !self
@@ -313,7 +308,7 @@ impl Drive {
             .await?
             .is_empty()
         {
-            // Not all of them could be settled: look at what is left.
+            // Some rows could not be settled: continue with them.
             return Ok(None);
         }
         let step =
@@ -324,7 +319,7 @@ impl Drive {
         Ok(None)
     }
 
-    /// The job is still ours, says the store.
+    /// Checks in the store that this worker still owns the job.
     async fn prove(&self) -> Result<(), Halt> {
         let (fence, lease) = (self.fence.clone(), self.lease);
         let ours = self.persist(move |store| store.renew_bulk(fence.clone(), lease)).await?;
@@ -335,8 +330,8 @@ impl Drive {
         self.commit_as(to, None, why.map(note)).await
     }
 
-    /// Moves the job on in the store, then here. Refused: it is not ours any more. Also where there is
-    /// nowhere to move to, the fence is asked before the call that follows.
+    /// Commits a phase, then changes it here. A refusal means that this worker lost the job. Without a new
+    /// phase the fence is checked all the same, before the call that follows.
     async fn commit_as(
         &mut self,
         to: Phase,
@@ -359,23 +354,22 @@ impl Drive {
         Ok(())
     }
 
-    /// Asks the store until it answers: what the target has done must get into it.
+    /// Repeats a store call until the store answers: the effects at the target must be recorded.
     async fn persist<T>(
         &self,
         work: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T>,
     ) -> Result<T, Halt> {
-        let mut pause = TROUBLE_PAUSE;
+        let mut backoff = DatabaseBackoff::default();
         loop {
             match self.halts().unless_lost(work(self.store.as_ref())).await? {
                 Ok(done) => return Ok(done),
                 Err(error) => {
                     tracing::warn!(
-                        destination = self.job.destination, %error, "waiting for the database"
+                        destination = self.job.destination, %error, "database did not answer; waiting"
                     );
                 }
             }
-            self.halts().rest(pause).await?;
-            pause = (pause * 2).min(TROUBLE_PAUSE_MAX);
+            self.halts().rest(backoff.next_pause()).await?;
         }
     }
 }

@@ -1,21 +1,21 @@
-//! When to let a bulk job be: its lease is lost, or this process stops.
+//! Reasons to stop working on a bulk job: its lease is lost, or this process stops.
 //!
-//! Invariant: once a lease is lost, no call and no pause for its job goes on.
+//! Invariant: once a lease is lost, no call and no pause for its job continues.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Why a job is not worked on any further here.
+/// The reason why this worker does not continue a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// Somebody else may have it by now.
+    /// Another worker may own it now.
     Lost,
-    /// It is to be handed over.
+    /// This process stops: the job is released.
     Stop,
 }
 
-/// Both reasons, as they come.
+/// The tokens of both reasons.
 #[derive(Clone, Debug)]
 pub(crate) struct Halts {
     pub(crate) lost: CancellationToken,
@@ -33,7 +33,7 @@ impl Halts {
         }
     }
 
-    /// Rests for so long, unless there is a reason to halt.
+    /// Rests, unless there is a reason to halt.
     pub(crate) async fn rest(&self, pause: Duration) -> Result<(), Halt> {
         tokio::select! {
             biased;
@@ -43,7 +43,7 @@ impl Halts {
         }
     }
 
-    /// Lets `work` come to its end while the job is ours; a stop waits for it.
+    /// Completes `work` unless the job is lost; a stop waits for it.
     pub(crate) async fn unless_lost<T>(&self, work: impl Future<Output = T>) -> Result<T, Halt> {
         tokio::select! {
             biased;

@@ -1,23 +1,24 @@
 //! The size of the next job after jobs that failed as a whole: halved until the row that fails them is
 //! alone.
 //!
-//! Invariant: a row is blamed only for a job of its own, and only if another job did something since the
-//! halving began or no other row is left to try. Memory of one process, bounded; it changes nothing that
-//! is stored.
+//! Invariant: a row is blamed only for a job of its own, and only if another job succeeded since the
+//! halving began or no other row is left to try. The state is in memory and bounded.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use relais_core::lane::OwnedLane;
 
-/// After so many rows that fail alone, one after the other, the target is blamed and rests.
+use crate::lock::lock;
+
+/// After this many rows in succession that fail alone, the target is blamed and rests.
 const FAILED_ALONE_MAX: usize = 5;
-/// Rows that are remembered because they failed a job of their own.
+/// Maximum number of remembered rows that failed a job of their own.
 const REMEMBERED_MAX: usize = 1_000;
 
-/// Who is to blame for a job that failed as a whole.
+/// The blame for a job that failed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// Not known yet: its rows go again in smaller jobs.
+    /// Not known yet: its rows are sent again in smaller jobs.
     Unknown,
     /// Its only row.
     Row,
@@ -26,32 +27,32 @@ pub(crate) enum Blame {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Halving(Mutex<State>);
+pub(crate) struct JobHalving(Mutex<HalvingState>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// Most rows of the next job; `None`: as many as the target takes.
+struct HalvingState {
+    /// Maximum rows of the next job; `None`: the maximum of the target.
     limit: Option<usize>,
-    /// Another job did something since the halving began.
+    /// Another job succeeded since the halving began.
     works: bool,
     /// Rows that failed alone while that was not known: others are tried before them.
     suspects: Vec<i64>,
-    /// How many of them since the target rested last.
+    /// The number of them since the last rest of the target.
     failed_alone: usize,
-    /// Rows that were to blame: they go alone, in turns with the others.
+    /// Rows that were to blame: they are sent alone, in turns with the others.
     blamed: Vec<i64>,
     blamed_went_last: bool,
 }
 
-impl Halving {
-    /// How many waiting rows are worth reading for the next job.
+impl JobHalving {
+    /// Returns how many waiting rows to read for the next job.
     pub(crate) fn rows(&self, max: usize) -> usize {
         let state = self.state();
         let extra = state.suspects.len() + state.blamed.len();
         state.limit.map_or(max, |limit| limit.min(max)).saturating_add(extra)
     }
 
-    /// The rows of the next job, of those that wait.
+    /// Returns the rows of the next job, from those that wait.
     pub(crate) fn choose(
         &self,
         mut waiting: Vec<(i64, OwnedLane)>,
@@ -79,7 +80,7 @@ impl Halving {
         waiting
     }
 
-    /// Notes a job that did something for its rows.
+    /// Records a job that succeeded for some of its rows.
     pub(crate) fn succeeded(&self, max: usize) {
         let mut state = self.state();
         let Some(limit) = state.limit else { return };
@@ -89,7 +90,7 @@ impl Halving {
         state.limit = Some(limit * 2).filter(|limit| *limit < max);
     }
 
-    /// Notes a job that failed as a whole, with these rows.
+    /// Records a job with these rows that failed as a whole; returns the blame.
     pub(crate) fn failed(&self, rows: &[i64]) -> Blame {
         let mut state = self.state();
         if state.limit.is_none() {
@@ -116,8 +117,8 @@ impl Halving {
         Blame::Target
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, HalvingState> {
+        lock(&self.0)
     }
 }
 
@@ -130,9 +131,9 @@ mod tests {
         ids.into_iter().map(|id| (id, lane)).collect()
     }
 
-    /// Runs jobs until every row is settled or the target has rested so often: the rows that were
-    /// blamed, the number of jobs, how often the target rested.
-    fn run(halving: &Halving, count: i64, is_bad: &dyn Fn(i64) -> bool) -> (Vec<i64>, u32, u32) {
+    /// Runs jobs until every row is settled or the target has rested `RESTS_MAX` times. Returns the blamed
+    /// rows, the number of jobs and the number of rests.
+    fn run(halving: &JobHalving, count: i64, is_bad: &dyn Fn(i64) -> bool) -> (Vec<i64>, u32, u32) {
         const RESTS_MAX: u32 = 3;
         let mut rows: Vec<i64> = (1..=count).collect();
         let (mut blamed, mut jobs, mut rests) = (Vec::new(), 0, 0);
@@ -161,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_that_fail_their_job_are_found_wherever_they_stand() {
+    fn the_rows_that_fail_their_job_are_found_at_any_place() {
         for bad in [vec![1], vec![77], vec![200], vec![3, 150], vec![1, 2, 3, 4, 5, 6, 7]] {
-            let halving = Halving::default();
+            let halving = JobHalving::default();
             let (mut blamed, jobs, rests) = run(&halving, 200, &|id| bad.contains(&id));
             blamed.sort_unstable();
             assert_eq!(blamed, bad);
@@ -173,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_blamed_goes_alone_and_in_turns() {
-        let halving = Halving::default();
+    fn a_blamed_row_is_sent_alone_and_in_turns() {
+        let halving = JobHalving::default();
         run(&halving, 200, &|id| id == 7);
         while halving.rows(200) < 201 {
             halving.succeeded(200);
@@ -187,18 +188,18 @@ mod tests {
 
     #[test]
     fn a_target_that_fails_every_job_blames_no_row() {
-        let halving = Halving::default();
+        let halving = JobHalving::default();
         let (blamed, jobs, rests) = run(&halving, 200, &|_| true);
         assert_eq!((blamed.len(), rests), (0, 3));
         assert!(jobs < 30, "{jobs}");
-        // It is asked with one row at a time, another each time, until one succeeds.
+        // It gets one row at a time, another each time, until one succeeds.
         assert_eq!(halving.choose(waiting(1..=200), 200).len(), 1);
     }
 
     #[test]
     fn few_rows_without_others_are_blamed_for_their_own_jobs() {
         for count in 1..=4 {
-            let (blamed, _, _) = run(&Halving::default(), count, &|_| true);
+            let (blamed, _, _) = run(&JobHalving::default(), count, &|_| true);
             assert_eq!(blamed.len(), usize::try_from(count).unwrap());
         }
     }

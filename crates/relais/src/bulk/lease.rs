@@ -1,7 +1,7 @@
 //! The lease of one bulk job: renewed on a task of its own, so that a long call cannot delay it.
 //!
-//! Invariant: the job counts as ours only until the moment its lease could have run out, measured from
-//! *before* the call that renewed it; the fence in the store has the last word.
+//! Invariant: this worker owns the job only until its lease may have expired, measured from *before* the
+//! call that renewed it. The fence in the store has the last word.
 
 use std::{
     sync::Arc,
@@ -12,12 +12,9 @@ use relais_core::{bulk::JobFence, store::Store};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A heartbeat comes this many times within one lease.
-const BEATS_PER_LEASE: u32 = 3;
-/// The pause after a heartbeat that failed.
-const BEAT_RETRY: Duration = Duration::from_millis(200);
+use crate::timing::{beat_interval, beat_retry};
 
-/// Held while the job is worked on. Dropped without [`JobLease::give_back`], it runs out.
+/// The lease of a running job. Dropped without [`JobLease::release`], it expires.
 pub(crate) struct JobLease {
     store: Arc<dyn Store>,
     fence: JobFence,
@@ -26,7 +23,7 @@ pub(crate) struct JobLease {
 }
 
 impl JobLease {
-    /// Keeps the lease that was asked for at `asked_at`.
+    /// Keeps the lease that was requested at `asked_at`.
     pub(crate) fn keep(
         store: Arc<dyn Store>,
         fence: JobFence,
@@ -38,16 +35,16 @@ impl JobLease {
         Self { store, fence, lost, beats: tokio::spawn(beats) }
     }
 
-    /// Resolves when somebody else may have the job.
+    /// Returns a token that is cancelled when another worker may own the job.
     pub(crate) fn lost(&self) -> &CancellationToken {
         &self.lost
     }
 
-    /// Another worker may take the job at once.
-    pub(crate) async fn give_back(self) {
+    /// Releases the job: another worker may take it at once.
+    pub(crate) async fn release(self) {
         self.beats.abort();
         if let Err(error) = self.store.release_bulk(self.fence.clone()).await {
-            tracing::warn!(%error, "a bulk job is not given back; its lease runs out");
+            tracing::warn!(%error, "bulk job was not released; its lease will expire");
         }
     }
 }
@@ -65,9 +62,9 @@ async fn beat(
     asked_at: Instant,
     lost: CancellationToken,
 ) {
-    let _tell = lost.drop_guard();
+    let _cancel_at_end = lost.drop_guard();
     let mut valid_until = asked_at + lease;
-    let mut pause = lease / BEATS_PER_LEASE;
+    let mut pause = beat_interval(lease);
     loop {
         tokio::time::sleep(pause).await;
         let asked_at = Instant::now();
@@ -75,10 +72,10 @@ async fn beat(
         match tokio::time::timeout(left, store.renew_bulk(fence.clone(), lease)).await {
             Ok(Ok(true)) => {
                 valid_until = asked_at + lease;
-                pause = lease / BEATS_PER_LEASE;
+                pause = beat_interval(lease);
             }
             Ok(Ok(false)) | Err(_) => return,
-            Ok(Err(_)) => pause = BEAT_RETRY.min(lease / BEATS_PER_LEASE),
+            Ok(Err(_)) => pause = beat_retry(lease),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a bulk destination is set up.
+//! The settings of a bulk destination.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,19 +12,19 @@ use crate::app::DestinationSettings;
 pub struct BulkSettings {
     /// Retries, dead letters, breaker. `rate` counts calls; `timeout` is for calls that carry no rows.
     pub destination: DestinationSettings,
-    /// With at least so many waiting rows they go in a job, with fewer through `small`.
+    /// The number of waiting rows from which they are sent in a job; fewer are sent by `small`.
     pub threshold: usize,
-    /// Delivers few rows at once; without it every row goes in a job.
+    /// Sends few rows at once; without it every row is sent in a job.
     pub small: Option<Arc<dyn Publisher>>,
-    /// How long a job that is not full waits for more rows, where there is no `small`.
+    /// Time that a job which is not full waits for more rows, without `small`.
     pub linger: Duration,
-    /// The pause before the target is first asked how far it is; doubles up to `poll_max`.
+    /// The pause before the first poll of a running job; doubles up to `poll_max`.
     pub poll_first: Duration,
     /// The longest pause between two polls of a job.
     pub poll_max: Duration,
-    /// The longest an upload, the fetching of results or the reading of fresh data may take.
+    /// Time limit of an upload, of reading results and of reading fresh data.
     pub transfer_timeout: Duration,
-    /// How often jobs that a lost answer left at the target are looked for.
+    /// The interval of sweeps for jobs that a lost answer left at the target.
     pub sweep_every: Duration,
 }
 

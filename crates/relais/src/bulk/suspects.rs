@@ -1,19 +1,39 @@
-//! Which waiting rows share a job after workers were lost.
+//! Chooses which waiting rows share a job after workers were lost.
 //!
-//! Invariant: a row goes in a job of at most [`job_rows_max`] rows, with rows of as many losses. Suspects and
-//! other rows take turns, so neither waits for all of the others.
+//! Invariant: a row is sent in a job of at most [`job_rows_max`] rows, with rows of as many losses. Suspects
+//! and other rows take turns, so neither waits for all of the others.
 
 use std::collections::HashMap;
 
-use relais_core::{bulk::BulkCandidate, lane::OwnedLane, quarantine::job_rows_max};
+use relais_core::{
+    bulk::BulkCandidate, lane::OwnedLane, quarantine::job_rows_max, store::StoreError,
+};
 
+use super::{BulkRelay, RowReader};
+
+impl BulkRelay {
+    /// Frees held rows of lanes that were taken over from a lost worker.
+    pub(super) async fn free_held_rows(&mut self) -> Result<(), StoreError> {
+        let is_jobs = matches!(self.rows, RowReader::Jobs(_));
+        let reader = self.reader();
+        let lanes = reader.keeper().usable();
+        reader.free_held_rows(&lanes).await?;
+        if is_jobs {
+            // No row of a lane is in flight outside a job.
+            reader.end_quarantine();
+        }
+        Ok(())
+    }
+}
+
+/// Turns of suspects and other rows.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectTurns {
-    suspects_went_last: bool,
+    suspects_were_last: bool,
 }
 
 impl SuspectTurns {
-    /// The rows of the next job, of those that could go. `rows` has the losses of each.
+    /// Returns the rows of the next job, of those that wait. `rows` has the losses of each.
     pub(crate) fn choose(
         &mut self,
         waiting: Vec<(i64, OwnedLane)>,
@@ -26,8 +46,8 @@ impl SuspectTurns {
         let (suspects, others): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(id, _)| job_rows_max(losses(*id), max) < max);
         let Some((first, _)) = suspects.first().copied() else { return others };
-        self.suspects_went_last = others.is_empty() || !self.suspects_went_last;
-        if !self.suspects_went_last {
+        self.suspects_were_last = others.is_empty() || !self.suspects_were_last;
+        if !self.suspects_were_last {
             return others;
         }
         let same = suspects.into_iter().filter(|(id, _)| losses(*id) == losses(first));
@@ -70,7 +90,7 @@ mod tests {
             }
         }
 
-        /// The next job, as the planner chooses it. If no row is due, the minute of the held ones is over.
+        /// Returns the next job, as the planner chooses it. If no row is due, the hold is over.
         fn next(&mut self, max: usize) -> Vec<i64> {
             let due = |row: &&BulkCandidate| !self.held.contains(&row.id);
             if !self.rows.iter().any(|row| due(&row)) {
@@ -98,7 +118,7 @@ mod tests {
             self.rows.retain(|row| !self.dead.contains(&row.id));
         }
 
-        /// Runs jobs to their end; `kills` tells which of them lose their worker.
+        /// Runs jobs to their end; `kills` selects those that lose their worker.
         fn run(&mut self, max: usize, mut kills: impl FnMut(&[i64], u32) -> bool) {
             for _ in 0..10_000 {
                 let job = self.next(max);
@@ -127,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn several_rows_that_kill_their_workers_take_no_neighbour_along() {
+    fn several_rows_that_kill_their_workers_make_no_dead_letter_of_a_neighbour() {
         let killers = [3, 4, 77, 149];
         let mut script = Script::new(150);
         script.run(100, |job, _| job.iter().any(|id| killers.contains(id)));
@@ -145,20 +165,20 @@ mod tests {
     }
 
     #[test]
-    fn another_loss_acquits_the_rows_that_are_held() {
+    fn another_loss_frees_the_held_rows() {
         let mut script = Script::new(10);
         for _ in 0..3 {
             let job = script.next(100);
             script.lose(&job);
         }
         assert_eq!(script.held.len(), 10);
-        // What the store does when lanes are taken over from a lost worker.
+        // As the store does when lanes are taken over from a lost worker.
         script.held.clear();
         script.rows.iter_mut().for_each(|row| row.lost_workers = CLEARED);
-        assert_eq!(script.next(100).len(), 10, "they go together again");
+        assert_eq!(script.next(100).len(), 10, "they are sent together again");
     }
 
-    /// A rule that holds suspects in larger jobs blames neighbours: the script would notice.
+    /// Checks the script itself: a rule that holds suspects in larger jobs would blame neighbours.
     #[test]
     fn a_job_of_several_held_rows_would_bury_neighbours() {
         let mut script = Script::new(10);

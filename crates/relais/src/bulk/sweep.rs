@@ -1,4 +1,4 @@
-//! Looks for jobs at the target that a lost answer left there.
+//! Aborts jobs that a lost answer left at the target.
 
 use std::{
     sync::Arc,
@@ -7,20 +7,20 @@ use std::{
 
 use relais_core::{lane::OwnedLane, query::PAGE_MAX, store::Store};
 
-use super::{BulkRelay, call::Caller};
+use super::{BulkRelay, call::BulkCaller};
 
-/// Who holds this lane sweeps, so that not every worker does.
+/// The owner of this lane sweeps, so that not every worker does.
 const SWEEPING_LANE: i16 = 0;
 
 impl BulkRelay {
-    /// Starts a sweep if it is time, and ours to do.
+    /// Starts a sweep if it is due and this worker owns the sweeping lane.
     pub(super) fn sweep(&mut self) -> bool {
         let holds = |lane: &OwnedLane| lane.lane == SWEEPING_LANE;
         if Instant::now() < self.sweep_at || self.caller.limits.is_open() {
             return false;
         }
         self.sweep_at = Instant::now() + self.settings.sweep_every;
-        if !self.intake().keeper().usable().iter().any(holds) {
+        if !self.reader().keeper().usable().iter().any(holds) {
             return false;
         }
         let (store, caller) = (Arc::clone(&self.store), self.caller.clone());
@@ -30,10 +30,11 @@ impl BulkRelay {
     }
 }
 
-/// Aborts what is ours there and not in the store; the target judges what is old enough.
+/// Aborts jobs of relais at the target that the store does not know; the target decides which are old
+/// enough.
 pub(crate) async fn sweep(
     store: Arc<dyn Store>,
-    caller: Caller,
+    caller: BulkCaller,
     destination: String,
     limit: Duration,
 ) {
@@ -41,13 +42,13 @@ pub(crate) async fn sweep(
     let jobs = match store.list_bulk(Some(destination.clone()), PAGE_MAX).await {
         Ok(jobs) => jobs,
         Err(error) => {
-            tracing::warn!(destination, %error, "no sweep");
+            tracing::warn!(destination, %error, "sweep failed");
             return;
         }
     };
     let known: Vec<String> = jobs.into_iter().filter_map(|job| job.remote_id).collect();
     let swept = caller.call(limit, |target| target.sweep(&known)).await;
     if let Ok(Ok(aborted @ 1..)) = swept {
-        tracing::info!(destination, aborted, "jobs that a lost answer left are aborted");
+        tracing::info!(destination, aborted, "aborted jobs that a lost answer left");
     }
 }

@@ -14,7 +14,7 @@ use relais_core::{
 };
 
 use super::{Desk, Rehearse};
-use crate::{App, app::ActionsByInbox, inbox::Action, process::Operator};
+use crate::{App, app::ActionsByInbox, inbox::EventAction, process::Operator};
 
 impl App {
     /// The dead-letter desk, which rehearses with the handlers, routes and processes added so far.
@@ -38,9 +38,9 @@ impl Rehearse for Rehearsal {
             let event_type = row.event_type.as_deref().unwrap_or_default();
             let actions = self.actions.of(&row.source_system);
             match actions.and_then(|actions| actions.get(event_type)) {
-                Some(Action::Handler(handler)) => handled(Arc::clone(handler), row).await,
-                Some(Action::Routes(routes)) => Ok(routed(routes, &row)),
-                Some(Action::Processes) => self.operator.rehearse(&row).await,
+                Some(EventAction::Handler(handler)) => handled(Arc::clone(handler), row).await,
+                Some(EventAction::Routes(routes)) => Ok(routed(routes, &row)),
+                Some(EventAction::Processes) => self.operator.rehearse(&row).await,
                 None => Ok(unknown(&row)),
             }
         })

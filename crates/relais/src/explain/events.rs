@@ -1,4 +1,4 @@
-//! What rows say of themselves: as they are now, what happened to them, and that in words. Pure.
+//! The current state of rows, their events, and the text of an event. Pure.
 
 use std::fmt;
 
@@ -13,10 +13,12 @@ use relais_core::{
 };
 use uuid::Uuid;
 
-use super::{Event, Kind, Name, Role, Thing, What, subject::Row};
+use super::{
+    EventDetail, Thing, ThingKind, ThingName, ThingRole, TimelineEvent, subject::SubjectRow,
+};
 
-/// A row as it is now.
-pub(super) fn thing(row: &Row, role: Role) -> Thing {
+/// Returns the current state of a row.
+pub(super) fn thing(row: &SubjectRow, role: ThingRole) -> Thing {
     let bare = Thing {
         name: row.name(),
         role,
@@ -31,7 +33,7 @@ pub(super) fn thing(row: &Row, role: Role) -> Thing {
         waits_for: None,
     };
     match row {
-        Row::Inbox(row) => Thing {
+        SubjectRow::Inbox(row) => Thing {
             event_type: row.event_type.clone(),
             key: Some(row.msg_key.clone()),
             place: Some(row.source_system.clone()),
@@ -40,7 +42,7 @@ pub(super) fn thing(row: &Row, role: Role) -> Thing {
             problem: problem(row.error_code.as_deref(), row.error_message.as_deref()),
             ..bare
         },
-        Row::Outbox(row) => Thing {
+        SubjectRow::Outbox(row) => Thing {
             event_type: Some(row.event_type.clone()),
             key: Some(row.msg_key.clone()),
             place: Some(row.destination.clone()),
@@ -49,7 +51,7 @@ pub(super) fn thing(row: &Row, role: Role) -> Thing {
             problem: problem(row.error_code.as_deref(), row.error_message.as_deref()),
             ..bare
         },
-        Row::Process(process) => Thing {
+        SubjectRow::Process(process) => Thing {
             message_id: None,
             event_type: Some(process.process_type.clone()),
             key: process.business_key.clone(),
@@ -57,13 +59,13 @@ pub(super) fn thing(row: &Row, role: Role) -> Thing {
             status: process.status.as_str().to_owned(),
             ..bare
         },
-        Row::Gone(_) => bare,
+        SubjectRow::Removed(_) => bare,
     }
 }
 
-pub(super) fn job_thing(job: &BulkJob, role: Role) -> Thing {
+pub(super) fn job_thing(job: &BulkJob, role: ThingRole) -> Thing {
     Thing {
-        name: Name::new(Kind::Job, job.id),
+        name: ThingName::new(ThingKind::Job, job.id),
         role,
         message_id: None,
         event_type: None,
@@ -77,11 +79,11 @@ pub(super) fn job_thing(job: &BulkJob, role: Role) -> Thing {
     }
 }
 
-/// Why a process stands still, or ended as it did: what its log said last of that.
-pub(super) fn standstill(process: &Process, log: &[LogEntry]) -> Option<Problem> {
+/// Returns the reason why a process is stopped or failed, from its log.
+pub(super) fn stop_reason(process: &Process, log: &[LogEntry]) -> Option<Problem> {
     use ProcessEvent as E;
-    let stands = matches!(process.status, ProcessStatus::Paused | ProcessStatus::Failed);
-    if !stands && !process.needs_operator() {
+    let stopped = matches!(process.status, ProcessStatus::Paused | ProcessStatus::Failed);
+    if !stopped && !process.needs_operator() {
         return None;
     }
     let code = process.status.as_str();
@@ -104,11 +106,11 @@ fn problem(code: Option<&str>, message: Option<&str>) -> Option<Problem> {
         .then(|| Problem::new(code.unwrap_or_default(), message.unwrap_or_default()))
 }
 
-/// How it came, and how it ended.
-pub(super) fn of_inbox(row: &InboxRow) -> Vec<Event> {
-    let about = || Name::new(Kind::Inbox, row.id);
+/// Returns the reception and the end of an inbox row.
+pub(super) fn of_inbox(row: &InboxRow) -> Vec<TimelineEvent> {
+    let about = || ThingName::new(ThingKind::Inbox, row.id);
     let placed = has_place(row);
-    let received = What::Received {
+    let received = EventDetail::Received {
         source_system: row.source_system.clone(),
         topic: row.topic.clone(),
         partition: placed.then_some(row.partition_num),
@@ -118,23 +120,27 @@ pub(super) fn of_inbox(row: &InboxRow) -> Vec<Event> {
         message_id: row.message_id.clone(),
         key: row.msg_key.clone(),
     };
-    let mut events = vec![Event { at: row.received_at, about: about(), what: received }];
-    events.extend(row.processed_at.map(|at| Event { at, about: about(), what: What::Processed }));
+    let mut events = vec![TimelineEvent { at: row.received_at, about: about(), what: received }];
+    events.extend(row.processed_at.map(|at| TimelineEvent {
+        at,
+        about: about(),
+        what: EventDetail::Processed,
+    }));
     events
 }
 
-/// Whether it came from a place in a broker. Requests and timers have none: their rows say 0 and 0, as the
-/// first record of a partition does too, but a request has a host and a length.
+/// Returns whether the row has a position in a broker. Requests and timers have none: their rows have 0 and
+/// 0, as the first record of a partition has too, but a request has a host and a length.
 fn has_place(row: &InboxRow) -> bool {
     let request = ["host", "content-length"].iter().any(|name| row.headers.get(name).is_some());
     (row.partition_num, row.offset_num) != (0, 0)
         || !(request || source_of(&row.source_system) == SOURCE_SYSTEM)
 }
 
-/// How it came, and how it ended.
-pub(super) fn of_outbox(row: &OutboxRow) -> Vec<Event> {
-    let about = || Name::new(Kind::Outbox, row.id);
-    let created = What::Created {
+/// Returns the creation and the delivery of an outbox row.
+pub(super) fn of_outbox(row: &OutboxRow) -> Vec<TimelineEvent> {
+    let about = || ThingName::new(ThingKind::Outbox, row.id);
+    let created = EventDetail::Created {
         destination: row.destination.clone(),
         event_type: row.event_type.clone(),
         message_id: row.message_id,
@@ -142,24 +148,28 @@ pub(super) fn of_outbox(row: &OutboxRow) -> Vec<Event> {
         causation_id: row.causation_id.clone(),
         correlation_id: row.correlation_id.clone(),
     };
-    let mut events = vec![Event { at: row.created_at, about: about(), what: created }];
-    events.extend(row.dispatched_at.map(|at| Event {
+    let mut events = vec![TimelineEvent { at: row.created_at, about: about(), what: created }];
+    events.extend(row.dispatched_at.map(|at| TimelineEvent {
         at,
         about: about(),
-        what: What::Dispatched { destination: row.destination.clone(), job: row.job_id.clone() },
+        what: EventDetail::Dispatched {
+            destination: row.destination.clone(),
+            job: row.job_id.clone(),
+        },
     }));
     events
 }
 
-pub(super) fn of_attempt(about: &Name, attempt: Attempt) -> Event {
+pub(super) fn of_attempt(about: &ThingName, attempt: Attempt) -> TimelineEvent {
     let Attempt { attempt, at, outcome, error_code, error_message, worker, .. } = attempt;
-    let what = What::Attempt { attempt, outcome, code: error_code, message: error_message, worker };
-    Event { at, about: about.clone(), what }
+    let what =
+        EventDetail::Attempt { attempt, outcome, code: error_code, message: error_message, worker };
+    TimelineEvent { at, about: about.clone(), what }
 }
 
-pub(super) fn of_log(process: &Process, entry: &LogEntry) -> Event {
+pub(super) fn of_log(process: &Process, entry: &LogEntry) -> TimelineEvent {
     let LogEntry { process_id, seq, at, message_id, entry } = entry.clone();
-    let what = What::Step {
+    let what = EventDetail::Step {
         process_type: process.process_type.clone(),
         seq,
         message_id,
@@ -168,17 +178,18 @@ pub(super) fn of_log(process: &Process, entry: &LogEntry) -> Event {
         actor: entry.actor,
         reason: entry.reason,
     };
-    Event { at, about: Name::new(Kind::Process, process_id), what }
+    TimelineEvent { at, about: ThingName::new(ThingKind::Process, process_id), what }
 }
 
-pub(super) fn of_job(job: &BulkJob) -> Vec<Event> {
-    let about = || Name::new(Kind::Job, job.id);
-    let planned = What::JobPlanned { destination: job.destination.clone(), rows: job.row_count };
-    let mut events = vec![Event { at: job.created_at, about: about(), what: planned }];
-    events.extend(job.finished_at.map(|at| Event {
+pub(super) fn of_job(job: &BulkJob) -> Vec<TimelineEvent> {
+    let about = || ThingName::new(ThingKind::Job, job.id);
+    let planned =
+        EventDetail::JobPlanned { destination: job.destination.clone(), rows: job.row_count };
+    let mut events = vec![TimelineEvent { at: job.created_at, about: about(), what: planned }];
+    events.extend(job.finished_at.map(|at| TimelineEvent {
         at,
         about: about(),
-        what: What::JobEnded {
+        what: EventDetail::JobEnded {
             phase: job.phase.as_str(),
             remote_id: job.remote_id.clone(),
             message: job.error_message.clone(),
@@ -187,10 +198,15 @@ pub(super) fn of_job(job: &BulkJob) -> Vec<Event> {
     events
 }
 
-/// Its birth, what people did about it, and its end if nobody is known to have done that.
-pub(super) fn of_letter(about: &Name, letter: DeadLetter, audit: Vec<AuditEntry>) -> Vec<Event> {
+/// Returns the creation of a dead letter, the decisions of operators, and its end if the audit log does not
+/// have it.
+pub(super) fn of_letter(
+    about: &ThingName,
+    letter: DeadLetter,
+    audit: Vec<AuditEntry>,
+) -> Vec<TimelineEvent> {
     let id = letter.id;
-    let born = What::DeadLetter {
+    let born = EventDetail::DeadLetter {
         dead_letter: id,
         failed_status: letter.failed_status,
         code: letter.error_class,
@@ -198,28 +214,36 @@ pub(super) fn of_letter(about: &Name, letter: DeadLetter, audit: Vec<AuditEntry>
         attempts: letter.attempts,
         worker: letter.parked_by,
     };
-    let mut events = vec![Event { at: letter.parked_at, about: about.clone(), what: born }];
+    let mut events = vec![TimelineEvent { at: letter.parked_at, about: about.clone(), what: born }];
     let end = letter.resolution.map(|resolution| format!("dead-letter.{resolution}"));
     let recorded = audit.iter().any(|line| Some(&line.action) == end.as_ref());
     events.extend(audit.into_iter().map(|line| of_audit(about, Some(id), line)));
     if let (Some(at), Some(action), false) = (letter.resolved_at, end, recorded) {
         let (actor, reason) =
             (letter.resolved_by.unwrap_or_default(), letter.reason.unwrap_or_default());
-        let what = What::Action { dead_letter: Some(id), action, actor, reason };
-        events.push(Event { at, about: about.clone(), what });
+        let what = EventDetail::Action { dead_letter: Some(id), action, actor, reason };
+        events.push(TimelineEvent { at, about: about.clone(), what });
     }
     events
 }
 
-pub(super) fn of_audit(about: &Name, dead_letter: Option<Uuid>, line: AuditEntry) -> Event {
+pub(super) fn of_audit(
+    about: &ThingName,
+    dead_letter: Option<Uuid>,
+    line: AuditEntry,
+) -> TimelineEvent {
     let AuditEntry { at, actor, action, reason, .. } = line;
-    Event { at, about: about.clone(), what: What::Action { dead_letter, action, actor, reason } }
+    TimelineEvent {
+        at,
+        about: about.clone(),
+        what: EventDetail::Action { dead_letter, action, actor, reason },
+    }
 }
 
-/// See [`What`]'s `Display`.
-pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Writes an event in one line.
+pub(super) fn text(what: &EventDetail, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match what {
-        What::Received {
+        EventDetail::Received {
             source_system,
             topic,
             partition,
@@ -236,47 +260,54 @@ pub(super) fn text(what: &What, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             }
             write!(f, "): {kind} {message_id}, key {key}")
         }
-        What::Attempt { attempt, outcome, code, message, worker } if outcome == "ignored" => {
+        EventDetail::Attempt { attempt, outcome, code, message, worker }
+            if outcome == "ignored" =>
+        {
             let why = because(code, message);
             write!(f, "attempt {attempt} ignored as out of order{why} (worker {worker})")
         }
-        What::Attempt { attempt, outcome, message, worker, .. } if outcome == "delivered" => {
+        EventDetail::Attempt { attempt, outcome, message, worker, .. }
+            if outcome == "delivered" =>
+        {
             let what = message.as_deref().unwrap_or_default();
             write!(f, "attempt {attempt} was delivered: {what} (worker {worker})")
         }
-        What::Attempt { attempt, outcome, code, message, worker } => {
-            let end = if outcome == "retry" { "failed, to be retried" } else { "failed for good" };
+        EventDetail::Attempt { attempt, outcome, code, message, worker } => {
+            let end =
+                if outcome == "retry" { "failed, to be retried" } else { "failed permanently" };
             write!(f, "attempt {attempt} {end}{} (worker {worker})", because(code, message))
         }
-        What::Processed => f.write_str("processed"),
-        What::Step { process_type, seq, entry, note, actor, reason, .. } => {
+        EventDetail::Processed => f.write_str("processed"),
+        EventDetail::Step { process_type, seq, entry, note, actor, reason, .. } => {
             write!(f, "{process_type} {seq}: {}{}", entry.name(), details(entry))?;
             optional(f, "; ", note.as_deref())?;
             optional(f, "; by ", actor.as_deref())?;
             optional(f, ": ", reason.as_deref())
         }
-        What::Created { destination, event_type, message_id, key, .. } => {
+        EventDetail::Created { destination, event_type, message_id, key, .. } => {
             write!(f, "written for {destination}: {event_type} {message_id}, key {key}")
         }
-        What::JobPlanned { destination, rows } => {
+        EventDetail::JobPlanned { destination, rows } => {
             write!(f, "bulk job for {destination} with {rows} rows")
         }
-        What::JobEnded { phase, remote_id, message } => {
+        EventDetail::JobEnded { phase, remote_id, message } => {
             write!(f, "bulk job {phase}")?;
-            optional(f, ", there ", remote_id.as_deref())?;
+            optional(f, ", remote id ", remote_id.as_deref())?;
             optional(f, ": ", message.as_deref())
         }
-        What::Dispatched { destination, job } => {
+        EventDetail::Dispatched { destination, job } => {
             write!(f, "acknowledged by {destination}")?;
             optional(f, ", in job ", job.as_deref())
         }
-        What::DeadLetter { dead_letter, failed_status, code, message, attempts, .. } => write!(
-            f,
-            "dead letter {dead_letter}: {failed_status} after {attempts} attempt{}{}",
-            if *attempts == 1 { "" } else { "s" },
-            because(code, message)
-        ),
-        What::Action { action, actor, reason, .. } => {
+        EventDetail::DeadLetter { dead_letter, failed_status, code, message, attempts, .. } => {
+            write!(
+                f,
+                "dead letter {dead_letter}: {failed_status} after {attempts} attempt{}{}",
+                if *attempts == 1 { "" } else { "s" },
+                because(code, message)
+            )
+        }
+        EventDetail::Action { action, actor, reason, .. } => {
             write!(f, "{action} by {actor}")?;
             optional(f, ": ", Some(reason.as_str()).filter(|reason| !reason.is_empty()))
         }
@@ -296,7 +327,7 @@ fn optional(f: &mut fmt::Formatter<'_>, before: &str, text: Option<&str>) -> fmt
     }
 }
 
-/// What an entry says beside its name.
+/// Returns the details of a log entry beside its name.
 fn details(event: &ProcessEvent) -> String {
     match event {
         ProcessEvent::ProcessStarted { business_key, .. } => {
@@ -322,7 +353,7 @@ fn details(event: &ProcessEvent) -> String {
     }
 }
 
-/// The command an entry is about.
+/// Returns the command of a log entry.
 pub(super) fn command_of(event: &ProcessEvent) -> Option<Uuid> {
     match event {
         ProcessEvent::StepStarted { command_id, .. }

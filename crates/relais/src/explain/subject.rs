@@ -1,7 +1,7 @@
-//! Which thing an id means.
+//! Finds the thing with an id.
 //!
 //! A number may be a row of the inbox, a row of the outbox, and a message id, and several sources or
-//! destinations may have one message id: all of them are found, and the caller asks which one is meant.
+//! destinations may have one message id: all of them are found, and the caller chooses one.
 
 use std::collections::HashSet;
 
@@ -14,25 +14,25 @@ use relais_core::{
 };
 use uuid::Uuid;
 
-use super::{Kind, Name};
+use super::{ThingKind, ThingName};
 
-/// Something the story can be about.
+/// A row that can be explained.
 #[derive(Clone, Debug)]
-pub(super) enum Row {
+pub(super) enum SubjectRow {
     Inbox(Box<InboxRow>),
     Outbox(Box<OutboxRow>),
     Process(Box<Process>),
-    /// A message whose own row is gone, by its id.
-    Gone(String),
+    /// A message whose row was removed, by its id.
+    Removed(String),
 }
 
-impl Row {
-    pub(super) fn name(&self) -> Name {
+impl SubjectRow {
+    pub(super) fn name(&self) -> ThingName {
         match self {
-            Self::Inbox(row) => Name::new(Kind::Inbox, row.id),
-            Self::Outbox(row) => Name::new(Kind::Outbox, row.id),
-            Self::Process(process) => Name::new(Kind::Process, process.process_id),
-            Self::Gone(id) => Name::new(Kind::Message, id),
+            Self::Inbox(row) => ThingName::new(ThingKind::Inbox, row.id),
+            Self::Outbox(row) => ThingName::new(ThingKind::Outbox, row.id),
+            Self::Process(process) => ThingName::new(ThingKind::Process, process.process_id),
+            Self::Removed(id) => ThingName::new(ThingKind::Message, id),
         }
     }
 
@@ -41,30 +41,29 @@ impl Row {
             Self::Inbox(row) => row.message_id.clone(),
             Self::Outbox(row) => row.message_id.to_string(),
             Self::Process(process) => process.process_id.to_string(),
-            Self::Gone(id) => id.clone(),
+            Self::Removed(id) => id.clone(),
         }
     }
 }
 
-/// Everything with this id.
-pub(super) async fn find(store: &dyn Store, asked: &str) -> Result<Vec<Row>, StoreError> {
-    let asked = asked.trim();
-    let (kind, id) = split(asked);
-    let wanted = |one: Kind| kind.is_none_or(|kind| kind == one);
-    let mut rows: Vec<Row> = Vec::new();
-    if wanted(Kind::Inbox) {
+/// Returns everything with this id.
+pub(super) async fn find(store: &dyn Store, name: &str) -> Result<Vec<SubjectRow>, StoreError> {
+    let (kind, id) = split(name.trim());
+    let wanted = |one: ThingKind| kind.is_none_or(|kind| kind == one);
+    let mut rows: Vec<SubjectRow> = Vec::new();
+    if wanted(ThingKind::Inbox) {
         rows.extend(inbox_row(store, id).await?.map(boxed_inbox));
     }
-    if wanted(Kind::Outbox) {
+    if wanted(ThingKind::Outbox) {
         rows.extend(outbox_row(store, id).await?.map(boxed_outbox));
     }
-    if wanted(Kind::Message) {
+    if wanted(ThingKind::Message) {
         rows.extend(message(store, id).await?);
     }
-    if wanted(Kind::Process) {
+    if wanted(ThingKind::Process) {
         rows.extend(process(store, id).await?);
     }
-    if wanted(Kind::DeadLetter) {
+    if wanted(ThingKind::DeadLetter) {
         rows.extend(of_dead_letter(store, id).await?);
     }
     // A row whose number is its message id too is one thing.
@@ -73,38 +72,38 @@ pub(super) async fn find(store: &dyn Store, asked: &str) -> Result<Vec<Row>, Sto
     Ok(rows)
 }
 
-/// `inbox:17` is a full name; `timer:…` or `sha256:…` are ids of messages.
-fn split(asked: &str) -> (Option<Kind>, &str) {
-    let named = Kind::ALL.into_iter().find_map(|kind| {
-        let id = asked.strip_prefix(kind.as_str())?.strip_prefix(':')?;
+/// Splits a full name such as `inbox:17`; `timer:…` and `sha256:…` are ids of messages.
+fn split(name: &str) -> (Option<ThingKind>, &str) {
+    let named = ThingKind::ALL.into_iter().find_map(|kind| {
+        let id = name.strip_prefix(kind.as_str())?.strip_prefix(':')?;
         Some((Some(kind), id))
     });
-    named.unwrap_or((None, asked))
+    named.unwrap_or((None, name))
 }
 
-fn boxed_inbox(row: InboxRow) -> Row {
-    Row::Inbox(Box::new(row))
+fn boxed_inbox(row: InboxRow) -> SubjectRow {
+    SubjectRow::Inbox(Box::new(row))
 }
 
-fn boxed_outbox(row: OutboxRow) -> Row {
-    Row::Outbox(Box::new(row))
+fn boxed_outbox(row: OutboxRow) -> SubjectRow {
+    SubjectRow::Outbox(Box::new(row))
 }
 
-/// By its number.
+/// Returns an inbox row by its number.
 async fn inbox_row(store: &dyn Store, id: &str) -> Result<Option<InboxRow>, StoreError> {
     let Ok(number) = id.parse::<i64>() else { return Ok(None) };
     Ok(store.find_inbox(id.to_owned()).await?.filter(|row| row.id == number))
 }
 
-/// By its number.
+/// Returns an outbox row by its number.
 async fn outbox_row(store: &dyn Store, id: &str) -> Result<Option<OutboxRow>, StoreError> {
     let Ok(number) = id.parse::<i64>() else { return Ok(None) };
     Ok(store.find_outbox(id.to_owned()).await?.filter(|row| row.id == number))
 }
 
-/// By its message id: where it began, if it is in both tables; of every destination or source system
-/// that has it.
-async fn message(store: &dyn Store, id: &str) -> Result<Vec<Row>, StoreError> {
+/// Returns the rows of a message id, of every destination or source system that has it. If it is in both
+/// tables, those of the outbox.
+async fn message(store: &dyn Store, id: &str) -> Result<Vec<SubjectRow>, StoreError> {
     let rows = sent_as(store, id).await?;
     if !rows.is_empty() {
         return Ok(rows.into_iter().map(boxed_outbox).collect());
@@ -116,10 +115,10 @@ async fn message(store: &dyn Store, id: &str) -> Result<Vec<Row>, StoreError> {
     let known = !store.caused_by(id.to_owned()).await?.is_empty()
         || !store.process_log_of(id.to_owned()).await?.is_empty()
         || store.dead_letters_of(id.to_owned()).await?.iter().any(|l| l.origin != Origin::Process);
-    Ok(known.then(|| Row::Gone(id.to_owned())).into_iter().collect())
+    Ok(known.then(|| SubjectRow::Removed(id.to_owned())).into_iter().collect())
 }
 
-/// The outbox row of a message: the oldest, where several destinations have one with this id.
+/// Returns the outbox row of a message: the oldest, if several destinations have one with this id.
 pub(super) async fn sent(store: &dyn Store, id: &str) -> Result<Option<OutboxRow>, StoreError> {
     Ok(sent_as(store, id).await?.into_iter().next())
 }
@@ -129,13 +128,13 @@ async fn sent_as(store: &dyn Store, id: &str) -> Result<Vec<OutboxRow>, StoreErr
     store.sent_as(message_id).await
 }
 
-/// The inbox row of a message: the newest, where several sources use the same id.
+/// Returns the inbox row of a message: the newest, if several sources use the same id.
 pub(super) async fn received(store: &dyn Store, id: &str) -> Result<Option<InboxRow>, StoreError> {
     Ok(store.received_as(id.to_owned()).await?.pop())
 }
 
-/// By its id, or by `TYPE/BUSINESS-KEY`.
-async fn process(store: &dyn Store, id: &str) -> Result<Option<Row>, StoreError> {
+/// Returns a process by its id, or by `TYPE/BUSINESS-KEY`.
+async fn process(store: &dyn Store, id: &str) -> Result<Option<SubjectRow>, StoreError> {
     let wanted = match (Uuid::try_parse(id), id.split_once('/')) {
         (Ok(id), _) => ProcessRef::Id(id),
         (Err(_), Some((process_type, key))) if !process_type.is_empty() && !key.is_empty() => {
@@ -144,15 +143,15 @@ async fn process(store: &dyn Store, id: &str) -> Result<Option<Row>, StoreError>
         _ => return Ok(None),
     };
     let found = store.load_processes(vec![wanted]).await?.pop().flatten();
-    Ok(found.map(|process| Row::Process(Box::new(process))))
+    Ok(found.map(|process| SubjectRow::Process(Box::new(process))))
 }
 
 pub(super) async fn load(store: &dyn Store, id: Uuid) -> Result<Option<Process>, StoreError> {
     Ok(store.load_processes(vec![ProcessRef::Id(id)]).await?.pop().flatten())
 }
 
-/// What a dead letter is about.
-async fn of_dead_letter(store: &dyn Store, id: &str) -> Result<Option<Row>, StoreError> {
+/// Returns the row of a dead letter.
+async fn of_dead_letter(store: &dyn Store, id: &str) -> Result<Option<SubjectRow>, StoreError> {
     let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
     let Some(letter) = store.find_dead_letter(id).await? else { return Ok(None) };
     let DeadLetter { origin, origin_id, message_id, .. } = letter;
@@ -162,7 +161,7 @@ async fn of_dead_letter(store: &dyn Store, id: &str) -> Result<Option<Row>, Stor
         Origin::Outbox => outbox_row(store, &row).await?.map(boxed_outbox),
         Origin::Process => process(store, &message_id).await?,
     };
-    Ok(Some(found.unwrap_or(Row::Gone(message_id))))
+    Ok(Some(found.unwrap_or(SubjectRow::Removed(message_id))))
 }
 
 #[cfg(test)]
@@ -170,11 +169,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_name_is_told_from_an_id_with_a_colon() {
-        assert_eq!(split("inbox:17"), (Some(Kind::Inbox), "17"));
-        assert_eq!(split("dead-letter:x"), (Some(Kind::DeadLetter), "x"));
+    fn a_full_name_is_distinguished_from_an_id_with_a_colon() {
+        assert_eq!(split("inbox:17"), (Some(ThingKind::Inbox), "17"));
+        assert_eq!(split("dead-letter:x"), (Some(ThingKind::DeadLetter), "x"));
         assert_eq!(split("timer:0192"), (None, "timer:0192"));
-        assert_eq!(split("message:inbox:17"), (Some(Kind::Message), "inbox:17"));
+        assert_eq!(split("message:inbox:17"), (Some(ThingKind::Message), "inbox:17"));
         assert_eq!(split("17"), (None, "17"));
     }
 }

@@ -1,62 +1,44 @@
-//! Which rows are worked on next. What the rule about rows that may have killed their worker sets aside is
-//! settled without any work.
+//! Chooses the next rows to handle. Quarantined rows are settled instead.
 
 use std::collections::HashSet;
 
 use relais_core::{
     inbox::{InboxFate, InboxRow},
     publisher::Batching,
-    quarantine::{self, Treatment},
     store::StoreError,
 };
 
 use super::InboxWorker;
-use crate::flight::Job;
+use crate::{key_queues::RowInFlight, quarantine::inbox_fate};
 
 impl InboxWorker {
-    /// The next rows to work on, with losses noted where it is needed. What the rule about rows that may
-    /// have killed their worker sets aside is settled.
-    pub(super) async fn admit(&mut self) -> Result<Vec<Job<InboxRow>>, StoreError> {
+    /// Returns the next rows to handle, with losses noted on suspects; settles quarantined rows.
+    pub(super) async fn admit(&mut self) -> Result<Vec<RowInFlight<InboxRow>>, StoreError> {
         if !self.processes.is_ready() {
             return Ok(Vec::new());
         }
         let room = self.handlers_max.saturating_sub(self.handlers.len());
-        let mut jobs = Vec::new();
-        while jobs.len() < room
-            && let Some(job) = self.intake.take(Batching::Single).pop()
+        let mut entries = Vec::new();
+        while entries.len() < room
+            && let Some(entry) = self.reader.take(Batching::Single).pop()
         {
-            match job.treatment {
-                Treatment::Hold => self.set_aside(&job, held()),
-                Treatment::Bury => self.set_aside(&job, buried(&job.row)),
-                Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => jobs.push(job),
+            match inbox_fate(entry.treatment, &entry.row) {
+                Some(fate) => self.set_aside(&entry, fate),
+                None => entries.push(entry),
             }
         }
-        let noted = self.intake.note_losses(jobs.iter()).await;
+        let noted = self.reader.note_losses(entries.iter()).await;
         if !matches!(noted, Ok(true)) {
-            jobs.drain(..).for_each(|job| self.give_back(&job));
+            entries.drain(..).for_each(|entry| self.give_back(&entry));
         }
-        noted.map(|_| jobs)
+        noted.map(|_| entries)
     }
 
-    /// Settles a suspect without any work on it.
-    pub(super) fn set_aside(&mut self, job: &Job<InboxRow>, fate: InboxFate) {
-        self.push(job, fate);
-        self.intake.look();
-        let key = HashSet::from([job.row.msg_key.clone()]);
-        self.intake.flight.land(std::slice::from_ref(job), &key);
+    /// Settles a row without handling it.
+    pub(super) fn set_aside(&mut self, entry: &RowInFlight<InboxRow>, fate: InboxFate) {
+        self.push(entry, fate);
+        self.reader.request_read();
+        let key = HashSet::from([entry.row.msg_key.clone()]);
+        self.reader.queues.complete(std::slice::from_ref(entry), &key);
     }
-}
-
-/// Held because its worker was lost several times.
-fn held() -> InboxFate {
-    InboxFate::Wait {
-        pause: quarantine::HOLD_FOR,
-        problem: quarantine::held(),
-        lost_workers: quarantine::HOLD_AFTER,
-    }
-}
-
-/// A dead letter because its worker was lost each time.
-fn buried(row: &InboxRow) -> InboxFate {
-    InboxFate::Dead { attempts: row.attempts, problem: quarantine::lost(), park: true }
 }

@@ -1,4 +1,5 @@
-//! Handlers that run: each in a task of its own, for a limited time, and with what caused it.
+//! Runs handlers: each in a task of its own, with a time limit, and with its message as the cause of what it
+//! sends.
 
 use std::sync::Arc;
 
@@ -10,19 +11,22 @@ use relais_core::{
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{InboxWorker, Landed};
-use crate::{flight::Job, observe::trace::Open};
+use super::{FinishedHandler, InboxWorker};
+use crate::{key_queues::RowInFlight, observe::trace::OpenSpan};
 
 impl InboxWorker {
-    pub(super) fn start(&mut self, handler: Arc<dyn Handler>, job: Job<InboxRow>) {
-        let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(&job.row));
-        let mut row = job.row.clone();
+    pub(super) fn start(&mut self, handler: Arc<dyn Handler>, entry: RowInFlight<InboxRow>) {
+        let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(&entry.row));
+        let mut row = entry.row.clone();
         if let Some(handling) = &handling {
             handling.pass_on(&mut row.headers);
         }
         let span = handling.map(|handling| handling.open);
-        let work =
-            HandlerWork { row, fence: self.intake.keeper().fence().clone(), epoch: job.lane.epoch };
+        let work = HandlerWork {
+            row,
+            fence: self.reader.keeper().fence().clone(),
+            epoch: entry.lane.epoch,
+        };
         let limit = self.handler_timeout;
         self.handlers.spawn(async move {
             let mut task = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -31,18 +35,18 @@ impl InboxWorker {
             let handled = match tokio::time::timeout(limit, &mut task).await {
                 Ok(handled) => handled.unwrap_or_else(ended),
                 Err(_) => {
-                    // Should it be committing just now, the row is done and this answer refused.
+                    // If it commits at this moment, the row is handled and this result is refused.
                     task.abort();
                     let text = format!("the handler took longer than {limit:?}");
                     Handled::RolledBack(Outcome::retry("HANDLER_TIMEOUT", &text))
                 }
             };
-            (job, handled, span)
+            (entry, handled, span)
         });
     }
 
-    /// A handler's span ends with what it said.
-    pub(super) fn end_span(&self, handled: &Handled, span: Option<Open>) {
+    /// Ends the span of a handler with its result.
+    pub(super) fn end_span(&self, handled: &Handled, span: Option<OpenSpan>) {
         let (Some(tracer), Some(span)) = (&self.counters.tracer, span) else { return };
         match handled {
             Handled::Committed => tracer.end(span, None),
@@ -52,19 +56,19 @@ impl InboxWorker {
         }
     }
 
-    pub(super) fn take_in(&mut self, done: Result<Landed, JoinError>) {
+    pub(super) fn add_finished(&mut self, done: Result<FinishedHandler, JoinError>) {
         match done {
-            Ok(landed) => self.landed.push(landed),
-            // Which row it held is unknown, so nothing can be settled: the program ends, and its lanes
+            Ok(handler) => self.finished.push(handler),
+            // The row of the task is unknown, so nothing can be settled: the program ends, and its leases
             // expire.
             Err(error) => {
-                panic!("cannot continue: a handler task ended without an answer: {error}")
+                panic!("cannot continue: a handler task ended without a result: {error}")
             }
         }
     }
 }
 
-/// The task of a handler ended by a panic; by nothing else, because it is not aborted before its limit.
+/// Returns the result of a handler task that panicked; it is not aborted before its time limit.
 fn ended(error: JoinError) -> Handled {
     let outcome = error.try_into_panic().map_or_else(
         |error| Outcome::retry("HANDLER_PANIC", &error.to_string()),

@@ -1,7 +1,7 @@
-//! Rows that concern processes: read together, decided one by one, settled together.
+//! Rows that concern processes: their processes are read together, decided one by one, settled together.
 //!
-//! Invariant: a row waits here with its key held until it is settled, so that no later row of its key
-//! is decided before it; in one settlement each process is changed at most once.
+//! Invariant: a row that waits here keeps its key in flight until it is settled, so that no later row of
+//! its key is decided before it. One settlement changes each process at most once.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,42 +21,41 @@ use relais_core::{
 use super::InboxWorker;
 use crate::{
     control::PausedTypes,
-    flight::Job,
+    key_queues::RowInFlight,
     observe::ProcessCounters,
     process::{
-        decide::{Asked, Found, Try, ask, decide, touches},
+        decide::{DecisionAttempt, LoadedProcesses, ProcessLookup, decide, look_up, touches},
         registry::Registry,
         timers::Alarm,
     },
-    relay::random,
+    random::random,
 };
 
-/// Settlements in one go; rows of one process need one each.
+/// Maximum settlements in one pass; each row of one process needs its own.
 const ROUNDS_MAX: usize = 16;
-/// Most processes read at once, …
+/// Maximum number of processes in one read, …
 const READ_MAX: usize = 1_000;
-/// … of those whose size is not known yet, …
+/// … while their size is not known yet, …
 const READ_FIRST: usize = 100;
-/// … and most bytes of their data, by the average of the last ones read.
+/// … and maximum bytes of their data, by the average of the last read.
 const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Decisions in vain before a row is laid aside for a moment, at no cost of an attempt.
+/// Stale decisions before a row waits for [`STALE_PAUSE`], without using an attempt.
 const STALE_MAX: u32 = 10;
-/// That moment.
 const STALE_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a row of a paused process type waits, unless a resume ends it.
+/// Time that a row of a paused process type waits, unless a resume ends it.
 const PAUSED_WAIT: Duration = Duration::from_secs(120);
 
-/// What the inbox worker knows of processes, and the rows that concern them.
+/// The processes of an inbox worker, and the rows that concern them.
 pub(crate) struct ProcessWork {
     registry: Arc<Registry>,
     alarm: Arc<Alarm>,
     counters: Arc<ProcessCounters>,
     paused: Arc<PausedTypes>,
-    waiting: Vec<Waiting>,
-    /// Decided, and in the next settlement.
-    decided: Vec<Decision>,
-    /// Processes to read at once.
+    waiting: Vec<WaitingRow>,
+    /// Rows that are decided and part of the next settlement.
+    decided: Vec<PendingDecision>,
+    /// Maximum number of processes in the next read.
     read_max: usize,
 }
 
@@ -67,15 +66,15 @@ impl Default for ProcessWork {
 }
 
 /// A row that waits for its processes to be read.
-struct Waiting {
-    job: Job<InboxRow>,
-    /// Decisions in vain.
+struct WaitingRow {
+    entry: RowInFlight<InboxRow>,
+    /// Decisions that were stale when they were committed.
     stale: u32,
 }
 
-struct Decision {
-    row: Waiting,
-    /// The status of each process it changes, before.
+struct PendingDecision {
+    row: WaitingRow,
+    /// The status of each changed process before the change.
     before: Vec<Option<ProcessStatus>>,
 }
 
@@ -99,33 +98,34 @@ impl ProcessWork {
         self.waiting.len()
     }
 
-    pub(super) fn await_round(&mut self, job: Job<InboxRow>) {
-        self.waiting.push(Waiting { job, stale: 0 });
+    pub(super) fn await_round(&mut self, entry: RowInFlight<InboxRow>) {
+        self.waiting.push(WaitingRow { entry, stale: 0 });
     }
 
-    /// The settlement came to nothing, or may have: its rows wait again. Their ids.
+    /// Makes the decided rows wait again, because their settlement failed or may have failed; returns their
+    /// ids.
     pub(super) fn decide_again(&mut self) -> HashSet<i64> {
-        let ids = self.decided.iter().map(|decision| decision.row.job.row.id).collect();
+        let ids = self.decided.iter().map(|decision| decision.row.entry.row.id).collect();
         self.waiting.extend(self.decided.drain(..).map(|decision| decision.row));
         ids
     }
 
-    /// The first of the rows that wait, with what they ask for: as many as may be read at once.
-    fn ask(&self) -> Vec<Result<Asked, Problem>> {
+    /// Returns the lookups of the first waiting rows, as many as may be read at once.
+    fn lookups(&self) -> Vec<Result<ProcessLookup, Problem>> {
         let mut wanted = 0;
-        let asked = self.waiting.iter().map(|row| {
-            let at = if row.stale == 0 { Try::First } else { Try::Again };
-            ask(&self.registry, &row.job.row, at)
+        let lookups = self.waiting.iter().map(|row| {
+            let at = if row.stale == 0 { DecisionAttempt::First } else { DecisionAttempt::Again };
+            look_up(&self.registry, &row.entry.row, at)
         });
-        let room = |asked: &Result<Asked, Problem>| {
+        let room = |lookup: &Result<ProcessLookup, Problem>| {
             let fits = wanted < self.read_max;
-            wanted += asked.as_ref().map_or(0, |asked| asked.wanted.len());
+            wanted += lookup.as_ref().map_or(0, |lookup| lookup.wanted.len());
             fits
         };
-        asked.take_while(room).collect()
+        lookups.take_while(room).collect()
     }
 
-    fn learn_sizes(&mut self, found: &Found) {
+    fn learn_sizes(&mut self, found: &LoadedProcesses) {
         let bytes: usize = found.values().map(|process| process.data.len()).sum();
         if let Some(average) = bytes.checked_div(found.len()) {
             self.read_max = (READ_BYTES_MAX / average.max(1)).clamp(1, READ_MAX);
@@ -134,8 +134,8 @@ impl ProcessWork {
 }
 
 impl InboxWorker {
-    /// Decides about the rows that wait; how many were settled. Those that must wait for others of
-    /// their process get another round at once.
+    /// Decides waiting rows; returns the number of settled ones. Rows that wait for others of their process
+    /// get another round at once.
     pub(super) async fn advance(&mut self) -> Result<usize, StoreError> {
         let mut done = 0;
         for _ in 0..ROUNDS_MAX {
@@ -145,20 +145,23 @@ impl InboxWorker {
             if self.size.is_full() {
                 done += self.settle().await?;
             }
-            let asked = self.processes.ask();
-            let found = self.read(&asked).await?;
+            let lookups = self.processes.lookups();
+            let found = self.read(&lookups).await?;
             self.processes.learn_sizes(&found);
-            self.decide(asked, &found);
+            self.decide(lookups, &found);
             done += self.settle().await?;
         }
         Ok(done)
     }
 
-    async fn read(&self, asked: &[Result<Asked, Problem>]) -> Result<Found, StoreError> {
-        let wanted = asked.iter().flatten().flat_map(|asked| asked.wanted.iter().cloned());
+    async fn read(
+        &self,
+        lookups: &[Result<ProcessLookup, Problem>],
+    ) -> Result<LoadedProcesses, StoreError> {
+        let wanted = lookups.iter().flatten().flat_map(|lookup| lookup.wanted.iter().cloned());
         let wanted: HashSet<ProcessRef> = wanted.collect();
         if wanted.is_empty() {
-            return Ok(Found::new());
+            return Ok(LoadedProcesses::new());
         }
         let wanted: Vec<_> = wanted.into_iter().collect();
         let found = self.store.load_processes(wanted.clone()).await?;
@@ -166,69 +169,70 @@ impl InboxWorker {
         Ok(found.filter_map(|(name, process)| Some((name, process?))).collect())
     }
 
-    fn decide(&mut self, asked: Vec<Result<Asked, Problem>>, found: &Found) {
+    fn decide(&mut self, lookups: Vec<Result<ProcessLookup, Problem>>, found: &LoadedProcesses) {
         let mut claimed: HashSet<ProcessRef> = HashSet::new();
-        let later = self.processes.waiting.split_off(asked.len());
+        let later = self.processes.waiting.split_off(lookups.len());
         let rows = std::mem::replace(&mut self.processes.waiting, later);
-        for (row, asked) in rows.into_iter().zip(asked) {
+        for (row, lookup) in rows.into_iter().zip(lookups) {
             if row.stale >= STALE_MAX {
-                self.lay_aside(&row.job);
+                self.postpone(&row.entry);
                 continue;
             }
-            let touched = asked.as_ref().map(|asked| touches(asked, found)).unwrap_or_default();
+            let touched = lookup.as_ref().map(|lookup| touches(lookup, found)).unwrap_or_default();
             if self.size.is_full() || !touched.is_disjoint(&claimed) {
                 self.processes.waiting.push(row);
                 continue;
             }
-            let held = asked.as_ref().ok().and_then(|asked| {
-                let mut types = asked.process_types(found);
+            let paused = lookup.as_ref().ok().and_then(|lookup| {
+                let mut types = lookup.process_types(found);
                 types.find(|name| self.processes.paused.contains(name)).map(str::to_owned)
             });
-            if let Some(process_type) = held {
-                self.await_resume(&row.job, &process_type);
+            if let Some(process_type) = paused {
+                self.await_resume(&row.entry, &process_type);
                 continue;
             }
             let registry = Arc::clone(&self.processes.registry);
-            let inbox = &row.job.row;
-            let read = asked.as_ref().map_or(&[][..], |asked| &asked.wanted);
+            let inbox = &row.entry.row;
+            let read = lookup.as_ref().map_or(&[][..], |lookup| &lookup.wanted);
             let lacks = registry.lacks(read.iter().filter_map(|name| found.get(name)));
-            match asked.and_then(|asked| decide(&registry, inbox, asked, found, random())) {
+            match lookup.and_then(|lookup| decide(&registry, inbox, lookup, found, random())) {
                 Ok(decided) => {
                     relais_store::fail_point!("inbox.after_decide");
                     claimed.extend(touched);
                     let (messages, changes) = (Vec::new(), decided.changes);
-                    let copies = self.copies_of(&row.job.row);
-                    self.push(&row.job, InboxFate::Processed { messages, changes, copies });
-                    self.processes.decided.push(Decision { row, before: decided.before });
+                    let copies = self.copies_of(&row.entry.row);
+                    self.push(&row.entry, InboxFate::Processed { messages, changes, copies });
+                    self.processes.decided.push(PendingDecision { row, before: decided.before });
                 }
                 Err(problem) => match lacks {
                     Some(need) if problem.code == PROCESS_DEFINITION => {
-                        self.pass_on(&row.job, &need, problem);
+                        self.pass_on(&row.entry, &need, problem);
                     }
-                    _ => self.finish(&row.job, Outcome::Fail { problem }),
+                    _ => self.finish(&row.entry, Outcome::Fail { problem }),
                 },
             }
         }
     }
 
-    /// Others were faster each time: the row rests where nothing is held up but its key.
-    fn lay_aside(&mut self, job: &Job<InboxRow>) {
+    /// Makes a row wait whose decision was stale each time: only its key waits with it.
+    fn postpone(&mut self, entry: &RowInFlight<InboxRow>) {
         let problem = Problem::new(
             "PROCESS_BUSY",
-            "others changed its process each time it was decided; it comes again, at no cost of an attempt",
+            "its process was changed by other messages each time it was decided; decided again, without using an \
+             attempt",
         );
-        self.set_aside(job, InboxFate::Wait { pause: STALE_PAUSE, problem, lost_workers: 0 });
+        self.set_aside(entry, InboxFate::Wait { pause: STALE_PAUSE, problem, lost_workers: 0 });
     }
 
-    /// The row waits, at no cost of an attempt, until an operator resumes the process type.
-    fn await_resume(&mut self, job: &Job<InboxRow>, process_type: &str) {
+    /// Makes a row wait, without using an attempt, until an operator resumes the process type.
+    fn await_resume(&mut self, entry: &RowInFlight<InboxRow>, process_type: &str) {
         let text =
             format!("process type `{process_type}` is paused; it continues when it is resumed");
         let problem = Problem::new(PROCESS_TYPE_PAUSED, &text);
-        self.set_aside(job, InboxFate::Wait { pause: PAUSED_WAIT, problem, lost_workers: 0 });
+        self.set_aside(entry, InboxFate::Wait { pause: PAUSED_WAIT, problem, lost_workers: 0 });
     }
 
-    /// Lets the keys of settled rows go on, and has stale ones decided again.
+    /// Lets the keys of settled rows continue; stale rows are decided again.
     pub(super) fn settled_processes(&mut self, settled: &Settled) {
         let decided = std::mem::take(&mut self.processes.decided);
         if decided.is_empty() {
@@ -240,9 +244,9 @@ impl InboxWorker {
         counters.stale(settled.stale.len() as u64);
         let stale: HashSet<i64> = settled.stale.iter().copied().collect();
         let (again, done): (Vec<_>, Vec<_>) =
-            decided.into_iter().partition(|decision| stale.contains(&decision.row.job.row.id));
+            decided.into_iter().partition(|decision| stale.contains(&decision.row.entry.row.id));
         for decision in &done {
-            let Some(InboxFate::Processed { changes, .. }) = fates.get(&decision.row.job.row.id)
+            let Some(InboxFate::Processed { changes, .. }) = fates.get(&decision.row.entry.row.id)
             else {
                 continue;
             };
@@ -250,25 +254,25 @@ impl InboxWorker {
                 if let TimerChange::Set(timer) = &change.timer {
                     alarm.set(timer.after);
                 }
-                // Which rows were refused is not known; counting too few is better than too many.
+                // It is unknown which rows were refused; counting too few is better than too many.
                 if settled.refused == 0 {
                     counters.changed(*before, change);
                 }
             }
         }
         for decision in done {
-            self.intake.flight.land(&[decision.row.job], &HashSet::new());
+            self.reader.queues.complete(&[decision.row.entry], &HashSet::new());
         }
         self.processes.waiting.extend(again.into_iter().map(|decision| {
             let stale = decision.row.stale + 1;
-            Waiting { stale, ..decision.row }
+            WaitingRow { stale, ..decision.row }
         }));
     }
 
-    /// A stopping worker leaves what waits to the next one.
+    /// Leaves waiting rows to the next worker, at stop.
     pub(super) fn give_back_waiting(&mut self) {
         for row in std::mem::take(&mut self.processes.waiting) {
-            self.give_back(&row.job);
+            self.give_back(&row.entry);
         }
     }
 }

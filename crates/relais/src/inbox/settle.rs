@@ -1,4 +1,4 @@
-//! What becomes of rows is collected and settled in one commit of the store.
+//! Collects the fates of rows and settles them in one commit of the store.
 
 use std::{collections::HashSet, time::Instant};
 
@@ -11,47 +11,47 @@ use relais_core::{
     store::{OutOfOrder, Settled, StoreError},
 };
 
-use super::{InboxWorker, Processing, told, write_size::WriteSize};
-use crate::{flight::Job, pulse, relay::random};
+use super::{InboxWorker, UnsettledRow, log_handled, write_size::WriteSize};
+use crate::{key_queues::RowInFlight, pulse, random::random};
 
 impl InboxWorker {
     /// Settles a row whose outcome is known without running anything.
-    pub(super) fn finish(&mut self, job: &Job<InboxRow>, outcome: Outcome) {
+    pub(super) fn finish(&mut self, entry: &RowInFlight<InboxRow>, outcome: Outcome) {
         if let Some(tracer) = &self.counters.tracer {
-            tracer.end(tracer.handling(&job.row).open, outcome.problem());
+            tracer.end(tracer.handling(&entry.row).open, outcome.problem());
         }
         let mut forget = HashSet::new();
-        self.judge(job, outcome, &mut forget);
-        self.intake.flight.land(std::slice::from_ref(job), &forget);
+        self.judge(entry, outcome, &mut forget);
+        self.reader.queues.complete(std::slice::from_ref(entry), &forget);
     }
 
     pub(super) fn judge(
         &mut self,
-        job: &Job<InboxRow>,
+        entry: &RowInFlight<InboxRow>,
         outcome: Outcome,
         forget: &mut HashSet<String>,
     ) {
-        let Some(fate) = decide(&self.retry, job.row.attempts, outcome, random()) else { return };
+        let Some(fate) = decide(&self.retry, entry.row.attempts, outcome, random()) else { return };
         // Later rows of the key are read again once this one is settled.
-        self.intake.look();
-        forget.insert(job.row.msg_key.clone());
-        self.push(job, fate);
+        self.reader.request_read();
+        forget.insert(entry.row.msg_key.clone());
+        self.push(entry, fate);
     }
 
-    pub(super) fn push(&mut self, job: &Job<InboxRow>, mut fate: InboxFate) {
+    pub(super) fn push(&mut self, entry: &RowInFlight<InboxRow>, mut fate: InboxFate) {
         match &mut fate {
             InboxFate::Processed { messages, changes, .. } => {
                 changes.iter().for_each(warn);
                 let sent = changes.iter_mut().flat_map(|change| &mut change.messages);
-                self.mark(&job.row, messages.iter_mut().chain(sent));
-                told(&job.row, "handled");
+                self.mark(&entry.row, messages.iter_mut().chain(sent));
+                log_handled(&entry.row);
             }
             InboxFate::Retry { pause, problem, attempts } => {
                 self.counters.retried(problem);
                 tracing::debug!(
-                    source = job.row.source_system,
-                    message_id = job.row.message_id,
-                    key = job.row.msg_key,
+                    source = entry.row.source_system,
+                    message_id = entry.row.message_id,
+                    key = entry.row.msg_key,
                     attempts,
                     code = problem.code,
                     "retry: {}",
@@ -62,7 +62,7 @@ impl InboxWorker {
             }
             InboxFate::Wait { pause, problem, .. } => {
                 self.counters.retried(problem);
-                let InboxRow { source_system, message_id, msg_key, .. } = &job.row;
+                let InboxRow { source_system, message_id, msg_key, .. } = &entry.row;
                 let (source, key, code) = (source_system, msg_key, &problem.code);
                 tracing::debug!(source, message_id, key, code, "waits: {}", problem.message);
                 let due = Instant::now().checked_add(*pause);
@@ -71,9 +71,9 @@ impl InboxWorker {
             InboxFate::Dead { problem, attempts, .. } => {
                 self.counters.failed(problem);
                 tracing::warn!(
-                    source = job.row.source_system,
-                    message_id = job.row.message_id,
-                    key = job.row.msg_key,
+                    source = entry.row.source_system,
+                    message_id = entry.row.message_id,
+                    key = entry.row.msg_key,
                     attempts,
                     code = problem.code,
                     "dead letter: {}",
@@ -81,12 +81,12 @@ impl InboxWorker {
                 );
             }
         }
-        let (lane, epoch) = (job.lane.lane, job.lane.epoch);
+        let (lane, epoch) = (entry.lane.lane, entry.lane.epoch);
         self.size.add(&fate);
-        self.settlements.push(InboxSettlement { id: job.row.id, lane, epoch, fate });
+        self.settlements.push(InboxSettlement { id: entry.row.id, lane, epoch, fate });
     }
 
-    /// Writes on each message a row became when the row was received, and which trace it belongs to.
+    /// Writes the time of reception and the trace of a row to the headers of its messages.
     fn mark<'m>(&mut self, row: &InboxRow, messages: impl Iterator<Item = &'m mut NewMessage>) {
         let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(row));
         for message in messages {
@@ -96,16 +96,16 @@ impl InboxWorker {
             }
         }
         let span = handling.map(|handling| handling.open);
-        self.processing.push(Processing { id: row.id, received_at: row.received_at, span });
+        self.unsettled.push(UnsettledRow { id: row.id, received_at: row.received_at, span });
     }
 
-    /// Settles what was collected; how many rows. As in the relay, without an answer everything but dead
-    /// letters is settled again; what follows from processes is decided again, from what they are then.
+    /// Settles the collected rows; returns their number. Without an answer of the database everything but
+    /// dead letters is settled again, and rows of processes are decided again from the new state.
     pub(super) async fn settle(&mut self) -> Result<usize, StoreError> {
         if self.settlements.is_empty() {
             return Ok(0);
         }
-        let fence = self.intake.keeper().fence().clone();
+        let fence = self.reader.keeper().fence().clone();
         let settled = match self.store.settle_inbox(fence, self.settlements.clone()).await {
             Ok(settled) => settled,
             Err(StoreError::Invalid(_)) => self.settle_singly().await?,
@@ -117,7 +117,7 @@ impl InboxWorker {
         relais_store::fail_point!("inbox.after_settle");
         if settled.refused > 0 {
             self.counters.refused(settled.refused);
-            self.intake.keeper().distrust();
+            self.reader.keeper().distrust();
         }
         let is_done = |s: &&InboxSettlement| matches!(s.fate, InboxFate::Processed { .. });
         let processed = self.settlements.iter().filter(is_done).count() as u64;
@@ -139,13 +139,13 @@ impl InboxWorker {
         let done = self.settlements.len() - settled.stale.len();
         self.settled_processes(&settled);
         let ids = self.settlements.drain(..).map(|s| s.id);
-        self.intake.flight.release(ids.filter(|id| !settled.stale.contains(id)));
+        self.reader.queues.release(ids.filter(|id| !settled.stale.contains(id)));
         Ok(done)
     }
 
-    /// Tells how long the rows took that are processed now.
+    /// Records the latency of rows that are handled now.
     fn finished(&mut self, settled: &Settled) {
-        for row in self.processing.drain(..).filter(|row| !settled.stale.contains(&row.id)) {
+        for row in self.unsettled.drain(..).filter(|row| !settled.stale.contains(&row.id)) {
             self.counters.took(row.received_at);
             if let (Some(tracer), Some(span)) = (&self.counters.tracer, row.span) {
                 tracer.end(span, None);
@@ -153,10 +153,10 @@ impl InboxWorker {
         }
     }
 
-    /// The store refuses something in the batch as such: each row goes alone, and the refused one fails
-    /// with the reason. One bad row stops nobody.
+    /// Settles each row by itself, after the database refused the batch. The refused row fails with the
+    /// reason; the others continue.
     async fn settle_singly(&mut self) -> Result<Settled, StoreError> {
-        let fence = self.intake.keeper().fence().clone();
+        let fence = self.reader.keeper().fence().clone();
         let mut all = Settled::default();
         for at in 0..self.settlements.len() {
             let mut one = self.settlements[at].clone();
@@ -165,7 +165,7 @@ impl InboxWorker {
                 let problem = Problem::new("STORE_REFUSED", reason);
                 self.counters.failed(&problem);
                 tracing::warn!(row = one.id, "dead letter: {reason}");
-                self.processing.retain(|row| row.id != one.id);
+                self.unsettled.retain(|row| row.id != one.id);
                 one.fate = InboxFate::Dead { attempts: 1, problem, park: false };
                 self.settlements[at] = one.clone();
                 answer = self.store.settle_inbox(fence.clone(), vec![one]).await;
@@ -186,21 +186,22 @@ impl InboxWorker {
         Ok(all)
     }
 
-    /// Nobody knows whether the batch was committed. What is settled twice is refused the second time.
+    /// Postpones the settlements: it is unknown whether the batch was committed. A second settlement of a
+    /// row is refused.
     fn put_off(&mut self) {
         let again = self.processes.decide_again();
-        let gone = |s: &mut InboxSettlement| {
+        let dropped = |s: &mut InboxSettlement| {
             again.contains(&s.id) || matches!(s.fate, InboxFate::Dead { .. })
         };
-        let gone: Vec<i64> = self.settlements.extract_if(.., gone).map(|s| s.id).collect();
-        self.intake.flight.release(gone.into_iter().filter(|id| !again.contains(id)));
-        self.processing.retain(|row| !again.contains(&row.id));
+        let dropped: Vec<i64> = self.settlements.extract_if(.., dropped).map(|s| s.id).collect();
+        self.reader.queues.release(dropped.into_iter().filter(|id| !again.contains(id)));
+        self.unsettled.retain(|row| !again.contains(&row.id));
         self.size = WriteSize::default();
         self.settlements.iter().for_each(|s| self.size.add(&s.fate));
     }
 }
 
-/// A process that needs a person is as loud as a message that does.
+/// Logs a process that needs an operator at the same level as a dead letter.
 fn warn(change: &Change) {
     if let DeadLetterChange::Open { failed_status, problem, attempts } = &change.dead_letter {
         tracing::warn!(

@@ -1,5 +1,5 @@
-//! Rows whose event type this worker does not know: their lane goes to a live worker that knows it;
-//! without one they wait.
+//! Rows whose event type this worker does not know: their lane is handed over to a live worker that knows
+//! it; without one they wait.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,16 +14,16 @@ use relais_core::{
 };
 
 use super::InboxWorker;
-use crate::flight::Job;
+use crate::key_queues::RowInFlight;
 
 /// A type that no live worker knows is logged this often.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Types whose last warning is remembered.
 const WARNED_MAX: usize = 100;
 
-/// What the worker does with types it does not know.
+/// The settings and warnings of a worker about types it does not know.
 pub(super) struct UnknownTypes {
-    /// How long a row waits for a worker that knows its type.
+    /// Time that a row waits for a worker that knows its type.
     pub(super) wait: Duration,
     warned: HashMap<String, Instant>,
 }
@@ -50,40 +50,40 @@ impl UnknownTypes {
 
 impl InboxWorker {
     /// Decides about a row of an unknown type, the first of its key.
-    pub(super) fn meet_unknown(&mut self, job: &Job<InboxRow>) {
-        let Some(event_type) = job.row.event_type.as_deref() else {
-            // No worker can ever know it, and what comes after it does not wait for it.
+    pub(super) fn meet_unknown(&mut self, entry: &RowInFlight<InboxRow>) {
+        let Some(event_type) = entry.row.event_type.as_deref() else {
+            // No worker can ever know it, so later rows of its key do not wait for it.
             let text = "the message has no event type; set `event_type` of its source";
-            return self.finish(job, Outcome::fail(UNKNOWN_EVENT_TYPE, text));
+            return self.finish(entry, Outcome::fail(UNKNOWN_EVENT_TYPE, text));
         };
         let text = format!(
             "no live worker knows event type `{event_type}`; run one with a handler, route or process \
              for it"
         );
-        self.pass_on(job, event_type, Problem::new(UNKNOWN_EVENT_TYPE, &text));
+        self.pass_on(entry, event_type, Problem::new(UNKNOWN_EVENT_TYPE, &text));
     }
 
-    /// Hands the lane of a row to a live worker that announced what the row needs; without one, the row
-    /// waits. It uses no attempt, and later rows of its key stay behind it.
-    pub(super) fn pass_on(&mut self, job: &Job<InboxRow>, need: &str, problem: Problem) {
-        if self.intake.hand_over(job.lane.lane, need) {
-            tracing::debug!(lane = job.lane.lane, need, "handing the lane over");
-            return self.give_back(job);
+    /// Hands the lane of a row over to a live worker that announced what the row needs. Without one, the row
+    /// waits; it uses no attempt, and later rows of its key wait behind it.
+    pub(super) fn pass_on(&mut self, entry: &RowInFlight<InboxRow>, need: &str, problem: Problem) {
+        if self.reader.hand_over(entry.lane.lane, need) {
+            tracing::debug!(lane = entry.lane.lane, need, "planned to hand the lane over");
+            return self.give_back(entry);
         }
         if self.unknown.is_news(need) {
             tracing::warn!(
-                event_type = job.row.event_type,
-                source = job.row.source_system,
-                message_id = job.row.message_id,
+                event_type = entry.row.event_type,
+                source = entry.row.source_system,
+                message_id = entry.row.message_id,
                 wait = ?self.unknown.wait,
                 "messages wait for a worker that knows them, then park their keys: {}",
                 problem.message
             );
         }
-        let fate = await_knowing_worker(&job.row, self.unknown.wait, problem);
-        self.push(job, fate);
-        self.intake.look();
-        let key = HashSet::from([job.row.msg_key.clone()]);
-        self.intake.flight.land(std::slice::from_ref(job), &key);
+        let fate = await_knowing_worker(&entry.row, self.unknown.wait, problem);
+        self.push(entry, fate);
+        self.reader.request_read();
+        let key = HashSet::from([entry.row.msg_key.clone()]);
+        self.reader.queues.complete(std::slice::from_ref(entry), &key);
     }
 }

@@ -1,9 +1,9 @@
-//! What became of messages to one destination, and the state of its limits.
+//! Counters of one destination, and the state of its limits.
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -19,12 +19,12 @@ use relais_core::{
 use serde::Serialize;
 
 use super::{
-    codes::Codes,
+    codes::ProblemCodes,
     figures::LastError,
-    latency::{Clock, Histogram, Latency},
+    latency::{DatabaseClock, Histogram, Latency},
     trace::Tracer,
 };
-use crate::limits::LimitsView;
+use crate::{limits::LimitsView, lock::lock};
 
 /// Counters of one destination.
 #[derive(Debug, Default)]
@@ -44,34 +44,34 @@ pub(crate) struct DestinationCounters {
     delivered_at: AtomicI64,
     jobs: AtomicU64,
     phase: Mutex<Option<Phase>>,
-    codes: Codes,
+    codes: ProblemCodes,
     dispatch: Histogram,
     end_to_end: Histogram,
     publish: Histogram,
-    clock: Arc<Clock>,
+    clock: Arc<DatabaseClock>,
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
-/// What this process delivered to one destination.
+/// The counters of one destination at one moment, of this process.
 #[derive(Clone, Debug, Serialize)]
 pub struct DestinationSnapshot {
     pub dispatched: u64,
     pub retried: u64,
     pub failed: u64,
     pub outages: u64,
-    /// Settlements the fence refused.
+    /// Settlements that the fence refused.
     pub refused: u64,
     pub lanes: usize,
     pub breaker: Option<BreakerState>,
-    /// What kind of trouble opened the breaker.
+    /// The kind of failure that opened the breaker.
     pub cause: Option<OpenCause>,
-    /// Why the breaker is not closed.
+    /// The reason why the breaker is not closed.
     pub reason: Option<Problem>,
-    /// Until when an open breaker stays open, to the second.
+    /// The time until which an open breaker stays open, to the second.
     pub open_until: Option<Timestamp>,
-    /// Whether the target has answered a call.
+    /// `true` once the target has answered a call.
     pub contacted: bool,
-    /// Whether this process sends nothing, because an operator paused the destination.
+    /// `true` while this process sends nothing, because an operator paused the destination.
     pub paused: bool,
     /// The last failed call.
     pub last_error: Option<LastError>,
@@ -80,33 +80,33 @@ pub struct DestinationSnapshot {
     pub in_flight: usize,
     /// The rate in force: `50/s`.
     pub rate: Option<String>,
-    /// Calls in flight at once that are allowed.
+    /// Maximum number of calls in flight.
     pub concurrency: u32,
     /// Bulk jobs this process planned.
     pub jobs: u64,
-    /// Where the bulk job is that this process works on now.
+    /// The phase of the bulk job that this process runs now.
     pub phase: Option<Phase>,
     pub codes: BTreeMap<String, u64>,
-    /// From the row's being due to the target's acknowledgement.
+    /// From the time at which the row is due to the acknowledgement of the target.
     pub dispatch: Latency,
-    /// From the reception of the message that caused it to the target's acknowledgement.
+    /// From the reception of the message that caused it to the acknowledgement of the target.
     pub end_to_end: Latency,
     /// Calls to the target, each with one message or many.
     pub publish: Latency,
 }
 
 impl DestinationCounters {
-    pub(super) fn new(clock: Arc<Clock>, tracer: Option<Arc<Tracer>>) -> Self {
+    pub(super) fn new(clock: Arc<DatabaseClock>, tracer: Option<Arc<Tracer>>) -> Self {
         Self { clock, tracer, ..Self::default() }
     }
 
     pub(crate) fn dispatched(&self, row: &OutboxRow) {
         self.dispatched.fetch_add(1, Relaxed);
         self.delivered_at.store(self.clock.now().0, Relaxed);
-        // What was delayed on purpose is not late. A row in a bulk job waits for a time that never comes, so
-        // that no worker reads it: that is no delay.
-        let calm = row.attempts == 0 && row.error_code.is_none() && row.job_id.is_none();
-        let delay = row.next_attempt_at.filter(|_| calm);
+        // A delay on purpose is not latency. A row in a bulk job has a `next_attempt_at` that is never
+        // reached, so that no worker reads it: that is no delay.
+        let first_try = row.attempts == 0 && row.error_code.is_none() && row.job_id.is_none();
+        let delay = row.next_attempt_at.filter(|_| first_try);
         let due = delay.map_or(row.created_at, |until| until.max(row.created_at));
         self.dispatch.record(self.clock.since(due));
         if let Some(received_at) = row.headers.received_at() {
@@ -114,7 +114,7 @@ impl DestinationCounters {
         }
     }
 
-    /// One call to the target.
+    /// Records the duration of a call to the target.
     pub(crate) fn called(&self, took: Duration) {
         self.publish.record(took);
     }
@@ -134,14 +134,14 @@ impl DestinationCounters {
     pub(crate) fn outage(&self, problem: &Problem) {
         self.outages.fetch_add(1, Relaxed);
         self.codes.count(problem);
-        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.clone());
+        *lock(&self.reason) = Some(problem.clone());
         self.note_error(problem);
     }
 
     fn note_error(&self, problem: &Problem) {
         let Problem { code, message } = problem.clone();
         let error = LastError { at: self.clock.now(), code, message };
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *lock(&self.last_error) = Some(error);
     }
 
     pub(crate) fn refused(&self, rows: u64) {
@@ -149,7 +149,7 @@ impl DestinationCounters {
     }
 
     pub(crate) fn set_state(&self, limits: LimitsView, lanes: usize, in_flight: usize) {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+        *lock(&self.limits) = limits;
         self.lanes.store(lanes, Relaxed);
         self.in_flight.store(in_flight, Relaxed);
     }
@@ -158,17 +158,17 @@ impl DestinationCounters {
         self.jobs.fetch_add(1, Relaxed);
     }
 
-    /// The phase of the running job; none when it has ended or another worker has it.
+    /// Sets the phase of the running job; `None` when it has ended or another worker has it.
     pub(crate) fn set_phase(&self, phase: Option<Phase>) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+        *lock(&self.phase) = phase;
     }
 
     pub(super) fn snapshot(&self) -> DestinationSnapshot {
-        let limits = *self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = *lock(&self.limits);
         let LimitsView { breaker, cause, .. } = limits;
         let delivered_at = Some(self.delivered_at.load(Relaxed)).filter(|at| *at != 0);
         let is_closed = matches!(breaker, None | Some(BreakerState::Closed));
-        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reason = lock(&self.reason).clone();
         DestinationSnapshot {
             dispatched: self.dispatched.load(Relaxed),
             retried: self.retried.load(Relaxed),
@@ -182,13 +182,13 @@ impl DestinationCounters {
             open_until: limits.open_for.map(|left| self.clock.second_after(left)),
             contacted: limits.contacted,
             paused: limits.paused,
-            last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_error: lock(&self.last_error).clone(),
             last_delivered_at: delivered_at.map(Timestamp),
             in_flight: self.in_flight.load(Relaxed),
             rate: limits.rate.map(rate_text),
             concurrency: limits.concurrency,
             jobs: self.jobs.load(Relaxed),
-            phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
+            phase: *lock(&self.phase),
             codes: self.codes.snapshot(),
             dispatch: self.dispatch.snapshot(),
             end_to_end: self.end_to_end.snapshot(),
@@ -197,7 +197,7 @@ impl DestinationCounters {
     }
 }
 
-/// `50/s`, `100/m`, `5/h`, or `10/1500ms`.
+/// Returns `50/s`, `100/m`, `5/h`, or `10/1500ms`.
 fn rate_text((calls, period): (u32, Duration)) -> String {
     match period.as_millis() {
         1_000 => format!("{calls}/s"),

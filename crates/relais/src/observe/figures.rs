@@ -1,6 +1,6 @@
-//! The figures that a process reports for all others, and their sum.
+//! The figures that a process reports to the others, and their sum.
 //!
-//! Invariant: counters only grow while a process lives; a state is that of the report.
+//! Invariant: counters only grow while a process lives; a state is that of the last report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use relais_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DestinationSnapshot, Latency, Snapshot};
+use super::{DestinationSnapshot, Latency, ObserverSnapshot};
 
 /// The figures of one process, or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Figures {
     pub failed: u64,
     pub destinations: BTreeMap<String, DestinationFigures>,
     pub sources: BTreeMap<String, SourceFigures>,
-    /// Types of the processes that it runs.
+    /// The process types that it runs.
     pub process_types: BTreeSet<String>,
     /// Dispatch latency over all destinations, by bucket of [`super::BOUNDS_MICROS`].
     pub latency: Vec<u64>,
@@ -47,18 +47,18 @@ pub struct DestinationFigures {
     /// Calls in flight; of a bulk destination, jobs.
     pub in_flight: u64,
     pub breaker: Option<BreakerState>,
-    /// What kind of trouble opened the breaker.
+    /// The kind of failure that opened the breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<OpenCause>,
-    /// Why the breaker is not closed.
+    /// The reason why the breaker is not closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Problem>,
-    /// Until when an open breaker stays open.
+    /// The time until which an open breaker stays open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_until: Option<Timestamp>,
-    /// Whether the target has answered a call.
+    /// `true` once the target has answered a call.
     pub contacted: bool,
-    /// Whether every process obeys the pause of an operator.
+    /// `true` if every process applies the pause of an operator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,12 +68,12 @@ pub struct DestinationFigures {
     /// The rate in force in each process: `50/s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// Calls in flight at once that each process may have.
+    /// Maximum number of calls in flight in each process.
     pub concurrency: u32,
     /// Bulk jobs that were planned.
     #[serde(skip_serializing_if = "is_zero")]
     pub jobs: u64,
-    /// Where the bulk job in flight is.
+    /// The phase of the running bulk job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
 }
@@ -95,17 +95,17 @@ pub struct SourceFigures {
     pub conflicts: u64,
     /// Of those stored, the ones kept as `SERDE_ERROR`.
     pub undecodable: u64,
-    /// Why it cannot be read now.
+    /// The reason why it cannot be read now.
     pub away: Option<String>,
     pub last_received_at: Option<Timestamp>,
-    /// Whether every process obeys the pause of an operator.
+    /// `true` if every process applies the pause of an operator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
 
 impl Figures {
-    pub(super) fn of(snapshot: &Snapshot, process_types: BTreeSet<String>) -> Self {
-        let Snapshot { inbox, destinations, sources, .. } = snapshot;
+    pub(super) fn of(snapshot: &ObserverSnapshot, process_types: BTreeSet<String>) -> Self {
+        let ObserverSnapshot { inbox, destinations, sources, .. } = snapshot;
         let sources = sources.iter().map(|(name, source)| {
             let figures = SourceFigures {
                 stored: source.stored,
@@ -168,7 +168,7 @@ impl Figures {
 }
 
 impl DestinationFigures {
-    /// The breaker is that of the process where it is worst.
+    /// Adds the figures of another process; the breaker is that of the process where it is worst.
     fn add(&mut self, other: &Self) {
         self.dispatched += other.dispatched;
         self.retried += other.retried;

@@ -1,7 +1,7 @@
-//! How long things take: histograms with fixed buckets, and the clock they are read by.
+//! Latency: histograms with fixed buckets, and the clock that measures it.
 //!
-//! Invariant: recording is two additions to atomics, whatever the load; a histogram never grows.
-//! Nothing here decides anything, so a clock that is off falsifies a picture and nothing else.
+//! Invariant: recording is two additions to atomics; a histogram never grows. Nothing here decides
+//! anything, so a wrong clock falsifies figures and nothing else.
 
 use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
@@ -11,8 +11,8 @@ use std::{
 use relais_core::time::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// Upper bounds of the buckets in microseconds, from a millisecond to four hours; one more bucket takes
-/// what is longer.
+/// Upper bounds of the buckets in microseconds, from a millisecond to four hours; one more bucket counts
+/// longer durations.
 pub const BOUNDS_MICROS: [u64; 20] = [
     1_000,
     2_500,
@@ -58,7 +58,7 @@ impl Histogram {
     }
 }
 
-/// A histogram at one moment. The difference of two is what happened between them:
+/// A histogram at one moment. The difference of two covers the time between them:
 ///
 /// ```
 /// # use relais::observe::Latency;
@@ -80,23 +80,23 @@ impl Latency {
         &self.counts
     }
 
-    /// Of counts by bucket, without their sum; buckets that are missing are empty.
+    /// Returns the latency of counts by bucket, without their sum; missing buckets are empty.
     pub(super) fn of_counts(counts: &[u64]) -> Self {
         let counts = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0));
         Self { counts, micros: 0 }
     }
 
-    /// How many were counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How long all of them took together.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         Duration::from_micros(self.micros)
     }
 
-    /// Each bound with how many took at most as long; the bucket without a bound is
+    /// Returns each bound with the number of durations up to it; for the bucket without a bound that is
     /// [`Latency::count`].
     pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
         let mut so_far = 0;
@@ -106,22 +106,21 @@ impl Latency {
         })
     }
 
-    /// What came since an earlier snapshot of the same histogram.
+    /// Returns the difference to an earlier snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = std::array::from_fn(|at| self.counts[at].saturating_sub(earlier.counts[at]));
         Self { counts, micros: self.micros.saturating_sub(earlier.micros) }
     }
 
-    /// Both together, for instance those of all destinations.
+    /// Returns the sum of both, e.g. of two destinations.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let counts = std::array::from_fn(|at| self.counts[at] + other.counts[at]);
         Self { counts, micros: self.micros.saturating_add(other.micros) }
     }
 
-    /// So long took at most the share `q` (0.5, 0.95) of what was counted, read off the buckets: as
-    /// exact as they are narrow. Nothing if nothing was counted.
+    /// Returns the quantile `q` (0.5, 0.95), interpolated within its bucket; `None` if nothing was counted.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let count = self.count();
         if count == 0 {
@@ -137,13 +136,13 @@ impl Latency {
             }
             (before, lower) = (before + within, upper);
         }
-        // Longer than the longest bound: nobody knows how much.
+        // Longer than the longest bound, by an unknown amount.
         Some(Duration::from_micros(lower as u64))
     }
 }
 
 impl Serialize for Latency {
-    /// For people: how many, and three figures in milliseconds since the start.
+    /// Serialises the count, the mean and two quantiles in milliseconds, for operators.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = |took: Option<Duration>| took.map(|took| took.as_micros() as f64 / 1_000.0);
         let mean = self.micros.checked_div(self.count()).map(Duration::from_micros);
@@ -156,28 +155,28 @@ impl Serialize for Latency {
     }
 }
 
-/// This machine's clock, moved as little as it takes to agree with the database's.
+/// The clock of this machine, corrected as little as necessary to agree with the database.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
-    /// Microseconds the database is ahead.
+pub(crate) struct DatabaseClock {
+    /// Microseconds that the database is ahead.
     ahead: AtomicI64,
 }
 
-impl Clock {
-    /// The database said `now`, somewhere between these two moments of this machine.
+impl DatabaseClock {
+    /// Learns that the database returned `now` between these two moments of this machine.
     pub(crate) fn learn(&self, asked: SystemTime, now: Timestamp, answered: SystemTime) {
         let least = now.0.saturating_sub(micros(answered));
         let most = now.0.saturating_sub(micros(asked));
-        // Within the time the answer took the clocks agree as far as anybody knows.
+        // Within the time of the answer the clocks may agree: no correction.
         self.ahead.store(0_i64.clamp(least.min(most), most), Relaxed);
     }
 
-    /// The database's time, as far as it is known here.
+    /// Returns the time of the database, as far as it is known here.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(micros(SystemTime::now()).saturating_add(self.ahead.load(Relaxed)))
     }
 
-    /// The moment so long from now, to the second.
+    /// Returns the time after `left`, rounded to the second.
     pub(crate) fn second_after(&self, left: Duration) -> Timestamp {
         const SECOND: i64 = 1_000_000;
         let left = i64::try_from(left.as_micros()).unwrap_or(i64::MAX);
@@ -185,7 +184,7 @@ impl Clock {
         Timestamp(at - at.rem_euclid(SECOND))
     }
 
-    /// How long ago the database wrote `then`.
+    /// Returns the time since `then`, a time of the database.
     pub(crate) fn since(&self, then: Timestamp) -> Duration {
         let passed = self.now().0.saturating_sub(then.0);
         Duration::from_micros(u64::try_from(passed).unwrap_or(0))
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_shows_only_what_came_in_it() {
+    fn an_interval_counts_only_its_own_durations() {
         let histogram = filled([1; 1_000]);
         let before = histogram.snapshot();
         histogram.record(Duration::from_secs(20));
@@ -240,10 +239,10 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_moves_only_as_far_as_the_database_proves() {
+    fn the_clock_is_corrected_only_as_far_as_the_database_proves() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         let ahead = |now: i64| {
-            let clock = Clock::default();
+            let clock = DatabaseClock::default();
             clock.learn(at(100), Timestamp(now * 1_000_000), at(103));
             clock.ahead.load(Relaxed)
         };

@@ -1,9 +1,9 @@
-//! What became of processes, by type.
+//! Counters of processes, by type.
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -11,26 +11,28 @@ use std::{
 use relais_core::process::{Change, ProcessStatus};
 use serde::Serialize;
 
+use crate::lock::lock;
+
 /// Counters of processes.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCounters {
-    /// As many as there are definitions here.
+    /// By process type.
     types: Mutex<BTreeMap<String, ProcessTypeSnapshot>>,
     timers: AtomicU64,
     stale: AtomicU64,
 }
 
-/// What the workers here did for processes. What people did through an operator is not counted.
+/// The counters of processes at one moment. Actions of operators are not counted.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessesSnapshot {
     pub types: BTreeMap<String, ProcessTypeSnapshot>,
     /// Timers turned into inbox rows.
     pub timers: u64,
-    /// Decisions made again, because somebody else had changed the process meanwhile.
+    /// Decisions made again, because the process had changed meanwhile.
     pub stale: u64,
 }
 
-/// What happened to processes of one type.
+/// The counters of one process type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessTypeSnapshot {
     pub started: u64,
@@ -42,9 +44,9 @@ pub struct ProcessTypeSnapshot {
 }
 
 impl ProcessCounters {
-    /// A change was committed; `before` is the status the process had.
+    /// Counts a committed change; `before` is the status before it.
     pub(crate) fn changed(&self, before: Option<ProcessStatus>, change: &Change) {
-        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut types = lock(&self.types);
         let counts = types.entry(change.process.process_type.clone()).or_default();
         counts.started += u64::from(before.is_none());
         counts.steps += change.messages.len() as u64;
@@ -70,7 +72,7 @@ impl ProcessCounters {
 
     pub(super) fn snapshot(&self) -> ProcessesSnapshot {
         ProcessesSnapshot {
-            types: self.types.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            types: lock(&self.types).clone(),
             timers: self.timers.load(Relaxed),
             stale: self.stale.load(Relaxed),
         }

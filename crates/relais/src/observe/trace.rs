@@ -1,11 +1,10 @@
-//! Traces: one from the message that came in to the last one it caused, over processes and hours.
+//! Traces: one trace from the received message to the last message it caused, over processes and hours.
 //!
-//! A row carries its trace in the header `traceparent` (W3C). Where it has none, trace and span ids are
-//! computed from the message id, so whoever works on the row next finds the same ones; nothing is written
-//! for it. The engine makes finished spans and hands them to a [`SpanSink`]; without one nothing of this
-//! runs.
+//! A row carries its trace in the header `traceparent` (W3C). Without one, trace and span ids are computed
+//! from the message id, so every worker computes the same ones and nothing is written. The engine passes
+//! finished spans to a [`SpanSink`]; without a sink, no spans are made.
 //!
-//! Invariant: a span holds names and ids, never a payload, a header's value or a key in clear.
+//! Invariant: a span holds names and ids, never a payload, a header value or a key in clear text.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
@@ -17,36 +16,38 @@ use relais_core::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::random;
+
 const TRACEPARENT: &str = "traceparent";
 
-/// Takes finished spans. Called by workers: must not wait and must not fail.
+/// Receives finished spans. Workers call it: it must not wait and must not fail.
 pub trait SpanSink: Send + Sync {
     fn record(&self, span: Span);
 }
 
-/// What a span is to the message it is about.
+/// The relation of a span to its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Took it in, or worked on it.
+    /// Accepted or handled it.
     Consumer,
-    /// Gave it to a target.
+    /// Sent it to a target.
     Producer,
 }
 
-/// Something that was done to one message.
+/// One operation on one message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
     pub parent: Option<[u8; 8]>,
     pub kind: SpanKind,
-    /// Operation and what it was done to: few different ones.
+    /// The operation and its object: few different names.
     pub name: String,
     pub start: SystemTime,
     pub end: SystemTime,
-    /// Named as OpenTelemetry's conventions for messaging have it, or beginning with `relais.`.
+    /// Named by OpenTelemetry's conventions for messaging, or beginning with `relais.`.
     pub attributes: Vec<(&'static str, Attribute)>,
-    /// The code of what went wrong.
+    /// The problem code of a failure.
     pub error: Option<String>,
 }
 
@@ -69,16 +70,16 @@ impl From<i64> for Attribute {
     }
 }
 
-/// Where in which trace something happens.
+/// A position in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Context {
+struct TraceContext {
     trace_id: [u8; 16],
     span_id: [u8; 8],
     sampled: bool,
 }
 
-impl Context {
-    /// Reads `00-<trace>-<span>-<flags>`; anything else is no context.
+impl TraceContext {
+    /// Parses `00-<trace>-<span>-<flags>`; anything else is no context.
     fn of(headers: &Headers) -> Option<Self> {
         let text = headers.get(TRACEPARENT)?;
         let mut parts = text.split('-');
@@ -96,7 +97,7 @@ impl Context {
     }
 }
 
-impl fmt::Display for Context {
+impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { trace_id, span_id, sampled } = self;
         let (trace_id, span_id) = (to_hex(trace_id), to_hex(span_id));
@@ -104,10 +105,10 @@ impl fmt::Display for Context {
     }
 }
 
-/// Makes spans of what workers do.
+/// Creates the spans of the workers.
 pub(crate) struct Tracer {
     sink: Arc<dyn SpanSink>,
-    /// The share of new traces that are recorded; others decide for the traces they begin.
+    /// The share of new traces that are recorded; the sender decides for a trace that arrives.
     sample: f64,
 }
 
@@ -117,20 +118,20 @@ impl fmt::Debug for Tracer {
     }
 }
 
-/// A span that has begun, unless its trace is not recorded.
+/// A span that has begun; empty if its trace is not recorded.
 #[derive(Clone, Debug)]
-pub(crate) struct Open(Option<Box<Span>>);
+pub(crate) struct OpenSpan(Option<Box<Span>>);
 
 impl Tracer {
     pub(crate) fn new(sink: Arc<dyn SpanSink>, sample: f64) -> Self {
         Self { sink, sample: sample.clamp(0.0, 1.0) }
     }
 
-    /// A batch was taken in: one span for each message that is new.
+    /// Records the spans of an accepted batch, one for each new message.
     pub(crate) fn accepted(
         &self,
         source: &str,
-        messages: &[Incoming],
+        messages: &[IncomingTrace],
         accepted: &[Accepted],
         start: SystemTime,
     ) {
@@ -139,7 +140,7 @@ impl Tracer {
             if *answer != Accepted::Stored {
                 continue;
             }
-            let Incoming { parent, ids, attributes } = message;
+            let IncomingTrace { parent, ids, attributes } = message;
             let at = parent.unwrap_or_else(|| self.root(ids));
             if !at.sampled {
                 continue;
@@ -164,11 +165,11 @@ impl Tracer {
         }
     }
 
-    /// Work on an inbox row begins. What follows from it carries what `pass_on` writes.
-    pub(crate) fn handling(&self, row: &InboxRow) -> Handling {
-        let ids = Ids::of(&row.source_system, &row.message_id);
-        let at = Context::of(&row.headers).unwrap_or_else(|| self.root(&ids));
-        let context = Context { span_id: new_span_id(), ..at };
+    /// Begins the span of an inbox row. Messages that the row causes get its context by `pass_on`.
+    pub(crate) fn handling(&self, row: &InboxRow) -> HandlingSpan {
+        let ids = TraceIds::of(&row.source_system, &row.message_id);
+        let at = TraceContext::of(&row.headers).unwrap_or_else(|| self.root(&ids));
+        let context = TraceContext { span_id: new_span_id(), ..at };
         let span = context.sampled.then(|| {
             let event_type = row.event_type.as_deref().unwrap_or_default();
             Box::new(Span {
@@ -193,19 +194,19 @@ impl Tracer {
                 error: None,
             })
         });
-        Handling { context, open: Open(span) }
+        HandlingSpan { context, open: OpenSpan(span) }
     }
 
-    /// An outbox row goes to its target; the row's `traceparent` becomes this span's.
-    pub(crate) fn publishing(&self, row: &mut OutboxRow) -> Open {
-        let parent = Context::of(&row.headers);
-        let at = parent.unwrap_or_else(|| self.root(&Ids::of_outbox(row)));
-        let context = Context { span_id: new_span_id(), ..at };
+    /// Begins the span of a call with an outbox row; the row's `traceparent` becomes that of this span.
+    pub(crate) fn publishing(&self, row: &mut OutboxRow) -> OpenSpan {
+        let parent = TraceContext::of(&row.headers);
+        let at = parent.unwrap_or_else(|| self.root(&TraceIds::of_outbox(row)));
+        let context = TraceContext { span_id: new_span_id(), ..at };
         row.headers.set(TRACEPARENT, &context.to_string());
         if !context.sampled {
-            return Open(None);
+            return OpenSpan(None);
         }
-        Open(Some(Box::new(Span {
+        OpenSpan(Some(Box::new(Span {
             trace_id: context.trace_id,
             span_id: context.span_id,
             parent: parent.map(|parent| parent.span_id),
@@ -228,7 +229,7 @@ impl Tracer {
         })))
     }
 
-    /// A row's part in a bulk job has ended; the target has not seen its `traceparent`.
+    /// Records the span of a row in a bulk job; the target does not get its `traceparent`.
     pub(crate) fn in_job(&self, row: &OutboxRow, job: &JobSpan, answer: &Delivery) {
         let mut row = OutboxRow { payload: String::new(), ..row.clone() };
         let mut open = self.publishing(&mut row);
@@ -242,16 +243,16 @@ impl Tracer {
         self.published(open, answer);
     }
 
-    pub(crate) fn published(&self, open: Open, delivery: &Delivery) {
+    pub(crate) fn published(&self, open: OpenSpan, delivery: &Delivery) {
         match delivery {
             Delivery::Accepted => self.end(open, None),
-            // It was not sent: there is nothing to show.
+            // It was not sent: there is no span.
             Delivery::Held => {}
             failed => self.end(open, failed.problem().map(|(problem, _)| problem)),
         }
     }
 
-    pub(crate) fn end(&self, Open(span): Open, problem: Option<&Problem>) {
+    pub(crate) fn end(&self, OpenSpan(span): OpenSpan, problem: Option<&Problem>) {
         let Some(mut span) = span else { return };
         span.end = SystemTime::now();
         if let Some(problem) = problem {
@@ -261,39 +262,39 @@ impl Tracer {
         self.sink.record(*span);
     }
 
-    /// A trace that begins here.
-    fn root(&self, ids: &Ids) -> Context {
-        // The low 56 bits of an id are as good as random, here and at everybody else's.
+    /// Returns the context of a trace that begins here.
+    fn root(&self, ids: &TraceIds) -> TraceContext {
+        // The low 56 bits of a trace id are random by convention.
         let bits = u64::from_be_bytes(ids.trace[8..].try_into().expect("eight bytes")) << 8 >> 8;
         let sampled = (bits as f64) < self.sample * (1_u64 << 56) as f64;
-        Context { trace_id: ids.trace, span_id: ids.accept, sampled }
+        TraceContext { trace_id: ids.trace, span_id: ids.accept, sampled }
     }
 }
 
-/// The span of an inbox row under way.
+/// The open span of an inbox row.
 #[derive(Clone, Debug)]
-pub(crate) struct Handling {
-    context: Context,
-    pub(crate) open: Open,
+pub(crate) struct HandlingSpan {
+    context: TraceContext,
+    pub(crate) open: OpenSpan,
 }
 
-impl Handling {
-    /// What carries these headers was caused by this.
+impl HandlingSpan {
+    /// Writes the context to the headers of a message that the row caused.
     pub(crate) fn pass_on(&self, headers: &mut Headers) {
         headers.set(TRACEPARENT, &self.context.to_string());
     }
 }
 
-/// What a span needs to know of a message that was received, before the store takes it.
-pub(crate) struct Incoming {
-    parent: Option<Context>,
-    ids: Ids,
+/// The trace data of a received message, before it is stored.
+pub(crate) struct IncomingTrace {
+    parent: Option<TraceContext>,
+    ids: TraceIds,
     attributes: Vec<(&'static str, Attribute)>,
 }
 
-impl Incoming {
-    /// `at` tells whether partition and offset say where it stood.
-    pub(crate) fn new(message: &NewInbox, at: Stood) -> Self {
+impl IncomingTrace {
+    /// Returns the trace data of a message; `at` is whether partition and offset are meaningful.
+    pub(crate) fn new(message: &NewInbox, at: BrokerPosition) -> Self {
         let mut attributes = vec![
             ("messaging.system", "relais".into()),
             ("messaging.operation.name", "accept".into()),
@@ -301,23 +302,23 @@ impl Incoming {
             ("messaging.message.id", message.message_id.as_str().into()),
             ("relais.key_hash", key_hash(&message.msg_key)),
         ];
-        if at == Stood::InPartition {
+        if at == BrokerPosition::InPartition {
             let partition = Attribute::Text(message.partition_num.to_string());
             attributes.push(("messaging.destination.partition.id", partition));
             attributes.push(("messaging.kafka.offset", message.offset_num.into()));
         }
         let event_type = message.event_type.as_deref();
         attributes.extend(event_type.map(|name| ("relais.event_type", name.into())));
-        let ids = Ids::of(&message.source_system, &message.message_id);
-        Self { parent: Context::of(&message.headers), ids, attributes }
+        let ids = TraceIds::of(&message.source_system, &message.message_id);
+        Self { parent: TraceContext::of(&message.headers), ids, attributes }
     }
 }
 
-/// Where a message stood before it was received.
+/// The position of a message in a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stood {
+pub(crate) enum BrokerPosition {
     InPartition,
-    Nowhere,
+    Absent,
 }
 
 /// A bulk job, for the spans of its rows.
@@ -328,13 +329,13 @@ pub(crate) struct JobSpan {
     pub(crate) rows: usize,
 }
 
-/// Ids that everybody computes alike for one message.
-struct Ids {
+/// The ids that every worker computes for one message.
+struct TraceIds {
     trace: [u8; 16],
     accept: [u8; 8],
 }
 
-impl Ids {
+impl TraceIds {
     fn of(source_system: &str, message_id: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(source_system);
@@ -347,21 +348,17 @@ impl Ids {
         }
     }
 
-    /// A message nobody here received: its own id is its trace's.
+    /// Returns the ids of a message that was not received here: its message id is the trace id.
     fn of_outbox(row: &OutboxRow) -> Self {
         Self { trace: row.message_id.into_bytes(), accept: new_span_id() }
     }
 }
 
 fn new_span_id() -> [u8; 8] {
-    let bytes = uuid::Uuid::new_v4().into_bytes();
-    // Past the version and the variant of a UUID, so that all of it is random.
-    let mut id: [u8; 8] = bytes[8..].try_into().expect("eight bytes");
-    id[0] ^= bytes[0];
-    id
+    random::span_id()
 }
 
-/// Tells rows of one key apart from others without saying which key it is.
+/// Returns a hash of the key, so that rows of one key can be grouped without revealing it.
 fn key_hash(key: &str) -> Attribute {
     Attribute::Text(to_hex(&Sha256::digest(key)[..8]))
 }
@@ -374,7 +371,7 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Lower-case digits only, as the standard has it.
+/// Parses lower-case hexadecimal digits; the standard allows no others.
 fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 2 * N || !text.bytes().all(digit) {

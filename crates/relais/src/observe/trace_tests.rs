@@ -1,13 +1,13 @@
-//! What a trace is called, which traces are recorded, and what a span does not say.
+//! Ids of traces, sampling, and what a span does not contain.
 
 use std::sync::Mutex;
 
 use super::*;
 
 #[derive(Default)]
-struct Kept(Mutex<Vec<Span>>);
+struct SpanLog(Mutex<Vec<Span>>);
 
-impl SpanSink for Kept {
+impl SpanSink for SpanLog {
     fn record(&self, span: Span) {
         self.0.lock().unwrap().push(span);
     }
@@ -23,37 +23,37 @@ const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[test]
 fn a_traceparent_is_read_and_written_alike() {
-    let context = Context::of(&with(GOOD)).unwrap();
+    let context = TraceContext::of(&with(GOOD)).unwrap();
     assert!(context.sampled);
     assert_eq!(context.to_string(), GOOD);
     let of_the_future = format!("cc{}-what-comes", &GOOD[2..]);
-    assert_eq!(Context::of(&with(&of_the_future)), Some(context));
+    assert_eq!(TraceContext::of(&with(&of_the_future)), Some(context));
 }
 
 #[test]
-fn what_is_no_traceparent_begins_a_new_trace() {
+fn an_invalid_traceparent_begins_a_new_trace() {
     let zero_trace = GOOD.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32));
     let zero_span = GOOD.replace("b7ad6b7169203331", &"0".repeat(16));
     let bad = ["", "00-abc", "00--", &GOOD.to_uppercase(), &format!("ff{}", &GOOD[2..])];
     for text in bad.into_iter().chain([zero_trace.as_str(), zero_span.as_str(), "é0-é-é-é"]) {
-        assert_eq!(Context::of(&with(text)), None, "{text}");
+        assert_eq!(TraceContext::of(&with(text)), None, "{text}");
     }
-    assert_eq!(Context::of(&with(&format!("{GOOD}-more"))), None, "version 00 has four parts");
+    assert_eq!(TraceContext::of(&with(&format!("{GOOD}-more"))), None, "version 00 has four parts");
 }
 
 #[test]
-fn everybody_computes_the_same_ids_for_a_message_and_different_ones_for_others() {
-    let ids = |source, id| (Ids::of(source, id).trace, Ids::of(source, id).accept);
+fn every_worker_computes_the_same_ids_for_a_message_and_different_ones_for_others() {
+    let ids = |source, id| (TraceIds::of(source, id).trace, TraceIds::of(source, id).accept);
     assert_eq!(ids("crm", "1"), ids("crm", "1"));
     assert_ne!(ids("crm", "1"), ids("crm", "2"));
     assert_ne!(ids("cr", "m1"), ids("crm", "1"));
 }
 
 #[test]
-fn about_the_wanted_share_of_new_traces_is_recorded() {
+fn about_the_configured_share_of_new_traces_is_recorded() {
     let share = |sample: f64| {
-        let tracer = Tracer::new(Arc::<Kept>::default(), sample);
-        let sampled = |n: &u32| tracer.root(&Ids::of("crm", &n.to_string())).sampled;
+        let tracer = Tracer::new(Arc::<SpanLog>::default(), sample);
+        let sampled = |n: &u32| tracer.root(&TraceIds::of("crm", &n.to_string())).sampled;
         (0..4_000).filter(sampled).count()
     };
     assert_eq!((share(0.0), share(1.0)), (0, 4_000));
@@ -63,7 +63,7 @@ fn about_the_wanted_share_of_new_traces_is_recorded() {
 
 #[test]
 fn an_end_with_a_problem_names_its_code_and_not_its_text() {
-    let kept = Arc::<Kept>::default();
+    let kept = Arc::<SpanLog>::default();
     let tracer = Tracer::new(kept.clone(), 1.0);
     let span = Span {
         trace_id: [1; 16],
@@ -77,8 +77,8 @@ fn an_end_with_a_problem_names_its_code_and_not_its_text() {
         error: None,
     };
     let problem = Problem::new("500", "the token abc is wrong");
-    tracer.end(Open(Some(Box::new(span))), Some(&problem));
-    tracer.end(Open(None), Some(&problem));
+    tracer.end(OpenSpan(Some(Box::new(span))), Some(&problem));
+    tracer.end(OpenSpan(None), Some(&problem));
     let spans = kept.0.lock().unwrap();
     assert_eq!(spans.len(), 1);
     assert!(spans[0].end >= spans[0].start);
@@ -90,11 +90,11 @@ fn an_end_with_a_problem_names_its_code_and_not_its_text() {
 mod fuzz_run;
 
 #[test]
-fn any_traceparent_is_read_as_the_standard_has_it_or_not_at_all() {
+fn any_traceparent_is_parsed_by_the_standard_or_not_at_all() {
     fuzz_run::run("traceparent", 5_000, |input| {
         let text = String::from_utf8_lossy(input);
-        let found = Context::of(&with(&text));
-        // Fixed places, instead of parts between dashes.
+        let found = TraceContext::of(&with(&text));
+        // Fixed positions, instead of parts between dashes.
         let hex = |range: std::ops::Range<usize>| {
             text.get(range).filter(|part| part.bytes().all(|c| b"0123456789abcdef".contains(&c)))
         };

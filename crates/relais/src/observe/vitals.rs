@@ -1,8 +1,8 @@
-//! Signs of life: heartbeats of lanes, and whether sources can be read. What readiness is made of.
+//! Signs of life, from which readiness is derived: heartbeats of lanes, and the availability of sources.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -11,29 +11,30 @@ use std::{
 use relais_core::{inbox::Accepted, time::Timestamp};
 use serde::Serialize;
 
-use super::latency::Clock;
+use super::latency::DatabaseClock;
+use crate::lock::lock;
 
-/// The heartbeat of one scope: the write every worker makes all the time, so it also tells whether the
-/// database can be written at all.
+/// The heartbeat of one scope. Every worker writes it all the time, so it also shows whether the database
+/// accepts writes.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     lost: AtomicU64,
-    state: Mutex<Beats>,
+    state: Mutex<HeartbeatState>,
 }
 
 #[derive(Debug)]
-struct Beats {
+struct HeartbeatState {
     last: Instant,
     trouble: Option<String>,
     lanes: usize,
-    /// Since when there has not been one lane.
+    /// The time since which the scope has no lane.
     bare: Option<Instant>,
 }
 
 impl Default for Heartbeat {
     fn default() -> Self {
         let now = Instant::now();
-        let state = Beats { last: now, trouble: None, lanes: 0, bare: Some(now) };
+        let state = HeartbeatState { last: now, trouble: None, lanes: 0, bare: Some(now) };
         Self { lost: AtomicU64::new(0), state: Mutex::new(state) }
     }
 }
@@ -42,13 +43,13 @@ impl Default for Heartbeat {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScopeSnapshot {
     pub lanes: usize,
-    /// Lanes taken over by others before they were given back.
+    /// Lanes that other workers took over before they were released.
     pub lanes_lost: u64,
-    /// Since the last heartbeat that the database took.
+    /// Time since the last heartbeat that the database accepted.
     pub silent_for: Duration,
-    /// Why the database did not take the last one.
+    /// The reason why the database did not accept the last one.
     pub trouble: Option<String>,
-    /// How long there has not been one lane.
+    /// Time since which the scope has no lane.
     pub bare_for: Option<Duration>,
 }
 
@@ -58,7 +59,7 @@ impl Heartbeat {
         let mut state = self.lock();
         let now = Instant::now();
         let bare = (lanes == 0).then(|| state.bare.unwrap_or(now));
-        *state = Beats { last: now, trouble: None, lanes, bare };
+        *state = HeartbeatState { last: now, trouble: None, lanes, bare };
     }
 
     pub(crate) fn failed(&self, reason: &str) {
@@ -76,8 +77,8 @@ impl Heartbeat {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Beats> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
+        lock(&self.state)
     }
 }
 
@@ -88,15 +89,15 @@ pub(crate) struct SourceCounters {
     duplicates: AtomicU64,
     conflicts: AtomicU64,
     undecodable: AtomicU64,
-    /// Since when, and why.
-    away: Mutex<Option<(Instant, String)>>,
+    /// The time since which it is unavailable, and the reason.
+    unavailable: Mutex<Option<(Instant, String)>>,
     /// Microseconds since 1970; 0 before the first.
     received_at: AtomicI64,
     paused: AtomicBool,
-    clock: Arc<Clock>,
+    clock: Arc<DatabaseClock>,
 }
 
-/// What one source gave this process.
+/// The counters of one source at one moment, of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourceSnapshot {
     pub stored: u64,
@@ -104,26 +105,26 @@ pub struct SourceSnapshot {
     pub conflicts: u64,
     /// Of those stored, the ones kept as `SERDE_ERROR`.
     pub undecodable: u64,
-    /// Why it cannot be read now, and for how long.
-    pub away: Option<Away>,
+    /// The reason why it cannot be read now, and for how long.
+    pub away: Option<SourceOutage>,
     pub last_received_at: Option<Timestamp>,
-    /// Whether this process reads nothing, because an operator paused the source.
+    /// `true` while this process reads nothing, because an operator paused the source.
     pub paused: bool,
 }
 
-/// A source that cannot be read.
+/// The outage of a source that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Away {
+pub struct SourceOutage {
     pub reason: String,
     pub lasts: Duration,
 }
 
 impl SourceCounters {
-    pub(super) fn new(clock: Arc<Clock>) -> Self {
+    pub(super) fn new(clock: Arc<DatabaseClock>) -> Self {
         Self { clock, ..Self::default() }
     }
 
-    /// It gave messages, and the store took them. `undecodable` are those without readable content.
+    /// Counts stored messages of the source; `undecodable` is the number of undecodable ones.
     pub(crate) fn accepted(&self, accepted: &[Accepted], undecodable: u64) {
         let count = |wanted: Accepted| accepted.iter().filter(|answer| **answer == wanted).count();
         self.stored.fetch_add(count(Accepted::Stored) as u64, Relaxed);
@@ -137,25 +138,26 @@ impl SourceCounters {
         self.paused.store(paused, Relaxed);
     }
 
-    /// It answers.
-    pub(crate) fn here(&self) {
+    /// Records that the source answers.
+    pub(crate) fn available(&self) {
         self.lock().take();
     }
 
-    pub(crate) fn away(&self, reason: &str) {
-        let mut away = self.lock();
-        let since = away.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-        *away = Some((since, reason.to_owned()));
+    pub(crate) fn unavailable(&self, reason: &str) {
+        let mut unavailable = self.lock();
+        let since = unavailable.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        *unavailable = Some((since, reason.to_owned()));
     }
 
     pub(super) fn snapshot(&self) -> SourceSnapshot {
-        let away = self.lock().clone();
+        let unavailable = self.lock().clone();
         SourceSnapshot {
             stored: self.stored.load(Relaxed),
             duplicates: self.duplicates.load(Relaxed),
             conflicts: self.conflicts.load(Relaxed),
             undecodable: self.undecodable.load(Relaxed),
-            away: away.map(|(since, reason)| Away { reason, lasts: since.elapsed() }),
+            away: unavailable
+                .map(|(since, reason)| SourceOutage { reason, lasts: since.elapsed() }),
             paused: self.paused.load(Relaxed),
             last_received_at: Some(self.received_at.load(Relaxed))
                 .filter(|at| *at != 0)
@@ -164,7 +166,7 @@ impl SourceCounters {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unavailable)
     }
 }
 
@@ -188,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_away_from_its_first_failure_on() {
+    fn a_source_is_unavailable_from_its_first_failure_on() {
         let source = SourceCounters::default();
         assert_eq!(source.snapshot().away, None);
-        source.away("no broker");
-        source.away("still no broker");
+        source.unavailable("no broker");
+        source.unavailable("still no broker");
         assert_eq!(source.snapshot().away.unwrap().reason, "still no broker");
-        source.here();
+        source.available();
         assert_eq!(source.snapshot().away, None);
     }
 }

@@ -1,5 +1,5 @@
-//! What one inbox row makes of the processes it concerns: first which ones to read, then what becomes of
-//! them. Pure, but for the user's functions in a definition.
+//! Decides an inbox row that concerns processes: first which processes to read, then their changes. Pure,
+//! except for the user's functions in a definition.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,77 +18,84 @@ use uuid::Uuid;
 
 use super::registry::Registry;
 
-/// How often a row was decided in vain.
+/// The attempt to decide a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Try {
+pub(crate) enum DecisionAttempt {
     First,
-    /// Somebody changed one of its processes meanwhile, or was there before it.
+    /// After a stale decision: one of its processes changed meanwhile, or existed already.
     Again,
 }
 
-/// What a row asks for.
+/// The processes that a row starts, and those that must be read to decide it.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ProcessLookup {
     starts: Vec<Change>,
-    cause: Cause,
+    cause: RowCause,
     /// Processes that must be read to decide.
     pub(crate) wanted: Vec<ProcessRef>,
-    /// What is wrong if none of them is there.
+    /// The problem if none of them exists.
     otherwise: Option<Problem>,
 }
 
 #[derive(Debug)]
-enum Cause {
+enum RowCause {
     Reply,
     Timer(TimerFired),
 }
 
-/// What is to become of the processes of a row.
+/// The changes of the processes of a row.
 #[derive(Debug, Default)]
-pub(crate) struct Decided {
+pub(crate) struct ProcessChanges {
     pub(crate) changes: Vec<Change>,
-    /// The status each of them had.
+    /// The status of each of them before.
     pub(crate) before: Vec<Option<ProcessStatus>>,
 }
 
-impl Asked {
+impl ProcessLookup {
     /// Returns the types of the processes it starts, and of those that were found for it.
-    pub(crate) fn process_types<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn process_types<'a>(
+        &'a self,
+        found: &'a LoadedProcesses,
+    ) -> impl Iterator<Item = &'a str> {
         let started = self.starts.iter().map(|change| &change.process);
         let read = self.wanted.iter().filter_map(|name| found.get(name));
         started.chain(read).map(|process| process.process_type.as_str())
     }
 }
 
-impl Decided {
+impl ProcessChanges {
     fn add(&mut self, before: Option<ProcessStatus>, change: Change) {
         self.changes.push(change);
         self.before.push(before);
     }
 }
 
-/// Processes as they were read, by how they were asked for.
-pub(crate) type Found = HashMap<ProcessRef, Process>;
+/// The processes that were read, by the name they were requested with.
+pub(crate) type LoadedProcesses = HashMap<ProcessRef, Process>;
 
-/// Which processes a row starts and which must be read for it. A start is tried without reading
-/// anything: the store refuses one that is there already, and only then it matters why.
-pub(crate) fn ask(registry: &Registry, row: &InboxRow, at: Try) -> Result<Asked, Problem> {
+/// Returns which processes a row starts and which must be read for it. The first attempt of a start reads
+/// nothing: the store refuses a process that exists already.
+pub(crate) fn look_up(
+    registry: &Registry,
+    row: &InboxRow,
+    at: DecisionAttempt,
+) -> Result<ProcessLookup, Problem> {
     if row.event_type.as_deref() == Some(TIMER_FIRED) {
-        return ask_timer(row);
+        return look_up_timer(row);
     }
     let concerns = guarded(|| Ok(registry.concerns(row)))?;
     let starts = concerns.starts.iter().map(|definition| guarded(|| start(definition, row)));
     let starts = starts.collect::<Result<Vec<_>, _>>()?;
     let mut wanted = concerns.replies;
-    if at == Try::Again {
+    if at == DecisionAttempt::Again {
         wanted.extend(starts.iter().flat_map(|change| names(&change.process)));
     }
-    Ok(Asked { starts, cause: Cause::Reply, wanted, otherwise: concerns.problem })
+    Ok(ProcessLookup { starts, cause: RowCause::Reply, wanted, otherwise: concerns.problem })
 }
 
-fn ask_timer(row: &InboxRow) -> Result<Asked, Problem> {
+fn look_up_timer(row: &InboxRow) -> Result<ProcessLookup, Problem> {
     if source_of(&row.source_system) != SOURCE_SYSTEM {
-        let text = format!("`{TIMER_FIRED}` is an event type of relais; nobody else may send it");
+        let text = format!("`{TIMER_FIRED}` is an event type of relais; a source must not send it");
         return Err(Problem::new("RESERVED_EVENT_TYPE", &text));
     }
     let payload = row.payload.as_deref().unwrap_or("null");
@@ -96,22 +103,22 @@ fn ask_timer(row: &InboxRow) -> Result<Asked, Problem> {
         Problem::new("PAYLOAD_SHAPE", &format!("payload does not fit a timer: {error}"))
     })?;
     let wanted = vec![ProcessRef::Id(timer.process_id)];
-    Ok(Asked { starts: Vec::new(), cause: Cause::Timer(timer), wanted, otherwise: None })
+    Ok(ProcessLookup { starts: Vec::new(), cause: RowCause::Timer(timer), wanted, otherwise: None })
 }
 
-/// What becomes of the processes that were found. All of it or nothing: one process that cannot take
-/// the row fails the row, so that a person sees it and nothing is half done.
+/// Decides the processes that were read. All or nothing: one process that refuses the row fails the row, so
+/// that an operator sees it and no change is partial.
 pub(crate) fn decide(
     registry: &Registry,
     row: &InboxRow,
-    asked: Asked,
-    found: &Found,
+    lookup: ProcessLookup,
+    found: &LoadedProcesses,
     random: f64,
-) -> Result<Decided, Problem> {
-    let Asked { starts, cause, wanted, otherwise } = asked;
-    let mut decided = Decided::default();
+) -> Result<ProcessChanges, Problem> {
+    let ProcessLookup { starts, cause, wanted, otherwise } = lookup;
+    let mut decided = ProcessChanges::default();
     let mut seen: HashSet<Uuid> = starts.iter().map(|change| change.process.process_id).collect();
-    let (mut meant, mut deaf) = (!starts.is_empty(), None);
+    let (mut concerned, mut not_waiting) = (!starts.is_empty(), None);
     for change in starts {
         if may_start(&change.process, found)? {
             decided.add(None, change);
@@ -121,28 +128,28 @@ pub(crate) fn decide(
     for process in processes.filter(|process| seen.insert(process.process_id)) {
         let definition = registry.of(process)?;
         let input = match &cause {
-            Cause::Reply if !waits_for(definition, process, row) => {
-                deaf = Some(process);
+            RowCause::Reply if !waits_for(definition, process, row) => {
+                not_waiting = Some(process);
                 continue;
             }
-            Cause::Reply => Input::Reply(row),
-            Cause::Timer(TimerFired { step, command_id, .. }) => {
+            RowCause::Reply => Input::Reply(row),
+            RowCause::Timer(TimerFired { step, command_id, .. }) => {
                 Input::Timer { step, command_id: *command_id, message_id: &row.message_id }
             }
         };
-        meant = true;
+        concerned = true;
         let change = guarded(|| advance(definition, process, &input, random))?;
         decided.add(Some(process.status), change);
     }
-    if meant {
+    if concerned {
         return Ok(decided);
     }
-    let otherwise = deaf.map(|process| unwanted(row, process)).or(otherwise);
+    let otherwise = not_waiting.map(|process| unwanted(row, process)).or(otherwise);
     Err(otherwise.unwrap_or_else(|| unknown(row, &wanted)))
 }
 
-/// Whether a process that was found for some definition is one its own definition finds too. Ids are
-/// handed on from message to message, so a row may name a process that has nothing to do with it.
+/// Returns whether the process waits for the row by its own definition. Ids are passed on from message to
+/// message, so a row may name an unrelated process.
 fn waits_for(definition: &Definition, process: &Process, row: &InboxRow) -> bool {
     match definition.concern(row) {
         Some(Ok(Concern::Reply(name))) => names(process).contains(&name),
@@ -150,9 +157,9 @@ fn waits_for(definition: &Definition, process: &Process, row: &InboxRow) -> bool
     }
 }
 
-/// Whether a process is to be started, given what was read about it: not if this very row started it
-/// before, and not in the place of another.
-fn may_start(process: &Process, found: &Found) -> Result<bool, Problem> {
+/// Returns whether a process is started: not if this row started it before, and not if another process has
+/// its business key.
+fn may_start(process: &Process, found: &LoadedProcesses) -> Result<bool, Problem> {
     if found.contains_key(&ProcessRef::Id(process.process_id)) {
         return Ok(false);
     }
@@ -163,21 +170,21 @@ fn may_start(process: &Process, found: &Found) -> Result<bool, Problem> {
     }
 }
 
-/// Why there cannot be another process with the business key of this one.
+/// Returns the problem of a second process with the business key of this one.
 pub(crate) fn key_taken(other: &Process) -> Problem {
     let Process { process_type, process_id, status, .. } = other;
     let key = other.business_key.as_deref().unwrap_or_default();
     Problem::new(
         "BUSINESS_KEY_TAKEN",
         &format!(
-            "`{process_type}` with business key `{key}` is there already: {process_id}, {}; a key is used \
-             once, so discard this or send it under another key",
+            "`{process_type}` with business key `{key}` exists already: {process_id}, {}; discard this \
+             message, or send it with another business key",
             status.as_str()
         ),
     )
 }
 
-/// How a process can be found.
+/// Returns the names by which a process can be found.
 pub(crate) fn names(process: &Process) -> Vec<ProcessRef> {
     let key = process.business_key.clone().map(|business_key| ProcessRef::Key {
         process_type: process.process_type.clone(),
@@ -196,7 +203,7 @@ fn unknown(row: &InboxRow, wanted: &[ProcessRef]) -> Problem {
         return Problem::new("UNKNOWN_EVENT_TYPE", &text);
     }
     let text = format!(
-        "`{event_type}` is for {}, which is not there; if it is started later, replay this then",
+        "`{event_type}` is for {}, which does not exist; if it is started later, retry this message then",
         names.join(" or ")
     );
     Problem::new(PROCESS_UNKNOWN, &text)
@@ -221,19 +228,20 @@ fn describe(name: &ProcessRef) -> String {
     }
 }
 
-/// Every process a row touches, by every name it is known under here. In one settlement each may be
-/// changed once, and what waits for a start must not be judged before it.
-pub(crate) fn touches(asked: &Asked, found: &Found) -> HashSet<ProcessRef> {
-    let started = asked.starts.iter().flat_map(|change| names(&change.process));
-    let read = asked.wanted.iter().filter_map(|name| found.get(name));
+/// Returns every process a row concerns, by each of its names. One settlement changes each at most once,
+/// and a reply must not be decided before the start of its process.
+pub(crate) fn touches(lookup: &ProcessLookup, found: &LoadedProcesses) -> HashSet<ProcessRef> {
+    let started = lookup.starts.iter().flat_map(|change| names(&change.process));
+    let read = lookup.wanted.iter().filter_map(|name| found.get(name));
     let read = read.map(|process| ProcessRef::Id(process.process_id));
-    started.chain(read).chain(asked.wanted.iter().cloned()).collect()
+    started.chain(read).chain(lookup.wanted.iter().cloned()).collect()
 }
 
-/// The user's functions may panic; that is the fault of a definition, and no reason to end a worker.
+/// Runs functions of the user, which may panic: that is a problem of the definition and does not end the
+/// worker.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        let text = "a function of the process definition panicked; mend it, then replay";
+        let text = "a function of the process definition panicked; fix it, then retry";
         Err(Problem::new("PROCESS_PANIC", text))
     })
 }

@@ -1,8 +1,8 @@
-//! What people do with processes, and programs in their place.
+//! Actions of operators on processes.
 //!
-//! Invariant: an action is decided from the process as it is and committed only if it still is that;
-//! otherwise it is decided again. Who did it and why is written into the log of the process and into the
-//! audit log in that same commit.
+//! Invariant: an action is committed only if the process has not changed since it was read; otherwise it
+//! is decided again. Actor and reason are written to the log of the process and to the audit log in the
+//! same commit.
 
 use std::sync::Arc;
 
@@ -22,34 +22,34 @@ use relais_core::{
 use uuid::Uuid;
 
 use super::{
-    decide::{Found, Try, ask, decide, guarded, key_taken, names},
+    decide::{DecisionAttempt, LoadedProcesses, decide, guarded, key_taken, look_up, names},
     registry::Registry,
 };
-use crate::{App, pulse, relay::random};
+use crate::{App, pulse, random::random};
 
-/// Decisions in vain before an action is given up.
+/// Maximum number of stale decisions before an action is refused.
 const TRIES_MAX: usize = 20;
 
-/// Looks at processes and acts on them. Cheap to clone.
+/// Reads processes and acts on them. Cheap to clone.
 #[derive(Clone)]
 pub struct Operator {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
 }
 
-/// Why an action was not carried out. Nothing has changed, except perhaps after
-/// [`Store`](ActError::Store): then look.
+/// The reason why an action was not carried out. Nothing has changed, except perhaps after
+/// [`Store`](ActError::Store): then read the process again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActError {
     #[error("there is no {0}")]
     NotFound(String),
-    /// It does not fit: the problem says why and what does.
+    /// The action is not possible now; the problem names the reason and the possible actions.
     #[error("{}", .0.message)]
     Refused(Problem),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("others changed the process each time it was tried; try again")]
+    #[error("cannot change the process: other changes came first each time; try again")]
     Busy,
 }
 
@@ -60,7 +60,7 @@ impl From<Problem> for ActError {
 }
 
 impl App {
-    /// What people do with the processes of this app.
+    /// Returns the operator's actions on the processes of this app.
     pub fn operator(&self) -> Operator {
         Operator::with(Arc::clone(&self.store), Arc::new(self.processes.clone()))
     }
@@ -73,8 +73,10 @@ impl std::fmt::Debug for Operator {
 }
 
 impl Operator {
+    /// Returns an operator for processes of these definitions.
+    ///
     /// # Panics
-    /// If a version of a definition is there twice.
+    /// If a version of a definition is given twice.
     pub fn new(store: Arc<dyn Store>, definitions: Vec<Definition>) -> Self {
         let mut registry = Registry::default();
         definitions.into_iter().for_each(|definition| registry.add(definition));
@@ -85,8 +87,8 @@ impl Operator {
         Self { store, registry }
     }
 
-    /// Makes a process that waits to be begun ([`Action::Resume`]): `NEW`, by the highest version of its
-    /// definition. `data` is the JSON a process of this type begins with.
+    /// Creates a process that waits for [`Action::Resume`]: `NEW`, with the highest version of its
+    /// definition. `data` is the initial JSON of a process of this type.
     pub async fn create(
         &self,
         process_type: &str,
@@ -99,7 +101,7 @@ impl Operator {
         self.make(create, process_type, (business_key, data), record).await
     }
 
-    /// Makes a process and begins its first step at once.
+    /// Creates a process and starts its first step at once.
     pub async fn start(
         &self,
         process_type: &str,
@@ -112,7 +114,7 @@ impl Operator {
         self.make(begin, process_type, (business_key, data), record).await
     }
 
-    /// Carries an action out; the process as it is afterwards.
+    /// Carries out an action; returns the process after it.
     pub async fn act(
         &self,
         process_id: Uuid,
@@ -126,7 +128,7 @@ impl Operator {
             let process = process.ok_or_else(|| not_found(process_id))?;
             let mut change = self.decide(&process, action, actor, reason)?;
             change.audit = Some(ActionRecord::new(action.done(), actor, reason));
-            if let Some(problem) = still_held(action, &change) {
+            if let Some(problem) = pauses_again(action, &change) {
                 return Err(problem.into());
             }
             if let Some(process) = self.apply(change).await? {
@@ -136,7 +138,7 @@ impl Operator {
         Err(ActError::Busy)
     }
 
-    /// Replays the dead letter of a process: what it waited for is tried again.
+    /// Retries the dead letter of a process: its step is tried again.
     pub async fn retry(
         &self,
         dead_letter: Uuid,
@@ -147,7 +149,7 @@ impl Operator {
         let letter =
             letter.ok_or_else(|| ActError::NotFound(format!("dead letter {dead_letter}")))?;
         if let Some(resolution) = &letter.resolution {
-            let text = format!("dead letter {dead_letter} was {resolution} before");
+            let text = format!("dead letter {dead_letter} was {resolution} already");
             return Err(Problem::new("DEAD_LETTER_RESOLVED", &text).into());
         }
         let process_id = match letter.origin {
@@ -155,7 +157,7 @@ impl Operator {
             Origin::Inbox | Origin::Outbox => None,
         };
         let process_id = process_id.ok_or_else(|| {
-            let text = format!("dead letter {dead_letter} is about a message; replay it as one");
+            let text = format!("dead letter {dead_letter} is about a message; retry it as one");
             Problem::new("DEAD_LETTER_ORIGIN", &text)
         })?;
         let process = self.find(ProcessRef::Id(process_id)).await?;
@@ -166,17 +168,17 @@ impl Operator {
         self.act(process_id, action, actor, reason).await
     }
 
-    /// One process, by its id or its business key.
+    /// Returns one process, by its id or its business key.
     pub async fn find(&self, process: ProcessRef) -> Result<Option<Process>, StoreError> {
         Ok(self.store.load_processes(vec![process]).await?.pop().flatten())
     }
 
-    /// Processes, newest first.
+    /// Returns processes, newest first.
     pub async fn list(&self, filter: ProcessFilter) -> Result<Vec<Process>, StoreError> {
         self.store.list_processes(filter).await
     }
 
-    /// The log of one, newest first; `before` is the sequence number where the last page ended.
+    /// Returns the log of a process, newest first; `before` is the last sequence number of the previous page.
     pub async fn log(
         &self,
         process_id: Uuid,
@@ -186,8 +188,7 @@ impl Operator {
         self.store.process_log(process_id, before, limit).await
     }
 
-    /// What a person may do with a process as it is; nothing if its definition is not known here, but to
-    /// cancel it.
+    /// Returns the possible actions on a process; only `Cancel` if its definition is not known here.
     pub fn actions(&self, process: &Process) -> Vec<Action> {
         let known = self.registry.of(process).and_then(|known| actions(known, process));
         known.unwrap_or_else(|_| match process.status.is_final() {
@@ -196,21 +197,22 @@ impl Operator {
         })
     }
 
-    /// The definition a process was started with.
+    /// Returns the definition that a process was started with.
     pub fn definition(&self, process: &Process) -> Result<&Definition, Problem> {
         self.registry.of(process)
     }
 
-    /// What the inbox worker would say of a row, with nothing changed.
+    /// Returns the outcome that the inbox worker would decide for a row; changes nothing.
     pub async fn rehearse(&self, row: &InboxRow) -> Result<Outcome, StoreError> {
-        let asked = match ask(&self.registry, row, Try::Again) {
-            Ok(asked) => asked,
+        let lookup = match look_up(&self.registry, row, DecisionAttempt::Again) {
+            Ok(lookup) => lookup,
             Err(problem) => return Ok(Outcome::Fail { problem }),
         };
-        let found = self.store.load_processes(asked.wanted.clone()).await?;
-        let found = asked.wanted.iter().cloned().zip(found);
-        let found: Found = found.filter_map(|(name, process)| Some((name, process?))).collect();
-        let decided = decide(&self.registry, row, asked, &found, random());
+        let found = self.store.load_processes(lookup.wanted.clone()).await?;
+        let found = lookup.wanted.iter().cloned().zip(found);
+        let found: LoadedProcesses =
+            found.filter_map(|(name, process)| Some((name, process?))).collect();
+        let decided = decide(&self.registry, row, lookup, &found, random());
         Ok(decided.map_or_else(|problem| Outcome::Fail { problem }, |_| Outcome::Done))
     }
 
@@ -242,7 +244,7 @@ impl Operator {
         Err(ActError::Busy)
     }
 
-    /// A process can be cancelled without its definition: there is no other way out of a lost one.
+    /// Decides an action. `Cancel` needs no definition: it is the only action on a process without one.
     fn decide(
         &self,
         process: &Process,
@@ -258,7 +260,7 @@ impl Operator {
         guarded(|| advance(definition, process, &input, random()))
     }
 
-    /// The process after a change; none if the change came too late.
+    /// Commits a change; returns the process after it, or `None` if the change was stale.
     async fn apply(&self, change: Change) -> Result<Option<Process>, ActError> {
         let process_id = change.process.process_id;
         if self.store.change_process(change).await? == Applied::Stale {
@@ -271,12 +273,12 @@ impl Operator {
     }
 }
 
-/// Why setting a process going would only pause it again.
-fn still_held(action: Action, change: &Change) -> Option<Problem> {
-    let goes_on = matches!(action, Action::Resume | Action::RetryStep);
+/// Returns the problem that would pause a resumed process again at once.
+fn pauses_again(action: Action, change: &Change) -> Option<Problem> {
+    let continues = matches!(action, Action::Resume | Action::RetryStep);
     match &change.dead_letter {
         DeadLetterChange::Open { problem, .. }
-            if goes_on && change.process.status == ProcessStatus::Paused =>
+            if continues && change.process.status == ProcessStatus::Paused =>
         {
             let text = format!("it would be paused again: {}", problem.message);
             Some(Problem::new(&problem.code, &text))
@@ -289,12 +291,12 @@ fn not_found(process_id: Uuid) -> ActError {
     ActError::NotFound(format!("process {process_id}"))
 }
 
-/// What people do must say who and why.
+/// Checks that actor and reason are given.
 fn named(actor: &str, reason: &str) -> Result<(), Problem> {
     if actor.trim().is_empty() || reason.trim().is_empty() {
         return Err(Problem::new(
             "ACTOR_AND_REASON",
-            "say who does this and why; neither may be empty",
+            "cannot act without an actor and a reason; give both",
         ));
     }
     Ok(())

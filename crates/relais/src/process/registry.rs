@@ -1,4 +1,4 @@
-//! The definitions known here, and what an inbox row means to them. Pure.
+//! The definitions of this program, and how an inbox row concerns them. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,30 +12,32 @@ use relais_core::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registry {
     types: BTreeMap<String, BTreeMap<i32, Definition>>,
-    /// The same ones by the event types they wait for.
+    /// The same definitions by the event types they wait for.
     by_event: HashMap<String, Vec<Definition>>,
 }
 
-/// What a row means to all definitions together.
+/// The concerns of a row: how it relates to the definitions together.
 #[derive(Debug, Default)]
 pub(crate) struct Concerns {
-    /// Each starts one process with it.
+    /// Definitions that start a process with the row.
     pub(crate) starts: Vec<Definition>,
-    /// Processes it may be a reply for.
+    /// Processes that may wait for the row as a reply.
     pub(crate) replies: Vec<ProcessRef>,
-    /// Why a definition could not tell.
+    /// The problem of a definition that could not decide.
     pub(crate) problem: Option<Problem>,
 }
 
-/// How a version of a process is announced among event types; relais keeps names that begin with
-/// `relais.` to itself.
+/// Returns the name by which a worker announces a version of a process among event types. Names that begin
+/// with `relais.` are reserved.
 fn announced(process_type: &str, version: i32) -> String {
     format!("relais.Process:{process_type}@{version}")
 }
 
 impl Registry {
+    /// Adds a definition.
+    ///
     /// # Panics
-    /// If this version of the type is there already.
+    /// If this version of the type is registered already.
     pub(crate) fn add(&mut self, definition: Definition) {
         let (name, version) = (definition.process_type().to_owned(), definition.version());
         for event_type in definition.event_types() {
@@ -45,12 +47,12 @@ impl Registry {
         assert!(before.is_none(), "version {version} of process `{name}` is registered already");
     }
 
-    /// The types of the processes, whatever their version.
+    /// Returns the process types of all versions.
     pub(crate) fn process_types(&self) -> Vec<String> {
         self.types.keys().cloned().collect()
     }
 
-    /// What a worker with these definitions announces beside event types.
+    /// Returns what a worker with these definitions announces beside event types.
     pub(crate) fn announced(&self) -> Vec<String> {
         let versions = self.types.iter().flat_map(|(name, versions)| {
             versions.keys().map(move |version| announced(name, *version))
@@ -58,7 +60,7 @@ impl Registry {
         versions.collect()
     }
 
-    /// What a worker must announce to handle a row for these processes, if that is not known here.
+    /// Returns what a worker must announce to decide a row for these processes, if it is not known here.
     pub(crate) fn lacks<'p>(
         &self,
         mut processes: impl Iterator<Item = &'p Process>,
@@ -71,7 +73,7 @@ impl Registry {
         self.types.is_empty()
     }
 
-    /// The definition that new processes of a type get.
+    /// Returns the definition for new processes of a type.
     pub(crate) fn newest(&self, process_type: &str) -> Result<&Definition, Problem> {
         let versions = self.types.get(process_type);
         versions.and_then(|versions| versions.values().next_back()).ok_or_else(|| {
@@ -82,7 +84,7 @@ impl Registry {
         })
     }
 
-    /// The definition a process was started with.
+    /// Returns the definition that a process was started with.
     pub(crate) fn of(&self, process: &Process) -> Result<&Definition, Problem> {
         let Process { process_type, definition, process_id, .. } = process;
         let versions = self.types.get(process_type);
@@ -95,7 +97,7 @@ impl Registry {
                 PROCESS_DEFINITION,
                 &format!(
                     "process {process_id} was started with version {definition} of `{process_type}`, \
-                     which is not registered here{known}; add that version, then replay"
+                     which is not registered here{known}; add that version, then retry"
                 ),
             )
         })

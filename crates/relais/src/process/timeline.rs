@@ -1,4 +1,4 @@
-//! What became of each step of a process, read off its log. Pure.
+//! The state of each step of a process, derived from its log. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,40 +8,41 @@ use relais_core::{
 };
 use serde::Serialize;
 
-/// One step, for people.
+/// One step of a process, for operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepLine {
     pub name: String,
-    pub state: StepState,
+    pub state: StepLineState,
     pub started_at: Option<Timestamp>,
-    /// When it was done, given up or undone.
+    /// The time at which it was completed, failed or compensated.
     pub ended_at: Option<Timestamp>,
-    /// Commands sent to do it.
+    /// Commands sent for the step.
     pub attempts: u32,
-    /// Whether it was done and undone again.
+    /// `true` if the step was completed and then compensated.
     pub undone: bool,
-    /// Why its last command did not succeed.
+    /// The error of its last command.
     pub error: Option<String>,
 }
 
+/// The state of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StepState {
-    /// Not begun.
+pub enum StepLineState {
+    /// Not started.
     #[default]
     Waiting,
     Running,
-    /// Its last command failed; it is tried again, or the process goes back.
+    /// Its last command failed; it is retried, or the process compensates.
     Failed,
     Completed,
     Undoing,
-    /// Undoing it failed for good: a person decides.
+    /// Its compensation failed: an operator decides.
     Stuck,
     Undone,
 }
 
-/// The steps in the order of the definition; without one in the order they were begun. `log` is oldest
-/// first.
+/// Returns the steps in the order of the definition; without one in the order they started. `log` is
+/// oldest first.
 pub fn steps(definition: Option<&Definition>, log: &[LogEntry]) -> Vec<StepLine> {
     let names = definition.map(Definition::step_names).unwrap_or_default();
     let mut lines: Vec<StepLine> = names.into_iter().map(waiting).collect();
@@ -64,7 +65,7 @@ pub fn steps(definition: Option<&Definition>, log: &[LogEntry]) -> Vec<StepLine>
 fn waiting(name: &str) -> StepLine {
     StepLine {
         name: name.to_owned(),
-        state: StepState::default(),
+        state: StepLineState::default(),
         started_at: None,
         ended_at: None,
         attempts: 0,
@@ -73,7 +74,7 @@ fn waiting(name: &str) -> StepLine {
     }
 }
 
-enum What<'a> {
+enum StepEvent<'a> {
     Started,
     Done,
     Failed(&'a str),
@@ -82,17 +83,17 @@ enum What<'a> {
     UndoFailed(&'a str),
 }
 
-fn read(event: &ProcessEvent) -> Option<(&str, What<'_>)> {
+fn read(event: &ProcessEvent) -> Option<(&str, StepEvent<'_>)> {
     use ProcessEvent as E;
     Some(match event {
-        E::StepStarted { step, .. } => (step, What::Started),
-        E::StepCompleted { step, .. } => (step, What::Done),
+        E::StepStarted { step, .. } => (step, StepEvent::Started),
+        E::StepCompleted { step, .. } => (step, StepEvent::Done),
         E::StepFailed { step, error, .. } | E::StepTimedOut { step, error, .. } => {
-            (step, What::Failed(error))
+            (step, StepEvent::Failed(error))
         }
-        E::CompensationStarted { step, .. } => (step, What::UndoStarted),
-        E::CompensationCompleted { step, .. } => (step, What::Undone),
-        E::CompensationFailed { step, error, .. } => (step, What::UndoFailed(error)),
+        E::CompensationStarted { step, .. } => (step, StepEvent::UndoStarted),
+        E::CompensationCompleted { step, .. } => (step, StepEvent::Undone),
+        E::CompensationFailed { step, error, .. } => (step, StepEvent::UndoFailed(error)),
         E::ProcessStarted { .. }
         | E::ProcessCompleted { .. }
         | E::ProcessFailed { .. }
@@ -101,30 +102,31 @@ fn read(event: &ProcessEvent) -> Option<(&str, What<'_>)> {
     })
 }
 
-/// What came too late is logged too. A late success counts all the same.
-fn changed_nothing(what: &What<'_>, note: Option<&str>) -> bool {
+/// Returns whether the entry is a late reply that changed nothing. A late success counts.
+fn changed_nothing(what: &StepEvent<'_>, note: Option<&str>) -> bool {
     let note = note.unwrap_or_default();
-    let failed = matches!(what, What::Failed(_) | What::UndoFailed(_));
+    let failed = matches!(what, StepEvent::Failed(_) | StepEvent::UndoFailed(_));
     note.starts_with("ignored") || (failed && note.starts_with("late"))
 }
 
-fn apply(line: &mut StepLine, what: &What<'_>, at: Timestamp) {
+fn apply(line: &mut StepLine, what: &StepEvent<'_>, at: Timestamp) {
     line.state = match what {
-        What::Started => {
+        StepEvent::Started => {
             line.attempts = line.attempts.saturating_add(1);
             line.started_at.get_or_insert(at);
-            StepState::Running
+            StepLineState::Running
         }
-        What::Done => StepState::Completed,
-        What::Failed(_) => StepState::Failed,
-        What::UndoStarted => StepState::Undoing,
-        What::Undone => StepState::Undone,
-        What::UndoFailed(_) => StepState::Stuck,
+        StepEvent::Done => StepLineState::Completed,
+        StepEvent::Failed(_) => StepLineState::Failed,
+        StepEvent::UndoStarted => StepLineState::Undoing,
+        StepEvent::Undone => StepLineState::Undone,
+        StepEvent::UndoFailed(_) => StepLineState::Stuck,
     };
-    line.undone = line.state == StepState::Undone;
-    line.ended_at = (!matches!(line.state, StepState::Running | StepState::Undoing)).then_some(at);
+    line.undone = line.state == StepLineState::Undone;
+    line.ended_at =
+        (!matches!(line.state, StepLineState::Running | StepLineState::Undoing)).then_some(at);
     line.error = match what {
-        What::Failed(error) | What::UndoFailed(error) => Some((*error).to_owned()),
+        StepEvent::Failed(error) | StepEvent::UndoFailed(error) => Some((*error).to_owned()),
         _ => None,
     };
 }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_tried_done_and_undone() {
+    fn a_step_is_tried_completed_and_compensated() {
         let (step, command_id) = ("pay".to_owned(), Uuid::nil());
         let log = [
             entry(1, ProcessEvent::StepStarted { step: step.clone(), command_id }),
@@ -163,12 +165,12 @@ mod tests {
             entry(6, ProcessEvent::CompensationCompleted { step, command_id: None }),
         ];
         let at = |entries: usize| steps(None, &log[..entries]).remove(0);
-        assert_eq!((at(2).state, at(2).error.as_deref()), (StepState::Failed, Some("late")));
+        assert_eq!((at(2).state, at(2).error.as_deref()), (StepLineState::Failed, Some("late")));
         let done = at(4);
-        assert_eq!((done.state, done.attempts, done.error), (StepState::Completed, 2, None));
+        assert_eq!((done.state, done.attempts, done.error), (StepLineState::Completed, 2, None));
         assert_eq!((done.started_at, done.ended_at), (Some(Timestamp(1)), Some(Timestamp(4))));
-        assert_eq!((at(5).state, at(5).ended_at), (StepState::Undoing, None));
-        assert_eq!((at(6).state, at(6).undone), (StepState::Undone, true));
+        assert_eq!((at(5).state, at(5).ended_at), (StepLineState::Undoing, None));
+        assert_eq!((at(6).state, at(6).undone), (StepLineState::Undone, true));
         assert!(steps(None, &[]).is_empty());
     }
 }

@@ -1,15 +1,16 @@
-//! Timers that are due become inbox rows, and so replies from nobody.
+//! Turns due timers into inbox rows.
 //!
-//! Only database time decides what is due. The clock here says when to ask the store again: when the next
-//! timer is due, when one was set in this process, and once in a while for those of others.
+//! Only database time decides what is due. The clock of this machine only decides when to ask the store
+//! again: when the next timer is due, when one was set in this process, and once a second for timers of
+//! other processes.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use relais_core::{
-    BoxFuture,
     process::TimerOwner,
     store::{Store, StoreError},
 };
@@ -17,18 +18,18 @@ use tokio::sync::Notify;
 
 use crate::{
     control::PausedTypes,
+    lock::lock,
     observe::ProcessCounters,
-    worker::{Progress, Worker},
+    timing::REST_MAX,
+    worker::{PassOutcome, Worker},
 };
 
-/// Timers fired in one transaction.
+/// Maximum number of timers fired in one transaction.
 const FIRED_MAX: usize = 500;
-/// The longest rest: a process that died may have left timers behind.
-const REST_MAX: Duration = Duration::from_secs(1);
-/// The shortest, for a timer that is due in less than the clocks can tell.
+/// The shortest rest, for a timer that is due sooner than the clocks can resolve.
 const REST_MIN: Duration = Duration::from_millis(1);
 
-/// When to look for timers next.
+/// The time of the next poll for timers.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     at: Mutex<Instant>,
@@ -42,23 +43,23 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// A timer was set that is due after so long.
+    /// Moves the next poll to a timer that is due after `after`, if that is earlier.
     pub(crate) fn set(&self, after: Duration) {
         if after >= REST_MAX {
             return;
         }
         let due = Instant::now() + after;
-        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = lock(&self.at);
         if due < *at {
             *at = due;
             self.earlier.notify_one();
         }
     }
 
-    /// How long until then; at zero, the next time is put off as far as it goes.
+    /// Returns the time until the next poll; at zero, the following poll is set to the longest rest.
     fn ring(&self) -> Duration {
         let now = Instant::now();
-        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = lock(&self.at);
         let wait = at.saturating_duration_since(now);
         if wait.is_zero() {
             *at = now + REST_MAX;
@@ -67,13 +68,14 @@ impl Alarm {
     }
 }
 
+/// A worker that fires timers.
 pub(crate) struct Timers {
     store: Arc<dyn Store>,
     alarm: Arc<Alarm>,
     counters: Arc<ProcessCounters>,
     owner: TimerOwner,
     paused: Arc<PausedTypes>,
-    /// Called after timers became inbox rows, so that the inbox worker looks at once.
+    /// Called after timers became inbox rows, so that the inbox worker reads at once.
     fired: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -93,14 +95,17 @@ impl Timers {
         self.owner = owner;
         self
     }
+}
 
-    async fn pass(&mut self) -> Result<Progress, StoreError> {
+#[async_trait]
+impl Worker for Timers {
+    async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
         let wait = self.alarm.ring();
         if !wait.is_zero() {
-            return Ok(Progress::Idle { at_most: wait });
+            return Ok(PassOutcome::Idle { at_most: wait });
         }
         if !self.paused.is_read() {
-            return Ok(Progress::Idle { at_most: REST_MAX });
+            return Ok(PassOutcome::Idle { at_most: REST_MAX });
         }
         let mut owner = self.owner.clone();
         if let Some(types) = &mut owner.process_types {
@@ -115,21 +120,15 @@ impl Timers {
             self.alarm.set(next.max(REST_MIN));
         }
         if answer.fired == 0 {
-            return Ok(Progress::Idle { at_most: REST_MAX });
+            return Ok(PassOutcome::Idle { at_most: REST_MAX });
         }
         relais_store::fail_point!("timers.after_fire");
         self.counters.timers(answer.fired);
         (self.fired)();
-        Ok(Progress::Worked)
-    }
-}
-
-impl Worker for Timers {
-    fn run_once(&mut self) -> BoxFuture<'_, Result<Progress, StoreError>> {
-        Box::pin(self.pass())
+        Ok(PassOutcome::Worked)
     }
 
-    fn landed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.alarm.earlier.notified())
+    async fn returned(&mut self) {
+        self.alarm.earlier.notified().await;
     }
 }

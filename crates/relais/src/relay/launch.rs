@@ -1,4 +1,4 @@
-//! Starts calls within the guards. Suspects that are not sent are settled instead.
+//! Starts calls within the limits of the guard. Quarantined rows are settled instead.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -8,26 +8,28 @@ use std::{
 use relais_core::{
     breaker::BreakerState,
     fault::Outlook,
-    outbox::{OnDeadLetter, OutboxFate, OutboxRow},
-    quarantine::{self, Treatment},
+    outbox::{OutboxFate, OutboxRow},
     store::StoreError,
 };
 
-use super::{Landed, REST_MAX, Relay, noted::Noted, random};
-use crate::{flight::Job, guard::Permit};
+use super::{FinishedCall, Relay, observation::CallObservation};
+use crate::{
+    key_queues::RowInFlight, publish_guard::Permit, quarantine::outbox_fate, random::random,
+    timing::REST_MAX,
+};
 
 impl Relay {
-    /// Starts as many calls as the guards allow; how many rows, and how long to rest if none.
+    /// Starts as many calls as the guard permits; returns the number of rows, and the rest if there are none.
     pub(super) async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
         let (mut started, mut rest) = (0, REST_MAX);
         let mut batches = Vec::new();
         let (mut doubtful, doubtful_max) = (self.doubtful, self.guard.limits().doubtful_max());
-        let mut held_back = None;
+        let mut deferred = None;
         loop {
-            if held_back.is_none() && doubtful >= doubtful_max {
-                held_back = Some(self.hold_back());
+            if deferred.is_none() && doubtful >= doubtful_max {
+                deferred = Some(self.defer_failing_keys());
             }
-            if !self.intake.flight.has_ready() {
+            if !self.reader.queues.has_ready() {
                 break;
             }
             match self.guard.permit(batches.len()) {
@@ -39,115 +41,90 @@ impl Relay {
                 Permit::Full => break,
             }
             self.choose_probe();
-            let jobs = self.intake.take(self.guard.batching());
-            let Some(first) = jobs.first() else { break };
-            started += jobs.len();
-            match quarantined(first.treatment) {
-                Some(fate) => self.set_aside(&jobs, &fate),
+            let entries = self.reader.take(self.guard.batching());
+            let Some(first) = entries.first() else { break };
+            started += entries.len();
+            match outbox_fate(first.treatment, &first.row, self.settings.on_dead_letter) {
+                Some(fate) => self.set_aside(first, fate),
                 None => {
-                    doubtful += usize::from(self.is_doubtful(&jobs));
-                    batches.push(jobs);
+                    doubtful += usize::from(self.is_doubtful(&entries));
+                    batches.push(entries);
                 }
             }
         }
-        if let Some(keys) = held_back {
-            self.intake.flight.bring_back(keys);
+        if let Some(keys) = deferred {
+            self.reader.queues.readmit_keys(keys);
         }
         self.start_all(batches).await?;
         Ok((started, rest))
     }
 
-    /// Whether it is a call of a key that failed last. A call of several keys is not doubtful for one of them:
-    /// it is halved if it fails.
-    fn is_doubtful(&self, jobs: &[Job<OutboxRow>]) -> bool {
+    /// Returns whether the last call of the row's key failed. A call of several rows is never doubtful: it
+    /// is halved if it fails.
+    fn is_doubtful(&self, entries: &[RowInFlight<OutboxRow>]) -> bool {
         let limits = self.guard.limits();
-        matches!(jobs, [job] if limits.outlook(&job.row.msg_key) == Outlook::Bad)
+        matches!(entries, [entry] if limits.outlook(&entry.row.msg_key) == Outlook::Bad)
     }
 
-    /// Lets the other keys go first: what failing keys wait for must not be waited for by all.
-    fn hold_back(&mut self) -> VecDeque<String> {
+    /// Defers failing keys: slow calls of theirs must not delay all other keys.
+    fn defer_failing_keys(&mut self) -> VecDeque<String> {
         let limits = self.guard.limits();
-        self.intake.flight.hold_back(|key| limits.outlook(key) == Outlook::Bad)
+        self.reader.queues.defer_keys(|key| limits.outlook(key) == Outlook::Bad)
     }
 
-    /// While the breaker is half open, one call finds out whether the target works: of a key that
-    /// succeeded lately, else of any that has not failed, so that bad messages in front cannot keep it open.
+    /// Chooses the key of the one call that probes the target while the breaker is half open: a key that
+    /// succeeded lately, else one that has not failed. Bad messages in front cannot keep the breaker open.
     fn choose_probe(&mut self) {
         let limits = self.guard.limits();
         if limits.state() == BreakerState::HalfOpen {
             let rank = |key: &str| (self.probed.contains(key), limits.outlook(key));
-            self.intake.flight.put_first(rank, random());
+            self.reader.queues.put_first(rank, random());
         }
     }
 
-    /// Settles suspects without a call: the guards have nothing to learn from it.
-    fn set_aside(&mut self, jobs: &[Job<OutboxRow>], quarantine: &Quarantined) {
+    /// Settles a suspect without a call: it is no evidence about the target.
+    fn set_aside(&mut self, suspect: &RowInFlight<OutboxRow>, fate: OutboxFate) {
         let mut forget = HashSet::new();
-        for job in jobs {
-            let park = self.settings.on_dead_letter == OnDeadLetter::Park;
-            let fate = match quarantine {
-                Quarantined::Held => OutboxFate::Wait {
-                    pause: quarantine::HOLD_FOR,
-                    problem: quarantine::held(),
-                    lost_workers: quarantine::HOLD_AFTER,
-                },
-                Quarantined::Buried => OutboxFate::Dead {
-                    attempts: job.row.attempts,
-                    problem: quarantine::lost(),
-                    park,
-                },
-            };
-            self.settle_as(job, fate, &mut forget);
-        }
-        self.intake.flight.land(jobs, &forget);
+        self.settle_as(suspect, fate, &mut forget);
+        self.reader.queues.complete(std::slice::from_ref(suspect), &forget);
     }
 
-    /// Starts the calls; before that, losses are noted where it is needed.
-    async fn start_all(&mut self, batches: Vec<Vec<Job<OutboxRow>>>) -> Result<(), StoreError> {
-        let noted = self.intake.note_losses(batches.iter().flatten()).await;
+    /// Starts the calls, after losses are noted on suspects.
+    async fn start_all(
+        &mut self,
+        batches: Vec<Vec<RowInFlight<OutboxRow>>>,
+    ) -> Result<(), StoreError> {
+        let noted = self.reader.note_losses(batches.iter().flatten()).await;
         let may_start = matches!(noted, Ok(true));
-        for jobs in batches {
-            if may_start || !jobs.iter().any(Job::is_noted) {
-                self.start(jobs);
+        for entries in batches {
+            if may_start || !entries.iter().any(RowInFlight::is_noted) {
+                self.start(entries);
             } else {
-                let keys = jobs.iter().map(|job| job.row.msg_key.clone()).collect();
-                self.intake.flight.land(&jobs, &keys);
-                self.intake.flight.release(jobs.iter().map(|job| job.row.id));
+                let keys = entries.iter().map(|entry| entry.row.msg_key.clone()).collect();
+                self.reader.queues.complete(&entries, &keys);
+                self.reader.queues.release(entries.iter().map(|entry| entry.row.id));
             }
         }
         noted.map(drop)
     }
 
-    fn start(&mut self, jobs: Vec<Job<OutboxRow>>) {
-        let doubtful = self.is_doubtful(&jobs);
+    fn start(&mut self, entries: Vec<RowInFlight<OutboxRow>>) {
+        let doubtful = self.is_doubtful(&entries);
         self.doubtful += usize::from(doubtful);
         let (lanes, mut rows): (Vec<_>, Vec<_>) =
-            jobs.into_iter().map(|job| ((job.lane, job.treatment), job.row)).unzip();
-        let noted = Noted::new(&self.counters, &mut rows);
+            entries.into_iter().map(|entry| ((entry.lane, entry.treatment), entry.row)).unzip();
+        let observation = CallObservation::begin(&self.counters, &mut rows);
         let call = self.guard.call(rows);
         let began = Instant::now();
         self.calls.spawn(async move {
             relais_store::fail_point!("relay.before_publish");
             let (mut rows, deliveries) = call.await;
             relais_store::fail_point!("relay.after_publish");
-            noted.back(&mut rows, &deliveries);
-            let jobs = rows.into_iter().zip(lanes);
-            let jobs = jobs.map(|(row, (lane, treatment))| Job { row, lane, treatment });
-            Landed { jobs: jobs.collect(), deliveries, began, doubtful }
+            observation.end(&mut rows, &deliveries);
+            let entries = rows.into_iter().zip(lanes);
+            let entries =
+                entries.map(|(row, (lane, treatment))| RowInFlight { row, lane, treatment });
+            FinishedCall { entries: entries.collect(), deliveries, began, doubtful }
         });
-    }
-}
-
-/// What the rule about rows that may have killed their worker makes of a row that is not sent.
-enum Quarantined {
-    Held,
-    Buried,
-}
-
-fn quarantined(treatment: Treatment) -> Option<Quarantined> {
-    match treatment {
-        Treatment::Hold => Some(Quarantined::Held),
-        Treatment::Bury => Some(Quarantined::Buried),
-        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => None,
     }
 }

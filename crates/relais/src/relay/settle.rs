@@ -1,4 +1,4 @@
-//! Writes down what became of outbox rows, in one fenced statement; singly if the database refuses that.
+//! Settles outbox rows in one fenced statement; singly if the database refuses that.
 
 use relais_core::{
     delivery::Problem,
@@ -9,13 +9,13 @@ use relais_core::{
 use super::Relay;
 
 impl Relay {
-    /// Settles what came back. If the store is unavailable, the settlements stay here for the next pass,
-    /// except dead letters: should such a one have arrived, an operator may have decided it by then.
+    /// Settles returned calls. If the store is unavailable, the settlements stay here for the next pass,
+    /// except dead letters: one that was committed may be decided by an operator before the next pass.
     pub(super) async fn settle(&mut self) -> Result<usize, StoreError> {
         if self.settlements.is_empty() {
             return Ok(0);
         }
-        let fence = self.intake.keeper().fence().clone();
+        let fence = self.reader.keeper().fence().clone();
         let settled = match self.store.settle_outbox(fence, self.settlements.clone()).await {
             Err(StoreError::Invalid(reason)) => self.settle_singly(&reason).await,
             settled => settled,
@@ -24,7 +24,7 @@ impl Relay {
             Err(error) => {
                 let dead = |s: &mut OutboxSettlement| matches!(s.fate, OutboxFate::Dead { .. });
                 let dropped = self.settlements.extract_if(.., dead).map(|s| s.id);
-                self.intake.flight.release(dropped);
+                self.reader.queues.release(dropped);
                 if self.settlements.is_empty() {
                     self.forgotten.clear();
                 }
@@ -34,36 +34,36 @@ impl Relay {
                 relais_store::fail_point!("relay.after_settle");
                 if settled.refused > 0 {
                     self.counters.refused(settled.refused);
-                    self.intake.keeper().distrust();
+                    self.reader.keeper().distrust();
                     self.note_delivered().await;
                 }
                 let done = self.settlements.len();
-                self.intake.flight.release(self.settlements.drain(..).map(|s| s.id));
+                self.reader.queues.release(self.settlements.drain(..).map(|s| s.id));
                 self.forgotten.clear();
                 Ok(done)
             }
         }
     }
 
-    /// Some settlements were refused. Where an operator failed the row meanwhile, the operator must learn
-    /// that the target has the message. Nothing depends on it, so an error is only logged.
+    /// Records deliveries whose settlement was refused: if an operator failed the row meanwhile, the
+    /// operator must see that the target has the message. An error is only logged.
     async fn note_delivered(&self) {
         let done = self.settlements.iter().filter(|s| s.fate == OutboxFate::Dispatched);
         let rows: Vec<i64> = done.map(|settlement| settlement.id).collect();
         if rows.is_empty() {
             return;
         }
-        let worker = self.intake.keeper().fence().worker.clone();
+        let worker = self.reader.keeper().fence().worker.clone();
         if let Err(error) = self.store.note_delivered(rows, worker).await {
-            tracing::warn!("cannot record a delivery after an operator failed the row: {error}");
+            tracing::warn!(%error, "cannot record the delivery of a row that an operator failed");
         }
     }
 
-    /// The database refuses something in the batch: each row is settled by itself, and the refused one
-    /// becomes a dead letter with the reason.
+    /// Settles each row by itself, after the database refused the batch. The refused row becomes a dead
+    /// letter with the reason.
     async fn settle_singly(&mut self, reason: &str) -> Result<Settled, StoreError> {
-        tracing::warn!("the database refused a settlement, its rows are settled singly: {reason}");
-        let fence = self.intake.keeper().fence().clone();
+        tracing::warn!(reason, "database refused a batch; settling its rows singly");
+        let fence = self.reader.keeper().fence().clone();
         let park = self.settings.on_dead_letter == OnDeadLetter::Park;
         let mut all = Settled::default();
         while let Some(settlement) = self.settlements.last().cloned() {
@@ -73,7 +73,7 @@ impl Relay {
             if let Err(StoreError::Invalid(reason)) = &answer {
                 let delivered = settlement.fate == OutboxFate::Dispatched;
                 let what = if delivered { "delivered, but " } else { "" };
-                let text = format!("{what}the database refuses to record it: {reason}");
+                let text = format!("{what}the database refused to record it: {reason}");
                 let problem = Problem::new("STORE_REFUSED", &text);
                 self.counters.failed(&problem);
                 let dead = OutboxFate::Dead { attempts: 1, problem, park };
@@ -83,7 +83,7 @@ impl Relay {
                 Ok(settled) => {
                     all.settled += settled.settled;
                     all.refused += settled.refused;
-                    self.intake.flight.release([settlement.id]);
+                    self.reader.queues.release([settlement.id]);
                 }
                 Err(StoreError::Invalid(reason)) => self.give_up(&settlement, &reason),
                 Err(error) => return Err(error),
@@ -93,13 +93,13 @@ impl Relay {
         Ok(all)
     }
 
-    /// A row whose every settlement the database refuses stays in this worker's hands, so that it is not
-    /// sent again; if it was not delivered, its key waits too.
+    /// Keeps a row whose every settlement the database refused, so that it is not sent again. If it was
+    /// not delivered, its key waits too.
     fn give_up(&mut self, settlement: &OutboxSettlement, reason: &str) {
         tracing::error!(
             row = settlement.id,
-            "cannot settle an outbox row, it waits until this process restarts: {reason}; remove the \
-             trigger or constraint on relais_outbox that refuses the change"
+            "cannot settle outbox row: {reason}; remove the trigger or constraint on relais_outbox that \
+             refuses the change, then restart this process"
         );
         self.stuck.extend(self.forgotten.get(&settlement.id).cloned());
     }

@@ -23,7 +23,7 @@ use crate::{
     worker::{Worker, run_until_idle},
 };
 
-/// Everything quick, nothing by chance.
+/// Returns settings with short times and without jitter.
 pub(super) fn settings() -> BulkSettings {
     BulkSettings {
         destination: DestinationSettings {
@@ -37,7 +37,7 @@ pub(super) fn settings() -> BulkSettings {
     }
 }
 
-/// A bulk relay of the destination `d` that holds its share of the lanes.
+/// Returns a bulk relay of the destination `d` that owns its share of the lanes.
 pub(super) async fn bulk(
     bench: &Bench,
     worker: &str,
@@ -59,11 +59,11 @@ pub(super) async fn bulk_with_lease(
     let target = Arc::new(remote.clone());
     let store = Arc::clone(&bench.store);
     let mut relay = BulkRelay::new(store, "d", (keeper, lease), target, settings, counters);
-    relay.intake().keeper().beat().await.unwrap();
+    relay.reader().keeper().beat().await.unwrap();
     relay
 }
 
-/// Until nothing waits any more, with a limit no slow machine needs.
+/// Runs passes until nothing waits, up to a limit that no slow machine needs.
 pub(super) async fn drain_bulk(bench: &Bench, relay: &mut BulkRelay) {
     const PASSES_MAX: usize = 5_000;
     let open = "SELECT status FROM relais_outbox WHERE status = 'PENDING'
@@ -79,7 +79,7 @@ pub(super) async fn drain_bulk(bench: &Bench, relay: &mut BulkRelay) {
 }
 
 #[tokio::test]
-async fn a_backlog_goes_in_jobs_in_order_per_key() {
+async fn a_backlog_is_sent_in_jobs_in_order_per_key() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2"), ("c", "c1"), ("a", "a3")]).await;
@@ -126,7 +126,7 @@ async fn external_ids_that_differ_only_by_case_never_share_a_job() {
     let rows = vec![named("k1", "Ann", "1"), named("k2", "ANN", "2"), named("k2", "bob", "3")];
     bench.store.enqueue(rows).await.unwrap();
     drain_bulk(&bench, &mut bulk(&bench, "w", &remote, settings()).await).await;
-    assert_eq!(remote.applied(), ["1", "2", "3"], "nor does a later row of a key overtake");
+    assert_eq!(remote.applied(), ["1", "2", "3"], "a later row of a key does not overtake");
 }
 
 #[tokio::test]
@@ -146,15 +146,15 @@ async fn a_job_that_is_not_full_waits_a_moment_for_more() {
 }
 
 #[tokio::test]
-async fn every_row_of_a_job_has_its_own_end() {
+async fn every_row_of_a_job_has_its_own_outcome() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     let reject = Delivery::reject("REQUIRED_FIELD_MISSING", "LastName");
     remote.outcome("dead", Outcome::Fails(usize::MAX, reject));
     remote.outcome("again", Outcome::Fails(2, Delivery::retry("UNABLE_TO_LOCK_ROW", "busy")));
     remote.outcome("missing", Outcome::Missing);
-    let gone = Delivery::reject("ROW_MISSING", "no such member");
-    remote.outcome("left", Outcome::LeftOut(gone));
+    let missing = Delivery::reject("ROW_MISSING", "no such member");
+    remote.outcome("left", Outcome::LeftOut(missing));
     remote.outcome("skip", Outcome::LeftOut(Delivery::Accepted));
     let names = ["ok", "dead", "again", "missing", "left", "skip"];
     let rows: Vec<_> = names.iter().map(|name| (*name, *name)).collect();
@@ -181,7 +181,7 @@ async fn every_row_of_a_job_has_its_own_end() {
     let codes = bench.texts("SELECT error_code FROM relais_outbox WHERE status = 'FAILED'");
     assert_eq!(codes, ["REQUIRED_FIELD_MISSING", "ROW_MISSING"]);
     assert_eq!(bench.texts("SELECT count(*) FROM relais_parked_key"), ["2"]);
-    assert_eq!(remote.effects()["missing"], 2, "of unknown outcome: it had to go again");
+    assert_eq!(remote.effects()["missing"], 2, "its outcome is unknown: it had to be sent again");
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn a_target_that_fails_every_job_rests_and_its_rows_stay() {
 }
 
 #[tokio::test]
-async fn what_the_target_will_not_take_stops_the_lane_and_sets_the_rows_free() {
+async fn a_job_that_the_target_refuses_opens_the_breaker_and_releases_its_rows() {
     for call in ["encode", "create"] {
         let bench = Bench::new().await;
         let remote = RemoteTarget::new();
@@ -313,7 +313,7 @@ async fn a_job_the_target_forgot_sends_its_rows_again() {
 }
 
 #[tokio::test]
-async fn a_job_without_rows_to_send_makes_nothing_at_the_target() {
+async fn a_job_without_rows_to_send_creates_nothing_at_the_target() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     for name in ["a1", "b1"] {
@@ -348,7 +348,7 @@ async fn two_workers_share_a_destination_with_one_job_at_a_time() {
     for _ in 0..3 {
         for relay in [&mut one, &mut two] {
             run_until_idle(relay).await;
-            relay.intake().keeper().beat().await.unwrap();
+            relay.reader().keeper().beat().await.unwrap();
         }
     }
     let names: Vec<String> = (0..60).map(|n| format!("k{n}")).collect();
@@ -356,9 +356,9 @@ async fn two_workers_share_a_destination_with_one_job_at_a_time() {
     let waiting = "SELECT id FROM relais_outbox WHERE status = 'PENDING'";
     while !bench.texts(waiting).is_empty() {
         for relay in [&mut one, &mut two] {
-            relay.look();
+            relay.request_read();
             relay.run_once().await.unwrap();
-            let _ = tokio::time::timeout(Duration::from_millis(2), relay.landed()).await;
+            let _ = tokio::time::timeout(Duration::from_millis(2), relay.returned()).await;
         }
     }
     assert!(remote.effects().values().all(|count| *count == 1));
@@ -366,7 +366,7 @@ async fn two_workers_share_a_destination_with_one_job_at_a_time() {
 }
 
 #[tokio::test]
-async fn few_rows_go_one_by_one_and_many_in_a_job() {
+async fn few_rows_are_sent_one_by_one_and_many_in_a_job() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     let small = Script::batching(Batching::Distinct { max: 10 }, &[]);
@@ -390,7 +390,7 @@ async fn few_rows_go_one_by_one_and_many_in_a_job() {
 }
 
 #[tokio::test]
-async fn rows_in_the_hands_of_single_calls_are_not_planned_under_them() {
+async fn rows_of_single_calls_in_flight_are_not_planned_in_a_job() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     let small = Script::new(&[]);
@@ -404,15 +404,15 @@ async fn rows_in_the_hands_of_single_calls_are_not_planned_under_them() {
     bench.enqueue(&[("a", "a1"), ("a", "a2")]).await;
     while small.seen().is_empty() {
         relay.run_once().await.unwrap();
-        let _ = tokio::time::timeout(Duration::from_millis(2), relay.landed()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(2), relay.returned()).await;
     }
     bench.enqueue(&[("b", "b1"), ("c", "c1"), ("d", "d1")]).await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     for _ in 0..20 {
-        relay.look();
+        relay.request_read();
         relay.run_once().await.unwrap();
     }
-    assert_eq!(remote.jobs(), 0, "what is under way comes back first");
+    assert_eq!(remote.jobs(), 0, "calls in flight return first");
     assert!(bench.texts("SELECT job_id FROM relais_outbox WHERE job_id IS NOT NULL").is_empty());
 }
 
@@ -430,7 +430,7 @@ async fn jobs_that_a_lost_answer_left_are_swept() {
     let mut relay = bulk(&bench, "w2", &remote, soon).await;
     while remote.swept().is_empty() {
         relay.run_once().await.unwrap();
-        let _ = tokio::time::timeout(Duration::from_millis(5), relay.landed()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(5), relay.returned()).await;
     }
     assert_eq!((remote.swept(), remote.open_jobs()), (vec!["job-1".to_owned()], 0));
 }

@@ -1,5 +1,5 @@
-//! Bulk jobs whose worker dies, hangs or loses its lease at any moment: each effect happens once, each
-//! row ends right, no job stays open.
+//! Bulk jobs whose worker is lost, hangs or loses its lease at any moment: each effect happens once, each
+//! row is settled correctly, no job stays open.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{App, bulk::BulkRelay, worker::Worker};
 
-/// What must hold once everything has drained.
+/// Asserts what must hold once everything has drained.
 fn assert_once(bench: &Bench, remote: &RemoteTarget, context: &str) {
     let open = "SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL";
     assert!(bench.texts(open).is_empty(), "{context}: a job is open");
@@ -36,16 +36,16 @@ fn assert_once(bench: &Bench, remote: &RemoteTarget, context: &str) {
     assert!(twice.is_empty(), "{context}: {twice:?}");
 }
 
-/// The destination's open job, or a new one of everything that waits.
+/// Returns the open job of the destination, or a new one of everything that waits.
 async fn job_by_hand(bench: &Bench, relay: &mut BulkRelay) -> Option<JobTakeover> {
     let lease = Duration::from_secs(60);
-    let keeper = relay.intake().keeper();
+    let keeper = relay.reader().keeper();
     keeper.beat().await.unwrap();
     let Fence { worker, scope } = keeper.fence().clone();
     let lanes = keeper.usable();
     let taken = bench.store.take_bulk("d".into(), worker.clone(), lease).await.unwrap();
     if let Some(taken) = taken {
-        // Continued as by a worker to which it was released: these tests follow a job from phase to phase.
+        // As if it had been released: these tests continue a job from phase to phase.
         return Some(JobTakeover { after_loss: false, ..taken });
     }
     let fetch = Fetch {
@@ -64,11 +64,11 @@ async fn job_by_hand(bench: &Bench, relay: &mut BulkRelay) -> Option<JobTakeover
     planned.map(|job| JobTakeover { job, after_loss: false })
 }
 
-fn nobody() -> JobFence {
+fn unknown_fence() -> JobFence {
     JobFence { job: Uuid::nil(), worker: String::new(), epoch: 0 }
 }
 
-/// Lets a future be woken so many times, then lets it go; whether it came to its end.
+/// Polls a future this many times, then drops it; returns whether it completed.
 async fn killed_after(mut work: Pin<Box<dyn Future<Output = ()> + Send>>, polls: usize) -> bool {
     let mut left = polls;
     std::future::poll_fn(|context| {
@@ -86,16 +86,16 @@ async fn killed_after(mut work: Pin<Box<dyn Future<Output = ()> + Send>>, polls:
 }
 
 #[tokio::test]
-async fn a_job_whose_worker_is_killed_at_any_moment_is_followed_to_its_end() {
+async fn a_job_whose_worker_is_killed_at_any_moment_is_continued_to_its_end() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     let mut phases = BTreeSet::new();
-    // A commit that comes back at once is no moment to be killed at; the next round finds it.
+    // A commit that returns at once cannot be interrupted; the next round may interrupt it.
     for round in 0..20 {
         let mut polls = 1;
         while !followed_after_a_kill(&bench, &remote, (round, polls), &mut phases).await {
             polls += 1;
-            assert!(polls < 1_000, "a job never came to its end");
+            assert!(polls < 1_000, "a job never ended");
         }
         if phases.len() == PHASES_OPEN {
             return;
@@ -104,11 +104,11 @@ async fn a_job_whose_worker_is_killed_at_any_moment_is_followed_to_its_end() {
     panic!("killed only in {phases:?}");
 }
 
-/// How many phases an open job can be in.
+/// The number of phases of an open job.
 const PHASES_OPEN: usize = 8;
 
-/// Kills a job's worker after so many polls, notes its phase and lets another go on; whether it was
-/// over by then.
+/// Kills the worker of a job after this many polls, records the phase and lets another worker continue.
+/// Returns whether the job had ended by then.
 async fn followed_after_a_kill(
     bench: &Bench,
     remote: &RemoteTarget,
@@ -122,14 +122,15 @@ async fn followed_after_a_kill(
     let job = job_by_hand(bench, &mut victim).await.expect("a job");
     let finished = killed_after(Box::pin(victim.work_on(job, Instant::now())), polls).await;
     drop(victim);
-    // A write of ours comes behind what was under way when it died.
-    bench.store.release_bulk(nobody()).await.unwrap();
+    // This write is executed after those of the killed worker.
+    bench.store.release_bulk(unknown_fence()).await.unwrap();
     phases.extend(bench.texts("SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL"));
     bench.expire_leases();
-    let mut heir = bulk(bench, &format!("heir-{round}-{polls}"), remote, settings()).await;
-    drain_bulk(bench, &mut heir).await;
+    let mut successor =
+        bulk(bench, &format!("successor-{round}-{polls}"), remote, settings()).await;
+    drain_bulk(bench, &mut successor).await;
     assert_once(bench, remote, &format!("killed after {polls}"));
-    heir.stop(Duration::MAX).await;
+    successor.stop(Duration::MAX).await;
     finished
 }
 
@@ -144,17 +145,17 @@ async fn a_job_whose_workers_are_killed_again_and_again_ends_in_time() {
         for life in 0..60 {
             let mut worker = bulk(&bench, &format!("w-{seed}-{life}"), &remote, settings()).await;
             let Some(job) = job_by_hand(&bench, &mut worker).await else { break };
-            // Different in every life; long enough to get somewhere.
+            // Different each time; long enough to make progress.
             let polls = 4 + (seed * 31 + life * 17) % 29;
             killed_after(Box::pin(worker.work_on(job, Instant::now())), polls).await;
             drop(worker);
             bench.expire_leases();
         }
         bench.expire_leases();
-        let mut heir = bulk(&bench, &format!("heir-{seed}"), &remote, settings()).await;
-        drain_bulk(&bench, &mut heir).await;
+        let mut successor = bulk(&bench, &format!("successor-{seed}"), &remote, settings()).await;
+        drain_bulk(&bench, &mut successor).await;
         assert_once(&bench, &remote, &format!("seed {seed}"));
-        heir.stop(Duration::MAX).await;
+        successor.stop(Duration::MAX).await;
     }
 }
 
@@ -165,11 +166,11 @@ async fn a_worker_killed_during_any_call_leaves_a_job_that_another_ends() {
             let (bench, remote) = faulty(call, fault).await;
             let mut victim = bulk(&bench, "victim", &remote, settings()).await;
             run_until_hung(&mut victim, &remote).await;
-            // Aborts its job as a crash would.
+            // Aborts its job, as a crash would.
             drop(victim);
             bench.expire_leases();
-            let mut heir = bulk(&bench, "heir", &remote, settings()).await;
-            drain_bulk(&bench, &mut heir).await;
+            let mut successor = bulk(&bench, "successor", &remote, settings()).await;
+            drain_bulk(&bench, &mut successor).await;
             assert_once(&bench, &remote, &format!("{call} {fault:?}"));
             let a = remote.applied().into_iter().filter(|name| name.starts_with('a'));
             assert_eq!(a.collect::<Vec<_>>(), ["a1", "a2"], "{call} {fault:?}: in order");
@@ -177,7 +178,7 @@ async fn a_worker_killed_during_any_call_leaves_a_job_that_another_ends() {
     }
 }
 
-/// Three rows, and a target where `call` goes wrong once.
+/// Returns three rows, and a target where `call` fails once.
 async fn faulty(call: &'static str, fault: Fault) -> (Bench, RemoteTarget) {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
@@ -193,9 +194,9 @@ async fn faulty(call: &'static str, fault: Fault) -> (Bench, RemoteTarget) {
 async fn run_until_hung(worker: &mut BulkRelay, remote: &RemoteTarget) {
     let running = async {
         loop {
-            worker.look();
+            worker.request_read();
             worker.run_once().await.unwrap();
-            let _ = tokio::time::timeout(Duration::from_millis(5), worker.landed()).await;
+            let _ = tokio::time::timeout(Duration::from_millis(5), worker.returned()).await;
         }
     };
     tokio::select! {
@@ -221,7 +222,7 @@ async fn an_answer_that_is_lost_at_any_call_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_worker_that_lost_its_job_touches_it_no_more() {
+async fn a_worker_that_lost_its_job_does_not_change_it_any_more() {
     for call in ["create", "upload", "close", "look", "results"] {
         for fault in [Fault::HangsBefore, Fault::HangsAfter] {
             let bench = Bench::new().await;
@@ -233,10 +234,13 @@ async fn a_worker_that_lost_its_job_touches_it_no_more() {
             let before = remote.calls("zombie");
             // Its lease is long, so it does not notice by itself.
             bench.expire_leases();
-            let mut heir = bulk(&bench, "heir", &remote.of("heir"), settings()).await;
-            drain_bulk(&bench, &mut heir).await;
+            let mut successor =
+                bulk(&bench, "successor", &remote.of("successor"), settings()).await;
+            drain_bulk(&bench, &mut successor).await;
             remote.open_gate();
-            tokio::time::timeout(Duration::from_secs(20), zombie.landed()).await.expect("it ends");
+            tokio::time::timeout(Duration::from_secs(20), zombie.returned())
+                .await
+                .expect("it ends");
             let context = format!("{call} {fault:?}");
             let changes = |call: &&str| ["create", "upload", "close", "abort"].contains(call);
             let after = remote.calls("zombie").split_off(before.len());
@@ -247,7 +251,7 @@ async fn a_worker_that_lost_its_job_touches_it_no_more() {
 }
 
 #[tokio::test]
-async fn a_worker_whose_lease_runs_out_in_a_call_drops_the_call() {
+async fn a_worker_whose_lease_expires_in_a_call_drops_the_call() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     bench.enqueue(&[("a", "a1")]).await;
@@ -256,17 +260,17 @@ async fn a_worker_whose_lease_runs_out_in_a_call_drops_the_call() {
     let mut slow = super::bulk::bulk_with_lease(&bench, "slow", &remote, settings(), lease).await;
     run_until_hung(&mut slow, &remote).await;
     bench.sql("UPDATE relais_bulk_job SET owner = 'thief', epoch = epoch + 1");
-    tokio::time::timeout(Duration::from_secs(20), slow.landed()).await.expect("it notices");
+    tokio::time::timeout(Duration::from_secs(20), slow.returned()).await.expect("it notices");
     assert_eq!(bench.texts("SELECT phase FROM relais_bulk_job"), ["UPLOADING"]);
     assert_eq!(remote.calls("w"), ["encode", "create", "upload"]);
     bench.expire_leases();
-    let mut heir = bulk(&bench, "heir", &remote, settings()).await;
-    drain_bulk(&bench, &mut heir).await;
+    let mut successor = bulk(&bench, "successor", &remote, settings()).await;
+    drain_bulk(&bench, &mut successor).await;
     assert_once(&bench, &remote, "after the thief");
 }
 
 #[tokio::test]
-async fn stopping_hands_the_job_over_at_once() {
+async fn stopping_releases_the_job_at_once() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
@@ -278,20 +282,20 @@ async fn stopping_hands_the_job_over_at_once() {
     };
     let mut first = bulk(&bench, "first", &remote, patient).await;
     while remote.calls("w").last() != Some(&"close") {
-        first.look();
+        first.request_read();
         first.run_once().await.unwrap();
-        let _ = tokio::time::timeout(Duration::from_millis(5), first.landed()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(5), first.returned()).await;
     }
     first.stop(Duration::MAX).await;
     assert_eq!(bench.texts("SELECT phase || coalesce(owner, '') FROM relais_bulk_job"), ["CLOSED"]);
     let mut second = bulk(&bench, "second", &remote, settings()).await;
     drain_bulk(&bench, &mut second).await;
     assert_once(&bench, &remote, "handed over");
-    assert_eq!(remote.jobs(), 1, "the second went on with the job of the first");
+    assert_eq!(remote.jobs(), 1, "the second continued the job of the first");
 }
 
 #[tokio::test]
-async fn a_stop_during_a_call_that_hangs_hands_the_job_over_too() {
+async fn a_stop_during_a_call_that_hangs_releases_the_job_too() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     bench.enqueue(&[("a", "a1")]).await;
@@ -311,7 +315,7 @@ async fn a_stop_during_a_call_that_hangs_hands_the_job_over_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_that_die_again_and_again_send_each_row_once() {
+async fn processes_that_are_killed_again_and_again_send_each_row_once() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new().rows_max(7);
     let start = |name: &str| {
@@ -339,20 +343,20 @@ async fn processes_that_die_again_and_again_send_each_row_once() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     steady.stop().await;
-    assert_once(&bench, &remote, "after many deaths");
+    assert_once(&bench, &remote, "after many losses");
     assert_eq!(remote.effects().len(), 72);
 }
 
-/// Runs a worker until a row kills it (`true`) or nothing is due any more.
+/// Runs a worker until a row kills it or nothing is due any more; returns whether it was killed.
 async fn live(bench: &Bench, worker: &mut BulkRelay, remote: &RemoteTarget) -> bool {
     let due = "SELECT id FROM relais_outbox WHERE status = 'PENDING' AND (next_attempt_at IS NULL
                OR next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
                UNION ALL SELECT 1 FROM relais_bulk_job WHERE finished_at IS NULL";
     let running = async {
         while !bench.texts(due).is_empty() {
-            worker.look();
+            worker.request_read();
             worker.run_once().await.unwrap();
-            let _ = tokio::time::timeout(Duration::from_millis(5), worker.landed()).await;
+            let _ = tokio::time::timeout(Duration::from_millis(5), worker.returned()).await;
         }
     };
     tokio::select! {
@@ -382,7 +386,7 @@ async fn a_row_that_kills_its_worker_in_encode_is_the_only_dead_letter_of_its_jo
         let held = bench.texts("SELECT id FROM relais_outbox WHERE error_code = 'QUARANTINED'");
         if !held.is_empty() {
             assert!(held.len() <= 3, "only the rows of the last, small job: {held:?}");
-            // Held, and no worker is lost meanwhile: they go one by one.
+            // Held, and no worker is lost meanwhile: they are sent one by one.
             bench.make_due();
         }
         worker.stop(Duration::MAX).await;
@@ -404,7 +408,7 @@ async fn a_worker_that_is_killed_again_and_again_with_its_jobs_makes_no_dead_let
         remote.fault("encode", Fault::HangsBefore);
         let mut worker = bulk(&bench, &format!("w{life}"), &remote, settings()).await;
         if !live(&bench, &mut worker, &remote).await {
-            // Held. Another worker is lost meanwhile, which acquits them once their hold is old enough.
+            // Held. Another worker is lost meanwhile, which frees them once their hold is old enough.
             bench.sql(
                 "UPDATE relais_outbox SET next_attempt_at
                  = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '50 seconds')",

@@ -1,4 +1,4 @@
-//! Pauses, limits and resets that running processes obey.
+//! Pauses, limits and resets that apply to running processes.
 
 use std::{
     sync::{
@@ -25,12 +25,12 @@ use super::{
     support::{Bench, Script},
 };
 use crate::{
-    App, Running,
+    App, RunningApp,
     control::{ControlError, control},
     observe::Figures,
 };
 
-/// How long anything may take before a test gives up.
+/// The time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -48,21 +48,21 @@ async fn change(bench: &Bench, kind: ControlKind, name: &str, change: ControlCha
     control(bench.store.as_ref(), order, &["d".into(), "e".into()]).await.expect("control")
 }
 
-/// As another process would open it.
+/// Opens the store as another process would.
 async fn second(bench: &Bench) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(&bench.path(), SqliteOptions::default()).await.unwrap())
 }
 
-fn start(store: Arc<dyn Store>, publisher: &Arc<Script>) -> Running {
+fn start(store: Arc<dyn Store>, publisher: &Arc<Script>) -> RunningApp {
     App::new(store).destination("d", publisher.clone()).destination("e", publisher.clone()).start()
 }
 
-fn paused(running: &Running) -> bool {
+fn paused(running: &RunningApp) -> bool {
     running.observer().figures().destinations["d"].paused
 }
 
-/// The controls were read, and the configured limits are in force.
-fn is_working(running: &Running) -> bool {
+/// Returns whether the controls were read and the configured limits are in force.
+fn is_working(running: &RunningApp) -> bool {
     let figures = running.observer().figures();
     figures.destinations.get("d").is_some_and(|d| d.concurrency == 10 && !d.paused)
 }
@@ -82,10 +82,10 @@ async fn a_pause_reaches_every_process_and_survives_a_restart() {
     send(&bench, "d", "first").await;
     until("delivered before the pause", async || script.seen() == ["first"]).await;
     assert!(change(&bench, ControlKind::Destination, "d", ControlChange::Pause).await);
-    until("both processes obey", async || paused(&one) && paused(&two)).await;
+    until("both processes pause", async || paused(&one) && paused(&two)).await;
     send(&bench, "d", "held").await;
     send(&bench, "e", "other").await;
-    until("others are not held", async || script.seen() == ["first", "other"]).await;
+    until("others are not paused", async || script.seen() == ["first", "other"]).await;
     one.stop().await;
     two.stop().await;
     let again = start(second(&bench).await, &script);
@@ -105,7 +105,7 @@ async fn limits_reach_a_running_process_and_end_with_it() {
     let limits = LimitChange { rate: Some((5, Duration::from_secs(60))), concurrency: Some(2) };
     until("the first read", async || is_working(&running)).await;
     assert!(change(&bench, ControlKind::Destination, "d", ControlChange::Limit(limits)).await);
-    let seen = |running: &Running| {
+    let seen = |running: &RunningApp| {
         let figures = running.observer().figures();
         let destination = &figures.destinations["d"];
         (destination.rate.clone(), destination.concurrency)
@@ -121,11 +121,11 @@ async fn limits_reach_a_running_process_and_end_with_it() {
 #[tokio::test]
 async fn a_reset_closes_the_breaker_at_once() {
     let bench = Bench::new().await;
-    let away = || Delivery::Outage {
+    let outage = || Delivery::Outage {
         problem: Problem::new("DOWN", "out of order"),
         after: Some(Duration::from_secs(300)),
     };
-    let script = Script::new(&[("first", vec![away()])]);
+    let script = Script::new(&[("first", vec![outage()])]);
     let running = start(Arc::clone(&bench.store), &script);
     send(&bench, "d", "first").await;
     let opened = || running.observer().figures().destinations["d"].open_until.is_some();
@@ -158,16 +158,16 @@ async fn unknown_names_and_wrong_changes_are_refused() {
     assert!(ask(ControlKind::Destination, "rows-know-it", ControlChange::Pause).await.unwrap());
 }
 
-/// A source that counts how often it is asked, and never has anything.
+/// A source that counts how often it is read and paused, and never has a message.
 #[derive(Clone, Default)]
 struct Quiet {
-    asked: Arc<AtomicUsize>,
-    told: Arc<AtomicUsize>,
+    reads: Arc<AtomicUsize>,
+    pauses: Arc<AtomicUsize>,
 }
 
 impl Source for Quiet {
     fn next(&mut self, _max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
-        self.asked.fetch_add(1, Relaxed);
+        self.reads.fetch_add(1, Relaxed);
         Box::pin(std::future::pending())
     }
 
@@ -180,7 +180,7 @@ impl Source for Quiet {
     }
 
     fn pause(&mut self) -> BoxFuture<'_, ()> {
-        self.told.fetch_add(1, Relaxed);
+        self.pauses.fetch_add(1, Relaxed);
         Box::pin(async {})
     }
 }
@@ -190,14 +190,14 @@ async fn a_paused_source_is_not_read_until_it_is_resumed() {
     let bench = Bench::new().await;
     let source = Quiet::default();
     let running = App::new(Arc::clone(&bench.store)).source("s", Box::new(source.clone())).start();
-    until("it is read", async || source.asked.load(Relaxed) == 1).await;
+    until("it is read", async || source.reads.load(Relaxed) == 1).await;
     until("it is reported", async || !bench.texts("SELECT 1 FROM relais_report").is_empty()).await;
     assert!(change(&bench, ControlKind::Source, "s", ControlChange::Pause).await);
-    until("it is told", async || source.told.load(Relaxed) == 1).await;
+    until("it is paused", async || source.pauses.load(Relaxed) == 1).await;
     assert!(running.observer().figures().sources["s"].paused);
-    assert_eq!(source.asked.load(Relaxed), 1);
+    assert_eq!(source.reads.load(Relaxed), 1);
     assert!(change(&bench, ControlKind::Source, "s", ControlChange::Resume).await);
-    until("it is read again", async || source.asked.load(Relaxed) == 2).await;
+    until("it is read again", async || source.reads.load(Relaxed) == 2).await;
     running.stop().await;
 }
 
@@ -212,7 +212,7 @@ async fn messages_and_timers_of_a_paused_process_type_wait() {
     until("the first process", async || processes() == 1).await;
     assert!(change(&bench, ControlKind::ProcessType, "order", ControlChange::Pause).await);
     running.stop().await;
-    // A new process obeys it from its first moment on.
+    // It applies to a new process from its start.
     let running = App::new(Arc::clone(&bench.store)).process(definition).start();
     bench.sql("UPDATE relais_timer SET due_at = '2000-01-01T00:00:00.000Z'");
     bench.store.accept(vec![placed("second")], Vec::new()).await.unwrap();
@@ -228,7 +228,7 @@ async fn messages_and_timers_of_a_paused_process_type_wait() {
 }
 
 #[tokio::test]
-async fn each_process_reports_its_figures_and_takes_them_back() {
+async fn each_process_reports_its_figures_and_retracts_them() {
     let bench = Bench::new().await;
     let script = Script::new(&[]);
     let (one, two) =
@@ -247,7 +247,7 @@ async fn each_process_reports_its_figures_and_takes_them_back() {
     let report = bench.store.reports().await.unwrap().remove(0);
     assert_eq!((report.pid, report.alive), (std::process::id(), true));
     one.stop().await;
-    until("one is gone", async || delivered().await.0 == 1).await;
+    until("one has left", async || delivered().await.0 == 1).await;
     two.stop().await;
-    until("both are gone", async || delivered().await.0 == 0).await;
+    until("both have left", async || delivered().await.0 == 0).await;
 }

@@ -25,7 +25,7 @@ use crate::{
     desk::{
         Answer, Basis, By, Desk, HeldKey, Insist, Pace, Picked, Report, Rewrite, many::in_order,
     },
-    inbox::{Action, InboxWorker},
+    inbox::{EventAction, InboxWorker},
     worker::run_until_idle,
 };
 
@@ -70,7 +70,7 @@ impl Office {
     async fn handle(&self) {
         let keeper = self.bench.keeper(Scope::Inbox, "w");
         keeper.beat().await.unwrap();
-        let actions = HashMap::from([("T".to_owned(), Action::Handler(self.handler.clone()))]);
+        let actions = HashMap::from([("T".to_owned(), EventAction::Handler(self.handler.clone()))]);
         let retry = RetryPolicy::default().attempts_max(1);
         let (store, counters) = (Arc::clone(&self.bench.store), &self.bench.observer.inbox);
         let mut worker = InboxWorker::new(store, keeper, actions, retry, Arc::clone(counters))
@@ -428,7 +428,7 @@ async fn a_key_is_held_at_each_destination_by_itself() {
     // The same key fails in the inbox too.
     bench.store.accept(vec![received("m-1", r#"{"type":"T","of":"k"}"#)], vec![]).await.unwrap();
     let office_handler = obedient(&bench);
-    let actions = HashMap::from([("T".to_owned(), Action::Handler(office_handler))]);
+    let actions = HashMap::from([("T".to_owned(), EventAction::Handler(office_handler))]);
     let keeper = bench.keeper(Scope::Inbox, "w");
     keeper.beat().await.unwrap();
     let (store, counters) = (Arc::clone(&bench.store), Arc::clone(&bench.observer.inbox));

@@ -1,4 +1,4 @@
-//! What became of a message.
+//! Explanations of messages and processes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,12 +25,15 @@ use super::{
     support::{Bench, Script},
 };
 use crate::{
-    App, DestinationSettings, Running,
+    App, DestinationSettings, RunningApp,
     desk::{Answer, By, Insist, Rewrite},
-    explain::{Event, Explanation, Found, Kind, Name, Role, THINGS_MAX, What, explain},
+    explain::{
+        EventDetail, ExplainOutcome, Explanation, THINGS_MAX, ThingKind, ThingName, ThingRole,
+        TimelineEvent, explain,
+    },
 };
 
-/// How long a test waits for what must come.
+/// The time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn route(each: Option<&str>) -> Route {
@@ -49,17 +52,17 @@ fn app(bench: &Bench, script: &Arc<Script>) -> App {
     App::new(Arc::clone(&bench.store)).destination_with("d", publisher, settings)
 }
 
-/// From a broker.
+/// Returns a message from a broker.
 fn record(id: &str, body: &str, offset_num: i64) -> NewInbox {
     NewInbox { topic: "orders".into(), partition_num: 3, offset_num, ..received(id, body) }
 }
 
-async fn accept(bench: &Bench, running: &Running, rows: Vec<NewInbox>) {
+async fn accept(bench: &Bench, running: &RunningApp, rows: Vec<NewInbox>) {
     bench.store.accept(rows, Vec::new()).await.unwrap();
     running.wake();
 }
 
-/// Waits until the answer to a question in SQL is this.
+/// Waits until a query returns this.
 async fn until(bench: &Bench, sql: &str, wanted: &str) {
     let waited = async {
         while bench.texts(sql) != [wanted] {
@@ -74,27 +77,27 @@ const DONE: &str = "SELECT count(*) FROM relais_outbox WHERE status = 'DISPATCHE
 
 async fn story(bench: &Bench, id: &str) -> Explanation {
     match explain(bench.store.as_ref(), id).await.unwrap() {
-        Found::One(story) => *story,
+        ExplainOutcome::One(story) => *story,
         other => panic!("{id}: {other:?}"),
     }
 }
 
-/// `inbox:1 received`, in order.
+/// Returns the events as `inbox:1 received`, in order.
 fn lines(story: &Explanation) -> Vec<String> {
     story.events.iter().map(|event| format!("{} {}", event.about, kind(event))).collect()
 }
 
-fn kind(event: &Event) -> String {
+fn kind(event: &TimelineEvent) -> String {
     let value = serde_json::to_value(event).unwrap();
     match &event.what {
-        What::Step { entry, .. } => entry.name().to_owned(),
-        What::Action { action, actor, .. } => format!("{action} by {actor}"),
-        What::Attempt { attempt, outcome, .. } => format!("attempt {attempt} {outcome}"),
+        EventDetail::Step { entry, .. } => entry.name().to_owned(),
+        EventDetail::Action { action, actor, .. } => format!("{action} by {actor}"),
+        EventDetail::Attempt { attempt, outcome, .. } => format!("attempt {attempt} {outcome}"),
         _ => value["event"].as_str().unwrap().to_owned(),
     }
 }
 
-fn roles(story: &Explanation) -> Vec<(String, Role)> {
+fn roles(story: &Explanation) -> Vec<(String, ThingRole)> {
     story.things.iter().map(|thing| (thing.name.to_string(), thing.role)).collect()
 }
 
@@ -104,21 +107,21 @@ async fn open_letter(bench: &Bench) -> DeadLetter {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_told_from_the_brokers_position_to_the_acknowledgement() {
+async fn a_message_is_explained_from_its_position_in_the_broker_to_the_acknowledgement() {
     let bench = Bench::new().await;
     let running = app(&bench, &Script::new(&[])).route(route(None)).start();
     accept(&bench, &running, vec![record("m-1", r#"{"type":"T","of":"k"}"#, 17)]).await;
     until(&bench, DONE, "1").await;
     running.stop().await;
 
-    let told = story(&bench, "m-1").await;
+    let explained = story(&bench, "m-1").await;
     assert_eq!(
-        lines(&told),
+        lines(&explained),
         ["inbox:1 received", "inbox:1 processed", "outbox:1 created", "outbox:1 dispatched"]
     );
-    assert_eq!(told.subject, Name::new(Kind::Inbox, 1));
-    assert_eq!((told.cut, told.notes.len()), (false, 0));
-    let json = serde_json::to_value(&told).unwrap();
+    assert_eq!(explained.subject, ThingName::new(ThingKind::Inbox, 1));
+    assert_eq!((explained.cut, explained.notes.len()), (false, 0));
+    let json = serde_json::to_value(&explained).unwrap();
     let first = &json["events"][0];
     assert_eq!(
         (&first["source_system"], &first["topic"], &first["partition"], &first["offset"]),
@@ -126,18 +129,21 @@ async fn a_message_is_told_from_the_brokers_position_to_the_acknowledgement() {
     );
     assert_eq!(json["things"][0]["status"], "PROCESSED");
     assert_eq!(json["things"][1]["status"], "DISPATCHED");
-    assert!(told.events[0].what.to_string().contains("orders partition 3 offset 17"));
+    assert!(explained.events[0].what.to_string().contains("orders partition 3 offset 17"));
 
     // From the other end, by the row's number and by its message id, the cause comes first.
     let message_id = bench.texts("SELECT message_id FROM relais_outbox").remove(0);
     let back = story(&bench, &message_id).await;
-    assert_eq!(lines(&back), lines(&told));
-    assert_eq!(roles(&back), [("inbox:1".into(), Role::Cause), ("outbox:1".into(), Role::Subject)]);
+    assert_eq!(lines(&back), lines(&explained));
+    assert_eq!(
+        roles(&back),
+        [("inbox:1".into(), ThingRole::Cause), ("outbox:1".into(), ThingRole::Subject)]
+    );
     assert_eq!(story(&bench, "outbox:1").await, back);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_dead_letters_and_what_people_did_are_in_the_timeline() {
+async fn attempts_dead_letters_and_decisions_of_operators_are_in_the_timeline() {
     let bench = Bench::new().await;
     let fails = vec![Delivery::retry("503", "busy"); 99];
     let script = Script::new(&[("a", fails)]);
@@ -152,24 +158,28 @@ async fn attempts_dead_letters_and_what_people_did_are_in_the_timeline() {
     running.wake();
     until(&bench, "SELECT count(*) FROM relais_dead_letter", "1").await;
 
-    // The second one waits, and says behind what.
+    // The second one waits behind the dead letter.
     let letter = open_letter(&bench).await;
     let waiting = story(&bench, "outbox:2").await;
     assert_eq!(waiting.things[0].held_by, Some(letter.id));
     let dead = story(&bench, &letter.id.to_string()).await;
-    assert_eq!(dead.subject, Name::new(Kind::Outbox, 1), "a dead letter is about its row");
+    assert_eq!(
+        dead.subject,
+        ThingName::new(ThingKind::Outbox, 1),
+        "a dead letter is about its row"
+    );
     assert_eq!(dead.things[0].problem.as_ref().unwrap().code, "503");
 
-    let by = By::new("ann", "mended");
+    let by = By::new("ann", "fixed");
     let rewrite = Rewrite::new("\"c\"");
     assert_eq!(desk.edit(letter.id, rewrite, &by).await.unwrap(), Answer::Done);
     assert_eq!(desk.replay(letter.id, &by).await.unwrap(), Answer::Done);
     running.wake();
     until(&bench, DONE, "3").await;
     running.stop().await;
-    let told = story(&bench, &letter.message_id).await;
+    let explained = story(&bench, &letter.message_id).await;
     assert_eq!(
-        lines(&told),
+        lines(&explained),
         [
             "outbox:1 created",
             "outbox:1 attempt 1 retry",
@@ -180,9 +190,9 @@ async fn attempts_dead_letters_and_what_people_did_are_in_the_timeline() {
             "outbox:1 dispatched",
         ]
     );
-    assert!(told.events.is_sorted_by_key(|event| event.at));
-    let reason = told.events[5].what.to_string();
-    assert_eq!(reason, "dead-letter.retried by ann: mended");
+    assert!(explained.events.is_sorted_by_key(|event| event.at));
+    let reason = explained.events[5].what.to_string();
+    assert_eq!(reason, "dead-letter.retried by ann: fixed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,7 +216,7 @@ async fn a_row_of_an_unavailable_destination_names_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handler_attempts_are_told() {
+async fn handler_attempts_are_explained() {
     let bench = Bench::new().await;
     let handler = relais_store::sqlite::handler(
         &bench.sqlite,
@@ -221,18 +231,22 @@ async fn handler_attempts_are_told() {
     accept(&bench, &running, vec![record("m-1", r#"{"type":"T"}"#, 1)]).await;
     until(&bench, "SELECT status FROM relais_inbox", "PROCESSED").await;
     running.stop().await;
-    let told = story(&bench, "m-1").await;
-    assert_eq!(lines(&told), ["inbox:1 received", "inbox:1 attempt 1 retry", "inbox:1 processed"]);
-    assert!(told.events[1].what.to_string().contains("LOCKED: the row is locked"));
+    let explained = story(&bench, "m-1").await;
+    assert_eq!(
+        lines(&explained),
+        ["inbox:1 received", "inbox:1 attempt 1 retry", "inbox:1 processed"]
+    );
+    assert!(explained.events[1].what.to_string().contains("LOCKED: the row is locked"));
 }
 
 #[tokio::test]
-async fn a_number_that_is_several_things_is_asked_about() {
+async fn an_ambiguous_number_lists_all_its_things() {
     let bench = Bench::new().await;
     let rows = vec![received("m-1", "{}"), received("1", "{}"), received("3", "{}")];
     bench.store.accept(rows, Vec::new()).await.unwrap();
     bench.enqueue(&[("k", "a")]).await;
-    let Found::Ambiguous(things) = explain(bench.store.as_ref(), "1").await.unwrap() else {
+    let ExplainOutcome::Ambiguous(things) = explain(bench.store.as_ref(), "1").await.unwrap()
+    else {
         panic!("1 is an inbox row and an outbox row")
     };
     let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
@@ -245,26 +259,26 @@ async fn a_number_that_is_several_things_is_asked_about() {
     let twin = NewInbox { source_system: "shop".into(), ..received("m-1", "{}") };
     bench.store.accept(vec![twin], Vec::new()).await.unwrap();
     let found = explain(bench.store.as_ref(), "m-1").await.unwrap();
-    assert!(matches!(&found, Found::Ambiguous(things) if things.len() == 2), "{found:?}");
+    assert!(matches!(&found, ExplainOutcome::Ambiguous(things) if things.len() == 2), "{found:?}");
     // One row by its number and by its message id is one thing.
-    assert_eq!(story(&bench, "3").await.subject, Name::new(Kind::Inbox, 3));
-    assert_eq!(explain(bench.store.as_ref(), "nobody").await.unwrap(), Found::Nothing);
-    let nobody = Uuid::nil().to_string();
-    assert_eq!(explain(bench.store.as_ref(), &nobody).await.unwrap(), Found::Nothing);
-    assert_eq!(explain(bench.store.as_ref(), "inbox:9").await.unwrap(), Found::Nothing);
+    assert_eq!(story(&bench, "3").await.subject, ThingName::new(ThingKind::Inbox, 3));
+    assert_eq!(explain(bench.store.as_ref(), "unknown").await.unwrap(), ExplainOutcome::Nothing);
+    let unknown = Uuid::nil().to_string();
+    assert_eq!(explain(bench.store.as_ref(), &unknown).await.unwrap(), ExplainOutcome::Nothing);
+    assert_eq!(explain(bench.store.as_ref(), "inbox:9").await.unwrap(), ExplainOutcome::Nothing);
     // One message id may be sent to two destinations.
     let sent = super::support::message("k", "b");
     let elsewhere = crate::NewMessage { destination: "e".into(), ..sent.clone() };
     let id = sent.message_id.to_string();
     bench.store.enqueue(vec![sent, elsewhere]).await.unwrap();
     let found = explain(bench.store.as_ref(), &id).await.unwrap();
-    let Found::Ambiguous(things) = found else { panic!("{found:?}") };
+    let ExplainOutcome::Ambiguous(things) = found else { panic!("{found:?}") };
     let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
     assert_eq!(names, ["outbox:2", "outbox:3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_event_became_is_bounded_and_says_when_it_is_cut() {
+async fn an_explanation_is_bounded_and_reports_that_it_is_cut() {
     let bench = Bench::new().await;
     let running = app(&bench, &Script::new(&[])).route(route(Some("/ids"))).start();
     let ids: Vec<_> = (0..THINGS_MAX + 10).collect();
@@ -272,25 +286,28 @@ async fn what_an_event_became_is_bounded_and_says_when_it_is_cut() {
     accept(&bench, &running, vec![record("m-1", &body, 1)]).await;
     until(&bench, "SELECT status FROM relais_inbox", "PROCESSED").await;
     running.stop().await;
-    let told = story(&bench, "m-1").await;
-    assert!(told.cut && told.things.len() == THINGS_MAX, "{}", told.things.len());
-    // Each of its messages tells its cause, and not its siblings.
+    let explained = story(&bench, "m-1").await;
+    assert!(explained.cut && explained.things.len() == THINGS_MAX, "{}", explained.things.len());
+    // The explanation of each of its messages has its cause, and not its siblings.
     let one = story(&bench, "outbox:7").await;
     assert_eq!((one.cut, one.things.len()), (false, 2));
 }
 
 #[tokio::test]
-async fn what_is_gone_is_said_and_not_guessed() {
+async fn missing_data_is_reported_and_not_guessed() {
     let bench = Bench::new().await;
     let mut message = super::support::message("k", "a");
     message.causation_id = Some("m-1".into());
     bench.store.enqueue(vec![message]).await.unwrap();
-    let told = story(&bench, "outbox:1").await;
-    assert_eq!(told.notes, ["outbox:1 was caused by message m-1, which is not here (any more)"]);
+    let explained = story(&bench, "outbox:1").await;
+    assert_eq!(
+        explained.notes,
+        ["outbox:1 was caused by message m-1, which is not stored here (any more)"]
+    );
     // Its id still leads to what it caused.
-    let gone = story(&bench, "m-1").await;
-    assert_eq!(gone.subject, Name::new(Kind::Message, "m-1"));
-    assert_eq!(lines(&gone), ["outbox:1 created"]);
+    let removed = story(&bench, "m-1").await;
+    assert_eq!(removed.subject, ThingName::new(ThingKind::Message, "m-1"));
+    assert_eq!(lines(&removed), ["outbox:1 created"]);
     // A row that merely has the number of the cause is not its cause; a message of that id is.
     bench.store.accept(vec![received("m-2", "{}")], Vec::new()).await.unwrap();
     let mut message = super::support::message("k", "b");
@@ -298,12 +315,12 @@ async fn what_is_gone_is_said_and_not_guessed() {
     bench.store.enqueue(vec![message]).await.unwrap();
     assert_eq!(roles(&story(&bench, "outbox:2").await).len(), 1);
     bench.store.accept(vec![received("1", "{}")], Vec::new()).await.unwrap();
-    let told = story(&bench, "outbox:2").await;
-    assert_eq!(roles(&told)[0], ("inbox:2".to_owned(), Role::Cause));
+    let explained = story(&bench, "outbox:2").await;
+    assert_eq!(roles(&explained)[0], ("inbox:2".to_owned(), ThingRole::Cause));
 }
 
 #[tokio::test]
-async fn a_bulk_job_is_part_of_the_story() {
+async fn a_bulk_job_is_part_of_the_explanation() {
     let bench = Bench::new().await;
     bench.enqueue(&[("k", "a")]).await;
     let job = Uuid::now_v7();
@@ -313,24 +330,24 @@ async fn a_bulk_job_is_part_of_the_story() {
          UPDATE relais_outbox SET job_id = '{job}', status = 'DISPATCHED',
                 dispatched_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now');"
     ));
-    let told = story(&bench, "outbox:1").await;
+    let explained = story(&bench, "outbox:1").await;
     let about_job = |line: &&String| line.starts_with("job:");
-    let all = lines(&told);
+    let all = lines(&explained);
     let job_lines: Vec<_> = all.iter().filter(about_job).collect();
     assert_eq!(job_lines, [&format!("job:{job} job_planned"), &format!("job:{job} job_ended")]);
-    assert!(told.events.iter().any(|event| event.what.to_string().contains("there 750x")));
-    assert_eq!(told.things[1].status, "RECONCILED");
+    assert!(explained.events.iter().any(|event| event.what.to_string().contains("remote id 750x")));
+    assert_eq!(explained.things[1].status, "RECONCILED");
 }
 
 #[tokio::test]
-async fn a_row_that_was_discarded_unread_says_by_whom() {
+async fn a_discarded_undecodable_row_names_its_operator() {
     let bench = Bench::new().await;
     let desk = App::new(Arc::clone(&bench.store)).desk();
     bench.store.accept(vec![received("m-1", "{oops")], Vec::new()).await.unwrap();
     desk.discard_unreadable(1, &By::new("ann", "garbage")).await.unwrap();
-    let told = lines(&story(&bench, "inbox:1").await);
-    assert_eq!(told[0], "inbox:1 received");
-    assert!(told.contains(&"inbox:1 inbox.discarded by ann".to_owned()), "{told:?}");
+    let explained = lines(&story(&bench, "inbox:1").await);
+    assert_eq!(explained[0], "inbox:1 received");
+    assert!(explained.contains(&"inbox:1 inbox.discarded by ann".to_owned()), "{explained:?}");
 }
 
 /// Two steps; the second may fail.
@@ -368,7 +385,7 @@ async fn commands(bench: &Bench) -> Vec<crate::OutboxRow> {
     rows
 }
 
-/// What a service answers to a command.
+/// Returns the reply of a service to a command.
 fn answer(id: &str, event_type: &str, command: &crate::OutboxRow) -> NewInbox {
     let mut reply = received(id, &json!({ "type": event_type }).to_string());
     reply.headers.set("correlation-id", command.correlation_id.as_deref().unwrap());
@@ -382,8 +399,8 @@ async fn process(bench: &Bench) -> Process {
     bench.store.list_processes(filter).await.unwrap().remove(0)
 }
 
-/// A checkout that was started by the message `start`.
-async fn begun(bench: &Bench) -> (App, Running) {
+/// Starts a checkout by the message `start`.
+async fn begun(bench: &Bench) -> (App, RunningApp) {
     let app = || app(bench, &Script::new(&[])).process(checkout());
     let running = app().start();
     accept(bench, &running, vec![record("start", r#"{"type":"Started","of":"o-1"}"#, 5)]).await;
@@ -392,7 +409,7 @@ async fn begun(bench: &Bench) -> (App, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_is_told_from_its_start_to_its_end_from_any_of_its_messages() {
+async fn a_process_is_explained_from_its_start_to_its_end_by_any_of_its_messages() {
     let bench = Bench::new().await;
     let (_, running) = begun(&bench).await;
     let pay = commands(&bench).await.remove(0);
@@ -405,8 +422,8 @@ async fn a_process_is_told_from_its_start_to_its_end_from_any_of_its_messages() 
 
     let process = process(&bench).await;
     let of = format!("process:{}", process.process_id);
-    let told = story(&bench, "start").await;
-    let all = lines(&told);
+    let explained = story(&bench, "start").await;
+    let all = lines(&explained);
     let log: Vec<_> = all.iter().filter_map(|line| line.strip_prefix(&of)).collect();
     let steps = [
         " ProcessStarted",
@@ -421,8 +438,8 @@ async fn a_process_is_told_from_its_start_to_its_end_from_any_of_its_messages() 
         assert!(all.iter().any(|l| l == line), "{line}: {all:?}");
     }
     assert_eq!(all[0], "inbox:1 received");
-    assert!(told.events.is_sorted_by_key(|event| event.at));
-    assert_eq!(told.things.len(), 6, "three messages in, two out, one process: {all:?}");
+    assert!(explained.events.is_sorted_by_key(|event| event.at));
+    assert_eq!(explained.things.len(), 6, "three messages in, two out, one process: {all:?}");
 
     // The process has the same story; its second command has what came before as causes.
     let mut by_process = lines(&story(&bench, &process.process_id.to_string()).await);
@@ -432,14 +449,14 @@ async fn a_process_is_told_from_its_start_to_its_end_from_any_of_its_messages() 
     assert_eq!(by_process, by_start);
     let ship = story(&bench, &ship.message_id.to_string()).await;
     let causes: Vec<_> =
-        roles(&ship).into_iter().filter(|(_, role)| *role == Role::Cause).collect();
+        roles(&ship).into_iter().filter(|(_, role)| *role == ThingRole::Cause).collect();
     let causes: Vec<_> = causes.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(causes, ["inbox:1", "outbox:1", "inbox:2"]);
-    assert!(roles(&ship).contains(&("inbox:3".to_owned(), Role::Effect)));
+    assert!(roles(&ship).contains(&("inbox:3".to_owned(), ThingRole::Effect)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_letter_of_a_process_is_replayed_through_its_operator_and_told() {
+async fn the_dead_letter_of_a_process_is_retried_by_its_operator_and_explained() {
     let bench = Bench::new().await;
     let (app, running) = begun(&bench).await;
     let desk = app.desk();
@@ -462,18 +479,21 @@ async fn the_dead_letter_of_a_process_is_replayed_through_its_operator_and_told(
     assert_eq!(status, ProcessStatus::Running);
     running.stop().await;
 
-    let told = lines(&story(&bench, &letter.id.to_string()).await);
+    let explained = lines(&story(&bench, &letter.id.to_string()).await);
     let at = |text: &str| {
-        let found = told.iter().position(|line| line.ends_with(text));
-        found.unwrap_or_else(|| panic!("{text}: {told:?}"))
+        let found = explained.iter().position(|line| line.ends_with(text));
+        found.unwrap_or_else(|| panic!("{text}: {explained:?}"))
     };
-    assert!(at(" StepFailed") < at(" dead-letter.retried by ann"), "{told:?}");
-    assert!(at(" dead_letter") < at(" dead-letter.retried by ann"), "{told:?}");
-    assert!(told.contains(&"outbox:2 dispatched".to_owned()), "the new command: {told:?}");
+    assert!(at(" StepFailed") < at(" dead-letter.retried by ann"), "{explained:?}");
+    assert!(at(" dead_letter") < at(" dead-letter.retried by ann"), "{explained:?}");
+    assert!(
+        explained.contains(&"outbox:2 dispatched".to_owned()),
+        "the new command: {explained:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_is_rehearsed_against_its_process() {
+async fn a_reply_is_validated_against_its_process() {
     let bench = Bench::new().await;
     let (app, running) = begun(&bench).await;
     let pay = commands(&bench).await.remove(0);
@@ -500,17 +520,17 @@ async fn a_reply_is_rehearsed_against_its_process() {
     let other_key = Rewrite::new(r#"{"type":"Started","of":"o-2"}"#);
     let answer = desk.edit(letter("start-2").id, other_key, &by).await.unwrap();
     assert_eq!(answer, Answer::Done);
-    assert_eq!(process(&bench).await, before, "a rehearsal changes nothing");
+    assert_eq!(process(&bench).await, before, "a validation changes nothing");
 }
 
 #[tokio::test]
-async fn a_message_that_comes_back_is_one_story() {
+async fn a_message_that_returns_has_one_explanation() {
     let bench = Bench::new().await;
     let message = super::support::message("k", "a");
     let id = message.message_id.to_string();
     bench.store.enqueue(vec![message]).await.unwrap();
     bench.store.accept(vec![received(&id, "{}")], Vec::new()).await.unwrap();
-    let told = story(&bench, &id).await;
-    assert_eq!(lines(&told), ["outbox:1 created", "inbox:1 received"]);
-    assert_eq!(lines(&story(&bench, "inbox:1").await), lines(&told));
+    let explained = story(&bench, &id).await;
+    assert_eq!(lines(&explained), ["outbox:1 created", "inbox:1 received"]);
+    assert_eq!(lines(&story(&bench, "inbox:1").await), lines(&explained));
 }

@@ -17,12 +17,12 @@ use super::{
     support::Bench,
 };
 use crate::{
-    App, Running,
-    inbox::{Action, InboxWorker},
+    App, RunningApp,
+    inbox::{EventAction, InboxWorker},
     worker::run_until_idle,
 };
 
-/// How long a test waits for a condition.
+/// The time that a test waits for a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn statuses(bench: &Bench) -> Vec<String> {
@@ -41,26 +41,26 @@ async fn accept_types(bench: &Bench, messages: &[(&str, &str)]) {
     accept(bench, &messages).await;
 }
 
-/// A worker that notes the messages of these types, and holds the lanes that are free.
+/// Returns a worker that notes the messages of these types, and owns the free lanes.
 async fn knowing(bench: &Bench, name: &str, types: &[&str]) -> InboxWorker {
     let handler = noting(bench, |_| Outcome::Done);
-    let actions = types.iter().map(|t| (*t, Action::Handler(Arc::clone(&handler)))).collect();
+    let actions = types.iter().map(|t| (*t, EventAction::Handler(Arc::clone(&handler)))).collect();
     let mut worker = worker(bench, name, actions).await;
-    worker.intake().keeper().beat().await.unwrap();
+    worker.reader().keeper().beat().await.unwrap();
     worker
 }
 
-/// One turn of each worker: what it can do, then what its heartbeat does.
+/// Runs each worker once: a heartbeat, its passes, and another heartbeat.
 async fn turn(workers: &mut [&mut InboxWorker]) {
     for worker in workers {
-        worker.intake().keeper().beat().await.unwrap();
+        worker.reader().keeper().beat().await.unwrap();
         run_until_idle(*worker).await;
-        worker.intake().keeper().beat().await.unwrap();
+        worker.reader().keeper().beat().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_type_that_no_live_worker_knows_waits_and_parks_its_key_in_the_end() {
+async fn a_type_that_no_live_worker_knows_waits_and_finally_parks_its_key() {
     let bench = Bench::new().await;
     accept_types(&bench, &[("x", "Huh"), ("x", "T"), ("y", "T")]).await;
     accept(&bench, &[("4", "{}")]).await;
@@ -95,7 +95,7 @@ async fn a_type_that_no_live_worker_knows_waits_and_parks_its_key_in_the_end() {
 }
 
 #[tokio::test]
-async fn lanes_go_back_and_forth_until_mixed_keys_are_handled_in_order() {
+async fn lanes_are_handed_over_until_mixed_keys_are_handled_in_order() {
     let bench = Bench::new().await;
     let keys: Vec<String> = (0..5).map(|n| format!("key-{n}")).collect();
     let types = ["A", "B", "B", "A", "A", "B", "A", "B"];
@@ -137,7 +137,7 @@ async fn a_lane_is_handed_over_only_when_nothing_of_it_is_in_flight() {
     a.beat().await.unwrap();
     assert!(a.hand_over(7, "B"));
     let lanes = a.usable();
-    assert!(lanes.iter().any(|lane| lane.lane == 7), "what is in hand goes on");
+    assert!(lanes.iter().any(|lane| lane.lane == 7), "rows in flight continue");
     assert!(a.readable(lanes).iter().all(|lane| lane.lane != 7), "nothing more is read");
     a.report_left(|_| false);
     a.beat().await.unwrap();
@@ -180,45 +180,45 @@ async fn rows_that_a_worker_does_not_know_are_quarantined_by_the_one_that_does()
     let mut a = knowing(&bench, "a", &["A"]).await;
     let mut b = knowing(&bench, "b", &["B"]).await;
     let counting = "SELECT message_id || ' ' || attempts FROM relais_inbox ORDER BY id";
-    a.intake().keeper().beat().await.unwrap();
+    a.reader().keeper().beat().await.unwrap();
     run_until_idle(&mut a).await;
     assert_eq!(bench.texts(counting)[0], "1 0", "it did not work on it");
-    a.intake().keeper().beat().await.unwrap();
-    b.intake().keeper().beat().await.unwrap();
-    b.intake().top_up().await.unwrap();
-    let jobs = b.intake().take(relais_core::publisher::Batching::Single);
+    a.reader().keeper().beat().await.unwrap();
+    b.reader().keeper().beat().await.unwrap();
+    b.reader().top_up().await.unwrap();
+    let entries = b.reader().take(relais_core::publisher::Batching::Single);
     let treatment = relais_core::quarantine::Treatment::NoteAndSend;
-    assert_eq!(jobs[0].treatment, treatment, "the loss is noted before it is handled");
+    assert_eq!(entries[0].treatment, treatment, "the loss is noted before it is handled");
 }
 
 #[tokio::test]
-async fn a_reply_goes_to_the_worker_that_has_the_version_of_its_process() {
+async fn a_reply_is_handled_by_the_worker_that_has_the_version_of_its_process() {
     let mut old = Hand::order().await;
     let id = old.process_id().to_string();
     let mut second = order();
     second.version = 2;
     let mut new = inbox(&old.bench, vec![second.build().unwrap()]).await;
     // The old program is alive, and the new one has every lane.
-    old.inbox.intake().keeper().leave(|_| false).await;
-    new.intake().keeper().beat().await.unwrap();
-    assert_eq!(new.intake().keeper().owned(), 64);
-    old.inbox.intake().keeper().beat().await.unwrap();
-    new.intake().keeper().beat().await.unwrap();
+    old.inbox.reader().keeper().leave(|_| false).await;
+    new.reader().keeper().beat().await.unwrap();
+    assert_eq!(new.reader().keeper().owned(), 64);
+    old.inbox.reader().keeper().beat().await.unwrap();
+    new.reader().keeper().beat().await.unwrap();
     old.bench.store.accept(vec![reply("r", "Charged", &id, None)], Vec::new()).await.unwrap();
     run_until_idle(&mut new).await;
     assert_eq!(
         old.bench.texts("SELECT status FROM relais_inbox WHERE message_id = 'r'"),
         ["RECEIVED"]
     );
-    new.intake().keeper().beat().await.unwrap();
-    old.inbox.intake().keeper().beat().await.unwrap();
+    new.reader().keeper().beat().await.unwrap();
+    old.inbox.reader().keeper().beat().await.unwrap();
     run_until_idle(&mut old.inbox).await;
     assert_eq!(old.state(), "RUNNING stock");
     assert_eq!(old.failures(), [] as [String; 0]);
 }
 
-/// Another program on the same database, with a handler that notes messages of these types.
-async fn program(bench: &Bench, types: &[&str]) -> Running {
+/// Starts another program on the same database, with a handler that notes messages of these types.
+async fn program(bench: &Bench, types: &[&str]) -> RunningApp {
     let sqlite = SqliteStore::open(&bench.path(), SqliteOptions::default()).await.unwrap();
     let note = sqlite::handler(
         &sqlite,

@@ -22,15 +22,19 @@ use relais_store::sqlite;
 
 use super::{ingest::received, support::Bench};
 use crate::{
-    inbox::{Action, InboxWorker},
+    inbox::{EventAction, InboxWorker},
     worker::run_until_idle,
 };
 
-pub(super) fn route(on: &str) -> Action {
-    Action::Routes(vec![Route::new(on, "d")])
+pub(super) fn route(on: &str) -> EventAction {
+    EventAction::Routes(vec![Route::new(on, "d")])
 }
 
-pub(super) async fn worker(bench: &Bench, name: &str, actions: Vec<(&str, Action)>) -> InboxWorker {
+pub(super) async fn worker(
+    bench: &Bench,
+    name: &str,
+    actions: Vec<(&str, EventAction)>,
+) -> InboxWorker {
     let keeper = bench.keeper(Scope::Inbox, name);
     keeper.beat().await.unwrap();
     let actions: HashMap<_, _> = actions.into_iter().map(|(n, a)| (n.to_owned(), a)).collect();
@@ -55,7 +59,7 @@ fn statuses(bench: &Bench) -> Vec<String> {
     )
 }
 
-/// A handler that writes its message to the user's table, and answers by a function.
+/// Returns a handler that writes its message to the user's table, and answers by a function.
 pub(super) fn noting(
     bench: &Bench,
     answer: impl Fn(&Received<serde_json::Value>) -> Outcome + Send + Sync + 'static,
@@ -88,13 +92,14 @@ async fn a_handlers_changes_and_its_mark_share_one_commit() {
         "1" => Outcome::Done,
         _ => Outcome::fail("INVALID", "no such customer"),
     });
-    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await)
+        .await;
     assert_eq!(statuses(&bench), ["1 PROCESSED 1", "2 FAILED 1"]);
     assert_eq!(bench.texts("SELECT text FROM note"), ["1"]);
 }
 
 #[tokio::test]
-async fn a_retry_holds_later_messages_of_its_key() {
+async fn a_retry_blocks_later_messages_of_its_key() {
     let bench = Bench::new().await;
     let body = r#"{"type":"T","of":"x"}"#;
     accept(&bench, &[("1", body), ("2", body), ("3", r#"{"type":"T","of":"y"}"#)]).await;
@@ -104,7 +109,7 @@ async fn a_retry_holds_later_messages_of_its_key() {
             && failures.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
         if failing { Outcome::retry("LOCKED", "later") } else { Outcome::Done }
     });
-    let mut worker = worker(&bench, "w", vec![("T", Action::Handler(handler))]).await;
+    let mut worker = worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await;
     run_until_idle(&mut worker).await;
     assert_eq!(statuses(&bench), ["1 RETRY 1", "2 RECEIVED 0", "3 PROCESSED 1"]);
     bench.make_due();
@@ -117,7 +122,8 @@ async fn a_panicking_handler_is_a_failed_attempt() {
     let bench = Bench::new().await;
     accept(&bench, &[("1", r#"{"type":"T"}"#)]).await;
     let handler = noting(&bench, |_| panic!("a bug in user code"));
-    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await)
+        .await;
     assert_eq!(statuses(&bench), ["1 RETRY 1"]);
 }
 
@@ -126,8 +132,8 @@ async fn a_handler_whose_lane_is_lost_changes_nothing() {
     let bench = Bench::new().await;
     accept(&bench, &[("1", r#"{"type":"T"}"#)]).await;
     let handler = noting(&bench, |_| Outcome::Done);
-    let mut zombie = worker(&bench, "old", vec![("T", Action::Handler(handler))]).await;
-    zombie.intake().top_up().await.unwrap();
+    let mut zombie = worker(&bench, "old", vec![("T", EventAction::Handler(handler))]).await;
+    zombie.reader().top_up().await.unwrap();
     bench.expire_leases();
     bench.keeper(Scope::Inbox, "new").beat().await.unwrap();
     run_until_idle(&mut zombie).await;
@@ -147,7 +153,8 @@ async fn a_payload_of_another_shape_fails_clearly() {
     }
     let handler =
         sqlite::handler(&bench.sqlite, |_: &rusqlite::Transaction<'_>, _: Received<Wanted>| ());
-    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await)
+        .await;
     assert_eq!(bench.texts("SELECT error_code FROM relais_inbox"), ["PAYLOAD_SHAPE"]);
 }
 
@@ -159,15 +166,15 @@ async fn a_loss_amid_routed_suspects_is_noted_on_one_of_them() {
     let messages: Vec<_> = bodies.iter().map(|(id, body)| (id.as_str(), body.as_str())).collect();
     accept(&bench, &messages).await;
     bench.sql("UPDATE relais_inbox SET lost_workers = 3, next_attempt_at = received_at");
-    // Nothing can be settled any more: as good as a crash before the settlement.
-    bench.sql("ALTER TABLE relais_outbox RENAME TO gone");
-    let mut heir = worker(&bench, "heir", vec![("A", route("A"))]).await;
-    assert!(crate::worker::Worker::run_once(&mut heir).await.is_err());
+    // Nothing can be settled any more, as after a crash before the settlement.
+    bench.sql("ALTER TABLE relais_outbox RENAME TO renamed");
+    let mut successor = worker(&bench, "successor", vec![("A", route("A"))]).await;
+    assert!(crate::worker::Worker::run_once(&mut successor).await.is_err());
     let noted = bench.texts("SELECT message_id FROM relais_inbox WHERE lost_workers > 3");
     assert_eq!(noted.len(), 1, "{noted:?}");
 }
 
-/// Never comes back for one message, and handles every other.
+/// A handler that never returns for one message, and handles every other.
 struct NeverBackFor(&'static str, Arc<dyn Handler>);
 
 impl Handler for NeverBackFor {
@@ -186,7 +193,7 @@ impl Handler for NeverBackFor {
 }
 
 #[tokio::test]
-async fn a_message_that_kills_its_worker_is_a_dead_letter_and_its_neighbours_are_handled() {
+async fn a_message_that_kills_its_worker_becomes_a_dead_letter_and_its_neighbours_are_handled() {
     let bench = Bench::new().await;
     let body = |of: &str| format!("{{\"type\":\"T\",\"of\":\"{of}\"}}");
     let bodies = [("killer", body("x")), ("2", body("y")), ("3", body("z"))];
@@ -196,7 +203,7 @@ async fn a_message_that_kills_its_worker_is_a_dead_letter_and_its_neighbours_are
     for life in 0.. {
         assert!(life < 12, "{:?}", statuses(&bench));
         let handler = Arc::new(NeverBackFor("killer", Arc::clone(&handler)));
-        let actions = vec![("T", Action::Handler(handler))];
+        let actions = vec![("T", EventAction::Handler(handler))];
         let mut worker = worker(&bench, &format!("w{life}"), actions).await;
         run_until_idle(&mut worker).await;
         if statuses(&bench)[0].contains("FAILED") {
@@ -213,7 +220,7 @@ async fn a_message_that_kills_its_worker_is_a_dead_letter_and_its_neighbours_are
 }
 
 #[tokio::test]
-async fn one_row_whose_messages_the_database_refuses_stops_nobody() {
+async fn one_row_whose_messages_the_database_refuses_does_not_stop_others() {
     let bench = Bench::new().await;
     let bodies = [("1", "x"), ("2", "odd"), ("3", "y")];
     let bodies = bodies.map(|(id, of)| (id, format!("{{\"type\":\"T\",\"of\":\"{of}\"}}")));

@@ -18,10 +18,10 @@ use super::support::Bench;
 use crate::{
     control::Gate,
     ingest::Ingest,
-    worker::{Progress, Worker},
+    worker::{PassOutcome, Worker},
 };
 
-/// Gives prepared batches; remembers what was acknowledged and refused.
+/// A source that returns prepared batches, and records what was acknowledged and refused.
 #[derive(Clone, Default)]
 struct Prepared {
     batches: Arc<Mutex<VecDeque<Vec<NewInbox>>>>,
@@ -74,7 +74,7 @@ fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
 }
 
 #[tokio::test]
-async fn what_comes_into_a_named_inbox_carries_its_name() {
+async fn a_message_in_a_named_inbox_carries_its_name() {
     let bench = Bench::new().await;
     for into in ["", "billing"] {
         let batch = vec![received("1", r#"{"type":"T"}"#)];
@@ -93,7 +93,7 @@ async fn a_batch_is_stored_then_acknowledged_message_by_message() {
     let batch =
         vec![received("1", "{}"), received("1", "{}"), received("1", "[]"), received("2", "{")];
     let (mut ingest, source) = ingest(&bench, vec![batch]);
-    assert_eq!(ingest.run_once().await.unwrap(), Progress::Worked);
+    assert_eq!(ingest.run_once().await.unwrap(), PassOutcome::Worked);
     assert_eq!(*source.log.lock().unwrap(), ["[Stored, Duplicate, Conflict, Stored]"]);
     let rows = bench.texts("SELECT message_id || ' ' || status FROM relais_inbox ORDER BY id");
     assert_eq!(rows, ["1 RECEIVED", "2 SERDE_ERROR"]);
@@ -101,34 +101,34 @@ async fn a_batch_is_stored_then_acknowledged_message_by_message() {
     let counted = &bench.observer.snapshot().sources["hook"];
     assert_eq!((counted.stored, counted.duplicates, counted.conflicts), (2, 1, 1));
     assert_eq!(counted.undecodable, 1);
-    assert_eq!(ingest.run_once().await.unwrap(), Progress::Finished);
+    assert_eq!(ingest.run_once().await.unwrap(), PassOutcome::Finished);
 }
 
 #[tokio::test]
 async fn without_a_database_nothing_is_acknowledged() {
     let bench = Bench::new().await;
-    bench.sql("ALTER TABLE relais_inbox RENAME TO gone");
+    bench.sql("ALTER TABLE relais_inbox RENAME TO renamed");
     let (mut ingest, source) = ingest(&bench, vec![vec![received("1", "{}")]]);
     assert!(ingest.run_once().await.is_err());
     assert!(source.log.lock().unwrap()[0].starts_with("refused: "));
 }
 
 #[tokio::test]
-async fn one_message_the_database_refuses_stops_nobody() {
+async fn one_message_that_the_database_refuses_does_not_stop_others() {
     let bench = Bench::new().await;
     let mut odd = received("odd", "{}");
-    // JSON for nobody but this test: the database's own check refuses it.
+    // Not JSON: the check of the database refuses it.
     odd.content = Content::Json("{not json".into());
     let (mut ingest, source) =
         ingest(&bench, vec![vec![received("1", "{}"), odd, received("2", "{}")]]);
-    assert_eq!(ingest.run_once().await.unwrap(), Progress::Worked);
+    assert_eq!(ingest.run_once().await.unwrap(), PassOutcome::Worked);
     assert_eq!(*source.log.lock().unwrap(), ["[Stored, Stored, Stored]"]);
     let rows = bench.texts("SELECT message_id || ' ' || status FROM relais_inbox ORDER BY id");
     assert_eq!(rows, ["1 RECEIVED", "odd SERDE_ERROR", "2 RECEIVED"]);
 }
 
 #[tokio::test]
-async fn whatever_a_source_puts_into_a_message_it_is_kept_and_stops_nobody() {
+async fn a_message_with_any_content_is_kept_and_does_not_stop_others() {
     let bench = Bench::new().await;
     let mut odd = received("odd\0", "{}");
     let problem = Problem { code: "x\0".repeat(5_000), message: "y\0".repeat(50_000) };
@@ -138,9 +138,9 @@ async fn whatever_a_source_puts_into_a_message_it_is_kept_and_stops_nobody() {
     odd.event_type = Some("t\0".repeat(5_000));
     let (mut ingest, source) =
         ingest(&bench, vec![vec![received("1", "{}"), odd.clone()], vec![odd]]);
-    for said in ["[Stored, Stored]", "[Duplicate]"] {
-        assert_eq!(ingest.run_once().await.unwrap(), Progress::Worked);
-        assert_eq!(source.log.lock().unwrap().last().unwrap(), said);
+    for expected in ["[Stored, Stored]", "[Duplicate]"] {
+        assert_eq!(ingest.run_once().await.unwrap(), PassOutcome::Worked);
+        assert_eq!(source.log.lock().unwrap().last().unwrap(), expected);
     }
     let rows = bench.texts("SELECT status FROM relais_inbox ORDER BY id");
     assert_eq!(rows, ["RECEIVED", "SERDE_ERROR"]);

@@ -13,7 +13,7 @@ async fn a_second_worker_gets_its_share_once_the_first_has_drained() {
     two.beat().await.unwrap();
     assert_eq!(two.usable().len(), 0, "nothing is free yet");
     one.beat().await.unwrap();
-    assert_eq!(one.usable().len(), 32, "no new rows are read from lanes to be given back");
+    assert_eq!(one.usable().len(), 32, "no new rows are read from lanes to be released");
     one.report_empty(|lane| lane != 63);
     one.beat().await.unwrap();
     two.beat().await.unwrap();
@@ -26,16 +26,19 @@ async fn a_second_worker_gets_its_share_once_the_first_has_drained() {
 }
 
 #[tokio::test]
-async fn lanes_of_a_dead_worker_are_taken_over_as_unclean() {
+async fn lanes_of_a_lost_worker_are_taken_over_as_unclean() {
     let bench = Bench::new().await;
     bench.keeper(Scope::Inbox, "dead").beat().await.unwrap();
     bench.expire_leases();
-    let heir = bench.keeper(Scope::Inbox, "heir");
-    heir.beat().await.unwrap();
-    assert_eq!(heir.owned(), 64);
-    assert_eq!(heir.take_unclean(&heir.usable()).len(), 64);
-    heir.beat().await.unwrap();
-    assert!(heir.take_unclean(&heir.usable()).is_empty(), "caution is for the first rows only");
+    let successor = bench.keeper(Scope::Inbox, "successor");
+    successor.beat().await.unwrap();
+    assert_eq!(successor.owned(), 64);
+    assert_eq!(successor.take_unclean(&successor.usable()).len(), 64);
+    successor.beat().await.unwrap();
+    assert!(
+        successor.take_unclean(&successor.usable()).is_empty(),
+        "only the first rows are suspects"
+    );
 }
 
 #[tokio::test]
@@ -48,35 +51,36 @@ async fn scopes_are_leased_apart() {
 }
 
 #[tokio::test]
-async fn a_lane_nobody_was_cautious_about_is_not_handed_over_as_clean() {
+async fn an_unclean_lane_that_was_not_read_is_not_released_as_clean() {
     let bench = Bench::new().await;
     bench.keeper(Scope::Inbox, "dead").beat().await.unwrap();
     bench.expire_leases();
-    let heir = bench.keeper(Scope::Inbox, "heir");
-    heir.beat().await.unwrap();
-    heir.leave(|_| false).await;
+    let successor = bench.keeper(Scope::Inbox, "successor");
+    successor.beat().await.unwrap();
+    successor.leave(|_| false).await;
     let next = bench.keeper(Scope::Inbox, "next");
     next.beat().await.unwrap();
-    assert_eq!(next.owned(), 0, "they wait for their lease to run out");
+    assert_eq!(next.owned(), 0, "they wait for their lease to expire");
     bench.expire_leases();
     next.beat().await.unwrap();
     assert_eq!(next.take_unclean(&next.usable()).len(), 64);
 }
 
 #[tokio::test]
-async fn a_lane_is_read_with_caution_before_it_is_given_back() {
+async fn an_unclean_lane_is_read_before_it_is_released() {
     let bench = Bench::new().await;
     bench.keeper(Scope::Inbox, "dead").beat().await.unwrap();
     bench.expire_leases();
-    let (heir, next) = (bench.keeper(Scope::Inbox, "heir"), bench.keeper(Scope::Inbox, "next"));
-    heir.beat().await.unwrap();
+    let (successor, next) =
+        (bench.keeper(Scope::Inbox, "successor"), bench.keeper(Scope::Inbox, "next"));
+    successor.beat().await.unwrap();
     next.beat().await.unwrap();
-    heir.beat().await.unwrap();
-    assert_eq!(heir.usable().len(), 64, "what was not read yet is not held back from reading");
-    assert_eq!(heir.take_unclean(&heir.usable()).len(), 64);
-    heir.beat().await.unwrap();
-    heir.report_empty(|_| true);
-    heir.beat().await.unwrap();
+    successor.beat().await.unwrap();
+    assert_eq!(successor.usable().len(), 64, "unclean lanes that were not read yet stay readable");
+    assert_eq!(successor.take_unclean(&successor.usable()).len(), 64);
+    successor.beat().await.unwrap();
+    successor.report_empty(|_| true);
+    successor.beat().await.unwrap();
     next.beat().await.unwrap();
-    assert_eq!((heir.owned(), next.owned()), (32, 32));
+    assert_eq!((successor.owned(), next.owned()), (32, 32));
 }

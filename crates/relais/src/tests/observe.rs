@@ -1,4 +1,4 @@
-//! What is measured and traced of a message on its way.
+//! Measurements and traces of a message.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,23 +16,23 @@ use super::{
 };
 use crate::{
     DestinationSettings,
-    guard::Guard,
-    inbox::Action,
+    inbox::EventAction,
     observe::{Attribute, Observer, Span, SpanSink},
+    publish_guard::PublishGuard,
     relay::Relay,
     worker::run_until_idle,
 };
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Span>>>);
+struct SpanLog(Arc<Mutex<Vec<Span>>>);
 
-impl SpanSink for Kept {
+impl SpanSink for SpanLog {
     fn record(&self, span: Span) {
         self.0.lock().unwrap().push(span);
     }
 }
 
-impl Kept {
+impl SpanLog {
     fn spans(&self) -> Vec<Span> {
         self.0.lock().unwrap().clone()
     }
@@ -45,14 +45,14 @@ impl Kept {
     }
 }
 
-async fn traced() -> (Bench, Kept) {
-    let kept = Kept::default();
+async fn traced() -> (Bench, SpanLog) {
+    let kept = SpanLog::default();
     let mut bench = Bench::new().await;
     bench.observer = Observer::with_spans(Arc::new(kept.clone()), 1.0);
     (bench, kept)
 }
 
-/// Keeps the headers it was given.
+/// A publisher that keeps the headers of its messages.
 #[derive(Default)]
 struct Receiver(Mutex<Vec<String>>);
 
@@ -68,10 +68,10 @@ async fn deliver(bench: &Bench) -> Vec<String> {
     let receiver = Arc::new(Receiver::default());
     let settings = DestinationSettings::default();
     let keeper = bench.keeper(Scope::Outbox("d".into()), "r");
-    let guard = Guard::new(receiver.clone(), &settings);
+    let guard = PublishGuard::new(receiver.clone(), &settings);
     let counters = bench.observer.destination("d");
     let mut relay = Relay::new(Arc::clone(&bench.store), keeper, guard, settings, counters);
-    relay.intake().keeper().beat().await.unwrap();
+    relay.reader().keeper().beat().await.unwrap();
     drain(&mut relay).await;
     receiver.0.lock().unwrap().clone()
 }
@@ -81,7 +81,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn each_part_of_the_way_is_measured() {
+async fn each_part_of_the_path_is_measured() {
     let bench = Bench::new().await;
     accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#), ("2", r#"{"type":"T","of":"y"}"#)]).await;
     run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
@@ -95,7 +95,7 @@ async fn each_part_of_the_way_is_measured() {
 }
 
 #[tokio::test]
-async fn a_message_nobody_received_has_no_end_to_end_and_a_delay_is_not_latency() {
+async fn a_message_without_a_reception_has_no_end_to_end_latency_and_a_delay_is_none() {
     let bench = Bench::new().await;
     bench.enqueue(&[("a", "a1")]).await;
     bench.sql(
@@ -109,10 +109,10 @@ async fn a_message_nobody_received_has_no_end_to_end_and_a_delay_is_not_latency(
 }
 
 #[tokio::test]
-async fn a_heartbeat_tells_of_lanes_and_of_those_that_were_lost() {
+async fn a_heartbeat_reports_lanes_and_lost_lanes() {
     let bench = Bench::new().await;
     let heart = bench.observer.scope(&Scope::Inbox);
-    let keeper = bench.keeper(Scope::Inbox, "w").told_to(heart);
+    let keeper = bench.keeper(Scope::Inbox, "w").report_to(heart);
     keeper.beat().await.unwrap();
     assert_eq!(bench.observer.snapshot().scopes["inbox"].lanes, 64);
     bench.expire_leases();
@@ -123,7 +123,7 @@ async fn a_heartbeat_tells_of_lanes_and_of_those_that_were_lost() {
 }
 
 #[tokio::test]
-async fn a_trace_that_came_in_goes_on_to_the_target() {
+async fn a_received_trace_continues_to_the_target() {
     let (bench, kept) = traced().await;
     let mut message = received("1", r#"{"type":"T","of":"x"}"#);
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -132,7 +132,7 @@ async fn a_trace_that_came_in_goes_on_to_the_target() {
     run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
     let handle = kept.find("handle T");
     assert_eq!(hex(&handle.trace_id), "0af7651916cd43dd8448eb211c80319c");
-    // The rest of the way in a process of its own, that knows nothing but the rows.
+    // The rest in another process, which has only the rows.
     let (mut elsewhere, kept) = traced().await;
     elsewhere.store = Arc::clone(&bench.store);
     let headers = deliver(&elsewhere).await;
@@ -144,7 +144,7 @@ async fn a_trace_that_came_in_goes_on_to_the_target() {
 }
 
 #[tokio::test]
-async fn a_message_without_a_trace_begins_one_that_everybody_finds() {
+async fn a_message_without_a_trace_begins_one_that_every_worker_finds() {
     let (bench, kept) = traced().await;
     accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#)]).await;
     run_until_idle(&mut worker(&bench, "w", vec![("T", route("T"))]).await).await;
@@ -152,7 +152,7 @@ async fn a_message_without_a_trace_begins_one_that_everybody_finds() {
     let (handle, publish) = (kept.find("handle T"), kept.find("publish d"));
     assert_eq!(publish.trace_id, handle.trace_id);
     assert_eq!(publish.parent, Some(handle.span_id));
-    assert!(handle.parent.is_some(), "the span of its reception, whoever made it");
+    assert!(handle.parent.is_some(), "the span of its reception");
     assert!(handle.attributes.contains(&("messaging.message.id", Attribute::Text("1".into()))));
     let all = format!("{:?}", kept.spans());
     assert!(!all.contains(r#""x""#), "no key in clear: {all}");
@@ -168,7 +168,8 @@ async fn a_handler_gets_the_trace_and_its_failure_is_a_span() {
         notes.lock().unwrap().push(message.headers.get("traceparent").map(str::to_owned));
         Outcome::retry("LATER", "the password is abc")
     });
-    run_until_idle(&mut worker(&bench, "w", vec![("T", Action::Handler(handler))]).await).await;
+    run_until_idle(&mut worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await)
+        .await;
     let span = kept.find("handle T");
     let passed_on = format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
     assert_eq!(*seen.lock().unwrap(), [Some(passed_on)]);
@@ -177,8 +178,8 @@ async fn a_handler_gets_the_trace_and_its_failure_is_a_span() {
 }
 
 #[tokio::test]
-async fn what_is_not_sampled_stays_so_all_the_way() {
-    let kept = Kept::default();
+async fn a_trace_that_is_not_sampled_stays_so() {
+    let kept = SpanLog::default();
     let mut bench = Bench::new().await;
     bench.observer = Observer::with_spans(Arc::new(kept.clone()), 0.0);
     accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#)]).await;
@@ -223,7 +224,8 @@ async fn each_row_of_a_bulk_job_has_its_span_in_its_own_trace() {
     assert_eq!(bench.observer.snapshot().destinations["d"].dispatch.count(), 2);
 }
 
-/// Rows of a job wait for a time that never comes, so that no worker reads them: that is no wanted delay.
+/// Rows of a job have a `next_attempt_at` that is never reached, so that no worker reads them: that is no
+/// delay on purpose.
 #[tokio::test]
 async fn the_dispatch_latency_of_bulk_rows_is_measured() {
     let bench = Bench::new().await;
@@ -240,9 +242,9 @@ async fn the_dispatch_latency_of_bulk_rows_is_measured() {
 #[tokio::test]
 async fn a_message_that_is_out_of_order_is_counted_and_explained() {
     let bench = Bench::new().await;
-    let Action::Routes(mut routes) = route("T") else { unreachable!() };
+    let EventAction::Routes(mut routes) = route("T") else { unreachable!() };
     routes[0].version = Some("/v".into());
-    let mut worker = worker(&bench, "w", vec![("T", Action::Routes(routes))]).await;
+    let mut worker = worker(&bench, "w", vec![("T", EventAction::Routes(routes))]).await;
     for (id, version) in [("v9", 9), ("v8", 8)] {
         accept(&bench, &[(id, &format!(r#"{{"type":"T","of":"k","v":{version}}}"#))]).await;
         run_until_idle(&mut worker).await;
@@ -250,10 +252,10 @@ async fn a_message_that_is_out_of_order_is_counted_and_explained() {
     assert_eq!(bench.statuses(), ["PENDING 0"]);
     assert_eq!(bench.observer.snapshot().inbox.ignored, 1);
     let found = crate::explain::explain(bench.store.as_ref(), "v8").await.unwrap();
-    let crate::explain::Found::One(told) = found else { panic!("{found:?}") };
-    let told: Vec<_> = told.events.iter().map(|event| event.what.to_string()).collect();
-    let said = told.iter().any(|line| {
+    let crate::explain::ExplainOutcome::One(story) = found else { panic!("{found:?}") };
+    let lines: Vec<_> = story.events.iter().map(|event| event.what.to_string()).collect();
+    let explained = lines.iter().any(|line| {
         line.contains("ignored as out of order") && line.contains("version 8 of crm k")
     });
-    assert!(said, "{told:?}");
+    assert!(explained, "{lines:?}");
 }

@@ -1,4 +1,4 @@
-//! Processes from the inbox to their end: each reply, time-out and decision comes by hand.
+//! Processes from the inbox to their end: the test sends each reply, time-out and decision.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{
 use crate::process::{Action, Correlate, Definition, command_named, define};
 
 #[tokio::test]
-async fn three_replies_lead_through_three_steps_to_the_end() {
+async fn three_replies_complete_three_steps() {
     let mut hand = Hand::order().await;
     assert_eq!(hand.state(), "RUNNING payment");
     hand.answer("Charge", "Charged").await;
@@ -44,7 +44,7 @@ async fn three_replies_lead_through_three_steps_to_the_end() {
 }
 
 #[tokio::test]
-async fn a_command_says_which_process_and_attempt_it_is_of() {
+async fn a_command_names_its_process_and_attempt() {
     let hand = Hand::order().await;
     let sent = hand.bench.texts(
         "SELECT category || ' ' || msg_key || ' ' || correlation_id || ' ' || causation_id || ' '
@@ -66,14 +66,18 @@ async fn a_retryable_failure_is_tried_again_after_its_pause() {
     let keys = hand
         .bench
         .texts("SELECT DISTINCT json_extract(headers, '$.idempotency-key') FROM relais_outbox");
-    assert_eq!((ids.len(), keys.len()), (2, 1), "each attempt is a message, all do one thing");
+    assert_eq!(
+        (ids.len(), keys.len()),
+        (2, 1),
+        "each attempt is a message, all have one idempotency key"
+    );
     hand.answer("Charge", "Charged").await;
     assert_eq!(hand.state(), "RUNNING stock");
     assert_eq!(hand.bench.observer.snapshot().processes.timers, 1);
 }
 
 #[tokio::test]
-async fn a_step_without_an_answer_is_given_up_when_its_attempts_are() {
+async fn a_step_without_a_reply_fails_after_its_last_attempt() {
     let mut hand = Hand::order().await;
     for _ in 0..3 {
         // The time-out of an attempt, then the pause before the next.
@@ -87,20 +91,20 @@ async fn a_step_without_an_answer_is_given_up_when_its_attempts_are() {
 }
 
 #[tokio::test]
-async fn a_late_success_of_a_step_that_was_given_up_is_undone() {
+async fn a_late_success_of_a_failed_step_is_compensated() {
     let mut hand = Hand::order().await;
     for _ in 0..6 {
         hand.time_passes().await;
     }
     hand.answer("Charge", "Charged").await;
     assert_eq!(hand.state(), "COMPENSATING payment");
-    assert!(hand.dead_letters().is_empty(), "it has set itself going again");
+    assert!(hand.dead_letters().is_empty(), "it continues by itself");
     hand.answer("Refund", "Refunded").await;
     assert_eq!(hand.state(), "COMPENSATED -");
 }
 
 #[tokio::test]
-async fn a_permanent_failure_undoes_what_was_done_last_first() {
+async fn a_permanent_failure_compensates_completed_steps_in_reverse() {
     let mut hand = Hand::order().await;
     hand.answer("Charge", "Charged").await;
     hand.answer("Reserve", "Reserved").await;
@@ -116,7 +120,7 @@ async fn a_permanent_failure_undoes_what_was_done_last_first() {
 }
 
 #[tokio::test]
-async fn a_compensation_that_fails_is_stuck_until_a_person_decides() {
+async fn a_compensation_that_fails_waits_for_an_operator() {
     let mut hand = Hand::order().await;
     hand.answer("Charge", "Charged").await;
     hand.answer("Reserve", "ReserveFailed").await;
@@ -124,7 +128,7 @@ async fn a_compensation_that_fails_is_stuck_until_a_person_decides() {
     assert_eq!(hand.state(), "COMPENSATING payment");
     assert_eq!(hand.dead_letters(), ["COMPENSATION_FAILED COMPENSATION_FAILED"]);
     hand.time_passes().await;
-    assert_eq!(hand.commands(), ["Charge", "Reserve", "Refund"], "nothing goes on by itself");
+    assert_eq!(hand.commands(), ["Charge", "Reserve", "Refund"], "nothing continues by itself");
     hand.act(Action::RetryStep).await;
     assert!(hand.dead_letters().is_empty());
     hand.answer("Refund", "Refunded").await;
@@ -132,7 +136,7 @@ async fn a_compensation_that_fails_is_stuck_until_a_person_decides() {
 }
 
 #[tokio::test]
-async fn replies_to_a_paused_process_are_kept_and_count_when_it_goes_on() {
+async fn replies_to_a_paused_process_are_kept_and_count_when_it_continues() {
     let mut hand = Hand::order().await;
     hand.act(Action::Pause).await;
     hand.answer("Charge", "Charged").await;
@@ -172,10 +176,10 @@ async fn repeated_and_early_replies_are_logged_and_harmless() {
 }
 
 #[tokio::test]
-async fn a_reply_for_no_process_is_a_dead_letter_and_its_key_goes_on() {
+async fn a_reply_for_no_process_is_a_dead_letter_and_its_key_continues() {
     let mut hand = Hand::order().await;
-    let nobody = uuid::Uuid::nil().to_string();
-    let mut lost = reply("lost", "Charged", &nobody, None);
+    let unknown = uuid::Uuid::nil().to_string();
+    let mut lost = reply("lost", "Charged", &unknown, None);
     let mut found = reply("found", "Charged", &hand.process_id().to_string(), None);
     (lost.msg_key, found.msg_key) = ("k".into(), "k".into());
     let silent = message("silent", "Charged", "{}");
@@ -211,7 +215,7 @@ async fn a_business_key_is_used_once() {
 }
 
 #[tokio::test]
-async fn a_start_that_comes_again_after_its_row_was_cleaned_up_starts_nothing() {
+async fn a_start_that_arrives_again_after_its_row_was_removed_starts_nothing() {
     let mut hand = Hand::order().await;
     hand.bench.sql("DELETE FROM relais_inbox");
     hand.receive(vec![placed("o-1")]).await;
@@ -221,7 +225,7 @@ async fn a_start_that_comes_again_after_its_row_was_cleaned_up_starts_nothing() 
 }
 
 #[tokio::test]
-async fn many_rows_of_one_process_at_once_are_taken_one_after_the_other() {
+async fn many_rows_of_one_process_are_decided_one_after_the_other() {
     let mut hand = Hand::order().await;
     let id = hand.process_id().to_string();
     let replies = (0..40).map(|n| reply(&format!("r-{n}"), "Charged", &id, None)).collect();
@@ -229,7 +233,7 @@ async fn many_rows_of_one_process_at_once_are_taken_one_after_the_other() {
     assert!(hand.failures().is_empty());
     assert_eq!(hand.commands(), ["Charge", "Reserve"]);
     assert_eq!(hand.log().len(), 2 + 40 + 1);
-    assert_eq!(hand.bench.observer.snapshot().processes.stale, 0, "nobody is in our way");
+    assert_eq!(hand.bench.observer.snapshot().processes.stale, 0, "no other worker interferes");
 }
 
 #[tokio::test]
@@ -246,7 +250,7 @@ async fn one_row_may_concern_several_processes() {
     hand.receive(vec![reply("r", "Charged", &charge[0], None)]).await;
     let states =
         hand.bench.texts("SELECT process_type || current_step FROM relais_process ORDER BY 1");
-    assert_eq!(states, ["orderstock", "pointscredit"], "a reply is for whom it names");
+    assert_eq!(states, ["orderstock", "pointscredit"], "a reply is for the process it names");
     let mut by_key = call("Notify", "Delivered");
     by_key.correlate = Correlate::BusinessKey("payload:/orderId".parse().unwrap());
     let of = |name: &str| {
@@ -263,7 +267,7 @@ async fn one_row_may_concern_several_processes() {
 }
 
 #[tokio::test]
-async fn a_process_id_that_was_only_handed_on_disturbs_nobody() {
+async fn a_process_id_that_was_only_passed_on_changes_nothing() {
     let of = |name: &str, correlate: Correlate| {
         let mut definition = order();
         definition.process_type = name.into();
@@ -278,7 +282,7 @@ async fn a_process_id_that_was_only_handed_on_disturbs_nobody() {
     hand.receive(vec![placed("o-1")]).await;
     let order_id = hand.process_id().to_string();
     hand.receive(vec![message("k", "keyedPlaced", r#"{"orderId":"o-1"}"#)]).await;
-    // `order` does not wait for it, but the service hands on whatever id it got.
+    // `order` does not wait for it, but the service passes on the id it got.
     let mut delivered = message("d", "Delivered", r#"{"orderId":"o-1"}"#);
     delivered.headers.set("correlation-id", &order_id);
     hand.receive(vec![delivered, reply("e", "Delivered", &order_id, None)]).await;
@@ -330,12 +334,12 @@ async fn without_its_definition_a_reply_waits_as_a_dead_letter() {
     assert_eq!(hand.failures(), ["r FAILED PROCESS_DEFINITION"]);
     let reason = hand.bench.texts("SELECT error_message FROM relais_inbox WHERE message_id = 'r'");
     assert!(
-        reason[0].contains("version 1 of `order`") && reason[0].contains("replay"),
+        reason[0].contains("version 1 of `order`") && reason[0].contains("then retry"),
         "{reason:?}"
     );
     hand.time_passes().await;
     assert_eq!(hand.failures().len(), 2, "its timer too");
-    // With the definition back, a replay goes on as if nothing had been.
+    // With the definition, a retry continues as if nothing had happened.
     let letters = hand.bench.texts("SELECT id FROM relais_dead_letter ORDER BY msg_key = 'r' DESC");
     let mut hand = Hand::on(hand.bench, vec![order().build().unwrap()]).await;
     for letter in letters {
@@ -363,7 +367,7 @@ async fn a_timer_that_meets_no_definition_at_all_is_no_lost_timer() {
 }
 
 #[tokio::test]
-async fn nobody_else_may_say_that_a_timer_has_fired() {
+async fn a_source_may_not_send_fired_timers() {
     let mut hand = Hand::order().await;
     let command = hand.bench.texts("SELECT command_id FROM relais_timer").remove(0);
     let body = format!(
@@ -376,7 +380,7 @@ async fn nobody_else_may_say_that_a_timer_has_fired() {
 }
 
 #[tokio::test]
-async fn a_definition_that_lost_the_step_a_process_stands_on_says_so() {
+async fn a_definition_without_the_current_step_of_a_process_is_reported() {
     let mut hand = Hand::order().await;
     hand.answer("Charge", "Charged").await;
     let mut shorter = order();
@@ -398,8 +402,8 @@ async fn state_that_no_longer_parses_fails_the_row_and_nothing_else() {
     hand.time_passes().await;
     assert_eq!(hand.failures().len(), 3);
     hand.receive(vec![placed("o-2")]).await;
-    assert_eq!(hand.commands(), ["Charge", "Charge"], "others go on");
-    // There is a way out even of this.
+    assert_eq!(hand.commands(), ["Charge", "Charge"], "others continue");
+    // It can still be cancelled.
     let lost = hand.bench.texts("SELECT process_id FROM relais_process WHERE business_key = 'o-1'");
     let id = lost[0].parse().unwrap();
     let ended = hand.operator.act(id, Action::Cancel, "ann", "hopeless").await.unwrap();
@@ -407,7 +411,7 @@ async fn state_that_no_longer_parses_fails_the_row_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_made_pauses_its_process_at_the_very_start_too() {
+async fn a_command_that_cannot_be_rendered_pauses_its_process_also_at_the_start() {
     let mut definition = order();
     definition.steps[0].call.payload = Some(r#"{"to":{{/input/customer}}}"#.into());
     let mut hand = Hand::new(vec![definition.build().unwrap()]).await;
@@ -417,7 +421,7 @@ async fn a_command_that_cannot_be_made_pauses_its_process_at_the_very_start_too(
     assert!(hand.failures().is_empty() && hand.commands().is_empty());
     let letter = hand.bench.texts("SELECT id FROM relais_dead_letter").remove(0);
     let mut hand = Hand::on(hand.bench, vec![order().build().unwrap()]).await;
-    hand.operator.retry(letter.parse().unwrap(), "ann", "template mended").await.unwrap();
+    hand.operator.retry(letter.parse().unwrap(), "ann", "template fixed").await.unwrap();
     assert_eq!(
         (hand.state().as_str(), hand.commands()),
         ("RUNNING payment", vec!["Charge".to_owned()])
@@ -435,7 +439,7 @@ async fn a_start_without_its_business_key_is_a_dead_letter() {
 }
 
 #[tokio::test]
-async fn processes_are_found_by_what_people_know_of_them() {
+async fn processes_are_found_by_type_status_and_business_key() {
     let mut hand = Hand::order().await;
     hand.receive(vec![placed("o-2"), placed("o-3")]).await;
     hand.answer("Charge", "ChargeFailed").await;
@@ -464,7 +468,7 @@ struct Seats {
     seats: u32,
 }
 
-/// `trip`: a command that panics for 13 seats, a reply that panics for none.
+/// Returns `trip`: a command that panics for 13 seats, a reply that panics for none.
 fn trip() -> Definition {
     let book = command_named("d", "Book", |trip: &Trip| {
         assert_ne!(trip.seats, 13, "a bug in user code");
@@ -483,7 +487,7 @@ fn trip() -> Definition {
 }
 
 #[tokio::test]
-async fn a_definition_that_panics_costs_its_row_and_nobody_else() {
+async fn a_definition_that_panics_fails_its_row_and_no_other() {
     let mut hand = Hand::new(vec![trip()]).await;
     let planned =
         |id: &str, seats: u32| message(id, "TripPlanned", &format!("{{\"seats\":{seats}}}"));
@@ -533,7 +537,7 @@ async fn a_version_is_registered_once() {
 }
 
 #[tokio::test]
-async fn what_a_row_would_do_can_be_asked_without_doing_it() {
+async fn a_row_can_be_validated_without_handling_it() {
     let mut hand = Hand::order().await;
     let id = hand.process_id().to_string();
     let mut again = placed("o-1");
@@ -547,10 +551,10 @@ async fn what_a_row_would_do_can_be_asked_without_doing_it() {
             matches!(&outcome, Outcome::Fail { problem } if problem.code == code),
             "{outcome:?}"
         );
-        let mut mended = row;
-        mended.headers.set("correlation-id", &id);
-        mended.payload = Some(r#"{"orderId":"o-2"}"#.into());
-        assert_eq!(hand.operator.rehearse(&mended).await.unwrap(), Outcome::Done);
+        let mut fixed = row;
+        fixed.headers.set("correlation-id", &id);
+        fixed.payload = Some(r#"{"orderId":"o-2"}"#.into());
+        assert_eq!(hand.operator.rehearse(&fixed).await.unwrap(), Outcome::Done);
     }
     assert_eq!(hand.log().len(), 2);
 }

@@ -1,5 +1,5 @@
-//! Workers that die, or meet each other, at any moment of a process: nothing is lost, nothing happens
-//! twice, the log stays one line.
+//! Workers that are killed, or interfere, at any moment of a process: nothing is lost, nothing happens
+//! twice, the log has no gap.
 
 use std::{
     future::Future,
@@ -24,7 +24,7 @@ use crate::{
     worker::{Worker, run_until_idle},
 };
 
-/// What happens to one order, in this order: a message, or the timer of the process.
+/// The inputs of one order, in this order: a message, or the timer of the process.
 const LIFE: [&str; 9] = [
     "OrderPlaced",
     "Charged",
@@ -36,7 +36,7 @@ const LIFE: [&str; 9] = [
     "RefundBusy timer",
     "Refunded",
 ];
-/// What such a life writes into its log.
+/// The log of such an order.
 const LOG: [&str; 14] = [
     "ProcessStarted",
     "StepStarted",
@@ -53,22 +53,22 @@ const LOG: [&str; 14] = [
     "CompensationFailed",
     "CompensationStarted",
 ];
-/// Polls no pass needs.
+/// More polls than any pass needs.
 const POLLS_MAX: usize = 1_000;
 
 #[tokio::test]
-async fn workers_killed_at_any_moment_of_a_process_leave_it_whole() {
+async fn workers_killed_at_any_moment_of_a_process_leave_it_consistent() {
     let bench = Bench::new().await;
     let mut polls = 1;
     while !lived_through(&bench, polls).await {
         polls += 1;
-        assert!(polls < POLLS_MAX, "a pass never came to its end");
+        assert!(polls < POLLS_MAX, "a pass never ended");
     }
     assert!(polls > 4, "killed only {polls} times");
 }
 
-/// Lets every worker of an order's life be killed after so many polls, each followed by an heir;
-/// whether all came to their end before.
+/// Kills every worker of an order after this many polls, each followed by a successor. Returns whether all
+/// of them completed before.
 async fn lived_through(bench: &Bench, polls: usize) -> bool {
     let order_id = format!("o-{polls}");
     let mut all_finished = true;
@@ -106,9 +106,9 @@ async fn inbox_killed_after(bench: &Bench, polls: usize) -> bool {
     let finished = woken(&mut Box::pin(run_until_idle(&mut victim)), polls).await;
     drop(victim);
     barrier(bench).await;
-    let mut heir = inbox(bench, definition()).await;
-    run_until_idle(&mut heir).await;
-    heir.stop(Duration::MAX).await;
+    let mut successor = inbox(bench, definition()).await;
+    run_until_idle(&mut successor).await;
+    successor.stop(Duration::MAX).await;
     finished
 }
 
@@ -123,7 +123,7 @@ async fn timer_killed_after(bench: &Bench, polls: usize) -> bool {
     finished
 }
 
-/// Waits for what was under way when somebody died, and lets their leases run out.
+/// Waits for the store calls of killed workers, and expires their leases.
 async fn barrier(bench: &Bench) {
     bench.store.accept(Vec::new(), Vec::new()).await.unwrap();
     bench.store.enqueue(Vec::new()).await.unwrap();
@@ -154,7 +154,7 @@ fn assert_life(bench: &Bench, order_id: &str) {
     assert!(bench.texts(open).is_empty(), "{order_id}: {:?}", bench.texts(open));
 }
 
-/// Lets a future be woken so many times; whether it came to its end.
+/// Polls a future this many times; returns whether it completed.
 async fn woken(work: &mut (impl Future<Output = ()> + Unpin), times: usize) -> bool {
     let mut left = times;
     std::future::poll_fn(|context| {
@@ -172,25 +172,25 @@ async fn woken(work: &mut (impl Future<Output = ()> + Unpin), times: usize) -> b
 }
 
 #[tokio::test]
-async fn what_somebody_else_does_in_between_is_never_overwritten() {
+async fn a_change_in_between_is_never_overwritten() {
     let mut hand = Hand::new(vec![order().build().unwrap()]).await;
-    // A read that is slower than somebody else is no moment to come in between; the next round has it.
+    // A slow read cannot be interrupted; the next round may interrupt it.
     for round in 0..20 {
         let mut polls = 1;
         while !interrupted(&mut hand, &format!("o-{round}-{polls}"), polls).await {
             polls += 1;
-            assert!(polls < POLLS_MAX, "a pass never came to its end");
+            assert!(polls < POLLS_MAX, "a pass never ended");
         }
         assert!(hand.failures().is_empty());
         if hand.bench.observer.snapshot().processes.stale > 0 {
             return;
         }
     }
-    panic!("nobody came in between");
+    panic!("no change came in between");
 }
 
-/// Pauses and resumes a process after so many polls of the worker that has a reply for it; whether the
-/// worker was done by then.
+/// Pauses and resumes a process after this many polls of the worker that has a reply for it. Returns
+/// whether the worker had completed by then.
 async fn interrupted(hand: &mut Hand, order_id: &str, polls: usize) -> bool {
     hand.receive(vec![placed(order_id)]).await;
     let message = next_message(&hand.bench, order_id, "Charged");
@@ -216,7 +216,7 @@ async fn interrupted(hand: &mut Hand, order_id: &str, polls: usize) -> bool {
     ready
 }
 
-/// `race`: one step, whose reply is judged while somebody else changes the process.
+/// Returns `race`: one step, whose reply is decided while another writer changes the process.
 fn race(path: PathBuf, others: Arc<AtomicBool>) -> Definition {
     let run = command_named("d", "Run", |(): &()| ());
     let run = run.on_named("Ran", move |(): &mut (), _: serde_json::Value| {
@@ -244,7 +244,7 @@ fn race(path: PathBuf, others: Arc<AtomicBool>) -> Definition {
 }
 
 #[tokio::test]
-async fn a_row_that_others_are_always_faster_than_rests_without_a_cost() {
+async fn a_row_whose_decision_is_always_stale_waits_without_using_an_attempt() {
     let bench = Bench::new().await;
     let others = Arc::new(AtomicBool::new(true));
     let definition = race(bench.path(), Arc::clone(&others));
@@ -257,7 +257,7 @@ async fn a_row_that_others_are_always_faster_than_rests_without_a_cost() {
                WHERE message_id = 'r'";
     assert_eq!(hand.bench.texts(row), ["RETRY 0 PROCESS_BUSY"]);
     assert!(hand.bench.observer.snapshot().processes.stale >= 10);
-    assert_eq!(hand.commands(), ["Run", "Run"], "nobody waits for it");
+    assert_eq!(hand.commands(), ["Run", "Run"], "other rows do not wait for it");
     others.store(false, SeqCst);
     hand.bench.make_due();
     hand.receive(Vec::new()).await;

@@ -1,4 +1,4 @@
-//! What people do with processes.
+//! Actions of operators on processes.
 
 use relais_core::process::{ProcessRef, ProcessStatus};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use super::process_support::{Hand, order, placed};
 use crate::process::{ActError, Action};
 
 #[tokio::test]
-async fn what_people_do_must_say_who_and_why() {
+async fn an_action_needs_an_actor_and_a_reason() {
     let hand = Hand::order().await;
     let id = hand.process_id();
     for (actor, reason) in [("", "because"), ("ann", " ")] {
@@ -30,7 +30,7 @@ async fn every_action_is_in_the_log_with_its_actor() {
     assert_eq!(hand.state(), "COMPENSATING payment");
     hand.act(Action::Cancel).await;
     assert_eq!(hand.state(), "FAILED -");
-    assert!(hand.dead_letters().is_empty(), "a person knows already");
+    assert!(hand.dead_letters().is_empty(), "the operator knows already");
     hand.answer("Refund", "Refunded").await;
     let signed = hand.bench.texts(
         "SELECT event_type || ' ' || json_extract(event, '$.actor') || ' ' || json_extract(event, '$.because')
@@ -46,18 +46,18 @@ async fn every_action_is_in_the_log_with_its_actor() {
 }
 
 #[tokio::test]
-async fn an_action_that_does_not_fit_says_which_do() {
+async fn an_action_that_is_not_possible_names_those_that_are() {
     let hand = Hand::order().await;
     let refused = hand.operator.act(hand.process_id(), Action::Resume, "ann", "x").await;
     let Err(ActError::Refused(problem)) = refused else { panic!("{refused:?}") };
     assert_eq!(problem.code, "PROCESS_ACTION");
     assert!(problem.message.contains("pause, retry, skip"), "{}", problem.message);
-    let nobody = hand.operator.act(Uuid::nil(), Action::Pause, "ann", "x").await;
-    assert!(matches!(nobody, Err(ActError::NotFound(_))), "{nobody:?}");
+    let unknown = hand.operator.act(Uuid::nil(), Action::Pause, "ann", "x").await;
+    assert!(matches!(unknown, Err(ActError::NotFound(_))), "{unknown:?}");
 }
 
 #[tokio::test]
-async fn a_process_can_be_made_first_and_begun_later() {
+async fn a_process_can_be_created_first_and_started_later() {
     let mut hand = Hand::new(vec![order().build().unwrap()]).await;
     let data = r#"{"orderId":"o-7"}"#;
     let made = hand.operator.create("order", Some("o-7"), data, "ann", "by hand").await.unwrap();
@@ -81,7 +81,7 @@ async fn a_process_can_be_made_first_and_begun_later() {
 }
 
 #[tokio::test]
-async fn replaying_the_dead_letter_of_a_process_tries_its_step_again() {
+async fn retrying_the_dead_letter_of_a_process_retries_its_step() {
     let mut hand = Hand::order().await;
     hand.answer("Charge", "ChargeFailed").await;
     assert_eq!(hand.dead_letters(), ["FAILED STEP_FAILED"]);
@@ -91,14 +91,14 @@ async fn replaying_the_dead_letter_of_a_process_tries_its_step_again() {
     assert!(hand.dead_letters().is_empty());
     let again = hand.operator.retry(letter, "bob", "again").await;
     assert!(matches!(again, Err(ActError::Refused(_))), "{again:?}");
-    let nobody = hand.operator.retry(Uuid::nil(), "ann", "x").await;
-    assert!(matches!(nobody, Err(ActError::NotFound(_))), "{nobody:?}");
+    let unknown = hand.operator.retry(Uuid::nil(), "ann", "x").await;
+    assert!(matches!(unknown, Err(ActError::NotFound(_))), "{unknown:?}");
     hand.answer("Charge", "Charged").await;
     assert_eq!(hand.state(), "RUNNING stock");
 }
 
 #[tokio::test]
-async fn a_message_is_not_replayed_as_a_process() {
+async fn a_dead_letter_of_a_message_is_not_retried_as_a_process() {
     let mut hand = Hand::order().await;
     let mut again = placed("o-1");
     again.message_id = "again".into();
@@ -109,7 +109,7 @@ async fn a_message_is_not_replayed_as_a_process() {
 }
 
 #[tokio::test]
-async fn two_people_at_once_do_one_thing_after_the_other() {
+async fn two_operators_at_once_act_one_after_the_other() {
     let hand = Hand::order().await;
     let id = hand.process_id();
     let pause = |actor: &'static str| hand.operator.act(id, Action::Pause, actor, "x");

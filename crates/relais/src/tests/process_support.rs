@@ -1,4 +1,4 @@
-//! An order as a process of three steps, and a bench on which each of its moments comes by hand.
+//! An order as a process of three steps, and a bench on which the test makes each step happen.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     worker::{Worker, run_until_idle},
 };
 
-/// `order`: payment, stock, shipment; the first two can be undone.
+/// Returns `order`: payment, stock, shipment; the first two can be compensated.
 pub(super) fn order() -> Declared {
     Declared {
         process_type: "order".into(),
@@ -50,7 +50,7 @@ pub(super) fn step(name: &str, command: &str, completed: &str) -> DeclaredStep {
     DeclaredStep { name: name.into(), call: call(command, completed), compensation: None }
 }
 
-/// A command with the answers `…`, `<command>Failed` and `<command>Busy`; three attempts.
+/// Returns a command with the replies `…`, `<command>Failed` and `<command>Busy`; three attempts.
 pub(super) fn call(command: &str, completed: &str) -> DeclaredCall {
     DeclaredCall {
         destination: "d".into(),
@@ -66,7 +66,7 @@ pub(super) fn call(command: &str, completed: &str) -> DeclaredCall {
     }
 }
 
-/// A message `type` with a body, keyed by its own id.
+/// Returns a message `type` with a body, keyed by its own id.
 pub(super) fn message(id: &str, event_type: &str, body: &str) -> NewInbox {
     NewInbox {
         source_system: "shop".into(),
@@ -84,12 +84,12 @@ pub(super) fn message(id: &str, event_type: &str, body: &str) -> NewInbox {
     }
 }
 
-/// What starts `order` for the order `id`.
+/// Returns the message that starts `order` for the order `id`.
 pub(super) fn placed(id: &str) -> NewInbox {
     message(&format!("placed-{id}"), "OrderPlaced", &format!(r#"{{"orderId":"{id}"}}"#))
 }
 
-/// A reply that names the process, and the command if there is one.
+/// Returns a reply that names the process, and the command if there is one.
 pub(super) fn reply(id: &str, event_type: &str, process: &str, command: Option<&str>) -> NewInbox {
     let mut message = message(id, event_type, r#"{"error":"says the service"}"#);
     message.headers.set("correlation-id", process);
@@ -99,7 +99,7 @@ pub(super) fn reply(id: &str, event_type: &str, process: &str, command: Option<&
     message
 }
 
-/// A store, an inbox worker, timers and an operator, all moved by hand.
+/// A store, an inbox worker, timers and an operator, all driven by the test.
 pub(super) struct Hand {
     pub(super) bench: Bench,
     pub(super) operator: Operator,
@@ -113,7 +113,7 @@ impl Hand {
         Self::on(bench, definitions).await
     }
 
-    /// Goes on with a store, as after a crash.
+    /// Continues with a store, as after a crash.
     pub(super) async fn on(bench: Bench, definitions: Vec<Definition>) -> Self {
         bench.expire_leases();
         let operator = Operator::new(Arc::clone(&bench.store), definitions.clone());
@@ -124,7 +124,7 @@ impl Hand {
         Self { bench, operator, inbox, replies }
     }
 
-    /// The order `o-1`, begun.
+    /// Returns the order `o-1`, started.
     pub(super) async fn order() -> Self {
         let mut hand = Self::new(vec![order().build().unwrap()]).await;
         hand.receive(vec![placed("o-1")]).await;
@@ -136,7 +136,7 @@ impl Hand {
         run_until_idle(&mut self.inbox).await;
     }
 
-    /// A reply to the last command of this name.
+    /// Sends a reply to the last command of this name.
     pub(super) async fn answer(&mut self, command: &str, event_type: &str) {
         let sent = self.bench.texts(&format!(
             "SELECT correlation_id || ' ' || message_id FROM relais_outbox
@@ -148,7 +148,7 @@ impl Hand {
         self.receive(vec![reply(&id, event_type, process, Some(command))]).await;
     }
 
-    /// Makes every timer due, fires it and lets the inbox take it in.
+    /// Makes every timer due, fires it and lets the inbox worker handle it.
     pub(super) async fn time_passes(&mut self) {
         make_due(&self.bench);
         timers(&self.bench).run_once().await.unwrap();
@@ -160,7 +160,7 @@ impl Hand {
         self.operator.act(id, action, "ann", "because").await.unwrap()
     }
 
-    /// The only process there is.
+    /// Returns the id of the only process.
     pub(super) fn process_id(&self) -> Uuid {
         self.bench.texts("SELECT process_id FROM relais_process")[0].parse().unwrap()
     }
@@ -170,19 +170,19 @@ impl Hand {
         self.operator.find(id).await.unwrap().unwrap()
     }
 
-    /// `STATUS step`.
+    /// Returns `STATUS step`.
     pub(super) fn state(&self) -> String {
         self.bench
             .texts("SELECT status || ' ' || coalesce(current_step, '-') FROM relais_process")
             .join(", ")
     }
 
-    /// Commands in the order they were sent.
+    /// Returns the commands in the order they were sent.
     pub(super) fn commands(&self) -> Vec<String> {
         self.bench.texts("SELECT event_type FROM relais_outbox ORDER BY id")
     }
 
-    /// The log: events without what is long in them.
+    /// Returns the log in short form.
     pub(super) fn log(&self) -> Vec<String> {
         self.bench.texts(
             "SELECT event_type || coalesce(' ' || json_extract(event, '$.step'), '')
@@ -191,7 +191,7 @@ impl Hand {
         )
     }
 
-    /// `message STATUS code` of rows that did not succeed.
+    /// Returns `message STATUS code` of rows that did not succeed.
     pub(super) fn failures(&self) -> Vec<String> {
         self.bench.texts(
             "SELECT message_id || ' ' || status || ' ' || error_code FROM relais_inbox
@@ -199,7 +199,7 @@ impl Hand {
         )
     }
 
-    /// `failed_status code` of open dead letters of processes.
+    /// Returns `failed_status code` of open dead letters of processes.
     pub(super) fn dead_letters(&self) -> Vec<String> {
         self.bench.texts(
             "SELECT failed_status || ' ' || error_class FROM relais_dead_letter

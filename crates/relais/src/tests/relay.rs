@@ -25,7 +25,7 @@ fn five_attempts() -> DestinationSettings {
     DestinationSettings { retry, ..DestinationSettings::default() }
 }
 
-/// Opens as usual, and lets the next call through at once.
+/// Returns settings with a breaker that opens as usual and permits the next call at once.
 fn quick_breaker() -> DestinationSettings {
     let breaker = BreakerPolicy::default().open_for(Duration::from_millis(1));
     DestinationSettings { breaker, ..five_attempts() }
@@ -37,7 +37,7 @@ async fn first_dead_letter(bench: &Bench) -> uuid::Uuid {
 }
 
 #[tokio::test]
-async fn a_backlog_goes_out_in_order_per_key() {
+async fn a_backlog_is_delivered_in_order_per_key() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
     bench.enqueue(&[("a", "a1"), ("b", "b1"), ("a", "a2"), ("b", "b2"), ("a", "a3")]).await;
@@ -50,7 +50,7 @@ async fn a_backlog_goes_out_in_order_per_key() {
 }
 
 #[tokio::test]
-async fn a_retry_holds_its_own_key_and_no_other() {
+async fn a_retry_blocks_its_own_key_and_no_other() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[("a1", vec![Delivery::retry("500", "oops")])]);
     bench.enqueue(&[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
@@ -65,7 +65,7 @@ async fn a_retry_holds_its_own_key_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_parks_its_key_until_a_person_retries_it() {
+async fn a_dead_letter_parks_its_key_until_an_operator_retries_it() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[("a1", vec![Delivery::reject("400", "bad")])]);
     bench.enqueue(&[("a", "a1"), ("a", "a2"), ("b", "b1")]).await;
@@ -79,7 +79,7 @@ async fn a_dead_letter_parks_its_key_until_a_person_retries_it() {
 }
 
 #[tokio::test]
-async fn skipping_a_dead_letter_lets_the_key_go_on() {
+async fn discarding_a_dead_letter_lets_its_key_continue() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[("a1", vec![Delivery::reject("400", "bad")])]);
     bench.enqueue(&[("a", "a1"), ("a", "a2")]).await;
@@ -221,7 +221,7 @@ async fn a_settlement_that_the_database_refuses_concerns_its_own_row_only() {
 }
 
 #[tokio::test]
-async fn a_row_for_a_destination_nobody_serves_waits() {
+async fn a_row_for_a_destination_without_a_worker_waits() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
     let mut stranger = super::support::message("a", "x");
@@ -242,7 +242,7 @@ async fn a_worker_that_lost_its_lanes_changes_nothing() {
     let (old, new) = (Script::new(&[]), Script::new(&[]));
     bench.enqueue(&[("a", "a1")]).await;
     let mut zombie = bench.relay("old", &old).await;
-    zombie.intake().top_up().await.unwrap();
+    zombie.reader().top_up().await.unwrap();
     bench.expire_leases();
     let mut owner = bench.relay("new", &new).await;
     drain(&mut owner).await;
@@ -259,7 +259,7 @@ async fn a_worker_that_lost_its_lanes_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_that_kills_its_worker_ends_as_a_dead_letter_and_takes_no_neighbour_along() {
+async fn a_message_that_kills_its_worker_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
     let bench = Bench::new().await;
     bench.enqueue(&[("a", "killer"), ("b", "b1"), ("c", "c1")]).await;
     let mut lives = 0;
@@ -269,13 +269,13 @@ async fn a_message_that_kills_its_worker_ends_as_a_dead_letter_and_takes_no_neig
         let publisher = Script::new(&[]);
         publisher.stick("killer");
         let mut relay = bench.relay(&format!("w{lives}"), &publisher).await;
-        // One life: everything starts, and the worker is lost before anything is settled.
+        // Everything starts, and the worker is lost before anything is settled.
         for _ in 0..3 {
             relay.run_once().await.unwrap();
         }
         let held = bench.texts("SELECT id FROM relais_outbox WHERE lost_workers = 3");
         if !held.is_empty() {
-            // Held, and no worker is lost meanwhile: they go one by one.
+            // Held, and no worker is lost meanwhile: they are sent one by one.
             bench.make_due();
             drain(&mut relay).await;
         }
@@ -320,7 +320,7 @@ async fn losses_are_noted_on_what_is_sent_and_not_on_what_waits() {
     let messages: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
     bench.enqueue(&messages).await;
     for life in 0..2 {
-        // Nothing comes back before the worker is lost.
+        // No call returns before the worker is lost.
         let publisher = Script::new(&[]);
         names.iter().for_each(|name| publisher.stick(name));
         let mut relay = bench.relay(&format!("w{life}"), &publisher).await;
@@ -331,18 +331,18 @@ async fn losses_are_noted_on_what_is_sent_and_not_on_what_waits() {
         bench.expire_leases();
     }
     let noted = bench.texts("SELECT message_id FROM relais_outbox WHERE lost_workers > 0").len();
-    assert_eq!(noted, 10, "as many as go at once");
+    assert_eq!(noted, 10, "as many as are sent at once");
 }
 
 #[tokio::test]
-async fn stopping_hands_lanes_over_at_once_and_cleanly() {
+async fn stopping_releases_lanes_at_once_and_cleanly() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
     let mut relay = bench.relay("w", &publisher).await;
     relay.run_once().await.unwrap();
     relay.stop(Duration::MAX).await;
-    assert_eq!(bench.statuses(), ["DISPATCHED 1", "DISPATCHED 1"], "what was under way is settled");
+    assert_eq!(bench.statuses(), ["DISPATCHED 1", "DISPATCHED 1"], "what was in flight is settled");
     let next = bench.keeper(Scope::Outbox("d".into()), "next");
     next.beat().await.unwrap();
     assert_eq!(next.usable().len(), 64);
@@ -350,7 +350,7 @@ async fn stopping_hands_lanes_over_at_once_and_cleanly() {
 }
 
 #[tokio::test]
-async fn a_slow_key_with_a_long_backlog_does_not_hold_up_other_keys() {
+async fn a_slow_key_with_a_long_backlog_does_not_delay_other_keys() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
     publisher.stick("slow0");
@@ -384,14 +384,14 @@ async fn a_call_without_an_answer_is_a_failure() {
     };
     let mut relay = bench.relay_with("w", &publisher, settings).await;
     relay.run_once().await.unwrap();
-    relay.landed().await;
+    relay.returned().await;
     relay.run_once().await.unwrap();
-    assert_eq!(bench.statuses(), ["PENDING 0"], "alone, it says nothing about the message");
+    assert_eq!(bench.statuses(), ["PENDING 0"], "alone, it is no evidence about the message");
     assert_eq!(bench.texts("SELECT error_code FROM relais_outbox"), ["TIMEOUT"]);
 }
 
 #[tokio::test]
-async fn a_delayed_message_waits_without_holding_its_key() {
+async fn a_delayed_message_waits_without_blocking_its_key() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
     let mut later = super::support::message("a", "later");
@@ -465,7 +465,7 @@ async fn crashes_during_an_outage_use_no_attempts() {
 }
 
 #[tokio::test]
-async fn bytes_in_hand_are_bounded_whatever_the_rows_before_had() {
+async fn bytes_in_flight_are_bounded_whatever_the_earlier_rows_had() {
     const MIB: usize = 1024 * 1024;
     let bench = Bench::new().await;
     let large = "x".repeat(3 * MIB - 2);
@@ -478,13 +478,13 @@ async fn bytes_in_hand_are_bounded_whatever_the_rows_before_had() {
     assert_eq!(publisher.seen().len(), 150);
     let keys: Vec<_> = (0..14).map(|n| format!("l{n}")).collect();
     bench.enqueue(&keys.iter().map(|n| (n.as_str(), large.as_str())).collect::<Vec<_>>()).await;
-    relay.look();
+    relay.request_read();
     for _ in 0..20 {
         relay.run_once().await.unwrap();
-        relay.look();
+        relay.request_read();
     }
-    let flight = &relay.intake().flight;
-    assert_eq!((flight.held(), flight.bytes()), (6, 18 * MIB));
+    let queues = &relay.reader().queues;
+    assert_eq!((queues.held(), queues.bytes()), (6, 18 * MIB));
 }
 
 /// Keys whose calls hang take a part of the calls in flight, however many they are and however early
@@ -505,7 +505,7 @@ async fn keys_that_hang_leave_room_for_the_others() {
     let mut relay = bench.relay_with("w", &publisher, settings).await;
     let was_tried = |name: &String| publisher.seen().contains(name);
     let pass = async |relay: &mut Relay| {
-        relay.look();
+        relay.request_read();
         relay.run_once().await.unwrap();
         tokio::time::sleep(Duration::from_millis(1)).await;
     };

@@ -13,16 +13,16 @@ use relais_core::{
 };
 use tokio::sync::Notify;
 
-/// What goes wrong with a call.
+/// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Nothing happens, and no answer comes.
     LostBefore,
     /// It happens, and no answer comes.
     LostAfter,
-    /// Nothing happens for ever, or until the gate opens.
+    /// Nothing happens until the gate opens.
     HangsBefore,
-    /// It happens, and the answer never comes, or when the gate opens.
+    /// It happens, and the answer comes when the gate opens.
     HangsAfter,
     Outage,
     Refused,
@@ -33,11 +33,11 @@ pub(super) enum Fault {
 pub(super) const CALLS: [&str; 7] =
     ["encode", "create", "upload", "close", "look", "results", "abort"];
 
-/// What becomes of a row, by its payload.
+/// The outcome of a row, by its payload.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Success,
-    /// Fails so often with this, then succeeds.
+    /// Fails this many times, then succeeds.
     Fails(usize, Delivery),
     /// Left out by `encode`.
     LeftOut(Delivery),
@@ -45,7 +45,7 @@ pub(super) enum Outcome {
     Missing,
     /// Forgotten by `encode` the first time.
     Forgotten,
-    /// Its worker gets no further than `encode`.
+    /// `encode` hangs, as if it killed its worker.
     KillsWorker,
     /// `encode` panics.
     Panics,
@@ -55,7 +55,7 @@ pub(super) enum Outcome {
 struct Job {
     state: State,
     body: Option<Vec<(String, String)>>,
-    /// External id → what became of it.
+    /// External id → outcome.
     done: HashMap<String, Option<Delivery>>,
     looks: usize,
 }
@@ -78,25 +78,25 @@ pub(super) struct World {
     /// Payloads in the order they were applied.
     applied: Vec<String>,
     outcomes: HashMap<String, Outcome>,
-    /// The next call of this name goes wrong.
+    /// Faults of the next calls, by name.
     faults: Vec<(&'static str, Fault)>,
-    /// Who called what.
+    /// Workers and their calls.
     calls: Vec<(String, &'static str)>,
-    /// Rows of a job that are done before it fails as a whole; none: it does not fail.
+    /// Rows of a job that succeed before it fails as a whole; `None`: it does not fail.
     fails_after: Option<usize>,
     /// A job with such a payload fails as a whole; `*`: every job.
     poison: Option<String>,
-    /// Jobs vanish when looked at.
-    gone: bool,
+    /// Jobs that are polled do not exist any more.
+    forgotten: bool,
     swept: Vec<String>,
 }
 
-/// One worker's way to the world.
+/// The target, as one worker calls it.
 #[derive(Clone)]
 pub(super) struct RemoteTarget {
     world: Arc<Mutex<World>>,
     gate: Arc<Notify>,
-    /// Told when a call begins to hang.
+    /// Notified when a call begins to hang.
     hung: Arc<Notify>,
     name: String,
     rows_max: usize,
@@ -113,7 +113,7 @@ impl RemoteTarget {
         }
     }
 
-    /// The same world seen by another worker.
+    /// Returns the same target for another worker.
     pub(super) fn of(&self, name: &str) -> Self {
         Self { name: name.into(), ..self.clone() }
     }
@@ -122,7 +122,7 @@ impl RemoteTarget {
         Self { rows_max, ..self.clone() }
     }
 
-    /// Every job with this payload fails before any of its rows is tried; `*`: every job at all.
+    /// Makes every job with this payload fail before any of its rows is tried; `*`: every job.
     pub(super) fn poison(&self, payload: &str) {
         self.with(|world| world.poison = Some(payload.to_owned()));
     }
@@ -144,10 +144,10 @@ impl RemoteTarget {
     }
 
     pub(super) fn forget_jobs(&self) {
-        self.with(|world| world.gone = true);
+        self.with(|world| world.forgotten = true);
     }
 
-    /// Lets calls that hang go on.
+    /// Lets calls that hang continue.
     pub(super) fn open_gate(&self) {
         self.gate.notify_waiters();
     }
@@ -163,12 +163,12 @@ impl RemoteTarget {
         gate.await;
     }
 
-    /// Whether a fault is still to come.
+    /// Returns whether a fault has not happened yet.
     pub(super) fn has_faults(&self) -> bool {
         self.with(|world| !world.faults.is_empty())
     }
 
-    /// Payloads with how often each was applied.
+    /// Returns how often each payload was applied.
     pub(super) fn effects(&self) -> BTreeMap<String, usize> {
         self.with(|world| {
             let of = |((_, payload), count): (&(String, String), &usize)| (payload.clone(), *count);
@@ -205,7 +205,7 @@ impl RemoteTarget {
         work(&mut self.world.lock().unwrap())
     }
 
-    /// One call: its fault, then its effect, then its fault again.
+    /// Makes a call: its fault, then its effect, then its fault again.
     async fn call<T>(
         &self,
         name: &'static str,
@@ -242,7 +242,7 @@ impl RemoteTarget {
 }
 
 impl World {
-    /// What goes wrong with every upload that has this row.
+    /// Returns the fault of every upload that has this row.
     fn fault_of(&self, row: &OutboxRow) -> Option<Fault> {
         match self.outcomes.get(&name_of(row))? {
             Outcome::KillsWorker => Some(Fault::HangsBefore),
@@ -255,7 +255,7 @@ impl World {
         self.jobs.get_mut(id).expect("a job that was made")
     }
 
-    /// Does the rows of a job, or so many of them before it fails.
+    /// Applies the rows of a job, or some of them before it fails.
     fn process(&mut self, id: &str) {
         let rows = self.job(id).body.clone().unwrap_or_default();
         let poison =
@@ -285,7 +285,7 @@ impl World {
     }
 
     fn look(&mut self, id: &str) -> Remote {
-        if self.gone {
+        if self.forgotten {
             return Remote::Gone;
         }
         let job = self.job(id);
@@ -414,7 +414,7 @@ impl BulkTarget for RemoteTarget {
         external_ids: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>> {
         Box::pin(self.call("results", move |world| {
-            if world.gone {
+            if world.forgotten {
                 return Err(other_state());
             }
             let job = world.job(id);

@@ -1,4 +1,4 @@
-//! `SERDE_ERROR` rows, read again.
+//! Reprocessing of `SERDE_ERROR` rows.
 
 use std::ops::ControlFlow;
 
@@ -10,8 +10,8 @@ use relais_core::{
 
 use super::support::Bench;
 use crate::repair::{
-    self, Declared, Decoder, Fix, Identity, Mapping, Mode, Outcome, Pick, Plan, Report,
-    SerdeErrors, Summary,
+    self, Declared, Decoder, Fix, Identity, Mapping, Mode, Pick, RepairOutcome, RepairPlan,
+    RepairReport, RepairSummary, SerdeErrors,
 };
 
 fn mapping(decoder: Decoder) -> Mapping {
@@ -26,7 +26,7 @@ fn declared(decoder: Decoder) -> Vec<Declared> {
     vec![Declared { topics: vec!["hook".into()], mapping: mapping(decoder) }]
 }
 
-/// JSON behind a schema number.
+/// Returns JSON behind a schema number.
 fn framed(json: &str) -> Vec<u8> {
     [b"\0\0\0\0\x01", json.as_bytes()].concat()
 }
@@ -45,7 +45,11 @@ async fn find(bench: &Bench, id: i64) -> InboxRow {
     bench.store.find_inbox(id.to_string()).await.unwrap().unwrap()
 }
 
-async fn all(bench: &Bench, plan: &Plan, rows_max: usize) -> (Summary, Vec<Report>) {
+async fn all(
+    bench: &Bench,
+    plan: &RepairPlan,
+    rows_max: usize,
+) -> (RepairSummary, Vec<RepairReport>) {
     let (mut reports, sources) = (Vec::new(), declared(Decoder::ConfluentJson));
     let store = bench.store.as_ref();
     let summary = repair::all(store, &sources, SerdeErrors::default(), plan, rows_max, |report| {
@@ -55,14 +59,14 @@ async fn all(bench: &Bench, plan: &Plan, rows_max: usize) -> (Summary, Vec<Repor
     (summary.await.unwrap(), reports)
 }
 
-async fn one(bench: &Bench, id: i64, plan: &Plan) -> Outcome {
+async fn one(bench: &Bench, id: i64, plan: &RepairPlan) -> RepairOutcome {
     let sources = declared(Decoder::Json);
     let row = find(bench, id).await;
     repair::row(bench.store.as_ref(), &sources, &row, plan).await.unwrap().outcome
 }
 
-fn plan(fix: Fix) -> Plan {
-    Plan { fix, ..Plan::new("ann", "typo") }
+fn plan(fix: Fix) -> RepairPlan {
+    RepairPlan { fix, ..RepairPlan::new("ann", "typo") }
 }
 
 fn statuses(bench: &Bench) -> Vec<String> {
@@ -70,17 +74,17 @@ fn statuses(bench: &Bench) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_new_setting_repairs_what_it_can_and_says_why_not_of_the_rest() {
+async fn a_new_configuration_repairs_what_it_can_and_reports_the_rest() {
     let bench = Bench::new().await;
     receive(&bench, &[framed(r#"{"id":"m-1"}"#), b"{oops".into(), framed(r#"{"id":"m-2"}"#)]).await;
-    let rehearsal = Plan { mode: Mode::Try, ..Plan::new("ann", "typo") };
+    let dry_run = RepairPlan { mode: Mode::Try, ..RepairPlan::new("ann", "typo") };
     let before = statuses(&bench);
-    let (tried, said) = all(&bench, &rehearsal, 10).await;
+    let (tried, expected) = all(&bench, &dry_run, 10).await;
     assert_eq!((statuses(&bench), tried.repaired, tried.unreadable), (before, 2, 1));
-    let (done, reports) = all(&bench, &Plan::new("ann", "typo"), 10).await;
-    assert_eq!((done, &reports), (tried, &said), "the rehearsal said so");
+    let (done, reports) = all(&bench, &RepairPlan::new("ann", "typo"), 10).await;
+    assert_eq!((done, &reports), (tried, &expected), "as the dry run reported");
     assert_eq!(reports.iter().map(|r| r.row).collect::<Vec<_>>(), [1, 2, 3], "oldest first");
-    let Outcome::Unreadable { problem, readable_by } = &reports[1].outcome else {
+    let RepairOutcome::Unreadable { problem, readable_by } = &reports[1].outcome else {
         panic!("{reports:?}")
     };
     assert_eq!(problem.code, "WRONG_MAGIC_BYTE");
@@ -99,18 +103,18 @@ async fn more_than_a_page_is_repaired_and_a_limit_holds() {
     let bench = Bench::new().await;
     let bodies: Vec<_> = (0..PAGE_MAX + 20).map(|n| framed(&format!("{{\"id\":{n}}}"))).collect();
     receive(&bench, &bodies).await;
-    let (some, _) = all(&bench, &Plan::new("ann", ""), 5).await;
+    let (some, _) = all(&bench, &RepairPlan::new("ann", ""), 5).await;
     assert_eq!(some.rows(), 5);
-    let (rest, reports) = all(&bench, &Plan::new("ann", ""), usize::MAX).await;
+    let (rest, reports) = all(&bench, &RepairPlan::new("ann", ""), usize::MAX).await;
     assert_eq!((rest.repaired, rest.rows()), (PAGE_MAX as u64 + 15, PAGE_MAX as u64 + 15));
     assert!(reports.is_sorted_by_key(|report| report.row));
 }
 
 #[tokio::test]
-async fn whoever_listens_may_say_stop() {
+async fn the_caller_may_stop_a_repair() {
     let bench = Bench::new().await;
     receive(&bench, &[framed("{\"id\":1}"), framed("{\"id\":2}")]).await;
-    let (sources, plan) = (declared(Decoder::ConfluentJson), Plan::new("ann", ""));
+    let (sources, plan) = (declared(Decoder::ConfluentJson), RepairPlan::new("ann", ""));
     let store = bench.store.as_ref();
     let stop = |_| ControlFlow::Break(());
     let done = repair::all(store, &sources, SerdeErrors::default(), &plan, 10, stop).await.unwrap();
@@ -119,16 +123,16 @@ async fn whoever_listens_may_say_stop() {
 }
 
 #[tokio::test]
-async fn a_payload_by_hand_is_checked_read_and_recorded() {
+async fn a_payload_of_an_operator_is_checked_decoded_and_recorded() {
     let bench = Bench::new().await;
     receive(&bench, &[br#"{"id":"m-1","type":"Joined","of":7"#.to_vec()]).await;
     let wrong = one(&bench, 1, &plan(Fix::Payload(b"{\n  \"id\": }".into()))).await;
-    let Outcome::Unreadable { problem, readable_by } = wrong else { panic!("{wrong:?}") };
-    assert!(problem.message.contains("line 2 column 9"), "says where: {problem:?}");
+    let RepairOutcome::Unreadable { problem, readable_by } = wrong else { panic!("{wrong:?}") };
+    assert!(problem.message.contains("line 2 column 9"), "names the place: {problem:?}");
     assert!(readable_by.is_empty(), "a decoder would not help");
     let payload = br#"{"id":"m-1","type":"Joined","of":7}"#;
     let outcome = one(&bench, 1, &plan(Fix::Payload(payload.to_vec()))).await;
-    let Outcome::Repaired { message_id, identity, key, event_type } = outcome else {
+    let RepairOutcome::Repaired { message_id, identity, key, event_type } = outcome else {
         panic!("{outcome:?}")
     };
     assert_eq!((message_id.as_str(), identity), ("m-1", Identity::Promised));
@@ -136,26 +140,29 @@ async fn a_payload_by_hand_is_checked_read_and_recorded() {
     let reasons = bench.texts("SELECT reason FROM relais_audit");
     assert_eq!(reasons, ["typo (payload written by hand)"]);
     let again = one(&bench, 1, &plan(Fix::Payload(payload.to_vec()))).await;
-    assert!(matches!(again, Outcome::Refused { status: Some(_) }), "{again:?}");
+    assert!(matches!(again, RepairOutcome::Refused { status: Some(_) }), "{again:?}");
 }
 
 #[tokio::test]
-async fn a_conflict_is_left_alone_and_goes_under_its_own_id() {
+async fn a_conflict_is_not_changed_and_can_get_its_own_id() {
     let bench = Bench::new().await;
     receive(&bench, &[br#"{"id":"m-1"}"#.to_vec(), framed(r#"{"id":"m-1","other":true}"#)]).await;
     let by_decoder = plan(Fix::Decoder(Decoder::ConfluentJson));
     let outcome = one(&bench, 2, &by_decoder).await;
-    assert_eq!(outcome, Outcome::Conflict { message_id: "m-1".into(), with: 1 });
-    let outcome = one(&bench, 2, &Plan { identity: Identity::Own, ..by_decoder }).await;
-    assert!(matches!(&outcome, Outcome::Repaired { identity: Identity::Own, .. }), "{outcome:?}");
+    assert_eq!(outcome, RepairOutcome::Conflict { message_id: "m-1".into(), with: 1 });
+    let outcome = one(&bench, 2, &RepairPlan { identity: Identity::Own, ..by_decoder }).await;
+    assert!(
+        matches!(&outcome, RepairOutcome::Repaired { identity: Identity::Own, .. }),
+        "{outcome:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_row_whose_source_is_gone_says_so() {
+async fn a_row_without_its_source_is_reported() {
     let bench = Bench::new().await;
     receive(&bench, &[b"{oops".to_vec()]).await;
-    let (row, plan) = (find(&bench, 1).await, Plan::new("ann", ""));
+    let (row, plan) = (find(&bench, 1).await, RepairPlan::new("ann", ""));
     let report = repair::row(bench.store.as_ref(), &[], &row, &plan).await.unwrap();
-    let Outcome::Unreadable { problem, .. } = report.outcome else { panic!("{report:?}") };
+    let RepairOutcome::Unreadable { problem, .. } = report.outcome else { panic!("{report:?}") };
     assert_eq!(problem.code, "NO_SOURCE");
 }

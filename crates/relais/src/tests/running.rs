@@ -1,4 +1,4 @@
-//! Loops that end, hang or are not woken.
+//! Worker loops that end, hang or are not woken.
 
 use std::{
     sync::Arc,
@@ -25,20 +25,20 @@ use super::{
 };
 use crate::{
     App, DestinationSettings, HandlerSettings,
-    guard::Guard,
-    inbox::Action,
+    inbox::EventAction,
+    publish_guard::PublishGuard,
     relay::Relay,
     worker::{self, Worker, run_until_idle},
 };
 
-/// How long anything may take before a test gives up.
+/// The time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn patience() -> watch::Receiver<Duration> {
     watch::channel(Duration::MAX).1
 }
 
-/// A source with a bug.
+/// A source that panics.
 struct Broken;
 
 impl Source for Broken {
@@ -56,7 +56,7 @@ impl Source for Broken {
 }
 
 #[tokio::test]
-async fn a_loop_that_panics_is_told_so_that_the_process_can_end() {
+async fn a_loop_that_panics_is_reported_so_that_the_process_can_end() {
     let bench = Bench::new().await;
     let mut running = App::new(Arc::clone(&bench.store)).source("s", Box::new(Broken)).start();
     let reason = running.failed().await;
@@ -68,10 +68,10 @@ async fn a_loop_that_panics_is_told_so_that_the_process_can_end() {
 async fn a_worker_ends_with_its_heartbeat() {
     let bench = Bench::new().await;
     let mut relay = bench.relay("w", &Script::new(&[])).await;
-    let (_crowd, told) = watch::channel(0);
-    relay.intake().start_heartbeat(told);
+    let (_crowd, changes) = watch::channel(0);
+    relay.reader().start_heartbeat(changes);
     relay.run_once().await.unwrap();
-    relay.intake().kill_heartbeat();
+    relay.reader().kill_heartbeat();
     let (_wake, woken) = watch::channel(0);
     let looping =
         worker::run("w".into(), Box::new(relay), woken, CancellationToken::new(), patience());
@@ -80,10 +80,10 @@ async fn a_worker_ends_with_its_heartbeat() {
     assert!(ended.is_panic(), "{ended}");
 }
 
-/// Panics when it is given up, where nobody expects it.
-struct Touchy;
+/// A value that panics when it is dropped.
+struct PanicsOnDrop;
 
-impl Drop for Touchy {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
         panic!("a bug of the publisher");
     }
@@ -94,14 +94,14 @@ struct NeverAnswers;
 impl Publisher for NeverAnswers {
     fn publish<'a>(&'a self, _: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
         Box::pin(async {
-            let _touchy = Touchy;
+            let _guard = PanicsOnDrop;
             std::future::pending().await
         })
     }
 }
 
 #[tokio::test]
-async fn a_call_that_panics_when_it_is_given_up_keeps_no_row_for_ever() {
+async fn a_call_that_panics_when_it_is_dropped_keeps_no_row_in_flight() {
     let bench = Bench::new().await;
     bench.enqueue(&[("a", "a1")]).await;
     let settings = DestinationSettings {
@@ -110,7 +110,7 @@ async fn a_call_that_panics_when_it_is_given_up_keeps_no_row_for_ever() {
     };
     let keeper = bench.keeper(Scope::Outbox("d".into()), "w");
     keeper.beat().await.unwrap();
-    let guard = Guard::new(Arc::new(NeverAnswers), &settings);
+    let guard = PublishGuard::new(Arc::new(NeverAnswers), &settings);
     let counters = bench.observer.destination("d");
     let relay = Relay::new(Arc::clone(&bench.store), keeper, guard, settings, counters);
     let (_wake, woken) = watch::channel(0);
@@ -121,7 +121,7 @@ async fn a_call_that_panics_when_it_is_given_up_keeps_no_row_for_ever() {
 }
 
 #[tokio::test]
-async fn a_row_is_found_though_nobody_wakes_anybody() {
+async fn a_row_is_found_without_a_wake_up() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
     let relay = bench.relay("w", &publisher).await;
@@ -133,7 +133,7 @@ async fn a_row_is_found_though_nobody_wakes_anybody() {
         bench.enqueue(&[("a", "a1")]).await;
         let started = Instant::now();
         while publisher.seen().len() < round {
-            assert!(started.elapsed() < PATIENCE, "nobody looked");
+            assert!(started.elapsed() < PATIENCE, "the worker did not poll");
             tokio::task::yield_now().await;
         }
     }
@@ -142,7 +142,7 @@ async fn a_row_is_found_though_nobody_wakes_anybody() {
     assert_eq!(bench.statuses(), ["DISPATCHED 1"; 3]);
 }
 
-/// Waits for something that never comes.
+/// A handler that never returns.
 struct Hangs;
 
 impl Handler for Hangs {
@@ -156,10 +156,10 @@ impl Handler for Hangs {
 }
 
 #[tokio::test]
-async fn a_handler_that_hangs_uses_an_attempt_and_holds_nobody_else_up() {
+async fn a_handler_that_hangs_uses_an_attempt_and_does_not_delay_others() {
     let bench = Bench::new().await;
-    let hangs = Action::Handler(Arc::new(Hangs));
-    let notes = Action::Handler(noting(&bench, |_| Outcome::Done));
+    let hangs = EventAction::Handler(Arc::new(Hangs));
+    let notes = EventAction::Handler(noting(&bench, |_| Outcome::Done));
     let mut worker = worker(&bench, "w", vec![("Hang", hangs), ("Note", notes)]).await.handlers(
         &HandlerSettings { timeout: Duration::from_millis(50), ..HandlerSettings::default() },
     );
@@ -174,7 +174,7 @@ async fn a_handler_that_hangs_uses_an_attempt_and_holds_nobody_else_up() {
     let started = Instant::now();
     while done() + tried() < 13 {
         assert!(started.elapsed() < PATIENCE, "{} done, {} tried", done(), tried());
-        worker.look();
+        worker.request_read();
         worker.run_once().await.unwrap();
         tokio::task::yield_now().await;
     }
@@ -185,13 +185,14 @@ async fn a_handler_that_hangs_uses_an_attempt_and_holds_nobody_else_up() {
     worker.stop(Duration::MAX).await;
 }
 
-/// A user's publisher or handler may fill the fields of a reason with anything.
+/// A publisher or handler of the user may fill the fields of a problem with anything.
 #[tokio::test]
-async fn a_reason_that_fits_no_column_stops_nobody() {
+async fn a_problem_that_fits_no_column_does_not_stop_other_rows() {
     let bench = Bench::new().await;
     let odd = || Problem { code: "x\0".repeat(5_000), message: "y\0".repeat(50_000) };
-    let said = vec![Delivery::Retry { problem: odd(), after: None }];
-    let publisher = Script::new(&[("a1", said), ("b1", vec![Delivery::Reject { problem: odd() }])]);
+    let retry = vec![Delivery::Retry { problem: odd(), after: None }];
+    let publisher =
+        Script::new(&[("a1", retry), ("b1", vec![Delivery::Reject { problem: odd() }])]);
     bench.enqueue(&[("a", "a1"), ("b", "b1"), ("c", "c1")]).await;
     let mut relay = bench.relay("w", &publisher).await;
     drain(&mut relay).await;
@@ -203,7 +204,7 @@ async fn a_reason_that_fits_no_column_stops_nobody() {
         "3" => Outcome::Park { problem: odd() },
         _ => Outcome::Done,
     });
-    let mut worker = worker(&bench, "w", vec![("T", Action::Handler(handler))]).await;
+    let mut worker = worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await;
     for id in ["1", "2", "3", "4"] {
         accept(&bench, &[(id, &format!(r#"{{"type":"T","of":"{id}"}}"#))]).await;
     }
@@ -212,7 +213,7 @@ async fn a_reason_that_fits_no_column_stops_nobody() {
     assert_eq!(statuses, ["RETRY", "FAILED", "FAILED", "PROCESSED"]);
 }
 
-/// Loses its session each time, as a handler that ends its transaction itself.
+/// A handler that loses its session each time, as one that ends its transaction itself.
 struct LosesItsSession;
 
 impl Handler for LosesItsSession {
@@ -229,8 +230,8 @@ impl Handler for LosesItsSession {
 #[tokio::test]
 async fn a_handler_that_loses_its_session_each_time_uses_attempts_in_the_end() {
     let bench = Bench::new().await;
-    let loses = Action::Handler(Arc::new(LosesItsSession));
-    let notes = Action::Handler(noting(&bench, |_| Outcome::Done));
+    let loses = EventAction::Handler(Arc::new(LosesItsSession));
+    let notes = EventAction::Handler(noting(&bench, |_| Outcome::Done));
     let mut worker = worker(&bench, "w", vec![("Lose", loses), ("Note", notes)]).await;
     accept(&bench, &[("l", r#"{"type":"Lose","of":"l"}"#)]).await;
     let state = || bench.texts("SELECT status || ' ' || attempts FROM relais_inbox WHERE id = 1");
@@ -239,7 +240,7 @@ async fn a_handler_that_loses_its_session_each_time_uses_attempts_in_the_end() {
     while state() != ["RETRY 2"] {
         assert!(started.elapsed() < PATIENCE, "{:?}", state());
         bench.make_due();
-        worker.look();
+        worker.request_read();
         resting += usize::from(worker.run_once().await.is_err());
         tokio::task::yield_now().await;
     }
@@ -251,13 +252,13 @@ async fn a_handler_that_loses_its_session_each_time_uses_attempts_in_the_end() {
     assert_eq!(bench.texts("SELECT status FROM relais_inbox WHERE id = 2"), ["PROCESSED"]);
 }
 
-/// The database is away, or its disk is full: reads may still be answered.
+/// A handler that cannot begin: the database is unavailable, or its disk is full.
 struct CannotBegin;
 
 impl Handler for CannotBegin {
     fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
-        let away = StoreError::unavailable("disk is full");
-        Box::pin(std::future::ready(Handled::Unavailable(away)))
+        let full = StoreError::unavailable("disk is full");
+        Box::pin(std::future::ready(Handled::Unavailable(full)))
     }
 
     fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
@@ -268,13 +269,13 @@ impl Handler for CannotBegin {
 #[tokio::test]
 async fn a_database_that_cannot_serve_a_handler_uses_no_attempt_however_often() {
     let bench = Bench::new().await;
-    let action = Action::Handler(Arc::new(CannotBegin));
+    let action = EventAction::Handler(Arc::new(CannotBegin));
     let mut worker = worker(&bench, "w", vec![("T", action)]).await;
     accept(&bench, &[("1", r#"{"type":"T","of":"1"}"#)]).await;
     let (mut rests, started) = (0, Instant::now());
     while rests < 20 {
         assert!(started.elapsed() < PATIENCE, "{rests}");
-        worker.look();
+        worker.request_read();
         rests += usize::from(worker.run_once().await.is_err());
         tokio::task::yield_now().await;
     }
@@ -283,16 +284,16 @@ async fn a_database_that_cannot_serve_a_handler_uses_no_attempt_however_often() 
 }
 
 #[tokio::test]
-async fn a_pause_beyond_all_time_ends_no_process() {
+async fn an_endless_pause_does_not_end_the_process() {
     let bench = Bench::new().await;
     let forever = || Problem::new("LATER", "not now");
-    let said = vec![Delivery::Retry { problem: forever(), after: Some(Duration::MAX) }];
+    let retry = vec![Delivery::Retry { problem: forever(), after: Some(Duration::MAX) }];
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
-    let mut relay = bench.relay("w", &Script::new(&[("a1", said)])).await;
+    let mut relay = bench.relay("w", &Script::new(&[("a1", retry)])).await;
     drain(&mut relay).await;
     assert_eq!(bench.statuses(), ["PENDING 0", "DISPATCHED 1"]);
     let handler = noting(&bench, |_| Outcome::retry_after(Duration::MAX, "LATER", "not now"));
-    let mut worker = worker(&bench, "w", vec![("T", Action::Handler(handler))]).await;
+    let mut worker = worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await;
     accept(&bench, &[("1", r#"{"type":"T","of":"1"}"#)]).await;
     run_until_idle(&mut worker).await;
     assert_eq!(bench.texts("SELECT status FROM relais_inbox"), ["RETRY"]);

@@ -22,8 +22,8 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::{
-    DestinationSettings, guard::Guard, lanes::LaneKeeper, observe::Observer, relay::Relay,
-    worker::run_until_idle,
+    DestinationSettings, lanes::LaneKeeper, observe::Observer, publish_guard::PublishGuard,
+    relay::Relay, worker::run_until_idle,
 };
 
 pub(super) struct Bench {
@@ -54,7 +54,7 @@ impl Bench {
         connection.execute_batch(sql).unwrap();
     }
 
-    /// One column of text from SQL.
+    /// Returns one column of text from SQL.
     pub(super) fn texts(&self, sql: &str) -> Vec<String> {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         let mut statement = connection.prepare(sql).unwrap();
@@ -69,7 +69,7 @@ impl Bench {
         rows.unwrap().map(Result::unwrap).collect()
     }
 
-    /// Lets every lease run out, as if its holder had died.
+    /// Expires every lease, as if its worker were lost.
     pub(super) fn expire_leases(&self) {
         self.sql(
             "UPDATE relais_lane SET lease_until = '2000-01-01T00:00:00.000Z' WHERE owner IS NOT NULL;
@@ -88,7 +88,7 @@ impl Bench {
         }
     }
 
-    /// Messages `key:payload` to the destination `d`, in order.
+    /// Enqueues messages `key:payload` to the destination `d`, in order.
     pub(super) async fn enqueue(&self, messages: &[(&str, &str)]) -> Vec<i64> {
         let rows = messages.iter().map(|(key, name)| message(key, name)).collect();
         self.store.enqueue(rows).await.unwrap()
@@ -99,7 +99,7 @@ impl Bench {
         LaneKeeper::new(Arc::clone(&self.store), fence, Duration::from_secs(60))
     }
 
-    /// A relay of the destination `d` that holds its lanes.
+    /// Returns a relay of the destination `d` that owns its lanes.
     pub(super) async fn relay(&self, worker: &str, publisher: &Arc<Script>) -> Relay {
         let settings = DestinationSettings {
             retry: RetryPolicy::default().jitter(false).first(Duration::from_secs(60)),
@@ -115,10 +115,10 @@ impl Bench {
         settings: DestinationSettings,
     ) -> Relay {
         let keeper = self.keeper(Scope::Outbox("d".into()), worker);
-        let guard = Guard::new(Arc::clone(publisher) as Arc<dyn Publisher>, &settings);
+        let guard = PublishGuard::new(Arc::clone(publisher) as Arc<dyn Publisher>, &settings);
         let counters = self.observer.destination("d");
         let mut relay = Relay::new(Arc::clone(&self.store), keeper, guard, settings, counters);
-        relay.intake().keeper().beat().await.unwrap();
+        relay.reader().keeper().beat().await.unwrap();
         relay
     }
 
@@ -135,12 +135,12 @@ pub(super) async fn drain(relay: &mut Relay) {
     run_until_idle(relay).await;
 }
 
-/// Answers by payload name; what has no answer left is accepted.
+/// A publisher that answers by payload name, and accepts payloads without an answer.
 pub(super) struct Script {
     answers: Mutex<HashMap<String, Vec<Delivery>>>,
     seen: Mutex<Vec<String>>,
     batching: Batching,
-    /// Payloads that never come back.
+    /// Payloads whose calls never return.
     stuck: Mutex<Vec<String>>,
     /// A payload that fails every call it is in, and how.
     spoiler: Mutex<Option<(String, Delivery)>>,
@@ -168,7 +168,7 @@ impl Script {
         *self.spoiler.lock().unwrap() = Some((name.to_owned(), delivery));
     }
 
-    /// The next calls, whatever they carry, end like this.
+    /// Makes the next calls end with this delivery.
     pub(super) fn fail_calls(&self, calls: usize, delivery: Delivery) {
         *self.outage.lock().unwrap() = Some((calls, delivery));
     }
@@ -184,7 +184,7 @@ impl Script {
         self.stuck.lock().unwrap().push(name.to_owned());
     }
 
-    /// Payload names in the order they were published.
+    /// Returns payload names in the order they were published.
     pub(super) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }

@@ -7,7 +7,7 @@ use relais::{
 
 use crate::{
     order::{Order, OrderPaid, OrderPlaced, TABLE, outbox, repository},
-    postgres::Bed,
+    postgres::Fixture,
 };
 
 impl Persist<tokio_postgres::Transaction<'_>> for Order {
@@ -22,7 +22,7 @@ impl Persist<tokio_postgres::Transaction<'_>> for Order {
     }
 }
 
-/// What a handler of `postgres::handler` is given.
+/// The transaction of a handler of `postgres::handler`.
 impl Persist<&tokio_postgres::Transaction<'_>> for Order {
     type Error = tokio_postgres::Error;
 
@@ -45,8 +45,8 @@ impl PersistBlocking<rusqlite::Transaction<'_>> for Order {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokio_postgres_saves_in_its_own_transaction() {
-    let Some(bed) = Bed::new().await else { return };
-    let mut client = bed.store.pool().get().await.unwrap();
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut client = fixture.store.pool().get().await.unwrap();
     let client: &mut tokio_postgres::Client = &mut client;
     let mut order = Order::place("o-1");
     let mut tx = client.transaction().await.unwrap();
@@ -62,7 +62,7 @@ async fn tokio_postgres_saves_in_its_own_transaction() {
     let refused = repository().save(&mut tx, &mut stale).await.unwrap_err();
     assert!(matches!(refused, SaveError::Conflict { version: 1, .. }), "{refused}");
     drop(tx);
-    assert_eq!((order.events.version(), outbox(&bed.store).await.len()), (2, 2));
+    assert_eq!((order.events.version(), outbox(&fixture.store).await.len()), (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,8 +85,8 @@ async fn rusqlite_saves_in_its_own_transaction() {
     let tx = db.transaction().unwrap();
     let ids = repository().save_blocking(&tx, &mut order).unwrap();
     tx.commit().unwrap();
-    let told: Vec<_> = outbox(&store).await.iter().map(|row| row.message_id).collect();
-    assert_eq!((told, order.events.version()), (ids, 1));
+    let stored: Vec<_> = outbox(&store).await.iter().map(|row| row.message_id).collect();
+    assert_eq!((stored, order.events.version()), (ids, 1));
 
     let mut stale = Order::read("o-1", 0, 7);
     let tx = db.transaction().unwrap();
@@ -102,12 +102,12 @@ fn an_event_type_has_one_destination() {
 }
 
 #[test]
-fn what_was_recorded_can_be_looked_at_without_a_database() {
+fn recorded_events_can_be_read_without_a_database() {
     let mut order = Order::place("o-1");
     let event_id = uuid::Uuid::now_v7();
     order.events.record(&OrderPaid { event_id, order_id: "o-1".into() });
-    let told: Vec<_> = order.events.recorded().iter().map(|event| event.event_type()).collect();
-    assert_eq!(told, ["OrderPlaced", "OrderPaid"]);
+    let recorded: Vec<_> = order.events.recorded().iter().map(|event| event.event_type()).collect();
+    assert_eq!(recorded, ["OrderPlaced", "OrderPaid"]);
     assert_eq!(order.events.recorded()[1].message_id(), event_id);
     assert_eq!(order.events.recorded()[0].payload(), Some(r#"{"order_id":"o-1"}"#));
 }

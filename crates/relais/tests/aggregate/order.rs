@@ -1,4 +1,4 @@
-//! An aggregate like those of users.
+//! An aggregate as users write it.
 
 use relais::{Aggregate, Events, Message, OutboxRow, Repository, Store, core::query::Filter};
 use serde::{Serialize, Serializer, ser::Error};
@@ -17,14 +17,14 @@ pub(crate) struct LineAdded {
     pub(crate) number: i64,
 }
 
-/// Says itself where it goes.
+/// An event with its own destination.
 #[derive(Message, Serialize)]
 #[message(aggregate = "Order", key = "order_id", destination = "archive")]
 pub(crate) struct OrderArchived {
     pub(crate) order_id: String,
 }
 
-/// Its id is the user's.
+/// An event with an id of the user.
 #[derive(Message, Serialize)]
 #[message(aggregate = "Order", key = "order_id", id = "event_id")]
 pub(crate) struct OrderPaid {
@@ -32,23 +32,23 @@ pub(crate) struct OrderPaid {
     pub(crate) order_id: String,
 }
 
-/// Nobody named its destination.
+/// An event without a destination.
 #[derive(Message, Serialize)]
 #[message(aggregate = "Order", key = "order_id")]
 pub(crate) struct OrderForgotten {
     pub(crate) order_id: String,
 }
 
-/// No JSON can be made of it.
+/// An event that cannot be written as JSON.
 #[derive(Message)]
 #[message(aggregate = "Order", key = "order_id")]
-pub(crate) struct OrderUnsayable {
+pub(crate) struct OrderUnserialisable {
     pub(crate) order_id: String,
 }
 
-impl Serialize for OrderUnsayable {
+impl Serialize for OrderUnserialisable {
     fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
-        Err(S::Error::custom("no words for it"))
+        Err(S::Error::custom("not serialisable"))
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Order {
     pub(crate) fault: Option<Fault>,
 }
 
-/// What goes wrong while its state is written.
+/// The fault while its state is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The statement is refused.
@@ -112,10 +112,10 @@ pub(crate) fn repository() -> Repository {
         .event::<OrderPlaced>("orders")
         .event::<LineAdded>("orders")
         .event::<OrderPaid>("orders")
-        .event::<OrderUnsayable>("orders")
+        .event::<OrderUnserialisable>("orders")
 }
 
-/// Makes the user's table; the same on each database.
+/// Creates the user's table; the same on each database.
 pub(crate) const TABLE: &str =
     "CREATE TABLE orders (id TEXT PRIMARY KEY, lines BIGINT NOT NULL, version BIGINT NOT NULL)";
 pub(crate) const READ: &str = "SELECT lines, version FROM orders WHERE id = $1";
@@ -125,7 +125,7 @@ const UPDATE: &str =
     "UPDATE orders SET lines = $2, version = version + 1 WHERE id = $1 AND version = $3";
 
 impl Order {
-    /// The statement that writes it: id, lines, version.
+    /// Returns the statement that writes it: id, lines, version.
     pub(crate) fn statement(&self, version: i64) -> &'static str {
         match (self.fault, version) {
             (Some(Fault::StateRefused), _) => "INSERT INTO orders (id) VALUES ($1 || $2 || $3)",
@@ -135,7 +135,7 @@ impl Order {
     }
 }
 
-/// All of the outbox, oldest first.
+/// Returns all of the outbox, oldest first.
 pub(crate) async fn outbox(store: &dyn Store) -> Vec<OutboxRow> {
     let mut rows = Vec::new();
     let mut before = None;

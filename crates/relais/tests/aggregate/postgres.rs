@@ -14,14 +14,14 @@ mod scenarios;
 type Connection = PgConnection;
 
 /// A schema with relais's tables and the user's; dropped with it.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) store: PostgresStore,
     pool: PgPool,
     schema: String,
     server: PgPool,
 }
 
-impl Bed {
+impl Fixture {
     /// `None` without a server.
     pub(crate) async fn new() -> Option<Self> {
         let Ok(url) = std::env::var("RELAIS_TEST_POSTGRES") else {
@@ -45,7 +45,7 @@ impl Bed {
         self.pool.begin().await.unwrap()
     }
 
-    /// From now on the outbox takes no event of this type.
+    /// Makes the outbox refuse events of this type from now on.
     async fn refuse(&self, event_type: &str) {
         let sql = format!(
             "ALTER TABLE relais_outbox ADD CONSTRAINT refuse CHECK (event_type <> '{event_type}')"
@@ -54,7 +54,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let (server, schema) = (self.server.clone(), self.schema.clone());
         let handle = tokio::runtime::Handle::current();
@@ -85,42 +85,42 @@ impl Persist<PgConnection> for Order {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_that_goes_on_after_a_failed_save_commits_nothing() {
-    let Some(bed) = Bed::new().await else { return };
-    bed.refuse("LineAdded").await;
+async fn a_transaction_that_continues_after_a_failed_save_commits_nothing() {
+    let Some(fixture) = Fixture::new().await else { return };
+    fixture.refuse("LineAdded").await;
     let mut order = Order::place("o-1");
     order.add_line();
-    let mut tx = bed.begin().await;
+    let mut tx = fixture.begin().await;
     let refused = repository().save(&mut *tx, &mut order).await.unwrap_err();
     assert!(matches!(refused, SaveError::Events { .. }), "{refused}");
     tx.commit().await.unwrap();
-    assert_eq!(scenarios::both(&bed, "o-1").await, (None, 0));
+    assert_eq!(scenarios::both(&fixture, "o-1").await, (None, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_dies_before_the_commit_leaves_neither() {
-    let Some(bed) = Bed::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let mut order = Order::place("o-1");
-    let mut tx = bed.begin().await;
+    let mut tx = fixture.begin().await;
     repository().save(&mut *tx, &mut order).await.unwrap();
     let died = sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(&mut *tx);
     assert!(died.await.is_err());
     assert!(tx.commit().await.is_err());
-    assert_eq!(scenarios::both(&bed, "o-1").await, (None, 0));
+    assert_eq!(scenarios::both(&fixture, "o-1").await, (None, 0));
 }
 
-/// Two that read the same version and write at the same time: the second waits for the first, and then
-/// has a conflict.
+/// Two transactions read the same version and write at the same time: the second waits for the first, and
+/// then has a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_save_that_waits_for_another_one_conflicts_when_that_one_commits() {
-    let Some(bed) = Bed::new().await else { return };
-    scenarios::save(&bed, &mut Order::place("o-1")).await.unwrap();
+    let Some(fixture) = Fixture::new().await else { return };
+    scenarios::save(&fixture, &mut Order::place("o-1")).await.unwrap();
     let (mut first, mut second) =
-        (scenarios::read(&bed, "o-1").await, scenarios::read(&bed, "o-1").await);
+        (scenarios::read(&fixture, "o-1").await, scenarios::read(&fixture, "o-1").await);
     first.add_line();
     second.add_line();
     let repository = repository();
-    let (mut early, mut late) = (bed.begin().await, bed.begin().await);
+    let (mut early, mut late) = (fixture.begin().await, fixture.begin().await);
     repository.save(&mut *early, &mut first).await.unwrap();
     let waiting = async {
         let saved = repository.save(&mut *late, &mut second).await;
@@ -130,5 +130,5 @@ async fn a_save_that_waits_for_another_one_conflicts_when_that_one_commits() {
     let (waited, committed) = tokio::join!(waiting, early.commit());
     committed.unwrap();
     assert!(matches!(waited, Err(SaveError::Conflict { version: 1, .. })), "{waited:?}");
-    assert_eq!(scenarios::both(&bed, "o-1").await, (Some((1, 2)), 2));
+    assert_eq!(scenarios::both(&fixture, "o-1").await, (Some((1, 2)), 2));
 }

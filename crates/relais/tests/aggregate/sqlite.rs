@@ -17,13 +17,13 @@ mod scenarios;
 type Connection = SqliteConnection;
 
 /// A file with relais's tables and the user's.
-struct Bed {
+struct Fixture {
     store: SqliteStore,
     pool: SqlitePool,
     _directory: TempDir,
 }
 
-impl Bed {
+impl Fixture {
     async fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shop.db");
@@ -40,7 +40,7 @@ impl Bed {
         self.pool.begin_with("BEGIN IMMEDIATE").await.unwrap()
     }
 
-    /// From now on the outbox takes no event of this type.
+    /// Makes the outbox refuse events of this type from now on.
     async fn refuse(&self, event_type: &str) {
         let sql = format!(
             "CREATE TRIGGER refuse BEFORE INSERT ON relais_outbox
@@ -58,7 +58,7 @@ impl Persist<SqliteConnection> for Order {
         let query = sqlx::query(self.statement(version));
         let done = query.bind(&self.id).bind(self.lines).bind(version).execute(&mut *tx).await?;
         if self.fault == Some(Fault::ConnectionDies) {
-            // What is left of a connection whose file is gone: it can write nothing any more.
+            // Like a connection whose file was removed: it cannot write any more.
             sqlx::query("PRAGMA query_only = 1").execute(tx).await?;
         }
         Ok(done.rows_affected())
@@ -67,16 +67,16 @@ impl Persist<SqliteConnection> for Order {
 
 #[tokio::test]
 async fn a_disk_that_is_full_between_state_and_events_leaves_neither() {
-    let bed = Bed::new().await.unwrap();
+    let fixture = Fixture::new().await.unwrap();
     let mut order = Order::place("o-1");
     order.events.record(&crate::order::LineAdded { order_id: "x".repeat(1 << 22), number: 1 });
-    let mut tx = bed.begin().await;
+    let mut tx = fixture.begin().await;
     let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut *tx).await.unwrap();
     let sql = format!("PRAGMA max_page_count = {}", pages + 8);
     sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
     let refused = crate::order::repository().save(&mut *tx, &mut order).await.unwrap_err();
     assert!(matches!(refused, relais::SaveError::Events { .. }), "{refused}");
     drop(tx);
-    assert_eq!(scenarios::both(&bed, "o-1").await, (None, 0));
+    assert_eq!(scenarios::both(&fixture, "o-1").await, (None, 0));
     assert_eq!((order.events.version(), order.events.recorded().len()), (0, 2));
 }

@@ -2,7 +2,7 @@
 //! reading. The same scenarios on each store, through a running `App`.
 
 #![cfg(all(feature = "sqlx-sqlite", feature = "sqlx-postgres", feature = "log"))]
-#![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod forms;
 mod several;
@@ -13,10 +13,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use relais::{NewInbox, Store};
 use relais_testkit::{Database, database::PostgresScratch, scratch};
 
-/// How long anything may take before a test gives up.
+/// The time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a handler needs beside the transaction: a client, a configuration, a cache.
+/// A client that a handler needs beside the transaction.
 #[derive(Clone)]
 struct Rates {
     euro_cents: Arc<BTreeMap<&'static str, i64>>,
@@ -27,7 +27,7 @@ impl Rates {
         Self { euro_cents: Arc::new(BTreeMap::from([("EUR", 100), ("CHF", 107)])) }
     }
 
-    /// Is awaited, as the call of an HTTP client would be.
+    /// Converts an amount; awaited as the call of an HTTP client would be.
     async fn convert(&self, amount: i64, currency: &str) -> anyhow::Result<i64> {
         tokio::task::yield_now().await;
         self.look_up(amount, currency)
@@ -55,7 +55,7 @@ struct OrderPaid {
 
 const TABLE: &str = "CREATE TABLE paid (order_id TEXT PRIMARY KEY, cents BIGINT NOT NULL)";
 
-/// A server's schema of its own; `None` without a server.
+/// Returns a schema on the server; `None` without a server.
 async fn postgres() -> Option<PostgresScratch> {
     let Ok(url) = std::env::var("RELAIS_TEST_POSTGRES") else {
         assert!(std::env::var_os("CI").is_none(), "RELAIS_TEST_POSTGRES must be set in CI");
@@ -83,7 +83,7 @@ async fn rows(database: &dyn Database, sql: &str) -> Vec<String> {
     rows.into_iter().map(text).collect()
 }
 
-/// Waits until a query answers this.
+/// Waits until a query returns this.
 async fn until(database: &dyn Database, sql: &str, expected: &[&str]) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {

@@ -34,7 +34,7 @@ const TABLE: &str =
 const TABLE_LITE: &str = "CREATE TABLE seen (place INTEGER PRIMARY KEY, who TEXT, what TEXT)";
 const SEEN: &str = "SELECT who, what FROM seen ORDER BY who, place";
 
-/// Makes a handler that writes what it sees, and refuses the message `m-2` while `broken` is set.
+/// Returns a handler that writes what it gets, and refuses the message `m-2` while `broken` is set.
 trait Notes: Database {
     fn notes(&self, who: &'static str, broken: &Arc<AtomicBool>) -> Arc<dyn Handler>;
 }
@@ -68,7 +68,7 @@ impl Notes for SqliteScratch {
     }
 }
 
-/// One that fails is retried alone, and parks keys for itself only. What the others did is not repeated.
+/// Checks that a handler which fails is retried alone, and parks keys for itself only.
 async fn check(database: &dyn Notes) {
     let store = database.store();
     let (sound, broken) = (Arc::default(), Arc::new(AtomicBool::new(true)));
@@ -139,7 +139,7 @@ async fn each_subscriber_has_its_own_attempts_and_dead_letters_on_sqlite() {
     check(&scratch).await;
 }
 
-/// Says how many run at once, and lets none end before `wanted` run.
+/// Counts how many handlers run at once, and lets none end before `wanted` run.
 struct Crowd {
     running: AtomicUsize,
     most: AtomicUsize,
@@ -198,7 +198,7 @@ async fn concurrency_and_time_limit_are_each_handlers_own() {
     running.stop().await;
 }
 
-/// Never called.
+/// A handler that is never called.
 struct Idle;
 
 impl Handler for Idle {
@@ -212,7 +212,7 @@ impl Handler for Idle {
 }
 
 #[tokio::test]
-async fn a_handler_and_a_subscriber_of_one_event_type_are_refused_with_the_cure() {
+async fn a_handler_and_a_subscriber_of_one_event_type_are_refused_with_the_next_step() {
     let scratch = scratch::sqlite().await;
     let idle = || Arc::new(Idle).into_handler();
     let app = App::new(scratch.store()).handle("Paid", idle()).subscribe("mail", "Paid", idle());

@@ -1,11 +1,11 @@
-//! What an operator reads about a handler that failed, and what a sender is told that did something wrong.
+//! The texts that an operator reads about a failed handler, and the errors that a sender gets.
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use relais::{
     App, BlockingTransaction, Outbox, Received, SendError,
-    explain::{Found, Role},
+    explain::{ExplainOutcome, ThingRole},
     postgres, sqlite,
 };
 use relais_testkit::{Database, database::SqliteScratch, scratch};
@@ -162,7 +162,7 @@ async fn a_destination_without_a_worker_is_noted_at_start() {
 }
 
 /// Waits until the process has exactly this note.
-async fn expect_note(running: &relais::Running, note: &str) {
+async fn expect_note(running: &relais::RunningApp, note: &str) {
     let deadline = tokio::time::Instant::now() + super::PATIENCE;
     loop {
         let health = running.health().await;
@@ -197,10 +197,10 @@ async fn a_subscriber_without_a_worker_is_noted_at_start() {
     let id =
         super::rows(&scratch, "SELECT id FROM relais_inbox WHERE source_system = '@search::bank'");
     let id = format!("inbox:{}", id.await[0]);
-    let Found::One(story) = relais::explain::explain(&*store, &id).await.unwrap() else {
+    let ExplainOutcome::One(story) = relais::explain::explain(&*store, &id).await.unwrap() else {
         panic!("no story of {id}")
     };
-    let subject = story.things.iter().find(|thing| thing.role == Role::Subject).unwrap();
+    let subject = story.things.iter().find(|thing| thing.role == ThingRole::Subject).unwrap();
     let waits = subject.waits_for.as_deref().unwrap_or_default();
     assert!(waits.starts_with("waits for subscriber search, which no worker serves"), "{waits}");
     running.stop().await;

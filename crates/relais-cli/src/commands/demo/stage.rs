@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use relais::{Running, observe::Observer};
+use relais::{RunningApp, observe::Observer};
 use relais_admin::ApiUsage;
 use relais_core::{
     desk::AuditFilter,
@@ -53,7 +53,7 @@ pub(super) struct Stage {
     settings: Settings,
     database: Database,
     store: Arc<dyn Store>,
-    running: Option<Running>,
+    running: Option<RunningApp>,
     /// Counts on while workers come and go: the console belongs to the process.
     observer: Arc<Observer>,
     usage: Usage,

@@ -1,7 +1,7 @@
 //! The rows of a job, read page by page.
 //!
-//! Invariant: no more than one page of payloads is in memory at a time, beside the upload, whose bytes the
-//! target bounds.
+//! Invariant: at most one page of payloads is in memory at a time, beside the upload, whose bytes the
+//! target limits.
 
 use relais_core::{
     bulk::{CallProblem, Encoded},
@@ -11,16 +11,16 @@ use relais_core::{
     store::Payloads,
 };
 
-use super::Drive;
-use crate::bulk::{call::Answer, halt::Halt};
+use super::JobDriver;
+use crate::bulk::{call::CallAnswer, halt::Halt};
 
-/// Rows read at a time, and bytes of their payloads.
+/// Maximum rows of one page, and maximum bytes of their payloads.
 const PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-impl Drive {
-    /// The upload of all rows that are left, fresh, page by page; none if there is none to be had now.
-    /// Rows that cannot be part of it are settled.
+impl JobDriver {
+    /// Encodes the upload of all remaining rows with fresh data, page by page; `None` if that is not possible
+    /// now. Settles rows that cannot be part of it.
     pub(super) async fn encode(&mut self) -> Result<Option<Vec<Vec<u8>>>, Halt> {
         let (mut parts, mut bytes, mut after) = (Vec::new(), 0, 0);
         loop {
@@ -32,7 +32,7 @@ impl Drive {
                 Ok(encoded) => encoded,
                 Err(CallProblem::Refused(_)) => return self.abandon().await.map(|_| None),
                 Err(CallProblem::Unclear(problem)) => {
-                    // A panic or no end in sight: one of the rows may be the reason.
+                    // A panic or a time-out: one of the rows may be the reason.
                     let (ids, _) = self.names().await?;
                     self.failed_whole(&ids, &problem).await?;
                     self.end_early().await?;
@@ -57,7 +57,7 @@ impl Drive {
         Ok(Some(parts))
     }
 
-    async fn encode_page(&self, rows: &[OutboxRow], bytes_before: usize) -> Answer<Encoded> {
+    async fn encode_page(&self, rows: &[OutboxRow], bytes_before: usize) -> CallAnswer<Encoded> {
         let limit = self.settings.transfer_timeout;
         let call = self.caller.prepare(limit, |target| {
             Box::pin(async move {
@@ -69,7 +69,7 @@ impl Drive {
         call.await
     }
 
-    /// The next rows that are left, by id.
+    /// Returns the next remaining rows, by id.
     pub(super) async fn page(
         &self,
         after: i64,
@@ -79,7 +79,7 @@ impl Drive {
         self.persist(move |store| store.bulk_rows(job, after, PAGE, payloads)).await
     }
 
-    /// The ids of every row that is left, in order, and their external ids.
+    /// Returns the ids of all remaining rows, in order, and their external ids.
     pub(super) async fn names(&self) -> Result<(Vec<i64>, Vec<String>), Halt> {
         let (mut ids, mut external_ids) = (Vec::new(), Vec::new());
         loop {

@@ -1,27 +1,26 @@
-//! What the target said of a job's rows, written down in the store.
-
-use std::time::Duration;
+//! Settles the rows of a job by the answers of the target.
 
 use relais_core::{
     delivery::{Delivery, Problem},
     fault::{FailureKind, Fault, Judgement},
-    outbox::{OnDeadLetter, OutboxFate, OutboxRow, settle},
-    quarantine::{self, Treatment},
+    outbox::{OutboxFate, OutboxRow, settle},
     store::Payloads,
 };
 
-use super::{Drive, note};
+use super::{JobDriver, note};
 use crate::{
     app::DestinationSettings,
     bulk::{halt::Halt, halving::Blame},
     observe::trace::JobSpan,
-    relay::{count, random},
+    quarantine::job_fate,
+    random::random,
+    relay::count,
 };
 
-/// Rows settled in one transaction.
+/// Maximum rows settled in one transaction.
 const SETTLED_MAX: usize = 500;
 
-/// What becomes of a row. An answer about the whole target sets it free as it was.
+/// Returns the fate of a row. After an answer about the whole target the row is released unchanged.
 fn fate(
     policy: &DestinationSettings,
     row: &OutboxRow,
@@ -37,37 +36,15 @@ fn fate(
     settle(&policy.retry, policy.on_dead_letter, row.attempts, answer, judgement, random())
 }
 
-/// Decides about a row after its job lost its worker. A hold lasts as much longer as the lanes of that worker
-/// may be taken over later than its job: the take-over of those lanes is no other loss.
-fn fate_after_loss(policy: &DestinationSettings, row: &OutboxRow, lease: Duration) -> OutboxFate {
-    match quarantine::treatment_in_job(row.lost_workers) {
-        Treatment::Bury => OutboxFate::Dead {
-            attempts: row.attempts,
-            problem: quarantine::lost(),
-            park: policy.on_dead_letter == OnDeadLetter::Park,
-        },
-        Treatment::Hold => OutboxFate::Wait {
-            pause: quarantine::HOLD_FOR + lease.saturating_mul(2),
-            problem: quarantine::held(),
-            lost_workers: quarantine::HOLD_AFTER,
-        },
-        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => OutboxFate::Wait {
-            pause: Duration::ZERO,
-            problem: quarantine::job_lost(),
-            lost_workers: row.lost_workers + 1,
-        },
-    }
-}
-
-impl Drive {
-    /// Counts the loss of the last worker on every row of its job, and sets them free.
+impl JobDriver {
+    /// Counts the loss of the last worker on every row of its job, and releases them.
     pub(super) async fn count_loss(&self) -> Result<(), Halt> {
         tracing::warn!(
             destination = self.job.destination,
             job = %self.job.id,
             rows = self.job.row_count,
             phase = self.job.phase.as_str(),
-            "a worker was lost with a bulk job, its rows go again"
+            "worker was lost with a bulk job; its rows are sent again"
         );
         let policy = &self.settings.destination;
         let mut after = 0;
@@ -75,13 +52,13 @@ impl Drive {
             let rows = self.page(after, Payloads::Omitted).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.id;
-            let fates = rows.iter().map(|row| (row, fate_after_loss(policy, row, self.lease)));
+            let fates =
+                rows.iter().map(|row| (row, job_fate(row, policy.on_dead_letter, self.lease)));
             self.write(&fates.collect::<Vec<_>>()).await?;
         }
     }
 
-    /// Settles every row that is left and has an answer, page by page. `fault` says whose fault a failure
-    /// is.
+    /// Settles every remaining row that has an answer, page by page. `fault` is the fault of a failure.
     pub(super) async fn settle_each(
         &self,
         fault: Fault,
@@ -120,7 +97,7 @@ impl Drive {
                 self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
             relais_store::fail_point!("bulk.after_settlement");
             if settled.refused > 0 {
-                // A person was faster, or the job is not ours any more.
+                // An operator decided first, or this worker lost the job.
                 self.caller.counters.refused(settled.refused);
                 self.prove().await?;
             }
@@ -131,7 +108,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Sets the rows of a job free that failed before any of them was tried. They go again in smaller
+    /// Releases the rows of a job that failed before any of them was tried. They are sent again in smaller
     /// jobs; a row that was alone uses an attempt.
     pub(super) async fn failed_whole(&self, ids: &[i64], problem: &Problem) -> Result<(), Halt> {
         let blame = self.halving.failed(ids);
@@ -140,7 +117,7 @@ impl Drive {
             rows = ids.len(),
             ?blame,
             why = note(problem),
-            "a bulk job failed as a whole"
+            "bulk job failed as a whole"
         );
         let answer = match blame {
             Blame::Row => Delivery::Retry { problem: problem.clone(), after: None },

@@ -1,6 +1,5 @@
-//! Why a row that is not done waits, if it is not in backoff and no dead letter holds its key: behind an
-//! earlier row of its key, for a worker that knows its event type or serves its destination, or for a
-//! destination that is unavailable.
+//! The reason why an open row waits, if it is not in backoff and its key is not parked: an earlier row of
+//! its key, no worker that knows its event type or serves its destination, or an unavailable destination.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use relais_core::{
 
 use super::Walk;
 use crate::{
-    explain::{Kind, Thing},
+    explain::{Thing, ThingKind},
     observe::Figures,
     unserved::describe_inbox,
 };
@@ -34,7 +33,7 @@ impl Walk<'_> {
         for at in open {
             let behind = self.behind(&self.things[at]).await?;
             let thing = &mut self.things[at];
-            let destination = thing.place.as_ref().filter(|_| thing.name.kind == Kind::Outbox);
+            let destination = thing.place.as_ref().filter(|_| thing.name.kind == ThingKind::Outbox);
             let closed = || destination.and_then(|name| unavailable.get(name)).cloned();
             thing.waits_for = behind.or_else(|| unserved(thing, &overview)).or_else(closed);
         }
@@ -61,7 +60,7 @@ impl Walk<'_> {
         Ok(found)
     }
 
-    /// The first open row of the same key before this one.
+    /// Returns the first open row of the same key before this one.
     async fn behind(&self, thing: &Thing) -> Result<Option<String>, StoreError> {
         let filter = |status: &str| Filter {
             status: Some(status.to_owned()),
@@ -70,21 +69,23 @@ impl Walk<'_> {
             limit: PAGE_MAX,
             ..Filter::default()
         };
-        // A row that has not failed and is not due yet is delayed: it holds no other row.
+        // A row that has not failed and is not due yet is delayed: it blocks no other row.
         let first = match thing.name.kind {
-            Kind::Outbox => {
+            ThingKind::Outbox => {
                 let wanted = Filter { destination: thing.place.clone(), ..filter("PENDING") };
                 let mut rows = self.store.list_outbox(wanted).await?;
                 rows.retain(|row| row.next_attempt_at.is_none() || row.error_code.is_some());
                 rows.last().map(|row| (row.id, row.error_code.clone()))
             }
-            Kind::Inbox => {
+            ThingKind::Inbox => {
                 let mut rows = self.store.list_inbox(filter("RECEIVED")).await?;
                 rows.extend(self.store.list_inbox(filter("RETRY")).await?);
                 let first = rows.iter().min_by_key(|row| row.id);
                 first.map(|row| (row.id, row.error_code.clone()))
             }
-            Kind::Process | Kind::DeadLetter | Kind::Message | Kind::Job => None,
+            ThingKind::Process | ThingKind::DeadLetter | ThingKind::Message | ThingKind::Job => {
+                None
+            }
         };
         Ok(first.map(|(id, code)| {
             let why = code.map(|code| format!(", which has failed with {code}"));
@@ -94,10 +95,10 @@ impl Walk<'_> {
     }
 }
 
-/// No live worker takes such rows.
+/// Returns why no live worker handles the row, if so.
 fn unserved(thing: &Thing, overview: &Overview) -> Option<String> {
     match thing.name.kind {
-        Kind::Inbox => {
+        ThingKind::Inbox => {
             let inbox = thing.place.as_deref().map_or("", inbox_of);
             if overview.unserved_inboxes.iter().any(|count| count.name == inbox) {
                 return Some(format!(
@@ -115,7 +116,7 @@ fn unserved(thing: &Thing, overview: &Overview) -> Option<String> {
                 )
             })
         }
-        Kind::Outbox => {
+        ThingKind::Outbox => {
             let destination = thing.place.as_deref()?;
             let scope = format!("outbox:{destination}");
             let served = overview.workers.iter().any(|row| row.alive && row.scope == scope);
@@ -126,6 +127,6 @@ fn unserved(thing: &Thing, overview: &Overview) -> Option<String> {
                 )
             })
         }
-        Kind::Process | Kind::DeadLetter | Kind::Message | Kind::Job => None,
+        ThingKind::Process | ThingKind::DeadLetter | ThingKind::Message | ThingKind::Job => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What is told of one thing: how it came, what was tried, what people did, how it ended.
+//! Collects the events of one thing: its creation, attempts, decisions of operators, and its end.
 
 use relais_core::{
     dead_letter::{DeadLetter, Origin, STATUS_CONFLICT},
@@ -11,14 +11,14 @@ use relais_core::{
 };
 
 use super::Walk;
-use crate::explain::{Name, Role, events};
+use crate::explain::{ThingName, ThingRole, events};
 
 impl Walk<'_> {
     pub(super) async fn add_inbox(
         &mut self,
-        name: &Name,
+        name: &ThingName,
         row: &InboxRow,
-        role: Role,
+        role: ThingRole,
     ) -> Result<(), StoreError> {
         let mut own = events::of_inbox(row).into_iter();
         self.events.extend(own.next());
@@ -30,9 +30,9 @@ impl Walk<'_> {
             }
         }
         self.add_attempts(name, &row.message_id, (Origin::Inbox, row.id)).await?;
-        if role == Role::Cause {
+        if role == ThingRole::Cause {
             for entry in self.store.process_log_of(row.message_id.clone()).await? {
-                self.tell_entry(&entry).await?;
+                self.add_entry(&entry).await?;
             }
         }
         self.events.extend(own);
@@ -41,9 +41,9 @@ impl Walk<'_> {
 
     pub(super) async fn add_outbox(
         &mut self,
-        name: &Name,
+        name: &ThingName,
         row: &OutboxRow,
-        role: Role,
+        role: ThingRole,
     ) -> Result<(), StoreError> {
         let mut own = events::of_outbox(row).into_iter();
         self.events.extend(own.next());
@@ -55,15 +55,15 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What was tried with a row, and the dead letters that came of it.
+    /// Adds the attempts of a row, and its dead letters.
     async fn add_attempts(
         &mut self,
-        name: &Name,
+        name: &ThingName,
         message_id: &str,
         (origin, id): (Origin, i64),
     ) -> Result<(), StoreError> {
         let mut attempts = self.store.attempts(origin, id).await?;
-        // What an operator did is no attempt; the audit log has it.
+        // An operator's action is no attempt; the audit log has it.
         let by_operator =
             |attempt: &Attempt| attempt.error_code.as_deref() == Some(CODE_OPERATOR_FAILED);
         if origin == Origin::Outbox && attempts.iter().any(by_operator) {
@@ -80,7 +80,7 @@ impl Walk<'_> {
         let letters = self.store.dead_letters_of(message_id.to_owned()).await?;
         let own = letters.into_iter().filter(|l| (l.origin, l.origin_id) == (origin, Some(id)));
         let mut own: Vec<DeadLetter> = own.collect();
-        // Both are of one commit, which may have written the second first.
+        // Attempt and dead letter are of one commit, which may have written the dead letter first.
         let deaths = own.iter_mut().filter(|letter| letter.failed_status != STATUS_CONFLICT);
         for (letter, failed_at) in deaths.rev().zip(failed.into_iter().rev()) {
             letter.parked_at = letter.parked_at.max(failed_at);
@@ -90,7 +90,7 @@ impl Walk<'_> {
 
     pub(super) async fn add_letters(
         &mut self,
-        name: &Name,
+        name: &ThingName,
         letters: Vec<DeadLetter>,
     ) -> Result<(), StoreError> {
         for letter in letters {
@@ -100,7 +100,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Oldest first.
+    /// Returns the audit log of a target, oldest first.
     async fn audit(&self, target: &str) -> Result<Vec<AuditEntry>, StoreError> {
         let target = Some(target.to_owned());
         let filter = AuditFilter { target, limit: PAGE_MAX, ..AuditFilter::default() };
@@ -109,7 +109,12 @@ impl Walk<'_> {
         Ok(lines)
     }
 
-    async fn add_job(&mut self, destination: &str, id: &str, role: Role) -> Result<(), StoreError> {
+    async fn add_job(
+        &mut self,
+        destination: &str,
+        id: &str,
+        role: ThingRole,
+    ) -> Result<(), StoreError> {
         if !self.jobs.contains_key(destination) {
             let jobs = self.store.list_bulk(Some(destination.to_owned()), PAGE_MAX).await?;
             self.jobs.insert(destination.to_owned(), jobs);

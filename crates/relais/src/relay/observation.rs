@@ -1,4 +1,4 @@
-//! What is noted of a call and of what became of its rows: time, spans, counters, lines in the log.
+//! Observes calls and the fates of their rows: duration, spans, counters, log lines.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,18 +8,18 @@ use relais_core::{
     outbox::{OutboxFate, OutboxRow},
 };
 
-use crate::observe::{DestinationCounters, trace::Open};
+use crate::observe::{DestinationCounters, trace::OpenSpan};
 
-/// What is known of a call's rows and not meant for the target, and the spans that begin with it.
-pub(super) struct Noted {
+/// The observation of one call: its spans, and headers of its rows that the target does not get.
+pub(super) struct CallObservation {
     counters: Arc<DestinationCounters>,
     start: Instant,
     received: Vec<Option<HeaderValues>>,
-    spans: Vec<Open>,
+    spans: Vec<OpenSpan>,
 }
 
-impl Noted {
-    pub(super) fn new(counters: &Arc<DestinationCounters>, rows: &mut [OutboxRow]) -> Self {
+impl CallObservation {
+    pub(super) fn begin(counters: &Arc<DestinationCounters>, rows: &mut [OutboxRow]) -> Self {
         let tracer = counters.tracer.as_deref();
         let spans = tracer.map(|tracer| rows.iter_mut().map(|row| tracer.publishing(row)));
         let spans = spans.map(Iterator::collect).unwrap_or_default();
@@ -27,8 +27,8 @@ impl Noted {
         Self { counters: Arc::clone(counters), start: Instant::now(), received, spans }
     }
 
-    /// The call came back with this.
-    pub(super) fn back(self, rows: &mut [OutboxRow], deliveries: &[Delivery]) {
+    /// Ends the observation with the results of the call.
+    pub(super) fn end(self, rows: &mut [OutboxRow], deliveries: &[Delivery]) {
         let Self { counters, start, received, spans } = self;
         counters.called(start.elapsed());
         for (row, received) in rows.iter_mut().zip(received) {
@@ -41,14 +41,14 @@ impl Noted {
     }
 }
 
-/// Counts what becomes of a row, and tells a person of a dead letter.
+/// Counts and logs the fate of a row.
 pub(crate) fn count(counters: &DestinationCounters, row: &OutboxRow, fate: &OutboxFate) {
     match fate {
         OutboxFate::Dispatched => {
             counters.dispatched(row);
             tracing::debug!(
                 destination = row.destination, id = row.id, message_id = %row.message_id,
-                key = row.msg_key, "dispatched"
+                key = row.msg_key, "delivered"
             );
         }
         OutboxFate::Retry { problem, attempts, .. } => {

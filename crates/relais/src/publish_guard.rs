@@ -1,4 +1,4 @@
-//! What stands before a publisher: rate limit, bulkhead, circuit breaker, time limit, outermost first.
+//! The guard of a publisher: rate limit, bulkhead, circuit breaker and time limit, outermost first.
 //!
 //! An open breaker stops the calls, not the messages: no attempts are used.
 
@@ -18,50 +18,50 @@ use relais_core::{
 
 use crate::{
     app::DestinationSettings,
-    limits::{Learnt, Limits},
+    limits::{CallAssessment, SharedLimits},
 };
 
-pub(crate) struct Guard {
+pub(crate) struct PublishGuard {
     publisher: Arc<dyn Publisher>,
-    limits: Limits,
+    limits: SharedLimits,
     counts: RateCounts,
     timeout: Duration,
     in_flight: usize,
 }
 
-/// What the rate of a destination counts.
+/// The unit that the rate of a destination counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RateCounts {
-    /// With a rate, calls carry one message each.
+    /// With a rate, each call carries one message.
     Messages,
     Calls,
 }
 
-/// How long a paused destination rests; a resume wakes it.
+/// The rest of a paused destination; a resume wakes it.
 const PAUSED_REST: Duration = Duration::from_secs(1);
 
-/// Whether a call may start.
+/// The permission to start a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
     Go,
     /// Ask again after this long.
     Wait(Duration),
-    /// Ask again when a call came back.
+    /// Ask again when a call returned.
     Full,
 }
 
-impl Guard {
-    /// With a rate, calls carry one message each, so that a message is what the rate counts.
+impl PublishGuard {
+    /// Returns a guard whose rate counts messages: with a rate, each call carries one message.
     pub(crate) fn new(publisher: Arc<dyn Publisher>, settings: &DestinationSettings) -> Self {
-        let limits = Limits::new(settings);
+        let limits = SharedLimits::new(settings);
         Self { counts: RateCounts::Messages, ..Self::sharing(publisher, settings, limits) }
     }
 
-    /// Beside other calls to the same target; the rate counts calls, whatever they carry.
+    /// Returns a guard that shares its limits with other calls to the target; the rate counts calls.
     pub(crate) fn sharing(
         publisher: Arc<dyn Publisher>,
         settings: &DestinationSettings,
-        limits: Limits,
+        limits: SharedLimits,
     ) -> Self {
         Self {
             publisher,
@@ -72,11 +72,11 @@ impl Guard {
         }
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &SharedLimits {
         &self.limits
     }
 
-    /// What one call may carry.
+    /// Returns how many messages one call may carry.
     pub(crate) fn batching(&self) -> Batching {
         match self.counts {
             RateCounts::Messages if self.limits.has_rate() => Batching::Single,
@@ -84,8 +84,8 @@ impl Guard {
         }
     }
 
-    /// Asks for one call beside those that were permitted and have not begun. `Go` has to be followed by
-    /// [`Guard::call`].
+    /// Requests one call beside those that were permitted and have not begun. After `Go`,
+    /// [`PublishGuard::call`] must follow.
     pub(crate) fn permit(&self, permitted: usize) -> Permit {
         if self.limits.is_paused() {
             return Permit::Wait(PAUSED_REST);
@@ -104,7 +104,7 @@ impl Guard {
         }
     }
 
-    /// The call itself, to be run on a task: bounded in time, and a panic is a failed attempt.
+    /// Returns the call, to be run on a task: limited in time, and a panic is a failed attempt.
     pub(crate) fn call(
         &mut self,
         rows: Vec<OutboxRow>,
@@ -114,8 +114,8 @@ impl Guard {
         async move {
             let count = rows.len();
             let all = |delivery: Delivery| vec![delivery; count];
-            let calm = AssertUnwindSafe(publisher.publish(&rows)).catch_unwind();
-            let deliveries = match tokio::time::timeout(limit, calm).await {
+            let caught = AssertUnwindSafe(publisher.publish(&rows)).catch_unwind();
+            let deliveries = match tokio::time::timeout(limit, caught).await {
                 Ok(Ok(deliveries)) if deliveries.len() == count => deliveries,
                 Ok(Ok(_)) => all(Delivery::retry("PUBLISHER_FAULT", "answers are missing")),
                 Ok(Err(_)) => all(Delivery::retry("PUBLISHER_PANIC", "the publisher panicked")),
@@ -125,13 +125,13 @@ impl Guard {
         }
     }
 
-    /// Learns from a call that came back.
-    pub(crate) fn landed<'k>(
+    /// Learns from a call that returned.
+    pub(crate) fn finished<'k>(
         &mut self,
         keys: impl Iterator<Item = &'k str>,
         deliveries: &[Delivery],
         began: Instant,
-    ) -> Learnt {
+    ) -> CallAssessment {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.limits.learn(keys, deliveries, began)
     }

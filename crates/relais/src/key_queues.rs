@@ -1,7 +1,7 @@
-//! Rows in this worker's hands: queued by key, one key at a time under way.
+//! The rows that a worker holds, queued by key; at most one call of each key is in flight.
 //!
-//! Invariant: of one key, a row starts only when every earlier row of that key in these hands was
-//! accepted. Pure bookkeeping; nothing here waits.
+//! Invariant: a row starts only when every earlier held row of its key was accepted. Pure bookkeeping:
+//! nothing here waits.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -9,20 +9,20 @@ use relais_core::{
     inbox::InboxRow, lane::OwnedLane, outbox::OutboxRow, publisher::Batching, quarantine::Treatment,
 };
 
-/// What the bookkeeping needs to know of a row.
-pub(crate) trait Row: Send + 'static {
+/// A row of the inbox or of the outbox, as the queues need it.
+pub(crate) trait QueueRow: Send + 'static {
     fn id(&self) -> i64;
     fn lane(&self) -> i16;
     fn key(&self) -> &str;
     fn lost_workers(&self) -> u32;
     fn bytes(&self) -> usize;
-    /// The type that a worker must know to handle it, where that matters.
+    /// Returns the type that a worker must know to handle the row, where that matters.
     fn event_type(&self) -> Option<&str> {
         None
     }
 }
 
-impl Row for OutboxRow {
+impl QueueRow for OutboxRow {
     fn id(&self) -> i64 {
         self.id
     }
@@ -40,7 +40,7 @@ impl Row for OutboxRow {
     }
 }
 
-impl Row for InboxRow {
+impl QueueRow for InboxRow {
     fn id(&self) -> i64 {
         self.id
     }
@@ -62,50 +62,37 @@ impl Row for InboxRow {
     }
 }
 
-/// A row with the lane it was read under.
+/// A row that a worker holds, with the lane it was read under.
 #[derive(Clone, Debug)]
-pub(crate) struct Job<R> {
+pub(crate) struct RowInFlight<R> {
     pub(crate) row: R,
     pub(crate) lane: OwnedLane,
-    /// What the rule about rows that may have killed their worker says.
+    /// The decision of the [quarantine](crate::quarantine).
     pub(crate) treatment: Treatment,
 }
 
-impl<R> Job<R> {
-    /// Whether a loss is noted in the store before it is sent.
-    pub(crate) fn is_noted(&self) -> bool {
-        matches!(self.treatment, Treatment::NoteAndSend | Treatment::SendAlone)
-    }
-
-    /// Whether it starts in a call with others.
-    fn is_plain(&self) -> bool {
-        matches!(self.treatment, Treatment::Send | Treatment::NoteAndSend)
-    }
-}
-
-/// Most rows of one key kept in memory: more would crowd out other keys.
+/// Maximum number of queued rows of one key: more would crowd out other keys.
 pub(crate) const PER_KEY_MAX: usize = 64;
-/// Most keys whose calls are halved. Beyond it the search for bad messages starts again.
+/// Maximum number of keys whose calls are halved. Beyond it the search for bad messages starts again.
 const HALVED_KEYS_MAX: usize = 10_000;
 
 #[derive(Debug)]
-pub(crate) struct Flight<R> {
-    queues: HashMap<String, VecDeque<Job<R>>>,
-    /// Keys with queued rows and none under way, in the order they became so.
+pub(crate) struct KeyQueues<R> {
+    queues: HashMap<String, VecDeque<RowInFlight<R>>>,
+    /// Keys with queued rows and no call in flight, in the order they became so.
     ready: VecDeque<String>,
-    /// Keys with a row under way.
+    /// Keys with a call in flight.
     busy: HashSet<String>,
-    /// Every row in these hands, with its lane and its bytes: queued, in flight, or landed and not yet
-    /// settled.
+    /// Every held row, with its lane and its bytes: queued, in flight, or returned and not yet settled.
     held: HashMap<i64, (i16, usize)>,
     queued: usize,
-    /// A suspect is in flight: the next one waits.
-    suspect: bool,
-    /// Keys whose calls failed as a whole: most rows of their next call.
+    /// A row that must be sent alone is in flight: the next such row waits.
+    alone_in_flight: bool,
+    /// Keys whose calls failed as a whole, with the maximum rows of their next call.
     batch_max: HashMap<String, usize>,
 }
 
-impl<R: Row> Flight<R> {
+impl<R: QueueRow> KeyQueues<R> {
     pub(crate) fn new() -> Self {
         Self {
             queues: HashMap::new(),
@@ -113,7 +100,7 @@ impl<R: Row> Flight<R> {
             busy: HashSet::new(),
             held: HashMap::new(),
             queued: 0,
-            suspect: false,
+            alone_in_flight: false,
             batch_max: HashMap::new(),
         }
     }
@@ -126,7 +113,7 @@ impl<R: Row> Flight<R> {
         self.held.is_empty()
     }
 
-    /// Every row in these hands.
+    /// Returns the ids of every held row.
     pub(crate) fn ids(&self) -> Vec<i64> {
         self.held.keys().copied().collect()
     }
@@ -135,7 +122,7 @@ impl<R: Row> Flight<R> {
         self.queued
     }
 
-    /// Queued, under way, or landed and not yet settled.
+    /// Returns the number of rows that are queued, in flight, or returned and not yet settled.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
@@ -144,17 +131,17 @@ impl<R: Row> Flight<R> {
         !self.ready.is_empty()
     }
 
-    /// Whether any row of the lane is in these hands.
+    /// Returns whether a row of the lane is held.
     pub(crate) fn uses(&self, lane: i16) -> bool {
         self.held.values().any(|(l, _)| *l == lane)
     }
 
-    /// Payload bytes of every row in these hands.
+    /// Returns the payload bytes of all held rows.
     pub(crate) fn bytes(&self) -> usize {
         self.held.values().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Keys that have enough rows here for now.
+    /// Returns the keys that have enough queued rows for now.
     pub(crate) fn full_keys(&self) -> Vec<String> {
         let full = self.queues.iter().filter(|(_, queue)| queue.len() >= PER_KEY_MAX);
         full.map(|(key, _)| key.clone()).collect()
@@ -164,21 +151,21 @@ impl<R: Row> Flight<R> {
         self.queues.get(key).is_some_and(|queue| queue.len() >= PER_KEY_MAX)
     }
 
-    /// Takes a row into these hands, behind the rows of its key; rows must come in id order.
-    pub(crate) fn offer(&mut self, job: Job<R>) {
-        let (id, lane, key) = (job.row.id(), job.row.lane(), job.row.key().to_owned());
-        if self.held.insert(id, (lane, job.row.bytes())).is_some() {
+    /// Queues a row behind the rows of its key; rows must come in id order.
+    pub(crate) fn offer(&mut self, entry: RowInFlight<R>) {
+        let (id, lane, key) = (entry.row.id(), entry.row.lane(), entry.row.key().to_owned());
+        if self.held.insert(id, (lane, entry.row.bytes())).is_some() {
             return;
         }
         self.queued += 1;
         let queue = self.queues.entry(key.clone()).or_default();
-        queue.push_back(job);
+        queue.push_back(entry);
         if queue.len() == 1 && !self.busy.contains(&key) {
             self.ready.push_back(key);
         }
     }
 
-    /// Puts a ready key of the lowest rank first; of several, the one that `random` (`0.0..1.0`) names.
+    /// Puts a ready key of the lowest rank first; of several, the one that `random` (`0.0..1.0`) selects.
     pub(crate) fn put_first<T: Ord>(&mut self, rank: impl Fn(&str) -> T, random: f64) {
         let ranks: Vec<T> = self.ready.iter().map(|key| rank(key)).collect();
         let Some(lowest) = ranks.iter().min() else { return };
@@ -189,41 +176,41 @@ impl<R: Row> Flight<R> {
         }
     }
 
-    /// Takes these keys out of the queue of ready ones, in order.
-    pub(crate) fn hold_back(&mut self, is_held: impl Fn(&str) -> bool) -> VecDeque<String> {
-        let (held, ready) = self.ready.drain(..).partition(|key| is_held(key));
+    /// Removes keys from the ready ones, in order.
+    pub(crate) fn defer_keys(&mut self, is_deferred: impl Fn(&str) -> bool) -> VecDeque<String> {
+        let (deferred, ready) = self.ready.drain(..).partition(|key| is_deferred(key));
         self.ready = ready;
-        held
+        deferred
     }
 
-    /// Puts keys that were held back in front again.
-    pub(crate) fn bring_back(&mut self, mut held: VecDeque<String>) {
-        held.append(&mut self.ready);
-        self.ready = held;
+    /// Puts deferred keys in front again.
+    pub(crate) fn readmit_keys(&mut self, mut deferred: VecDeque<String>) {
+        deferred.append(&mut self.ready);
+        self.ready = deferred;
     }
 
-    /// The next rows to start, their keys marked busy; empty when none may start. A row that is not plain
-    /// comes by itself. A suspect that has to wait for another goes before those behind it.
-    pub(crate) fn take(&mut self, batching: Batching) -> Vec<Job<R>> {
-        let mut batch: Vec<Job<R>> = Vec::new();
+    /// Returns the next rows to start and marks their keys busy; empty when none may start. A row that may
+    /// not share a call comes by itself. A row that waits to be sent alone keeps its place in the queue.
+    pub(crate) fn take(&mut self, batching: Batching) -> Vec<RowInFlight<R>> {
+        let mut batch: Vec<RowInFlight<R>> = Vec::new();
         let mut waiting = VecDeque::new();
         let mut max = batching.max();
         while batch.len() < max
             && let Some(key) = self.ready.pop_front()
         {
             let front = self.queues.get(&key).and_then(VecDeque::front);
-            let plain = front.is_none_or(Job::is_plain);
-            let alone = front.is_some_and(|job| job.treatment == Treatment::SendAlone);
+            let shares = front.is_none_or(RowInFlight::may_share_call);
+            let alone = front.is_some_and(|entry| entry.treatment == Treatment::SendAlone);
             let key_max = self.batch_max.get(&key).copied().unwrap_or(usize::MAX);
-            if plain && batch.len() < key_max {
+            if shares && batch.len() < key_max {
                 max = max.min(key_max);
                 let room = match batching {
                     Batching::InOrder { .. } => max - batch.len(),
                     Batching::Single | Batching::Distinct { .. } => 1,
                 };
                 batch.extend(self.start(key, room));
-            } else if !plain && batch.is_empty() && !(alone && self.suspect) {
-                self.suspect |= alone;
+            } else if !shares && batch.is_empty() && !(alone && self.alone_in_flight) {
+                self.alone_in_flight |= alone;
                 batch = self.start(key, 1);
                 break;
             } else {
@@ -235,9 +222,9 @@ impl<R: Row> Flight<R> {
         batch
     }
 
-    /// A call of these rows failed as a whole: the next calls of their keys carry half as many.
-    pub(crate) fn halve<'j>(&mut self, jobs: impl Iterator<Item = &'j Job<R>>) {
-        let keys: Vec<String> = jobs.map(|job| job.row.key().to_owned()).collect();
+    /// Halves the next calls of these rows' keys: a call of them failed as a whole.
+    pub(crate) fn halve<'e>(&mut self, entries: impl Iterator<Item = &'e RowInFlight<R>>) {
+        let keys: Vec<String> = entries.map(|entry| entry.row.key().to_owned()).collect();
         let half = (keys.len() / 2).max(1);
         if self.batch_max.len() + keys.len() > HALVED_KEYS_MAX {
             self.batch_max.clear();
@@ -248,17 +235,18 @@ impl<R: Row> Flight<R> {
         }
     }
 
-    /// A call of this key did not fail as a whole.
+    /// Ends the halving of a key: its call did not fail as a whole.
     pub(crate) fn restore(&mut self, key: &str) {
         if !self.batch_max.is_empty() {
             self.batch_max.remove(key);
         }
     }
 
-    fn start(&mut self, key: String, room: usize) -> Vec<Job<R>> {
+    fn start(&mut self, key: String, room: usize) -> Vec<RowInFlight<R>> {
         let Some(queue) = self.queues.get_mut(&key) else { return Vec::new() };
-        let plain = queue.iter().position(|job| !job.is_plain()).unwrap_or(queue.len()).max(1);
-        let started: Vec<_> = queue.drain(..room.min(plain).min(queue.len())).collect();
+        let alone = queue.iter().position(|entry| !entry.may_share_call());
+        let shared = alone.unwrap_or(queue.len()).max(1);
+        let started: Vec<_> = queue.drain(..room.min(shared).min(queue.len())).collect();
         if queue.is_empty() {
             self.queues.remove(&key);
         }
@@ -267,14 +255,14 @@ impl<R: Row> Flight<R> {
         started
     }
 
-    /// A batch came back: `forget` says which of its keys must not go on (their first row was not
-    /// accepted); their queued rows leave these hands and will be read again in their time.
-    pub(crate) fn land(&mut self, jobs: &[Job<R>], forget: &HashSet<String>) {
-        for job in jobs {
-            if job.treatment == Treatment::SendAlone {
-                self.suspect = false;
+    /// Ends a call: its keys may start again. The queued rows of `forget` keys are dropped and read again
+    /// later, because an earlier row of the key was not accepted.
+    pub(crate) fn complete(&mut self, entries: &[RowInFlight<R>], forget: &HashSet<String>) {
+        for entry in entries {
+            if entry.treatment == Treatment::SendAlone {
+                self.alone_in_flight = false;
             }
-            let key = job.row.key();
+            let key = entry.row.key();
             if !self.busy.remove(key) {
                 continue;
             }
@@ -289,33 +277,33 @@ impl<R: Row> Flight<R> {
         }
     }
 
-    /// Rows settled (or given up): they leave these hands.
+    /// Drops rows that are settled, or that are left to a later read.
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
             self.held.remove(&id);
         }
     }
 
-    /// Drops every queued row; what is under way stays.
+    /// Drops every queued row; rows in flight stay.
     pub(crate) fn drop_queued(&mut self) {
         for (_, queue) in self.queues.drain() {
-            for job in queue {
-                self.held.remove(&job.row.id());
+            for entry in queue {
+                self.held.remove(&entry.row.id());
             }
         }
         self.ready.clear();
         self.queued = 0;
     }
 
-    /// Drops queued rows read under a lane (and epoch) that is no longer ours.
+    /// Drops queued rows whose lane this worker does not own any more in that epoch.
     pub(crate) fn keep_only(&mut self, lanes: &HashMap<i16, i64>) {
-        let stale = |job: &Job<R>| lanes.get(&job.lane.lane) != Some(&job.lane.epoch);
+        let stale = |entry: &RowInFlight<R>| lanes.get(&entry.lane.lane) != Some(&entry.lane.epoch);
         let Self { queues, held, queued, .. } = self;
         queues.retain(|_, queue| {
-            queue.retain(|job| {
-                let drop = stale(job);
+            queue.retain(|entry| {
+                let drop = stale(entry);
                 if drop {
-                    held.remove(&job.row.id());
+                    held.remove(&entry.row.id());
                     *queued -= 1;
                 }
                 !drop
@@ -328,5 +316,5 @@ impl<R: Row> Flight<R> {
 }
 
 #[cfg(test)]
-#[path = "flight_tests.rs"]
+#[path = "key_queues_tests.rs"]
 mod tests;

@@ -1,0 +1,161 @@
+//! The quarantine of rows that may have killed their worker: the engine's part of it.
+//!
+//! The rule is the pure function [`treatment`] in `relais-core`. When a worker is lost, the next owner gets
+//! its lanes as unclean. The first rows of an unclean lane may have been in flight, so they are suspects:
+//!
+//! 1. The lane reader reads fewer rows at once and asks [`LaneQuarantine::treatment`] about each of them.
+//! 2. The loss is noted in the store on each suspect before it is sent ([`RowInFlight::is_noted`]).
+//! 3. The key queues send a row alone if the rule says so, one such row at a time.
+//! 4. A row that is not sent is settled at once: [`inbox_fate`], [`outbox_fate`].
+//!
+//! A bulk job names its rows, so the worker that takes it over from a lost one counts the loss on exactly
+//! those: [`job_fate`]. `bulk/suspects.rs` chooses which of them share the next job.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
+
+use relais_core::{
+    inbox::{InboxFate, InboxRow},
+    outbox::{OnDeadLetter, OutboxFate, OutboxRow},
+    quarantine::{
+        HOLD_AFTER, HOLD_FOR, Read, Treatment, held, job_lost, lost, treatment, treatment_in_job,
+    },
+};
+
+use crate::key_queues::{QueueRow, RowInFlight};
+
+/// Maximum number of rows that a worker holds while it reads unclean lanes: the next loss is noted on at
+/// most this many.
+pub(crate) const HELD_ROWS_MAX: usize = 64;
+
+/// The unclean lanes of one worker, from their first read until every possible suspect was read.
+#[derive(Debug, Default)]
+pub(crate) struct LaneQuarantine {
+    lanes: BTreeSet<i16>,
+    /// Rows that may still be read as suspects.
+    rows_left: usize,
+    /// Rows on which this worker has noted the loss already.
+    noted: HashSet<i64>,
+}
+
+impl LaneQuarantine {
+    pub(crate) fn is_active(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
+    pub(crate) fn contains(&self, lane: i16) -> bool {
+        self.lanes.contains(&lane)
+    }
+
+    /// Adds lanes of a lost worker; the next `rows` rows that are read from them are suspects.
+    pub(crate) fn begin(&mut self, lanes: BTreeSet<i16>, rows: usize) {
+        self.lanes.extend(lanes);
+        self.rows_left = rows;
+        self.noted.clear();
+    }
+
+    /// Removes a lane that another worker gets; returns whether it was quarantined.
+    pub(crate) fn remove(&mut self, lane: i16) -> bool {
+        self.lanes.remove(&lane)
+    }
+
+    /// Decides how a row of this lane is treated.
+    pub(crate) fn treatment(&self, lane: i16, row: &impl QueueRow) -> Treatment {
+        let is_suspect = self.lanes.contains(&lane) && !self.noted.contains(&row.id());
+        let read = if is_suspect { Read::AfterLoss } else { Read::Usual };
+        treatment(row.lost_workers(), read)
+    }
+
+    /// Remembers rows on which this worker noted the loss: once is enough.
+    pub(crate) fn remember_noted(&mut self, ids: Vec<i64>) {
+        if self.is_active() {
+            self.noted.extend(ids);
+        }
+    }
+
+    /// Counts rows that were read. Ends the quarantine after the last row of the lanes, or after the
+    /// maximum; `more` is whether the read was cut by its limit.
+    pub(crate) fn count_read(&mut self, rows: usize, more: bool) {
+        self.rows_left = self.rows_left.saturating_sub(rows);
+        if !more || self.rows_left == 0 {
+            self.end();
+        }
+    }
+
+    /// Ends the quarantine of all lanes.
+    pub(crate) fn end(&mut self) {
+        self.lanes.clear();
+        self.noted.clear();
+    }
+}
+
+impl<R> RowInFlight<R> {
+    /// Returns whether a loss is noted in the store before the row is sent.
+    pub(crate) fn is_noted(&self) -> bool {
+        matches!(self.treatment, Treatment::NoteAndSend | Treatment::SendAlone)
+    }
+
+    /// Returns whether the row may share a call with others.
+    pub(crate) fn may_share_call(&self) -> bool {
+        matches!(self.treatment, Treatment::Send | Treatment::NoteAndSend)
+    }
+}
+
+/// Returns the fate of an inbox row that is not handled now; `None` if it is handled.
+pub(crate) fn inbox_fate(treatment: Treatment, row: &InboxRow) -> Option<InboxFate> {
+    match treatment {
+        Treatment::Hold => {
+            Some(InboxFate::Wait { pause: HOLD_FOR, problem: held(), lost_workers: HOLD_AFTER })
+        }
+        Treatment::Bury => {
+            Some(InboxFate::Dead { attempts: row.attempts, problem: lost(), park: true })
+        }
+        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => None,
+    }
+}
+
+/// Returns the fate of an outbox row that is not sent now; `None` if it is sent.
+pub(crate) fn outbox_fate(
+    treatment: Treatment,
+    row: &OutboxRow,
+    on_dead_letter: OnDeadLetter,
+) -> Option<OutboxFate> {
+    match treatment {
+        Treatment::Hold => {
+            Some(OutboxFate::Wait { pause: HOLD_FOR, problem: held(), lost_workers: HOLD_AFTER })
+        }
+        Treatment::Bury => {
+            let park = on_dead_letter == OnDeadLetter::Park;
+            Some(OutboxFate::Dead { attempts: row.attempts, problem: lost(), park })
+        }
+        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => None,
+    }
+}
+
+/// Returns the fate of a row whose bulk job lost its worker. The hold is longer by two leases, because the
+/// lanes of that worker may be taken over later than its job, which is no other loss.
+pub(crate) fn job_fate(
+    row: &OutboxRow,
+    on_dead_letter: OnDeadLetter,
+    lease: Duration,
+) -> OutboxFate {
+    match treatment_in_job(row.lost_workers) {
+        Treatment::Bury => OutboxFate::Dead {
+            attempts: row.attempts,
+            problem: lost(),
+            park: on_dead_letter == OnDeadLetter::Park,
+        },
+        Treatment::Hold => OutboxFate::Wait {
+            pause: HOLD_FOR + lease.saturating_mul(2),
+            problem: held(),
+            lost_workers: HOLD_AFTER,
+        },
+        Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => OutboxFate::Wait {
+            pause: Duration::ZERO,
+            problem: job_lost(),
+            lost_workers: row.lost_workers + 1,
+        },
+    }
+}
