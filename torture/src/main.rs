@@ -42,9 +42,9 @@ use figures::{Minimums, Outcome};
 use flows::kafka::Broker;
 use node::Program;
 
-/// How long phase two may take (after some answers of a target relais waits a minute for a person), and
+/// How long phase two may take (quarantine and some answers of a target make rows wait a minute), and
 /// with a planted bug, where it may never end.
-const DRAIN_MAX: Duration = Duration::from_secs(80);
+const DRAIN_MAX: Duration = Duration::from_secs(120);
 const EXPECTED_DRAIN_MAX: Duration = Duration::from_secs(6);
 
 /// From so many seconds on, something must have happened.

@@ -31,6 +31,9 @@ const LIVES_CALLS: [u64; 10] = [1, 4, 2, 7, 3, 5, 9, 6, 8, 13];
 /// A run whose kills fell into fewer phases of jobs was too easy.
 const PHASES_MIN: usize = 3;
 const OPEN_JOBS: &str = "SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL";
+/// Rows whose worker was killed three times are held for a minute, unless another one is killed meanwhile.
+const END_OF_QUARANTINE: &str = "UPDATE relais_outbox SET next_attempt_at = '2000-01-01T00:00:00.000Z' \
+     WHERE status = 'PENDING' AND error_code = 'QUARANTINED' AND job_id IS NULL";
 /// The last rows may be gone before there were so many calls.
 const IDLE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(1);
@@ -69,7 +72,10 @@ fn kill_and_count(site: &Site, base: &Base) {
             }
         }
         let running = site.run();
-        until(|| base.outbox("DISPATCHED") == sent);
+        until(|| {
+            base.execute(END_OF_QUARANTINE);
+            base.outbox("DISPATCHED") == sent
+        });
         // What a lost answer left is swept.
         until(|| org.jobs("Open") == 0);
         drop(running);
