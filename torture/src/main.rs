@@ -74,7 +74,7 @@ struct Args {
     /// Most messages on their way; less for a build or a machine that is slow to drain them
     #[arg(long, default_value_t = 50_000)]
     backlog: u64,
-    /// A fault to build in (the program must be built with the feature `planted-bugs`)
+    /// A planted bug (the program must be `faulty`)
     #[arg(long)]
     planted: Option<String>,
     /// Succeed if, and only if, the checker finds this on every store
@@ -212,7 +212,11 @@ impl Arena {
             }
         };
         let relais = args.relais.canonicalize().context("no program at --relais")?;
-        let program = Program::relais(&relais, &folder, args.planted.as_deref());
+        let planted = match &args.planted {
+            Some(bug) => Some((bug.as_str(), base.url(None)?)),
+            None => None,
+        };
+        let program = Program::relais(&relais, &folder, planted);
         let diary = Diary::new(&folder)?;
         let plan = plan(args, store, seed, means);
         let run = tokio::spawn(arena::run(base.clone(), program, plan, diary.clone()));

@@ -40,14 +40,17 @@ pub(crate) struct Node {
 }
 
 impl Program {
-    /// `relais run` with the `relais.toml` of a folder, and the fault that was built in, if any.
-    pub(crate) fn relais(path: &Path, folder: &Path, planted: Option<&str>) -> Self {
-        let planted = planted.map(|name| ("RELAIS_PLANTED_BUG".to_owned(), name.to_owned()));
+    /// `relais run` with the `relais.toml` of a folder, and a planted bug with its database, if any.
+    pub(crate) fn relais(path: &Path, folder: &Path, planted: Option<(&str, String)>) -> Self {
+        let variables = planted.map(|(bug, database)| {
+            let bug = ("RELAIS_PLANTED_BUG".to_owned(), bug.to_owned());
+            [bug, ("RELAIS_PLANTED_DATABASE".to_owned(), database)]
+        });
         Self {
             path: path.to_owned(),
             args: ["run", "--log", "json"].map(str::to_owned).to_vec(),
             folder: folder.to_owned(),
-            env: planted.into_iter().collect(),
+            env: variables.into_iter().flatten().collect(),
         }
     }
 

@@ -242,13 +242,14 @@ impl Run {
     fn features_alone(&mut self, workspace: &Workspace) -> Result<()> {
         let systems = workspace.ours_in("crates").into_iter();
         for package in systems.filter(|package| SYSTEM_PACKAGES.contains(&package.name.as_str())) {
-            let whole = |feature: &&String| !["default", "fail-points"].contains(&feature.as_str());
-            for feature in package.features.iter().filter(whole) {
+            for feature in package.features.iter().filter(|feature| *feature != "default") {
                 let name = format!("{} with only {feature}", package.name);
                 let args = ["check", "--quiet", "-p", &package.name, "--no-default-features"];
                 self.cargo(&name, &[&args[..], &["--features", feature]].concat())?;
             }
         }
+        let program = ["check", "--quiet", "-p", "relais-cli", "--no-default-features"];
+        self.cargo("relais-cli without the demo", &program)?;
         Ok(())
     }
 

@@ -82,6 +82,7 @@ fn finds_planted_bugs(servers: &Servers, built: &Path, rest: &[String]) -> Resul
         let mut found = false;
         for _ in 0..PLANTED_THROWS {
             let mut torture = torture(servers, built);
+            torture.arg("--relais").arg(built.join("faulty"));
             torture.args(["--seconds", PLANTED_SECONDS, "--planted", bug, "--expect", finding]);
             found = command::succeeds(torture.args(rest))?;
             if found {

@@ -64,6 +64,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  relais run --log json")]
     Run(RunArgs),
     /// Show everything at work with made-up messages
+    #[cfg(feature = "demo")]
     #[command(after_help = "Example:\n  relais demo --once")]
     Demo(DemoArgs),
     /// Write a commented relais.toml to start from
@@ -146,6 +147,7 @@ pub(crate) enum LogFormat {
 }
 
 #[derive(Clone, Debug, Args)]
+#[cfg(feature = "demo")]
 pub(crate) struct DemoArgs {
     /// End when everything is delivered
     #[arg(long)]

@@ -6,6 +6,7 @@ mod check;
 mod cleanup;
 mod control;
 mod dead_letter;
+#[cfg(feature = "demo")]
 mod demo;
 mod explain;
 mod health;
@@ -27,6 +28,7 @@ use std::{path::PathBuf, sync::Arc};
 use relais_core::store::{Store, StoreError};
 
 use crate::{
+    WrapStore,
     args::{Cli, Command},
     failure::{Done, Failure},
     output::Output,
@@ -39,14 +41,16 @@ use crate::{
 pub(crate) struct Context {
     pub(crate) config: PathBuf,
     pub(crate) output: Output,
+    pub(crate) wrap_store: WrapStore,
 }
 
 /// Carries out the command line.
-pub(crate) async fn dispatch(cli: Cli) -> Done {
+pub(crate) async fn dispatch(cli: Cli, wrap_store: WrapStore) -> Done {
     let output = Output::new(cli.json, cli.color);
-    let context = Context { config: cli.config, output };
+    let context = Context { config: cli.config, output, wrap_store };
     match cli.command {
         Command::Run(args) => run::run(&context, &args, cli.color).await,
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(output, args).await,
         Command::Init(args) => init::init(&context, &args),
         Command::Check(args) => check::check(&context, &args).await,

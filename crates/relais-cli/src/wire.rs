@@ -181,10 +181,11 @@ enum Delivers {
 }
 
 /// Puts everything together; the sources listen from here on.
-pub(crate) async fn app(settings: &Settings, database: &Database) -> Result<Wired, WireError> {
-    let store = database.store();
-    #[cfg(feature = "planted-bugs")]
-    let store = crate::planted::plant(store, &settings.store.url);
+pub(crate) async fn app(
+    settings: &Settings,
+    database: &Database,
+    store: Arc<dyn Store>,
+) -> Result<Wired, WireError> {
     let mut app = App::new(store)
         .inbox(&settings.inbox_name)
         .inbox_retry(settings.inbox_retry)

@@ -3,9 +3,6 @@
 //! Invariant: nothing here knows a broker, retries or emits metrics. SQL lives in `.sql` files with
 //! the same names in every driver.
 
-#[doc(hidden)]
-#[doc(hidden)]
-pub mod fail_point;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;
 mod migration;
@@ -17,6 +14,9 @@ mod transaction;
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use relais_fail_points::fail_point;
 
 pub use migration::{SCHEMA_VERSION, Script};
 pub use transaction::{BlockingTransaction, Transaction};

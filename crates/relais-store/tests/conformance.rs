@@ -7,10 +7,10 @@ mod support;
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
-    relais_testkit::store_conformance!(crate::support::sqlite::open);
+    relais_store_tests::store_conformance!(crate::support::sqlite::open);
 }
 
 #[cfg(feature = "postgres")]
 mod postgres {
-    relais_testkit::store_conformance!(crate::support::postgres::open);
+    relais_store_tests::store_conformance!(crate::support::postgres::open);
 }

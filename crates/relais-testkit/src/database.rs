@@ -3,6 +3,7 @@
 //! Invariant: what is asked here goes over a connection of its own, never over one that the code under
 //! test uses.
 
+mod dialect;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -12,11 +13,14 @@ use std::sync::Arc;
 
 use relais_core::{BoxFuture, store::Store};
 
+pub use self::dialect::Dialect;
 #[cfg(feature = "postgres")]
 pub use self::postgres::PostgresScratch;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteScratch;
-pub use crate::fixture::{Dialect, TextRows};
+
+/// Rows as text, as any client could show them.
+pub type TextRows = Vec<Vec<Option<String>>>;
 
 /// A database that a test may look into and change. `SqliteStore` and `PostgresStore` are such, and
 /// what [`scratch`] makes.

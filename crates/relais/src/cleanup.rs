@@ -41,7 +41,7 @@ impl Worker for Cleanup {
             return Ok(PassOutcome::Idle { at_most: wait });
         }
         let cleaned = self.store.cleanup(self.retention, ROWS_MAX).await?;
-        relais_store::fail_point!("cleanup.after_batch");
+        crate::fail_point!("cleanup.after_batch");
         let rest = if cleaned.total() > 0 { BATCH_PAUSE } else { REST };
         self.next = Instant::now() + rest;
         Ok(PassOutcome::Idle { at_most: rest })

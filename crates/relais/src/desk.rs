@@ -213,7 +213,7 @@ impl Desk {
         let By { actor, reason } = by.clone();
         let edit = Edit { payload: rewrite.payload, actor, reason };
         let decided = self.store.edit_dead_letter(id, edit).await?;
-        relais_store::fail_point!("desk.after_edit");
+        crate::fail_point!("desk.after_edit");
         match decided {
             Decided::Done => Ok(Answer::Done),
             Decided::NotFound => Ok(Answer::NotFound),
@@ -242,7 +242,7 @@ impl Desk {
     pub async fn discard_unreadable(&self, row: i64, by: &By) -> Result<Answer, StoreError> {
         let verdict = by.verdict(Resolution::Discarded);
         let decided = self.store.discard_serde_error(row, verdict).await?;
-        relais_store::fail_point!("desk.after_discard");
+        crate::fail_point!("desk.after_discard");
         match decided {
             Decided::Done => Ok(Answer::Done),
             Decided::NotFound => Ok(Answer::NotFound),

@@ -191,7 +191,7 @@ impl InboxWorker {
             self.end_span(&handled, span);
             match handled {
                 Handled::Committed => {
-                    relais_store::fail_point!("handler.after_commit");
+                    crate::fail_point!("handler.after_commit");
                     self.sessions.lost.remove(&entry.row.id);
                     self.counters.processed(1);
                     self.counters.took(entry.row.received_at);
@@ -290,7 +290,7 @@ impl InboxWorker {
         match messages {
             Ok(messages) => {
                 let messages: Vec<_> = messages.into_iter().flatten().collect();
-                relais_store::fail_point!("inbox.after_route");
+                crate::fail_point!("inbox.after_route");
                 let copies = self.copies_of(&entry.row);
                 self.push(entry, InboxFate::Processed { messages, changes: Vec::new(), copies });
                 self.reader.queues.complete(std::slice::from_ref(entry), &HashSet::new());

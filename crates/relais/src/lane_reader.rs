@@ -153,7 +153,7 @@ impl<R: QueueRow> LaneReader<R> {
                 self.read_wanted = true;
             } else {
                 self.queues.offer(entry);
-                relais_store::fail_point!("fetch.after_row");
+                crate::fail_point!("fetch.after_row");
                 new += 1;
             }
         }
@@ -203,7 +203,7 @@ impl<R: QueueRow> LaneReader<R> {
         }
         let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
         let noted = self.store.note_loss(self.keeper.fence().clone(), rows).await?;
-        relais_store::fail_point!("fetch.after_note");
+        crate::fail_point!("fetch.after_note");
         if noted.refused > 0 {
             self.keeper.distrust();
         } else {

@@ -185,7 +185,7 @@ impl LaneKeeper {
         let event_types = self.known.iter().flatten().cloned().collect();
         let request = LaneRequest { fence: self.fence.clone(), lease: self.lease, event_types };
         let grant = self.store.lease_lanes(request).await?;
-        relais_store::fail_point!("lanes.after_lease");
+        crate::fail_point!("lanes.after_lease");
         if !grant.handed_over.is_empty() {
             self.arrived.notify_one();
         }
@@ -263,7 +263,7 @@ impl LaneKeeper {
             state.owned.keys().copied().filter(may_go).collect()
         };
         let leaving = lanes.len() == self.owned();
-        relais_store::fail_point!("lanes.before_release");
+        crate::fail_point!("lanes.before_release");
         if let Err(error) = self.store.release_lanes(self.fence.clone(), lanes, leaving).await {
             tracing::warn!(scope = %self.fence.scope, %error, "lanes were not released; their leases will expire");
         }

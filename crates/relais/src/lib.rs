@@ -126,6 +126,7 @@ pub use relais_core::{
     store::{DriverError, Store, StoreError},
 };
 pub use relais_derive::Message;
+pub(crate) use relais_fail_points::fail_point;
 pub use relais_store::{BlockingTransaction, Transaction};
 pub use running::{RunningApp, WorkerPanicked};
 

@@ -173,7 +173,7 @@ pub async fn all(
                 Some(found) => row(store, sources, &found, plan).await?,
                 None => RepairReport { row: id, outcome: RepairOutcome::Refused { status: None } },
             };
-            relais_store::fail_point!("repair.after_row");
+            crate::fail_point!("repair.after_row");
             summary.add(&report.outcome);
             if each(report).is_break() {
                 return Ok(summary);

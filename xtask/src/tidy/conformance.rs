@@ -5,15 +5,15 @@ use super::{
     tree::{File, Tree},
 };
 
-const FOLDER: &str = "crates/relais-testkit/src/conformance";
-const TESTKIT: &str = "crates/relais-testkit/src/";
+const FOLDER: &str = "crates/relais-store-tests/src/conformance";
+const PACKAGE: &str = "crates/relais-store-tests/src/";
 /// The macro that runs every check on a store.
 const LIST: &str = "macro_rules! store_conformance";
 /// How a check starts.
 const START: &str = "pub async fn ";
 
 pub(super) fn every_check_is_listed(tree: &Tree) -> Vec<Finding> {
-    let listing = tree.under(TESTKIT, ".rs").find_map(|file| file.text.split(LIST).nth(1));
+    let listing = tree.under(PACKAGE, ".rs").find_map(|file| file.text.split(LIST).nth(1));
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut listed: Vec<&str> = listing.unwrap_or_default().split(|c: char| !is_name(c)).collect();
     let mut findings = Vec::new();
@@ -52,9 +52,9 @@ mod tests {
                       pub async fn helper(rows: u8) {}\n";
         let same_name = "pub async fn listed(f: &dyn Fixture) {}";
         let tree = Tree::of(&[
-            ("crates/relais-testkit/src/conformance/inbox.rs", checks),
-            ("crates/relais-testkit/src/conformance/outbox.rs", same_name),
-            ("crates/relais-testkit/src/lib.rs", "macro_rules! store_conformance { listed }"),
+            ("crates/relais-store-tests/src/conformance/inbox.rs", checks),
+            ("crates/relais-store-tests/src/conformance/outbox.rs", same_name),
+            ("crates/relais-store-tests/src/lib.rs", "macro_rules! store_conformance { listed }"),
         ]);
         let found: Vec<_> = every_check_is_listed(&tree).iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 2);

@@ -68,8 +68,18 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         args: &["-p", "relais-cli", "--all-features", "--edges", "normal"],
-        absent: &["relais-testkit", "tempfile", "proptest"],
+        absent: &["relais-testkit", "relais-store-tests", "tempfile", "proptest", "stateright"],
         why: "test helpers are never shipped",
+    },
+    Boundary {
+        args: &["-p", "relais-cli", "--no-default-features", "--edges", "normal"],
+        absent: &["salesforce-sim"],
+        why: "the demo and its simulator can be left out",
+    },
+    Boundary {
+        args: &["-p", "relais-testkit", "--all-features", "--edges", "normal"],
+        absent: &["stateright", "relais-store-tests", "relais-model", "proptest"],
+        why: "users of the test helpers compile no model checker",
     },
 ];
 

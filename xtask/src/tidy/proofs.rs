@@ -19,7 +19,7 @@ const GROUPS: [(char, usize); 8] =
 /// What the last cell of a row may say instead of a test.
 const EXCUSES: [&str; 2] = ["not tested: ", "not applicable: "];
 /// Checks that every store runs are functions without an attribute.
-const CHECKS: &str = "crates/relais-testkit/src/conformance/";
+const CHECKS: &str = "crates/relais-store-tests/src/conformance/";
 
 /// Every test that is named by file and name exists.
 pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn a_file_or_test_that_is_gone_is_found() {
         let page = "| A1 | `a.rs::there` `a.rs::late` `a.rs::helper` `a.rs::gone` `b.rs::there` `c::d` |\n\
-                    `crates/relais-testkit/src/conformance/x.rs::check`\n";
+                    `crates/relais-store-tests/src/conformance/x.rs::check`\n";
         let file = "#[test]\nfn there() {}\n\nfn helper() {}\n\n\
                     #[tokio::test]\n/// Why.\n#[cfg(unix)]\nasync fn late() {}\n";
         let tree = Tree::of(&[
             (MAP, page),
             ("a.rs", file),
-            ("crates/relais-testkit/src/conformance/x.rs", "pub async fn check(f: &F) {}"),
+            ("crates/relais-store-tests/src/conformance/x.rs", "pub async fn check(f: &F) {}"),
         ]);
         let end = "name the one that shows it now";
         let expected = [

@@ -84,13 +84,13 @@ fn is_statement(string: &str) -> bool {
     words.next().is_some_and(|word| STATEMENTS.contains(&word)) && words.next().is_some()
 }
 
-/// Files that hold only tests.
-fn is_test(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("tests.rs")
+/// Returns true for files and packages that hold only tests.
+pub(super) fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.contains("-tests/") || path.ends_with("tests.rs")
 }
 
-/// The lines of `#[cfg(test)] mod tests { … }`, which rustfmt puts at the margin; empty if none.
-fn test_range(source: &str) -> std::ops::Range<usize> {
+/// Returns the lines of `#[cfg(test)] mod tests { … }`, which rustfmt puts at the margin; empty if none.
+pub(super) fn test_range(source: &str) -> std::ops::Range<usize> {
     let lines: Vec<&str> = source.lines().collect();
     let start = lines.windows(2).position(|pair| {
         pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{')

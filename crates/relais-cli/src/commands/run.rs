@@ -42,8 +42,8 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     for orphan in process::undeclared(&settings, store.as_ref()).await? {
         warn!("{orphan}");
     }
-    let Wired { app, listening, states, usage } =
-        wire::app(&settings, &database).await.map_err(Failure::failed)?;
+    let wired = wire::app(&settings, &database, (context.wrap_store)(store.clone())).await;
+    let Wired { app, listening, states, usage } = wired.map_err(Failure::failed)?;
     let traces = Traces::start(&settings.telemetry).map_err(Failure::Failed)?;
     let running = traces.of(app).start();
     for (name, address) in &listening {

@@ -27,6 +27,7 @@ mod support;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
@@ -129,7 +130,7 @@ fn a_crash_loses_a_message_that_is_acknowledged_before_its_commit_or_marked_befo
                 let mut stage = Stage::new(Database::Sqlite, Some(fault));
                 stage.plant(bug);
                 let found = catch_unwind(AssertUnwindSafe(|| http::in_and_out(&mut stage)));
-                assert!(stage.crashes == 1 && found.is_err(), "nobody noticed {bug}");
+                assert!(stage.crashes == 1 && found.is_err(), "{bug} was not found");
             });
         }
     });
@@ -144,6 +145,15 @@ fn a_row_that_kills_its_worker_in_encode_is_the_only_dead_letter_on_sqlite() {
 fn a_row_that_kills_its_worker_in_encode_is_the_only_dead_letter_on_postgres() {
     if support::postgres::PostgresSchema::new().is_some() {
         bulk::killer(Database::Postgres);
+    }
+}
+
+/// Started by the test above as a process of its own; without the variable it does nothing.
+#[test]
+fn the_program_with_a_planted_bug() {
+    if std::env::var_os("RELAIS_PLANTED_BUG").is_some() {
+        let args = ["relais", "run", "--log", "json"].map(OsString::from);
+        relais_cli::run(args, relais_store_tests::faulty::plant);
     }
 }
 

@@ -101,9 +101,10 @@ impl Stage {
         }
     }
 
-    /// Breaks a rule of the store on purpose: what is checked cannot hold.
+    /// Runs the program with a store that breaks one rule of its contract.
     pub(crate) fn plant(&mut self, bug: &'static str) {
         self.bug = Some(bug);
+        self.program = Program::Service("the_program_with_a_planted_bug");
     }
 
     /// The settings, with the store before them.

@@ -14,7 +14,8 @@ use relais_core::{
     store::Store,
     time::Timestamp,
 };
-use relais_testkit::{build, fixture::Fixture};
+use relais_store_tests::fixture::Fixture;
+use relais_testkit::build;
 use tokio::runtime::Runtime;
 
 use self::record::Record;

@@ -1,7 +1,7 @@
 //! Random steps on a real store and on a model of it: after each the two must agree, on the answer,
 //! on every row, and on what each worker would be given next.
 //!
-//! The model is the one that `relais_testkit::model` proves the protocol with, as far as a store is
+//! The model is the one that `relais_model` proves the protocol with, as far as a store is
 //! concerned: lanes and epochs, the fence, retries, dead letters, parked keys, a person's decisions.
 
 #[path = "../support/mod.rs"]
@@ -17,7 +17,8 @@ use std::sync::{LazyLock, OnceLock};
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 use relais_core::BoxFuture;
-use relais_testkit::{build, fixture::Fixture};
+use relais_store_tests::fixture::Fixture;
+use relais_testkit::build;
 use tokio::runtime::Runtime;
 
 use model::{KEYS, Model, Rules};

@@ -15,10 +15,8 @@ use relais_core::{
     store::{Fetch, Store},
     text::sha256_hex,
 };
-use relais_testkit::{
-    build,
-    fixture::{Fixture, quote},
-};
+use relais_store_tests::fixture::{Fixture, quote};
+use relais_testkit::build;
 use uuid::Uuid;
 
 use crate::{

@@ -7,7 +7,7 @@ use relais_core::{
     store::{Migrated, Store, StoreError},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore, roles_sql};
-use relais_testkit::fixture::{Dialect, Fixture, RawTransaction, TextRows};
+use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// The environment variable with the server's URL.

@@ -8,7 +8,7 @@ use std::{
 
 use relais_core::{BoxFuture, store::Store};
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
-use relais_testkit::fixture::{Dialect, Fixture, RawTransaction, TextRows};
+use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 

@@ -73,7 +73,7 @@ impl JobDriver {
 
     /// Runs steps until the job has ended, or this worker must not continue it.
     pub(crate) async fn run(&mut self) -> Result<(), Halt> {
-        relais_store::fail_point!("bulk.after_plan");
+        crate::fail_point!("bulk.after_plan");
         let mut seen = None;
         while !self.job.phase.is_terminal() {
             self.halts().check()?;
@@ -122,7 +122,7 @@ impl JobDriver {
         let limit = self.settings.destination.timeout;
         match self.caller.call(limit, |target| target.create()).await? {
             Ok(id) => {
-                relais_store::fail_point!("bulk.after_create");
+                crate::fail_point!("bulk.after_create");
                 self.commit_as(Phase::Created, Some(id), None).await?;
                 self.body = Some(body);
                 Ok(Some(Remote::Open))
@@ -150,7 +150,7 @@ impl JobDriver {
             .call(limit, |target| Box::pin(async move { target.upload(&id, body).await }));
         match call.await? {
             Ok(()) => {
-                relais_store::fail_point!("bulk.after_upload");
+                crate::fail_point!("bulk.after_upload");
                 self.commit(Phase::Uploaded, None).await?;
                 Ok(Some(Remote::Open))
             }
@@ -169,7 +169,7 @@ impl JobDriver {
             self.caller.call(limit, |target| Box::pin(async move { target.close(&id).await }));
         match call.await? {
             Ok(()) => {
-                relais_store::fail_point!("bulk.after_close");
+                crate::fail_point!("bulk.after_close");
                 self.commit(Phase::Closed, None).await?;
                 self.poll = self.settings.poll_first;
                 Ok(Some(Remote::Running))
@@ -212,7 +212,7 @@ impl JobDriver {
         });
         match call.await? {
             Ok(mut deliveries) => {
-                relais_store::fail_point!("bulk.after_results");
+                crate::fail_point!("bulk.after_results");
                 let is_untried = |answer: &Delivery| *answer == Delivery::Held;
                 if let Some(problem) = failed.as_ref().filter(|_| deliveries.iter().all(is_untried))
                 {
@@ -346,7 +346,7 @@ impl JobDriver {
         if !self.persist(move |store| store.advance_bulk(fence.clone(), step.clone())).await? {
             return Err(Halt::Lost);
         }
-        relais_store::fail_point!("bulk.after_phase");
+        crate::fail_point!("bulk.after_phase");
         self.job.phase = to;
         if remote_id.is_some() {
             self.job.remote_id = remote_id;

@@ -206,7 +206,7 @@ impl Desk {
         for one in picked {
             pacer.wait().await;
             let answer = self.decide(one, resolution, by).await?;
-            relais_store::fail_point!("desk.after_decision");
+            crate::fail_point!("desk.after_decision");
             summary.add(&answer);
             if each(Report { id: one.id, answer }).is_break() {
                 break;

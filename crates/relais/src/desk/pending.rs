@@ -21,7 +21,7 @@ impl Desk {
         let By { actor, reason } = by.clone();
         let fail = FailRow { on_dead_letter, actor, reason };
         let decided = self.store.fail_outbox(row.id, fail).await?;
-        relais_store::fail_point!("desk.after_fail");
+        crate::fail_point!("desk.after_fail");
         Ok(match decided {
             Decided::Done => Answer::Done,
             Decided::NotFound => Answer::NotFound,

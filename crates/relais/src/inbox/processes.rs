@@ -197,7 +197,7 @@ impl InboxWorker {
             let lacks = registry.lacks(read.iter().filter_map(|name| found.get(name)));
             match lookup.and_then(|lookup| decide(&registry, inbox, lookup, found, random())) {
                 Ok(decided) => {
-                    relais_store::fail_point!("inbox.after_decide");
+                    crate::fail_point!("inbox.after_decide");
                     claimed.extend(touched);
                     let (messages, changes) = (Vec::new(), decided.changes);
                     let copies = self.copies_of(&row.entry.row);

@@ -114,7 +114,7 @@ impl InboxWorker {
                 return Err(error);
             }
         };
-        relais_store::fail_point!("inbox.after_settle");
+        crate::fail_point!("inbox.after_settle");
         if settled.refused > 0 {
             self.counters.refused(settled.refused);
             self.reader.keeper().distrust();

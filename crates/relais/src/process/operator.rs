@@ -266,7 +266,7 @@ impl Operator {
         if self.store.change_process(change).await? == Applied::Stale {
             return Ok(None);
         }
-        relais_store::fail_point!("operator.after_change");
+        crate::fail_point!("operator.after_change");
         pulse::sent();
         let process = self.find(ProcessRef::Id(process_id)).await?;
         process.map(Some).ok_or_else(|| not_found(process_id))

@@ -122,7 +122,7 @@ impl Worker for Timers {
         if answer.fired == 0 {
             return Ok(PassOutcome::Idle { at_most: REST_MAX });
         }
-        relais_store::fail_point!("timers.after_fire");
+        crate::fail_point!("timers.after_fire");
         self.counters.timers(answer.fired);
         (self.fired)();
         Ok(PassOutcome::Worked)

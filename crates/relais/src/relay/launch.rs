@@ -117,9 +117,9 @@ impl Relay {
         let call = self.guard.call(rows);
         let began = Instant::now();
         self.calls.spawn(async move {
-            relais_store::fail_point!("relay.before_publish");
+            crate::fail_point!("relay.before_publish");
             let (mut rows, deliveries) = call.await;
-            relais_store::fail_point!("relay.after_publish");
+            crate::fail_point!("relay.after_publish");
             observation.end(&mut rows, &deliveries);
             let entries = rows.into_iter().zip(lanes);
             let entries =

@@ -31,7 +31,7 @@ impl Relay {
                 Err(error)
             }
             Ok(settled) => {
-                relais_store::fail_point!("relay.after_settle");
+                crate::fail_point!("relay.after_settle");
                 if settled.refused > 0 {
                     self.counters.refused(settled.refused);
                     self.reader.keeper().distrust();

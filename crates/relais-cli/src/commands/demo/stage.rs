@@ -117,7 +117,9 @@ impl Stage {
 
     /// Starts the workers, as `relais run` does.
     async fn start(&mut self) -> Result<(), Failure> {
-        let wired = wire::app(&self.settings, &self.database).await.map_err(Failure::failed)?;
+        let wired = wire::app(&self.settings, &self.database, self.database.store())
+            .await
+            .map_err(Failure::failed)?;
         let Wired { app, usage, .. } = wired;
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
         self.running = Some(app.observer(Arc::clone(&self.observer)).start());

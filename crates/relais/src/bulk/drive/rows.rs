@@ -27,7 +27,7 @@ impl JobDriver {
             let rows = self.page(after, Payloads::UpTo(PAGE_BYTES)).await?;
             let Some(last) = rows.last() else { break };
             after = last.id;
-            relais_store::fail_point!("bulk.before_encode");
+            crate::fail_point!("bulk.before_encode");
             let encoded = match self.encode_page(&rows, bytes).await? {
                 Ok(encoded) => encoded,
                 Err(CallProblem::Refused(_)) => return self.abandon().await.map(|_| None),

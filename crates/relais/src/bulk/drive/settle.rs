@@ -95,7 +95,7 @@ impl JobDriver {
             let fence = self.fence.clone();
             let settled =
                 self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
-            relais_store::fail_point!("bulk.after_settlement");
+            crate::fail_point!("bulk.after_settlement");
             if settled.refused > 0 {
                 // An operator decided first, or this worker lost the job.
                 self.caller.counters.refused(settled.refused);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use relais_testkit::model::{Report, inbox, outbox, process};
+use relais_model::{Report, inbox, outbox, process};
 use stateright::Model;
 
 /// Two rows of one key.

@@ -1,28 +1,26 @@
-//! Named points at which a test ends the process, as a power cut would: nothing is closed, flushed or
+//! Named points at which a test aborts the process, as a power cut would: nothing is closed, flushed or
 //! given back.
 //!
-//! Invariant: nothing happens unless the environment asks for it, and without the feature `fail-points`
-//! there is nothing.
+//! Invariant: without the feature `fail-points` a point expands to nothing. With it, a point does
+//! nothing unless the environment names it.
 //!
-//! - `RELAIS_FAIL_POINT=relay.after_publish:3` ends the process at the third hit of that point.
-//! - `RELAIS_FAIL_POINTS_HIT=FILE` adds the name of each point that is hit to that file, one a line.
+//! - `RELAIS_FAIL_POINT=relay.after_publish:3` aborts the process at the third hit of that point.
+//! - `RELAIS_FAIL_POINTS_HIT=FILE` appends the name of each point that is hit, one per line.
 
 #[cfg(feature = "fail-points")]
 pub use on::hit;
 
-/// A point of its own name, one line: `fail_point!("relay.after_publish");`.
+/// Marks a point: `fail_point!("relay.after_publish");`.
 #[cfg(feature = "fail-points")]
-#[doc(hidden)]
 #[macro_export]
 macro_rules! fail_point {
     ($name:literal) => {
-        $crate::fail_point::hit($name)
+        $crate::hit($name)
     };
 }
 
-/// Nothing, in this build.
+/// Expands to nothing in this build.
 #[cfg(not(feature = "fail-points"))]
-#[doc(hidden)]
 #[macro_export]
 macro_rules! fail_point {
     ($name:literal) => {};
@@ -41,7 +39,7 @@ mod on {
         },
     };
 
-    /// What the environment asks for.
+    /// Variables of the environment.
     struct Plan {
         fault: Option<Fault>,
         list: Option<File>,
@@ -53,7 +51,7 @@ mod on {
         hits: AtomicUsize,
     }
 
-    /// The program has come to this point.
+    /// Records the hit, and aborts the process if the environment names it.
     pub fn hit(point: &'static str) {
         static PLAN: OnceLock<Plan> = OnceLock::new();
         let Plan { fault, list } = PLAN.get_or_init(Plan::from_environment);
@@ -107,7 +105,7 @@ mod on {
         }
 
         #[test]
-        fn what_names_no_point_and_hit_is_refused() {
+        fn a_text_without_point_or_count_is_refused() {
             for text in ["", "relay.after_publish", "relay.after_publish:0", "x:y"] {
                 assert!(Fault::parse(text).is_none(), "{text}");
             }

@@ -11,9 +11,7 @@ use relais_core::{
     store::{Migrated, Store, StoreError},
     time::Timestamp,
 };
-
-/// Rows as text, the way any client could show them.
-pub type TextRows = Vec<Vec<Option<String>>>;
+pub use relais_testkit::database::{Dialect, TextRows};
 
 /// One empty database; the checks migrate it.
 pub trait Fixture: Send + Sync {
@@ -53,67 +51,6 @@ pub trait RawTransaction: Send {
     fn execute<'a>(&'a mut self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>>;
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
-}
-
-/// How the database spells what is not portable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    Postgres,
-    Sqlite,
-}
-
-impl Dialect {
-    /// The database's now, as text that [`Timestamp::parse`] reads.
-    pub fn now(self) -> &'static str {
-        match self {
-            Self::Postgres => {
-                "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
-            }
-            Self::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-        }
-    }
-
-    /// A time this many seconds before the database's now, for a time column.
-    pub fn ago(self, seconds: u32) -> String {
-        self.shifted('-', seconds)
-    }
-
-    /// A time this many seconds after the database's now, for a time column.
-    pub fn ahead(self, seconds: u32) -> String {
-        self.shifted('+', seconds)
-    }
-
-    fn shifted(self, sign: char, seconds: u32) -> String {
-        match self {
-            Self::Postgres => {
-                format!("(clock_timestamp() {sign} interval '{seconds} seconds')")
-            }
-            Self::Sqlite => {
-                format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '{sign}{seconds} seconds')")
-            }
-        }
-    }
-
-    /// Whether another transaction may write while one is open.
-    pub fn writes_in_parallel(self) -> bool {
-        matches!(self, Self::Postgres)
-    }
-
-    /// Gives the session a name that [`Self::waiting_behind`] finds; `None` with one writer only.
-    pub fn name_session(self, name: &str) -> Option<String> {
-        matches!(self, Self::Postgres).then(|| format!("SET application_name = {}", quote(name)))
-    }
-
-    /// How many sessions wait for a lock of the one with this name.
-    pub fn waiting_behind(self, name: &str) -> Option<String> {
-        matches!(self, Self::Postgres).then(|| {
-            format!(
-                "SELECT count(*) FROM pg_stat_activity AS w JOIN pg_stat_activity AS h \
-                 ON h.pid = ANY (pg_blocking_pids(w.pid)) WHERE h.application_name = {}",
-                quote(name)
-            )
-        })
-    }
 }
 
 /// Text as an SQL literal.

@@ -1,9 +1,12 @@
-//! Faults built in on purpose, to prove that `cargo xtask torture` finds them: a store that breaks one
-//! rule of its contract and keeps all others. Only with the feature `planted-bugs`, and then only if
-//! `RELAIS_PLANTED_BUG` names one; no build for users has it.
+//! A store that breaks one rule of its contract and keeps all others, to prove that the crash tests find
+//! what the rule prevents. Used by the program `faulty` of `cargo xtask torture` and by the tests of the
+//! fail points of `relais-cli`.
+//!
+//! - `RELAIS_PLANTED_BUG` names the rule that is broken; without it, the store is not changed.
+//! - `RELAIS_PLANTED_DATABASE` is the database, `sqlite:PATH` or `postgres://…`, for the bug that bypasses the
+//!   store.
 
 use std::{
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -26,20 +29,17 @@ use relais_core::{
     report::{NewReport, Report, Reports},
     store::{Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreFuture},
 };
-use secrecy::ExposeSecret;
 use uuid::Uuid;
 
-use crate::settings::StoreUrl;
-
-/// Names the fault.
-const VARIABLE: &str = "RELAIS_PLANTED_BUG";
-/// How late a commit is that was acknowledged too early.
+const BUG: &str = "RELAIS_PLANTED_BUG";
+const DATABASE: &str = "RELAIS_PLANTED_DATABASE";
+/// Delay of the commit of a message that was acknowledged too early.
 const LATE: Duration = Duration::from_millis(50);
-/// How long a statement past every rule may take.
+/// Time limit of a statement that bypasses the store.
 const RAW_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bug {
+enum PlantedBug {
     /// A worker settles rows of lanes it has lost.
     NoFence,
     /// Rows are settled as delivered when they are read.
@@ -48,13 +48,13 @@ enum Bug {
     NoKeyGuard,
     /// A message is acknowledged before it is committed.
     AcknowledgeFirst,
-    /// What a bulk job did not process counts as delivered.
+    /// Rows that a bulk job did not process count as delivered.
     DropUnprocessed,
     /// Every failure counts against its message, and the first one makes a dead letter.
     BlameMessage,
 }
 
-impl Bug {
+impl PlantedBug {
     const ALL: [(&'static str, Self); 6] = [
         ("no-fence", Self::NoFence),
         ("mark-first", Self::MarkFirst),
@@ -64,35 +64,27 @@ impl Bug {
         ("blame-message", Self::BlameMessage),
     ];
 
-    fn named() -> Option<Self> {
-        let name = std::env::var(VARIABLE).ok()?;
+    fn from_environment() -> Option<Self> {
+        let name = std::env::var(BUG).ok()?;
         let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
-        Some(found.unwrap_or_else(|| panic!("{VARIABLE}: no fault is called `{name}`")).1)
+        Some(found.unwrap_or_else(|| panic!("{BUG}: unknown bug `{name}`")).1)
     }
 }
 
-/// Breaks the rule that the environment names, if it names one.
-pub(crate) fn plant(store: Arc<dyn Store>, url: &StoreUrl) -> Arc<dyn Store> {
-    let Some(bug) = Bug::named() else { return store };
-    let raw = match url {
-        StoreUrl::Sqlite(path) => Raw::Sqlite(path.clone()),
-        StoreUrl::Postgres { url, .. } => Raw::Postgres(url.expose_secret().to_owned()),
-    };
-    Arc::new(Planted { store, bug, raw, fences: Mutex::default() })
+/// Returns a store that breaks the rule named by the environment, or the store itself if it names none.
+///
+/// # Panics
+/// If the environment names an unknown bug.
+pub fn plant(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let Some(bug) = PlantedBug::from_environment() else { return store };
+    Arc::new(FaultyStore { store, bug, fences: Mutex::default() })
 }
 
-struct Planted {
+struct FaultyStore {
     store: Arc<dyn Store>,
-    bug: Bug,
-    raw: Raw,
-    /// Who leases here.
+    bug: PlantedBug,
+    /// The fences of the workers of this process.
     fences: Mutex<Vec<Fence>>,
-}
-
-/// The database itself, past every rule.
-enum Raw {
-    Sqlite(PathBuf),
-    Postgres(String),
 }
 
 macro_rules! forward {
@@ -103,7 +95,7 @@ macro_rules! forward {
     };
 }
 
-impl Store for Planted {
+impl Store for FaultyStore {
     fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant> {
         let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
         if !fences.contains(&request.fence) {
@@ -118,31 +110,33 @@ impl Store for Planted {
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
     ) -> StoreFuture<'_, Vec<Accepted>> {
-        if self.bug != Bug::AcknowledgeFirst {
+        if self.bug != PlantedBug::AcknowledgeFirst {
             return self.store.accept(messages, positions);
         }
-        let told = vec![Accepted::Stored; messages.len()];
+        let accepted = vec![Accepted::Stored; messages.len()];
         let store = Arc::clone(&self.store);
         tokio::spawn(async move {
             tokio::time::sleep(LATE).await;
             if let Err(error) = store.accept(messages, positions).await {
-                tracing::warn!(%error, "acknowledged and not stored, as planted");
+                tracing::warn!(%error, "acknowledged a message that was not stored, as planted");
             }
         });
-        Box::pin(async { Ok(told) })
+        Box::pin(async { Ok(accepted) })
     }
 
     fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>> {
         Box::pin(async move {
             let mut rows = self.store.fetch_outbox(fetch.clone()).await?;
             match self.bug {
-                Bug::MarkFirst => self.mark(&fetch, &rows).await?,
-                Bug::NoKeyGuard => {
+                PlantedBug::MarkFirst => self.mark(&fetch, &rows).await?,
+                PlantedBug::NoKeyGuard => {
                     rows.iter_mut()
                         .for_each(|row| row.msg_key = format!("{}#{}", row.msg_key, row.id));
                 }
-                Bug::NoFence | Bug::AcknowledgeFirst | Bug::DropUnprocessed | Bug::BlameMessage => {
-                }
+                PlantedBug::NoFence
+                | PlantedBug::AcknowledgeFirst
+                | PlantedBug::DropUnprocessed
+                | PlantedBug::BlameMessage => {}
             }
             Ok(rows)
         })
@@ -154,17 +148,17 @@ impl Store for Planted {
         mut rows: Vec<OutboxSettlement>,
     ) -> StoreFuture<'_, Settled> {
         match self.bug {
-            Bug::NoFence => {}
-            // They are settled already, whatever has come of them.
-            Bug::MarkFirst => {
+            PlantedBug::NoFence => {}
+            // They were settled when they were read.
+            PlantedBug::MarkFirst => {
                 let settled = rows.len() as u64;
                 return Box::pin(async move { Ok(Settled { settled, ..Settled::default() }) });
             }
-            Bug::BlameMessage => {
+            PlantedBug::BlameMessage => {
                 rows.iter_mut().for_each(blame);
                 return self.store.settle_outbox(fence, rows);
             }
-            Bug::NoKeyGuard | Bug::AcknowledgeFirst | Bug::DropUnprocessed => {
+            PlantedBug::NoKeyGuard | PlantedBug::AcknowledgeFirst | PlantedBug::DropUnprocessed => {
                 return self.store.settle_outbox(fence, rows);
             }
         }
@@ -172,7 +166,7 @@ impl Store for Planted {
             let (done, others): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.fate == OutboxFate::Dispatched);
             let ids: Vec<i64> = done.iter().map(|row| row.id).collect();
-            let dispatch = tokio::time::timeout(RAW_MAX, self.raw.dispatch(&ids));
+            let dispatch = tokio::time::timeout(RAW_MAX, dispatch(&ids));
             let late = |_| StoreError::unavailable("no answer in time");
             dispatch.await.map_err(late)?.map_err(StoreError::unavailable)?;
             let mut settled = self.store.settle_outbox(fence, others).await?;
@@ -217,7 +211,7 @@ fn blame(row: &mut OutboxSettlement) {
     }
 }
 
-impl Planted {
+impl FaultyStore {
     async fn mark(&self, fetch: &Fetch, rows: &[OutboxRow]) -> Result<(), StoreError> {
         let fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(fence) = fences.into_iter().find(|fence| fence.scope == fetch.scope) else {
@@ -232,36 +226,32 @@ impl Planted {
     }
 }
 
-impl Raw {
-    async fn dispatch(&self, ids: &[i64]) -> Result<(), String> {
-        match self {
-            Self::Sqlite(path) => {
-                let connection = rusqlite::Connection::open(path).map_err(|e| e.to_string())?;
-                connection.busy_timeout(Duration::from_secs(60)).map_err(|e| e.to_string())?;
-                for id in ids {
-                    let sql = include_str!("planted/dispatch_sqlite.sql");
-                    connection.execute(sql, [id]).map_err(|e| e.to_string())?;
-                }
-                Ok(())
-            }
-            Self::Postgres(url) => {
-                let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
-                let (client, connection) = connected.map_err(|e| e.to_string())?;
-                tokio::spawn(connection);
-                let sql = include_str!("planted/dispatch_postgres.sql");
-                client.execute(sql, &[&ids]).await.map(drop).map_err(|e| e.to_string())
-            }
+/// Marks rows as delivered without a fence, past the store.
+async fn dispatch(ids: &[i64]) -> Result<(), String> {
+    let database = std::env::var(DATABASE).map_err(|_| format!("{DATABASE} is not set"))?;
+    if let Some(path) = database.strip_prefix("sqlite:") {
+        let connection = rusqlite::Connection::open(path).map_err(|e| e.to_string())?;
+        connection.busy_timeout(Duration::from_secs(60)).map_err(|e| e.to_string())?;
+        for id in ids {
+            let sql = include_str!("faulty/dispatch_sqlite.sql");
+            connection.execute(sql, [id]).map_err(|e| e.to_string())?;
         }
+        return Ok(());
     }
+    let connected = tokio_postgres::connect(&database, tokio_postgres::NoTls).await;
+    let (client, connection) = connected.map_err(|e| e.to_string())?;
+    tokio::spawn(connection);
+    let sql = include_str!("faulty/dispatch_postgres.sql");
+    client.execute(sql, &[&ids]).await.map(drop).map_err(|e| e.to_string())
 }
 
-impl BulkJobs for Planted {
+impl BulkJobs for FaultyStore {
     fn settle_bulk(
         &self,
         fence: JobFence,
         mut rows: Vec<(i64, OutboxFate)>,
     ) -> StoreFuture<'_, Settled> {
-        if self.bug == Bug::DropUnprocessed {
+        if self.bug == PlantedBug::DropUnprocessed {
             for (_, fate) in &mut rows {
                 if matches!(fate, OutboxFate::Untouched | OutboxFate::Retry { .. }) {
                     *fate = OutboxFate::Dispatched;
@@ -283,7 +273,7 @@ impl BulkJobs for Planted {
     }
 }
 
-impl Desk for Planted {
+impl Desk for FaultyStore {
     forward! {
         edit_dead_letter(id: Uuid, edit: Edit) -> Decided;
         discard_serde_error(id: i64, verdict: Verdict) -> Decided;
@@ -300,7 +290,7 @@ impl Desk for Planted {
     }
 }
 
-impl Controls for Planted {
+impl Controls for FaultyStore {
     forward! {
         controls() -> Vec<Control>;
         control(order: ControlOrder) -> bool;
@@ -308,7 +298,7 @@ impl Controls for Planted {
     }
 }
 
-impl Reports for Planted {
+impl Reports for FaultyStore {
     forward! {
         report(report: NewReport) -> ();
         reports() -> Vec<Report>;
@@ -316,7 +306,7 @@ impl Reports for Planted {
     }
 }
 
-impl Processes for Planted {
+impl Processes for FaultyStore {
     forward! {
         load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
         list_processes(filter: ProcessFilter) -> Vec<Process>;
@@ -327,7 +317,7 @@ impl Processes for Planted {
     }
 }
 
-impl Browse for Planted {
+impl Browse for FaultyStore {
     forward! {
         browse_inbox(filter: Filter) -> Vec<Listed<InboxRow>>;
         browse_outbox(filter: Filter) -> Vec<Listed<OutboxRow>>;

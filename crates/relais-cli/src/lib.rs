@@ -1,0 +1,57 @@
+//! The program `relais`: settings, wiring, commands. The messaging itself is in the library `relais`.
+//!
+//! A library only so that tests can start the program with another store; it has no stable API.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or settings.
+
+mod args;
+mod failure;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod memory;
+mod settings;
+
+mod telemetry;
+mod wire;
+
+mod commands;
+mod output;
+
+#[cfg(test)]
+mod fuzz;
+
+use std::{ffi::OsString, process::ExitCode, sync::Arc};
+
+use clap::Parser;
+use relais_core::store::Store;
+
+/// Replaces the store of `relais run` by one that wraps it.
+pub type WrapStore = fn(Arc<dyn Store>) -> Arc<dyn Store>;
+
+/// Runs the program with these arguments, the first of which is its name.
+///
+/// # Panics
+/// If the process has installed another TLS provider.
+pub fn run(args: impl IntoIterator<Item = OsString>, wrap_store: WrapStore) -> ExitCode {
+    let cli = args::Cli::parse_from(args);
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    memory::return_what_is_freed();
+    // The TLS of every client in this process.
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.install_default().expect("no other TLS provider is installed");
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&failure::Failure::failed(error)),
+    };
+    match runtime.block_on(commands::dispatch(cli, wrap_store)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report(&failure),
+    }
+}
+
+fn report(failure: &failure::Failure) -> ExitCode {
+    for line in failure.to_string().lines() {
+        // It may tell of what stands in a message.
+        eprintln!("error: {}", output::escape(line, output::Lines::Keep));
+    }
+    failure.exit_code()
+}
