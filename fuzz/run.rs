@@ -1,4 +1,4 @@
-//! Runs a fuzz target as an ordinary test: each file of its corpus, then so many inputs made from them.
+//! Runs a fuzz target as an ordinary test: each file of its corpus, then a number of inputs made from them.
 //!
 //! Invariant: the same inputs at every run, so that a red test stays red. Another choice is made with
 //! `RELAIS_FUZZ_SEED`, more inputs with `RELAIS_FUZZ_ROUNDS`. The engine that follows coverage is in
@@ -10,7 +10,7 @@ use std::{env, fs, path::Path};
 const INPUT_MAX: usize = 4 * 1024;
 /// Most changes to one input.
 const CHANGES_MAX: u64 = 6;
-/// What parsers trip over.
+/// Bytes that parsers often handle wrongly.
 const ODD: [&[u8]; 20] = [
     b"\0",
     b"\"",
@@ -71,7 +71,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     env::var(variable).map_or(otherwise, |text| text.parse().expect(variable))
 }
 
-/// The input under way, told if its attempt panics.
+/// The current input, printed if its attempt panics.
 struct Shown<'a> {
     target: &'a str,
     name: &'a str,
@@ -84,7 +84,7 @@ impl Drop for Shown<'_> {
             let Self { target, name, input } = self;
             let text = input.escape_ascii();
             eprintln!("fuzz target `{target}` fails with {name}: b\"{text}\"");
-            eprintln!("mend it, and put the input into fuzz/corpus/{target}");
+            eprintln!("fix it, and put the input into fuzz/corpus/{target}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The database of an arena, as the writers and the checker use it: never through relais.
+//! The database of a run, as the writers and the checker use it: never through relais.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,13 +10,13 @@ use tokio_postgres::NoTls;
 
 use crate::faults::LEASE;
 
-/// How long SQLite waits for its one writer.
+/// Longest wait of SQLite for its one writer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
-/// How often, and how long apart, it is looked whether a session has ended whose program has.
+/// Number of polls, and their interval, for the end of a session whose program has ended.
 const LEAVING_MAX: usize = 50;
 const LEAVING: Duration = Duration::from_millis(100);
 
-/// Where the rows are.
+/// The database of the rows.
 #[derive(Clone, Debug)]
 pub(crate) enum Base {
     /// A file.
@@ -26,7 +26,7 @@ pub(crate) enum Base {
 }
 
 /// One connection.
-pub(crate) enum Client {
+pub(crate) enum DatabaseClient {
     Sqlite(rusqlite::Connection),
     Postgres(tokio_postgres::Client),
 }
@@ -69,7 +69,7 @@ impl Base {
         })
     }
 
-    /// Where the server listens.
+    /// Returns the address of the server.
     pub(crate) fn address(&self) -> Result<std::net::SocketAddr> {
         let Self::Postgres { server, .. } = self else { anyhow::bail!("SQLite is no server") };
         let behind = server.rsplit('@').next().unwrap_or_default();
@@ -77,15 +77,15 @@ impl Base {
         host.parse().with_context(|| format!("no address and port in the URL: {host}"))
     }
 
-    pub(crate) async fn connect(&self) -> Result<Client> {
+    pub(crate) async fn connect(&self) -> Result<DatabaseClient> {
         match self {
             Self::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path)?;
                 connection.busy_timeout(BUSY_MAX)?;
                 connection.pragma_update(None, "synchronous", "FULL")?;
-                Ok(Client::Sqlite(connection))
+                Ok(DatabaseClient::Sqlite(connection))
             }
-            Self::Postgres { .. } => Ok(Client::Postgres(connect(&self.url(None)?).await?)),
+            Self::Postgres { .. } => Ok(DatabaseClient::Postgres(connect(&self.url(None)?).await?)),
         }
     }
 
@@ -101,23 +101,23 @@ impl Base {
             .await
     }
 
-    /// Ends every session of the arena but the one that asks.
+    /// Ends every session of the run but the one that asks.
     pub(crate) async fn end_sessions(&self) -> Result<u64> {
-        let Client::Postgres(client) = self.connect().await? else { return Ok(0) };
+        let DatabaseClient::Postgres(client) = self.connect().await? else { return Ok(0) };
         let Self::Postgres { schema, .. } = self else { return Ok(0) };
         let rows = client.query(include_str!("sql/end_sessions.sql"), &[schema]).await?;
         Ok(rows.len() as u64)
     }
 
-    /// Who still holds something although everybody has left.
+    /// Returns sessions and locks that are left although every process has ended.
     pub(crate) async fn left_locked(&self) -> Result<Vec<String>> {
         match (self, self.connect().await?) {
-            (Self::Sqlite(_), Client::Sqlite(connection)) => {
+            (Self::Sqlite(_), DatabaseClient::Sqlite(connection)) => {
                 connection.busy_timeout(Duration::ZERO)?;
                 let free = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
                 Ok(free.err().map(|error| error.to_string()).into_iter().collect())
             }
-            (Self::Postgres { schema, .. }, Client::Postgres(client)) => {
+            (Self::Postgres { schema, .. }, DatabaseClient::Postgres(client)) => {
                 let sql = include_str!("sql/left_sessions.sql");
                 let mut rows = client.query(sql, &[schema]).await?;
                 for _ in 0..LEAVING_MAX {
@@ -133,9 +133,9 @@ impl Base {
         }
     }
 
-    /// Lanes that are still leased when everybody has left. One taken over from a dead process and not
-    /// read since is not given back, so that its next owner is cautious too: its lease runs out.
-    pub(crate) async fn leased(&self, client: &mut Client) -> Result<Vec<String>> {
+    /// Returns lanes that are still leased when every process has ended. A lane taken over from a lost worker
+    /// and not read since is not released, so that its next owner quarantines too: its lease expires.
+    pub(crate) async fn leased(&self, client: &mut DatabaseClient) -> Result<Vec<String>> {
         let sql = match self {
             Self::Sqlite(_) => include_str!("sql/leased_sqlite.sql"),
             Self::Postgres { .. } => include_str!("sql/leased_postgres.sql"),
@@ -146,7 +146,7 @@ impl Base {
         client.texts(sql).await
     }
 
-    /// What SQLite says about its file, if that is not well.
+    /// Returns the findings of SQLite's integrity check.
     pub(crate) async fn damage(&self) -> Result<Vec<String>> {
         let Self::Sqlite(_) = self else { return Ok(Vec::new()) };
         let mut said = self.connect().await?.texts("PRAGMA integrity_check").await?;
@@ -154,7 +154,7 @@ impl Base {
         Ok(said)
     }
 
-    /// Keeps the tables for a person to look at, a file in `folder`: its own disk goes with the program.
+    /// Keeps the tables for inspection, as a file in `folder`: the disk of the run ends with the program.
     pub(crate) fn keep(&self, folder: &Path) -> Result<String> {
         match self {
             Self::Sqlite(path) => {
@@ -166,14 +166,14 @@ impl Base {
         }
     }
 
-    /// Removes what the arena made; a file goes with its folder.
+    /// Removes the schema of the run; a file is removed with its folder.
     pub(crate) async fn remove(&self) -> Result<()> {
         let Self::Postgres { server, schema } = self else { return Ok(()) };
         Ok(connect(server).await?.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await?)
     }
 }
 
-impl Client {
+impl DatabaseClient {
     pub(crate) async fn run(&mut self, sql: &str) -> Result<()> {
         match self {
             Self::Sqlite(connection) => Ok(connection.execute_batch(sql)?),

@@ -8,15 +8,15 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    base::{Base, Client},
-    history::{Closed, Flow, Name, Repeated, Written, hash},
-    writers::Keys,
+    base::{Base, DatabaseClient},
+    history::{ArrivalTable, Flow, MessageName, RepeatedMessage, WrittenKeys, hash},
+    writers::WriterKeys,
 };
 
 /// Most examples in a finding.
 const EXAMPLES_MAX: usize = 5;
 
-/// What is wrong, by its name; empty if all is well.
+/// Violations by their name; empty if there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(BTreeMap<&'static str, Vec<String>>);
 
@@ -40,18 +40,18 @@ impl Findings {
         }
     }
 
-    /// What was written, and what arrived of it.
-    pub(crate) fn compare(&mut self, written: &Written, closed: &Closed) {
-        let gone = |name: &Name| !closed.has(*name) && !written.waiting.contains(name);
-        self.add("lost", written.names().filter(gone).map(|name| name.to_string()));
+    /// Compares written messages with arrived ones.
+    pub(crate) fn compare(&mut self, written: &WrittenKeys, closed: &ArrivalTable) {
+        let missing = |name: &MessageName| !closed.has(*name) && !written.waiting.contains(name);
+        self.add("lost", written.names().filter(missing).map(|name| name.to_string()));
         let unwritten = closed.names().filter(|name| !written.has(*name));
         self.add("phantom", unwritten.map(|name| name.to_string()));
         self.add("phantom", closed.unknown.iter().cloned());
-        self.add("reordered", closed.reordered.iter().map(Name::to_string));
-        self.add("double effect", closed.renamed.iter().map(Name::to_string));
+        self.add("reordered", closed.reordered.iter().map(MessageName::to_string));
+        self.add("double effect", closed.renamed.iter().map(MessageName::to_string));
     }
 
-    /// What is left in the tables. Nobody may have a session by now, the caller included.
+    /// Checks what is left in the tables. No process may have a session by now, the caller included.
     pub(crate) async fn tables(&mut self, base: &Base) -> Result<()> {
         let mut client = base.connect().await?;
         self.add("rewritten", client.texts("SELECT what FROM rewritten").await?);
@@ -71,20 +71,20 @@ impl Findings {
     /// left out.
     pub(crate) fn compare_copies(
         &mut self,
-        written: &Written,
-        closed: &Closed,
+        written: &WrittenKeys,
+        closed: &ArrivalTable,
         claims: &HashMap<u64, u32>,
         unwell: &[(Instant, Instant)],
     ) {
-        let allowed = |of: &Repeated| {
+        let allowed = |of: &RepeatedMessage| {
             let during = unwell.iter().filter(|(from, to)| *from <= of.last && *to >= of.first);
             claims.get(&of.hash).copied().unwrap_or(1) as usize + during.count()
         };
         let ended = closed.repeated.values().filter(|of| !written.waiting.contains(&of.name));
         let beyond = ended.filter(|of| of.copies as usize > allowed(of));
-        let told =
+        let texts =
             beyond.map(|of| format!("{} came {} times of {}", of.name, of.copies, allowed(of)));
-        self.add("too many copies", told);
+        self.add("too many copies", texts);
     }
 }
 
@@ -109,13 +109,13 @@ const OPEN: &str = "\
 /// Dead letters of messages; what a process leaves to an operator is not among them.
 const DEAD_LETTERS: &str = "FROM relais_dead_letter WHERE origin <> 'process' AND msg_key";
 
-/// What lies in rows that are not at their end.
+/// Payloads of open rows.
 const WAITING: &str = "\
     SELECT payload FROM relais_outbox WHERE status <> 'DISPATCHED' \
     UNION ALL SELECT payload FROM relais_inbox WHERE status <> 'PROCESSED' AND payload IS NOT NULL";
 
-/// Rows that are not at their end yet. What a process leaves to a person is not among them.
-pub(crate) async fn open(client: &mut Client) -> Result<Vec<String>> {
+/// Returns open rows. Processes that wait for an operator are not among them.
+pub(crate) async fn open(client: &mut DatabaseClient) -> Result<Vec<String>> {
     client.texts(&open_sql()).await
 }
 
@@ -139,7 +139,7 @@ fn poison_keys(flow: Flow) -> String {
 
 /// Returns dead letters that no poison key explains. In [`Flow::Patient`] not even a poison key becomes one:
 /// its attempts take longer than a run.
-async fn undeserved_dead_letters(client: &mut Client) -> Result<Vec<String>> {
+async fn undeserved_dead_letters(client: &mut DatabaseClient) -> Result<Vec<String>> {
     let poison = poison_keys(Flow::Strict);
     let sql = format!(
         "SELECT origin || ' ' || msg_key || ' after ' || CAST(attempts AS TEXT) || ' attempts: ' \
@@ -150,26 +150,26 @@ async fn undeserved_dead_letters(client: &mut Client) -> Result<Vec<String>> {
 }
 
 /// Returns how many dead letters there are of poison keys that use up their attempts.
-pub(crate) async fn deserved_dead_letters(client: &mut Client) -> Result<u64> {
+pub(crate) async fn deserved_dead_letters(client: &mut DatabaseClient) -> Result<u64> {
     let poison = poison_keys(Flow::Strict);
     client.number(&format!("SELECT CAST(count(*) AS TEXT) {DEAD_LETTERS} IN ({poison})")).await
 }
 
-/// What is known when all has come to rest and every process has ended.
+/// Input of the checker, after every process has ended.
 #[derive(Debug)]
-pub(crate) struct Known<'a> {
+pub(crate) struct CheckInput<'a> {
     pub(crate) base: &'a Base,
     /// The keys of those who posted: everything up to the last number was promised.
-    pub(crate) posted: &'a [Keys],
-    pub(crate) closed: &'a Closed,
+    pub(crate) posted: &'a [WriterKeys],
+    pub(crate) closed: &'a ArrivalTable,
     /// When the network of the target was not well.
     pub(crate) unwell: &'a [(Instant, Instant)],
 }
 
-/// Everything that can be checked then. Finished rows may be gone: the business rows and the notes of
-/// our own triggers are what was written.
-pub(crate) async fn check(known: Known<'_>) -> Result<Findings> {
-    let Known { base, posted, closed, unwell } = known;
+/// Runs every check. Finished rows may be deleted: the business rows and the notes of our own triggers
+/// show what was written.
+pub(crate) async fn check(known: CheckInput<'_>) -> Result<Findings> {
+    let CheckInput { base, posted, closed, unwell } = known;
     let mut client = base.connect().await?;
     let mut findings = Findings::default();
     let mut written = orders(&mut client, Flow::Sent).await?;
@@ -186,16 +186,16 @@ pub(crate) async fn check(known: Known<'_>) -> Result<Findings> {
 }
 
 /// The business rows of a flow: for each of them there must be a message.
-pub(crate) async fn orders(client: &mut Client, flow: Flow) -> Result<Written> {
+pub(crate) async fn orders(client: &mut DatabaseClient, flow: Flow) -> Result<WrittenKeys> {
     let letter = flow.letter();
     let sql = format!(
         "SELECT msg_key || '-' || CAST(max(number) AS TEXT) || ' ' || CAST(count(*) AS TEXT) \
          FROM shop_order WHERE msg_key LIKE '{letter}%' GROUP BY msg_key"
     );
-    let mut written = Written::default();
+    let mut written = WrittenKeys::default();
     for text in client.texts(&sql).await? {
         let (last, count) = text.split_once(' ').context("two words")?;
-        let last = Name::parse(last).with_context(|| format!("no name: {last}"))?;
+        let last = MessageName::parse(last).with_context(|| format!("no name: {last}"))?;
         ensure!(count.parse() == Ok(last.number), "the database has lost orders before {last}");
         written.add(flow, last.key, last.number);
     }
@@ -203,18 +203,18 @@ pub(crate) async fn orders(client: &mut Client, flow: Flow) -> Result<Written> {
 }
 
 /// Messages in rows that have not come to their end.
-pub(crate) async fn waiting(client: &mut Client) -> Result<HashSet<Name>> {
+pub(crate) async fn waiting(client: &mut DatabaseClient) -> Result<HashSet<MessageName>> {
     let name = |payload: &String| {
         let payload: serde_json::Value = serde_json::from_str(payload).ok()?;
-        Name::parse(payload["name"].as_str()?)
+        MessageName::parse(payload["name"].as_str()?)
     };
     Ok(client.texts(WAITING).await?.iter().filter_map(name).collect())
 }
 
-/// How often a row was claimed, by the hash of its message id, if more than once: calls that failed, the one
+/// Returns the claims of each row with more than one, by the hash of its message id: calls that failed, the one
 /// that succeeded, and the take-overs of its lane from when it was written to when it was settled, as
 /// triggers counted them.
-async fn claims(client: &mut Client) -> Result<HashMap<u64, u32>> {
+async fn claims(client: &mut DatabaseClient) -> Result<HashMap<u64, u32>> {
     let rows = client.texts("SELECT message_id || ' ' || CAST(claims AS TEXT) FROM claim").await?;
     let read = |row: &String| {
         let (message_id, claims) = row.split_once(' ')?;
@@ -230,20 +230,20 @@ mod tests {
     use super::*;
     use crate::history::Arrivals;
 
-    /// What is found when of the key `s7` so many were written and these arrived.
+    /// Returns the findings if the first messages of the key `s7` were written and these arrived.
     fn found(written: u32, arrived: &[(&str, &str)]) -> Findings {
         let mut findings = Findings::default();
         findings.compare(&up_to(written), &close(arrived));
         findings
     }
 
-    fn up_to(last: u32) -> Written {
-        let mut written = Written::default();
+    fn up_to(last: u32) -> WrittenKeys {
+        let mut written = WrittenKeys::default();
         written.add(Flow::Sent, 7, last);
         written
     }
 
-    fn close(arrived: &[(&str, &str)]) -> Closed {
+    fn close(arrived: &[(&str, &str)]) -> ArrivalTable {
         let arrivals = Arrivals::default();
         for (name, id) in arrived {
             arrivals.note(name, id);
@@ -261,7 +261,7 @@ mod tests {
     fn what_was_written_and_never_came_is_lost_unless_it_waits() {
         assert_eq!(found(2, &[("s7-1", "a")]).count("lost"), 1);
         let mut written = up_to(2);
-        written.waiting.extend(Name::parse("s7-2"));
+        written.waiting.extend(MessageName::parse("s7-2"));
         let mut findings = Findings::default();
         findings.compare(&written, &close(&[("s7-1", "a")]));
         assert!(findings.is_empty(), "{findings}");
@@ -293,7 +293,7 @@ mod tests {
             findings.compare_copies(&up_to(1), &closed, &claims, unwell);
             findings.count("too many copies")
         };
-        assert_eq!(count(None, &[]), 1, "a row nobody noted was claimed once");
+        assert_eq!(count(None, &[]), 1, "a row without a note was claimed once");
         assert_eq!(count(Some(2), &[]), 1);
         assert_eq!(count(Some(3), &[]), 0);
         let now = Instant::now();
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(count(Some(2), &[(before, now)]), 0, "the network was unwell meanwhile");
         assert_eq!(count(Some(2), &[(before, before)]), 1, "it was well again");
         let mut written = up_to(1);
-        written.waiting.extend(Name::parse("s7-1"));
+        written.waiting.extend(MessageName::parse("s7-1"));
         let mut findings = Findings::default();
         findings.compare_copies(&written, &closed, &HashMap::new(), &[]);
         assert!(findings.is_empty(), "its claims are not noted yet");
@@ -320,7 +320,7 @@ mod tests {
     async fn found_in(rows: &str) -> Findings {
         let (_folder, base) = tables(rows).await;
         let closed = close(&[]);
-        check(Known { base: &base, posted: &[], closed: &closed, unwell: &[] }).await.unwrap()
+        check(CheckInput { base: &base, posted: &[], closed: &closed, unwell: &[] }).await.unwrap()
     }
 
     #[tokio::test]
@@ -332,10 +332,10 @@ mod tests {
         let parked = "INSERT INTO relais_parked_key VALUES ('s7')";
         assert_eq!(found_in(parked).await.count("stranded"), 1);
         let owned =
-            "INSERT INTO relais_lane VALUES ('inbox', 3, 'somebody', '9999-01-01T00:00:00.000Z')";
+            "INSERT INTO relais_lane VALUES ('inbox', 3, 'worker-1', '9999-01-01T00:00:00.000Z')";
         assert_eq!(found_in(owned).await.count("left locked"), 1);
         let expired =
-            "INSERT INTO relais_lane VALUES ('inbox', 3, 'somebody', '2000-01-01T00:00:00.000Z')";
+            "INSERT INTO relais_lane VALUES ('inbox', 3, 'worker-1', '2000-01-01T00:00:00.000Z')";
         assert!(found_in(expired).await.is_empty());
         let rewritten = "INSERT INTO rewritten VALUES ('outbox 1')";
         assert_eq!(found_in(rewritten).await.count("rewritten"), 1);
@@ -363,7 +363,7 @@ mod tests {
         let mut other = base.connect().await.unwrap();
         other.run("BEGIN IMMEDIATE").await.unwrap();
         let closed = close(&[]);
-        let known = Known { base: &base, posted: &[], closed: &closed, unwell: &[] };
+        let known = CheckInput { base: &base, posted: &[], closed: &closed, unwell: &[] };
         assert_eq!(check(known).await.unwrap().count("left locked"), 1);
     }
 }

@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-/// A file system in memory; unmounted when it is dropped. `cargo xtask torture` runs us where nobody
-/// else sees our mounts, so that none is left however we end.
+/// A file system in memory; unmounted when it is dropped. `cargo xtask torture` runs us in a mount
+/// namespace of our own, so that no mount is left however we end.
 #[derive(Debug)]
 pub(crate) struct Disk {
     folder: PathBuf,

@@ -1,5 +1,5 @@
-//! What came of a run, as figures: one line for a person, JSON for the docs, and whether it was hard
-//! enough to prove anything.
+//! The figures of a run: one line to read, JSON for the docs, and the minimums without which a run proves
+//! nothing.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) const RELEASE: Minimums = &[
     ("large rows", 500),
 ];
 
-/// What must never be found; shown with its zero. Other findings are shown if there are any.
+/// Findings that must not occur; shown with their zero. Other findings are shown if there are any.
 const NEVER: [&str; 10] = [
     "lost",
     "phantom",
@@ -62,17 +62,17 @@ const NEVER: [&str; 10] = [
     "corrupt",
 ];
 
-/// What came of one store.
+/// The result of one store.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct StoreOutcome {
     pub(crate) store: &'static str,
     pub(crate) findings: Findings,
-    /// What happened, in the order in which it is shown.
+    /// Counts of events, in the order in which they are shown.
     pub(crate) counts: Vec<(&'static str, u64)>,
     pub(crate) drained_in: Duration,
 }
 
-impl Outcome {
+impl StoreOutcome {
     /// The figures in one line.
     pub(crate) fn line(&self) -> String {
         let counts = self.counts.iter().map(|(what, count)| format!("{count} {what}"));
@@ -103,8 +103,8 @@ impl Outcome {
     }
 }
 
-/// What there was too little of.
-pub(crate) fn too_easy(outcomes: &[Outcome], minimums: Minimums) -> Vec<String> {
+/// Returns the counts below their minimum.
+pub(crate) fn too_easy(outcomes: &[StoreOutcome], minimums: Minimums) -> Vec<String> {
     let sum = |name| {
         let counts = outcomes.iter().flat_map(|outcome| &outcome.counts);
         counts.filter(|(what, _)| *what == name).map(|(_, count)| count).sum::<u64>()
@@ -113,9 +113,9 @@ pub(crate) fn too_easy(outcomes: &[Outcome], minimums: Minimums) -> Vec<String> 
     short.map(|(what, least)| format!("{} {what} of {least}", sum(*what))).collect()
 }
 
-/// What is needed to quote a run.
+/// Returns the figures of a run as JSON.
 pub(crate) fn report(
-    outcomes: &[Outcome],
+    outcomes: &[StoreOutcome],
     seed: u64,
     took: Duration,
     good: bool,
@@ -127,12 +127,12 @@ pub(crate) fn report(
         "seconds": took.as_secs(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "load": load(),
-        "stores": outcomes.iter().map(Outcome::json).collect::<Vec<_>>(),
+        "stores": outcomes.iter().map(StoreOutcome::json).collect::<Vec<_>>(),
     });
     Ok(serde_json::to_string_pretty(&report)? + "\n")
 }
 
-/// What was tested; a tree with changes says so.
+/// Returns the tested commit, marked if the tree has changes.
 fn commit() -> Option<String> {
     let args = ["describe", "--always", "--dirty", "--abbrev=12"];
     let output = std::process::Command::new("git").args(args).output().ok()?;
@@ -140,7 +140,7 @@ fn commit() -> Option<String> {
     output.status.success().then(|| said.trim().to_owned())
 }
 
-/// How busy the machine was, where the system says so.
+/// Returns the load of the machine, where the system reports it.
 pub(crate) fn load() -> Option<String> {
     let said = std::fs::read_to_string("/proc/loadavg").ok()?;
     Some(said.split(' ').take(3).collect::<Vec<_>>().join(" "))
@@ -152,9 +152,9 @@ mod tests {
 
     const SMALL: Minimums = &[("kills", 10), ("copies", 1)];
 
-    fn outcome(store: &'static str, counts: &[(&'static str, u64)]) -> Outcome {
+    fn outcome(store: &'static str, counts: &[(&'static str, u64)]) -> StoreOutcome {
         let (findings, counts) = (Findings::default(), counts.to_vec());
-        Outcome { store, findings, counts, drained_in: Duration::from_millis(1_500) }
+        StoreOutcome { store, findings, counts, drained_in: Duration::from_millis(1_500) }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What else of the product is under torture, beside the plain way from outbox and source to a target.
+//! The flows under torture beside the plain one from outbox and source to a target.
 //!
 //! - `salesforce`: bulk jobs that fail half-way, in a simulated org
 //! - `kafka`: from topic to topic, with a broker that is killed
@@ -22,70 +22,71 @@ use anyhow::Result;
 use tokio::task::JoinHandle;
 
 use crate::{
-    arena::Plan,
     base::Base,
     check::Findings,
-    diary::Diary,
-    faults::Toll,
-    node::{Node, Program},
-    writers::Desk,
+    event_log::EventLog,
+    faults::FaultControl,
+    node::{NodeProcess, NodeProgram},
+    store_run::RunPlan,
+    writers::SharedState,
 };
 use kafka::Kafka;
-use ledger::Ledger;
+use ledger::LedgerFlow;
 use salesforce::Salesforce;
-use trouble::Trouble;
+use trouble::TroubleFlow;
 
-/// What all flows of an arena share.
+/// Shared by all flows of a run.
 #[derive(Clone)]
-pub(crate) struct Stage {
+pub(crate) struct FlowContext {
     pub(crate) base: Base,
     /// The proxy before the database, if it is a server.
     pub(crate) through: Option<SocketAddr>,
-    pub(crate) program: Program,
-    pub(crate) plan: Plan,
-    pub(crate) desk: Arc<Desk>,
-    pub(crate) toll: Arc<Toll>,
-    pub(crate) diary: Diary,
+    pub(crate) program: NodeProgram,
+    pub(crate) plan: RunPlan,
+    pub(crate) shared: Arc<SharedState>,
+    pub(crate) control: Arc<FaultControl>,
+    pub(crate) event_log: EventLog,
     pub(crate) http: reqwest::Client,
 }
 
-/// The flows of an arena.
+/// The flows of a run.
 pub(crate) struct Flows {
     salesforce: Salesforce,
-    ledger: Ledger,
-    trouble: Trouble,
+    ledger: LedgerFlow,
+    trouble: TroubleFlow,
     kafka: Option<Kafka>,
 }
 
 impl Flows {
     /// Starts what they need beside the database.
-    pub(crate) async fn start(stage: &Stage) -> Result<Self> {
-        let kafka = match stage.plan.means.kafka.clone() {
+    pub(crate) async fn start(context: &FlowContext) -> Result<Self> {
+        let kafka = match context.plan.tools.kafka.clone() {
             Some(broker) => Some(Kafka::start(broker).await?),
             None => None,
         };
-        let ledger = Ledger::start(stage).await?;
-        let (salesforce, trouble) = (Salesforce::start().await?, Trouble::start(stage).await?);
+        let ledger = LedgerFlow::start(context).await?;
+        let (salesforce, trouble) =
+            (Salesforce::start().await?, TroubleFlow::start(context).await?);
         Ok(Self { salesforce, ledger, trouble, kafka })
     }
 
-    /// Writes the settings of every process of the arena, of which these are a part.
-    pub(crate) fn write_settings(&self, stage: &Stage, own: &str) -> Result<()> {
-        let mut text = own.to_owned() + &self.salesforce.settings(&stage.base);
+    /// Writes the settings of every process of the run, including those of the flows.
+    pub(crate) fn write_settings(&self, context: &FlowContext, own: &str) -> Result<()> {
+        let mut text = own.to_owned() + &self.salesforce.settings(&context.base);
         if let Some(kafka) = &self.kafka {
             text += &kafka.settings();
-            kafka.write_settings(stage, &text)?;
+            kafka.write_settings(context, &text)?;
         }
-        self.trouble.write_settings(stage)?;
-        Ok(std::fs::write(stage.program.folder.join("relais.toml"), text)?)
+        self.trouble.write_settings(context)?;
+        Ok(std::fs::write(context.program.folder.join("relais.toml"), text)?)
     }
 
-    /// Begins to write, with faults; gives processes that serve the arena as its own do.
-    pub(crate) fn go(&mut self, stage: &Stage) -> Vec<JoinHandle<Result<Node>>> {
-        self.salesforce.go(stage);
-        self.ledger.go(stage);
-        let mut nodes = self.trouble.go(stage);
-        nodes.extend(self.kafka.iter_mut().flat_map(|kafka| kafka.go(stage)));
+    /// Begins to write, with faults; returns processes that serve the run as its own do.
+    pub(crate) fn go(&mut self, context: &FlowContext) -> Vec<JoinHandle<Result<NodeProcess>>> {
+        self.salesforce.go(context);
+        self.ledger.go(context);
+        let mut nodes = self.trouble.go(context);
+        nodes.extend(self.kafka.iter_mut().flat_map(|kafka| kafka.go(context)));
         nodes
     }
 
@@ -100,7 +101,7 @@ impl Flows {
         }
     }
 
-    /// Ends the writing, once the arena's desk is closed.
+    /// Ends the writing, once the shared state is closed.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         self.salesforce.finish().await?;
         self.ledger.finish().await?;
@@ -111,7 +112,7 @@ impl Flows {
         }
     }
 
-    /// What is still on its way. Ask this before the rows of the arena: what is read here is there then.
+    /// Returns open work. Call it before reading the rows of the run: a record read here is a row then.
     pub(crate) async fn open(&self, base: &Base) -> Result<Vec<String>> {
         let mut open = match &self.kafka {
             Some(kafka) => kafka.open().await?,
@@ -138,7 +139,7 @@ impl Flows {
         }
     }
 
-    /// What there was of each.
+    /// Returns the counts of each flow.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts = self.salesforce.counts().to_vec();
         counts.extend(self.ledger.counts());
@@ -153,8 +154,8 @@ impl Flows {
     }
 }
 
-/// How many there are in all and in a second, for a wanted number in a second; the writers are twice as
-/// fast, because they stand still at times.
-fn rate(plan: &Plan, a_second: u64) -> (u64, u64) {
+/// Returns the total and the pace per second for a wanted number per second. Writers are twice as fast,
+/// because they pause at times.
+fn rate(plan: &RunPlan, a_second: u64) -> (u64, u64) {
     (a_second * plan.time.as_secs().max(1), a_second * 2)
 }

@@ -1,8 +1,8 @@
-//! What was written, and what arrived: the two sides the checker compares.
+//! Written and arrived messages: the two sides that the checker compares.
 //!
 //! A message is known by its flow, its key and its number within the key; numbers of a key begin at
-//! one and have no gap. What a writer was told it had written must arrive; what was rolled back must
-//! not; what it cannot know (the answer to its commit was lost) is looked up in the database.
+//! one and have no gap. A committed message must arrive, a rolled-back one must not. If the answer to a
+//! commit was lost, the writer reads the result from the database.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -11,34 +11,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// No key has more messages; a higher number was written by nobody.
+/// Most messages of a key; no writer uses a higher number.
 const NUMBER_MAX: u32 = 1_000_000;
-/// About one in so many messages of [`Flow::Patient`] is large.
+/// About one in this many messages of [`Flow::Patient`] is large.
 const LARGE_EVERY: u32 = 97;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Flow {
-    /// Written with a business row into the outbox.
+    /// WrittenKeys with a business row into the outbox.
     Sent,
     /// Posted to a source, and routed to the target.
     Heard,
-    /// Written with a business row into the outbox, and upserted in Salesforce.
+    /// WrittenKeys with a business row into the outbox, and upserted in Salesforce.
     Contact,
-    /// Posted to the ledger, and told to its target.
+    /// Posted to the ledger, which sends a message about it.
     Booked,
     /// Produced to a topic, and routed to another.
     Record,
-    /// Written with a business row into the outbox, for a target in trouble: with the default retry, and
+    /// WrittenKeys with a business row into the outbox, for a target in trouble: with the default retry, and
     /// with few attempts.
     Patient,
     Strict,
 }
 
-/// The first keys of [`Flow::Patient`] and of [`Flow::Strict`] are poison keys, so many of each.
+/// The first keys of [`Flow::Patient`] and of [`Flow::Strict`] are poison keys; this is the number of each.
 const POISON_KEYS: u32 = 4;
 
-/// What every call of a poison key gets.
+/// The answer to every call of a poison key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Poison {
     Status(u16),
@@ -47,7 +47,7 @@ pub(crate) enum Poison {
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Name {
+pub(crate) struct MessageName {
     pub(crate) flow: Flow,
     pub(crate) key: u32,
     pub(crate) number: u32,
@@ -78,19 +78,19 @@ impl Flow {
 
     /// Returns its poison keys, as they are in the tables.
     pub(crate) fn poison_keys(self) -> Vec<String> {
-        let names = (0..POISON_KEYS).map(|key| Name { flow: self, key, number: 1 });
-        names.filter(|name| name.poison().is_some()).map(Name::key).collect()
+        let names = (0..POISON_KEYS).map(|key| MessageName { flow: self, key, number: 1 });
+        names.filter(|name| name.poison().is_some()).map(MessageName::key).collect()
     }
 }
 
-impl std::fmt::Display for Name {
+impl std::fmt::Display for MessageName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}-{}", self.flow.letter(), self.key, self.number)
     }
 }
 
-impl Name {
-    /// Reads what [`Name::to_string`] wrote.
+impl MessageName {
+    /// Reads what [`MessageName::to_string`] wrote.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let flow = Flow::ALL.into_iter().find(|flow| text.starts_with(flow.letter()))?;
         let (key, number) = text[1..].split_once('-')?;
@@ -114,21 +114,21 @@ impl Name {
 
     /// Returns the size of its payload, if that is a large one.
     pub(crate) fn large_megabytes(self) -> Option<usize> {
-        let dice = self.key * 7 + self.number;
-        let large = self.flow == Flow::Patient && dice.is_multiple_of(LARGE_EVERY);
-        large.then(|| 1 + (dice / LARGE_EVERY) as usize % 4)
+        let rng = self.key * 7 + self.number;
+        let large = self.flow == Flow::Patient && rng.is_multiple_of(LARGE_EVERY);
+        large.then(|| 1 + (rng / LARGE_EVERY) as usize % 4)
     }
 }
 
-/// What was written: the last number of each key.
+/// Written messages: the last number of each key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenKeys {
     last: BTreeMap<(Flow, u32), u32>,
     /// Still in a table: that is no loss.
-    pub(crate) waiting: HashSet<Name>,
+    pub(crate) waiting: HashSet<MessageName>,
 }
 
-impl Written {
+impl WrittenKeys {
     pub(crate) fn add(&mut self, flow: Flow, key: u32, last: u32) {
         self.last.insert((flow, key), last);
     }
@@ -138,25 +138,25 @@ impl Written {
         self.waiting.extend(other.waiting);
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = MessageName> {
         self.last.iter().flat_map(|((flow, key), last)| {
-            (1..=*last).map(|number| Name { flow: *flow, key: *key, number })
+            (1..=*last).map(|number| MessageName { flow: *flow, key: *key, number })
         })
     }
 
-    pub(crate) fn has(&self, name: Name) -> bool {
+    pub(crate) fn has(&self, name: MessageName) -> bool {
         self.last.get(&(name.flow, name.key)).is_some_and(|last| (1..=*last).contains(&name.number))
     }
 }
 
-/// What the target got.
+/// Messages that the target got.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     started: Instant,
-    book: Mutex<Closed>,
+    table: Mutex<ArrivalTable>,
 }
 
-/// How one message arrived. There are millions of them.
+/// The arrival of one message. There are millions of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrival {
     /// Of its message id.
@@ -168,8 +168,8 @@ struct Arrival {
 
 /// A message of which more than one copy came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeated {
-    pub(crate) name: Name,
+pub(crate) struct RepeatedMessage {
+    pub(crate) name: MessageName,
     /// Of its message id.
     pub(crate) hash: u64,
     pub(crate) copies: u32,
@@ -179,7 +179,7 @@ pub(crate) struct Repeated {
 
 impl Default for Arrivals {
     fn default() -> Self {
-        Self { started: Instant::now(), book: Mutex::default() }
+        Self { started: Instant::now(), table: Mutex::default() }
     }
 }
 
@@ -187,44 +187,44 @@ impl Arrivals {
     /// Writes down one arrival.
     pub(crate) fn note(&self, text: &str, message_id: &str) {
         let now = Instant::now();
-        let mut book = self.book.lock().expect("nobody panics with the book");
-        let name = Name::parse(text).filter(|name| (1..=NUMBER_MAX).contains(&name.number));
+        let mut table = self.table.lock().expect("the lock is not poisoned");
+        let name = MessageName::parse(text).filter(|name| (1..=NUMBER_MAX).contains(&name.number));
         match name {
-            Some(name) => book.note(name, hash(message_id), self.started, now),
-            None => book.unknown.push(text.to_owned()),
+            Some(name) => table.note(name, hash(message_id), self.started, now),
+            None => table.unknown.push(text.to_owned()),
         }
     }
 
-    /// How many messages have arrived.
+    /// Returns the number of messages that have arrived.
     pub(crate) fn count(&self) -> u64 {
-        self.book.lock().expect("nobody panics with the book").messages
+        self.table.lock().expect("the lock is not poisoned").messages
     }
 
     /// Everything, when nothing arrives any more.
-    pub(crate) fn close(&self) -> Closed {
-        std::mem::take(&mut *self.book.lock().expect("nobody panics with the book"))
+    pub(crate) fn close(&self) -> ArrivalTable {
+        std::mem::take(&mut *self.table.lock().expect("the lock is not poisoned"))
     }
 }
 
 /// All arrivals of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Closed {
+pub(crate) struct ArrivalTable {
     /// By number; the length of a list is the highest number that has arrived.
     arrived: HashMap<(Flow, u32), Vec<Arrival>>,
     pub(crate) messages: u64,
     /// Beyond the first.
     pub(crate) copies: u64,
-    pub(crate) repeated: HashMap<Name, Repeated>,
+    pub(crate) repeated: HashMap<MessageName, RepeatedMessage>,
     /// First came after a later one of its key.
-    pub(crate) reordered: Vec<Name>,
+    pub(crate) reordered: Vec<MessageName>,
     /// Came under two message ids.
-    pub(crate) renamed: Vec<Name>,
-    /// What nobody has written.
+    pub(crate) renamed: Vec<MessageName>,
+    /// Arrived, but not written by any writer.
     pub(crate) unknown: Vec<String>,
 }
 
-impl Closed {
-    fn note(&mut self, name: Name, hash: u64, started: Instant, now: Instant) {
+impl ArrivalTable {
+    fn note(&mut self, name: MessageName, hash: u64, started: Instant, now: Instant) {
         let numbers = self.arrived.entry((name.flow, name.key)).or_default();
         let place = name.number as usize - 1;
         if place < numbers.len() && numbers[place].copies == 0 {
@@ -249,20 +249,20 @@ impl Closed {
         }
         let first = started + Duration::from_millis(arrival.first.into());
         let copies = arrival.copies;
-        self.repeated.insert(name, Repeated { name, hash, copies, first, last: now });
+        self.repeated.insert(name, RepeatedMessage { name, hash, copies, first, last: now });
     }
 
-    pub(crate) fn has(&self, name: Name) -> bool {
+    pub(crate) fn has(&self, name: MessageName) -> bool {
         let numbers = self.arrived.get(&(name.flow, name.key));
         let arrival =
             numbers.and_then(|numbers| numbers.get((name.number as usize).wrapping_sub(1)));
         arrival.is_some_and(|arrival| arrival.copies > 0)
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = MessageName> {
         self.arrived.iter().flat_map(|((flow, key), numbers)| {
             let came = numbers.iter().zip(1..).filter(|(arrival, _)| arrival.copies > 0);
-            came.map(|(_, number)| Name { flow: *flow, key: *key, number })
+            came.map(|(_, number)| MessageName { flow: *flow, key: *key, number })
         })
     }
 }
@@ -280,7 +280,7 @@ mod tests {
 
     const NAMES: [&str; 3] = ["s7-1", "s7-2", "s7-3"];
 
-    fn arrivals(of: &[(&str, &str)]) -> Closed {
+    fn arrivals(of: &[(&str, &str)]) -> ArrivalTable {
         let arrivals = Arrivals::default();
         for (name, id) in of {
             arrivals.note(name, id);
@@ -291,10 +291,13 @@ mod tests {
     #[test]
     fn names_are_written_as_they_are_read() {
         for name in NAMES {
-            assert_eq!(Name::parse(name).map(|name| name.to_string()).as_deref(), Some(name));
+            assert_eq!(
+                MessageName::parse(name).map(|name| name.to_string()).as_deref(),
+                Some(name)
+            );
         }
         for text in ["", "x1-1", "s1", "s1-x", "é1-1"] {
-            assert_eq!(Name::parse(text), None, "{text}");
+            assert_eq!(MessageName::parse(text), None, "{text}");
         }
     }
 
@@ -302,8 +305,8 @@ mod tests {
     fn few_keys_are_poison_and_few_rows_are_large() {
         assert_eq!(Flow::Strict.poison_keys(), ["q0", "q1", "q2", "q3"]);
         assert_eq!(Flow::Sent.poison_keys(), Vec::<String>::new());
-        let names = (0..200).map(|key| Name { flow: Flow::Patient, key, number: 8 });
-        let large: Vec<_> = names.filter_map(Name::large_megabytes).collect();
+        let names = (0..200).map(|key| MessageName { flow: Flow::Patient, key, number: 8 });
+        let large: Vec<_> = names.filter_map(MessageName::large_megabytes).collect();
         assert!(!large.is_empty() && large.len() < 5, "{large:?}");
         assert!(large.iter().all(|megabytes| (1..=4).contains(megabytes)), "{large:?}");
     }
@@ -318,11 +321,11 @@ mod tests {
             [2]
         );
         let late = arrivals(&[("s7-2", "b"), ("s7-1", "a"), ("h7-1", "c")]);
-        assert_eq!(late.reordered, [Name { flow: Flow::Sent, key: 7, number: 1 }]);
+        assert_eq!(late.reordered, [MessageName { flow: Flow::Sent, key: 7, number: 1 }]);
     }
 
     #[test]
-    fn a_copy_under_another_id_and_a_stranger_are_told() {
+    fn a_copy_under_another_id_and_an_unknown_message_are_found() {
         let found = arrivals(&[("s7-1", "a"), ("s7-1", "b"), ("what", "c")]);
         assert_eq!((found.renamed.len(), found.unknown.len()), (1, 1));
     }

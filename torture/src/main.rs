@@ -1,27 +1,27 @@
 //! Crash loops against real processes and servers, with a checker at the end.
 //!
-//! - `arena`: one database with everything around it, from the first fault to the checker
-//! - `writers`, `sink`: those who write, and the one who gets it; `history`: what both sides know
-//! - `node`, `faults`, `disk`: the processes, and what is done to them; `dice`: chance from one seed
-//! - `flows`: what else of the product takes part: Salesforce, Kafka, a service with the library
-//! - `check`: what must hold; `figures`, `diary`: what is told
+//! - `store_run`: one database with everything around it, from the first fault to the checker
+//! - `writers`, `sink`: senders and target of messages; `history`: the messages that both know
+//! - `node`, `faults`, `disk`: the processes and their faults; `rng`: random numbers from one seed
+//! - `flows`: Salesforce, Kafka, a service with the library, a target in trouble
+//! - `check`: the checker; `figures`, `event_log`: its report
 //!
-//! Invariant: nothing here knows relais from the inside. Rows are written and read with plain SQL,
-//! processes are started as anybody starts them.
+//! Invariant: nothing here uses the inside of relais. Rows are written and read with plain SQL, processes
+//! are started as a user starts them.
 
-mod arena;
 mod base;
 mod check;
-mod diary;
-mod dice;
 mod disk;
+mod event_log;
 mod faults;
 mod figures;
 mod flows;
 mod history;
 mod node;
+mod rng;
 mod settings;
 mod sink;
+mod store_run;
 mod writers;
 
 use std::{
@@ -33,21 +33,27 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use arena::{Means, Plan};
 use base::Base;
 use clap::{Parser, ValueEnum};
-use diary::Diary;
 use disk::Disk;
-use figures::{Minimums, Outcome};
-use flows::kafka::Broker;
-use node::Program;
+use event_log::EventLog;
+use figures::{Minimums, StoreOutcome};
+use flows::kafka::KafkaBroker;
+use node::NodeProgram;
+use store_run::{FaultTools, RunPlan};
 
-/// How long phase two may take (quarantine and some answers of a target make rows wait a minute), and
-/// with a planted bug, where it may never end.
+/// Longest phase two (quarantine and some answers of a target make rows wait a minute), and the same with a
+/// planted bug, with which it may never end.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 const EXPECTED_DRAIN_MAX: Duration = Duration::from_secs(6);
 
-/// From so many seconds on, something must have happened.
+/// Phase one of each store in the mode `ci`, in seconds. On two cores it writes about 1,100 messages a
+/// second with all flows and faults, so 2 × 110 s exceed the minimum of 200,000 by a fifth.
+const SECONDS: u64 = 110;
+/// The size of a disk that can be filled, without the rows that a run leaves on it: less than a megabyte a
+/// second.
+const DISK_MEGABYTES: u64 = 1_024;
+/// A run of at least this many seconds has minimums.
 const SHORT: u64 = 20;
 
 #[derive(Debug, Parser)]
@@ -55,17 +61,17 @@ const SHORT: u64 = 20;
     about = "Crash loops with a checker; run by `cargo xtask torture`",
     args_override_self = true
 )]
-struct Args {
+struct TortureArgs {
     /// The program under test
     #[arg(long)]
     relais: PathBuf,
     /// A private server, `postgres://…`; without it only SQLite is tortured
     #[arg(long, env = "RELAIS_TEST_POSTGRES")]
     postgres: Option<String>,
-    /// How much of it
+    /// The length of the run, and its minimums
     #[arg(long, value_enum, default_value = "ci")]
-    mode: Mode,
-    /// Where chance begins; random if absent, and printed
+    mode: TortureMode,
+    /// The seed of all random numbers; random if absent, and printed
     #[arg(long)]
     seed: Option<u64>,
     /// Phase one of each store, in seconds, instead of the mode's
@@ -97,19 +103,26 @@ struct Args {
     faketime: Option<PathBuf>,
     /// Only this store
     #[arg(long, value_enum)]
-    store: Option<Store>,
+    store: Option<StoreKind>,
+}
+
+impl TortureArgs {
+    /// Returns the length of phase one of each store.
+    fn seconds(&self) -> u64 {
+        self.seconds.unwrap_or(SECONDS * self.mode.scale())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    /// Up to four minutes
+enum TortureMode {
+    /// About five minutes
     Ci,
     /// Hours: ten thousand kills, ten million messages
     Release,
 }
 
-impl Mode {
-    /// How much longer than a run of continuous integration.
+impl TortureMode {
+    /// Returns the factor to the length of a run of continuous integration.
     fn scale(self) -> u64 {
         match self {
             Self::Ci => 1,
@@ -123,25 +136,17 @@ impl Mode {
             Self::Release => figures::RELEASE,
         }
     }
-
-    /// The size of a disk that can be filled, in megabytes.
-    fn disk(self) -> u64 {
-        match self {
-            Self::Ci => 1_024,
-            Self::Release => 2_048,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Store {
+enum StoreKind {
     Sqlite,
     Postgres,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match torture(Args::parse()).await {
+    match torture(TortureArgs::parse()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -151,7 +156,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn torture(args: Args) -> Result<bool> {
+async fn torture(args: TortureArgs) -> Result<bool> {
     let (seed, started) =
         (args.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0), Instant::now());
     println!("seed {seed}");
@@ -159,12 +164,12 @@ async fn torture(args: Args) -> Result<bool> {
     let mut outcomes = Vec::new();
     let mut good = true;
     // One after the other: side by side they take turns at standing still for want of a processor.
-    for store in [Store::Postgres, Store::Sqlite] {
+    for store in [StoreKind::Postgres, StoreKind::Sqlite] {
         if args.store.is_some_and(|only| only != store) {
             continue;
         }
-        let arena = Arena::start(&args, store, seed, folder.path()).await?;
-        let outcome = arena.end(args.expect.is_none()).await?;
+        let run = StoreRun::start(&args, store, seed, folder.path()).await?;
+        let outcome = run.end(args.expect.is_none()).await?;
         good &= outcome.as_ref().is_some_and(|outcome| match &args.expect {
             Some(name) => expected(outcome, name),
             None => outcome.findings.is_empty(),
@@ -191,22 +196,22 @@ async fn torture(args: Args) -> Result<bool> {
 }
 
 /// One store under torture.
-struct Arena {
+struct StoreRun {
     base: Base,
     folder: PathBuf,
-    diary: Diary,
-    run: tokio::task::JoinHandle<Result<Outcome>>,
+    event_log: EventLog,
+    run: tokio::task::JoinHandle<Result<StoreOutcome>>,
 }
 
-impl Arena {
-    async fn start(args: &Args, store: Store, seed: u64, folder: &Path) -> Result<Self> {
+impl StoreRun {
+    async fn start(args: &TortureArgs, store: StoreKind, seed: u64, folder: &Path) -> Result<Self> {
         let folder = folder.join(format!("{store:?}").to_lowercase());
         let disk = folder.join("disk");
         std::fs::create_dir_all(&disk)?;
-        let means = means(args, store, &disk)?;
+        let tools = tools(args, store, &disk)?;
         let base = match store {
-            Store::Sqlite => Base::sqlite(&disk),
-            Store::Postgres => {
+            StoreKind::Sqlite => Base::sqlite(&disk),
+            StoreKind::Postgres => {
                 let server = args.postgres.clone();
                 Base::postgres(server.context("no PostgreSQL: set RELAIS_TEST_POSTGRES")?).await?
             }
@@ -216,16 +221,16 @@ impl Arena {
             Some(bug) => Some((bug.as_str(), base.url(None)?)),
             None => None,
         };
-        let program = Program::relais(&relais, &folder, planted);
-        let diary = Diary::new(&folder)?;
-        let plan = plan(args, store, seed, means);
-        let run = tokio::spawn(arena::run(base.clone(), program, plan, diary.clone()));
-        Ok(Self { base, folder, diary, run })
+        let program = NodeProgram::relais(&relais, &folder, planted);
+        let event_log = EventLog::new(&folder)?;
+        let plan = plan(args, store, seed, tools);
+        let run = tokio::spawn(store_run::run(base.clone(), program, plan, event_log.clone()));
+        Ok(Self { base, folder, event_log, run })
     }
 
     /// Says what came of it; nothing if it could not be carried through.
-    async fn end(self, history: bool) -> Result<Option<Outcome>> {
-        let Self { base, folder, diary, run } = self;
+    async fn end(self, history: bool) -> Result<Option<StoreOutcome>> {
+        let Self { base, folder, event_log, run } = self;
         let outcome = match run.await? {
             Ok(outcome) => {
                 println!("{}\n{}", outcome.line(), paint(false, &outcome.findings.to_string()));
@@ -238,7 +243,7 @@ impl Arena {
         };
         let bad = outcome.as_ref().is_none_or(|outcome| !outcome.findings.is_empty());
         if history && bad {
-            println!("the end of the history of {}:\n{}", base.name(), diary.last()?);
+            println!("the end of the history of {}:\n{}", base.name(), event_log.last()?);
             println!("its tables are kept: {}", base.keep(&folder)?);
         } else {
             base.remove().await?;
@@ -248,32 +253,32 @@ impl Arena {
 }
 
 /// Gets what the faults need, or says what is not tortured.
-fn means(args: &Args, store: Store, disk: &Path) -> Result<Means> {
-    let mut means = Means::default();
+fn tools(args: &TortureArgs, store: StoreKind, disk: &Path) -> Result<FaultTools> {
+    let mut tools = FaultTools::default();
     match &args.kafka {
         Some(address) => {
             let restart = args.restart_kafka.clone();
-            means.kafka = Some(Broker { address: address.clone(), restart });
+            tools.kafka = Some(KafkaBroker { address: address.clone(), restart });
         }
         None => missing("records through Kafka", "set RELAIS_TEST_KAFKA")?,
     }
     match store {
-        Store::Postgres => {
-            means.restart = args.restart_postgres.clone();
-            means.faketime = args.faketime.clone();
-            if means.restart.is_none() {
+        StoreKind::Postgres => {
+            tools.restart = args.restart_postgres.clone();
+            tools.faketime = args.faketime.clone();
+            if tools.restart.is_none() {
                 missing("a database restarted hard", "set RELAIS_TEST_POSTGRES_RESTART")?;
             }
-            if means.faketime.is_none() {
+            if tools.faketime.is_none() {
                 missing("a clock that is a day ahead", "set RELAIS_TEST_FAKETIME")?;
             }
         }
-        Store::Sqlite => match Disk::mount(disk, args.mode.disk()) {
-            Ok(disk) => means.disk = Some(Arc::new(disk)),
+        StoreKind::Sqlite => match Disk::mount(disk, DISK_MEGABYTES + args.seconds()) {
+            Ok(disk) => tools.disk = Some(Arc::new(disk)),
             Err(error) => println!("NOT TORTURED: a full disk; {error:#}"),
         },
     }
-    Ok(means)
+    Ok(tools)
 }
 
 /// Continuous integration must not pass without what it is there to test.
@@ -283,20 +288,22 @@ fn missing(what: &str, hint: &str) -> Result<()> {
     Ok(())
 }
 
-fn plan(args: &Args, store: Store, seed: u64, means: Means) -> Plan {
-    let scale = args.mode.scale();
+fn plan(args: &TortureArgs, store: StoreKind, seed: u64, tools: FaultTools) -> RunPlan {
     let (nodes, sent, heard) = match store {
-        Store::Postgres => (6, 170_000, 24_000),
-        Store::Sqlite => (5, 180_000, 8_000),
+        StoreKind::Postgres => (6, 170_000, 24_000),
+        StoreKind::Sqlite => (5, 180_000, 8_000),
     };
-    let time = Duration::from_secs(args.seconds.unwrap_or(80 * scale));
+    let seconds = args.seconds();
+    // A longer run writes as much a second; a shorter one gets all it can take.
+    let scale = (seconds / SECONDS).max(1);
+    let time = Duration::from_secs(seconds);
     let drain = if args.expect.is_some() { EXPECTED_DRAIN_MAX } else { DRAIN_MAX };
     let (backlog, sent, heard) = (args.backlog, sent * scale, heard * scale);
-    Plan { seed, time, drain, nodes, backlog, sent, heard, means }
+    RunPlan { seed, time, drain, nodes, backlog, sent, heard, tools }
 }
 
 /// A planted bug is found if the checker says what it does; any other failure proves nothing.
-fn expected(outcome: &Outcome, name: &str) -> bool {
+fn expected(outcome: &StoreOutcome, name: &str) -> bool {
     let found = outcome.findings.count(name) > 0;
     let store = outcome.store;
     println!("{store}: {}", paint(found, if found { "found" } else { "NOT FOUND" }));
@@ -304,7 +311,7 @@ fn expected(outcome: &Outcome, name: &str) -> bool {
 }
 
 /// A run in which little happened proves little.
-fn hard_enough(args: &Args, outcomes: &[Outcome]) -> bool {
+fn hard_enough(args: &TortureArgs, outcomes: &[StoreOutcome]) -> bool {
     let minimums = match args.seconds {
         None if args.store.is_none() => args.mode.minimums(),
         Some(SHORT..) => figures::SHORT,
@@ -320,7 +327,7 @@ fn hard_enough(args: &Args, outcomes: &[Outcome]) -> bool {
     short.is_empty()
 }
 
-/// Green or red, where a person looks.
+/// Paints the text green or red if the output is a terminal.
 fn paint(good: bool, text: &str) -> String {
     if text.is_empty() || !std::io::stdout().is_terminal() {
         return text.to_owned();

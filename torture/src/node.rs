@@ -12,34 +12,34 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-/// How long it may take to start or to end.
+/// Longest start and end of a process.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often its log is looked at.
+/// Interval at which its log is read.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How libfaketime is told what time it is.
+/// The variable with which libfaketime gets its offset.
 const SHIFT: &str = "FAKETIME";
 
 /// A program that runs until it is ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
+pub(crate) struct NodeProgram {
     pub(crate) path: PathBuf,
-    /// What starts it.
+    /// Its arguments.
     pub(crate) args: Vec<String>,
     /// It is started here, beside its settings; logs go here too.
     pub(crate) folder: PathBuf,
-    /// What it finds in its environment beside ours.
+    /// Its environment beside ours.
     pub(crate) env: Vec<(String, String)>,
 }
 
 /// A process of it.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct NodeProcess {
     child: Child,
     log: PathBuf,
 }
 
-impl Program {
+impl NodeProgram {
     /// `relais run` with the `relais.toml` of a folder, and a planted bug with its database, if any.
     pub(crate) fn relais(path: &Path, folder: &Path, planted: Option<(&str, String)>) -> Self {
         let variables = planted.map(|(bug, database)| {
@@ -76,7 +76,7 @@ impl Program {
         Ok(())
     }
 
-    pub(crate) fn start(&self, name: &str) -> Result<Node> {
+    pub(crate) fn start(&self, name: &str) -> Result<NodeProcess> {
         let log = self.folder.join(format!("{name}.log"));
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let child = self
@@ -85,7 +85,7 @@ impl Program {
             .stderr(File::create(&log)?)
             .spawn()
             .with_context(|| format!("cannot start {}", self.path.display()))?;
-        Ok(Node { child, log })
+        Ok(NodeProcess { child, log })
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -96,7 +96,7 @@ impl Program {
     }
 }
 
-impl Node {
+impl NodeProcess {
     /// Waits until it serves, and says where it takes posts.
     pub(crate) async fn ready(&mut self) -> Result<SocketAddr> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// How many settlements of it the fence has refused, as it says itself.
+    /// Returns the number of its settlements that the fence refused, from its own metrics.
     pub(crate) async fn refusals(&self, http: &reqwest::Client) -> Option<u64> {
         let admin = self.address("admin http://", '"')?;
         let page = http.get(format!("http://{admin}/metrics")).send().await.ok()?;

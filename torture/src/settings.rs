@@ -1,4 +1,4 @@
-//! The `relais.toml` of an arena.
+//! The `relais.toml` of a run.
 
 use std::net::SocketAddr;
 
@@ -15,8 +15,8 @@ migrate = false
 [lanes]
 lease = "{lease}s"
 
-# What is finished goes under way; what was received is remembered for longer than anybody sends again.
-# Retention must be longer than all retries of a message, which is why these are short.
+# Finished rows are removed during the run; ids of received messages are kept for longer than senders
+# repeat them. Retention must be longer than all retries of a message, so these are short.
 [retention]
 dispatched = "12s"
 processed = "60s"

@@ -17,7 +17,7 @@ use axum::{
 };
 use tokio::net::TcpListener;
 
-use crate::{diary::Diary, dice::Dice, history::Arrivals};
+use crate::{event_log::EventLog, history::Arrivals, rng::Rng};
 
 /// Of a hundred calls, while the target is unwell: refused before anything happened.
 const BUSY_PERCENT: u64 = 1;
@@ -26,20 +26,20 @@ const BUSY_PERCENT: u64 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Sink {
     pub(crate) arrivals: Arc<Arrivals>,
-    /// Where everything is written down, if it is.
-    pub(crate) diary: Arc<OnceLock<Diary>>,
-    dice: Arc<Mutex<Dice>>,
+    /// Set once the run has started.
+    pub(crate) event_log: Arc<OnceLock<EventLog>>,
+    rng: Arc<Mutex<Rng>>,
     well: Arc<AtomicBool>,
     busy: Arc<AtomicU64>,
 }
 
 impl Sink {
     /// Begins to listen; unwell until [`Sink::recover`].
-    pub(crate) async fn start(dice: Dice) -> Result<(Self, SocketAddr)> {
+    pub(crate) async fn start(rng: Rng) -> Result<(Self, SocketAddr)> {
         let sink = Self {
             arrivals: Arc::default(),
-            diary: Arc::default(),
-            dice: Arc::new(Mutex::new(dice)),
+            event_log: Arc::default(),
+            rng: Arc::new(Mutex::new(rng)),
             well: Arc::default(),
             busy: Arc::default(),
         };
@@ -54,7 +54,7 @@ impl Sink {
         self.well.store(true, Relaxed);
     }
 
-    /// How many calls were refused.
+    /// Returns the number of refused calls.
     pub(crate) fn busy(&self) -> u64 {
         self.busy.load(Relaxed)
     }
@@ -62,7 +62,7 @@ impl Sink {
 
 async fn take(State(sink): State<Sink>, headers: HeaderMap, body: String) -> StatusCode {
     let unwell = !sink.well.load(Relaxed)
-        && sink.dice.lock().expect("nobody panics with the dice").percent(BUSY_PERCENT);
+        && sink.rng.lock().expect("the lock is not poisoned").percent(BUSY_PERCENT);
     if unwell {
         sink.busy.fetch_add(1, Relaxed);
         return StatusCode::SERVICE_UNAVAILABLE;
@@ -70,8 +70,8 @@ async fn take(State(sink): State<Sink>, headers: HeaderMap, body: String) -> Sta
     let body: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
     let id = headers.get("message-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
     let name = body["name"].as_str().unwrap_or_default();
-    if let Some(diary) = sink.diary.get() {
-        diary.note(format_args!("arrives {name} as {id}"));
+    if let Some(event_log) = sink.event_log.get() {
+        event_log.note(format_args!("arrives {name} as {id}"));
     }
     sink.arrivals.note(name, id);
     StatusCode::OK

@@ -1,4 +1,4 @@
-//! Those who write: business row and outbox row in one transaction, and posts to the sources.
+//! The writers: business row and outbox row in one transaction, and posts to the sources.
 //!
 //! Each writer has keys of its own and writes their numbers one after the other, so that there is an
 //! order to keep.
@@ -16,48 +16,48 @@ use anyhow::Result;
 use tokio::task::JoinHandle;
 
 use crate::{
-    base::{Base, Client},
-    diary::Diary,
-    dice::Dice,
-    history::{Flow, Name, Written},
+    base::{Base, DatabaseClient},
+    event_log::EventLog,
+    history::{Flow, MessageName, WrittenKeys},
+    rng::Rng,
 };
 
-/// Of a hundred transactions, so many are rolled back: their messages must never arrive.
+/// Share of transactions that are rolled back: their messages must never arrive.
 const ROLLED_BACK_PERCENT: u64 = 5;
-/// Of a hundred posts, so many are made twice although the first was answered.
+/// Share of posts that are made twice although the first was answered.
 const TWICE_PERCENT: u64 = 5;
 /// Messages in one transaction.
 const BATCH_MAX: u64 = 40;
 /// Between two tries of a post.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How often a database that is away is asked for a session.
+/// Most attempts to connect to an unavailable database.
 const RECONNECTS_MAX: usize = 3_000;
 
-/// What all writers of an arena share.
+/// Shared by all writers of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct SharedState {
     /// Write no more.
     pub(crate) closed: AtomicBool,
     /// Write no more for now: enough is on its way.
     pub(crate) full: AtomicBool,
-    /// Where relais listens now.
+    /// The current addresses of relais.
     pub(crate) sources: Mutex<Vec<SocketAddr>>,
-    /// The path of the source, which nobody else has: the port of a process that is gone may be that of
-    /// another by now.
+    /// The path of the source, used by this run only: the port of an ended process may belong to another
+    /// one by now.
     hook: String,
     pub(crate) sent: AtomicU64,
     pub(crate) heard: AtomicU64,
-    /// How many of them the sink of the arena must get.
+    /// Number of messages that the sink of the run must get.
     expected: AtomicU64,
     pub(crate) rolled_back: AtomicU64,
     /// Posts without an answer, or with one that is no promise.
     pub(crate) unanswered: AtomicU64,
-    /// Where everything is written down, if it is.
-    pub(crate) diary: OnceLock<Diary>,
+    /// Set once the run has started.
+    pub(crate) event_log: OnceLock<EventLog>,
 }
 
-impl Desk {
+impl SharedState {
     pub(crate) fn at(hook: &str) -> Self {
         Self { hook: hook.to_owned(), ..Self::default() }
     }
@@ -77,44 +77,44 @@ impl Desk {
     }
 
     fn note(&self, what: impl FnOnce() -> String) {
-        if let Some(diary) = self.diary.get() {
-            diary.note(what());
+        if let Some(event_log) = self.event_log.get() {
+            event_log.note(what());
         }
     }
 }
 
 /// The keys of a writer, and how far each is.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(crate) struct WriterKeys {
     pub(crate) flow: Flow,
     pub(crate) first: u32,
     /// The last number of each.
     pub(crate) numbers: Vec<u32>,
 }
 
-impl Keys {
+impl WriterKeys {
     pub(crate) fn new(flow: Flow, first: u32, count: usize) -> Self {
         Self { flow, first, numbers: vec![0; count] }
     }
 
     /// Everything up to the last number was written.
-    pub(crate) fn written(&self) -> Written {
-        let mut written = Written::default();
+    pub(crate) fn written(&self) -> WrittenKeys {
+        let mut written = WrittenKeys::default();
         for (last, key) in self.numbers.iter().zip(self.first..) {
             written.add(self.flow, key, *last);
         }
         written
     }
 
-    pub(crate) fn next(&mut self, dice: &mut Dice) -> Name {
-        let place = usize::try_from(dice.below(self.numbers.len() as u64)).unwrap_or(0);
+    pub(crate) fn next(&mut self, rng: &mut Rng) -> MessageName {
+        let place = usize::try_from(rng.below(self.numbers.len() as u64)).unwrap_or(0);
         self.numbers[place] += 1;
         let key = self.first + u32::try_from(place).unwrap_or(0);
-        Name { flow: self.flow, key, number: self.numbers[place] }
+        MessageName { flow: self.flow, key, number: self.numbers[place] }
     }
 }
 
-impl Name {
+impl MessageName {
     fn event_type(self) -> &'static str {
         match self.flow {
             Flow::Sent | Flow::Contact | Flow::Patient | Flow::Strict => "OrderPlaced",
@@ -124,7 +124,7 @@ impl Name {
         }
     }
 
-    /// Where it goes, if it is written into the outbox.
+    /// Returns its destination, if it is written to the outbox.
     fn destination(self) -> &'static str {
         match self.flow {
             Flow::Contact => "contacts",
@@ -135,7 +135,7 @@ impl Name {
     }
 }
 
-pub(crate) fn payload(name: Name) -> String {
+pub(crate) fn payload(name: MessageName) -> String {
     let (event_type, key, number) = (name.event_type(), name.key(), name.number);
     let filler = match name.large_megabytes() {
         Some(megabytes) => format!(r#","filler":"{}""#, "x".repeat(megabytes << 20)),
@@ -147,41 +147,41 @@ pub(crate) fn payload(name: Name) -> String {
 /// Writes up to `limit` messages, with pauses that make about `pace` of them a second.
 pub(crate) async fn send(
     base: Base,
-    desk: Arc<Desk>,
-    mut keys: Keys,
-    mut dice: Dice,
+    shared: Arc<SharedState>,
+    mut keys: WriterKeys,
+    mut rng: Rng,
     limit: u64,
     pace: u64,
 ) -> Result<()> {
     let mut client = base.connect().await?;
     let mut written = 0;
-    while written < limit && !desk.closed.load(Relaxed) {
-        if keys.flow == Flow::Sent && desk.full.load(Relaxed) {
+    while written < limit && !shared.closed.load(Relaxed) {
+        if keys.flow == Flow::Sent && shared.full.load(Relaxed) {
             tokio::time::sleep(PAUSE).await;
             continue;
         }
-        let count = 1 + dice.below(BATCH_MAX);
+        let count = 1 + rng.below(BATCH_MAX);
         let before = keys.numbers.clone();
-        let names: Vec<Name> = (0..count).map(|_| keys.next(&mut dice)).collect();
-        let commit = !dice.percent(ROLLED_BACK_PERCENT);
-        desk.note(|| format!("writes {}", list(&names)));
+        let names: Vec<MessageName> = (0..count).map(|_| keys.next(&mut rng)).collect();
+        let commit = !rng.percent(ROLLED_BACK_PERCENT);
+        shared.note(|| format!("writes {}", list(&names)));
         let committed = match write(&mut client, &names, commit).await {
             Ok(()) => commit,
-            // The session ended: whether the commit was the last thing it did, only the rows can tell.
+            // The session ended, perhaps after the commit: the rows show it.
             Err(error) => {
-                desk.note(|| format!("unknown {} …: {error:#}", names[0]));
+                shared.note(|| format!("unknown {} …: {error:#}", names[0]));
                 is_written(&mut client, &base, names[0]).await?
             }
         };
         if committed {
-            desk.note(|| format!("committed {} …", names[0]));
+            shared.note(|| format!("committed {} …", names[0]));
             written += count;
-            desk.sent.fetch_add(count, Relaxed);
-            desk.expect(keys.flow, count);
+            shared.sent.fetch_add(count, Relaxed);
+            shared.expect(keys.flow, count);
         } else {
-            desk.note(|| format!("rolled back {} …", names[0]));
+            shared.note(|| format!("rolled back {} …", names[0]));
             keys.numbers = before;
-            desk.rolled_back.fetch_add(count, Relaxed);
+            shared.rolled_back.fetch_add(count, Relaxed);
         }
         tokio::time::sleep(Duration::from_micros(1_000_000 * count / pace)).await;
     }
@@ -203,7 +203,7 @@ pub(crate) fn spawn(
 }
 
 /// Looks it up in a session of its own, which is the next one to write in.
-async fn is_written(client: &mut Client, base: &Base, name: Name) -> Result<bool> {
+async fn is_written(client: &mut DatabaseClient, base: &Base, name: MessageName) -> Result<bool> {
     let (key, number) = (name.key(), name.number);
     let sql =
         format!("SELECT msg_key FROM shop_order WHERE msg_key = '{key}' AND number = {number}");
@@ -224,24 +224,24 @@ async fn is_written(client: &mut Client, base: &Base, name: Name) -> Result<bool
     }
 }
 
-fn list(names: &[Name]) -> String {
-    names.iter().map(Name::to_string).collect::<Vec<_>>().join(" ")
+fn list(names: &[MessageName]) -> String {
+    names.iter().map(MessageName::to_string).collect::<Vec<_>>().join(" ")
 }
 
-async fn write(client: &mut Client, names: &[Name], commit: bool) -> Result<()> {
+async fn write(client: &mut DatabaseClient, names: &[MessageName], commit: bool) -> Result<()> {
     let orders = names.iter().map(|name| format!("('{}', {})", name.key(), name.number));
     let orders = orders.collect::<Vec<_>>().join(", ");
     let rows = names.iter().map(|name| {
         let (key, event_type, destination) = (name.key(), name.event_type(), name.destination());
-        // A rolled-back message has the name a later one gets: only its payload tells them apart.
+        // A rolled-back message has the name a later one gets: only its payload differs.
         let payload = if commit { payload(*name) } else { "{\"name\":\"rolled back\"}".to_owned() };
         format!("('Order', '{key}', '{event_type}', '{destination}', '{payload}')")
     });
     let rows = rows.collect::<Vec<_>>().join(", ");
     let end = if commit { "COMMIT" } else { "ROLLBACK" };
     let begin = match client {
-        Client::Sqlite(_) => "BEGIN IMMEDIATE",
-        Client::Postgres(_) => "BEGIN",
+        DatabaseClient::Sqlite(_) => "BEGIN IMMEDIATE",
+        DatabaseClient::Postgres(_) => "BEGIN",
     };
     client
         .run(&format!(
@@ -255,29 +255,29 @@ async fn write(client: &mut Client, names: &[Name], commit: bool) -> Result<()> 
 /// Posts up to `limit` messages, each until it is answered with a promise; the last numbers, which all
 /// must arrive.
 pub(crate) async fn post(
-    desk: Arc<Desk>,
-    mut keys: Keys,
-    mut dice: Dice,
+    shared: Arc<SharedState>,
+    mut keys: WriterKeys,
+    mut rng: Rng,
     http: reqwest::Client,
     limit: u64,
-) -> Keys {
+) -> WriterKeys {
     for _ in 0..limit {
-        if desk.closed.load(Relaxed) {
+        if shared.closed.load(Relaxed) {
             break;
         }
-        let name = keys.next(&mut dice);
-        let times = 1 + u64::from(dice.percent(TWICE_PERCENT));
+        let name = keys.next(&mut rng);
+        let times = 1 + u64::from(rng.percent(TWICE_PERCENT));
         let letter = Letter { id: name.to_string(), answers: None, body: payload(name) };
         for _ in 0..times {
-            deliver(&desk, &http, &letter, &mut dice).await;
+            deliver(&shared, &http, &letter, &mut rng).await;
         }
-        desk.heard.fetch_add(1, Relaxed);
-        desk.expect(keys.flow, 1);
+        shared.heard.fetch_add(1, Relaxed);
+        shared.expect(keys.flow, 1);
     }
     keys
 }
 
-/// What is posted to a source.
+/// A post to a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) id: String,
@@ -287,25 +287,35 @@ pub(crate) struct Letter {
 }
 
 /// Posts until it is answered with a promise.
-pub(crate) async fn deliver(desk: &Desk, http: &reqwest::Client, letter: &Letter, dice: &mut Dice) {
-    desk.note(|| format!("posts {}", letter.id));
-    while !post_once(desk, http, letter, dice).await {
-        desk.note(|| format!("no promise {}", letter.id));
-        desk.unanswered.fetch_add(1, Relaxed);
+pub(crate) async fn deliver(
+    shared: &SharedState,
+    http: &reqwest::Client,
+    letter: &Letter,
+    rng: &mut Rng,
+) {
+    shared.note(|| format!("posts {}", letter.id));
+    while !post_once(shared, http, letter, rng).await {
+        shared.note(|| format!("no promise {}", letter.id));
+        shared.unanswered.fetch_add(1, Relaxed);
         tokio::time::sleep(PAUSE).await;
     }
-    desk.note(|| format!("promised {}", letter.id));
+    shared.note(|| format!("promised {}", letter.id));
 }
 
-async fn post_once(desk: &Desk, http: &reqwest::Client, letter: &Letter, dice: &mut Dice) -> bool {
+async fn post_once(
+    shared: &SharedState,
+    http: &reqwest::Client,
+    letter: &Letter,
+    rng: &mut Rng,
+) -> bool {
     let source = {
-        let sources = desk.sources.lock().expect("nobody panics with the list");
-        let place = usize::try_from(dice.below(sources.len().max(1) as u64)).unwrap_or(0);
+        let sources = shared.sources.lock().expect("the lock is not poisoned");
+        let place = usize::try_from(rng.below(sources.len().max(1) as u64)).unwrap_or(0);
         sources.get(place).copied()
     };
     let Some(source) = source else { return false };
     let mut request = http
-        .post(format!("http://{source}/{}", desk.hook))
+        .post(format!("http://{source}/{}", shared.hook))
         .header("message-id", &letter.id)
         .body(letter.body.clone());
     if let Some((process, command)) = &letter.answers {

@@ -49,6 +49,6 @@ fn run(arguments: &[&str]) -> Result<bool> {
 }
 
 pub(crate) fn is_root() -> bool {
-    // What we make belongs to us; std does not tell the user's number otherwise.
+    // A new file belongs to the current user; std has no other way to get the user id.
     Scratch::new().and_then(|scratch| Ok(fs::metadata(scratch.path())?.uid() == 0)).unwrap_or(false)
 }

@@ -11,14 +11,14 @@ use anyhow::{Context, Result};
 
 use crate::{
     command,
-    servers::{Outcome, Tool},
+    servers::{ServerOutcome, Tool},
 };
 
 pub(crate) const NAME: &str = "axe-core";
 /// The variable that names the script.
 pub(crate) const VARIABLE: &str = "RELAIS_TEST_AXE";
 
-/// What to do where we cannot get it.
+/// A hint for machines on which we cannot get it.
 const HINT: &str = "axe-core not found: npm must be there and reach its registry";
 
 pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
@@ -38,14 +38,14 @@ pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
     command::succeeds(&mut npm).map(drop)
 }
 
-pub(crate) fn look(target: &Path) -> Outcome {
+pub(crate) fn look(target: &Path) -> ServerOutcome {
     let script = place(target);
     if !script.is_file() {
-        return Outcome::Missing { name: NAME, why: HINT.to_owned() };
+        return ServerOutcome::Missing { name: NAME, why: HINT.to_owned() };
     }
     let manifest = fs::read_to_string(script.with_file_name("package.json")).unwrap_or_default();
     let variables = vec![(VARIABLE, script.display().to_string())];
-    Outcome::Found(Tool { name: NAME, version: version_in(&manifest), variables })
+    ServerOutcome::Found(Tool { name: NAME, version: version_in(&manifest), variables })
 }
 
 fn place(target: &Path) -> PathBuf {

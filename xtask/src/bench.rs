@@ -11,7 +11,7 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Tells the benchmark where its figures go.
+/// The variable with the file for the figures.
 const FIGURES_VARIABLE: &str = "RELAIS_BENCH_JSON";
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let mut bench = cargo(["bench", "-p", "relais", "--bench", "throughput"]);
     bench.args(["--features", "sqlite,postgres,kafka", "--"]).args(args);
     bench.env(FIGURES_VARIABLE, &figures);
-    servers.tell(&mut bench);
+    servers.set_variables(&mut bench);
     ensure!(command::succeeds(&mut bench)?, "`{}` failed", command::line(&bench));
     if figures.exists() {
         println!("figures: {}", figures.display());

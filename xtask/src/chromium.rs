@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::{
     apt, command,
-    servers::{Outcome, Tool},
+    servers::{ServerOutcome, Tool},
 };
 
 pub(crate) const NAME: &str = "Chromium";
@@ -19,7 +19,7 @@ const BROWSER: &str = "chromium";
 /// The fonts are those the console prefers: pictures of it look the same on every machine.
 const PACKAGES: [&str; 4] = ["chromium", "chromium-driver", "fonts-inter", "fonts-jetbrains-mono"];
 
-/// What to do where we cannot install it.
+/// A hint for machines on which we cannot install it.
 const HINT: &str = "no browser found (chromium, chromedriver): install the packages `chromium` and \
      `chromium-driver`, or run as root where apt-get is";
 
@@ -31,13 +31,13 @@ pub(crate) fn install_if_missing() -> Result<()> {
     apt::install(&PACKAGES)
 }
 
-pub(crate) fn look() -> Outcome {
+pub(crate) fn look() -> ServerOutcome {
     let (Some(driver), Some(_)) = (command::find(DRIVER), command::find(BROWSER)) else {
-        return Outcome::Missing { name: NAME, why: HINT.to_owned() };
+        return ServerOutcome::Missing { name: NAME, why: HINT.to_owned() };
     };
     let answer = command::output(Command::new(&driver).arg("--version")).unwrap_or_default();
     let variables = vec![(DRIVER_VARIABLE, driver.display().to_string())];
-    Outcome::Found(Tool { name: NAME, version: version_in(&answer), variables })
+    ServerOutcome::Found(Tool { name: NAME, version: version_in(&answer), variables })
 }
 
 /// `ChromeDriver 140.0.1 (abc)`.

@@ -9,9 +9,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::tally::Tally;
+use crate::tally::TestTally;
 
-/// How often a child with a time limit is looked at.
+/// Interval of polls of a child with a time limit.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The root of the repository: the parent of the folder xtask lives in.
@@ -28,7 +28,7 @@ pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// Where a program of the search path is.
+/// Returns the path of a program in the search path.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|place| place.is_file())
@@ -49,7 +49,7 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
 }
 
 /// Runs it, passes its standard output through line by line and counts the test results in it.
-pub(crate) fn succeeds_counting(command: &mut Command, tally: &mut Tally) -> Result<bool> {
+pub(crate) fn succeeds_counting(command: &mut Command, tally: &mut TestTally) -> Result<bool> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
@@ -79,7 +79,7 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> Result<
     }
 }
 
-/// Whether it ended well; `None` if it had to be ended.
+/// Returns true if it succeeded; `None` if it had to be ended.
 pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
     let started = Instant::now();
     loop {
@@ -130,7 +130,7 @@ mod tests {
     fn results_are_counted_while_the_output_passes_through() {
         let mut child = Command::new("echo");
         child.arg("test result: ok. 2 passed; 1 failed; 0 ignored");
-        let mut tally = Tally::default();
+        let mut tally = TestTally::default();
         assert!(succeeds_counting(&mut child, &mut tally).unwrap());
         assert_eq!((tally.passed, tally.failed), (2, 1));
     }

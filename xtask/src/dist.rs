@@ -39,15 +39,15 @@ const TOOLS: [(&str, &str); 6] = [
     ("systemd-analyze", "systemd"),
 ];
 
-/// What the caller asked for.
+/// Arguments of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct DistOptions {
     /// A program that exists already; then there is no SBOM.
     program: Option<PathBuf>,
     out: Option<PathBuf>,
 }
 
-impl Options {
+impl DistOptions {
     pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut args = args.iter();
@@ -64,7 +64,7 @@ impl Options {
     }
 }
 
-/// What all packages have in common.
+/// Data that all packages share.
 #[derive(Debug)]
 struct Release {
     version: String,
@@ -87,7 +87,7 @@ impl Release {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &DistOptions) -> Result<ExitCode> {
     let workspace = Workspace::load()?;
     install_tools()?;
     let out = options.out.clone().unwrap_or_else(|| workspace.target.join("dist"));
@@ -204,10 +204,11 @@ mod tests {
 
     #[test]
     fn arguments_are_read_and_unknown_ones_refused() {
-        let parse =
-            |args: &[&str]| Options::parse(&args.iter().map(|a| (*a).into()).collect::<Vec<_>>());
+        let parse = |args: &[&str]| {
+            DistOptions::parse(&args.iter().map(|a| (*a).into()).collect::<Vec<_>>())
+        };
         let (program, out) = (Some(PathBuf::from("p")), Some(PathBuf::from("o")));
-        assert_eq!(parse(&["--program", "p", "--out", "o"]), Ok(Options { program, out }));
+        assert_eq!(parse(&["--program", "p", "--out", "o"]), Ok(DistOptions { program, out }));
         assert!(parse(&["--program"]).unwrap_err().contains("needs a path"));
         assert!(parse(&["--fast"]).unwrap_err().contains("--fast"));
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::{
     apt,
-    servers::{Outcome, Tool},
+    servers::{ServerOutcome, Tool},
 };
 
 pub(crate) const NAME: &str = "libfaketime";
@@ -19,7 +19,7 @@ pub(crate) const VARIABLE: &str = "RELAIS_TEST_FAKETIME";
 /// The one for programs with threads, in a folder of the system's own.
 const FILE: &str = "faketime/libfaketimeMT.so.1";
 
-/// What to do where we cannot get it.
+/// A hint for machines on which we cannot get it.
 const HINT: &str = "install the package `libfaketime`, or run as root where apt-get is";
 
 pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
@@ -29,12 +29,12 @@ pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
     apt::unpack(NAME, &target.join(NAME))
 }
 
-pub(crate) fn look(target: &Path) -> Outcome {
+pub(crate) fn look(target: &Path) -> ServerOutcome {
     let Some(library) = place(target) else {
-        return Outcome::Missing { name: NAME, why: HINT.to_owned() };
+        return ServerOutcome::Missing { name: NAME, why: HINT.to_owned() };
     };
     let variables = vec![(VARIABLE, library.display().to_string())];
-    Outcome::Found(Tool { name: NAME, version: String::from("(any version)"), variables })
+    ServerOutcome::Found(Tool { name: NAME, version: String::from("(any version)"), variables })
 }
 
 fn place(target: &Path) -> Option<PathBuf> {

@@ -15,21 +15,21 @@ use anyhow::{Context, Result};
 
 use crate::command;
 
-/// How long the output of a job that has ended is waited for.
+/// Longest wait for the output of a job that has ended.
 const LEFT_BEHIND_MAX: Duration = Duration::from_secs(2);
 /// Bytes read at once.
 const PIECE: usize = 64 * 1024;
 
 /// One command with a name.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct TestJob {
     pub(crate) name: String,
     pub(crate) command: Command,
 }
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct JobResult {
     pub(crate) name: String,
     pub(crate) good: bool,
     /// Standard output and standard error, as they came.
@@ -37,40 +37,63 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// Runs the jobs, so many at once, the first ones first; tells of each when it has ended. One that
+/// Runs the jobs, `at_once` of them in parallel, in their order; reports each when it has ended. One that
 /// takes longer than `limit` is ended, and has failed.
 pub(crate) fn side_by_side(
-    jobs: Vec<Job>,
+    jobs: Vec<TestJob>,
     at_once: usize,
     limit: Duration,
-    mut tell: impl FnMut(Ended),
+    report: impl FnMut(JobResult),
 ) {
+    run_all(&Mutex::new(VecDeque::from(jobs)), at_once, limit, None, report);
+}
+
+/// As [`side_by_side`], but starts no job after `until`; returns the names of those not started.
+pub(crate) fn side_by_side_until(
+    jobs: Vec<TestJob>,
+    at_once: usize,
+    limit: Duration,
+    until: Instant,
+    report: impl FnMut(JobResult),
+) -> Vec<String> {
     let waiting = Mutex::new(VecDeque::from(jobs));
-    let (ended, told) = mpsc::channel();
+    run_all(&waiting, at_once, limit, Some(until), report);
+    let left = waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
+    left.into_iter().map(|job| job.name).collect()
+}
+
+fn run_all(
+    waiting: &Mutex<VecDeque<TestJob>>,
+    at_once: usize,
+    limit: Duration,
+    until: Option<Instant>,
+    mut report: impl FnMut(JobResult),
+) {
+    let (ended, results) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..at_once {
-            let (ended, waiting) = (ended.clone(), &waiting);
+            let ended = ended.clone();
             scope.spawn(move || {
-                loop {
+                while until.is_none_or(|until| Instant::now() < until) {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                     let Some(job) = next else { break };
-                    // Nobody listens any more only if the listener panicked.
+                    // The receiver is closed only if it panicked.
                     let _ = ended.send(run(job, limit));
                 }
             });
         }
         drop(ended);
-        told.into_iter().for_each(&mut tell);
+        results.into_iter().for_each(&mut report);
     });
 }
 
-fn run(Job { name, mut command }: Job, limit: Duration) -> Ended {
+fn run(TestJob { name, mut command }: TestJob, limit: Duration) -> JobResult {
     let started = Instant::now();
     let (good, output) = match watch(&mut command, limit) {
         Ok(ended) => ended,
         Err(error) => (false, format!("{error:#}\n")),
     };
-    Ended { name, good, output, took: started.elapsed() }
+    JobResult { name, good, output, took: started.elapsed() }
 }
 
 fn watch(command: &mut Command, limit: Duration) -> Result<(bool, String)> {
@@ -78,7 +101,7 @@ fn watch(command: &mut Command, limit: Duration) -> Result<(bool, String)> {
     let (reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot be started")?;
-    // The command holds the ends that write: the reader would wait for them for ever.
+    // The command holds the writing ends: the reader would wait for them indefinitely.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let collected = Collected::from(reader);
     let good = command::wait(&mut child, limit)?;
@@ -89,7 +112,7 @@ fn watch(command: &mut Command, limit: Duration) -> Result<(bool, String)> {
     Ok((good == Some(true), output))
 }
 
-/// What a job has printed so far.
+/// Output of a job so far.
 struct Collected {
     bytes: Arc<Mutex<Vec<u8>>>,
     whole: mpsc::Receiver<()>,
@@ -106,7 +129,7 @@ impl Collected {
             while let Ok(read @ 1..) = reader.read(&mut piece) {
                 place.lock().unwrap_or_else(PoisonError::into_inner).extend(&piece[..read]);
             }
-            // Whoever asked may have gone on.
+            // The receiver may have stopped waiting.
             let _ = done.send(());
         });
         Self { bytes, whole }
@@ -124,13 +147,13 @@ impl Collected {
 mod tests {
     use super::*;
 
-    fn shell(name: &str, script: &str) -> Job {
+    fn shell(name: &str, script: &str) -> TestJob {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Job { name: name.to_owned(), command }
+        TestJob { name: name.to_owned(), command }
     }
 
-    fn ended(jobs: Vec<Job>, limit: Duration) -> Vec<Ended> {
+    fn ended(jobs: Vec<TestJob>, limit: Duration) -> Vec<JobResult> {
         let mut all = Vec::new();
         side_by_side(jobs, 2, limit, |job| all.push(job));
         all.sort_by(|one, other| one.name.cmp(&other.name));
@@ -138,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn every_job_is_told_of_with_its_own_output() {
+    fn every_job_is_reported_with_its_own_output() {
         let jobs = vec![
             shell("a", "echo one; echo two >&2; echo three"),
             shell("b", "echo four; exit 3"),
@@ -150,8 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn no_job_is_started_after_the_deadline() {
+        let late = |until| {
+            let jobs = vec![shell("a", "true"), shell("b", "true")];
+            side_by_side_until(jobs, 1, Duration::from_secs(60), until, |_| {})
+        };
+        assert_eq!(late(Instant::now()), ["a", "b"]);
+        assert!(late(Instant::now() + Duration::from_secs(60)).is_empty());
+    }
+
+    #[test]
     fn what_does_not_end_or_start_has_failed_and_says_so() {
-        let missing = Job { name: "b".to_owned(), command: Command::new("no-such-program") };
+        let missing = TestJob { name: "b".to_owned(), command: Command::new("no-such-program") };
         let all = ended(vec![shell("a", "exec sleep 600"), missing], Duration::from_millis(50));
         assert!(all.iter().all(|job| !job.good));
         assert!(all[0].output.contains("did not end"), "{}", all[0].output);

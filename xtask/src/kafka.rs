@@ -2,7 +2,7 @@
 //! loopback ports, stopped with its [`Scratch`] directory.
 //!
 //! Invariant: the process is started and killed only by the script `broker` of the directory, which
-//! the tests may call too; the keeper of the directory ends it whoever started it.
+//! the tests may call too; the keeper of the directory ends it, whichever process started it.
 
 mod install;
 
@@ -19,13 +19,13 @@ use anyhow::{Context, Result};
 use crate::{
     command, ports,
     scratch::{Scratch, Stop},
-    servers::{Outcome, Server},
+    servers::{PrivateServer, ServerOutcome},
 };
 
 pub(crate) use install::install_if_missing;
 
 pub(crate) const NAME: &str = "Apache Kafka";
-/// The variable that tells the tests where the broker is.
+/// The variable with the address of the broker, for the tests.
 pub(crate) const ADDRESS_VARIABLE: &str = "RELAIS_TEST_KAFKA";
 /// The variable that names the program with which tests kill and start the broker.
 pub(crate) const RESTART_VARIABLE: &str = "RELAIS_TEST_KAFKA_RESTART";
@@ -39,13 +39,13 @@ const SETTINGS: &str = include_str!("../kafka/server.properties");
 const LOGGING: &str = include_str!("../kafka/log4j2.properties");
 const BROKER: &str = include_str!("../kafka/broker");
 
-pub(crate) fn start(target: &Path) -> Result<Outcome> {
+pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
     let Some(java) = install::java() else {
-        return Ok(Outcome::Missing { name: NAME, why: install::HINT.to_owned() });
+        return Ok(ServerOutcome::Missing { name: NAME, why: install::HINT.to_owned() });
     };
     let jars = match install::jars(target, &java) {
         Ok(jars) => jars,
-        Err(error) => return Ok(Outcome::Missing { name: NAME, why: format!("{error:#}") }),
+        Err(error) => return Ok(ServerOutcome::Missing { name: NAME, why: format!("{error:#}") }),
     };
     let scratch = Scratch::of_server(STOP)?;
     let directory = scratch.path();
@@ -67,7 +67,7 @@ pub(crate) fn start(target: &Path) -> Result<Outcome> {
         (CERTIFICATE_VARIABLE, file("broker.pem")),
     ];
     let version = install::version().to_owned();
-    Ok(Outcome::Running(Server { name: NAME, version, port, variables, scratch }))
+    Ok(ServerOutcome::Running(PrivateServer { name: NAME, version, port, variables, scratch }))
 }
 
 /// All the script `broker` needs, by names that are the same everywhere.

@@ -35,15 +35,17 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
   test    lint, build and test everything against a PostgreSQL and an Apache Kafka of its own
+            --quick         no servers, a sample of the tests, five minutes once built
             --filter NAME   only the tests whose name contains NAME, nothing else
             --no-lint       without format, tidy, docs, clippy and cargo-deny
             --strict        do not run up to three failed tests once more, alone
             --keep          leave the private servers running and say how to stop them
   tidy    the rules of this repository that no compiler checks
+            --words         list the words in comments that STYLE.md replaces
   docs    check the pages in docs, and build them as a book with search, in target/book
   bench   cargo bench against the private servers; the figures go to target/bench.json
             further arguments go to the benchmark
-  torture crash loops against the private servers, with a checker; a few minutes
+  torture crash loops against the private servers, with a checker; about five minutes
             --seed N, --seconds N, --store sqlite|postgres, --mode ci|release
             --bugs          the same with each planted bug: every one must be found
             --debug         with the debug build: sooner built, but slower
@@ -67,15 +69,16 @@ fn main() -> ExitCode {
 fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
     match args.split_first() {
         Some((command, rest)) => match command.as_str() {
-            "test" => match test::Options::parse(rest) {
+            "test" => match test::TestOptions::parse(rest) {
                 Ok(options) => test::run(&options),
                 Err(problem) => Ok(usage(&problem)),
             },
             "tidy" if rest.is_empty() => tidy::run(),
+            "tidy" if rest == ["--words"] => tidy::list_words(),
             "docs" if rest.is_empty() => docs::run(),
             "bench" => bench::run(rest),
-            "torture" => torture::run(&torture::Options::parse(rest)),
-            "dist" => match dist::Options::parse(rest) {
+            "torture" => torture::run(&torture::TortureOptions::parse(rest)),
+            "dist" => match dist::DistOptions::parse(rest) {
                 Ok(options) => dist::run(&options),
                 Err(problem) => Ok(usage(&problem)),
             },

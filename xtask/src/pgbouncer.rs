@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::{
     apt, command,
-    servers::{Outcome, Tool},
+    servers::{ServerOutcome, Tool},
 };
 
 pub(crate) const NAME: &str = "PgBouncer";
@@ -19,10 +19,10 @@ pub(crate) const VARIABLE: &str = "RELAIS_TEST_PGBOUNCER";
 
 const PACKAGE: &str = "pgbouncer";
 const LIBRARIES: [&str; 2] = ["libevent-2.1-7", "libc-ares2"];
-/// Where the package has it.
+/// Its path in the package.
 const PLACE: &str = "usr/sbin/pgbouncer";
 
-/// What to do where we cannot get it.
+/// A hint for machines on which we cannot get it.
 const HINT: &str =
     "pgbouncer not found: install the package `pgbouncer`, or run as root where apt-get is";
 
@@ -34,13 +34,13 @@ pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
     apt::unpack(PACKAGE, &target.join(PACKAGE))
 }
 
-pub(crate) fn look(target: &Path) -> Outcome {
+pub(crate) fn look(target: &Path) -> ServerOutcome {
     let Some(program) = place(target) else {
-        return Outcome::Missing { name: NAME, why: HINT.to_owned() };
+        return ServerOutcome::Missing { name: NAME, why: HINT.to_owned() };
     };
     let answer = command::output(Command::new(&program).arg("--version")).unwrap_or_default();
     let variables = vec![(VARIABLE, program.display().to_string())];
-    Outcome::Found(Tool { name: NAME, version: version_in(&answer), variables })
+    ServerOutcome::Found(Tool { name: NAME, version: version_in(&answer), variables })
 }
 
 fn place(target: &Path) -> Option<PathBuf> {

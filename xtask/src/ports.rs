@@ -9,13 +9,13 @@ use std::{
 
 use anyhow::{Result, bail};
 
-/// Below the range from which systems give ports to outgoing connections, so that nobody takes the
+/// Below the range from which systems give ports to outgoing connections, so that none of them takes the
 /// port of a server that is down for a moment.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
-/// How many ports are tried before giving up; another program may be faster.
+/// Most ports that are tried; another program may be faster.
 const STARTS_MAX: usize = 5;
 
-/// How many ports this process has looked at.
+/// Number of ports that this process has tried.
 static LOOKED_AT: AtomicU16 = AtomicU16::new(0);
 
 /// Starts a server on the first port that works.
@@ -31,7 +31,7 @@ pub(crate) fn first_that_works(mut start: impl FnMut(u16) -> Result<()>) -> Resu
     bail!("{problem}\n({STARTS_MAX} ports were tried)")
 }
 
-/// A port nobody listens on. Two runs at the same time start at different places.
+/// Returns a free port. Two runs at the same time start at different places.
 pub(crate) fn free() -> Result<u16> {
     let first = u32::from(PORTS.start) + std::process::id() % u32::from(PORTS.end - PORTS.start);
     for _ in PORTS {

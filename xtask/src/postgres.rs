@@ -21,13 +21,13 @@ use anyhow::{Context, Result};
 use crate::{
     command, ports,
     scratch::{Scratch, Stop},
-    servers::{Outcome, Server},
+    servers::{PrivateServer, ServerOutcome},
 };
 
 pub(crate) use install::install_if_missing;
 
 pub(crate) const NAME: &str = "PostgreSQL";
-/// The variable that tells the tests where the server is.
+/// The variable with the URL of the server, for the tests.
 pub(crate) const ADDRESS_VARIABLE: &str = "RELAIS_TEST_POSTGRES";
 
 /// The variable that names the program with which tests restart the server.
@@ -36,7 +36,7 @@ pub(crate) const RESTART_VARIABLE: &str = "RELAIS_TEST_POSTGRES_RESTART";
 const RESTART: &str = include_str!("../postgres/restart");
 /// QUIT is PostgreSQL's immediate shutdown.
 const STOP: Stop = Stop { pid_file: "data/postmaster.pid", signal: "QUIT" };
-/// How long a start may take, in seconds.
+/// Longest start, in seconds.
 const START_SECONDS_MAX: &str = "60";
 
 /// Durable, loopback only, no socket file; room for tests that run side by side.
@@ -49,9 +49,9 @@ synchronous_commit = on
 full_page_writes = on
 ";
 
-pub(crate) fn start() -> Result<Outcome> {
+pub(crate) fn start() -> Result<ServerOutcome> {
     let Some(programs) = newest_programs() else {
-        return Ok(Outcome::Missing { name: NAME, why: install::HINT.to_owned() });
+        return Ok(ServerOutcome::Missing { name: NAME, why: install::HINT.to_owned() });
     };
     let scratch = Scratch::of_server(STOP)?;
     let account = Account::for_server(scratch.path())?;
@@ -61,7 +61,13 @@ pub(crate) fn start() -> Result<Outcome> {
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
     let restart = programs.restart(scratch.path(), account)?.display().to_string();
     let variables = vec![(ADDRESS_VARIABLE, url), (RESTART_VARIABLE, restart)];
-    Ok(Outcome::Running(Server { name: NAME, version: programs.version, port, variables, scratch }))
+    Ok(ServerOutcome::Running(PrivateServer {
+        name: NAME,
+        version: programs.version,
+        port,
+        variables,
+        scratch,
+    }))
 }
 
 /// The folder of one installation's programs.
@@ -161,7 +167,7 @@ fn newest_programs() -> Option<Programs> {
     found.max_by_key(|programs| number(&programs.version))
 }
 
-/// Where PostgreSQL's programs may be: what `pg_config` says, the usual places, the search path.
+/// Returns folders in which PostgreSQL's programs may be: from `pg_config`, the usual ones, the search path.
 fn folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if let Ok(answer) = command::output(Command::new("pg_config").arg("--bindir")) {

@@ -1,5 +1,5 @@
 //! Prometheus's own checker of metrics and alert rules, found or unpacked from Debian's package. The
-//! package is not installed: that would start a server nobody asked for.
+//! package is not installed: that would start a server.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::{
     apt, command,
-    servers::{Outcome, Tool},
+    servers::{ServerOutcome, Tool},
 };
 
 pub(crate) const NAME: &str = "promtool";
@@ -18,10 +18,10 @@ pub(crate) const NAME: &str = "promtool";
 pub(crate) const VARIABLE: &str = "RELAIS_TEST_PROMTOOL";
 
 const PACKAGE: &str = "prometheus";
-/// Where the package has it.
+/// Its path in the package.
 const PLACE: &str = "usr/bin/promtool";
 
-/// What to do where we cannot get it.
+/// A hint for machines on which we cannot get it.
 const HINT: &str =
     "promtool not found: install the package `prometheus`, or run as root where apt-get is";
 
@@ -32,13 +32,13 @@ pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
     apt::unpack(PACKAGE, &target.join(PACKAGE))
 }
 
-pub(crate) fn look(target: &Path) -> Outcome {
+pub(crate) fn look(target: &Path) -> ServerOutcome {
     let Some(promtool) = place(target) else {
-        return Outcome::Missing { name: NAME, why: HINT.to_owned() };
+        return ServerOutcome::Missing { name: NAME, why: HINT.to_owned() };
     };
     let answer = command::output(Command::new(&promtool).arg("--version")).unwrap_or_default();
     let variables = vec![(VARIABLE, promtool.display().to_string())];
-    Outcome::Found(Tool { name: NAME, version: version_in(&answer), variables })
+    ServerOutcome::Found(Tool { name: NAME, version: version_in(&answer), variables })
 }
 
 fn place(target: &Path) -> Option<PathBuf> {

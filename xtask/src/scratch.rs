@@ -1,4 +1,4 @@
-//! A temporary directory that is gone afterwards, together with the server in it.
+//! A temporary directory that is removed afterwards, together with the server in it.
 //!
 //! A keeper process waits on a pipe that only we hold. However we end (done, failed, Ctrl-C, killed),
 //! the pipe closes; then the keeper stops the server of the directory, if any, and removes it.
@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 /// Arguments: the directory, then the file in it whose first line is the server's process, and the
 /// signal that stops it. Reads one line: `keep` leaves everything as it is. A server that is just
 /// being started finds the mark `closing`, or we find its process. A process that is dead and not
-/// collected by its parent is gone all the same.
+/// collected by its parent has ended all the same.
 const KEEPER: &str = r#"
 trap '' INT TERM HUP
 word=
@@ -37,7 +37,7 @@ fi
 rm -rf "$1"
 "#;
 
-/// How the server in a directory is stopped; nothing in it is worth a clean shutdown.
+/// The signal that stops the server in a directory; its data needs no clean shutdown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop {
     /// A file in the directory; its first line is the number of the server's process.
@@ -91,11 +91,11 @@ impl Scratch {
         &self.path
     }
 
-    /// Leaves the directory and the server in it for a person to look at; gives the command that
+    /// Keeps the directory and the server in it for inspection; returns the command that
     /// gets rid of both.
     pub(crate) fn keep(mut self) -> String {
         if let Some(mut line) = self.line.take() {
-            // A keeper that is gone keeps everything too.
+            // A keeper that has ended keeps everything too.
             let _ = line.write_all(b"keep\n");
         }
         let path = self.path.display();

@@ -1,4 +1,4 @@
-//! The private servers of a run: installed where that is possible, started side by side, and gone
+//! The private servers of a run: installed where that is possible, started side by side, and removed
 //! with this process.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Everything the tests may be told about servers.
+/// All variables about servers.
 const VARIABLES: [&str; 11] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
@@ -31,11 +31,11 @@ const VARIABLES: [&str; 11] = [
 
 /// A running private server; it ends with its directory.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct PrivateServer {
     pub(crate) name: &'static str,
     pub(crate) version: String,
     pub(crate) port: u16,
-    /// What the tests need to know.
+    /// Variables for the tests.
     pub(crate) variables: Vec<(&'static str, String)>,
     pub(crate) scratch: Scratch,
 }
@@ -45,14 +45,14 @@ pub(crate) struct Server {
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
     pub(crate) version: String,
-    /// What the tests need to know.
+    /// Variables for the tests.
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
-/// What became of one kind of server.
+/// The result of starting one kind of server.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    Running(Server),
+pub(crate) enum ServerOutcome {
+    Running(PrivateServer),
     Found(Tool),
     /// It cannot be had here; `why` says what to install.
     Missing {
@@ -64,7 +64,7 @@ pub(crate) enum Outcome {
 /// One of each kind.
 #[derive(Debug)]
 pub(crate) struct Servers {
-    all: Vec<Outcome>,
+    all: Vec<ServerOutcome>,
 }
 
 impl Servers {
@@ -102,19 +102,19 @@ impl Servers {
     pub(crate) fn announce(&self) -> Result<()> {
         for outcome in &self.all {
             match outcome {
-                Outcome::Running(server) => {
+                ServerOutcome::Running(server) => {
                     println!("{} {} is ready (private)", server.name, server.version);
                     for (variable, value) in &server.variables {
                         println!("export {variable}={value}");
                     }
                 }
-                Outcome::Found(Tool { name, version, variables }) => {
+                ServerOutcome::Found(Tool { name, version, variables }) => {
                     println!("{name} {version} is there");
                     for (variable, value) in variables {
                         println!("export {variable}={value}");
                     }
                 }
-                Outcome::Missing { name, why } => {
+                ServerOutcome::Missing { name, why } => {
                     ensure!(
                         std::env::var_os("CI").is_none(),
                         "CI is set and {name} is not to be had; {why}"
@@ -126,28 +126,27 @@ impl Servers {
         Ok(())
     }
 
-    /// Tells a program where the servers are, and of no others.
-    pub(crate) fn tell(&self, program: &mut Command) {
+    /// Sets the variables of these servers for a program, and removes those of others.
+    pub(crate) fn set_variables(&self, program: &mut Command) {
         for variable in VARIABLES {
             program.env_remove(variable);
         }
-        let told = self.all.iter().flat_map(|outcome| match outcome {
-            Outcome::Running(Server { variables, .. }) | Outcome::Found(Tool { variables, .. }) => {
-                variables.as_slice()
-            }
-            Outcome::Missing { .. } => &[],
+        let variables = self.all.iter().flat_map(|outcome| match outcome {
+            ServerOutcome::Running(PrivateServer { variables, .. })
+            | ServerOutcome::Found(Tool { variables, .. }) => variables.as_slice(),
+            ServerOutcome::Missing { .. } => &[],
         });
-        program.envs(told.map(|(variable, value)| (variable, value)));
+        program.envs(variables.map(|(variable, value)| (variable, value)));
     }
 
     /// Names and versions, for the last line of a run.
     pub(crate) fn summary(&self) -> String {
         let words = self.all.iter().map(|outcome| match outcome {
-            Outcome::Running(Server { name, version, port, .. }) => {
+            ServerOutcome::Running(PrivateServer { name, version, port, .. }) => {
                 format!("{name} {version} (private, port {port})")
             }
-            Outcome::Found(Tool { name, version, .. }) => format!("{name} {version}"),
-            Outcome::Missing { name, .. } => format!("{name} NOT TESTED"),
+            ServerOutcome::Found(Tool { name, version, .. }) => format!("{name} {version}"),
+            ServerOutcome::Missing { name, .. } => format!("{name} NOT TESTED"),
         });
         words.collect::<Vec<_>>().join(", ")
     }
@@ -155,7 +154,7 @@ impl Servers {
     /// Leaves them running and says how to get rid of them.
     pub(crate) fn keep(self) {
         for outcome in self.all {
-            if let Outcome::Running(server) = outcome {
+            if let ServerOutcome::Running(server) = outcome {
                 for (variable, value) in &server.variables {
                     println!("kept: {variable}={value}");
                 }
@@ -164,10 +163,10 @@ impl Servers {
         }
     }
 
-    fn running(&self) -> impl Iterator<Item = &Server> {
+    fn running(&self) -> impl Iterator<Item = &PrivateServer> {
         self.all.iter().filter_map(|outcome| match outcome {
-            Outcome::Running(server) => Some(server),
-            Outcome::Found(_) | Outcome::Missing { .. } => None,
+            ServerOutcome::Running(server) => Some(server),
+            ServerOutcome::Found(_) | ServerOutcome::Missing { .. } => None,
         })
     }
 }
@@ -206,17 +205,18 @@ mod tests {
     use super::*;
 
     fn servers() -> Servers {
-        let running = Server {
+        let running = PrivateServer {
             name: "One",
             version: "1.2".to_owned(),
             port: 20_000,
             variables: vec![(VARIABLES[0], "here".to_owned())],
             scratch: Scratch::new().unwrap(),
         };
-        let missing = Outcome::Missing { name: "Two", why: "install it".to_owned() };
+        let missing = ServerOutcome::Missing { name: "Two", why: "install it".to_owned() };
         let variables = vec![(VARIABLES[5], "there".to_owned())];
-        let found = Outcome::Found(Tool { name: "Three", version: "3".to_owned(), variables });
-        Servers { all: vec![Outcome::Running(running), missing, found] }
+        let found =
+            ServerOutcome::Found(Tool { name: "Three", version: "3".to_owned(), variables });
+        Servers { all: vec![ServerOutcome::Running(running), missing, found] }
     }
 
     #[test]
@@ -228,12 +228,12 @@ mod tests {
     fn a_program_is_told_of_running_servers_only() {
         let mut program = Command::new("true");
         program.env(VARIABLES[1], "a server of the machine");
-        servers().tell(&mut program);
-        let mut told: Vec<_> =
+        servers().set_variables(&mut program);
+        let mut variables: Vec<_> =
             program.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
-        told.sort_unstable();
+        variables.sort_unstable();
         assert_eq!(
-            told,
+            variables,
             [(VARIABLES[5].as_ref(), "there".as_ref()), (VARIABLES[0].as_ref(), "here".as_ref())]
         );
     }

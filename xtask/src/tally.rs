@@ -4,14 +4,14 @@ use std::fmt;
 
 /// Tests that passed and failed, over every `test result:` line seen, and who failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct TestTally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     /// Names of the tests that failed, as the test programs print them.
     pub(crate) failures: Vec<String>,
 }
 
-impl Tally {
+impl TestTally {
     /// Adds the figures of the line if it reports the end of a test program, or the name of a test
     /// that failed.
     pub(crate) fn count(&mut self, line: &str) {
@@ -32,7 +32,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for TestTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn results_of_several_programs_are_summed_and_other_lines_ignored() {
-        let mut tally = Tally::default();
+        let mut tally = TestTally::default();
         for line in [
             "running 3 tests",
             "test it_works ... ok",

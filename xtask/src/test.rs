@@ -2,8 +2,10 @@
 //!
 //! A failing step does not hide the later ones: all run, and the end names those that failed with
 //! the command that repeats each. One profile and one feature set for build, tests, examples and
-//! demo, so that dependencies are compiled once; clippy looks on while that happens, because a pass
-//! of its own would read everything twice.
+//! demo, so that dependencies are compiled once; clippy runs in the same pass, because a pass of its own
+//! would read everything twice.
+
+mod quick;
 
 use std::{
     fs,
@@ -17,11 +19,11 @@ use anyhow::Result;
 use crate::{
     command::{self, cargo},
     compiler, dist, docs,
-    jobs::{self, Ended, Job},
+    jobs::{self, JobResult, TestJob},
     packages,
     scratch::Scratch,
     servers::Servers,
-    tally::Tally,
+    tally::TestTally,
     test_programs::{self, DOCS, TestProgram},
     tidy,
     workspace::{Package, Workspace},
@@ -31,21 +33,22 @@ use crate::{
 const PROGRAM_TIME_MAX: Duration = Duration::from_secs(120);
 /// A program of tests that takes longer hangs.
 const PROGRAM_OF_TESTS_MAX: Duration = Duration::from_secs(15 * 60);
-/// So many failed tests are run once more, alone. More of them are no accident.
+/// Most failed tests that are run once more, alone. More of them are not chance.
 const REPEATED_MAX: usize = 3;
 /// The packages whose features must each compile alone.
 const SYSTEM_PACKAGES: [&str; 2] = ["relais-store", "relais-connect"];
 
-/// What the caller asked for.
+/// Arguments of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct TestOptions {
     filter: Option<String>,
     no_lint: bool,
     keep: bool,
     strict: bool,
+    quick: bool,
 }
 
-impl Options {
+impl TestOptions {
     pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut args = args.iter();
@@ -54,6 +57,7 @@ impl Options {
                 "--no-lint" => options.no_lint = true,
                 "--keep" => options.keep = true,
                 "--strict" => options.strict = true,
+                "--quick" => options.quick = true,
                 "--filter" => {
                     let name = args.next().ok_or("--filter needs a part of a test's name")?;
                     options.filter = Some(name.clone());
@@ -65,14 +69,17 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &TestOptions) -> Result<ExitCode> {
+    if options.quick {
+        return quick::run(options);
+    }
     let started = Instant::now();
     let workspace = Workspace::load()?;
     compiler::ensure()?;
     dist::install_tools()?;
     let starting = Servers::starting(&workspace)?;
     let lints = options.filter.is_none() && !options.no_lint;
-    let mut run = Run { strict: options.strict, lints, ..Run::default() };
+    let mut run = TestRun { strict: options.strict, lints, ..TestRun::default() };
 
     if run.lints {
         run.lint()?;
@@ -99,19 +106,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// The steps so far.
 #[derive(Debug, Default)]
-struct Run {
-    tally: Tally,
+struct TestRun {
+    tally: TestTally,
     /// Name of the step, and what repeats it.
     failed: Vec<(String, String)>,
     /// A test that fails once has failed.
     strict: bool,
-    /// Clippy looks on while cargo compiles.
+    /// Clippy runs while cargo compiles.
     lints: bool,
     /// Tests that failed among all others and passed alone.
     unsteady: Vec<String>,
 }
 
-impl Run {
+impl TestRun {
     fn lint(&mut self) -> Result<()> {
         self.cargo("format", &["fmt", "--all", "--check"])?;
         self.step("tidy", "cargo xtask tidy", |_| tidy::is_clean())?;
@@ -156,23 +163,23 @@ impl Run {
             programs.iter().partition(|program| program.is_alone());
         let job = |program: &&TestProgram| {
             let mut job = program.job();
-            servers.tell(job.command.args(filter));
+            servers.set_variables(job.command.args(filter));
             job
         };
         let mut docs = self.compiling("test");
-        servers.tell(docs.args(["--doc", "--no-fail-fast", "--"]).args(filter));
-        let docs = Job { name: DOCS.to_owned(), command: docs };
+        servers.set_variables(docs.args(["--doc", "--no-fail-fast", "--"]).args(filter));
+        let docs = TestJob { name: DOCS.to_owned(), command: docs };
         let beside = std::iter::once(docs).chain(beside.iter().map(job)).collect();
         let alone = alone.iter().map(job).collect();
         let mut failed = Vec::new();
         let before = self.failed.len();
         let good = self.step("tests", "cargo xtask test --no-lint", |tally| {
-            let mut tell = |ended: Ended| {
+            let mut report = |ended: JobResult| {
                 show(&ended, tally);
                 failed.extend((!ended.good).then_some(ended.name));
             };
-            jobs::side_by_side(beside, at_once(), PROGRAM_OF_TESTS_MAX, &mut tell);
-            jobs::side_by_side(alone, 1, PROGRAM_OF_TESTS_MAX, &mut tell);
+            jobs::side_by_side(beside, at_once(), PROGRAM_OF_TESTS_MAX, &mut report);
+            jobs::side_by_side(alone, 1, PROGRAM_OF_TESTS_MAX, &mut report);
             Ok(failed.is_empty())
         })?;
         if !good {
@@ -183,7 +190,7 @@ impl Run {
     }
 
     /// Hundreds of tests share two cores with real servers: one that fails among them and passes alone
-    /// is a fault of its own, and is named at the end, but it does not stop everybody's work.
+    /// is a fault of its own, and is named at the end, but it does not fail the run.
     fn repeat(
         &mut self,
         servers: &Servers,
@@ -202,8 +209,8 @@ impl Run {
                 continue;
             };
             let mut again = program.job().command;
-            servers.tell(again.arg("--exact").args(&failures));
-            let mut alone = Tally::default();
+            servers.set_variables(again.arg("--exact").args(&failures));
+            let mut alone = TestTally::default();
             steady &= self.step(&format!("{name} alone"), &line, |_| {
                 // One that fails without a failed test has none to repeat.
                 Ok(command::succeeds_counting(&mut again, &mut alone)? && alone.passed > 0)
@@ -217,18 +224,18 @@ impl Run {
         Ok(())
     }
 
-    /// What users start: every example, and the demo. Each in an empty directory of its own.
+    /// Runs what users start: every example, and the demo. Each in an empty directory of its own.
     fn programs(&mut self, servers: &Servers, workspace: &Workspace) -> Result<()> {
         let built = workspace.target.join("debug");
         for Package { name, .. } in workspace.ours_in("examples") {
             let mut example = Command::new(built.join(name));
-            servers.tell(&mut example);
+            servers.set_variables(&mut example);
             let repeat = format!("cargo run -p {name}");
             self.step(&format!("example {name}"), &repeat, |_| ends_well(&mut example))?;
         }
         for name in small_examples()? {
             let mut example = Command::new(built.join("examples").join(&name));
-            servers.tell(&mut example);
+            servers.set_variables(&mut example);
             let repeat = format!("cargo run -p relais --all-features --example {name}");
             self.step(&format!("example {name}"), &repeat, |_| ends_well(&mut example))?;
         }
@@ -264,7 +271,7 @@ impl Run {
         &mut self,
         name: &str,
         repeat: &str,
-        work: impl FnOnce(&mut Tally) -> Result<bool>,
+        work: impl FnOnce(&mut TestTally) -> Result<bool>,
     ) -> Result<bool> {
         println!("\n==> {name}: {repeat}");
         let started = Instant::now();
@@ -285,14 +292,14 @@ impl Run {
         servers: Servers,
         workspace: &Workspace,
         took: Duration,
-        options: &Options,
+        options: &TestOptions,
     ) -> Result<ExitCode> {
         println!();
         for (name, repeat) in &self.failed {
             println!("failed: {name}; to repeat: {repeat}");
         }
         for name in &self.unsteady {
-            println!("UNSTEADY: {name} failed among the others and passed alone; please mend it");
+            println!("UNSTEADY: {name} failed among the others and passed alone; please fix it");
         }
         let sqlite = workspace.sqlite_version()?;
         let tested = servers.summary();
@@ -327,19 +334,19 @@ fn small_examples() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// So many test programs at once: most of them wait most of the time.
+/// Returns the number of parallel test programs: most of them wait most of the time.
 fn at_once() -> usize {
     std::thread::available_parallelism().map_or(2, NonZero::get) + 1
 }
 
 /// Prints what a job said and adds its results.
-fn show(ended: &Ended, tally: &mut Tally) {
+fn show(ended: &JobResult, tally: &mut TestTally) {
     let verdict = if ended.good { "ok" } else { "FAILED" };
     println!("\n--- {}: {verdict} in {}\n{}", ended.name, time(ended.took), ended.output);
     ended.output.lines().for_each(|line| tally.count(line));
 }
 
-/// A duration as people say it.
+/// Returns a duration as text.
 fn time(duration: Duration) -> String {
     match duration.as_secs() {
         0 => format!("{} ms", duration.as_millis()),
@@ -352,22 +359,24 @@ fn time(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Options, String> {
-        Options::parse(&args.iter().map(ToString::to_string).collect::<Vec<_>>())
+    fn parse(args: &[&str]) -> Result<TestOptions, String> {
+        TestOptions::parse(&args.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 
     #[test]
     fn arguments_are_read_and_unknown_ones_refused() {
         let filter = Some("lease".to_owned());
-        let expected = Options { filter, no_lint: true, keep: true, strict: true };
+        let expected =
+            TestOptions { filter, no_lint: true, keep: true, strict: true, quick: false };
         assert_eq!(parse(&["--filter", "lease", "--no-lint", "--keep", "--strict"]), Ok(expected));
+        assert!(parse(&["--quick"]).is_ok_and(|options| options.quick));
         assert!(parse(&["--filter"]).unwrap_err().contains("needs"));
         assert!(parse(&["--fast"]).unwrap_err().contains("--fast"));
     }
 
     #[test]
     fn a_failing_step_is_remembered_and_the_next_one_still_runs() {
-        let mut run = Run::default();
+        let mut run = TestRun::default();
         run.step("first", "do first", |_| anyhow::bail!("broken")).unwrap();
         run.step("second", "do second", |tally| {
             tally.passed += 1;

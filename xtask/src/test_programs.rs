@@ -5,13 +5,13 @@ use std::{path::PathBuf, process::Command};
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::{command, jobs::Job};
+use crate::{command, jobs::TestJob};
 
 /// The examples in the documentation of the code, all packages together.
 pub(crate) const DOCS: &str = "documentation-of-the-code";
-/// What stands before the name of a target whose modules are tested.
+/// Prefix of the name of a target whose modules are tested.
 const MODULES: &str = "modules of ";
-/// Where tests find the servers when they are run by hand.
+/// A note on the variables that tests need when they are run by hand.
 const SERVERS: &str = "(with what `cargo xtask server` prints)";
 
 /// One of them.
@@ -59,15 +59,20 @@ impl TestProgram {
         self.name.contains("_restart") || self.name.ends_with(" console")
     }
 
-    /// Runs it as cargo would.
-    pub(crate) fn job(&self) -> Job {
+    /// Returns true if it tests the modules of a package, without servers and processes.
+    pub(crate) fn is_of_modules(&self) -> bool {
+        !self.whole
+    }
+
+    /// Returns the command that runs it, as cargo would.
+    pub(crate) fn job(&self) -> TestJob {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        Job { name: self.name.clone(), command }
+        TestJob { name: self.name.clone(), command }
     }
 }
 
-/// What repeats a program's tests by hand.
+/// Returns the command that repeats a program's tests by hand.
 pub(crate) fn repeat(name: &str) -> String {
     match name.split_once(' ') {
         Some((package, target)) if target.starts_with(MODULES) => {

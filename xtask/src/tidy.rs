@@ -13,6 +13,8 @@ mod proofs;
 mod rust;
 mod sql;
 mod tree;
+mod type_names;
+mod words;
 
 use std::{fmt, process::ExitCode};
 
@@ -21,22 +23,22 @@ use anyhow::Result;
 use crate::workspace::Workspace;
 use tree::Tree;
 
-/// Something to mend.
+/// Something to fix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Finding {
+struct TidyFinding {
     file: String,
     /// Counted from 1; 0 means the file as a whole.
     line: usize,
     text: String,
 }
 
-impl Finding {
+impl TidyFinding {
     fn new(file: &str, line: usize, text: impl Into<String>) -> Self {
         Self { file: file.to_owned(), line, text: text.into() }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file, self.text),
@@ -46,7 +48,7 @@ impl fmt::Display for Finding {
 }
 
 /// Checks that need only the files of the repository.
-const CHECKS: [fn(&Tree) -> Vec<Finding>; 18] = [
+const CHECKS: [fn(&Tree) -> Vec<TidyFinding>; 21] = [
     rust::sizes,
     rust::module_docs,
     rust::unfinished,
@@ -65,16 +67,29 @@ const CHECKS: [fn(&Tree) -> Vec<Finding>; 18] = [
     dependencies::sqlite_is_sound,
     lints::every_package_takes_ours,
     conformance::every_check_is_listed,
+    words::banned,
+    type_names::unique,
+    type_names::nouns,
 ];
 
 pub(crate) fn run() -> Result<ExitCode> {
     Ok(if is_clean()? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Prints each banned word that is still there, with its place.
+pub(crate) fn list_words() -> Result<ExitCode> {
+    let places = words::places(&Tree::load(&crate::command::root())?);
+    for place in &places {
+        println!("{place}");
+    }
+    println!("{} places", places.len());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Prints all findings; true if there is none.
 pub(crate) fn is_clean() -> Result<bool> {
     let tree = Tree::load(&crate::command::root())?;
-    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
+    let mut findings: Vec<TidyFinding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
     let workspace = Workspace::load()?;
     findings.extend(licences::allowed(&tree, &workspace)?);
     findings.extend(dependencies::boundaries()?);
@@ -82,6 +97,9 @@ pub(crate) fn is_clean() -> Result<bool> {
     findings.sort();
     for finding in &findings {
         println!("{finding}");
+    }
+    for note in words::notes(&tree).into_iter().chain(type_names::notes(&tree)) {
+        println!("note: {note}");
     }
     println!("tidy: {} files, {} findings", tree.files.len(), findings.len());
     Ok(findings.is_empty())

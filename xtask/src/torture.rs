@@ -24,17 +24,17 @@ const PLANTED: [(&str, &str); 6] = [
     ("drop-unprocessed", "lost"),
     ("blame-message", "undeserved dead letter"),
 ];
-/// How long a planted bug is looked for on each store, in seconds.
+/// Length of a run with a planted bug on each store, in seconds.
 const PLANTED_SECONDS: &str = "10";
-/// Whether a fault meets a bug is chance: so often it is tried.
-const PLANTED_THROWS: usize = 3;
+/// Most runs with a planted bug: it is chance whether a fault meets it.
+const PLANTED_RUNS_MAX: usize = 3;
 
 /// As much as a debug build drains in time.
 const DEBUG_BACKLOG: &str = "5000";
 
-/// What the caller asked for.
+/// Arguments of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct TortureOptions {
     planted: bool,
     /// The debug build instead of the one users have: sooner built, but slower.
     debug: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     rest: Vec<String>,
 }
 
-impl Options {
+impl TortureOptions {
     pub(crate) fn parse(args: &[String]) -> Self {
         let has = |name: &str| args.iter().any(|arg| arg == name);
         let (planted, debug) = (has("--bugs"), has("--debug"));
@@ -53,7 +53,7 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &TortureOptions) -> Result<ExitCode> {
     compiler::ensure()?;
     let workspace = Workspace::load()?;
     let starting = Servers::starting(&workspace)?;
@@ -80,7 +80,7 @@ fn finds_planted_bugs(servers: &Servers, built: &Path, rest: &[String]) -> Resul
     for (bug, finding) in PLANTED {
         println!("\n==> planted: {bug}, to be found: {finding}");
         let mut found = false;
-        for _ in 0..PLANTED_THROWS {
+        for _ in 0..PLANTED_RUNS_MAX {
             let mut torture = torture(servers, built);
             torture.arg("--relais").arg(built.join("faulty"));
             torture.args(["--seconds", PLANTED_SECONDS, "--planted", bug, "--expect", finding]);
@@ -101,11 +101,11 @@ fn finds_planted_bugs(servers: &Servers, built: &Path, rest: &[String]) -> Resul
 fn torture(servers: &Servers, built: &Path) -> Command {
     let mut torture = alone(&built.join("torture"));
     torture.arg("--relais").arg(built.join("relais"));
-    servers.tell(&mut torture);
+    servers.set_variables(&mut torture);
     torture
 }
 
-/// Where nobody else sees what it mounts, so that nothing stays mounted however it ends.
+/// Runs it in a mount namespace of its own, so that nothing stays mounted however it ends.
 fn alone(program: &Path) -> Command {
     if !apt::is_root() || command::find("unshare").is_none() {
         return Command::new(program);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_is_not_ours_goes_to_the_torture_program() {
         let args = ["--seed", "7", "--bugs"].map(str::to_owned);
-        let options = Options::parse(&args);
+        let options = TortureOptions::parse(&args);
         assert!(options.planted && !options.debug);
         assert_eq!(options.rest, ["--seed", "7"]);
     }

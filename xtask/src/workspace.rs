@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace: its packages, and what is really compiled.
+//! The workspace as cargo sees it: its packages, and what is really compiled.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ pub(crate) struct Package {
     pub(crate) features: Vec<String>,
     /// It may be published on a registry.
     pub(crate) published: bool,
-    /// Where it was downloaded from; ours have none.
+    /// The registry it was downloaded from; ours have none.
     pub(crate) registry: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Workspace {
 }
 
 /// Names and versions that cargo compiles for these arguments; the lock file holds more, such as
-/// optional dependencies nobody turns on.
+/// optional dependencies that are off.
 pub(crate) fn compiled(args: &[&str]) -> Result<BTreeSet<(String, String)>> {
     let mut tree = cargo(["tree", "--locked", "--prefix", "none", "--format", "{p}"]);
     let text = command::output(tree.args(args))?;

@@ -1,7 +1,7 @@
 //! The packages of `cargo xtask dist`, made of the program that the tests built: each is installed, started, asked
 //! for its health and stopped, by what the package itself says.
 //!
-//! The Debian package is installed into a copy of this machine that is gone afterwards (an overlay of file systems),
+//! The Debian package is installed into a copy of this machine that is removed afterwards (an overlay of file systems),
 //! and the programs run in a network and a process table of their own. Both need root.
 
 // Helpers of tests may unwrap, like the tests themselves.
@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Where this test may write; cargo keeps it.
+/// The folder for files of this test; cargo keeps it.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages")
 }
@@ -67,7 +67,7 @@ fn empty(name: &str) -> PathBuf {
     place
 }
 
-/// Whether installing can be tried; where continuous integration runs, it must be.
+/// Returns true if installing can be tried; in continuous integration it must be.
 fn is_root() -> bool {
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
     if !root {

@@ -1,1 +1,1 @@
-//! What the compiler says about mistakes that users of relais make. Everything is in `tests`.
+//! Compiler messages for mistakes that users of relais make. Everything is in `tests`.

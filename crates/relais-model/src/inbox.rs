@@ -1,7 +1,7 @@
 //! Receiving and handling: a source that repeats itself, a receiver, and workers whose handlers
 //! commit their effect and the row's `PROCESSED` together.
 //!
-//! Invariant: the correct machine loses no message and has each effect once; each [`Bug`] breaks the
+//! Invariant: the correct machine loses no message and has each effect once; each [`ReceiverBug`] breaks the
 //! property that names its harm. Messages are numbered by their position in the source; the source
 //! gives again whatever is not acknowledged, and a few that are.
 
@@ -9,12 +9,12 @@ mod property;
 mod step;
 
 pub use property::{FENCE, NO_LOSS, ONE_EFFECT, ORDER, PROGRESS, TERMINAL, VERDICT};
-pub use step::Action;
+pub use step::ReceiverAction;
 
 use relais_core::inbox::InboxStatus;
 use stateright::{Model, Property};
 
-use super::{Report, Until, explore};
+use super::{ModelGoal, ModelReport, explore};
 
 /// Most messages of a model.
 pub const MESSAGES_MAX: usize = 3;
@@ -23,8 +23,8 @@ pub const WORKERS: usize = 2;
 
 /// A planted mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// The source is told "done" before the row is stored.
+pub enum ReceiverBug {
+    /// The source gets "done" before the row is stored.
     AckBeforeCommit,
     /// The position is stored in a transaction of its own, before the rows.
     PositionApart,
@@ -42,7 +42,7 @@ pub enum Bug {
     NoKeyGuard,
     /// A message of a type that its worker does not know is a dead letter at once.
     UnknownFails,
-    /// A message of a type that its worker does not know is left out, and its key goes on.
+    /// A message of a type that its worker does not know is left out, and its key continues.
     UnknownPassed,
     /// A lane that was handed over for a type is taken by a worker that does not know it.
     WantedByAny,
@@ -50,22 +50,22 @@ pub enum Bug {
     HandedOverEarly,
 }
 
-/// How many faults one run may have.
+/// Number of faults of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
+pub struct ReceiverBudget {
     /// Crashes and leases that run out under a live worker, together.
     pub moves: u8,
     /// Outcomes other than `Done`.
     pub outcomes: u8,
     /// Repetitions of acknowledged messages.
     pub repeats: u8,
-    /// Decisions of a person about dead letters.
+    /// Decisions of an operator about dead letters.
     pub decisions: u8,
 }
 
 /// The bounds of one model.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct ReceiverConfig {
     /// The key of each message, in order of position.
     pub keys: &'static [u8],
     /// The workers that know the type of each message, as bits; empty: all workers know all.
@@ -73,12 +73,12 @@ pub struct Config {
     /// Most times a lane is handed over; more would be lanes that go back and forth without work.
     pub hand_overs_max: u8,
     pub attempts_max: u8,
-    pub budget: Budget,
-    pub bug: Option<Bug>,
+    pub budget: ReceiverBudget,
+    pub bug: Option<ReceiverBug>,
 }
 
-impl Config {
-    pub fn has(&self, bug: Bug) -> bool {
+impl ReceiverConfig {
+    pub fn has(&self, bug: ReceiverBug) -> bool {
         self.bug == Some(bug)
     }
 
@@ -86,7 +86,7 @@ impl Config {
         0..self.keys.len()
     }
 
-    /// Whether the worker can handle the message.
+    /// Returns true if the worker can handle the message.
     pub fn knows(&self, worker: usize, message: usize) -> bool {
         self.known_by.get(message).is_none_or(|workers| workers & (1 << worker) != 0)
     }
@@ -99,7 +99,7 @@ impl Config {
 
 /// A message as the database and the proof know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Message {
+pub struct ModelMessage {
     /// `None`: no row, not yet or not any more.
     pub status: Option<InboxStatus>,
     pub purged: bool,
@@ -108,21 +108,21 @@ pub struct Message {
     pub skipped: bool,
     /// The source will not give it again by itself.
     pub acknowledged: bool,
-    /// Its key went on without it (proof).
+    /// Its key continued without it (proof).
     pub passed: bool,
     /// Committed effects (proof).
     pub effects: u8,
 }
 
-impl Message {
+impl ModelMessage {
     pub fn is_open(&self) -> bool {
         self.status.is_some_and(InboxStatus::is_open)
     }
 }
 
-/// Where the receiver is with the message in its hand.
+/// The progress of the receiver with its current message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hand {
+pub enum ReceiverPhase {
     Empty,
     Got(u8),
     /// One of the two writes of a planted bug is done.
@@ -132,48 +132,48 @@ pub enum Hand {
 
 /// A handler's run in a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Run {
+pub struct HandlerRun {
     pub epoch: u8,
     pub attempts: u8,
-    /// The effect is committed, the mark is not ([`Bug::EffectApartFromMark`] only).
+    /// The effect is committed, the mark is not ([`ReceiverBug::EffectApartFromMark`] only).
     pub half: bool,
 }
 
 /// The memory of one run of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Worker {
+pub struct ReceiverWorker {
     /// The epoch it believes to hold the lane with; 0: none.
     pub held: u8,
-    pub runs: [Option<Run>; MESSAGES_MAX],
+    pub runs: [Option<HandlerRun>; MESSAGES_MAX],
 }
 
 /// One state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    pub messages: [Message; MESSAGES_MAX],
-    /// How far the source has been read, in the database.
+pub struct ReceiverState {
+    pub messages: [ModelMessage; MESSAGES_MAX],
+    /// Position of the source in the database.
     pub position: u8,
-    /// How far the receiver has read, in its memory.
+    /// Position of the receiver in its memory.
     pub reading: u8,
-    pub hand: Hand,
-    /// The lane's owner: a live worker, or `None` for nobody alive.
+    pub hand: ReceiverPhase,
+    /// The lane's owner: a live worker, or `None` if none is alive.
     pub owner: Option<u8>,
     pub epoch: u8,
     /// The message that a free lane was handed over for.
     pub wanted: Option<u8>,
     pub hand_overs: u8,
-    pub workers: [Worker; WORKERS],
-    pub left: Budget,
+    pub workers: [ReceiverWorker; WORKERS],
+    pub left: ReceiverBudget,
     pub stale_write: bool,
     pub reopened: bool,
 }
 
-impl State {
+impl ReceiverState {
     pub fn owns(&self, worker: usize, epoch: u8) -> bool {
         self.epoch == epoch && self.owner.is_some_and(|owner| usize::from(owner) == worker)
     }
 
-    pub fn is_parked(&self, config: &Config, message: usize) -> bool {
+    pub fn is_parked(&self, config: &ReceiverConfig, message: usize) -> bool {
         config
             .messages()
             .any(|other| config.keys[other] == config.keys[message] && self.messages[other].parks)
@@ -189,14 +189,14 @@ impl State {
 
 /// The machine.
 #[derive(Clone, Debug)]
-pub struct Receiver(pub Config);
+pub struct ReceiverModel(pub ReceiverConfig);
 
-impl Model for Receiver {
-    type State = State;
-    type Action = Action;
+impl Model for ReceiverModel {
+    type State = ReceiverState;
+    type Action = ReceiverAction;
 
-    fn init_states(&self) -> Vec<State> {
-        let message = Message {
+    fn init_states(&self) -> Vec<ReceiverState> {
+        let message = ModelMessage {
             status: None,
             purged: false,
             attempts: 0,
@@ -206,27 +206,27 @@ impl Model for Receiver {
             passed: false,
             effects: 0,
         };
-        vec![State {
+        vec![ReceiverState {
             messages: [message; MESSAGES_MAX],
             position: 0,
             reading: 0,
-            hand: Hand::Empty,
+            hand: ReceiverPhase::Empty,
             owner: None,
             epoch: 0,
             wanted: None,
             hand_overs: 0,
-            workers: [Worker::default(); WORKERS],
+            workers: [ReceiverWorker::default(); WORKERS],
             left: self.0.budget,
             stale_write: false,
             reopened: false,
         }]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &ReceiverState, actions: &mut Vec<ReceiverAction>) {
         step::enabled(&self.0, state, actions);
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn next_state(&self, state: &ReceiverState, action: ReceiverAction) -> Option<ReceiverState> {
         let mut next = state.clone();
         step::apply(&self.0, &mut next, action);
         // Workers that know different types are not alike.
@@ -242,11 +242,11 @@ impl Model for Receiver {
 }
 
 /// Visits every state of the machine.
-pub fn exhaust(name: &str, config: Config) -> Report {
-    explore(name, Receiver(config), Until::Exhausted)
+pub fn exhaust(name: &str, config: ReceiverConfig) -> ModelReport {
+    explore(name, ReceiverModel(config), ModelGoal::Exhausted)
 }
 
 /// Runs a machine with a planted bug until `property` breaks.
-pub fn hunt(config: Config, property: &'static str) -> Report {
-    explore(&format!("inbox {:?}", config.bug), Receiver(config), Until::Broken(property))
+pub fn hunt(config: ReceiverConfig, property: &'static str) -> ModelReport {
+    explore(&format!("inbox {:?}", config.bug), ReceiverModel(config), ModelGoal::Broken(property))
 }

@@ -1,7 +1,7 @@
 //! The protocol as three small machines that a model checker runs through every interleaving.
 //!
 //! [`outbox`] is the relay: one lane with two keys, leases, epochs, the fence, retries, dead letters,
-//! caution after a crash, and a person. [`inbox`] is receiving and handling: positions,
+//! quarantine after a crash, and an operator. [`inbox`] is receiving and handling: positions,
 //! acknowledgement, duplicates, the handler's one commit, cleanup. [`process`] is a process with its
 //! services, time-outs, late replies, compensation and pauses. Row states and decisions are the
 //! real ones (`relais_core::{outbox::settle, inbox::decide, process::advance}`); the rest of the real code is tied to
@@ -37,9 +37,9 @@ use std::{collections::BTreeMap, fmt, hash::Hash, time::Instant};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug)]
-pub struct Report {
+pub struct ModelReport {
     pub unique_states: usize,
     pub depth: usize,
     pub seconds: f64,
@@ -51,15 +51,15 @@ pub struct Report {
     pub unreached: Vec<&'static str>,
 }
 
-/// Where to stop.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum ModelGoal {
     Exhausted,
     Broken(&'static str),
 }
 
 /// Runs the checker and prints one line with its figures.
-pub(crate) fn explore<M>(name: &str, model: M, until: Until) -> Report
+pub(crate) fn explore<M>(name: &str, model: M, until: ModelGoal) -> ModelReport
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Send + Sync + fmt::Debug + Hash + PartialEq + 'static,
@@ -68,12 +68,12 @@ where
     const THREADS: usize = 2;
     let start = Instant::now();
     let finish = match until {
-        Until::Exhausted => HasDiscoveries::AnyFailures,
-        Until::Broken(property) => HasDiscoveries::AnyOf([property].into()),
+        ModelGoal::Exhausted => HasDiscoveries::AnyFailures,
+        ModelGoal::Broken(property) => HasDiscoveries::AnyOf([property].into()),
     };
     let checker = model.checker().threads(THREADS).finish_when(finish).spawn_bfs().join();
     let discoveries = checker.discoveries();
-    let mut report = Report {
+    let mut report = ModelReport {
         unique_states: checker.unique_state_count(),
         depth: checker.max_depth(),
         seconds: start.elapsed().as_secs_f64(),
@@ -92,7 +92,7 @@ where
             (_, None) => {}
         }
     }
-    let Report { unique_states, depth, seconds, .. } = &report;
+    let ModelReport { unique_states, depth, seconds, .. } = &report;
     println!("{name}: {unique_states} unique states, depth {depth}, {seconds:.2} s");
     report
 }

@@ -1,7 +1,7 @@
 //! The relay of one lane: who may publish and settle which rows, and what every fault does to it.
 //!
-//! Invariant: the correct machine ([`Config::bug`] `None`) breaks no `always` property within its
-//! bounds; each [`Bug`] breaks the property that names its harm.
+//! Invariant: the correct machine ([`RelayConfig::bug`] `None`) breaks no `always` property within its
+//! bounds; each [`RelayBug`] breaks the property that names its harm.
 
 mod effect;
 mod property;
@@ -12,32 +12,32 @@ pub use property::{
     BLAME, CAUSE, FENCE, KILLER, NO_LOSS, ONE_IN_FLIGHT, ORDER, PROGRESS, TERMINAL,
 };
 pub use state::{
-    Answer, Budget, Bug, Config, Item, Lane, Owner, ROWS_MAX, Row, Stage, State, Sweep,
-    WORKERS_MAX, Worker,
+    Lane, Owner, ROWS_MAX, RelayAnswer, RelayBudget, RelayBug, RelayConfig, RelayItem, RelayRow,
+    RelayState, RelayWorker, RowStage, Sweep, WORKERS_MAX,
 };
-pub use step::Action;
+pub use step::RelayAction;
 
 use stateright::{Model, Property};
 
-use super::{Report, Until, explore};
+use super::{ModelGoal, ModelReport, explore};
 
 /// The machine.
 #[derive(Clone, Debug)]
-pub struct Relay(pub Config);
+pub struct RelayModel(pub RelayConfig);
 
-impl Model for Relay {
-    type State = State;
-    type Action = Action;
+impl Model for RelayModel {
+    type State = RelayState;
+    type Action = RelayAction;
 
-    fn init_states(&self) -> Vec<State> {
-        vec![State::start(&self.0)]
+    fn init_states(&self) -> Vec<RelayState> {
+        vec![RelayState::start(&self.0)]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &RelayState, actions: &mut Vec<RelayAction>) {
         step::enabled(&self.0, state, actions);
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn next_state(&self, state: &RelayState, action: RelayAction) -> Option<RelayState> {
         let mut next = state.clone();
         effect::apply(&self.0, &mut next, action);
         next.sort_workers();
@@ -50,11 +50,11 @@ impl Model for Relay {
 }
 
 /// Visits every state of the machine.
-pub fn exhaust(name: &str, config: Config) -> Report {
-    explore(name, Relay(config), Until::Exhausted)
+pub fn exhaust(name: &str, config: RelayConfig) -> ModelReport {
+    explore(name, RelayModel(config), ModelGoal::Exhausted)
 }
 
 /// Runs a machine with a planted bug until `property` breaks.
-pub fn hunt(config: Config, property: &'static str) -> Report {
-    explore(&format!("{:?}", config.bug), Relay(config), Until::Broken(property))
+pub fn hunt(config: RelayConfig, property: &'static str) -> ModelReport {
+    explore(&format!("{:?}", config.bug), RelayModel(config), ModelGoal::Broken(property))
 }

@@ -1,19 +1,19 @@
-//! A process of two steps, the services that do and undo them, a person, and workers that may die between
+//! A process of two steps, the services that do and undo them, an operator, and workers that may die between
 //! a decision and its commit.
 //!
 //! The decisions are the real ones: every step of the machine calls [`relais_core::process::advance()`].
-//! Invariant: when nothing is under way any more, a process has ended, and what the services have done is
-//! what its end says; each [`Bug`] breaks that.
+//! Invariant: when nothing is in flight any more, a process has ended, and what the services have done is
+//! what its end says; each [`SagaBug`] breaks that.
 //!
 //! Time has no numbers: a timer may fire at any moment, so every reply may be late, and a reply and a
-//! timer may meet in any order. Services are told an idempotency key and act once for each.
+//! timer may meet in any order. Services get an idempotency key and act once for each.
 
 mod decide;
 mod property;
 mod step;
 
 pub use property::{ENDS, OUTCOME, UNDO_AFTER_DO};
-pub use step::Action;
+pub use step::SagaAction;
 
 use std::collections::BTreeSet;
 
@@ -21,14 +21,14 @@ use relais_core::process::{Definition, ProcessStatus};
 use stateright::{Model, Property};
 use uuid::Uuid;
 
-use super::{Report, Until, explore};
+use super::{ModelGoal, ModelReport, explore};
 
 /// Steps of the process.
 pub const STEPS: usize = 2;
 
 /// A planted mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+pub enum SagaBug {
     /// The inbox row is taken for done when the decision is made, not when it is committed.
     AckBeforeCommit,
     /// A decision is committed although the process has moved on since.
@@ -43,15 +43,15 @@ pub enum Bug {
     TimerLost,
 }
 
-/// How many faults one run may have.
+/// Number of faults of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
+pub struct SagaBudget {
     /// Workers that die between a decision and its commit, or commit late.
     pub slow: u8,
     /// Refusals and failures of services.
     pub failures: u8,
     /// Commands and replies that come twice. None is lost: a service that has acted answers, however
-    /// late; of one that never does, nobody can know.
+    /// late; one that never does cannot be known.
     pub channel: u8,
     /// Pauses, and one compensation by force.
     pub decisions: u8,
@@ -59,21 +59,21 @@ pub struct Budget {
 
 /// The bounds of one model.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct SagaConfig {
     pub attempts_max: u32,
-    pub budget: Budget,
-    pub bug: Option<Bug>,
+    pub budget: SagaBudget,
+    pub bug: Option<SagaBug>,
 }
 
-impl Config {
-    pub fn has(&self, bug: Bug) -> bool {
+impl SagaConfig {
+    pub fn has(&self, bug: SagaBug) -> bool {
         self.bug == Some(bug)
     }
 }
 
-/// What the store has of a process; its version only says whether it moved on.
+/// A process in the store; its version only shows whether it changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
+pub struct SagaRow {
     pub status: ProcessStatus,
     pub current_step: Option<String>,
     pub data: String,
@@ -83,15 +83,15 @@ pub struct Row {
 
 /// A command on its way to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Command {
+pub struct SagaCommand {
     pub id: Uuid,
     pub step: usize,
     pub undo: bool,
 }
 
-/// What a service says.
+/// The reply of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Says {
+pub enum SagaAnswer {
     Done,
     Refused,
     Busy,
@@ -99,11 +99,11 @@ pub enum Says {
 
 /// An inbox row that waits: a reply, or a timer that has fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Waiting {
-    /// `copy` tells two answers to one command apart.
+pub enum SagaInput {
+    /// `copy` distinguishes two answers to one command.
     Reply {
-        command: Command,
-        says: Says,
+        command: SagaCommand,
+        says: SagaAnswer,
         copy: u8,
     },
     Timer {
@@ -112,33 +112,33 @@ pub enum Waiting {
     },
 }
 
-/// What a worker decided and has not committed.
+/// A decision of a worker that is not committed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
-    pub cause: Waiting,
-    pub decided: decide::Decided,
+pub struct PendingDecision {
+    pub cause: SagaInput,
+    pub decided: decide::SagaDecision,
     /// The process has moved on since.
     pub stale: bool,
 }
 
-/// What a service has done.
+/// The effect of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Effect {
+pub struct SagaEffect {
     pub done: bool,
     pub undone: bool,
 }
 
 /// One state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    pub row: Option<Row>,
-    pub outbox: BTreeSet<Command>,
-    pub inbox: BTreeSet<Waiting>,
+pub struct SagaState {
+    pub row: Option<SagaRow>,
+    pub outbox: BTreeSet<SagaCommand>,
+    pub inbox: BTreeSet<SagaInput>,
     /// Step and id of the timer that runs.
     pub timer: Option<(usize, Uuid)>,
-    pub held: Option<Held>,
-    pub effects: [Effect; STEPS],
-    pub left: Budget,
+    pub held: Option<PendingDecision>,
+    pub effects: [SagaEffect; STEPS],
+    pub left: SagaBudget,
     /// A step was undone before it was done (proof).
     pub undone_before: bool,
     /// A reply came after the end and set the process going again (proof).
@@ -147,8 +147,8 @@ pub struct State {
     pub refused: bool,
 }
 
-impl State {
-    /// Whether nothing can happen any more by itself.
+impl SagaState {
+    /// Returns true if nothing more can happen without an operator.
     pub fn is_quiet(&self) -> bool {
         self.row.is_some()
             && self.outbox.is_empty()
@@ -161,28 +161,28 @@ impl State {
 /// The machine.
 #[derive(Clone, Debug)]
 pub struct Saga {
-    pub config: Config,
+    pub config: SagaConfig,
     pub definition: Definition,
 }
 
 impl Saga {
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: SagaConfig) -> Self {
         Self { config, definition: decide::definition(config.attempts_max) }
     }
 }
 
 impl Model for Saga {
-    type State = State;
-    type Action = Action;
+    type State = SagaState;
+    type Action = SagaAction;
 
-    fn init_states(&self) -> Vec<State> {
-        vec![State {
+    fn init_states(&self) -> Vec<SagaState> {
+        vec![SagaState {
             row: None,
             outbox: BTreeSet::new(),
             inbox: BTreeSet::new(),
             timer: None,
             held: None,
-            effects: [Effect::default(); STEPS],
+            effects: [SagaEffect::default(); STEPS],
             left: self.config.budget,
             undone_before: false,
             revived: false,
@@ -190,11 +190,11 @@ impl Model for Saga {
         }]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &SagaState, actions: &mut Vec<SagaAction>) {
         step::enabled(state, actions);
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn next_state(&self, state: &SagaState, action: SagaAction) -> Option<SagaState> {
         let mut next = state.clone();
         step::apply(self, &mut next, action);
         Some(next)
@@ -206,11 +206,11 @@ impl Model for Saga {
 }
 
 /// Visits every state of the machine.
-pub fn exhaust(name: &str, config: Config) -> Report {
-    explore(name, Saga::new(config), Until::Exhausted)
+pub fn exhaust(name: &str, config: SagaConfig) -> ModelReport {
+    explore(name, Saga::new(config), ModelGoal::Exhausted)
 }
 
 /// Runs a machine with a planted bug until `property` breaks.
-pub fn hunt(config: Config, property: &'static str) -> Report {
-    explore(&format!("process {:?}", config.bug), Saga::new(config), Until::Broken(property))
+pub fn hunt(config: SagaConfig, property: &'static str) -> ModelReport {
+    explore(&format!("process {:?}", config.bug), Saga::new(config), ModelGoal::Broken(property))
 }

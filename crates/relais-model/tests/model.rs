@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use relais_model::{Report, inbox, outbox, process};
+use relais_model::{ModelReport, inbox, outbox, process};
 use stateright::Model;
 
 /// Two rows of one key.
@@ -10,49 +10,49 @@ const ONE_KEY: &[u8] = &[0, 0];
 /// Two keys in one lane, with two rows of the first.
 const TWO_KEYS: &[u8] = &[0, 1, 0];
 
-fn relay(keys: &'static [u8], budget: [u8; 4]) -> outbox::Config {
+fn relay(keys: &'static [u8], budget: [u8; 4]) -> outbox::RelayConfig {
     let [moves, answers, lost, decisions] = budget;
-    outbox::Config {
+    outbox::RelayConfig {
         workers: 2,
         keys,
         attempts_max: 2,
         batch: keys.len(),
-        budget: outbox::Budget { moves, answers, lost, decisions },
+        budget: outbox::RelayBudget { moves, answers, lost, decisions },
         bug: None,
     }
 }
 
-fn receiver() -> inbox::Config {
-    inbox::Config {
+fn receiver() -> inbox::ReceiverConfig {
+    inbox::ReceiverConfig {
         keys: TWO_KEYS,
         known_by: &[],
         hand_overs_max: 0,
         attempts_max: 2,
-        budget: inbox::Budget { moves: 2, outcomes: 1, repeats: 1, decisions: 1 },
+        budget: inbox::ReceiverBudget { moves: 2, outcomes: 1, repeats: 1, decisions: 1 },
         bug: None,
     }
 }
 
 /// Two programs that each know one of two types; the first key has both.
-fn mixed_fleet() -> inbox::Config {
-    inbox::Config {
+fn mixed_fleet() -> inbox::ReceiverConfig {
+    inbox::ReceiverConfig {
         known_by: &[0b01, 0b10, 0b10],
         hand_overs_max: 5,
-        budget: inbox::Budget { moves: 1, outcomes: 1, repeats: 0, decisions: 1 },
+        budget: inbox::ReceiverBudget { moves: 1, outcomes: 1, repeats: 0, decisions: 1 },
         ..receiver()
     }
 }
 
-fn saga(attempts_max: u32, budget: [u8; 4]) -> process::Config {
+fn saga(attempts_max: u32, budget: [u8; 4]) -> process::SagaConfig {
     let [slow, failures, channel, decisions] = budget;
-    let budget = process::Budget { slow, failures, channel, decisions };
-    process::Config { attempts_max, budget, bug: None }
+    let budget = process::SagaBudget { slow, failures, channel, decisions };
+    process::SagaConfig { attempts_max, budget, bug: None }
 }
 
 mod correct {
     use super::*;
 
-    fn assert_holds(report: &Report, states_min: usize, unreachable: &[&str]) {
+    fn assert_holds(report: &ModelReport, states_min: usize, unreachable: &[&str]) {
         assert!(report.broken.is_empty(), "broken: {:#?}", report.broken);
         assert_eq!(report.unreached, unreachable, "the model is easier than it should be");
         assert!(report.unique_states >= states_min, "only {} states", report.unique_states);
@@ -72,7 +72,7 @@ mod correct {
 
     #[test]
     fn a_message_that_kills_its_worker_ends_as_a_dead_letter() {
-        let config = outbox::Config { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
+        let config = outbox::RelayConfig { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
         let report = outbox::exhaust("killer", config);
         let of_two_rows = [
             "a late duplicate",
@@ -96,7 +96,7 @@ mod correct {
 
     #[test]
     fn the_relay_holds_with_three_workers() {
-        let config = outbox::Config { workers: 3, ..relay(ONE_KEY, [2, 2, 0, 1]) };
+        let config = outbox::RelayConfig { workers: 3, ..relay(ONE_KEY, [2, 2, 0, 1]) };
         let report = outbox::exhaust("three workers", config);
         assert_holds(&report, 800_000, &["two keys in flight together"]);
     }
@@ -119,7 +119,7 @@ mod correct {
     }
 
     #[test]
-    fn a_process_holds_with_a_slow_worker_a_failure_and_a_person() {
+    fn a_process_holds_with_a_slow_worker_a_failure_and_an_operator() {
         let report = process::exhaust("process, three faults", saga(1, [1, 1, 0, 1]));
         assert_holds(&report, 35_000, &[]);
     }
@@ -138,9 +138,13 @@ mod correct {
 
     #[test]
     fn no_step_leads_back_so_what_is_never_stuck_drains() {
-        assert_acyclic(&outbox::Relay(relay(ONE_KEY, [1, 1, 1, 1])));
-        let budget = inbox::Budget { moves: 1, outcomes: 1, repeats: 1, decisions: 1 };
-        assert_acyclic(&inbox::Receiver(inbox::Config { keys: ONE_KEY, budget, ..receiver() }));
+        assert_acyclic(&outbox::RelayModel(relay(ONE_KEY, [1, 1, 1, 1])));
+        let budget = inbox::ReceiverBudget { moves: 1, outcomes: 1, repeats: 1, decisions: 1 };
+        assert_acyclic(&inbox::ReceiverModel(inbox::ReceiverConfig {
+            keys: ONE_KEY,
+            budget,
+            ..receiver()
+        }));
         assert_acyclic(&process::Saga::new(saga(1, [1, 1, 0, 1])));
     }
 
@@ -173,14 +177,14 @@ mod correct {
 }
 
 mod relay_bugs {
-    use outbox::Bug;
+    use outbox::RelayBug as Bug;
 
     use super::*;
 
-    fn assert_found(config: outbox::Config, bug: Bug, property: &'static str) {
+    fn assert_found(config: outbox::RelayConfig, bug: Bug, property: &'static str) {
         let sound = outbox::exhaust(&format!("without {bug:?}"), config);
         assert!(sound.broken.is_empty(), "the bounds alone break it: {:#?}", sound.broken);
-        let report = outbox::hunt(outbox::Config { bug: Some(bug), ..config }, property);
+        let report = outbox::hunt(outbox::RelayConfig { bug: Some(bug), ..config }, property);
         let path = report.broken.get(property);
         println!("{bug:?} breaks `{property}`: {}", path.expect("the planted bug must be found"));
     }
@@ -222,7 +226,7 @@ mod relay_bugs {
     }
 
     #[test]
-    fn batch_goes_on_after_a_failure() {
+    fn batch_continues_after_a_failure() {
         assert_found(relay(ONE_KEY, [0, 1, 0, 0]), Bug::BatchGoesOn, outbox::ORDER);
     }
 
@@ -233,7 +237,7 @@ mod relay_bugs {
 
     #[test]
     fn a_noted_loss_is_kept_when_the_call_came_back() {
-        let config = outbox::Config { workers: 1, ..relay(&[0], [5, 2, 0, 0]) };
+        let config = outbox::RelayConfig { workers: 1, ..relay(&[0], [5, 2, 0, 0]) };
         assert_found(config, Bug::NoteKept, outbox::BLAME);
     }
 
@@ -244,7 +248,7 @@ mod relay_bugs {
 
     #[test]
     fn a_row_in_quarantine_is_blamed_for_a_loss() {
-        let config = outbox::Config { workers: 1, ..relay(&[0], [6, 0, 0, 0]) };
+        let config = outbox::RelayConfig { workers: 1, ..relay(&[0], [6, 0, 0, 0]) };
         assert_found(config, Bug::HeldRowsAreBlamed, outbox::BLAME);
     }
 
@@ -255,13 +259,13 @@ mod relay_bugs {
 
     #[test]
     fn release_before_caution_is_worked_off() {
-        let config = outbox::Config { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
+        let config = outbox::RelayConfig { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
         assert_found(config, Bug::ReleaseBeforeCaution, outbox::KILLER);
     }
 
     #[test]
     fn no_caution_after_an_unclean_take_over() {
-        let config = outbox::Config { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
+        let config = outbox::RelayConfig { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
         assert_found(config, Bug::NoCaution, outbox::KILLER);
     }
 
@@ -292,18 +296,19 @@ mod relay_bugs {
 }
 
 mod receiver_bugs {
-    use inbox::Bug;
+    use inbox::ReceiverBug as Bug;
 
     use super::*;
 
     fn assert_found(bug: Bug, property: &'static str) {
-        let report = inbox::hunt(inbox::Config { bug: Some(bug), ..receiver() }, property);
+        let report = inbox::hunt(inbox::ReceiverConfig { bug: Some(bug), ..receiver() }, property);
         let path = report.broken.get(property);
         println!("{bug:?} breaks `{property}`: {}", path.expect("the planted bug must be found"));
     }
 
     fn assert_found_in_fleet(bug: Bug, property: &'static str) {
-        let report = inbox::hunt(inbox::Config { bug: Some(bug), ..mixed_fleet() }, property);
+        let report =
+            inbox::hunt(inbox::ReceiverConfig { bug: Some(bug), ..mixed_fleet() }, property);
         assert!(report.broken.contains_key(property), "{bug:?} does not break `{property}`");
     }
 
@@ -313,7 +318,7 @@ mod receiver_bugs {
     }
 
     #[test]
-    fn unknown_type_lets_its_key_go_on() {
+    fn unknown_type_lets_its_key_continue() {
         assert_found_in_fleet(Bug::UnknownPassed, inbox::ORDER);
     }
 
@@ -369,12 +374,12 @@ mod receiver_bugs {
 }
 
 mod process_bugs {
-    use process::Bug;
+    use process::SagaBug as Bug;
 
     use super::*;
 
-    fn assert_found(config: process::Config, bug: Bug, property: &'static str) {
-        let report = process::hunt(process::Config { bug: Some(bug), ..config }, property);
+    fn assert_found(config: process::SagaConfig, bug: Bug, property: &'static str) {
+        let report = process::hunt(process::SagaConfig { bug: Some(bug), ..config }, property);
         assert!(report.broken.contains_key(property), "{bug:?} does not break `{property}`");
     }
 

@@ -50,7 +50,7 @@ use uuid::Uuid;
 
 use crate::fixture::Fixture;
 
-/// What the database holds when a check begins.
+/// The content of the database when a check begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Nothing.
@@ -87,7 +87,7 @@ fn assert_invalid<T: Debug>(result: Result<T, StoreError>) {
     assert!(matches!(result, Err(StoreError::Invalid(_))), "expected invalid, got {result:?}");
 }
 
-/// Dead letters nobody decided about, newest first.
+/// Returns open dead letters, newest first.
 async fn open_dead_letters(f: &dyn Fixture) -> Vec<DeadLetter> {
     let filter = Filter { status: Some("open".to_owned()), limit: 100, ..Filter::default() };
     f.store().list_dead_letters(filter).await.expect("list dead letters")

@@ -11,7 +11,7 @@ use relais_core::{
     store::{Migrated, Store, StoreError},
     time::Timestamp,
 };
-pub use relais_testkit::database::{Dialect, TextRows};
+pub use relais_testkit::database::{Dialect, TextRows, quote};
 
 /// One empty database; the checks migrate it.
 pub trait Fixture: Send + Sync {
@@ -51,11 +51,6 @@ pub trait RawTransaction: Send {
     fn execute<'a>(&'a mut self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>>;
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
-}
-
-/// Text as an SQL literal.
-pub fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 impl dyn Fixture + '_ {
@@ -118,10 +113,10 @@ impl dyn Fixture + '_ {
     /// The database's now.
     ///
     /// # Panics
-    /// If the database does not tell it.
+    /// If the database does not return it.
     pub async fn now(&self) -> Timestamp {
         let text = self.value(&format!("SELECT {}", self.dialect().now())).await;
-        text.as_deref().and_then(Timestamp::parse).expect("the database tells its time")
+        text.as_deref().and_then(Timestamp::parse).expect("the database returns its time")
     }
 }
 

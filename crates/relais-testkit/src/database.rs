@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use relais_core::{BoxFuture, store::Store};
 
-pub use self::dialect::Dialect;
+pub use self::dialect::{Dialect, quote};
 #[cfg(feature = "postgres")]
 pub use self::postgres::PostgresScratch;
 #[cfg(feature = "sqlite")]

@@ -110,10 +110,10 @@ impl<const N: usize> Messages for [NewInbox; N] {
     }
 }
 
-/// Runs the handler without faults, and then once for each [`Point`]; the points it went through.
+/// Runs the handler without faults, and then once for each [`Point`]; returns the points it passed.
 ///
 /// # Panics
-/// If the store or the database does not do what it is told.
+/// If a call of the store or the database fails.
 ///
 /// # Errors
 /// The first point whose run ends otherwise than the one without faults.

@@ -85,14 +85,14 @@ impl Sent {
         self
     }
 
-    /// So many of them, one after the other.
+    /// Expects this many of them, one after the other.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
     }
 
-    /// What of a row is not as expected; empty if it fits.
+    /// Returns the differences of a row; empty if it fits.
     fn objections(&self, row: &OutboxRow) -> Vec<String> {
         let mut found = Vec::new();
         let mut differs = |what: &str, expected: &str, is: &str| {
@@ -136,7 +136,7 @@ impl fmt::Display for Sent {
     }
 }
 
-/// Whether the order of the list counts.
+/// The meaning of the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Oldest first. Messages of different keys may come in any order when handlers run at the same
@@ -145,7 +145,7 @@ pub enum Order {
     Any,
 }
 
-/// What [`assert_outbox!`](crate::assert_outbox) calls.
+/// The function behind [`assert_outbox!`](crate::assert_outbox).
 ///
 /// # Panics
 /// If the outbox is not as expected, with what differs.

@@ -1,8 +1,8 @@
 //! A network that fails on command: [`FaultProxy`] stands between a program and a server.
 //!
 //! Invariant: what was forwarded was forwarded whole and in order; a fault only delays, withholds or
-//! ends. [`Fault::DropReplies`] is the interesting one: the server did what it was asked, and nobody
-//! will ever say so.
+//! ends. [`Fault::DropReplies`] is the interesting one: the server did what it was asked, and the
+//! client never learns it.
 
 use std::{
     io,
@@ -27,10 +27,10 @@ use tokio::{
 /// Bytes forwarded at once.
 const CHUNK: usize = 16 << 10;
 
-/// What the network does to every connection, those that are open included.
+/// A fault of every connection, those that are open included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: bytes go through.
+    /// No fault.
     #[default]
     None,
     /// Each piece waits this long, in both directions.
@@ -46,7 +46,7 @@ pub enum Fault {
     Reset,
 }
 
-/// What went through, and what did not.
+/// Counts of forwarded and dropped bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub connections: u64,
@@ -54,7 +54,7 @@ pub struct Traffic {
     pub requests: u64,
     /// Bytes that reached the caller.
     pub replies: u64,
-    /// Bytes of replies nobody got.
+    /// Bytes of dropped replies.
     pub dropped: u64,
 }
 
@@ -93,7 +93,7 @@ impl FaultProxy {
         Self::bind(SocketAddr::from(([127, 0, 0, 1], 0)), server).await
     }
 
-    /// As [`FaultProxy::to`], at an address of your choice: for a server that tells its clients where
+    /// As [`FaultProxy::to`], at an address of your choice: for a server that gives its clients the address where
     /// it is, as a broker does.
     pub async fn bind(listen: SocketAddr, server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
@@ -104,7 +104,7 @@ impl FaultProxy {
         Ok(Self { address, fault, counters, accepting })
     }
 
-    /// Where the program under test connects to.
+    /// Returns the address for the program under test.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -179,7 +179,7 @@ async fn connection(
     };
     if ended == Some(Fault::Reset) {
         reset(to_caller.as_ref());
-        // Without this, its end is told in peace before the reset.
+        // Without this, the connection is closed in order before the reset.
         to_caller.forget();
     }
 }
@@ -231,7 +231,7 @@ async fn hold_back(fault: &mut watch::Receiver<Fault>) {
     match now {
         Fault::Delay(time) => tokio::time::sleep(time).await,
         Fault::BlackHole => {
-            // An error means that the proxy is gone, and this connection with it.
+            // An error means that the proxy was dropped, and this connection with it.
             drop(fault.wait_for(|fault| *fault != Fault::BlackHole).await);
         }
         Fault::None | Fault::DropReplies | Fault::Cut | Fault::Reset => {}

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{BLOCKS_OF_A_FAMILY, FAMILIES, MEMBERS_OF_A_FAMILY, kafka::Topic};
 
-/// How events get to the program.
+/// The way of events to the program.
 pub(crate) enum Feed {
     Kafka(Topic),
     Http,

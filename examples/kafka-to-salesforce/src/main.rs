@@ -22,7 +22,7 @@ use self::{events::Feed, org::Org, program::Program, tables::Tables};
 const FAMILIES: usize = 20;
 const MEMBERS_OF_A_FAMILY: usize = 50;
 const BLOCKS_OF_A_FAMILY: usize = 100;
-/// When so many rows are delivered the program is killed.
+/// Number of delivered rows after which the program is killed.
 const KILL_AT: u64 = 300;
 /// The longest all of it may take.
 const PATIENCE: Duration = Duration::from_secs(120);

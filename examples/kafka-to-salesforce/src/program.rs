@@ -56,7 +56,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Whether it is there and takes the settings; a build without Kafka does not.
+    /// Returns true if it exists and accepts the configuration; a build without Kafka does not.
     async fn check(&self) -> anyhow::Result<()> {
         let output = self.command(&["check"]).output().await?;
         let said = String::from_utf8_lossy(&output.stdout);
@@ -96,7 +96,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Where it takes events over HTTP.
+    /// Returns the address of its HTTP source.
     pub(crate) fn hook(&self) -> Option<SocketAddr> {
         self.hook
     }

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use crate::{BLOCKS_OF_A_FAMILY, FAMILIES, MEMBERS_OF_A_FAMILY};
 
-/// How long to wait for the program's own writes.
+/// Longest wait for the program's own writes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Tables(Connection);
@@ -43,7 +43,7 @@ impl Tables {
         self.count(include_str!("../sql/count_open.sql"))
     }
 
-    /// Values that could not be decoded, kept for a person.
+    /// Returns undecodable values, which are kept.
     pub(crate) fn garbage(&self) -> anyhow::Result<u64> {
         self.count(include_str!("../sql/count_garbage.sql"))
     }

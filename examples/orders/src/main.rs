@@ -1,4 +1,4 @@
-//! An order service that tells others about its orders, and a shipping service that listens.
+//! An order service that publishes events, and a shipping service that handles them.
 //!
 //! `cargo run -p orders` places orders and prints their events. With a Kafka broker the events go
 //! through it to the second service, while everything that can go wrong does:
@@ -50,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
 const HOW: &str = "use `--features kafka` and set KAFKA_BROKERS=host:port; `cargo xtask server` \
                    starts a broker and says where";
 
-/// Where Kafka is; the second name is the one `cargo xtask server` prints.
+/// Variables with the address of Kafka; `cargo xtask server` prints the second.
 #[cfg(feature = "kafka")]
 fn brokers() -> Option<String> {
     ["KAFKA_BROKERS", "RELAIS_TEST_KAFKA"].into_iter().find_map(|name| std::env::var(name).ok())

@@ -81,7 +81,7 @@ impl OrderService {
         published
     }
 
-    /// How many events were published, once none is pending.
+    /// Returns the number of published events, once none is pending.
     async fn wait_until_published(&self) -> anyhow::Result<u64> {
         const LOOKS_MAX: usize = 600;
         for _ in 0..LOOKS_MAX {

@@ -47,7 +47,7 @@ impl ShippingService {
             .start()
     }
 
-    /// How many shipments there are, and for how many orders.
+    /// Returns the numbers of shipments, and of orders with one.
     pub(crate) async fn shipments(&self) -> anyhow::Result<(i64, i64)> {
         let counts = "SELECT count(*), count(DISTINCT order_id) FROM shipments";
         Ok(sqlx::query_as(counts).fetch_one(&self.pool).await?)

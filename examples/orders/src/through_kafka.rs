@@ -39,10 +39,10 @@ pub(crate) async fn run(orders: &OrderService, dir: &Path, brokers: &str) -> any
     let published = orders.publish(topic.publisher()?).await?;
     eprintln!("{published} events published to Kafka");
     wait_until(async || Ok(shipping.shipments().await?.0 > 0)).await?;
-    drop(running); // without a word to anybody, as in a crash
+    drop(running); // without a shutdown, as in a crash
     eprintln!("shipping crashed after {} shipments", shipping.shipments().await?.0);
 
-    // Somebody restores the backup: it knows nothing of what was published, and does it all again.
+    // An operator restores the backup: it does not contain what was published, so all of it happens again.
     let restored = OrderService::open(&backup).await?;
     let published = restored.publish(topic.publisher()?).await?;
     restored.close().await;

@@ -103,7 +103,7 @@ async fn place(address: SocketAddr, numbers: std::ops::Range<usize>) -> anyhow::
     Ok(())
 }
 
-/// A person looks at one order; it may be too late for that.
+/// An operator acts on one order; it may be too late for that.
 async fn hold(operator: &Operator, order: &str) -> anyhow::Result<bool> {
     let order = find(operator, order).await?;
     let paused = operator.act(order.process_id, Action::Pause, "ann", "a call from the customer");

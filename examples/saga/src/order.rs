@@ -8,7 +8,7 @@ use relais::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What an order process knows.
+/// The data of an order process.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Order {
     order_id: String,

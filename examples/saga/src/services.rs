@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::order::PATIENCE;
 
-/// What the services have done.
+/// Effects of the services.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// By idempotency key, what was answered.
@@ -39,7 +39,7 @@ pub(crate) struct Ledger {
 pub(crate) struct Services {
     ledger: Arc<Mutex<Ledger>>,
     client: reqwest::Client,
-    /// Where replies go.
+    /// The address for replies.
     replies: String,
 }
 
@@ -81,7 +81,7 @@ impl Services {
     }
 }
 
-/// What a service needs to know of a command.
+/// The parts of a command that a service needs.
 #[derive(Clone)]
 struct Command {
     id: String,
@@ -115,7 +115,7 @@ async fn take(
     let number = number(&body);
     tokio::spawn(async move {
         if number % 10 == 3 && event_type == "PaymentTaken" {
-            // Later than anybody waits: the command comes again, and is not carried out again.
+            // Later than the time-out: the command comes again, and has no second effect.
             tokio::time::sleep(PATIENCE + Duration::from_millis(500)).await;
         }
         if number.is_multiple_of(4) {

@@ -21,47 +21,47 @@ use rdkafka::{
 };
 use tokio::task::JoinHandle;
 
-use super::{Stage, rate};
+use super::{FlowContext, rate};
 use crate::{
-    base::Client,
+    base::DatabaseClient,
     check::Findings,
-    dice::Dice,
-    faults::{self, Place},
-    history::{Arrivals, Flow, Written},
-    node::Node,
-    writers::{self, Keys},
+    faults::{self, NodeSlot},
+    history::{Arrivals, Flow, WrittenKeys},
+    node::NodeProcess,
+    rng::Rng,
+    writers::{self, WriterKeys},
 };
 
 const PARTITIONS: i32 = 4;
 /// Records a second, and how many keys they have.
 const RECORDS_A_SECOND: u64 = 20;
 const KEYS: usize = 100;
-/// Of a hundred records, so many are produced again later, and so many cannot be decoded.
+/// Share of records that are produced twice, and of undecodable ones.
 const AGAIN_PERCENT: u64 = 5;
 const GARBAGE_PERCENT: u64 = 2;
-/// How long the broker works before it is killed.
+/// Time until the broker is killed.
 const BROKER_LIFE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(90));
-/// How long one question to the broker may take; it may be starting.
+/// Longest time of one request to the broker, which may be starting.
 const PATIENCE: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(100);
 /// Processes that read from the topic, and their settings.
 const READERS: usize = 2;
 const SETTINGS: &str = "kafka.toml";
-/// How often a record is produced that is not acknowledged.
+/// Most attempts to produce a record.
 const TRIES_MAX: usize = 20;
-/// Longer than a process of the other places works: a group needs time to form.
+/// Longer than a process of the other slots works: a group needs time to form.
 const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(6));
 
 /// A broker, and the program that kills and starts it, if that is allowed.
 #[derive(Clone, Debug)]
-pub(crate) struct Broker {
+pub(crate) struct KafkaBroker {
     pub(crate) address: String,
     pub(crate) restart: Option<PathBuf>,
 }
 
 /// Two topics, and who produces to the first.
 pub(crate) struct Kafka {
-    broker: Broker,
+    broker: KafkaBroker,
     topic_in: String,
     topic_out: String,
     disturber: Option<JoinHandle<Result<u64>>>,
@@ -70,17 +70,17 @@ pub(crate) struct Kafka {
     restarts: u64,
 }
 
-/// What the broker has acknowledged.
+/// Records that the broker has acknowledged.
 #[derive(Debug, Default)]
 struct Produced {
-    written: Written,
+    written: WrittenKeys,
     garbage: u64,
     again: u64,
 }
 
 impl Kafka {
     /// Makes the topics.
-    pub(crate) async fn start(broker: Broker) -> Result<Self> {
+    pub(crate) async fn start(broker: KafkaBroker) -> Result<Self> {
         let name = |what| format!("torture-{what}-{}", uuid::Uuid::new_v4().simple());
         let (topic_in, topic_out) = (name("in"), name("out"));
         let topics = [&topic_in, &topic_out]
@@ -93,7 +93,7 @@ impl Kafka {
         Ok(Self { broker, topic_in, topic_out, disturber, producer, produced, restarts: 0 })
     }
 
-    /// For everybody: the way out.
+    /// Returns the destination, which every process has.
     pub(crate) fn settings(&self) -> String {
         format!(
             r#"
@@ -122,9 +122,9 @@ open_for = "300ms"
         )
     }
 
-    /// The settings of those who read from the topic, beside those of everybody.
-    pub(crate) fn write_settings(&self, stage: &Stage, common: &str) -> Result<()> {
-        let file = stage.program.folder.join(SETTINGS);
+    /// Writes the configuration of the processes that read the topic.
+    pub(crate) fn write_settings(&self, context: &FlowContext, common: &str) -> Result<()> {
+        let file = context.program.folder.join(SETTINGS);
         Ok(std::fs::write(file, common.to_owned() + &self.source())?)
     }
 
@@ -151,26 +151,26 @@ heartbeat.interval.ms = 500
         )
     }
 
-    /// From now on records are produced and read, and the broker is killed now and then. Those who read
-    /// are processes like the others of the arena.
-    pub(crate) fn go(&mut self, stage: &Stage) -> Vec<JoinHandle<Result<Node>>> {
-        let producing = produce(self.broker.clone(), self.topic_in.clone(), stage.clone());
+    /// Starts to produce and read records, and to kill the broker now and then. The readers are processes
+    /// like the others of the run.
+    pub(crate) fn go(&mut self, context: &FlowContext) -> Vec<JoinHandle<Result<NodeProcess>>> {
+        let producing = produce(self.broker.clone(), self.topic_in.clone(), context.clone());
         self.producer = Some(tokio::spawn(producing));
         if let Some(program) = self.broker.restart.clone() {
-            self.disturber = Some(tokio::spawn(restart(program, stage.clone())));
+            self.disturber = Some(tokio::spawn(restart(program, context.clone())));
         }
-        let Stage { plan, toll, diary, http, desk, .. } = stage;
-        let mut program = stage.program.clone();
+        let FlowContext { plan, control, event_log, http, shared, .. } = context;
+        let mut program = context.program.clone();
         program.args.push(format!("--config={SETTINGS}"));
-        let haunt = |number| {
-            let dice = Dice::new(plan.seed, 32 + number as u64);
-            let mut place = Place::new(program.clone(), format!("kafka-{number}"), dice);
-            place.source = Some((Arc::clone(desk), plan.nodes + number));
-            place.life = LIFE;
-            let (toll, diary) = (Arc::clone(toll), diary.clone());
-            tokio::spawn(faults::haunt(place, toll, diary, http.clone()))
+        let disrupt_node = |number| {
+            let rng = Rng::new(plan.seed, 32 + number as u64);
+            let mut slot = NodeSlot::new(program.clone(), format!("kafka-{number}"), rng);
+            slot.source = Some((Arc::clone(shared), plan.nodes + number));
+            slot.life = LIFE;
+            let (control, event_log) = (Arc::clone(control), event_log.clone());
+            tokio::spawn(faults::disrupt_node(slot, control, event_log, http.clone()))
         };
-        (0..READERS).map(haunt).collect()
+        (0..READERS).map(disrupt_node).collect()
     }
 
     /// The faults are over.
@@ -197,7 +197,11 @@ heartbeat.interval.ms = 500
         Ok(unread.unwrap_or_else(|error| vec![format!("{error:#}")]))
     }
 
-    pub(crate) async fn check(&self, client: &mut Client, findings: &mut Findings) -> Result<()> {
+    pub(crate) async fn check(
+        &self,
+        client: &mut DatabaseClient,
+        findings: &mut Findings,
+    ) -> Result<()> {
         let (broker, topic) = (self.broker.clone(), self.topic_out.clone());
         let arrivals = tokio::task::spawn_blocking(move || broker.read(&topic)).await??;
         findings.compare(&self.produced.written, &arrivals.close());
@@ -230,7 +234,7 @@ fn options() -> AdminOptions {
     AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE))
 }
 
-impl Broker {
+impl KafkaBroker {
     fn client(&self) -> ClientConfig {
         let mut client = ClientConfig::new();
         client.set("bootstrap.servers", &self.address);
@@ -241,7 +245,7 @@ impl Broker {
         Ok(self.client().create()?)
     }
 
-    /// Where the partitions of a topic end.
+    /// Returns the end offsets of a topic.
     fn ends(client: &BaseConsumer, topic: &str) -> Result<Vec<i64>> {
         let ends = (0..PARTITIONS).map(|at| Ok(client.fetch_watermarks(topic, at, PATIENCE)?.1));
         ends.collect()
@@ -294,28 +298,28 @@ impl Broker {
 }
 
 /// Produces records, one after the other.
-async fn produce(broker: Broker, topic: String, stage: Stage) -> Result<Produced> {
+async fn produce(broker: KafkaBroker, topic: String, context: FlowContext) -> Result<Produced> {
     let mut producer = Producer::new(broker, topic)?;
-    let mut dice = Dice::new(stage.plan.seed, 30);
-    let mut keys = Keys::new(Flow::Record, 0, KEYS);
+    let mut rng = Rng::new(context.plan.seed, 30);
+    let mut keys = WriterKeys::new(Flow::Record, 0, KEYS);
     let mut produced = Produced::default();
-    let (records, pace) = rate(&stage.plan, RECORDS_A_SECOND);
+    let (records, pace) = rate(&context.plan, RECORDS_A_SECOND);
     for number in 0..records {
-        if stage.desk.closed.load(Relaxed) {
+        if context.shared.closed.load(Relaxed) {
             break;
         }
-        if dice.percent(GARBAGE_PERCENT) {
+        if rng.percent(GARBAGE_PERCENT) {
             producer.put("garbage", None, &format!("{{\"garbage\":{number}")).await?;
             produced.garbage += 1;
         }
-        let name = keys.next(&mut dice);
+        let name = keys.next(&mut rng);
         let (key, id, payload) = (name.key(), name.to_string(), writers::payload(name));
         producer.put(&key, Some(&id), &payload).await?;
-        if dice.percent(AGAIN_PERCENT) {
+        if rng.percent(AGAIN_PERCENT) {
             producer.put(&key, Some(&id), &payload).await?;
             produced.again += 1;
         }
-        stage.diary.note(format_args!("produced {name}"));
+        context.event_log.note(format_args!("produced {name}"));
         tokio::time::sleep(Duration::from_micros(1_000_000 / pace)).await;
     }
     produced.written = keys.written();
@@ -323,25 +327,25 @@ async fn produce(broker: Broker, topic: String, stage: Stage) -> Result<Produced
 }
 
 struct Producer {
-    broker: Broker,
+    broker: KafkaBroker,
     topic: String,
     client: FutureProducer,
 }
 
 impl Producer {
-    fn new(broker: Broker, topic: String) -> Result<Self> {
+    fn new(broker: KafkaBroker, topic: String) -> Result<Self> {
         let client = Self::client(&broker)?;
         Ok(Self { broker, topic, client })
     }
 
-    fn client(broker: &Broker) -> Result<FutureProducer> {
+    fn client(broker: &KafkaBroker) -> Result<FutureProducer> {
         let mut config = broker.client();
         config.set("partitioner", "murmur2_random").set("enable.idempotence", "true");
         Ok(config.set("message.timeout.ms", "10000").create()?)
     }
 
-    /// Produces until the broker says that it has it. Whether a record arrived whose acknowledgement
-    /// did not, nobody knows: the same again is a copy.
+    /// Produces until the broker acknowledges. A record whose acknowledgement was lost may be stored; the
+    /// next attempt is a copy of it then.
     async fn put(&mut self, key: &str, id: Option<&str>, payload: &str) -> Result<()> {
         for _ in 0..TRIES_MAX {
             let mut record = FutureRecord::to(&self.topic).key(key).payload(payload);
@@ -360,14 +364,14 @@ impl Producer {
 }
 
 /// Kills the broker and starts it again, until the faults are over; how often.
-async fn restart(program: PathBuf, stage: Stage) -> Result<u64> {
-    let mut dice = Dice::new(stage.plan.seed, 31);
+async fn restart(program: PathBuf, context: FlowContext) -> Result<u64> {
+    let mut rng = Rng::new(context.plan.seed, 31);
     let mut times = 0;
-    while stage.toll.wait(dice.between(BROKER_LIFE.0, BROKER_LIFE.1)).await {
-        stage.diary.note("kill the broker");
+    while context.control.wait(rng.between(BROKER_LIFE.0, BROKER_LIFE.1)).await {
+        context.event_log.note("kill the broker");
         let status = tokio::process::Command::new(&program).status().await?;
         ensure!(status.success(), "the broker does not start again: {status}");
-        stage.diary.note("the broker is back");
+        context.event_log.note("the broker is back");
         times += 1;
     }
     Ok(times)

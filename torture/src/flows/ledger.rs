@@ -1,5 +1,5 @@
 //! The service `ledger`: processes of its own on a database of its own, killed and frozen like the
-//! others. What is posted to it must be booked once, and told.
+//! others. Each post must be booked once, and a message about it sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,23 +11,23 @@ use anyhow::{Context, Result};
 use relais_testkit::proxy::FaultProxy;
 use tokio::task::JoinHandle;
 
-use super::{Stage, orders::Orders, rate};
+use super::{FlowContext, orders::Orders, rate};
 use crate::{
     base::Base,
     check::{self, Findings},
-    dice::Dice,
-    faults::{self, LEASE, Place},
-    history::{Flow, Written},
-    node::{Node, Program},
+    faults::{self, LEASE, NodeSlot},
+    history::{Flow, WrittenKeys},
+    node::{NodeProcess, NodeProgram},
+    rng::Rng,
     sink::Sink,
-    writers::{self, Desk, Keys, Letter},
+    writers::{self, Letter, SharedState, WriterKeys},
 };
 
-/// Of a hundred posts, so many are made twice although the first was answered.
+/// Share of posts that are made twice although the first was answered.
 const TWICE_PERCENT: u64 = 10;
 /// Processes of the service.
 const NODES: usize = 2;
-/// Who posts to it, how much a second, to how many accounts each.
+/// Number of posters, their posts per second together, and accounts of each.
 const POSTERS: u32 = 2;
 const POSTS_A_SECOND: u64 = 10;
 const ACCOUNTS: usize = 25;
@@ -36,51 +36,54 @@ const TABLES: &str = "CREATE TABLE account (id text PRIMARY KEY, balance bigint 
     CREATE TABLE booking (account text NOT NULL, name text NOT NULL, cents bigint NOT NULL)";
 
 /// The service, those it talks to, and those who post.
-pub(crate) struct Ledger {
+pub(crate) struct LedgerFlow {
     base: Base,
-    program: Program,
+    program: NodeProgram,
     sink: Sink,
     orders: Orders,
     /// To the sink, to the services of the orders.
     proxies: [Arc<FaultProxy>; 2],
-    desk: Arc<Desk>,
+    shared: Arc<SharedState>,
     disturbers: Vec<JoinHandle<()>>,
-    haunted: Vec<JoinHandle<Result<Node>>>,
-    nodes: Vec<Node>,
-    posters: Vec<JoinHandle<Keys>>,
-    posted: Vec<Keys>,
+    disrupted: Vec<JoinHandle<Result<NodeProcess>>>,
+    nodes: Vec<NodeProcess>,
+    posters: Vec<JoinHandle<WriterKeys>>,
+    posted: Vec<WriterKeys>,
 }
 
-impl Ledger {
+impl LedgerFlow {
     /// Makes its database.
-    pub(crate) async fn start(stage: &Stage) -> Result<Self> {
-        let base = match &stage.base {
+    pub(crate) async fn start(context: &FlowContext) -> Result<Self> {
+        let base = match &context.base {
             Base::Sqlite(path) => Base::Sqlite(path.with_file_name("ledger.db")),
             Base::Postgres { server, .. } => Base::postgres(server.clone()).await?,
         };
-        let desk = Arc::new(Desk::at(&format!("ledger-{}", stage.base.name())));
-        let (sink, told) = Sink::start(Dice::new(stage.plan.seed, 40)).await?;
-        let _ = (desk.diary.set(stage.diary.clone()), sink.diary.set(stage.diary.clone()));
-        let (orders, services) = Orders::start(&desk, stage).await?;
+        let shared = Arc::new(SharedState::at(&format!("ledger-{}", context.base.name())));
+        let (sink, bookings) = Sink::start(Rng::new(context.plan.seed, 40)).await?;
+        let _ = (
+            shared.event_log.set(context.event_log.clone()),
+            sink.event_log.set(context.event_log.clone()),
+        );
+        let (orders, services) = Orders::start(&shared, context).await?;
         let proxies =
-            [Arc::new(FaultProxy::to(told).await?), Arc::new(FaultProxy::to(services).await?)];
+            [Arc::new(FaultProxy::to(bookings).await?), Arc::new(FaultProxy::to(services).await?)];
         let command = |word: &str| -> Result<Vec<String>> {
-            let [told, services] = proxies.each_ref().map(|proxy| proxy.address());
+            let [bookings, services] = proxies.each_ref().map(|proxy| proxy.address());
             let args = [
                 "--store".to_owned(),
-                base.url(stage.through)?,
-                format!("--told=http://{told}/sink"),
+                base.url(context.through)?,
+                format!("--bookings=http://{bookings}/sink"),
                 format!("--services=http://{services}/services"),
-                format!("--hook={}", desk.hook()),
+                format!("--hook={}", shared.hook()),
                 format!("--lease-seconds={}", LEASE.as_secs()),
                 word.to_owned(),
             ];
             Ok(args.to_vec())
         };
-        let program = Program {
+        let program = NodeProgram {
             path: std::env::current_exe()?.with_file_name("ledger"),
             args: command("run")?,
-            folder: stage.program.folder.clone(),
+            folder: context.program.folder.clone(),
             env: Vec::new(),
         };
         let migrate = command("migrate")?;
@@ -93,9 +96,9 @@ impl Ledger {
             sink,
             orders,
             proxies,
-            desk,
+            shared,
             disturbers: Vec::new(),
-            haunted: Vec::new(),
+            disrupted: Vec::new(),
             nodes: Vec::new(),
             posters: Vec::new(),
             posted: Vec::new(),
@@ -103,46 +106,51 @@ impl Ledger {
     }
 
     /// From now on it runs, but not well, and gets posts and orders.
-    pub(crate) fn go(&mut self, stage: &Stage) {
-        let Stage { plan, toll, diary, http, .. } = stage;
-        let dice = |part| Dice::new(plan.seed, part);
+    pub(crate) fn go(&mut self, context: &FlowContext) {
+        let FlowContext { plan, control, event_log, http, .. } = context;
+        let rng = |part| Rng::new(plan.seed, part);
         let proxies = self.proxies.iter().zip(["the ledger's sink", "the services"]).zip(41..);
         self.disturbers = proxies
             .map(|((proxy, what), part)| {
-                let (proxy, toll) = (Arc::clone(proxy), Arc::clone(toll));
-                tokio::spawn(faults::disturb(proxy, what, dice(part), toll, diary.clone()))
+                let (proxy, control) = (Arc::clone(proxy), Arc::clone(control));
+                tokio::spawn(faults::disturb(proxy, what, rng(part), control, event_log.clone()))
             })
             .collect();
         if let Base::Postgres { .. } = &self.base {
-            let (base, toll) = (self.base.clone(), Arc::clone(toll));
-            let ending = faults::end_sessions(base, dice(43), toll, diary.clone());
+            let (base, control) = (self.base.clone(), Arc::clone(control));
+            let ending = faults::end_sessions(base, rng(43), control, event_log.clone());
             self.disturbers.push(tokio::spawn(ending));
         }
-        self.haunted = (0..NODES)
+        self.disrupted = (0..NODES)
             .map(|number| {
                 // The first has a clock of its own, where the database has another: for SQLite the time
                 // of a process is the time of the database. Not one that uses Kafka: librdkafka waits
                 // by the time of day, which that library does not fake in full.
-                let program = match &plan.means.faketime {
+                let program = match &plan.tools.faketime {
                     Some(library) if number == 0 => self.program.clone().a_day_ahead(library),
                     _ => self.program.clone(),
                 };
-                let dice = dice(44 + number as u64);
-                let mut place = Place::new(program, format!("ledger-{number}"), dice);
-                place.source = Some((Arc::clone(&self.desk), number));
-                tokio::spawn(faults::haunt(place, Arc::clone(toll), diary.clone(), http.clone()))
+                let rng = rng(44 + number as u64);
+                let mut slot = NodeSlot::new(program, format!("ledger-{number}"), rng);
+                slot.source = Some((Arc::clone(&self.shared), number));
+                tokio::spawn(faults::disrupt_node(
+                    slot,
+                    Arc::clone(control),
+                    event_log.clone(),
+                    http.clone(),
+                ))
             })
             .collect();
         let each = u64::from(POSTERS);
         let (posts, pace) = rate(plan, POSTS_A_SECOND / each);
         self.posters = (0..POSTERS)
             .map(|poster| {
-                let keys = Keys::new(Flow::Booked, poster * 1_000, ACCOUNTS);
-                let (desk, dice) = (Arc::clone(&self.desk), dice(50 + u64::from(poster)));
-                tokio::spawn(post(desk, keys, dice, http.clone(), (posts, pace)))
+                let keys = WriterKeys::new(Flow::Booked, poster * 1_000, ACCOUNTS);
+                let (shared, rng) = (Arc::clone(&self.shared), rng(50 + u64::from(poster)));
+                tokio::spawn(post(shared, keys, rng, http.clone(), (posts, pace)))
             })
             .collect();
-        self.orders.go(stage);
+        self.orders.go(context);
     }
 
     /// The faults are over.
@@ -151,7 +159,7 @@ impl Ledger {
             disturber.await?;
         }
         self.sink.recover();
-        for node in self.haunted.drain(..) {
+        for node in self.disrupted.drain(..) {
             self.nodes.push(node.await??);
         }
         Ok(())
@@ -159,7 +167,7 @@ impl Ledger {
 
     /// Nothing more is posted but replies.
     pub(crate) async fn finish(&mut self) -> Result<()> {
-        self.desk.closed.store(true, Relaxed);
+        self.shared.closed.store(true, Relaxed);
         for poster in self.posters.drain(..) {
             self.posted.push(poster.await?);
         }
@@ -182,9 +190,9 @@ impl Ledger {
 
     pub(crate) async fn check(&self, findings: &mut Findings) -> Result<()> {
         let mut client = self.base.connect().await?;
-        let mut written = Written::default();
+        let mut written = WrittenKeys::default();
         self.posted.iter().for_each(|keys| written.extend(keys.written()));
-        // Every booking was told, in the order of its account.
+        // A message about every booking arrived, in the order of its account.
         findings.compare(&written, &self.sink.arrivals.close());
 
         let mut bookings = BTreeMap::<String, u64>::new();
@@ -228,22 +236,22 @@ impl Ledger {
     }
 }
 
-/// Posts so many, about so many a second, each until it is answered with a promise.
+/// Makes `posts` posts, about `pace` per second, each until it is answered with a promise.
 async fn post(
-    desk: Arc<Desk>,
-    mut keys: Keys,
-    mut dice: Dice,
+    shared: Arc<SharedState>,
+    mut keys: WriterKeys,
+    mut rng: Rng,
     http: reqwest::Client,
     (posts, pace): (u64, u64),
-) -> Keys {
+) -> WriterKeys {
     for _ in 0..posts {
-        if desk.closed.load(Relaxed) {
+        if shared.closed.load(Relaxed) {
             break;
         }
-        let name = keys.next(&mut dice);
+        let name = keys.next(&mut rng);
         let letter = Letter { id: name.to_string(), answers: None, body: writers::payload(name) };
-        for _ in 0..=u64::from(dice.percent(TWICE_PERCENT)) {
-            writers::deliver(&desk, &http, &letter, &mut dice).await;
+        for _ in 0..=u64::from(rng.percent(TWICE_PERCENT)) {
+            writers::deliver(&shared, &http, &letter, &mut rng).await;
         }
         tokio::time::sleep(Duration::from_micros(1_000_000 / pace)).await;
     }

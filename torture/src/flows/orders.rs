@@ -13,37 +13,40 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::{
-    Stage, rate,
-    services::{Script, Services, key},
+    FlowContext, rate,
+    services::{OrderScript, OrderServices, key},
 };
 use crate::{
-    base::Client,
+    base::DatabaseClient,
     check::Findings,
-    dice::Dice,
-    writers::{self, Desk, Letter},
+    rng::Rng,
+    writers::{self, Letter, SharedState},
 };
 
 /// Orders placed in a second.
 const ORDERS_A_SECOND: u64 = 3;
 
-/// Who places orders, and the services.
+/// The task that places orders, and the services.
 pub(crate) struct Orders {
-    services: Services,
+    services: OrderServices,
     placer: Option<JoinHandle<u64>>,
     placed: u64,
 }
 
 impl Orders {
     /// Starts the services; where they listen.
-    pub(crate) async fn start(desk: &Arc<Desk>, stage: &Stage) -> Result<(Self, SocketAddr)> {
-        let (services, address) = Services::start(desk, stage).await?;
+    pub(crate) async fn start(
+        shared: &Arc<SharedState>,
+        context: &FlowContext,
+    ) -> Result<(Self, SocketAddr)> {
+        let (services, address) = OrderServices::start(shared, context).await?;
         Ok((Self { services, placer: None, placed: 0 }, address))
     }
 
     /// From now on orders are placed.
-    pub(crate) fn go(&mut self, stage: &Stage) {
-        let dice = Dice::new(stage.plan.seed, 61);
-        self.placer = Some(tokio::spawn(place(self.services.clone(), stage.clone(), dice)));
+    pub(crate) fn go(&mut self, context: &FlowContext) {
+        let rng = Rng::new(context.plan.seed, 61);
+        self.placer = Some(tokio::spawn(place(self.services.clone(), context.clone(), rng)));
     }
 
     /// No more orders are placed.
@@ -55,22 +58,27 @@ impl Orders {
     }
 
     /// Orders that have not come to their end, and answers on their way.
-    pub(crate) async fn open(&self, client: &mut Client) -> Result<Vec<String>> {
+    pub(crate) async fn open(&self, client: &mut DatabaseClient) -> Result<Vec<String>> {
         // In this order: a command that comes while the tables are read shows in the second count.
-        let before = self.services.book().commands;
+        let before = self.services.record().commands;
         let mut open = client.texts(OPEN).await?;
         let waiting = self.services.waiting.load(SeqCst);
-        let came = self.services.book().commands - before;
+        let came = self.services.record().commands - before;
         open.extend((0..waiting + came).map(|_| "answer".to_owned()));
         Ok(open)
     }
 
-    pub(crate) async fn check(&self, client: &mut Client, findings: &mut Findings) -> Result<()> {
+    pub(crate) async fn check(
+        &self,
+        client: &mut DatabaseClient,
+        findings: &mut Findings,
+    ) -> Result<()> {
         self.compare(&client.texts(ENDS).await?, findings);
         findings.add("log not linear", client.texts(NOT_LINEAR).await?);
         findings.add("log not linear", strange_logs(&client.texts(LOG).await?));
         findings.add("stranded", client.texts(OPEN).await?);
-        let failed = (0..self.placed).filter(|order| Script::of(*order).end() == "FAILED").count();
+        let failed =
+            (0..self.placed).filter(|order| OrderScript::of(*order).end() == "FAILED").count();
         let letters = client.texts(DEAD_LETTERS).await?;
         if letters.len() != failed {
             let text = format!("{} dead letters of {failed} failed orders", letters.len());
@@ -79,7 +87,7 @@ impl Orders {
         Ok(())
     }
 
-    /// How processes ended, and what the services did for them, against their scripts.
+    /// Compares ends and effects of processes with their scripts.
     fn compare(&self, processes: &[String], findings: &mut Findings) {
         let mut ends = BTreeMap::new();
         for row in processes {
@@ -88,23 +96,23 @@ impl Orders {
                 findings.add("double effect", [format!("two processes of order {key}")]);
             }
         }
-        let book = self.services.book();
+        let record = self.services.record();
         for order in 0..self.placed {
-            let (key, script) = (key(order), Script::of(order));
+            let (key, script) = (key(order), OrderScript::of(order));
             match ends.remove(&key).as_deref() {
                 None => findings.add("lost", [format!("order {key}")]),
                 Some(end) if end == script.end() => {}
                 Some(end) => findings.add("wrong end", [format!("{script:?} {key} {end}")]),
             }
-            let had = book.effects.get(&order).cloned().unwrap_or_default();
+            let had = record.effects.get(&order).cloned().unwrap_or_default();
             findings.add("wrong effects", wrong(order, &had));
         }
         findings.add("phantom", ends.into_keys());
     }
 
     pub(crate) fn counts(&self) -> [(&'static str, u64); 3] {
-        let book = self.services.book();
-        [("orders", self.placed), ("commands", book.commands), ("command copies", book.copies)]
+        let record = self.services.record();
+        [("orders", self.placed), ("commands", record.commands), ("command copies", record.copies)]
     }
 }
 
@@ -125,14 +133,14 @@ const NOT_LINEAR: &str = "SELECT p.business_key FROM relais_process AS p \
 const LOG: &str = "SELECT business_key || ' ' || event_type || ' ' || CAST(event AS TEXT) \
     FROM relais_process_log AS l JOIN relais_process AS p ON p.process_id = l.process_id \
     ORDER BY p.process_id, seq";
-/// A process that failed with nothing to undo asks for a person.
+/// A process that failed without anything to compensate waits for an operator.
 const DEAD_LETTERS: &str = "SELECT message_id FROM relais_dead_letter \
     WHERE origin = 'process' AND error_class = 'STEP_FAILED'";
 
 fn wrong(order: u64, had: &[String]) -> Option<String> {
-    let script = Script::of(order);
+    let script = OrderScript::of(order);
     let (mut had, mut wanted) = (had.to_vec(), script.effects());
-    if script == Script::InDoubt {
+    if script == OrderScript::InDoubt {
         had.sort_unstable();
         wanted.sort_unstable();
     }
@@ -159,28 +167,28 @@ fn strange_logs(log: &[String]) -> Vec<String> {
         let done: Vec<_> = of("StepCompleted").map(|(_, step)| step).collect();
         let undone: Vec<_> = of("CompensationCompleted").map(|(_, step)| step).collect();
         let twice = |all: &[&String]| (1..all.len()).any(|n| all[..n].contains(&all[n]));
-        let order = key.get(1..).and_then(|number| number.parse().ok()).map(Script::of);
+        let order = key.get(1..).and_then(|number| number.parse().ok()).map(OrderScript::of);
         let backwards = done.iter().rev().eq(undone.iter());
         twice(&done)
             || twice(&undone)
-            || !(undone.is_empty() || backwards || order == Some(Script::InDoubt))
+            || !(undone.is_empty() || backwards || order == Some(OrderScript::InDoubt))
     });
     strange.map(|(key, steps)| format!("{key} {steps:?}")).collect()
 }
 
 /// Places orders; how many.
-async fn place(services: Services, stage: Stage, mut dice: Dice) -> u64 {
-    let (orders, pace) = rate(&stage.plan, ORDERS_A_SECOND);
+async fn place(services: OrderServices, context: FlowContext, mut rng: Rng) -> u64 {
+    let (orders, pace) = rate(&context.plan, ORDERS_A_SECOND);
     for order in 0..orders {
-        if services.desk.closed.load(SeqCst) {
+        if services.shared.closed.load(SeqCst) {
             return order;
         }
-        let body = json!({ "type": Script::of(order).start(), "key": key(order) }).to_string();
+        let body = json!({ "type": OrderScript::of(order).start(), "key": key(order) }).to_string();
         let letter = Letter { id: key(order), answers: None, body };
-        for _ in 0..=u64::from(dice.percent(10)) {
-            writers::deliver(&services.desk, &services.http, &letter, &mut dice).await;
+        for _ in 0..=u64::from(rng.percent(10)) {
+            writers::deliver(&services.shared, &services.http, &letter, &mut rng).await;
         }
-        stage.diary.note(format_args!("placed {}", key(order)));
+        context.event_log.note(format_args!("placed {}", key(order)));
         tokio::time::sleep(Duration::from_micros(1_000_000 / pace)).await;
     }
     orders

@@ -19,14 +19,14 @@ use salesforce_sim::{
 };
 use tokio::task::JoinHandle;
 
-use super::{Stage, rate};
+use super::{FlowContext, rate};
 use crate::{
-    base::{Base, Client},
+    base::{Base, DatabaseClient},
     check::{self, Findings},
-    dice::Dice,
     faults,
-    history::{Flow, Name, Written},
-    writers::{self, Keys},
+    history::{Flow, MessageName, WrittenKeys},
+    rng::Rng,
+    writers::{self, WriterKeys},
 };
 
 const OBJECT: &str = "Contact";
@@ -35,15 +35,15 @@ const ROWS_A_SECOND: u64 = 12;
 const CONTACTS: usize = 200;
 /// Small, so that there are many jobs.
 const JOB_ROWS: u64 = 100;
-/// How long the org has one ailment before it has the next.
+/// Duration of one fault of the org.
 const AILMENT: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1_500));
-/// Of a hundred such times, in so many jobs fail half-way, after up to so many rows: even a small job
-/// leaves rows unprocessed then. Never before the first: after a job that did nothing relais waits for a
-/// person.
+/// Share of faults in which jobs fail half-way, and the most rows before that: even a small job leaves
+/// rows unprocessed then. Never before the first row: after a job that did nothing, relais waits for an
+/// operator.
 const JOB_FAILS_PERCENT: u64 = 70;
 const FAILS_AFTER_ROWS: u64 = 3;
-/// The share of calls, and of rows, that the others hit. If no row of a job that fails half-way went
-/// well, relais waits for a person too: that must be rare.
+/// The share of calls, and of rows, that the others hit. If no row of a job that fails half-way
+/// succeeded, relais waits for an operator too: that must be rare.
 const CHANCE: f64 = 0.2;
 const LOCKED: f64 = 0.02;
 /// In every path but that of the login.
@@ -75,22 +75,22 @@ impl Salesforce {
     }
 
     /// From now on rows are written, and little is well.
-    pub(crate) fn go(&mut self, stage: &Stage) {
-        let Stage { plan, toll, diary, base, desk, .. } = stage;
+    pub(crate) fn go(&mut self, context: &FlowContext) {
+        let FlowContext { plan, control, event_log, base, shared, .. } = context;
         self.disturbers = vec![
             tokio::spawn(faults::disturb(
                 Arc::clone(&self.proxy),
                 "salesforce",
-                Dice::new(plan.seed, 20),
-                Arc::clone(toll),
-                diary.clone(),
+                Rng::new(plan.seed, 20),
+                Arc::clone(control),
+                event_log.clone(),
             )),
-            tokio::spawn(ail(Arc::clone(&self.org), Dice::new(plan.seed, 21), stage.clone())),
+            tokio::spawn(ail(Arc::clone(&self.org), Rng::new(plan.seed, 21), context.clone())),
         ];
         let (rows, pace) = rate(plan, ROWS_A_SECOND);
-        let keys = Keys::new(Flow::Contact, 0, CONTACTS);
-        let dice = Dice::new(plan.seed, 22);
-        let send = writers::send(base.clone(), Arc::clone(desk), keys, dice, rows, pace);
+        let keys = WriterKeys::new(Flow::Contact, 0, CONTACTS);
+        let rng = Rng::new(plan.seed, 22);
+        let send = writers::send(base.clone(), Arc::clone(shared), keys, rng, rows, pace);
         self.sender = Some(writers::spawn(base, send));
     }
 
@@ -112,7 +112,7 @@ impl Salesforce {
     }
 
     /// Jobs that are not over, on both sides.
-    pub(crate) async fn open(&self, client: &mut Client) -> Result<Vec<String>> {
+    pub(crate) async fn open(&self, client: &mut DatabaseClient) -> Result<Vec<String>> {
         let mut open = client
             .texts("SELECT 'job ' || CAST(id AS TEXT) || ' ' || phase FROM relais_bulk_job WHERE finished_at IS NULL")
             .await?;
@@ -124,7 +124,7 @@ impl Salesforce {
 
     pub(crate) async fn check(
         &mut self,
-        client: &mut Client,
+        client: &mut DatabaseClient,
         findings: &mut Findings,
     ) -> Result<()> {
         let written = check::orders(client, Flow::Contact).await?;
@@ -155,7 +155,7 @@ impl Salesforce {
     }
 
     /// Contacts that do not show the last that was written of them, and of which nothing waits.
-    fn overtaken(&self, written: &Written, waiting: &HashSet<Name>) -> Vec<String> {
+    fn overtaken(&self, written: &WrittenKeys, waiting: &HashSet<MessageName>) -> Vec<String> {
         let waiting: HashSet<u32> =
             waiting.iter().filter(|name| name.flow == Flow::Contact).map(|name| name.key).collect();
         let names = written.names().filter(|name| !waiting.contains(&name.key));
@@ -245,31 +245,33 @@ fn well() -> Faults {
 }
 
 /// The org has one ailment after the other until the faults are over.
-async fn ail(org: Arc<Running>, mut dice: Dice, stage: Stage) {
-    while !stage.toll.over.load(Relaxed) {
-        let faults = ailment(&mut dice);
+async fn ail(org: Arc<Running>, mut rng: Rng, context: FlowContext) {
+    while !context.control.over.load(Relaxed) {
+        let faults = ailment(&mut rng);
         let named = faults.http.first().map(|fault| fault.action);
         let job = faults.jobs.first().and_then(|fault| fault.fail_after_rows);
-        stage.diary.note(format_args!("the org: {named:?}, the next job fails after {job:?} rows"));
+        context
+            .event_log
+            .note(format_args!("the org: {named:?}, the next job fails after {job:?} rows"));
         org.set_faults(faults);
-        tokio::time::sleep(dice.between(AILMENT.0, AILMENT.1)).await;
+        tokio::time::sleep(rng.between(AILMENT.0, AILMENT.1)).await;
     }
 }
 
-fn ailment(dice: &mut Dice) -> Faults {
-    let mut faults = Faults { seed: dice.next(), ..well() };
-    if dice.percent(JOB_FAILS_PERCENT) {
-        let fail_after_rows = Some(1 + dice.below(FAILS_AFTER_ROWS));
+fn ailment(rng: &mut Rng) -> Faults {
+    let mut faults = Faults { seed: rng.next(), ..well() };
+    if rng.percent(JOB_FAILS_PERCENT) {
+        let fail_after_rows = Some(1 + rng.below(FAILS_AFTER_ROWS));
         faults.jobs.push(JobFault { fail_after_rows, ..JobFault::default() });
     } else {
         faults.rows.push(RowFault {
             chance: Some(LOCKED),
             code: "UNABLE_TO_LOCK_ROW".to_owned(),
-            message: "somebody else has it".to_owned(),
+            message: "locked by another transaction".to_owned(),
             ..RowFault::default()
         });
     }
-    let action = match dice.below(8) {
+    let action = match rng.below(8) {
         0 => HttpAction::DropBefore,
         1 => HttpAction::DropAfter,
         2 => HttpAction::SessionExpired,
@@ -280,8 +282,8 @@ fn ailment(dice: &mut Dice) -> Faults {
     };
     let mut http = HttpFault { action, chance: Some(CHANCE), ..HttpFault::default() };
     if action == HttpAction::SessionExpired {
-        // A refused login, or a session that is refused as soon as it is there, is a matter for a
-        // person, who is waited for; only one that has grown old is not.
+        // After a refused login, or a new session that is refused, relais waits for an operator; not
+        // after a session that expired.
         http.path = Pattern::new(DATA).unwrap_or_default();
         (http.times, http.chance) = (Some(1), None);
     }

@@ -22,17 +22,17 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::Stage;
+use super::FlowContext;
 use crate::{
-    dice::Dice,
-    writers::{self, Desk, Letter},
+    rng::Rng,
+    writers::{self, Letter, SharedState},
 };
 
 const STEPS: [&str; 3] = ["Reserve", "Charge", "Ship"];
 
-/// How the services treat an order.
+/// The behaviour of the services for an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Script {
+pub(crate) enum OrderScript {
     Smooth,
     /// The charge is busy at first.
     Busy,
@@ -44,11 +44,11 @@ pub(crate) enum Script {
     RefusedFirst,
     /// The parcel is refused, and undoing the charge is busy at first.
     RefusedLast,
-    /// The parcel leaves, but nobody says so before the order is given up.
+    /// The parcel is shipped, but the reply comes after the order was given up.
     InDoubt,
 }
 
-impl Script {
+impl OrderScript {
     pub(crate) fn of(order: u64) -> Self {
         match order % 12 {
             1 => Self::Busy,
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// What starts it.
+    /// Returns the event that starts it.
     pub(crate) fn start(self) -> &'static str {
         match self {
             Self::InDoubt => "HastyPlaced",
@@ -69,7 +69,7 @@ impl Script {
         }
     }
 
-    /// How it must end.
+    /// Returns the state in which it must end.
     pub(crate) fn end(self) -> &'static str {
         match self {
             Self::Smooth | Self::Busy | Self::Twice | Self::Late => "SUCCEEDED",
@@ -78,7 +78,7 @@ impl Script {
         }
     }
 
-    /// What a service says to the n-th attempt of a command.
+    /// Returns the reply to the n-th attempt of a command.
     fn ending(self, command: &str, attempt: usize) -> &'static str {
         match (self, command, attempt) {
             (Self::Busy, "Charge", 1) | (Self::RefusedLast, "UndoCharge", 1) => "Busy",
@@ -101,25 +101,25 @@ impl Script {
     }
 }
 
-/// How an order is called.
+/// Returns the business key of an order.
 pub(crate) fn key(order: u64) -> String {
     format!("o{order}")
 }
 
 /// All of them behind one address.
 #[derive(Clone)]
-pub(crate) struct Services {
-    book: Arc<Mutex<Book>>,
-    pub(crate) desk: Arc<Desk>,
+pub(crate) struct OrderServices {
+    record: Arc<Mutex<ServiceRecord>>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) http: reqwest::Client,
-    dice: Arc<Mutex<Dice>>,
+    rng: Arc<Mutex<Rng>>,
     /// Answers on their way.
     pub(crate) waiting: Arc<AtomicU64>,
 }
 
-/// What the services have done.
+/// Effects and commands of the services.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct ServiceRecord {
     /// Message ids by idempotency key, in the order they came: one for each attempt.
     attempts: HashMap<String, Vec<String>>,
     /// Effects by order, in the order they happened.
@@ -128,8 +128,8 @@ pub(crate) struct Book {
     pub(crate) copies: u64,
 }
 
-/// What a process asks for.
-struct Command {
+/// A command of a process.
+struct ServiceCommand {
     id: String,
     process: String,
     idempotency_key: String,
@@ -137,14 +137,17 @@ struct Command {
     order: u64,
 }
 
-impl Services {
+impl OrderServices {
     /// Listens; where.
-    pub(crate) async fn start(desk: &Arc<Desk>, stage: &Stage) -> Result<(Self, SocketAddr)> {
+    pub(crate) async fn start(
+        shared: &Arc<SharedState>,
+        context: &FlowContext,
+    ) -> Result<(Self, SocketAddr)> {
         let services = Self {
-            book: Arc::default(),
-            desk: Arc::clone(desk),
-            http: stage.http.clone(),
-            dice: Arc::new(Mutex::new(Dice::new(stage.plan.seed, 60))),
+            record: Arc::default(),
+            shared: Arc::clone(shared),
+            http: context.http.clone(),
+            rng: Arc::new(Mutex::new(Rng::new(context.plan.seed, 60))),
             waiting: Arc::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -154,29 +157,33 @@ impl Services {
         Ok((services, address))
     }
 
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("nobody panics with the book")
+    pub(crate) fn record(&self) -> MutexGuard<'_, ServiceRecord> {
+        self.record.lock().expect("the lock is not poisoned")
     }
 
     /// Posts until it is stored.
     fn send(&self, letter: Letter) {
         let services = self.clone();
-        let seed = self.dice.lock().expect("nobody panics with the dice").next();
+        let seed = self.rng.lock().expect("the lock is not poisoned").next();
         services.waiting.fetch_add(1, SeqCst);
         tokio::spawn(async move {
-            let mut dice = Dice::new(seed, 0);
-            writers::deliver(&services.desk, &services.http, &letter, &mut dice).await;
+            let mut rng = Rng::new(seed, 0);
+            writers::deliver(&services.shared, &services.http, &letter, &mut rng).await;
             services.waiting.fetch_sub(1, SeqCst);
         });
     }
 }
 
-async fn take(State(services): State<Services>, headers: HeaderMap, body: String) -> StatusCode {
+async fn take(
+    State(services): State<OrderServices>,
+    headers: HeaderMap,
+    body: String,
+) -> StatusCode {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let body: Value = serde_json::from_str(&body).unwrap_or_default();
     let order = body["key"].as_str().and_then(|key| key.get(1..)?.parse().ok());
     let command = (|| {
-        Some(Command {
+        Some(ServiceCommand {
             id: header("message-id")?,
             process: header("correlation-id")?,
             idempotency_key: header("idempotency-key")?,
@@ -185,16 +192,16 @@ async fn take(State(services): State<Services>, headers: HeaderMap, body: String
         })
     })();
     let Some(command) = command else { return StatusCode::BAD_REQUEST };
-    for answer in services.book().take(&command) {
+    for answer in services.record().take(&command) {
         services.send(answer);
     }
     StatusCode::OK
 }
 
-impl Book {
+impl ServiceRecord {
     /// Does what is asked for unless it is done, and gives the answers.
-    fn take(&mut self, command: &Command) -> Vec<Letter> {
-        let script = Script::of(command.order);
+    fn take(&mut self, command: &ServiceCommand) -> Vec<Letter> {
+        let script = OrderScript::of(command.order);
         self.commands += 1;
         let attempts = self.attempts.entry(command.idempotency_key.clone()).or_default();
         let known = attempts.iter().position(|id| *id == command.id);
@@ -211,15 +218,15 @@ impl Book {
         }
         let own = command.answer(&command.name, ending, &command.id, "");
         match (script, command.name.as_str()) {
-            (Script::Twice, "Reserve") => {
+            (OrderScript::Twice, "Reserve") => {
                 vec![own, command.answer("Reserve", ending, &command.id, "-again")]
             }
-            (Script::Late, "Charge") if attempt == 0 => Vec::new(),
-            (Script::Late, "Charge") => {
+            (OrderScript::Late, "Charge") if attempt == 0 => Vec::new(),
+            (OrderScript::Late, "Charge") => {
                 vec![own, command.answer("Charge", ending, &first, "-late")]
             }
-            (Script::InDoubt, "Ship") => Vec::new(),
-            (Script::InDoubt, "UndoCharge") => {
+            (OrderScript::InDoubt, "Ship") => Vec::new(),
+            (OrderScript::InDoubt, "UndoCharge") => {
                 let shipped = self.attempts.get(&format!("{}/ship", command.process));
                 let late = shipped.and_then(|ids| ids.first());
                 let late = late.map(|id| command.answer("Ship", "Done", id, ""));
@@ -230,7 +237,7 @@ impl Book {
     }
 }
 
-impl Command {
+impl ServiceCommand {
     /// An answer to the command `to` of the same process.
     fn answer(&self, name: &str, ending: &str, to: &str, suffix: &str) -> Letter {
         Letter {

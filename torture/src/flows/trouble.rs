@@ -26,15 +26,15 @@ use axum::{
 use relais_testkit::proxy::{Fault, FaultProxy};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use super::{Stage, rate};
+use super::{FlowContext, rate};
 use crate::{
-    base::Client,
+    base::DatabaseClient,
     check::{self, Findings},
-    dice::Dice,
-    faults::{self, LEASE, Place},
-    history::{Arrivals, Flow, Name, Poison},
-    node::Node,
-    writers::{self, Keys},
+    faults::{self, LEASE, NodeSlot},
+    history::{Arrivals, Flow, MessageName, Poison},
+    node::NodeProcess,
+    rng::Rng,
+    writers::{self, WriterKeys},
 };
 
 /// Messages a second to each destination, and how many keys they have.
@@ -43,18 +43,18 @@ const KEYS: usize = 200;
 /// Processes that deliver them, and their configuration.
 const NODES: usize = 2;
 const SETTINGS: &str = "trouble.toml";
-/// Longer than a process of the other places works: an outage must be seen by the same process for a while.
+/// Longer than a process of the other slots works: an outage must be seen by the same process for a while.
 const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(6));
-/// How long the target works, and how long an outage lasts.
+/// Time between two outages, and duration of one.
 const WELL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
 const OUTAGE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
-/// Of a hundred answers, so many are slow, but faster than the time-out of a call.
+/// Share of slow answers, which are still faster than the time-out of a call.
 const SLOW_PERCENT: u64 = 3;
 const SLOW: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(900));
 
 /// The target, and those who write for it.
-pub(crate) struct Trouble {
-    target: Target,
+pub(crate) struct TroubleFlow {
+    target: TroubleTarget,
     proxy: Arc<FaultProxy>,
     disturber: Option<JoinHandle<()>>,
     senders: Vec<JoinHandle<Result<()>>>,
@@ -64,30 +64,30 @@ pub(crate) struct Trouble {
 
 /// The target of both destinations.
 #[derive(Clone)]
-struct Target {
+struct TroubleTarget {
     arrivals: Arc<Arrivals>,
     /// The status that every call gets during an outage; 0 if there is none.
     outage: Arc<AtomicU16>,
-    dice: Arc<Mutex<Dice>>,
+    rng: Arc<Mutex<Rng>>,
     slow: Arc<AtomicU64>,
     /// Calls of poison keys.
     poison: Arc<AtomicU64>,
 }
 
-/// What happens to every call during an outage.
+/// The fate of every call during an outage.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     Answer(StatusCode),
     Network(Fault),
 }
 
-impl Trouble {
+impl TroubleFlow {
     /// Starts the target.
-    pub(crate) async fn start(stage: &Stage) -> Result<Self> {
-        let target = Target {
+    pub(crate) async fn start(context: &FlowContext) -> Result<Self> {
+        let target = TroubleTarget {
             arrivals: Arc::default(),
             outage: Arc::default(),
-            dice: Arc::new(Mutex::new(Dice::new(stage.plan.seed, 70))),
+            rng: Arc::new(Mutex::new(Rng::new(context.plan.seed, 70))),
             slow: Arc::default(),
             poison: Arc::default(),
         };
@@ -103,35 +103,35 @@ impl Trouble {
     }
 
     /// Writes the configuration of its processes.
-    pub(crate) fn write_settings(&self, stage: &Stage) -> Result<()> {
-        let text = settings(&stage.base.url(stage.through)?, self.proxy.address());
-        Ok(std::fs::write(stage.program.folder.join(SETTINGS), text)?)
+    pub(crate) fn write_settings(&self, context: &FlowContext) -> Result<()> {
+        let text = settings(&context.base.url(context.through)?, self.proxy.address());
+        Ok(std::fs::write(context.program.folder.join(SETTINGS), text)?)
     }
 
     /// Begins to write, with outages; returns the processes that deliver.
-    pub(crate) fn go(&mut self, stage: &Stage) -> Vec<JoinHandle<Result<Node>>> {
-        let Stage { plan, toll, diary, http, base, desk, .. } = stage;
-        let outages = outages(self.target.clone(), Arc::clone(&self.proxy), stage.clone());
+    pub(crate) fn go(&mut self, context: &FlowContext) -> Vec<JoinHandle<Result<NodeProcess>>> {
+        let FlowContext { plan, control, event_log, http, base, shared, .. } = context;
+        let outages = outages(self.target.clone(), Arc::clone(&self.proxy), context.clone());
         self.disturber = Some(tokio::spawn(outages));
         let (messages, pace) = rate(plan, MESSAGES_A_SECOND);
         self.senders = [(Flow::Patient, 72), (Flow::Strict, 73)]
             .map(|(flow, part)| {
-                let (keys, dice) = (Keys::new(flow, 0, KEYS), Dice::new(plan.seed, part));
-                let desk = Arc::clone(desk);
-                let send = writers::send(base.clone(), desk, keys, dice, messages, pace);
+                let (keys, rng) = (WriterKeys::new(flow, 0, KEYS), Rng::new(plan.seed, part));
+                let shared = Arc::clone(shared);
+                let send = writers::send(base.clone(), shared, keys, rng, messages, pace);
                 writers::spawn(base, send)
             })
             .into();
-        let mut program = stage.program.clone();
+        let mut program = context.program.clone();
         program.args.push(format!("--config={SETTINGS}"));
-        let haunt = |number| {
-            let dice = Dice::new(plan.seed, 74 + number as u64);
-            let mut place = Place::new(program.clone(), format!("trouble-{number}"), dice);
-            place.life = LIFE;
-            let (toll, diary) = (Arc::clone(toll), diary.clone());
-            tokio::spawn(faults::haunt(place, toll, diary, http.clone()))
+        let disrupt_node = |number| {
+            let rng = Rng::new(plan.seed, 74 + number as u64);
+            let mut slot = NodeSlot::new(program.clone(), format!("trouble-{number}"), rng);
+            slot.life = LIFE;
+            let (control, event_log) = (Arc::clone(control), event_log.clone());
+            tokio::spawn(faults::disrupt_node(slot, control, event_log, http.clone()))
         };
-        (0..NODES).map(haunt).collect()
+        (0..NODES).map(disrupt_node).collect()
     }
 
     /// Waits for the end of the last outage.
@@ -152,7 +152,7 @@ impl Trouble {
 
     pub(crate) async fn check(
         &mut self,
-        client: &mut Client,
+        client: &mut DatabaseClient,
         findings: &mut Findings,
     ) -> Result<()> {
         let mut written = check::orders(client, Flow::Patient).await?;
@@ -174,14 +174,14 @@ impl Trouble {
     }
 }
 
-async fn take(State(target): State<Target>, headers: HeaderMap, body: String) -> StatusCode {
+async fn take(State(target): State<TroubleTarget>, headers: HeaderMap, body: String) -> StatusCode {
     // 0 is no status.
     if let Ok(status) = StatusCode::from_u16(target.outage.load(Relaxed)) {
         return status;
     }
     let body: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
     let name = body["name"].as_str().unwrap_or_default();
-    let poison = Name::parse(name).and_then(Name::poison);
+    let poison = MessageName::parse(name).and_then(MessageName::poison);
     target.poison.fetch_add(u64::from(poison.is_some()), Relaxed);
     match poison {
         Some(Poison::Status(status)) => {
@@ -198,11 +198,11 @@ async fn take(State(target): State<Target>, headers: HeaderMap, body: String) ->
     StatusCode::OK
 }
 
-impl Target {
+impl TroubleTarget {
     /// Returns how long the next answer takes, if it is a slow one.
     fn slow_answer(&self) -> Option<Duration> {
-        let mut dice = self.dice.lock().expect("nobody panics with the dice");
-        let time = dice.percent(SLOW_PERCENT).then(|| dice.between(SLOW.0, SLOW.1));
+        let mut rng = self.rng.lock().expect("the lock is not poisoned");
+        let time = rng.percent(SLOW_PERCENT).then(|| rng.between(SLOW.0, SLOW.1));
         self.slow.fetch_add(u64::from(time.is_some()), Relaxed);
         time
     }
@@ -210,25 +210,25 @@ impl Target {
 
 /// Makes one outage after the other until the faults are over; in lulls too, in which processes live long
 /// enough to use up attempts.
-async fn outages(target: Target, proxy: Arc<FaultProxy>, stage: Stage) {
-    let mut dice = Dice::new(stage.plan.seed, 71);
-    while stage.toll.pass(dice.between(WELL.0, WELL.1)).await {
-        let outage = match dice.below(5) {
+async fn outages(target: TroubleTarget, proxy: Arc<FaultProxy>, context: FlowContext) {
+    let mut rng = Rng::new(context.plan.seed, 71);
+    while context.control.pass(rng.between(WELL.0, WELL.1)).await {
+        let outage = match rng.below(5) {
             0 => Outage::Answer(StatusCode::INTERNAL_SERVER_ERROR),
             1 | 2 => Outage::Answer(StatusCode::SERVICE_UNAVAILABLE),
             3 => Outage::Network(Fault::Cut),
             _ => Outage::Network(Fault::BlackHole),
         };
-        stage.diary.note(format_args!("outage: {outage:?}"));
+        context.event_log.note(format_args!("outage: {outage:?}"));
         match outage {
             Outage::Answer(status) => target.outage.store(status.as_u16(), Relaxed),
             Outage::Network(fault) => proxy.set(fault),
         }
-        stage.toll.pass(dice.between(OUTAGE.0, OUTAGE.1)).await;
+        context.control.pass(rng.between(OUTAGE.0, OUTAGE.1)).await;
         target.outage.store(0, Relaxed);
         proxy.set(Fault::None);
-        stage.diary.note("the outage is over");
-        stage.toll.add("outages", 1);
+        context.event_log.note("the outage is over");
+        context.control.add("outages", 1);
     }
 }
 

@@ -12,7 +12,7 @@ CREATE TRIGGER outbox_rewritten AFTER UPDATE ON relais_outbox
 CREATE TRIGGER inbox_rewritten AFTER UPDATE ON relais_inbox
     FOR EACH ROW WHEN (old.status = 'PROCESSED') EXECUTE FUNCTION note_rewritten();
 
--- How often a row was claimed, if more than once: it may be gone when the checker comes.
+-- Claims of a row, if more than one: the row may be deleted when the checker runs.
 CREATE TABLE takeover (scope text, lane integer, at timestamptz DEFAULT clock_timestamp());
 CREATE INDEX takeover_lane ON takeover (scope, lane, at);
 CREATE FUNCTION note_takeover() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -11,7 +11,7 @@ BEGIN
     INSERT INTO rewritten VALUES ('inbox ' || old.id);
 END;
 
--- How often a row was claimed, if more than once: it may be gone when the checker comes.
+-- Claims of a row, if more than one: the row may be deleted when the checker runs.
 CREATE TABLE takeover (
     scope TEXT, lane INTEGER, at TEXT DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')));
 CREATE INDEX takeover_lane ON takeover (scope, lane, at);

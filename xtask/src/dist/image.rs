@@ -22,7 +22,7 @@ use crate::command;
 const USER: u32 = 65532;
 const STATE: &str = "var/lib/relais";
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Where OpenSSL, which librdkafka uses, looks for them.
+/// The path at which OpenSSL, which librdkafka uses, reads them.
 const OPENSSL_CERTIFICATES: &str = "/usr/lib/ssl/cert.pem";
 const SECOND: u64 = 1_000_000_000;
 

@@ -17,7 +17,7 @@ use crate::workspace::{Package, Workspace, compiled};
 
 /// The name of the file in each package.
 pub(super) const NAME: &str = "THIRD-PARTY-LICENSES";
-/// How such files begin, in any case.
+/// First words of the names of such files, in any case.
 const BEGINNINGS: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 /// Source code that has such a name.
 const CODE: [&str; 4] = ["rs", "py", "go", "c"];

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::{Release, licenses};
 use crate::command;
 
-/// Where shells look for completions.
+/// Folders from which shells load completions.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shells {
     /// Below `/usr/local`.

@@ -1,4 +1,4 @@
-//! What must hold for the pages: the table of contents is complete, and no link leads nowhere.
+//! Checks of the pages: the table of contents is complete, and no link leads nowhere.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_link_or_an_anchor_that_leads_nowhere_is_found() {
-        let page = "[a](b.md#part) [c](b.md#gone) [d](gone.md) [e](#here) [f](../README.md)\n\
+        let page = "[a](b.md#part) [c](b.md#missing) [d](missing.md) [e](#here) [f](../README.md)\n\
                     ## Here\n[g](#there) [h](images/x.svg) [i](../docs)\n";
         let pages = Pages::of(&[
             ("docs/a.md", page),
@@ -108,8 +108,8 @@ mod tests {
             ("README.md", ""),
         ]);
         let expected = [
-            "docs/a.md:1: `docs/b.md` has no heading for the anchor `#gone`",
-            "docs/a.md:1: the link to `gone.md` leads nowhere",
+            "docs/a.md:1: `docs/b.md` has no heading for the anchor `#missing`",
+            "docs/a.md:1: the link to `missing.md` leads nowhere",
             "docs/a.md:3: `docs/a.md` has no heading for the anchor `#there`",
         ];
         assert_eq!(texts(&links_everywhere(&pages)), expected);

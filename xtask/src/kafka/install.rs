@@ -16,7 +16,7 @@ use crate::{
     command::{self, find},
 };
 
-/// What to do where we cannot install it.
+/// A hint for machines on which we cannot install it.
 pub(super) const HINT: &str = "Java 17 or later and Maven are needed: install the packages `default-jre-headless` and `maven`, \
      or run as root where apt-get is";
 
@@ -62,7 +62,7 @@ pub(super) fn jars(target: &Path, java: &Path) -> Result<PathBuf> {
     println!("downloading {} {} from Maven Central (once)", super::NAME, version());
     let unfinished = target.join(format!("kafka/unfinished-{}", std::process::id()));
     if let Err(error) = download(&maven, java, &unfinished) {
-        // A part of it helps nobody, and does no harm either.
+        // A part of it is of no use, and does no harm either.
         let _ = fs::remove_dir_all(&unfinished);
         return Err(error).context("the broker cannot be downloaded");
     }

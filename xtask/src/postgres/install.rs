@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::apt;
 
-/// What to do where we cannot install it.
+/// A hint for machines on which we cannot install it.
 pub(super) const HINT: &str = "no server programs found (initdb, pg_ctl, postgres): \
      install the package `postgresql`, or run as root where apt-get is";
 

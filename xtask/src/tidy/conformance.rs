@@ -1,18 +1,18 @@
 //! A check that is written but not listed would be run by no store; each is in the list.
 
 use super::{
-    Finding,
-    tree::{File, Tree},
+    TidyFinding,
+    tree::{Tree, TreeFile},
 };
 
 const FOLDER: &str = "crates/relais-store-tests/src/conformance";
 const PACKAGE: &str = "crates/relais-store-tests/src/";
 /// The macro that runs every check on a store.
 const LIST: &str = "macro_rules! store_conformance";
-/// How a check starts.
+/// First words of a check.
 const START: &str = "pub async fn ";
 
-pub(super) fn every_check_is_listed(tree: &Tree) -> Vec<Finding> {
+pub(super) fn every_check_is_listed(tree: &Tree) -> Vec<TidyFinding> {
     let listing = tree.under(PACKAGE, ".rs").find_map(|file| file.text.split(LIST).nth(1));
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut listed: Vec<&str> = listing.unwrap_or_default().split(|c: char| !is_name(c)).collect();
@@ -24,7 +24,7 @@ pub(super) fn every_check_is_listed(tree: &Tree) -> Vec<Finding> {
                 listed.swap_remove(at);
             } else {
                 let text = format!("`{name}` is not in store_conformance!, so no store runs it");
-                findings.push(Finding::new(&file.path, line, text));
+                findings.push(TidyFinding::new(&file.path, line, text));
             }
         }
     }
@@ -32,7 +32,7 @@ pub(super) fn every_check_is_listed(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Functions such as `pub async fn name(f: &dyn Fixture)`, with their line.
-fn checks(file: &File) -> impl Iterator<Item = (usize, &str)> {
+fn checks(file: &TreeFile) -> impl Iterator<Item = (usize, &str)> {
     file.text.match_indices(START).filter_map(|(at, _)| {
         let (name, rest) = file.text[at + START.len()..].split_once('(')?;
         let arguments = rest.split(')').next()?;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_nobody_runs_is_found() {
+    fn a_check_that_is_not_listed_is_found() {
         let checks = "//! Checks.\npub async fn listed(f: &dyn Fixture) {}\n\n\
                       pub async fn forgotten(\n    f: &dyn Fixture,\n) {}\n\
                       pub async fn helper(rows: u8) {}\n";

@@ -1,11 +1,11 @@
-//! Rules for dependencies: one SQLite, a sound one, who may not pull in whom, and OpenSSL for Kafka
+//! Rules for dependencies: one SQLite, a sound one, which packages may not depend on which, and OpenSSL for Kafka
 //! alone.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::{Finding, tree::Tree};
+use super::{TidyFinding, tree::Tree};
 use crate::workspace::compiled;
 
 /// Two of these in one program do not link, or disagree about one database file.
@@ -14,7 +14,7 @@ const SINGLE: [&str; 2] = ["rusqlite", "libsqlite3-sys"];
 /// The first binding whose bundled SQLite (3.51.3) cannot corrupt a WAL database when it is reset.
 const SQLITE_BINDING_MIN: [u64; 2] = [0, 37];
 
-/// What is compiled for some arguments of `cargo tree`, and what must not be part of it.
+/// Packages that must not be compiled for some arguments of `cargo tree`.
 struct Boundary {
     args: &'static [&'static str],
     absent: &'static [&'static str],
@@ -83,19 +83,19 @@ const BOUNDARIES: &[Boundary] = &[
     },
 ];
 
-pub(super) fn single_versions(tree: &Tree) -> Vec<Finding> {
+pub(super) fn single_versions(tree: &Tree) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for name in SINGLE {
         let versions = locked(tree, name);
         if versions.len() != 1 {
             let text = format!("{name} must be there in one version, found {versions:?}");
-            findings.push(Finding::new("Cargo.lock", 0, text));
+            findings.push(TidyFinding::new("Cargo.lock", 0, text));
         }
     }
     findings
 }
 
-pub(super) fn sqlite_is_sound(tree: &Tree) -> Vec<Finding> {
+pub(super) fn sqlite_is_sound(tree: &Tree) -> Vec<TidyFinding> {
     let old = locked(tree, "libsqlite3-sys").into_iter().filter(|version| {
         let parts: Vec<u64> = version.split('.').map(|part| part.parse().unwrap_or(0)).collect();
         parts.as_slice() < SQLITE_BINDING_MIN.as_slice()
@@ -105,10 +105,10 @@ pub(super) fn sqlite_is_sound(tree: &Tree) -> Vec<Finding> {
             "libsqlite3-sys {version} bundles a SQLite below 3.51.3, which can corrupt a WAL database: take 0.37 or later"
         )
     };
-    old.map(|version| Finding::new("Cargo.lock", 0, text(version))).collect()
+    old.map(|version| TidyFinding::new("Cargo.lock", 0, text(version))).collect()
 }
 
-pub(super) fn boundaries() -> Result<Vec<Finding>> {
+pub(super) fn boundaries() -> Result<Vec<TidyFinding>> {
     let mut findings = Vec::new();
     for boundary in BOUNDARIES {
         let names: BTreeSet<String> =
@@ -119,25 +119,25 @@ pub(super) fn boundaries() -> Result<Vec<Finding>> {
 }
 
 /// OpenSSL comes with Kafka and with nothing else; our own TLS is rustls.
-pub(super) fn openssl_is_for_kafka() -> Result<Vec<Finding>> {
+pub(super) fn openssl_is_for_kafka() -> Result<Vec<TidyFinding>> {
     let everything = ["--workspace", "--all-features", "--target", "all"];
     let users = ["--invert", "openssl-sys", "--depth", "1"];
     let names = compiled(&[everything, users].concat())?;
     Ok(other_users(names.iter().map(|(name, _)| name.as_str())))
 }
 
-fn other_users<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Finding> {
+fn other_users<'a>(names: impl Iterator<Item = &'a str>) -> Vec<TidyFinding> {
     let others = names.filter(|name| !["openssl-sys", OPENSSL_USER].contains(name));
     let text =
         |name| format!("{name} uses OpenSSL; only {OPENSSL_USER} may: take its rustls feature");
-    others.map(|name| Finding::new("Cargo.toml", 0, text(name))).collect()
+    others.map(|name| TidyFinding::new("Cargo.toml", 0, text(name))).collect()
 }
 
-fn crossed(boundary: &Boundary, names: &BTreeSet<String>) -> Vec<Finding> {
+fn crossed(boundary: &Boundary, names: &BTreeSet<String>) -> Vec<TidyFinding> {
     let present = boundary.absent.iter().filter(|name| names.contains(**name));
     let tree = boundary.args.join(" ");
     let text = |name: &&str| format!("`cargo tree {tree}` has {name}: {}", boundary.why);
-    present.map(|name| Finding::new("Cargo.toml", 0, text(name))).collect()
+    present.map(|name| TidyFinding::new("Cargo.toml", 0, text(name))).collect()
 }
 
 /// The versions of a package in the lock file.

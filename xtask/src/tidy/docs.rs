@@ -1,27 +1,27 @@
 //! Rules for prose: what it points to is there, and nothing of one machine is in it.
 
 use super::{
-    Finding,
-    tree::{File, Tree},
+    TidyFinding,
+    tree::{Tree, TreeFile},
 };
 
 /// Commands the README must name: how to see it work, and how to test it.
 const README_COMMANDS: [&str; 2] = ["cargo xtask test", "-- demo"];
 
-/// What is proven, by which test.
+/// The page with the proofs and their tests.
 const TEST_PAGE: &str = "docs/how-relais-is-tested.md";
 
 /// Endings that make a word in backticks a path even without a folder.
 const OWN_ENDINGS: [&str; 2] = [".rs", ".sql"];
 
-/// Where people's own files live, put together here so that this file names none.
+/// Folders of one machine's files, put together here so that this file names none.
 const MACHINE_FOLDERS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
 /// The map must not lie: each path it names in backticks exists.
-pub(super) fn architecture_paths(tree: &Tree) -> Vec<Finding> {
+pub(super) fn architecture_paths(tree: &Tree) -> Vec<TidyFinding> {
     let Some(file) = tree.get("ARCHITECTURE.md") else {
-        return vec![Finding::new("ARCHITECTURE.md", 0, "is missing: draw the map")];
+        return vec![TidyFinding::new("ARCHITECTURE.md", 0, "is missing: draw the map")];
     };
     let mut findings = Vec::new();
     for (number, line) in prose(file) {
@@ -29,25 +29,25 @@ pub(super) fn architecture_paths(tree: &Tree) -> Vec<Finding> {
         for path in words.filter(|word| is_path(tree, word)).flat_map(expand) {
             if !exists_somewhere(tree, &path) {
                 let text = format!("`{path}` does not exist: correct the map");
-                findings.push(Finding::new(&file.path, number, text));
+                findings.push(TidyFinding::new(&file.path, number, text));
             }
         }
     }
     findings
 }
 
-pub(super) fn readme_commands(tree: &Tree) -> Vec<Finding> {
+pub(super) fn readme_commands(tree: &Tree) -> Vec<TidyFinding> {
     let Some(file) = tree.get("README.md") else {
-        return vec![Finding::new("README.md", 0, "is missing: say what this is")];
+        return vec![TidyFinding::new("README.md", 0, "is missing: say what this is")];
     };
     let silent = README_COMMANDS.iter().filter(|command| !file.text.contains(**command));
     silent
-        .map(|command| Finding::new("README.md", 0, format!("does not name `{command}`")))
+        .map(|command| TidyFinding::new("README.md", 0, format!("does not name `{command}`")))
         .collect()
 }
 
-/// The page on testing names no test that is gone.
-pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
+/// The page on testing names no test that does not exist.
+pub(super) fn named_tests(tree: &Tree) -> Vec<TidyFinding> {
     let Some(page) = tree.get(TEST_PAGE) else { return Vec::new() };
     let mut findings = Vec::new();
     for (number, line) in prose(page) {
@@ -55,7 +55,7 @@ pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
             let function = format!("fn {name}(");
             if !tree.under("", ".rs").any(|file| file.text.contains(&function)) {
                 let text = format!("there is no test `{name}`: name the one that shows it now");
-                findings.push(Finding::new(TEST_PAGE, number, text));
+                findings.push(TidyFinding::new(TEST_PAGE, number, text));
             }
         }
     }
@@ -63,27 +63,27 @@ pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Relative links in Markdown lead somewhere.
-pub(super) fn links(tree: &Tree) -> Vec<Finding> {
+pub(super) fn links(tree: &Tree) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in tree.under("", ".md") {
         for (number, line) in prose(file) {
             for target in targets(line).filter(|target| !tree.has(&resolve(&file.path, target))) {
                 let text = format!("the link to `{target}` leads nowhere");
-                findings.push(Finding::new(&file.path, number, text));
+                findings.push(TidyFinding::new(&file.path, number, text));
             }
         }
     }
     findings
 }
 
-/// No path that exists on one person's machine only.
-pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
+/// No path that exists on one machine only.
+pub(super) fn machine_paths(tree: &Tree) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in &tree.files {
         for (number, line) in file.lines() {
             if let Some(folder) = MACHINE_FOLDERS.iter().find(|folder| starts_path(line, folder)) {
                 let text = format!("a path of one machine (`{folder}`): make it relative");
-                findings.push(Finding::new(&file.path, number, text));
+                findings.push(TidyFinding::new(&file.path, number, text));
             }
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Lines with their number, without fenced blocks.
-fn prose(file: &File) -> impl Iterator<Item = (usize, &str)> {
+fn prose(file: &TreeFile) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     file.lines().filter(move |(_, line)| {
         let fence = line.trim_start().starts_with("```");
@@ -100,12 +100,12 @@ fn prose(file: &File) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a word in backticks is a sentence, as the names of tests are.
+/// Returns true if a word in backticks is a sentence, as the names of tests are.
 fn is_test_name(word: &str) -> bool {
     word.matches('_').count() > 2 && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
 }
 
-/// Whether a word in backticks names a file or folder of ours, rather than a type or a URL.
+/// Returns true if a word in backticks names a file or folder of ours, rather than a type or a URL.
 fn is_path(tree: &Tree, word: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/{},".contains(c);
     if !word.chars().all(plain) || word.starts_with('/') || word.starts_with("target/") {
@@ -159,7 +159,7 @@ fn resolve(from: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Whether the folder starts a path there, rather than stands inside a longer one or a URL.
+/// Returns true if the folder starts a path there, rather than stands inside a longer one or a URL.
 fn starts_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -171,14 +171,14 @@ fn starts_path(line: &str, folder: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn texts(findings: &[Finding]) -> Vec<String> {
+    fn texts(findings: &[TidyFinding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_path_on_the_map_that_is_not_there_is_found() {
-        let map = "`crates/a/src/lib.rs` `a/src/{lib,gone}.rs` `lib.rs` `.rs` `Type` `application/json`\n\
-                   `/healthz` `docs/` `docs/gone.md` `target/bench.json`\n\
+        let map = "`crates/a/src/lib.rs` `a/src/{lib,missing}.rs` `lib.rs` `.rs` `Type` `application/json`\n\
+                   `/healthz` `docs/` `docs/missing.md` `target/bench.json`\n\
                    ```\n`crates/a/src/fenced.rs`\n```\n";
         let tree = Tree::of(&[
             ("ARCHITECTURE.md", map),
@@ -186,8 +186,8 @@ mod tests {
             ("docs/there.md", ""),
         ]);
         let expected = [
-            "ARCHITECTURE.md:1: `a/src/gone.rs` does not exist: correct the map",
-            "ARCHITECTURE.md:2: `docs/gone.md` does not exist: correct the map",
+            "ARCHITECTURE.md:1: `a/src/missing.rs` does not exist: correct the map",
+            "ARCHITECTURE.md:2: `docs/missing.md` does not exist: correct the map",
         ];
         assert_eq!(texts(&architecture_paths(&tree)), expected);
     }
@@ -211,10 +211,13 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_nowhere_is_found() {
-        let page = "[a](../README.md) [b](gone.md#part) [c](https://example.org/x) [d](#here)\n\
+        let page = "[a](../README.md) [b](missing.md#part) [c](https://example.org/x) [d](#here)\n\
                     [e](.) [f](other.md \"title\")\n";
         let tree = Tree::of(&[("README.md", ""), ("docs/page.md", page), ("docs/other.md", "")]);
-        assert_eq!(texts(&links(&tree)), ["docs/page.md:1: the link to `gone.md` leads nowhere"]);
+        assert_eq!(
+            texts(&links(&tree)),
+            ["docs/page.md:1: the link to `missing.md` leads nowhere"]
+        );
     }
 
     #[test]

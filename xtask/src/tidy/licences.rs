@@ -3,10 +3,10 @@
 
 use anyhow::Result;
 
-use super::{Finding, tree::Tree};
+use super::{TidyFinding, tree::Tree};
 use crate::workspace::{Workspace, compiled};
 
-pub(super) fn allowed(tree: &Tree, workspace: &Workspace) -> Result<Vec<Finding>> {
+pub(super) fn allowed(tree: &Tree, workspace: &Workspace) -> Result<Vec<TidyFinding>> {
     let policy = tree.get("deny.toml").map_or("", |file| &file.text);
     let allowed = allow_list(policy);
     let compiled = compiled(&["--workspace", "--all-features", "--target", "all"])?;
@@ -18,7 +18,7 @@ pub(super) fn allowed(tree: &Tree, workspace: &Workspace) -> Result<Vec<Finding>
                 "{} {} has the licence `{}`, which is not allowed: replace the package, or allow it",
                 package.name, package.version, package.license
             );
-            findings.push(Finding::new("deny.toml", 0, text));
+            findings.push(TidyFinding::new("deny.toml", 0, text));
         }
     }
     Ok(findings)
@@ -32,7 +32,7 @@ fn allow_list(policy: &str) -> Vec<&str> {
     list.split('"').skip(1).step_by(2).collect()
 }
 
-/// Whether an SPDX expression can be met by the allowed licences alone. `/` is the old sign for OR.
+/// Returns true if an SPDX expression can be met by the allowed licences alone. `/` is the old sign for OR.
 fn permits(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -1,23 +1,27 @@
 //! Every package takes the lints of the workspace, and those forbid `unsafe`: a package that forgets the
 //! two lines would be without both, and no compiler would say so.
 
-use super::{Finding, tree::Tree};
+use super::{TidyFinding, tree::Tree};
 
 const FORBIDDEN: &str = "unsafe_code = \"forbid\"";
 const TAKEN: &str = "[lints]\nworkspace = true\n";
 
-pub(super) fn every_package_takes_ours(tree: &Tree) -> Vec<Finding> {
+pub(super) fn every_package_takes_ours(tree: &Tree) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     let root = tree.get("Cargo.toml").map_or("", |file| &file.text);
     if !root.lines().any(|line| line == FORBIDDEN) {
-        findings.push(Finding::new("Cargo.toml", 0, format!("say `{FORBIDDEN}` for all packages")));
+        findings.push(TidyFinding::new(
+            "Cargo.toml",
+            0,
+            format!("say `{FORBIDDEN}` for all packages"),
+        ));
     }
     // A workspace of its own has no lints of ours to take.
     let is_member = |text: &str| text.contains("[package]") && !text.contains("[workspace]");
     let packages = tree.under("", "Cargo.toml").filter(|file| is_member(&file.text));
     let without = packages.filter(|file| !file.text.contains(TAKEN));
     let text = "the lints of the workspace are not taken: add `[lints]` with `workspace = true`";
-    findings.extend(without.map(|file| Finding::new(&file.path, 0, text)));
+    findings.extend(without.map(|file| TidyFinding::new(&file.path, 0, text)));
     findings
 }
 

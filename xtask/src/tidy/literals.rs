@@ -1,24 +1,51 @@
-//! The string literals of a Rust file: enough of a lexer to tell them from comments and characters.
+//! The string literals and comments of a Rust file: enough of a lexer to distinguish them from characters.
 
-/// Each string literal with the number of the line it starts on, without its quotes.
+/// A piece of text in a Rust file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    /// Without its quotes.
+    String,
+    /// With its slashes.
+    Comment,
+}
+
+/// Returns each string literal with the number of the line it starts on, without its quotes.
 pub(super) fn strings(source: &str) -> Vec<(usize, &str)> {
+    pieces(source, Piece::String)
+}
+
+/// Returns each line comment and block comment with the number of the line it starts on.
+pub(super) fn comments(source: &str) -> Vec<(usize, &str)> {
+    pieces(source, Piece::Comment)
+}
+
+fn pieces(source: &str, wanted: Piece) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
+    let mut add = |at: usize, piece: Piece, text| {
+        if piece == wanted {
+            found.push((line_at(source, at), text));
+        }
+    };
     let mut at = 0;
     while at < source.len() {
         let rest = &source[at..];
         let skip = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
+            let length = rest.find('\n').unwrap_or(rest.len());
+            add(at, Piece::Comment, &rest[..length]);
+            length
         } else if rest.starts_with("/*") {
-            rest.find("*/").map_or(rest.len(), |end| end + 2)
+            let length = rest.find("*/").map_or(rest.len(), |end| end + 2);
+            add(at, Piece::Comment, &rest[..length]);
+            length
         } else if let Some(hashes) = raw_start(source, at) {
             let start = 2 + hashes;
             let end = format!("\"{}", "#".repeat(hashes));
             let length = rest[start..].find(&end).unwrap_or(rest.len() - start);
-            found.push((line_at(source, at), &rest[start..start + length]));
+            add(at, Piece::String, &rest[start..start + length]);
             (start + length + end.len()).min(rest.len())
         } else if let Some(body) = rest.strip_prefix('"') {
             let length = plain_length(body);
-            found.push((line_at(source, at), &body[..length]));
+            add(at, Piece::String, &body[..length]);
             (length + 2).min(rest.len())
         } else if rest.starts_with('\'') {
             character_length(rest)
@@ -53,7 +80,7 @@ fn plain_length(body: &str) -> usize {
     body.len()
 }
 
-/// How much to step over at a `'`: a character such as `'"'` or `'\''`, or the sign of a lifetime.
+/// Returns the length of what starts with a `'`: a character such as `'"'` or `'\''`, or the sign of a lifetime.
 fn character_length(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
@@ -75,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_told_from_comments_characters_and_lifetimes() {
+    fn strings_differ_from_comments_characters_and_lifetimes() {
         let source = r##"// "comment"
 /* "block" */ fn f<'a>(x: &'a str) -> char { '"' }
 const A: &str = "plain \" quote";
@@ -85,6 +112,7 @@ let c = ['\'', '\\']; let d = b"bytes"; let e = r"x"; bar"y";
         let expected =
             [(3, "plain \\\" quote"), (4, "raw \"quoted\""), (5, "bytes"), (5, "x"), (5, "y")];
         assert_eq!(strings(source), expected);
+        assert_eq!(comments(source), [(1, "// \"comment\""), (2, "/* \"block\" */")]);
     }
 
     #[test]

@@ -5,24 +5,24 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Finding,
-    tree::{File, Tree},
+    TidyFinding,
+    tree::{Tree, TreeFile},
 };
 
 /// Pages on which tests are named by file.
 const PAGES: [&str; 2] = [MAP, "docs/how-relais-is-tested.md"];
 /// One row for each failure mode.
 const MAP: &str = "docs/failure-modes.md";
-/// How many failure modes each group has.
+/// Number of failure modes of each group.
 const GROUPS: [(char, usize); 8] =
     [('A', 26), ('B', 22), ('C', 22), ('D', 14), ('E', 14), ('F', 7), ('G', 12), ('H', 16)];
-/// What the last cell of a row may say instead of a test.
+/// Texts that the last cell of a row may have instead of a test.
 const EXCUSES: [&str; 2] = ["not tested: ", "not applicable: "];
 /// Checks that every store runs are functions without an attribute.
 const CHECKS: &str = "crates/relais-store-tests/src/conformance/";
 
 /// Every test that is named by file and name exists.
-pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
+pub(super) fn named_tests(tree: &Tree) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for page in PAGES.iter().filter_map(|path| tree.get(path)) {
         for (number, line) in page.lines() {
@@ -35,7 +35,7 @@ pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
                     Some(_) => continue,
                 };
                 let text = format!("{wrong}: name the one that shows it now");
-                findings.push(Finding::new(&page.path, number, text));
+                findings.push(TidyFinding::new(&page.path, number, text));
             }
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn named_tests(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Every failure mode has one row, which names a test or says why there is none.
-pub(super) fn whole_map(tree: &Tree) -> Vec<Finding> {
+pub(super) fn whole_map(tree: &Tree) -> Vec<TidyFinding> {
     let Some(map) = tree.get(MAP) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut rows = BTreeMap::new();
@@ -51,18 +51,18 @@ pub(super) fn whole_map(tree: &Tree) -> Vec<Finding> {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let Some(id) = cells.get(1).copied().filter(|id| is_mode(id)) else { continue };
         if rows.insert(id, number).is_some() {
-            findings.push(Finding::new(MAP, number, format!("{id} has a second row")));
+            findings.push(TidyFinding::new(MAP, number, format!("{id} has a second row")));
         }
         let last = cells.iter().rev().nth(1).copied().unwrap_or_default();
         if names(last).next().is_none() && !EXCUSES.iter().any(|excuse| last.contains(excuse)) {
             let text = format!("{id} names no test: name one, or write `{}` and why", EXCUSES[0]);
-            findings.push(Finding::new(MAP, number, text));
+            findings.push(TidyFinding::new(MAP, number, text));
         }
     }
     let all = GROUPS.iter().flat_map(|(group, count)| (1..=*count).map(move |n| (group, n)));
     let missing = all.map(|(group, n)| format!("{group}{n}"));
     let missing = missing.filter(|id| !rows.contains_key(id.as_str()));
-    findings.extend(missing.map(|id| Finding::new(MAP, 0, format!("{id} has no row"))));
+    findings.extend(missing.map(|id| TidyFinding::new(MAP, 0, format!("{id} has no row"))));
     findings
 }
 
@@ -80,8 +80,8 @@ fn is_mode(cell: &str) -> bool {
     GROUPS.iter().any(|(known, _)| Some(*known) == group) && number.is_ok()
 }
 
-/// Whether the file has a function of this name with an attribute that makes it a test.
-fn has_test(file: &File, name: &str) -> bool {
+/// Returns true if the file has a function of this name with an attribute that makes it a test.
+fn has_test(file: &TreeFile, name: &str) -> bool {
     let function = format!("fn {name}(");
     file.text.match_indices(&function).any(|(at, _)| {
         let line = file.text[..at].rfind('\n').unwrap_or(0);
@@ -96,13 +96,13 @@ fn has_test(file: &File, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn texts(findings: &[Finding]) -> Vec<String> {
+    fn texts(findings: &[TidyFinding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_file_or_test_that_is_gone_is_found() {
-        let page = "| A1 | `a.rs::there` `a.rs::late` `a.rs::helper` `a.rs::gone` `b.rs::there` `c::d` |\n\
+        let page = "| A1 | `a.rs::there` `a.rs::late` `a.rs::helper` `a.rs::missing` `b.rs::there` `c::d` |\n\
                     `crates/relais-store-tests/src/conformance/x.rs::check`\n";
         let file = "#[test]\nfn there() {}\n\nfn helper() {}\n\n\
                     #[tokio::test]\n/// Why.\n#[cfg(unix)]\nasync fn late() {}\n";
@@ -114,7 +114,7 @@ mod tests {
         let end = "name the one that shows it now";
         let expected = [
             format!("{MAP}:1: `a.rs` has no test `helper`: {end}"),
-            format!("{MAP}:1: `a.rs` has no test `gone`: {end}"),
+            format!("{MAP}:1: `a.rs` has no test `missing`: {end}"),
             format!("{MAP}:1: there is no file `b.rs`: {end}"),
         ];
         assert_eq!(texts(&named_tests(&tree)), expected);

@@ -1,9 +1,9 @@
 //! Rules for `.rs` files: size, first line, nothing unfinished, no SQL.
 
 use super::{
-    Finding,
+    TidyFinding,
     literals::strings,
-    tree::{File, Tree},
+    tree::{Tree, TreeFile},
 };
 
 /// Lines of a file without its test module.
@@ -19,13 +19,13 @@ const UNFINISHED: [&str; 4] = [
     concat!("#[ig", "nore"),
 ];
 
-/// How a statement starts that belongs in a `.sql` file. `BEGIN`, `COMMIT`, `SAVEPOINT` and `PRAGMA`
+/// First words of a statement that belongs in a `.sql` file. `BEGIN`, `COMMIT`, `SAVEPOINT` and `PRAGMA`
 /// are no statements on rows; they may stand in the code.
 const STATEMENTS: [&str; 9] =
     ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "CREATE", "ALTER", "DROP", "TRUNCATE"];
 
-pub(super) fn sizes(tree: &Tree) -> Vec<Finding> {
-    let too_long = |file: &File| {
+pub(super) fn sizes(tree: &Tree) -> Vec<TidyFinding> {
+    let too_long = |file: &TreeFile| {
         let all = file.text.lines().count();
         let code = all - test_lines(&file.text);
         let (lines, most, what) = if is_test(&file.path) || code <= CODE_LINES_MAX {
@@ -36,25 +36,25 @@ pub(super) fn sizes(tree: &Tree) -> Vec<Finding> {
         (lines > most).then(|| {
             let text =
                 format!("{lines} lines {what}, at most {most}: split it by what it is about");
-            Finding::new(&file.path, 0, text)
+            TidyFinding::new(&file.path, 0, text)
         })
     };
     tree.under("", ".rs").filter_map(too_long).collect()
 }
 
-pub(super) fn module_docs(tree: &Tree) -> Vec<Finding> {
+pub(super) fn module_docs(tree: &Tree) -> Vec<TidyFinding> {
     let silent = tree.under("", ".rs").filter(|file| !file.text.starts_with("//!"));
     let text = "does not start with `//!`: say what the module is and its invariant";
-    silent.map(|file| Finding::new(&file.path, 1, text)).collect()
+    silent.map(|file| TidyFinding::new(&file.path, 1, text)).collect()
 }
 
-pub(super) fn unfinished(tree: &Tree) -> Vec<Finding> {
+pub(super) fn unfinished(tree: &Tree) -> Vec<TidyFinding> {
     let files = tree.under("", ".rs").chain(tree.under("", ".sql"));
     let mut findings = Vec::new();
     for file in files {
         for (number, line) in file.lines() {
             if let Some(mark) = UNFINISHED.iter().find(|mark| line.contains(**mark)) {
-                findings.push(Finding::new(&file.path, number, format!("`{mark}`: finish it")));
+                findings.push(TidyFinding::new(&file.path, number, format!("`{mark}`: finish it")));
             }
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn unfinished(tree: &Tree) -> Vec<Finding> {
 }
 
 /// SQL stands in `.sql` files, where one can read all of a driver's statements side by side.
-pub(super) fn no_sql(tree: &Tree) -> Vec<Finding> {
+pub(super) fn no_sql(tree: &Tree) -> Vec<TidyFinding> {
     let shipped = tree.under("crates/", ".rs").filter(|file| {
         file.path.contains("/src/") && !file.path.contains("testkit/") && !is_test(&file.path)
     });
@@ -72,7 +72,7 @@ pub(super) fn no_sql(tree: &Tree) -> Vec<Finding> {
         for (line, string) in strings(&file.text) {
             if is_statement(string) && !tests.contains(&line) {
                 let text = "SQL in the code: move it to a file of its own under sql/";
-                findings.push(Finding::new(&file.path, line, text));
+                findings.push(TidyFinding::new(&file.path, line, text));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, tree::Tree};
+use super::{TidyFinding, tree::Tree};
 
 /// The folders of the drivers.
 const DRIVERS: [&str; 2] = ["sqlite", "postgres"];
@@ -27,6 +27,7 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "lock_outbox.sql", "low-water mark: SQLite keeps no old row versions"),
     only("postgres", "lowest_inbox.sql", "low-water mark: SQLite keeps no old row versions"),
     only("postgres", "lowest_outbox.sql", "low-water mark: SQLite keeps no old row versions"),
+    only("postgres", "migration_limits.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "server.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "session.sql", "settings of a server; SQLite has pragmas"),
     only("postgres", "probe.sql", "sessions of a server, perhaps behind a pooler; SQLite has none"),
@@ -87,31 +88,31 @@ const fn only(driver: &'static str, name: &'static str, reason: &'static str) ->
     OneSided { driver, name, reason }
 }
 
-/// The same statement has the same file name in each driver: who knows one driver knows all.
-pub(super) fn same_names(tree: &Tree) -> Vec<Finding> {
+/// The same statement has the same file name in each driver: a reader of one driver knows all.
+pub(super) fn same_names(tree: &Tree) -> Vec<TidyFinding> {
     compare(tree, "sql", ONE_SIDED)
 }
 
 /// The same number of a migration means the same on each database.
-pub(super) fn same_migrations(tree: &Tree) -> Vec<Finding> {
+pub(super) fn same_migrations(tree: &Tree) -> Vec<TidyFinding> {
     compare(tree, "migrations", &[])
 }
 
-pub(super) fn first_words(tree: &Tree) -> Vec<Finding> {
+pub(super) fn first_words(tree: &Tree) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in tree.under("", ".sql") {
         let first = file.text.split([' ', '\n', ';']).next().unwrap_or_default();
         let keyword = first.len() > 1 && first.chars().all(|c| c.is_ascii_uppercase());
         if !keyword && !first.starts_with("--") {
             let text = "starts with neither a comment nor an upper-case keyword";
-            findings.push(Finding::new(&file.path, 1, text));
+            findings.push(TidyFinding::new(&file.path, 1, text));
         }
     }
     findings
 }
 
-/// What one driver has in a folder and another has not.
-fn compare(tree: &Tree, folder: &str, exceptions: &[OneSided]) -> Vec<Finding> {
+/// Returns files that one driver has in a folder and another has not.
+fn compare(tree: &Tree, folder: &str, exceptions: &[OneSided]) -> Vec<TidyFinding> {
     let path = |driver: &str| format!("crates/relais-store/src/{driver}/{folder}/");
     let owners = |name: &str| -> Vec<&str> {
         let owns = |driver: &&str| tree.get(&format!("{}{name}", path(driver))).is_some();
@@ -137,7 +138,7 @@ fn compare(tree: &Tree, folder: &str, exceptions: &[OneSided]) -> Vec<Finding> {
                 format!("is only in {owners:?}: write it for all, or give the reason in ONE_SIDED")
             }
         };
-        findings.push(Finding::new(&format!("{}{name}", path("*")), 0, text));
+        findings.push(TidyFinding::new(&format!("{}{name}", path("*")), 0, text));
     }
     findings
 }
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn an_exception_holds_only_while_it_is_true() {
         assert_eq!(compare(&Tree::of(&SAMPLE), "sql", &[exception("lock.sql")]), []);
-        let stale = [exception("lock.sql"), exception("accept.sql"), exception("gone.sql")];
+        let stale = [exception("lock.sql"), exception("accept.sql"), exception("missing.sql")];
         assert_eq!(compare(&Tree::of(&SAMPLE), "sql", &stale).len(), 2);
     }
 

@@ -9,12 +9,12 @@ const LEFT_OUT: [&str; 2] = ["target", ".git"];
 
 /// One text file; its path is relative to the root and uses `/`.
 #[derive(Clone, Debug)]
-pub(super) struct File {
+pub(super) struct TreeFile {
     pub(super) path: String,
     pub(super) text: String,
 }
 
-impl File {
+impl TreeFile {
     pub(super) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
@@ -28,7 +28,7 @@ impl File {
 /// All text files, by path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
-    pub(super) files: Vec<File>,
+    pub(super) files: Vec<TreeFile>,
 }
 
 impl Tree {
@@ -44,16 +44,16 @@ impl Tree {
         &'a self,
         folder: &'a str,
         ending: &'a str,
-    ) -> impl Iterator<Item = &'a File> {
+    ) -> impl Iterator<Item = &'a TreeFile> {
         let files = self.files.iter();
         files.filter(move |file| file.path.starts_with(folder) && file.path.ends_with(ending))
     }
 
-    pub(super) fn get(&self, path: &str) -> Option<&File> {
+    pub(super) fn get(&self, path: &str) -> Option<&TreeFile> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Whether there is such a file, or a folder with something in it.
+    /// Returns true if there is such a file, or a folder with something in it.
     pub(super) fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         path.is_empty()
@@ -73,7 +73,7 @@ impl Tree {
             } else if kind.is_file() {
                 // What is not text has nothing to check but its name.
                 let text = String::from_utf8(fs::read(entry.path())?).unwrap_or_default();
-                self.files.push(File { path, text });
+                self.files.push(TreeFile { path, text });
             }
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Tree {
     /// A repository of a few samples.
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let file =
-            |(path, text): &(&str, &str)| File { path: (*path).into(), text: (*text).into() };
+            |(path, text): &(&str, &str)| TreeFile { path: (*path).into(), text: (*text).into() };
         Self { files: files.iter().map(file).collect() }
     }
 }

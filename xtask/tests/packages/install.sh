@@ -1,4 +1,4 @@
-# install.sh PACKAGE FOLDER SCRIPT: runs a script of this folder in a copy of this machine, which is gone afterwards.
+# install.sh PACKAGE FOLDER SCRIPT: runs a script of this folder in a copy of this machine, which is removed afterwards.
 # There the package is /tmp/relais.ENDING, and service.sh is beside the script.
 package=$1
 folder=$2

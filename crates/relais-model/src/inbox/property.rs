@@ -1,71 +1,80 @@
-//! What must always hold, and what must be reachable.
+//! Properties that must always hold, and states that must be reachable.
 
 use relais_core::inbox::InboxStatus;
 use stateright::Property;
 
-use super::{Hand, Receiver, State, step};
+use super::{ReceiverModel, ReceiverPhase, ReceiverState, step};
 
-/// What was acknowledged, or passed by the stored position, is in the database.
+/// A message that was acknowledged, or passed by the stored position, is in the database.
 pub const NO_LOSS: &str = "no loss";
 /// A handler's changes are committed at most once a message.
 pub const ONE_EFFECT: &str = "one effect";
 /// Only the lane's owner of the current epoch changes a row.
 pub const FENCE: &str = "fence";
-/// `PROCESSED` and `FAILED` change only by a person.
+/// `PROCESSED` and `FAILED` change only by an operator.
 pub const TERMINAL: &str = "terminal";
-/// Effects of a key come in order, except past messages that failed and let their key go on.
+/// Effects of a key come in order, except past messages that failed and let their key continue.
 pub const ORDER: &str = "order";
 /// A dead letter comes from a handler's verdict: a type that some worker knows is no reason.
 pub const VERDICT: &str = "verdict";
-/// Where nothing can happen any more, everything is finished or stands behind its dead letter.
+/// In a state without steps, everything is finished or stands behind its dead letter.
 pub const PROGRESS: &str = "progress";
 
-pub(super) fn all() -> Vec<Property<Receiver>> {
+pub(super) fn all() -> Vec<Property<ReceiverModel>> {
     vec![
         Property::always(NO_LOSS, no_loss),
-        Property::always(ONE_EFFECT, |model: &Receiver, state: &State| {
+        Property::always(ONE_EFFECT, |model: &ReceiverModel, state: &ReceiverState| {
             model.0.messages().all(|message| state.messages[message].effects <= 1)
         }),
-        Property::always(FENCE, |_, state: &State| !state.stale_write),
-        Property::always(TERMINAL, |_, state: &State| !state.reopened),
+        Property::always(FENCE, |_, state: &ReceiverState| !state.stale_write),
+        Property::always(TERMINAL, |_, state: &ReceiverState| !state.reopened),
         Property::always(ORDER, order),
         Property::always(PROGRESS, progress),
-        Property::always(VERDICT, |model: &Receiver, state: &State| {
-            let failed = |it: &super::Message| it.status == Some(InboxStatus::Failed);
+        Property::always(VERDICT, |model: &ReceiverModel, state: &ReceiverState| {
+            let failed = |it: &super::ModelMessage| it.status == Some(InboxStatus::Failed);
             let failed = state.messages.iter().filter(|it| failed(it)).count();
             failed <= usize::from(model.0.budget.outcomes - state.left.outcomes)
         }),
-        Property::sometimes("everything has its effect", |model: &Receiver, state: &State| {
-            model.0.messages().all(|message| state.messages[message].effects == 1)
-        }),
-        Property::sometimes("a repeated message of a finished row", |_, state: &State| {
-            matches!(state.hand, Hand::Got(message)
+        Property::sometimes(
+            "everything has its effect",
+            |model: &ReceiverModel, state: &ReceiverState| {
+                model.0.messages().all(|message| state.messages[message].effects == 1)
+            },
+        ),
+        Property::sometimes("a repeated message of a finished row", |_, state: &ReceiverState| {
+            matches!(state.hand, ReceiverPhase::Got(message)
                 if state.messages[usize::from(message)].status == Some(InboxStatus::Processed))
         }),
-        Property::sometimes("a handler that comes too late", |model: &Receiver, state: &State| {
-            model.0.messages().any(|message| {
-                !state.messages[message].is_open()
-                    && state.workers.iter().any(|worker| worker.runs[message].is_some())
-            })
-        }),
+        Property::sometimes(
+            "a handler that comes too late",
+            |model: &ReceiverModel, state: &ReceiverState| {
+                model.0.messages().any(|message| {
+                    !state.messages[message].is_open()
+                        && state.workers.iter().any(|worker| worker.runs[message].is_some())
+                })
+            },
+        ),
         Property::sometimes(
             "a dead letter that holds its key",
-            |model: &Receiver, state: &State| {
+            |model: &ReceiverModel, state: &ReceiverState| {
                 model.0.messages().any(|message| {
                     state.messages[message].is_open() && state.is_parked(&model.0, message)
                 })
             },
         ),
-        Property::sometimes("a lane that was handed over", |model: &Receiver, state: &State| {
-            model.0.known_by.is_empty() || state.wanted.is_some()
-        }),
-        Property::sometimes("a removed row", |model: &Receiver, state: &State| {
+        Property::sometimes(
+            "a lane that was handed over",
+            |model: &ReceiverModel, state: &ReceiverState| {
+                model.0.known_by.is_empty() || state.wanted.is_some()
+            },
+        ),
+        Property::sometimes("a removed row", |model: &ReceiverModel, state: &ReceiverState| {
             model.0.messages().any(|message| state.messages[message].purged)
         }),
     ]
 }
 
-fn no_loss(model: &Receiver, state: &State) -> bool {
+fn no_loss(model: &ReceiverModel, state: &ReceiverState) -> bool {
     model.0.messages().all(|number| {
         let message = &state.messages[number];
         let will_come = !message.acknowledged && usize::from(state.position) <= number;
@@ -73,7 +82,7 @@ fn no_loss(model: &Receiver, state: &State) -> bool {
     })
 }
 
-fn order(model: &Receiver, state: &State) -> bool {
+fn order(model: &ReceiverModel, state: &ReceiverState) -> bool {
     model.0.messages().filter(|message| state.messages[*message].effects > 0).all(|message| {
         model.0.before(message).all(|earlier| {
             let earlier = &state.messages[earlier];
@@ -82,7 +91,7 @@ fn order(model: &Receiver, state: &State) -> bool {
     })
 }
 
-fn progress(model: &Receiver, state: &State) -> bool {
+fn progress(model: &ReceiverModel, state: &ReceiverState) -> bool {
     let waits = |message: &usize| {
         let it = &state.messages[*message];
         (it.status.is_none() && !it.purged)

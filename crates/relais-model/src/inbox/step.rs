@@ -6,11 +6,11 @@ use relais_core::{
     retry::RetryPolicy,
 };
 
-use super::{Bug, Config, Hand, Run, State, WORKERS};
+use super::{HandlerRun, ReceiverBug, ReceiverConfig, ReceiverPhase, ReceiverState, WORKERS};
 
-/// What a handler says.
+/// The result of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum HandlerAnswer {
     Retry,
     Fail,
     Park,
@@ -18,7 +18,7 @@ pub enum Says {
 
 /// One step. Workers and messages are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ReceiverAction {
     /// The source gives a message: the next, one not acknowledged, or a needless repetition.
     Receive {
         message: usize,
@@ -32,20 +32,24 @@ pub enum Action {
     WorkerCrashes(usize),
     /// The owner gives the lane to a worker that knows the type of the message.
     HandOver(usize, usize),
-    /// A worker makes a dead letter of a type that it does not know ([`Bug::UnknownFails`] only).
+    /// A worker makes a dead letter of a type that it does not know ([`ReceiverBug::UnknownFails`] only).
     FailUnknown(usize, usize),
     /// The handler of a message starts; its changes are not visible yet.
     Begin(usize, usize),
     /// The handler is done: its changes and the row's mark commit, or roll back.
     Commit(usize, usize),
     /// The handler rolled back; the worker settles the row.
-    Settle(usize, usize, Says),
+    Settle(usize, usize, HandlerAnswer),
     Purge(usize),
     Retry(usize),
     Skip(usize),
 }
 
-pub(super) fn enabled(config: &Config, state: &State, actions: &mut Vec<Action>) {
+pub(super) fn enabled(
+    config: &ReceiverConfig,
+    state: &ReceiverState,
+    actions: &mut Vec<ReceiverAction>,
+) {
     of_receiver(config, state, actions);
     for worker in 0..WORKERS {
         of_worker(config, state, worker, actions);
@@ -53,47 +57,52 @@ pub(super) fn enabled(config: &Config, state: &State, actions: &mut Vec<Action>)
     for message in config.messages() {
         let it = &state.messages[message];
         if it.status == Some(InboxStatus::Processed) && may_purge(config, state, message) {
-            actions.push(Action::Purge(message));
+            actions.push(ReceiverAction::Purge(message));
         }
         let open = it.status == Some(InboxStatus::Failed) && !it.skipped;
         if open && state.left.decisions > 0 {
-            actions.extend([Action::Retry(message), Action::Skip(message)]);
+            actions.extend([ReceiverAction::Retry(message), ReceiverAction::Skip(message)]);
         }
     }
 }
 
-fn of_receiver(config: &Config, state: &State, actions: &mut Vec<Action>) {
+fn of_receiver(config: &ReceiverConfig, state: &ReceiverState, actions: &mut Vec<ReceiverAction>) {
     match state.hand {
-        Hand::Empty => {
+        ReceiverPhase::Empty => {
             for message in config.messages() {
                 let acknowledged = state.messages[message].acknowledged;
                 let read = message < usize::from(state.reading);
                 if (message == usize::from(state.reading) || read) && !acknowledged {
-                    actions.push(Action::Receive { message, needless: false });
+                    actions.push(ReceiverAction::Receive { message, needless: false });
                 } else if read && state.left.repeats > 0 {
-                    actions.push(Action::Receive { message, needless: true });
+                    actions.push(ReceiverAction::Receive { message, needless: true });
                 }
             }
         }
-        Hand::Got(_) | Hand::Half(_) => actions.push(Action::Store),
-        Hand::Stored(_) => actions.push(Action::Acknowledge),
+        ReceiverPhase::Got(_) | ReceiverPhase::Half(_) => actions.push(ReceiverAction::Store),
+        ReceiverPhase::Stored(_) => actions.push(ReceiverAction::Acknowledge),
     }
-    if state.left.moves > 0 && state.hand != Hand::Empty {
-        actions.push(Action::ReceiverCrashes);
+    if state.left.moves > 0 && state.hand != ReceiverPhase::Empty {
+        actions.push(ReceiverAction::ReceiverCrashes);
     }
 }
 
-fn of_worker(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+fn of_worker(
+    config: &ReceiverConfig,
+    state: &ReceiverState,
+    worker: usize,
+    actions: &mut Vec<ReceiverAction>,
+) {
     let me = &state.workers[worker];
     let is_owner = state.owns(worker, state.epoch);
     let wanted = state.wanted.is_none_or(|message| config.knows(worker, message.into()));
-    let is_free = state.owner.is_none() && (wanted || config.has(Bug::WantedByAny));
+    let is_free = state.owner.is_none() && (wanted || config.has(ReceiverBug::WantedByAny));
     if is_free || (state.owner.is_some() && !is_owner && state.left.moves > 0) {
-        actions.push(Action::Take(worker));
+        actions.push(ReceiverAction::Take(worker));
     }
     let busy = me.runs.iter().any(Option::is_some);
     if state.left.moves > 0 && (is_owner || busy) {
-        actions.push(Action::WorkerCrashes(worker));
+        actions.push(ReceiverAction::WorkerCrashes(worker));
     }
     if state.owns(worker, me.held) && !busy {
         hand_over(config, state, worker, actions);
@@ -104,14 +113,14 @@ fn of_worker(config: &Config, state: &State, worker: usize, actions: &mut Vec<Ac
                 && config.knows(worker, message)
                 && may_begin(config, state, worker, message) =>
             {
-                actions.push(Action::Begin(worker, message));
+                actions.push(ReceiverAction::Begin(worker, message));
             }
             None => {}
             Some(_) => {
-                actions.push(Action::Commit(worker, message));
+                actions.push(ReceiverAction::Commit(worker, message));
                 if state.left.outcomes > 0 {
-                    for says in [Says::Retry, Says::Fail, Says::Park] {
-                        actions.push(Action::Settle(worker, message, says));
+                    for says in [HandlerAnswer::Retry, HandlerAnswer::Fail, HandlerAnswer::Park] {
+                        actions.push(ReceiverAction::Settle(worker, message, says));
                     }
                 }
             }
@@ -119,101 +128,116 @@ fn of_worker(config: &Config, state: &State, worker: usize, actions: &mut Vec<Ac
     }
 }
 
-/// What an owner with nothing in flight does about messages that it does not know: it gives the lane
+/// An owner with nothing in flight handles messages that it does not know: it gives the lane
 /// away once there is nothing in it that it can do.
-fn hand_over(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+fn hand_over(
+    config: &ReceiverConfig,
+    state: &ReceiverState,
+    worker: usize,
+    actions: &mut Vec<ReceiverAction>,
+) {
     let (known, unknown): (Vec<usize>, Vec<usize>) = config
         .messages()
         .filter(|message| may_begin(config, state, worker, *message))
         .partition(|message| config.knows(worker, *message));
-    let may_leave = known.is_empty() || config.has(Bug::HandedOverEarly);
+    let may_leave = known.is_empty() || config.has(ReceiverBug::HandedOverEarly);
     if may_leave && state.hand_overs < config.hand_overs_max {
-        actions.extend(unknown.iter().map(|message| Action::HandOver(worker, *message)));
+        actions.extend(unknown.iter().map(|message| ReceiverAction::HandOver(worker, *message)));
     }
-    if config.has(Bug::UnknownFails) {
-        actions.extend(unknown.iter().map(|message| Action::FailUnknown(worker, *message)));
+    if config.has(ReceiverBug::UnknownFails) {
+        actions.extend(unknown.iter().map(|message| ReceiverAction::FailUnknown(worker, *message)));
     }
 }
 
 /// The first open message of a key that is not parked and not in the worker's hands.
-fn may_begin(config: &Config, state: &State, worker: usize, message: usize) -> bool {
+fn may_begin(
+    config: &ReceiverConfig,
+    state: &ReceiverState,
+    worker: usize,
+    message: usize,
+) -> bool {
     let alike = |other: &usize| config.keys[*other] == config.keys[message];
     let runs = &state.workers[worker].runs;
-    let passed = |earlier: usize| config.has(Bug::UnknownPassed) && !config.knows(worker, earlier);
+    let passed =
+        |earlier: usize| config.has(ReceiverBug::UnknownPassed) && !config.knows(worker, earlier);
     let mut before = config.before(message).filter(|earlier| !passed(*earlier));
     let guarded = before.any(|earlier| state.messages[earlier].is_open())
         || config.messages().filter(alike).any(|other| runs[other].is_some());
     state.messages[message].is_open()
         && !state.is_parked(config, message)
-        && (!guarded || config.has(Bug::NoKeyGuard))
+        && (!guarded || config.has(ReceiverBug::NoKeyGuard))
 }
 
 /// Retention is longer than a source can repeat a message: it goes when none can come.
-fn may_purge(config: &Config, state: &State, message: usize) -> bool {
-    let in_hand = match state.hand {
-        Hand::Empty => false,
-        Hand::Got(hand) | Hand::Half(hand) | Hand::Stored(hand) => usize::from(hand) == message,
+fn may_purge(config: &ReceiverConfig, state: &ReceiverState, message: usize) -> bool {
+    let in_flight = match state.hand {
+        ReceiverPhase::Empty => false,
+        ReceiverPhase::Got(hand) | ReceiverPhase::Half(hand) | ReceiverPhase::Stored(hand) => {
+            usize::from(hand) == message
+        }
     };
     let over = state.messages[message].acknowledged
         && state.left.repeats == 0
         && usize::from(state.reading) > message
         && usize::from(state.position) > message
-        && !in_hand;
-    over || config.has(Bug::PurgedEarly)
+        && !in_flight;
+    over || config.has(ReceiverBug::PurgedEarly)
 }
 
-pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
+pub(super) fn apply(config: &ReceiverConfig, state: &mut ReceiverState, action: ReceiverAction) {
     match action {
-        Action::Receive { message, needless } => {
+        ReceiverAction::Receive { message, needless } => {
             state.left.repeats -= u8::from(needless);
-            state.hand = Hand::Got(small(message));
+            state.hand = ReceiverPhase::Got(small(message));
             state.reading = state.reading.max(small(message + 1));
         }
-        Action::Store => store(config, state),
-        Action::Acknowledge => acknowledge(state),
-        Action::ReceiverCrashes => {
+        ReceiverAction::Store => store(config, state),
+        ReceiverAction::Acknowledge => acknowledge(state),
+        ReceiverAction::ReceiverCrashes => {
             state.left.moves -= 1;
-            (state.hand, state.reading) = (Hand::Empty, state.position);
+            (state.hand, state.reading) = (ReceiverPhase::Empty, state.position);
         }
-        Action::Take(worker) => {
+        ReceiverAction::Take(worker) => {
             state.left.moves -= u8::from(state.owner.is_some());
             state.epoch += 1;
             (state.owner, state.wanted) = (Some(small(worker)), None);
             state.workers[worker].held = state.epoch;
         }
-        Action::WorkerCrashes(worker) => {
+        ReceiverAction::WorkerCrashes(worker) => {
             state.left.moves -= 1;
-            state.workers[worker] = super::Worker::default();
+            state.workers[worker] = super::ReceiverWorker::default();
             if state.owns(worker, state.epoch) {
                 state.owner = None;
             }
         }
-        Action::HandOver(worker, message) => {
+        ReceiverAction::HandOver(worker, message) => {
             state.hand_overs += 1;
             (state.owner, state.wanted) = (None, Some(small(message)));
             state.workers[worker].held = 0;
         }
-        Action::FailUnknown(_, message) => {
+        ReceiverAction::FailUnknown(_, message) => {
             let it = &mut state.messages[message];
             (it.status, it.passed) = (Some(InboxStatus::Failed), true);
         }
-        Action::Begin(worker, message) => {
+        ReceiverAction::Begin(worker, message) => {
             let me = &mut state.workers[worker];
             let attempts = state.messages[message].attempts;
-            me.runs[message] = Some(Run { epoch: me.held, attempts, half: false });
+            me.runs[message] = Some(HandlerRun { epoch: me.held, attempts, half: false });
         }
-        Action::Commit(worker, message) => commit(config, state, worker, message),
-        Action::Settle(worker, message, says) => settle(config, state, worker, message, says),
-        Action::Purge(message) => {
+        ReceiverAction::Commit(worker, message) => commit(config, state, worker, message),
+        ReceiverAction::Settle(worker, message, says) => {
+            settle(config, state, worker, message, says)
+        }
+        ReceiverAction::Purge(message) => {
             let it = &mut state.messages[message];
             (it.status, it.purged) = (None, true);
         }
-        Action::Retry(message) => {
+        ReceiverAction::Retry(message) => {
             state.left.decisions -= 1;
             let it = &mut state.messages[message];
             (it.status, it.attempts, it.parks) = (Some(InboxStatus::Received), 0, false);
         }
-        Action::Skip(message) => {
+        ReceiverAction::Skip(message) => {
             state.left.decisions -= 1;
             let it = &mut state.messages[message];
             (it.parks, it.skipped, it.passed) = (false, true, true);
@@ -222,51 +246,51 @@ pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
 }
 
 /// Row and position in one transaction; two of the planted bugs make two steps of it.
-fn store(config: &Config, state: &mut State) {
-    let (Hand::Got(hand) | Hand::Half(hand)) = state.hand else { return };
-    if let Hand::Got(_) = state.hand {
+fn store(config: &ReceiverConfig, state: &mut ReceiverState) {
+    let (ReceiverPhase::Got(hand) | ReceiverPhase::Half(hand)) = state.hand else { return };
+    if let ReceiverPhase::Got(_) = state.hand {
         match config.bug {
-            Some(Bug::AckBeforeCommit) => {
+            Some(ReceiverBug::AckBeforeCommit) => {
                 state.messages[usize::from(hand)].acknowledged = true;
-                state.hand = Hand::Half(hand);
+                state.hand = ReceiverPhase::Half(hand);
                 return;
             }
-            Some(Bug::PositionApart) => {
+            Some(ReceiverBug::PositionApart) => {
                 state.position = state.position.max(hand + 1);
-                state.hand = Hand::Half(hand);
+                state.hand = ReceiverPhase::Half(hand);
                 return;
             }
             _ => {}
         }
     }
     let it = &mut state.messages[usize::from(hand)];
-    if it.status.is_none() || config.has(Bug::NoDedupe) {
+    if it.status.is_none() || config.has(ReceiverBug::NoDedupe) {
         (it.status, it.attempts, it.purged) = (Some(InboxStatus::Received), 0, false);
     }
     state.position = state.position.max(hand + 1);
-    state.hand = Hand::Stored(hand);
+    state.hand = ReceiverPhase::Stored(hand);
 }
 
-fn acknowledge(state: &mut State) {
-    if let Hand::Stored(hand) = state.hand {
+fn acknowledge(state: &mut ReceiverState) {
+    if let ReceiverPhase::Stored(hand) = state.hand {
         state.messages[usize::from(hand)].acknowledged = true;
-        state.hand = Hand::Empty;
+        state.hand = ReceiverPhase::Empty;
     }
 }
 
 /// Effect and mark in one commit, with the fence; nothing of it without.
-fn commit(config: &Config, state: &mut State, worker: usize, message: usize) {
+fn commit(config: &ReceiverConfig, state: &mut ReceiverState, worker: usize, message: usize) {
     let Some(run) = state.workers[worker].runs[message] else { return };
     let holds = state.owns(worker, run.epoch);
     let open = state.messages[message].is_open();
     let passes = match config.bug {
-        Some(Bug::BlindMark) => true,
-        Some(Bug::NoFence) => open,
+        Some(ReceiverBug::BlindMark) => true,
+        Some(ReceiverBug::NoFence) => open,
         _ => holds && open,
     };
-    if config.has(Bug::EffectApartFromMark) && !run.half {
+    if config.has(ReceiverBug::EffectApartFromMark) && !run.half {
         state.messages[message].effects += 1;
-        state.workers[worker].runs[message] = Some(Run { half: true, ..run });
+        state.workers[worker].runs[message] = Some(HandlerRun { half: true, ..run });
         return;
     }
     if passes {
@@ -278,18 +302,24 @@ fn commit(config: &Config, state: &mut State, worker: usize, message: usize) {
     forget(state, worker, message);
 }
 
-fn settle(config: &Config, state: &mut State, worker: usize, message: usize, says: Says) {
+fn settle(
+    config: &ReceiverConfig,
+    state: &mut ReceiverState,
+    worker: usize,
+    message: usize,
+    says: HandlerAnswer,
+) {
     state.left.outcomes -= 1;
     let Some(run) = state.workers[worker].runs[message] else { return };
     let holds = state.owns(worker, run.epoch);
-    let passes = (holds || config.has(Bug::NoFence)) && state.messages[message].is_open();
+    let passes = (holds || config.has(ReceiverBug::NoFence)) && state.messages[message].is_open();
     if passes {
         state.stale_write |= !holds;
         let policy = RetryPolicy::default().attempts_max(config.attempts_max.into()).jitter(false);
         let outcome = match says {
-            Says::Retry => Outcome::retry("FAILED", ""),
-            Says::Fail => Outcome::fail("FAILED", ""),
-            Says::Park => Outcome::park("FAILED", ""),
+            HandlerAnswer::Retry => Outcome::retry("FAILED", ""),
+            HandlerAnswer::Fail => Outcome::fail("FAILED", ""),
+            HandlerAnswer::Park => Outcome::park("FAILED", ""),
         };
         let it = &mut state.messages[message];
         match decide(&policy, run.attempts.into(), outcome, 0.0) {
@@ -311,7 +341,7 @@ fn settle(config: &Config, state: &mut State, worker: usize, message: usize, say
 }
 
 /// A worker that was refused asks who owns the lane before it does anything else.
-fn forget(state: &mut State, worker: usize, message: usize) {
+fn forget(state: &mut ReceiverState, worker: usize, message: usize) {
     let owns = state.owns(worker, state.workers[worker].held);
     let me = &mut state.workers[worker];
     me.runs[message] = None;

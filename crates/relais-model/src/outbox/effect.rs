@@ -1,4 +1,4 @@
-//! What each step does to the state.
+//! The effect of each step on the state.
 
 use relais_core::{
     outbox::{OutboxFate, OutboxStatus},
@@ -6,59 +6,59 @@ use relais_core::{
 };
 
 use super::{
-    state::{Answer, Bug, Config, Item, Owner, Stage, State, Sweep},
-    step::{Action, fetched},
+    state::{Owner, RelayAnswer, RelayBug, RelayConfig, RelayItem, RelayState, RowStage, Sweep},
+    step::{RelayAction, fetched},
 };
 
-pub(super) fn apply(config: &Config, state: &mut State, action: Action) {
+pub(super) fn apply(config: &RelayConfig, state: &mut RelayState, action: RelayAction) {
     match action {
-        Action::Take(worker) => take(config, state, worker),
-        Action::Release(worker) => {
+        RelayAction::Take(worker) => take(config, state, worker),
+        RelayAction::Release(worker) => {
             state.left.moves -= 1;
             state.lane.owner = Owner::Free;
             let me = &mut state.workers[worker];
             me.drop_queue();
             (me.held, me.caution) = (0, false);
         }
-        Action::Fetch { worker, due } => fetch(config, state, worker, due),
-        Action::FetchArrives(worker) => {
+        RelayAction::Fetch { worker, due } => fetch(config, state, worker, due),
+        RelayAction::FetchArrives(worker) => {
             let rows = std::mem::take(&mut state.workers[worker].asked);
             enter(config, state, worker, rows);
         }
-        Action::Note(worker, row) => note(config, state, worker, row),
-        Action::Publish(worker, row) => publish(config, state, worker, row),
-        Action::Answered(worker, row, answer) => answered(config, state, worker, row, answer),
-        Action::TimesOut(worker, row) => {
+        RelayAction::Note(worker, row) => note(config, state, worker, row),
+        RelayAction::Publish(worker, row) => publish(config, state, worker, row),
+        RelayAction::Answered(worker, row, answer) => answered(config, state, worker, row, answer),
+        RelayAction::TimesOut(worker, row) => {
             state.limbo[row] += 1;
-            answered(config, state, worker, row, Answer::Failed);
+            answered(config, state, worker, row, RelayAnswer::Failed);
         }
-        Action::Settle(worker, row) => {
+        RelayAction::Settle(worker, row) => {
             settle(config, state, worker, row);
             forget(state, worker, row);
         }
-        Action::SettleLost { worker, row, applied } => {
+        RelayAction::SettleLost { worker, row, applied } => {
             settle_lost(config, state, worker, row, applied);
         }
-        Action::Crash(worker) => crash(config, state, worker),
-        Action::Land(row) => {
+        RelayAction::Crash(worker) => crash(config, state, worker),
+        RelayAction::Land(row) => {
             state.limbo[row] -= 1;
             state.rows[row].delivered = true;
         }
-        Action::Retry(row) => retry(state, row),
-        Action::Skip(row) => {
+        RelayAction::Retry(row) => retry(state, row),
+        RelayAction::Skip(row) => {
             state.left.decisions -= 1;
             (state.rows[row].parks, state.rows[row].skipped) = (false, true);
         }
-        Action::SweepReads => {
+        RelayAction::SweepReads => {
             let pending = |row: &usize| state.rows[*row].status == OutboxStatus::Pending;
             state.sweep =
                 Sweep::Read(config.rows().filter(pending).fold(0, |bits, row| bits | 1 << row));
         }
-        Action::SweepWrites => sweep(config, state),
+        RelayAction::SweepWrites => sweep(config, state),
     }
 }
 
-fn take(config: &Config, state: &mut State, worker: usize) {
+fn take(config: &RelayConfig, state: &mut RelayState, worker: usize) {
     let unclean = state.lane.owner != Owner::Free;
     if matches!(state.lane.owner, Owner::Run(_)) {
         state.left.moves -= 1;
@@ -75,7 +75,7 @@ fn take(config: &Config, state: &mut State, worker: usize) {
     let me = &mut state.workers[worker];
     me.drop_queue();
     me.held = state.lane.epoch;
-    me.caution = unclean && !config.has(Bug::NoCaution);
+    me.caution = unclean && !config.has(RelayBug::NoCaution);
     if unclean {
         lose_worker(config, state);
     }
@@ -83,10 +83,10 @@ fn take(config: &Config, state: &mut State, worker: usize) {
 
 /// Rows that were held when a worker was lost were not the reason, and go again; of the others each may
 /// have been.
-fn lose_worker(config: &Config, state: &mut State) {
+fn lose_worker(config: &RelayConfig, state: &mut RelayState) {
     let held = small(HOLD_AFTER);
     for row in state.rows.iter_mut().filter(|row| row.status == OutboxStatus::Pending) {
-        if row.lost == held && !config.has(Bug::HeldRowsAreBlamed) {
+        if row.lost == held && !config.has(RelayBug::HeldRowsAreBlamed) {
             row.lost = small(CLEARED);
             row.acquitted += 1;
             row.deaths = 0;
@@ -96,40 +96,40 @@ fn lose_worker(config: &Config, state: &mut State) {
     }
 }
 
-fn fetch(config: &Config, state: &mut State, worker: usize, due: u8) {
+fn fetch(config: &RelayConfig, state: &mut RelayState, worker: usize, due: u8) {
     let rows = fetched(config, state, worker, due);
-    if config.has(Bug::StaleFetch) {
+    if config.has(RelayBug::StaleFetch) {
         state.workers[worker].asked = rows;
     } else {
         enter(config, state, worker, rows);
     }
 }
 
-fn enter(config: &Config, state: &mut State, worker: usize, rows: u8) {
+fn enter(config: &RelayConfig, state: &mut RelayState, worker: usize, rows: u8) {
     let me = &mut state.workers[worker];
     let free =
-        |row: &usize| rows & (1 << row) != 0 && !me.has_key_in_hand(config, *row) && me.held != 0;
+        |row: &usize| rows & (1 << row) != 0 && !me.has_key_in_flight(config, *row) && me.held != 0;
     let rows: Vec<usize> = config.rows().filter(free).collect();
     let cautious = std::mem::take(&mut me.caution);
     for row in rows {
         let (attempts, lost) = (state.rows[row].attempts, state.rows[row].lost);
-        let (stage, epoch) = (Stage::Queued, me.held);
-        me.items[row] = Item { stage, epoch, attempts, lost, cautious, settled: false };
+        let (stage, epoch) = (RowStage::Queued, me.held);
+        me.items[row] = RelayItem { stage, epoch, attempts, lost, cautious, settled: false };
     }
 }
 
-/// What the rule about rows that may have killed their worker asks for before a row is published.
-fn note(config: &Config, state: &mut State, worker: usize, row: usize) {
+/// Applies the rule about rows that may have killed their worker, before a row is published.
+fn note(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize) {
     let item = state.workers[worker].items[row];
     let treatment = match config.treatment(item) {
-        Treatment::SendAlone if config.has(Bug::HeldRowsAreBlamed) && item.cautious => {
+        Treatment::SendAlone if config.has(RelayBug::HeldRowsAreBlamed) && item.cautious => {
             Treatment::Bury
         }
         treatment => treatment,
     };
     match treatment {
         Treatment::Bury => {
-            state.workers[worker].items[row].stage = Stage::Answered(Answer::Buried);
+            state.workers[worker].items[row].stage = RowStage::Answered(RelayAnswer::Buried);
             drop_key(config, state, worker, row);
         }
         _ if !writes(config, state, worker, row) => forget(state, worker, row),
@@ -141,24 +141,30 @@ fn note(config: &Config, state: &mut State, worker: usize, row: usize) {
         }
         Treatment::NoteAndSend | Treatment::SendAlone | Treatment::Send => {
             state.rows[row].lost += 1;
-            state.workers[worker].items[row].stage = Stage::Noted;
+            state.workers[worker].items[row].stage = RowStage::Noted;
         }
     }
 }
 
-fn publish(config: &Config, state: &mut State, worker: usize, row: usize) {
-    if config.has(Bug::MarkBeforePublish) && writes(config, state, worker, row) {
+fn publish(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize) {
+    if config.has(RelayBug::MarkBeforePublish) && writes(config, state, worker, row) {
         state.rows[row].status = OutboxStatus::Dispatched;
     }
     let item = &mut state.workers[worker].items[row];
-    item.stage = Stage::Publishing;
+    item.stage = RowStage::Publishing;
     let bit = 1_u8 << item.epoch;
     state.uncaused |= state.rows[row].started & bit != 0;
     state.rows[row].started |= bit;
 }
 
-fn answered(config: &Config, state: &mut State, worker: usize, row: usize, answer: Answer) {
-    state.workers[worker].items[row].stage = Stage::Answered(answer);
+fn answered(
+    config: &RelayConfig,
+    state: &mut RelayState,
+    worker: usize,
+    row: usize,
+    answer: RelayAnswer,
+) {
+    state.workers[worker].items[row].stage = RowStage::Answered(answer);
     if answer.is_bad() {
         state.left.answers -= 1;
         state.rows[row].started &= !(1 << state.workers[worker].items[row].epoch);
@@ -169,25 +175,25 @@ fn answered(config: &Config, state: &mut State, worker: usize, row: usize, answe
 }
 
 /// Behind a failed row the rest of the key leaves the worker's queue.
-fn drop_key(config: &Config, state: &mut State, worker: usize, row: usize) {
-    if config.has(Bug::BatchGoesOn) {
+fn drop_key(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize) {
+    if config.has(RelayBug::BatchGoesOn) {
         return;
     }
     for other in config.same_key(row) {
         let item = &mut state.workers[worker].items[other];
-        if item.stage == Stage::Queued {
-            *item = Item::default();
+        if item.stage == RowStage::Queued {
+            *item = RelayItem::default();
         }
     }
 }
 
 /// The fence and the row's own state: whether a settlement takes effect.
-fn writes(config: &Config, state: &mut State, worker: usize, row: usize) -> bool {
+fn writes(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize) -> bool {
     let holds = state.owns(worker, state.workers[worker].items[row].epoch);
     let passes = match config.bug {
-        Some(Bug::NoFence) => true,
-        Some(Bug::FenceByName) => state.lane.owner != Owner::Free,
-        Some(Bug::FenceAcceptsNull) => holds || state.lane.owner == Owner::Free,
+        Some(RelayBug::NoFence) => true,
+        Some(RelayBug::FenceByName) => state.lane.owner != Owner::Free,
+        Some(RelayBug::FenceAcceptsNull) => holds || state.lane.owner == Owner::Free,
         _ => holds,
     };
     let takes_effect = passes && state.rows[row].status == OutboxStatus::Pending;
@@ -195,9 +201,9 @@ fn writes(config: &Config, state: &mut State, worker: usize, row: usize) -> bool
     takes_effect
 }
 
-fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
+fn settle(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize) {
     let item = state.workers[worker].items[row];
-    let Stage::Answered(answer) = item.stage else { return };
+    let RowStage::Answered(answer) = item.stage else { return };
     if !writes(config, state, worker, row) {
         return;
     }
@@ -205,17 +211,17 @@ fn settle(config: &Config, state: &mut State, worker: usize, row: usize) {
     match answer {
         // Settled before, without an answer: nothing new has failed since.
         _ if item.settled => {}
-        Answer::Failed => it.blame += 1,
-        Answer::Rejected => it.blame = config.attempts_max,
+        RelayAnswer::Failed => it.blame += 1,
+        RelayAnswer::Rejected => it.blame = config.attempts_max,
         // As many workers as it takes were lost since it last came back, or was acquitted.
-        Answer::Buried if it.deaths >= deaths_of_a_killer(it.acquitted) => {
+        RelayAnswer::Buried if it.deaths >= deaths_of_a_killer(it.acquitted) => {
             it.blame = config.attempts_max;
         }
-        Answer::Buried | Answer::Accepted | Answer::Outage => {}
+        RelayAnswer::Buried | RelayAnswer::Accepted | RelayAnswer::Outage => {}
     }
-    if answer != Answer::Buried {
+    if answer != RelayAnswer::Buried {
         (it.deaths, it.kills, it.acquitted) = (0, 0, 0);
-        if !config.has(Bug::NoteKept) {
+        if !config.has(RelayBug::NoteKept) {
             it.lost = 0;
         }
     }
@@ -244,48 +250,54 @@ fn deaths_of_a_killer(acquitted: u8) -> u8 {
 }
 
 /// A settlement without an answer is repeated, which changes nothing the second time. Not so a dead
-/// letter: a person may have acted in between. It is dropped, and fetched again if it is still open.
-fn settle_lost(config: &Config, state: &mut State, worker: usize, row: usize, applied: bool) {
+/// letter: an operator may have acted in between. It is dropped, and fetched again if it is still open.
+fn settle_lost(
+    config: &RelayConfig,
+    state: &mut RelayState,
+    worker: usize,
+    row: usize,
+    applied: bool,
+) {
     state.left.lost -= 1;
     let item = state.workers[worker].items[row];
     if applied {
         settle(config, state, worker, row);
         state.workers[worker].items[row].settled = true;
     }
-    let Stage::Answered(answer) = item.stage else { return };
+    let RowStage::Answered(answer) = item.stage else { return };
     let is_dead = matches!(config.fate(item, answer), OutboxFate::Dead { .. });
-    if is_dead && !config.has(Bug::DeadLetterRepeated) {
+    if is_dead && !config.has(RelayBug::DeadLetterRepeated) {
         forget(state, worker, row);
     }
 }
 
 /// The row leaves the worker's memory. A worker that was refused asks who owns the lane before it
 /// does anything else; if it does not, its queue is void.
-fn forget(state: &mut State, worker: usize, row: usize) {
+fn forget(state: &mut RelayState, worker: usize, row: usize) {
     let owns = state.owns(worker, state.workers[worker].held);
     let me = &mut state.workers[worker];
-    me.items[row] = Item::default();
+    me.items[row] = RelayItem::default();
     if !owns {
         me.drop_queue();
         (me.held, me.caution) = (0, false);
     }
 }
 
-fn crash(config: &Config, state: &mut State, worker: usize) {
+fn crash(config: &RelayConfig, state: &mut RelayState, worker: usize) {
     state.left.moves -= 1;
     let me = std::mem::take(&mut state.workers[worker]);
     for row in config.rows() {
-        if me.items[row].stage == Stage::Publishing {
+        if me.items[row].stage == RowStage::Publishing {
             state.limbo[row] += 1;
             state.rows[row].kills += u8::from(config.counts_kills());
         }
     }
     if state.is_owner(worker) {
-        state.lane.owner = Owner::Gone;
+        state.lane.owner = Owner::Lost;
     }
 }
 
-fn retry(state: &mut State, row: usize) {
+fn retry(state: &mut RelayState, row: usize) {
     state.left.decisions -= 1;
     let it = &mut state.rows[row];
     it.status = OutboxStatus::Pending;
@@ -294,7 +306,7 @@ fn retry(state: &mut State, row: usize) {
     it.parks = false;
 }
 
-fn sweep(config: &Config, state: &mut State) {
+fn sweep(config: &RelayConfig, state: &mut RelayState) {
     let Sweep::Read(rows) = state.sweep else { return };
     for row in config.rows().filter(|row| rows & (1 << row) != 0) {
         state.reopened |= state.rows[row].status.is_terminal();

@@ -1,11 +1,11 @@
-//! What must always hold, and what must be reachable.
+//! Properties that must always hold, and states that must be reachable.
 
 use relais_core::{outbox::OutboxStatus, quarantine::HOLD_AFTER};
 use stateright::Property;
 
 use super::{
-    Relay,
-    state::{Stage, State},
+    RelayModel,
+    state::{RelayState, RowStage},
     step,
 };
 
@@ -13,60 +13,67 @@ use super::{
 pub const NO_LOSS: &str = "no loss";
 /// Only the lane's owner of the current epoch changes a row.
 pub const FENCE: &str = "fence";
-/// `DISPATCHED` and `FAILED` change only by a person.
+/// `DISPATCHED` and `FAILED` change only by an operator.
 pub const TERMINAL: &str = "terminal";
-/// First deliveries of a key come in order of id, except past rows a person skipped.
+/// First deliveries of a key come in order of id, except past rows an operator discarded.
 pub const ORDER: &str = "order";
 /// One row of a key at a time in the hands of one owner.
 pub const ONE_IN_FLIGHT: &str = "one in flight";
-/// A row is published again only after a failure, an unclean take-over or a person's retry.
+/// A row is published again only after a failure, an unclean take-over or an operator's retry.
 pub const CAUSE: &str = "every copy has a cause";
 /// A dead letter was rejected, used up its attempts, or lost its worker each time since it last came back;
 /// an outage is none of these.
 pub const BLAME: &str = "dead letters failed themselves";
 /// A message that kills its worker does so four times, and twice more each time another loss acquits it.
 pub const KILLER: &str = "a killer ends";
-/// Where nothing can happen any more, each open row stands behind a dead letter of its key.
+/// In a state without steps, each open row stands behind a dead letter of its key.
 pub const PROGRESS: &str = "progress";
 
-pub(super) fn all() -> Vec<Property<Relay>> {
+pub(super) fn all() -> Vec<Property<RelayModel>> {
     vec![
         Property::always(NO_LOSS, no_loss),
-        Property::always(FENCE, |_, state: &State| !state.stale_write),
-        Property::always(TERMINAL, |_, state: &State| !state.reopened),
+        Property::always(FENCE, |_, state: &RelayState| !state.stale_write),
+        Property::always(TERMINAL, |_, state: &RelayState| !state.reopened),
         Property::always(ORDER, order),
         Property::always(ONE_IN_FLIGHT, one_in_flight),
-        Property::always(CAUSE, |_, state: &State| !state.uncaused),
+        Property::always(CAUSE, |_, state: &RelayState| !state.uncaused),
         Property::always(BLAME, blame),
         Property::always(KILLER, killer),
         Property::always(PROGRESS, progress),
         Property::sometimes("everything is dispatched", drained),
-        Property::sometimes("a duplicate", |model: &Relay, state: &State| {
+        Property::sometimes("a duplicate", |model: &RelayModel, state: &RelayState| {
             model.0.rows().any(|row| state.rows[row].delivered && may_land(state, row))
         }),
         Property::sometimes("a late duplicate", late_duplicate),
-        Property::sometimes("an unclean take-over", |_, state: &State| {
+        Property::sometimes("an unclean take-over", |_, state: &RelayState| {
             state.workers.iter().any(|worker| worker.caution)
         }),
-        Property::sometimes("a dead letter", |model: &Relay, state: &State| {
+        Property::sometimes("a dead letter", |model: &RelayModel, state: &RelayState| {
             model.0.rows().any(|row| state.rows[row].status == OutboxStatus::Failed)
         }),
         Property::sometimes(
             "a key waits behind its dead letter",
-            |model: &Relay, state: &State| {
+            |model: &RelayModel, state: &RelayState| {
                 model.0.rows().any(|row| waits_parked(model, state, row))
             },
         ),
-        Property::sometimes("two keys in flight together", |model: &Relay, state: &State| {
-            state.workers.iter().any(|worker| {
-                model.0.rows().filter(|row| worker.items[*row].stage == Stage::Publishing).count()
-                    > 1
-            })
-        }),
+        Property::sometimes(
+            "two keys in flight together",
+            |model: &RelayModel, state: &RelayState| {
+                state.workers.iter().any(|worker| {
+                    model
+                        .0
+                        .rows()
+                        .filter(|row| worker.items[*row].stage == RowStage::Publishing)
+                        .count()
+                        > 1
+                })
+            },
+        ),
     ]
 }
 
-fn no_loss(model: &Relay, state: &State) -> bool {
+fn no_loss(model: &RelayModel, state: &RelayState) -> bool {
     model.0.rows().all(|row| {
         let row = &state.rows[row];
         row.status != OutboxStatus::Dispatched || row.delivered
@@ -74,7 +81,7 @@ fn no_loss(model: &Relay, state: &State) -> bool {
 }
 
 /// Delivered rows of a key are a prefix of it: a hole means that a later row came first.
-fn order(model: &Relay, state: &State) -> bool {
+fn order(model: &RelayModel, state: &RelayState) -> bool {
     model.0.rows().filter(|row| state.rows[*row].delivered).all(|row| {
         model.0.same_key(row).take_while(|earlier| *earlier < row).all(|earlier| {
             let earlier = &state.rows[earlier];
@@ -83,9 +90,9 @@ fn order(model: &Relay, state: &State) -> bool {
     })
 }
 
-fn one_in_flight(model: &Relay, state: &State) -> bool {
+fn one_in_flight(model: &RelayModel, state: &RelayState) -> bool {
     state.workers.iter().all(|worker| {
-        let flying = |row: &usize| worker.items[*row].stage == Stage::Publishing;
+        let flying = |row: &usize| worker.items[*row].stage == RowStage::Publishing;
         model.0.rows().filter(flying).all(|row| {
             let alike = |other: &usize| worker.items[*other].epoch == worker.items[row].epoch;
             model.0.same_key(row).filter(flying).filter(alike).count() == 1
@@ -93,19 +100,19 @@ fn one_in_flight(model: &Relay, state: &State) -> bool {
     })
 }
 
-fn blame(model: &Relay, state: &State) -> bool {
+fn blame(model: &RelayModel, state: &RelayState) -> bool {
     model.0.rows().all(|row| {
         let row = &state.rows[row];
         row.status != OutboxStatus::Failed || row.blame >= model.0.attempts_max
     })
 }
 
-fn killer(_: &Relay, state: &State) -> bool {
+fn killer(_: &RelayModel, state: &RelayState) -> bool {
     let most = |acquitted: u8| HOLD_AFTER + 1 + 2 * u32::from(acquitted);
     state.rows.iter().all(|row| u32::from(row.kills) <= most(row.acquitted))
 }
 
-fn progress(model: &Relay, state: &State) -> bool {
+fn progress(model: &RelayModel, state: &RelayState) -> bool {
     let open = |row: &usize| {
         state.rows[*row].status == OutboxStatus::Pending && !state.is_parked(&model.0, *row)
     };
@@ -117,11 +124,11 @@ fn progress(model: &Relay, state: &State) -> bool {
     !actions.is_empty()
 }
 
-fn drained(model: &Relay, state: &State) -> bool {
+fn drained(model: &RelayModel, state: &RelayState) -> bool {
     model.0.rows().all(|row| state.rows[row].status == OutboxStatus::Dispatched)
 }
 
-fn late_duplicate(model: &Relay, state: &State) -> bool {
+fn late_duplicate(model: &RelayModel, state: &RelayState) -> bool {
     model.0.rows().any(|row| {
         state.rows[row].delivered
             && may_land(state, row)
@@ -129,11 +136,11 @@ fn late_duplicate(model: &Relay, state: &State) -> bool {
     })
 }
 
-fn may_land(state: &State, row: usize) -> bool {
+fn may_land(state: &RelayState, row: usize) -> bool {
     state.limbo[row] > 0
-        || state.workers.iter().any(|worker| worker.items[row].stage == Stage::Publishing)
+        || state.workers.iter().any(|worker| worker.items[row].stage == RowStage::Publishing)
 }
 
-fn waits_parked(model: &Relay, state: &State, row: usize) -> bool {
+fn waits_parked(model: &RelayModel, state: &RelayState, row: usize) -> bool {
     state.rows[row].status == OutboxStatus::Pending && state.is_parked(&model.0, row)
 }

@@ -1,4 +1,4 @@
-//! What the database, the workers, the network and the proof's own marks hold.
+//! The state of the database, the workers, the network and the proof's own marks.
 
 use relais_core::{
     delivery::Delivery,
@@ -15,7 +15,7 @@ pub const WORKERS_MAX: usize = 3;
 
 /// A planted mistake. Each must break a named property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+pub enum RelayBug {
     /// A settlement does not look at the lane.
     NoFence,
     /// The fence compares the owner's name alone, and all workers share it (a host name).
@@ -26,11 +26,11 @@ pub enum Bug {
     StaleSweeper,
     /// `DISPATCHED` is written before the message is published.
     MarkBeforePublish,
-    /// The key goes on behind a dead letter.
+    /// The key continues behind a dead letter.
     DeadLetterSkipsKey,
     /// Two rows of one key may be in flight together.
     NoKeyGuard,
-    /// A worker goes on with its batch's next row of a key after one failed.
+    /// A worker continues with its batch's next row of a key after one failed.
     BatchGoesOn,
     /// An outage is counted as the message's failure.
     OutageCounts,
@@ -48,44 +48,44 @@ pub enum Bug {
     FetchPastBackoff,
     /// Fetch gives rows of parked keys.
     FetchPastParked,
-    /// Fetched rows come from before the worker settled what it had in hand.
+    /// Fetched rows come from before the worker settled its rows in flight.
     StaleFetch,
     /// No loss is noted after an unclean take-over.
     NoCaution,
     /// A settlement without an answer is repeated, even when it makes a dead letter.
     DeadLetterRepeated,
-    /// A lane whose owner is gone is never taken over.
+    /// A lane whose owner is lost is never taken over.
     NoTakeOver,
 }
 
-/// How many faults one run may have.
+/// Number of faults of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
+pub struct RelayBudget {
     /// Crashes, leases that run out under a live worker, and releases, together.
     pub moves: u8,
     /// Answers other than `Accepted`: failed, rejected, outage, unknown, together.
     pub answers: u8,
     /// Settlements whose answer from the database is lost.
     pub lost: u8,
-    /// Decisions of a person about dead letters.
+    /// Decisions of an operator about dead letters.
     pub decisions: u8,
 }
 
 /// The bounds of one model.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct RelayConfig {
     pub workers: usize,
     /// The key of each row, in order of id.
     pub keys: &'static [u8],
     pub attempts_max: u8,
     /// Most rows of one fetch.
     pub batch: usize,
-    pub budget: Budget,
-    pub bug: Option<Bug>,
+    pub budget: RelayBudget,
+    pub bug: Option<RelayBug>,
 }
 
-impl Config {
-    pub fn has(&self, bug: Bug) -> bool {
+impl RelayConfig {
+    pub fn has(&self, bug: RelayBug) -> bool {
         self.bug == Some(bug)
     }
 
@@ -108,29 +108,29 @@ impl Config {
     }
 
     /// The real decision for an item.
-    pub fn fate(&self, item: Item, answer: Answer) -> OutboxFate {
+    pub fn fate(&self, item: RelayItem, answer: RelayAnswer) -> OutboxFate {
         let outage = Delivery::outage("OUTAGE", "");
         let (delivery, judgement) = match answer {
-            Answer::Accepted => (Delivery::Accepted, Judgement::MESSAGE),
-            Answer::Failed => (Delivery::retry("FAILED", ""), Judgement::MESSAGE),
-            Answer::Rejected => (Delivery::reject("REJECTED", ""), Judgement::MESSAGE),
-            Answer::Outage if self.has(Bug::OutageCounts) => (outage, Judgement::MESSAGE),
-            Answer::Outage => (outage, Judgement::TARGET),
+            RelayAnswer::Accepted => (Delivery::Accepted, Judgement::MESSAGE),
+            RelayAnswer::Failed => (Delivery::retry("FAILED", ""), Judgement::MESSAGE),
+            RelayAnswer::Rejected => (Delivery::reject("REJECTED", ""), Judgement::MESSAGE),
+            RelayAnswer::Outage if self.has(RelayBug::OutageCounts) => (outage, Judgement::MESSAGE),
+            RelayAnswer::Outage => (outage, Judgement::TARGET),
             // Nothing was published now.
-            Answer::Buried => {
+            RelayAnswer::Buried => {
                 let attempts = item.attempts.into();
                 return OutboxFate::Dead { attempts, problem: lost(), park: true };
             }
         };
         let on_dead = match self.bug {
-            Some(Bug::DeadLetterSkipsKey) => OnDeadLetter::Skip,
+            Some(RelayBug::DeadLetterSkipsKey) => OnDeadLetter::Skip,
             _ => OnDeadLetter::Park,
         };
         settle(&self.policy(), on_dead, item.attempts.into(), delivery, judgement, 0.0)
     }
 
     /// The real rule about rows that may have killed their worker.
-    pub fn treatment(&self, item: Item) -> Treatment {
+    pub fn treatment(&self, item: RelayItem) -> Treatment {
         let read = if item.cautious { Read::AfterLoss } else { Read::Usual };
         treatment(item.lost.into(), read)
     }
@@ -138,14 +138,14 @@ impl Config {
 
 /// One row of the outbox, and what the proof remembers of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
+pub struct RelayRow {
     pub status: OutboxStatus,
     pub attempts: u8,
     /// In backoff; it may be due at any moment.
     pub waiting: bool,
     /// It is a dead letter that holds its key.
     pub parks: bool,
-    /// A person let the key go on without it.
+    /// An operator let the key continue without it.
     pub skipped: bool,
     /// The target has it (proof).
     pub delivered: bool,
@@ -163,13 +163,13 @@ pub struct Row {
     pub acquitted: u8,
 }
 
-/// What the database says about the owner.
+/// The owner of a lane in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     Free,
     Run(u8),
     /// A run of a worker that has crashed.
-    Gone,
+    Lost,
 }
 
 /// The one lane.
@@ -179,9 +179,9 @@ pub struct Lane {
     pub epoch: u8,
 }
 
-/// What a worker knows about a delivery.
+/// The answer to a delivery, as its worker knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Answer {
+pub enum RelayAnswer {
     Accepted,
     /// Failed for now, or no answer in time.
     Failed,
@@ -191,28 +191,28 @@ pub enum Answer {
     Buried,
 }
 
-impl Answer {
+impl RelayAnswer {
     pub fn is_bad(self) -> bool {
         self != Self::Accepted
     }
 }
 
-/// How far a worker is with a row.
+/// The progress of a worker with a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Stage {
+pub enum RowStage {
     #[default]
     Idle,
     Queued,
     /// A loss is noted, not yet published.
     Noted,
     Publishing,
-    Answered(Answer),
+    Answered(RelayAnswer),
 }
 
 /// A row in a worker's memory, as it was when fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Item {
-    pub stage: Stage,
+pub struct RelayItem {
+    pub stage: RowStage,
     pub epoch: u8,
     pub attempts: u8,
     pub lost: u8,
@@ -224,31 +224,31 @@ pub struct Item {
 
 /// The memory of one run of a worker; a crash makes it empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Worker {
+pub struct RelayWorker {
     /// The epoch it believes to hold the lane with; 0: it knows it does not.
     pub held: u8,
     /// The lane came from an unclean take-over and nothing was fetched since.
     pub caution: bool,
-    pub items: [Item; ROWS_MAX],
-    /// Rows of a fetch that is still on its way ([`Bug::StaleFetch`] only; one bit each).
+    pub items: [RelayItem; ROWS_MAX],
+    /// Rows of a fetch that is still on its way ([`RelayBug::StaleFetch`] only; one bit each).
     pub asked: u8,
 }
 
-impl Worker {
-    pub fn has_key_in_hand(&self, config: &Config, row: usize) -> bool {
-        config.same_key(row).any(|other| self.items[other].stage != Stage::Idle)
+impl RelayWorker {
+    pub fn has_key_in_flight(&self, config: &RelayConfig, row: usize) -> bool {
+        config.same_key(row).any(|other| self.items[other].stage != RowStage::Idle)
     }
 
     pub fn drop_queue(&mut self) {
         for item in &mut self.items {
-            if item.stage == Stage::Queued {
-                *item = Item::default();
+            if item.stage == RowStage::Queued {
+                *item = RelayItem::default();
             }
         }
     }
 }
 
-/// The sweeper of [`Bug::StaleSweeper`].
+/// The sweeper of [`RelayBug::StaleSweeper`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sweep {
     NotYet,
@@ -259,25 +259,25 @@ pub enum Sweep {
 
 /// One state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    pub rows: [Row; ROWS_MAX],
+pub struct RelayState {
+    pub rows: [RelayRow; ROWS_MAX],
     pub lane: Lane,
-    pub workers: [Worker; WORKERS_MAX],
+    pub workers: [RelayWorker; WORKERS_MAX],
     /// Copies of each row that may still arrive.
     pub limbo: [u8; ROWS_MAX],
-    pub left: Budget,
+    pub left: RelayBudget,
     pub sweep: Sweep,
     /// A settlement took effect that the fence should have refused (proof).
     pub stale_write: bool,
-    /// A finished row was changed by somebody else than a person (proof).
+    /// A finished row was changed, and not by an operator (proof).
     pub reopened: bool,
     /// A row was published again without a reason (proof).
     pub uncaused: bool,
 }
 
-impl State {
-    pub fn start(config: &Config) -> Self {
-        let row = Row {
+impl RelayState {
+    pub fn start(config: &RelayConfig) -> Self {
+        let row = RelayRow {
             status: OutboxStatus::Pending,
             attempts: 0,
             waiting: false,
@@ -294,7 +294,7 @@ impl State {
         Self {
             rows: [row; ROWS_MAX],
             lane: Lane { owner: Owner::Free, epoch: 0 },
-            workers: [Worker::default(); WORKERS_MAX],
+            workers: [RelayWorker::default(); WORKERS_MAX],
             limbo: [0; ROWS_MAX],
             left: config.budget,
             sweep: Sweep::NotYet,
@@ -312,7 +312,7 @@ impl State {
         matches!(self.lane.owner, Owner::Run(owner) if usize::from(owner) == worker)
     }
 
-    pub fn is_parked(&self, config: &Config, row: usize) -> bool {
+    pub fn is_parked(&self, config: &RelayConfig, row: usize) -> bool {
         config.same_key(row).any(|other| self.rows[other].parks)
     }
 

@@ -2,11 +2,13 @@
 
 use relais_core::{outbox::OutboxStatus, quarantine::Treatment};
 
-use super::state::{Answer, Bug, Config, Item, Owner, Stage, State, Sweep, Worker};
+use super::state::{
+    Owner, RelayAnswer, RelayBug, RelayConfig, RelayItem, RelayState, RelayWorker, RowStage, Sweep,
+};
 
 /// One step. Workers and rows are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RelayAction {
     /// The worker gets the lane: free, of a crashed run, or because a live owner's lease ran out.
     Take(usize),
     Release(usize),
@@ -15,12 +17,12 @@ pub enum Action {
         worker: usize,
         due: u8,
     },
-    /// An earlier fetch comes back ([`Bug::StaleFetch`] only).
+    /// An earlier fetch comes back ([`RelayBug::StaleFetch`] only).
     FetchArrives(usize),
     /// Notes a loss before the delivery, holds the row, or buries it.
     Note(usize, usize),
     Publish(usize, usize),
-    Answered(usize, usize, Answer),
+    Answered(usize, usize, RelayAnswer),
     /// The publisher's time limit passes; the copy may arrive later.
     TimesOut(usize, usize),
     Settle(usize, usize),
@@ -40,7 +42,7 @@ pub enum Action {
     SweepWrites,
 }
 
-pub(super) fn enabled(config: &Config, state: &State, actions: &mut Vec<Action>) {
+pub(super) fn enabled(config: &RelayConfig, state: &RelayState, actions: &mut Vec<RelayAction>) {
     for worker in 0..config.workers {
         of_lane(config, state, worker, actions);
         of_fetch(config, state, worker, actions);
@@ -50,52 +52,62 @@ pub(super) fn enabled(config: &Config, state: &State, actions: &mut Vec<Action>)
     }
     for row in config.rows() {
         if state.limbo[row] > 0 {
-            actions.push(Action::Land(row));
+            actions.push(RelayAction::Land(row));
         }
         let open = state.rows[row].status == OutboxStatus::Failed && !state.rows[row].skipped;
         if open && state.left.decisions > 0 {
-            actions.extend([Action::Retry(row), Action::Skip(row)]);
+            actions.extend([RelayAction::Retry(row), RelayAction::Skip(row)]);
         }
     }
-    if config.has(Bug::StaleSweeper) {
+    if config.has(RelayBug::StaleSweeper) {
         match state.sweep {
-            Sweep::NotYet => actions.push(Action::SweepReads),
-            Sweep::Read(_) => actions.push(Action::SweepWrites),
+            Sweep::NotYet => actions.push(RelayAction::SweepReads),
+            Sweep::Read(_) => actions.push(RelayAction::SweepWrites),
             Sweep::Done => {}
         }
     }
 }
 
-fn of_lane(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+fn of_lane(
+    config: &RelayConfig,
+    state: &RelayState,
+    worker: usize,
+    actions: &mut Vec<RelayAction>,
+) {
     let me = &state.workers[worker];
     let may_take = match state.lane.owner {
         Owner::Free => true,
-        Owner::Gone => !config.has(Bug::NoTakeOver),
+        Owner::Lost => !config.has(RelayBug::NoTakeOver),
         Owner::Run(owner) => usize::from(owner) != worker && state.left.moves > 0,
     };
     if may_take {
-        actions.push(Action::Take(worker));
+        actions.push(RelayAction::Take(worker));
     }
     if state.left.moves == 0 {
         return;
     }
-    let at_rest = |item: &Item| matches!(item.stage, Stage::Idle | Stage::Queued);
-    let done = me.items.iter().all(at_rest) || config.has(Bug::ReleaseInFlight);
+    let at_rest = |item: &RelayItem| matches!(item.stage, RowStage::Idle | RowStage::Queued);
+    let done = me.items.iter().all(at_rest) || config.has(RelayBug::ReleaseInFlight);
     // The next owner would not know: caution is worked off, or the lease must run out.
     let careful = me.caution || me.items.iter().any(|item| item.cautious);
-    let calm = !careful || config.has(Bug::ReleaseBeforeCaution);
+    let calm = !careful || config.has(RelayBug::ReleaseBeforeCaution);
     if state.is_owner(worker) && done && calm {
-        actions.push(Action::Release(worker));
+        actions.push(RelayAction::Release(worker));
     }
-    if state.is_owner(worker) || me.items.iter().any(|item| item.stage != Stage::Idle) {
-        actions.push(Action::Crash(worker));
+    if state.is_owner(worker) || me.items.iter().any(|item| item.stage != RowStage::Idle) {
+        actions.push(RelayAction::Crash(worker));
     }
 }
 
-fn of_fetch(config: &Config, state: &State, worker: usize, actions: &mut Vec<Action>) {
+fn of_fetch(
+    config: &RelayConfig,
+    state: &RelayState,
+    worker: usize,
+    actions: &mut Vec<RelayAction>,
+) {
     let me = &state.workers[worker];
     if me.asked != 0 {
-        actions.push(Action::FetchArrives(worker));
+        actions.push(RelayAction::FetchArrives(worker));
         return;
     }
     if me.held == 0 || me.items.iter().any(|item| item.cautious) {
@@ -109,7 +121,7 @@ fn of_fetch(config: &Config, state: &State, worker: usize, actions: &mut Vec<Act
     let mut due = waiting;
     loop {
         if fetched(config, state, worker, due) != 0 {
-            actions.push(Action::Fetch { worker, due });
+            actions.push(RelayAction::Fetch { worker, due });
         }
         if due == 0 {
             break;
@@ -119,56 +131,63 @@ fn of_fetch(config: &Config, state: &State, worker: usize, actions: &mut Vec<Act
 }
 
 /// The rows a fetch gives, one bit each: by id, none behind a row in backoff, none of a parked key,
-/// none of a key the worker has in hand.
-pub(super) fn fetched(config: &Config, state: &State, worker: usize, due: u8) -> u8 {
+/// none of a key the worker has in flight.
+pub(super) fn fetched(config: &RelayConfig, state: &RelayState, worker: usize, due: u8) -> u8 {
     let is_due = |row: usize| due & (1 << row) != 0;
     let comes = |row: &usize| {
         let it = &state.rows[*row];
         let ready = it.status == OutboxStatus::Pending && (!it.waiting || is_due(*row));
-        let free = !state.workers[worker].has_key_in_hand(config, *row);
+        let free = !state.workers[worker].has_key_in_flight(config, *row);
         let holds = |earlier: usize| {
             let due_too = it.waiting && is_due(earlier);
-            let blind = config.has(Bug::UncountedHoldsNoKey) && state.rows[earlier].attempts == 0;
+            let blind =
+                config.has(RelayBug::UncountedHoldsNoKey) && state.rows[earlier].attempts == 0;
             state.rows[earlier].waiting && !due_too && !blind
         };
         let held = config.same_key(*row).take_while(|earlier| earlier < row).any(holds);
         ready
-            && (free || config.has(Bug::StaleFetch))
-            && (!state.is_parked(config, *row) || config.has(Bug::FetchPastParked))
-            && (!held || config.has(Bug::FetchPastBackoff))
+            && (free || config.has(RelayBug::StaleFetch))
+            && (!state.is_parked(config, *row) || config.has(RelayBug::FetchPastParked))
+            && (!held || config.has(RelayBug::FetchPastBackoff))
     };
     config.rows().filter(comes).take(config.batch).fold(0, |bits, row| bits | 1 << row)
 }
 
-fn of_item(config: &Config, state: &State, worker: usize, row: usize, actions: &mut Vec<Action>) {
+fn of_item(
+    config: &RelayConfig,
+    state: &RelayState,
+    worker: usize,
+    row: usize,
+    actions: &mut Vec<RelayAction>,
+) {
     let me = &state.workers[worker];
     let item = me.items[row];
     match item.stage {
-        Stage::Idle => {}
-        Stage::Queued if config.treatment(item) != Treatment::Send => {
+        RowStage::Idle => {}
+        RowStage::Queued if config.treatment(item) != Treatment::Send => {
             if alone(config, me, row) && first_of_key(config, me, row) {
-                actions.push(Action::Note(worker, row));
+                actions.push(RelayAction::Note(worker, row));
             }
         }
-        Stage::Queued | Stage::Noted => {
+        RowStage::Queued | RowStage::Noted => {
             if first_of_key(config, me, row) {
-                actions.push(Action::Publish(worker, row));
+                actions.push(RelayAction::Publish(worker, row));
             }
         }
-        Stage::Publishing => {
-            actions.push(Action::Answered(worker, row, Answer::Accepted));
+        RowStage::Publishing => {
+            actions.push(RelayAction::Answered(worker, row, RelayAnswer::Accepted));
             if state.left.answers > 0 {
-                for bad in [Answer::Failed, Answer::Rejected, Answer::Outage] {
-                    actions.push(Action::Answered(worker, row, bad));
+                for bad in [RelayAnswer::Failed, RelayAnswer::Rejected, RelayAnswer::Outage] {
+                    actions.push(RelayAction::Answered(worker, row, bad));
                 }
-                actions.push(Action::TimesOut(worker, row));
+                actions.push(RelayAction::TimesOut(worker, row));
             }
         }
-        Stage::Answered(_) => {
-            actions.push(Action::Settle(worker, row));
+        RowStage::Answered(_) => {
+            actions.push(RelayAction::Settle(worker, row));
             if state.left.lost > 0 && state.owns(worker, item.epoch) {
                 for applied in [false, true] {
-                    actions.push(Action::SettleLost { worker, row, applied });
+                    actions.push(RelayAction::SettleLost { worker, row, applied });
                 }
             }
         }
@@ -176,22 +195,22 @@ fn of_item(config: &Config, state: &State, worker: usize, row: usize, actions: &
 }
 
 /// Suspects go one at a time.
-fn alone(config: &Config, me: &Worker, row: usize) -> bool {
-    let suspect = |item: &Item| config.treatment(*item) == Treatment::SendAlone;
-    let flies = |item: &Item| !matches!(item.stage, Stage::Idle | Stage::Queued);
-    let busy = |(other, item): (usize, &Item)| other != row && flies(item) && suspect(item);
+fn alone(config: &RelayConfig, me: &RelayWorker, row: usize) -> bool {
+    let suspect = |item: &RelayItem| config.treatment(*item) == Treatment::SendAlone;
+    let flies = |item: &RelayItem| !matches!(item.stage, RowStage::Idle | RowStage::Queued);
+    let busy = |(other, item): (usize, &RelayItem)| other != row && flies(item) && suspect(item);
     !suspect(&me.items[row]) || !me.items.iter().enumerate().any(busy)
 }
 
 /// The key guard: nothing of the key before this row, in flight or failed.
-fn first_of_key(config: &Config, me: &Worker, row: usize) -> bool {
-    if config.has(Bug::NoKeyGuard) {
+fn first_of_key(config: &RelayConfig, me: &RelayWorker, row: usize) -> bool {
+    if config.has(RelayBug::NoKeyGuard) {
         return true;
     }
     config.same_key(row).filter(|other| *other != row).all(|other| match me.items[other].stage {
-        Stage::Idle | Stage::Answered(Answer::Accepted) => true,
-        Stage::Queued | Stage::Noted => other > row,
-        Stage::Answered(_) => config.has(Bug::BatchGoesOn),
-        Stage::Publishing => false,
+        RowStage::Idle | RowStage::Answered(RelayAnswer::Accepted) => true,
+        RowStage::Queued | RowStage::Noted => other > row,
+        RowStage::Answered(_) => config.has(RelayBug::BatchGoesOn),
+        RowStage::Publishing => false,
     })
 }

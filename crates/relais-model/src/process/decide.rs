@@ -16,20 +16,20 @@ use relais_core::{
 };
 use uuid::Uuid;
 
-use super::{Command, Row, STEPS, Says, Waiting};
+use super::{STEPS, SagaAnswer, SagaCommand, SagaInput, SagaRow};
 
 const NAMES: [&str; STEPS] = ["first", "second"];
 const PROCESS_ID: Uuid = Uuid::from_u128(1);
 
-/// What a decision comes to.
+/// The result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Decided {
-    pub row: Row,
-    pub commands: Vec<Command>,
+pub struct SagaDecision {
+    pub row: SagaRow,
+    pub commands: Vec<SagaCommand>,
     pub timer: TimerNext,
 }
 
-/// What becomes of the timer.
+/// The next state of the timer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TimerNext {
     Keep,
@@ -67,26 +67,30 @@ pub(super) fn definition(attempts_max: u32) -> Definition {
     declared.build().expect("the model's definition is right")
 }
 
-pub(super) fn begin(definition: &Definition) -> Decided {
+pub(super) fn begin(definition: &Definition) -> SagaDecision {
     let begun = Begun { business_key: None, data: r#"{"input":null,"steps":{}}"#.into() };
     decided(advance::begin(definition, PROCESS_ID, begun, None))
 }
 
-/// What a worker makes of an inbox row.
-pub(super) fn handle(definition: &Definition, process: &Row, waiting: Waiting) -> Decided {
+/// Returns the decision of a worker about an inbox row.
+pub(super) fn handle(
+    definition: &Definition,
+    process: &SagaRow,
+    waiting: SagaInput,
+) -> SagaDecision {
     let process = stored(process);
     let change = match waiting {
-        Waiting::Reply { command, says, .. } => {
+        SagaInput::Reply { command, says, .. } => {
             let says = match says {
-                Says::Done => "done",
-                Says::Refused => "refused",
-                Says::Busy => "busy",
+                SagaAnswer::Done => "done",
+                SagaAnswer::Refused => "refused",
+                SagaAnswer::Busy => "busy",
             };
             let event = event(NAMES[command.step], command.undo, says);
             let row = row(&event, Some(command.id));
             advance(definition, &process, &Input::Reply(&row), 0.0)
         }
-        Waiting::Timer { step, id } => {
+        SagaInput::Timer { step, id } => {
             let input = Input::Timer { step: NAMES[step], command_id: id, message_id: "timer" };
             advance(definition, &process, &input, 0.0)
         }
@@ -94,9 +98,13 @@ pub(super) fn handle(definition: &Definition, process: &Row, waiting: Waiting) -
     decided(change.expect("every reply of the model is one the definition knows"))
 }
 
-/// What a person's decision comes to; `None` if it does not fit.
-pub(super) fn act(definition: &Definition, process: &Row, action: Action) -> Option<Decided> {
-    let input = Input::Action { action, actor: "person", reason: "model" };
+/// Returns the result of an operator's action; `None` if it does not fit.
+pub(super) fn act(
+    definition: &Definition,
+    process: &SagaRow,
+    action: Action,
+) -> Option<SagaDecision> {
+    let input = Input::Action { action, actor: "operator", reason: "model" };
     advance(definition, &stored(process), &input, 0.0).ok().map(decided)
 }
 
@@ -104,17 +112,17 @@ fn event(name: &str, undo: bool, says: &str) -> String {
     format!("{name}-{}{says}", if undo { "undo-" } else { "" })
 }
 
-fn decided(change: Change) -> Decided {
+fn decided(change: Change) -> SagaDecision {
     assert_eq!(change.process.version, change.from + change.log.len() as i64, "the log is linear");
     let Process { status, current_step, data, retries, progress, .. } = change.process;
     let place = |step: &str| NAMES.iter().position(|name| *name == step).expect("a known step");
     let command = |message: &NewMessage| {
         let name = message.event_type.trim_end_matches("-do").trim_end_matches("-undo");
         let undo = message.event_type.ends_with("-undo-do");
-        Command { id: message.message_id, step: place(name), undo }
+        SagaCommand { id: message.message_id, step: place(name), undo }
     };
-    Decided {
-        row: Row { status, current_step, data, retries, progress },
+    SagaDecision {
+        row: SagaRow { status, current_step, data, retries, progress },
         commands: change.messages.iter().map(command).collect(),
         timer: match change.timer {
             TimerChange::Keep => TimerNext::Keep,
@@ -124,8 +132,8 @@ fn decided(change: Change) -> Decided {
     }
 }
 
-fn stored(row: &Row) -> Process {
-    let Row { status, current_step, data, retries, progress } = row.clone();
+fn stored(row: &SagaRow) -> Process {
+    let SagaRow { status, current_step, data, retries, progress } = row.clone();
     Process {
         process_id: PROCESS_ID,
         process_type: "Model".into(),

@@ -3,127 +3,127 @@
 use relais_core::process;
 
 use super::{
-    Bug, Command, Held, Saga, Says, State, Waiting,
-    decide::{self, Decided, TimerNext},
+    PendingDecision, Saga, SagaAnswer, SagaBug, SagaCommand, SagaInput, SagaState,
+    decide::{self, SagaDecision, TimerNext},
 };
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum SagaAction {
     Start,
     /// The relay delivers a command; `again` keeps it, as after a lost acknowledgement.
     Deliver {
-        command: Command,
-        says: Says,
+        command: SagaCommand,
+        says: SagaAnswer,
         again: bool,
         reply: Replies,
     },
     /// The timer is due: it becomes an inbox row.
     Fire,
     /// A worker decides about an inbox row and commits at once.
-    Handle(Waiting),
+    Handle(SagaInput),
     /// A worker decides about an inbox row, and takes its time.
-    Decide(Waiting),
+    Decide(SagaInput),
     /// That worker commits.
     Commit,
     /// That worker dies.
     Crash,
-    Person(process::Action),
+    Operator(process::Action),
 }
 
-/// How often the answer to one delivery arrives.
+/// Number of answers to one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replies {
     Once,
     Twice,
 }
 
-pub(super) fn enabled(state: &State, actions: &mut Vec<Action>) {
+pub(super) fn enabled(state: &SagaState, actions: &mut Vec<SagaAction>) {
     let Some(row) = &state.row else {
-        actions.push(Action::Start);
+        actions.push(SagaAction::Start);
         return;
     };
     for command in &state.outbox {
         of_service(state, *command, actions);
     }
     if state.timer.is_some() {
-        actions.push(Action::Fire);
+        actions.push(SagaAction::Fire);
     }
     for waiting in &state.inbox {
-        actions.push(Action::Handle(*waiting));
+        actions.push(SagaAction::Handle(*waiting));
         if state.held.is_none() && state.left.slow > 0 {
-            actions.push(Action::Decide(*waiting));
+            actions.push(SagaAction::Decide(*waiting));
         }
     }
     if state.held.is_some() {
-        actions.extend([Action::Commit, Action::Crash]);
+        actions.extend([SagaAction::Commit, SagaAction::Crash]);
     }
     let paused = row.status == process::ProcessStatus::Paused;
     if paused {
-        actions.push(Action::Person(process::Action::Resume));
+        actions.push(SagaAction::Operator(process::Action::Resume));
     } else if state.left.decisions > 0 && !row.status.is_final() {
-        actions.push(Action::Person(process::Action::Pause));
-        actions.push(Action::Person(process::Action::Compensate));
+        actions.push(SagaAction::Operator(process::Action::Pause));
+        actions.push(SagaAction::Operator(process::Action::Compensate));
     }
 }
 
-fn of_service(state: &State, command: Command, actions: &mut Vec<Action>) {
-    let deliver = |says, again, reply| Action::Deliver { command, says, again, reply };
-    actions.push(deliver(Says::Done, false, Replies::Once));
+fn of_service(state: &SagaState, command: SagaCommand, actions: &mut Vec<SagaAction>) {
+    let deliver = |says, again, reply| SagaAction::Deliver { command, says, again, reply };
+    actions.push(deliver(SagaAnswer::Done, false, Replies::Once));
     if state.left.channel > 0 {
-        actions.push(deliver(Says::Done, false, Replies::Twice));
-        actions.push(deliver(Says::Done, true, Replies::Once));
+        actions.push(deliver(SagaAnswer::Done, false, Replies::Twice));
+        actions.push(deliver(SagaAnswer::Done, true, Replies::Once));
     }
     let effect = state.effects[command.step];
     let acted = if command.undo { effect.undone } else { effect.done };
     if state.left.failures > 0 && !acted {
-        actions.push(deliver(Says::Refused, false, Replies::Once));
-        actions.push(deliver(Says::Busy, false, Replies::Once));
+        actions.push(deliver(SagaAnswer::Refused, false, Replies::Once));
+        actions.push(deliver(SagaAnswer::Busy, false, Replies::Once));
     }
 }
 
-pub(super) fn apply(saga: &Saga, state: &mut State, action: Action) {
+pub(super) fn apply(saga: &Saga, state: &mut SagaState, action: SagaAction) {
     let (config, definition) = (&saga.config, &saga.definition);
     match action {
-        Action::Start => {
+        SagaAction::Start => {
             let decided = decide::begin(definition);
             commit(state, decided);
         }
-        Action::Deliver { command, says, again, reply } => {
+        SagaAction::Deliver { command, says, again, reply } => {
             deliver(state, command, says, again, reply);
         }
-        Action::Fire => {
+        SagaAction::Fire => {
             if let Some((step, id)) = state.timer.take() {
-                state.inbox.insert(Waiting::Timer { step, id });
+                state.inbox.insert(SagaInput::Timer { step, id });
             }
         }
-        Action::Handle(waiting) => {
+        SagaAction::Handle(waiting) => {
             if let Some(decided) = decide_about(saga, state, waiting) {
                 publish(state, &decided.commands);
                 commit(state, decided);
             }
             state.inbox.remove(&waiting);
         }
-        Action::Decide(waiting) => {
+        SagaAction::Decide(waiting) => {
             state.left.slow -= 1;
             match decide_about(saga, state, waiting) {
                 Some(decided) => {
-                    if config.has(Bug::CommandsApart) {
+                    if config.has(SagaBug::CommandsApart) {
                         publish(state, &decided.commands);
                     }
-                    if config.has(Bug::AckBeforeCommit) {
+                    if config.has(SagaBug::AckBeforeCommit) {
                         state.inbox.remove(&waiting);
                     }
-                    state.held = Some(Held { cause: waiting, decided, stale: false });
+                    state.held = Some(PendingDecision { cause: waiting, decided, stale: false });
                 }
                 None => {
                     state.inbox.remove(&waiting);
                 }
             }
         }
-        Action::Commit => {
+        SagaAction::Commit => {
             let Some(held) = state.held.take() else { return };
-            if held.stale && !config.has(Bug::NoVersionCheck) {
+            if held.stale && !config.has(SagaBug::NoVersionCheck) {
                 state.refused = true;
                 return;
             }
@@ -131,12 +131,12 @@ pub(super) fn apply(saga: &Saga, state: &mut State, action: Action) {
             commit(state, held.decided);
             state.inbox.remove(&held.cause);
         }
-        Action::Crash => state.held = None,
-        Action::Person(action) => person(saga, state, action),
+        SagaAction::Crash => state.held = None,
+        SagaAction::Operator(action) => operate(saga, state, action),
     }
 }
 
-fn person(saga: &Saga, state: &mut State, action: process::Action) {
+fn operate(saga: &Saga, state: &mut SagaState, action: process::Action) {
     if action != process::Action::Resume {
         state.left.decisions -= 1;
     }
@@ -148,19 +148,19 @@ fn person(saga: &Saga, state: &mut State, action: process::Action) {
 }
 
 /// `None`: the planted bug drops it.
-fn decide_about(saga: &Saga, state: &State, waiting: Waiting) -> Option<Decided> {
+fn decide_about(saga: &Saga, state: &SagaState, waiting: SagaInput) -> Option<SagaDecision> {
     let row = state.row.as_ref()?;
-    let is_reply = matches!(waiting, Waiting::Reply { .. });
-    let dropped = (saga.config.has(Bug::LateIgnored) && row.status.is_final())
-        || (saga.config.has(Bug::PauseDrops)
+    let is_reply = matches!(waiting, SagaInput::Reply { .. });
+    let dropped = (saga.config.has(SagaBug::LateIgnored) && row.status.is_final())
+        || (saga.config.has(SagaBug::PauseDrops)
             && is_reply
             && row.status == process::ProcessStatus::Paused)
-        || (saga.config.has(Bug::TimerLost) && !is_reply);
+        || (saga.config.has(SagaBug::TimerLost) && !is_reply);
     (!dropped).then(|| decide::handle(&saga.definition, row, waiting))
 }
 
 /// One transaction: the process, its timer and its log.
-fn commit(state: &mut State, decided: Decided) {
+fn commit(state: &mut SagaState, decided: SagaDecision) {
     if let Some(held) = &mut state.held {
         held.stale = true;
     }
@@ -180,23 +180,29 @@ fn commit(state: &mut State, decided: Decided) {
 }
 
 /// A command that is there already is not written again.
-fn publish(state: &mut State, commands: &[Command]) {
+fn publish(state: &mut SagaState, commands: &[SagaCommand]) {
     state.outbox.extend(commands);
 }
 
 /// The service acts once for each idempotency key, and answers what it has done.
-fn deliver(state: &mut State, command: Command, says: Says, again: bool, reply: Replies) {
+fn deliver(
+    state: &mut SagaState,
+    command: SagaCommand,
+    says: SagaAnswer,
+    again: bool,
+    reply: Replies,
+) {
     if again || reply != Replies::Once {
         state.left.channel -= 1;
     }
-    if says != Says::Done {
+    if says != SagaAnswer::Done {
         state.left.failures -= 1;
     }
     if !again {
         state.outbox.remove(&command);
     }
     let effect = &mut state.effects[command.step];
-    if says == Says::Done {
+    if says == SagaAnswer::Done {
         if command.undo {
             state.undone_before |= !effect.done;
             effect.undone = true;
@@ -210,6 +216,6 @@ fn deliver(state: &mut State, command: Command, says: Says, again: bool, reply: 
     };
     let first = u8::from(again);
     for copy in first..first + copies {
-        state.inbox.insert(Waiting::Reply { command, says, copy });
+        state.inbox.insert(SagaInput::Reply { command, says, copy });
     }
 }

@@ -98,7 +98,8 @@ enum Turn {
 
 async fn apply(client: &mut Client<'_>, all: &[Script], script: &Script) -> Result<Turn, Failure> {
     let transaction = client.transaction().await?;
-    transaction.query_one(sql!("lock_schema"), &[&LOCK_TIMEOUT]).await?;
+    transaction.query_one(sql!("migration_limits"), &[&LOCK_TIMEOUT]).await?;
+    transaction.query_one(sql!("lock_schema"), &[]).await?;
     // Again, now that nobody else can: the first look was without the lock.
     let found = applied(&transaction).await?;
     if migration::missing(all, &found)?.first().map(|next| next.number) != Some(script.number) {
@@ -123,8 +124,10 @@ async fn apply(client: &mut Client<'_>, all: &[Script], script: &Script) -> Resu
 fn failed(script: &Script, error: tokio_postgres::Error) -> Failure {
     let code = error.code().cloned();
     let text = error.as_db_error().map(|answer| answer.message().to_owned()).unwrap_or_default();
-    let Failure::Final(error) = Failure::from(error) else {
-        return StoreError::unavailable("others stopped the migration; run it again").into();
+    // Rolled back because of a concurrent transaction: the caller runs the migration again.
+    let error = match Failure::from(error) {
+        Failure::Final(error) => error,
+        other => return other,
     };
     let in_the_way =
         [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT, SqlState::DUPLICATE_FUNCTION];

@@ -4,8 +4,13 @@
 //! looking again at what is there. So two processes do not apply it twice, and a process that dies
 //! leaves either all of a script or nothing.
 
+use std::time::{Duration, Instant};
+
 use relais_core::store::{Migrated, StoreError};
-use rusqlite::{Connection, ErrorCode, Transaction};
+use rusqlite::{
+    Connection, ErrorCode, Transaction,
+    ffi::{SQLITE_BUSY, SQLITE_LOCKED},
+};
 
 use super::{error, writer::Writer};
 use crate::migration::{self, Applied, Script};
@@ -22,6 +27,11 @@ const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");
 const APPLIED: &str = include_str!("sql/applied_scripts.sql");
 const RECORD: &str = include_str!("sql/record_script.sql");
 
+/// Longest wait for another process that migrates the same file, as on PostgreSQL. The busy time-out of the
+/// file is shorter than a migration on a slow disk.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
 /// The scripts as one text, for somebody who applies them by hand.
 pub fn schema_sql() -> String {
     migration::as_one_transaction(CREATE_SCHEMA, RECORD, SCRIPTS)
@@ -32,15 +42,39 @@ pub(super) async fn migrate(
     writer: &Writer,
     scripts: &'static [Script],
 ) -> Result<Migrated, StoreError> {
-    let found = writer.run(|tx| applied(tx)).await?;
+    let found = when_unlocked(writer, |tx| applied(tx)).await?;
     let mut now = Vec::new();
     for script in migration::missing(scripts, &found)? {
-        if writer.run(move |tx| apply(tx, scripts, script)).await? == Turn::First {
+        if when_unlocked(writer, move |tx| apply(tx, scripts, script)).await? == Turn::First {
             now.push(script);
         }
     }
-    let found = if now.is_empty() { writer.run(|tx| applied(tx)).await? } else { found };
+    let found = if now.is_empty() { when_unlocked(writer, |tx| applied(tx)).await? } else { found };
     Ok(migration::migrated(&found, &now))
+}
+
+/// Runs a job of the writer; waits while another process migrates the file.
+async fn when_unlocked<T, F>(writer: &Writer, job: F) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    F: Fn(&Transaction<'_>) -> Result<T, StoreError> + Copy + Send + 'static,
+{
+    let started = Instant::now();
+    loop {
+        match writer.run(job).await {
+            Err(error) if is_locked(&error) && started.elapsed() < LOCK_TIMEOUT => {
+                tokio::time::sleep(LOCK_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Returns true if another process holds the write lock. The low byte of SQLite's extended code is the
+/// code itself.
+fn is_locked(error: &StoreError) -> bool {
+    let code = error.code().and_then(|code| code.parse::<i32>().ok());
+    code.is_some_and(|code| [SQLITE_BUSY, SQLITE_LOCKED].contains(&(code & 0xff)))
 }
 
 /// What `relais_schema` says; nothing if there is none.

@@ -39,7 +39,7 @@ impl Dialect {
         }
     }
 
-    /// Whether another transaction may write while one is open.
+    /// Returns true if another transaction may write while one is open.
     pub fn writes_in_parallel(self) -> bool {
         matches!(self, Self::Postgres)
     }
@@ -49,7 +49,7 @@ impl Dialect {
         matches!(self, Self::Postgres).then(|| format!("SET application_name = {}", quote(name)))
     }
 
-    /// How many sessions wait for a lock of the one with this name.
+    /// Returns a statement that counts the sessions waiting for a lock of the one with this name.
     pub fn waiting_behind(self, name: &str) -> Option<String> {
         matches!(self, Self::Postgres).then(|| {
             format!(
@@ -59,4 +59,9 @@ impl Dialect {
             )
         })
     }
+}
+
+/// Returns the text as an SQL literal.
+pub fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }

@@ -70,7 +70,7 @@ impl PostgresScratch {
         scratch
     }
 
-    /// Where it is, for a pool of the test's own: its connections see this schema only.
+    /// Returns its URL, for a pool of the test's own: its connections see this schema only.
     pub fn url(&self) -> String {
         within(&self.server_url, &self.schema)
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{Database, Dialect, TextRows};
 
-/// How long a question waits for whoever writes.
+/// Longest wait of a statement for a writer.
 const BUSY: Duration = Duration::from_secs(30);
 
 impl Database for SqliteStore {

@@ -1,4 +1,4 @@
-//! What a run changed: rows that came and rows that went, table by table.
+//! The changes of a run: added and removed rows, table by table.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ const WRITTEN_BY_HANDLERS: [&str; 2] = ["relais_outbox", "relais_handled"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes(BTreeMap<String, TableChanges>);
 
-/// Rows as people read them, sorted.
+/// Rows as text, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TableChanges {
-    gone: Vec<String>,
+    removed: Vec<String>,
     come: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Changes {
             };
             let (before, after) = (shown(before), shown(after));
             let changes =
-                TableChanges { gone: without(&before, &after), come: without(&after, &before) };
+                TableChanges { removed: without(&before, &after), come: without(&after, &before) };
             (table.clone(), changes)
         });
         Self(tables.filter(|(_, changes)| *changes != TableChanges::default()).collect())
@@ -53,9 +53,9 @@ impl Changes {
     /// One line for each change.
     pub(super) fn lines(&self) -> Vec<String> {
         let table = |(table, changes): (&String, &TableChanges)| {
-            let gone = changes.gone.iter().map(move |row| format!("- {table}: {row}"));
+            let removed = changes.removed.iter().map(move |row| format!("- {table}: {row}"));
             let come = changes.come.iter().map(move |row| format!("+ {table}: {row}"));
-            gone.chain(come).collect::<Vec<_>>()
+            removed.chain(come).collect::<Vec<_>>()
         };
         self.0.iter().flat_map(table).collect()
     }
@@ -69,7 +69,7 @@ impl Changes {
     }
 }
 
-/// What of sorted `all` is not in sorted `some`; equal rows count one by one.
+/// Returns what of sorted `all` is not in sorted `some`; equal rows count one by one.
 fn without(all: &[String], some: &[String]) -> Vec<String> {
     let mut rest = some.iter().peekable();
     let missing = all.iter().filter(|row| {

@@ -1,4 +1,4 @@
-//! What is in a database: every row of the user's tables, and what relais keeps of messages.
+//! The content of a database: every row of the user's tables, and what relais keeps of messages.
 //!
 //! Invariant: what may differ between two runs that did the same is not in it: times and ids of
 //! relais, and the gaps that a rolled-back transaction leaves in numbers drawn from a sequence.
@@ -18,7 +18,7 @@ pub(super) struct Dump(pub(super) BTreeMap<String, Vec<Row>>);
 /// Column and value.
 pub(super) type Row = Vec<(String, String)>;
 
-/// What relais keeps that a handler can change: table, columns, how they are read. The last column of
+/// Columns of relais that a handler can change: table, columns, how they are read. The last column of
 /// the outbox is the message's own id.
 const RELAIS: &[(&str, &[&str], &str)] = &[
     (
@@ -86,7 +86,7 @@ const SQLITE_COLUMNS: &str = "\
     ORDER BY t.name, c.cid";
 
 /// # Panics
-/// If the database cannot be read, or has more rows than a check needs.
+/// If a statement fails, or the database has more rows than a check needs.
 pub(super) async fn read(database: &dyn Database) -> Dump {
     let mut dump = Dump::default();
     let columns = columns(database).await;
@@ -95,7 +95,7 @@ pub(super) async fn read(database: &dyn Database) -> Dump {
         let names: Vec<&str> = table.iter().map(|column| column.name.as_str()).collect();
         dump.0.insert(table[0].table.clone(), named(&names, rows));
     }
-    number_anew(&mut dump, &columns);
+    renumber(&mut dump, &columns);
     for (table, names, sql) in RELAIS {
         dump.0.insert((*table).to_owned(), named(names, ask(database, sql).await));
     }
@@ -163,7 +163,7 @@ fn named(names: &[&str], rows: Vec<Vec<Option<String>>>) -> Vec<Row> {
 }
 
 /// Numbers from a sequence become their places in its order, also where other tables refer to them.
-fn number_anew(dump: &mut Dump, columns: &[Column]) {
+fn renumber(dump: &mut Dump, columns: &[Column]) {
     let mut places: BTreeMap<String, BTreeMap<i128, usize>> = BTreeMap::new();
     for column in columns.iter().filter(|column| column.from_sequence) {
         let mut numbers: Vec<i128> = values(&dump.0[&column.table], &column.name)

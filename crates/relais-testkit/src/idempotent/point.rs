@@ -1,4 +1,4 @@
-//! Where it goes wrong.
+//! The places of the faults.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Point {
     DiesAfterCommit,
     /// Every write to this table fails while the message is handled for the first time.
     WriteFails(String),
-    /// The worker is gone when its handler waits for the database for the n-th time.
+    /// The worker is lost when its handler waits for the database for the n-th time.
     DiesInside(usize),
 }
 

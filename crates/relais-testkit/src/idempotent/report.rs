@@ -1,4 +1,4 @@
-//! What is wrong with a handler, said so that it can be mended.
+//! The report on a handler, with what to fix.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct NotIdempotent {
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// A fault of a handler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fault {
@@ -69,7 +69,7 @@ impl NotIdempotent {
                  it from the message, or name the column in `ignore`"
             }
             (Fault::Differs { .. }, Point::WriteFails(_)) => {
-                "the handler goes on after an error, so that half of its work is committed: return \
+                "the handler continues after an error, so that half of its work is committed: return \
                  the error"
             }
             (Fault::Differs { .. }, _) => {

@@ -25,11 +25,11 @@ use super::{
 use crate::{clock::VirtualClock, database::Database};
 
 const LEASE: Duration = Duration::from_secs(60);
-/// How often a handler may ask for another try.
+/// Most retries that a handler may ask for.
 const ATTEMPTS_MAX: u32 = 20;
-/// How often a message is looked at before its run counts as stuck; a try takes two looks.
+/// Most polls of a message before its run counts as stuck; a try takes two polls.
 const LOOKS_MAX: u32 = 3 * ATTEMPTS_MAX;
-/// How often lanes are asked for; those in which a dying worker still holds a lock come later.
+/// Most requests for lanes; those in which a dying worker still holds a lock come later.
 const BEATS_MAX: usize = 2_000;
 const BEAT_PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause that a handler may ask for before the next try.
@@ -38,7 +38,7 @@ const ROWS_MAX: usize = 100;
 /// When every message arrives.
 const ARRIVAL: &str = "2026-01-01T00:00:00.000Z";
 
-/// Whether the fault came to be.
+/// The occurrence of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     FaultHappened,
@@ -71,7 +71,7 @@ impl<'a> Run<'a> {
         self.end
     }
 
-    /// Delivers one message, lets the fault happen, and goes on until the message is processed.
+    /// Delivers one message, lets the fault happen, and continues until the message is handled.
     pub(super) async fn message(&mut self, message: &NewInbox) -> Result<(), NotIdempotent> {
         self.deliver(message).await;
         match self.point {
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
 
     async fn die_after_commit(&mut self, message: &NewInbox) -> Result<(), NotIdempotent> {
         let work = self.finish(message).await?;
-        // It does not know: it does all of it again, and so does whoever gets its lanes.
+        // It does not know: it does all of it again, as the next owner of its lanes does.
         if let Some(work) = work {
             self.rolled_back(message, work.clone()).await?;
             self.next_worker().await;
@@ -218,16 +218,16 @@ impl<'a> Run<'a> {
         if row.status == InboxStatus::Processed {
             return Ok(());
         }
-        let told = [row.error_code, row.error_message].into_iter().flatten();
+        let texts = [row.error_code, row.error_message].into_iter().flatten();
         let fault = Fault::NotProcessed {
             message_id: message.message_id.clone(),
             status: row.status.as_str().to_owned(),
-            trouble: told.collect::<Vec<_>>().join(": "),
+            trouble: texts.collect::<Vec<_>>().join(": "),
         };
         Err(NotIdempotent::new(self.point, fault))
     }
 
-    /// What the engine does after a handler spoke.
+    /// Does what the engine does after a handler returned.
     async fn settle(&mut self, work: &HandlerWork, handled: Handled) {
         let Handled::RolledBack(outcome) = handled else { return };
         let policy = RetryPolicy::default().attempts_max(ATTEMPTS_MAX);

@@ -9,7 +9,7 @@ pub(super) async fn arm(database: &dyn Database, table: &str) {
     let table = identifier(table);
     match database.dialect() {
         Dialect::Postgres => {
-            // The code of a conflict with another transaction: nobody may take it for granted.
+            // The code of a conflict with another transaction: no handler may treat it as a success.
             let raise = "RAISE EXCEPTION 'this write fails on purpose' USING ERRCODE = '40001'";
             let function = format!(
                 "CREATE OR REPLACE FUNCTION {NAME}() RETURNS trigger LANGUAGE plpgsql \

@@ -15,7 +15,7 @@ use crate::shop::{self, ADD, NOTE, Paid, PaymentReceived, TABLES, payment};
 
 type Made = (PostgresScratch, Arc<dyn Handler>);
 
-/// What the check says of a handler on this pool; `None` without a server.
+/// Returns the report on a handler on this pool; `None` without a server.
 async fn check(
     handler: impl AsyncFn(PgPool) -> Arc<dyn Handler>,
 ) -> Option<Result<Vec<Point>, NotIdempotent>> {
@@ -27,7 +27,7 @@ async fn check(
     let shop = async || -> Made {
         let db = scratch::postgres(&url).await;
         db.run(TABLES).await;
-        // Numbers drawn by a transaction that is rolled back are gone: sound handlers leave gaps.
+        // Numbers drawn by a transaction that is rolled back are lost: sound handlers leave gaps.
         db.run(
             "CREATE TABLE entries (id BIGSERIAL PRIMARY KEY, cents BIGINT);
              CREATE TABLE lines (id INT GENERATED ALWAYS AS IDENTITY, entry BIGINT REFERENCES entries)",
@@ -61,7 +61,7 @@ async fn a_sound_handler_of_sqlx_passes_every_point() {
     let points = checked.unwrap_or_else(|found| panic!("{found}"));
     assert!(points.contains(&Point::WriteFails("lines".into())), "{points:?}");
     let inside = points.iter().filter(|point| matches!(point, Point::DiesInside(_))).count();
-    // An answer that is there before anybody asks is not waited for, so not every statement counts.
+    // An answer that has arrived already is not waited for, so not every statement counts.
     assert!(inside >= 3, "it waits for statements: {points:?}");
 }
 
@@ -145,7 +145,7 @@ async fn a_handler_that_writes_the_time_is_caught() {
 }
 
 #[tokio::test]
-async fn a_handler_that_goes_on_after_a_failed_write_is_caught() {
+async fn a_handler_that_continues_after_a_failed_write_is_caught() {
     async fn bad(tx: &mut PgConnection, message: Received<PaymentReceived>) -> sqlx::Result<()> {
         let PaymentReceived { account, cents } = &message.payload;
         sqlx::query(ADD).bind(cents).bind(account).execute(&mut *tx).await?;

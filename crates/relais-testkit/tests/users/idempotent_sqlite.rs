@@ -27,7 +27,7 @@ async fn shop(function: Function) -> (SqliteScratch, Arc<dyn Handler>) {
     (db, handler)
 }
 
-/// What the check says of this function.
+/// Returns the report on this function.
 async fn found(function: Function) -> (Point, String) {
     let messages = [payment(1, "a-1"), payment(2, "a-1")];
     let found = idempotent::check(async || shop(function).await, messages, &[]).await.unwrap_err();
@@ -154,7 +154,7 @@ async fn a_handler_that_writes_the_time_in_seconds_is_caught() {
 }
 
 #[tokio::test]
-async fn a_handler_that_goes_on_after_a_failed_write_is_caught() {
+async fn a_handler_that_continues_after_a_failed_write_is_caught() {
     fn bad(tx: &Transaction<'_>, message: Received<PaymentReceived>) -> Answer {
         tx.execute(ADD, (message.payload.cents, &message.payload.account))?;
         if let Err(error) = tx.execute(NOTE, (&message.message_id, "paid")) {
@@ -166,11 +166,11 @@ async fn a_handler_that_goes_on_after_a_failed_write_is_caught() {
     assert_eq!(point, Point::WriteFails("payments".into()));
     let expected = "  only without the fault:\n    + payments: message_id='m-1' note='paid'\n";
     assert!(text.contains(expected) && text.contains("(nothing)"), "{text}");
-    assert!(text.contains("goes on after an error"), "{text}");
+    assert!(text.contains("continues after an error"), "{text}");
 }
 
 #[tokio::test]
-async fn a_handler_that_goes_on_after_a_failed_send_is_caught() {
+async fn a_handler_that_continues_after_a_failed_send_is_caught() {
     fn bad(tx: &Transaction<'_>, message: Received<PaymentReceived>) -> Answer {
         tx.execute(ADD, (message.payload.cents, &message.payload.account))?;
         drop(Outbox::to("books").send_blocking(tx, &Paid::of(&message.payload)));

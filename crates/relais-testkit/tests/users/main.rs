@@ -7,6 +7,6 @@ mod clock;
 mod idempotent_postgres;
 mod idempotent_sqlite;
 mod outbox;
+mod process_run;
 mod proxy;
-mod rehearsal;
 mod shop;

@@ -1,4 +1,4 @@
-//! What a test expects in the outbox, and what it is told when that is not there.
+//! Expectations about the outbox, and the message when they fail.
 
 use relais::{Message, Outbox, Store};
 use relais_testkit::{
@@ -61,7 +61,7 @@ fn expected() -> [Sent; 3] {
     ]
 }
 
-/// What the failed check says.
+/// Returns the message of the failed check.
 async fn complaint(expected: Vec<Sent>, order: Order) -> String {
     let db = filled().await;
     let checked = tokio::spawn(async move { check(&*db, &expected, order).await }).await;

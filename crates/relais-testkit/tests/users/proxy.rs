@@ -1,4 +1,4 @@
-//! What each fault does to a caller, and what still reaches the server.
+//! The effect of each fault on a caller and on the server.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -9,17 +9,17 @@ use tokio::{
     sync::mpsc,
 };
 
-/// A server that answers each byte with the next one, and tells the test what it got.
+/// A server that answers each byte with the next one, and reports to the test what it got.
 async fn server() -> (SocketAddr, mpsc::UnboundedReceiver<u8>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (tell, got) = mpsc::unbounded_channel();
+    let (report, got) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let tell = tell.clone();
+            let report = report.clone();
             tokio::spawn(async move {
                 while let Ok(byte) = stream.read_u8().await {
-                    tell.send(byte).ok();
+                    report.send(byte).ok();
                     stream.write_u8(byte + 1).await.ok();
                 }
             });
@@ -34,7 +34,7 @@ async fn ask(stream: &mut TcpStream, byte: u8) -> io::Result<u8> {
 }
 
 #[tokio::test]
-async fn without_a_fault_bytes_go_through_and_are_counted() {
+async fn without_a_fault_bytes_are_forwarded_and_counted() {
     let (address, _got) = server().await;
     let proxy = FaultProxy::to(address).await.unwrap();
     let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_cut_ends_and_a_reset_breaks_open_and_new_connections() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_an_end_and_a_dropped_proxy_takes_its_connections_along() {
+async fn an_unavailable_server_is_an_end_and_a_dropped_proxy_takes_its_connections_along() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let proxy = FaultProxy::to(closed).await.unwrap();
     let mut stream = TcpStream::connect(proxy.address()).await.unwrap();

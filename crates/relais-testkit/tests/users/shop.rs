@@ -1,4 +1,4 @@
-//! A user's service: accounts, payments and what they tell others.
+//! A user's service: accounts, payments and their messages.
 
 use relais::{Message, core::inbox::NewInbox};
 use relais_testkit::{arrived, database::PostgresScratch, scratch};

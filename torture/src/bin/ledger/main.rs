@@ -1,12 +1,12 @@
 //! A user's service under torture: it keeps a ledger in its own tables, in the transaction of its
-//! handler, and runs orders as processes. It is written with the library as anybody would write it.
+//! handler, and runs orders as processes. It is written with the library as a user would write it.
 //!
-//! - `book`: the ledger and its handler, on both stores; `order`: the process
+//! - `bookings`: the ledger and its handler, on both stores; `order`: the process
 //!
 //! Invariant: nothing here helps relais to be right. No statement recognises a repetition, so a handler
 //! that takes effect twice shows in the sums.
 
-mod book;
+mod bookings;
 mod order;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -26,14 +26,14 @@ pub(crate) const PATIENT: RetryPolicy =
 
 #[derive(Debug, Parser)]
 #[command(about = "A service under torture; run by `cargo xtask torture`")]
-struct Args {
+struct LedgerArgs {
     /// `sqlite:FILE` or `postgres://…`
     #[arg(long)]
     store: String,
-    /// Who is told of each booking, `http://…`
+    /// The target of the messages about bookings, `http://…`
     #[arg(long)]
-    told: String,
-    /// Who takes the commands of orders, `http://…`
+    bookings: String,
+    /// The target of the commands of orders, `http://…`
     #[arg(long)]
     services: String,
     /// The path of the source
@@ -42,11 +42,11 @@ struct Args {
     #[arg(long, default_value = "10")]
     lease_seconds: u64,
     #[arg(value_enum)]
-    command: Command,
+    command: LedgerCommand,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Command {
+enum LedgerCommand {
     /// Makes the tables
     Migrate,
     Run,
@@ -54,29 +54,29 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let args = Args::parse();
+    let args = LedgerArgs::parse();
     let (store, handler): (Arc<dyn Store>, Arc<dyn Handler>) =
         match args.store.strip_prefix("sqlite:") {
             Some(path) => {
                 let path = PathBuf::from(path);
                 let store = SqliteStore::open(&path, SqliteOptions::default()).await?;
-                let handler = relais::sqlite::handler(&store, book::on_posted_sqlite);
+                let handler = relais::sqlite::handler(&store, bookings::on_posted_sqlite);
                 (Arc::new(store), handler)
             }
             None => {
                 let store = PostgresStore::connect(&args.store, PostgresOptions::default()).await?;
-                let handler = relais::postgres::handler(store.pool().clone(), book::on_posted);
+                let handler = relais::postgres::handler(store.pool().clone(), bookings::on_posted);
                 (Arc::new(store), handler)
             }
         };
     match args.command {
-        Command::Migrate => store.migrate().await.map(drop)?,
-        Command::Run => run(&args, store, handler).await?,
+        LedgerCommand::Migrate => store.migrate().await.map(drop)?,
+        LedgerCommand::Run => run(&args, store, handler).await?,
     }
     Ok(())
 }
 
-async fn run(args: &Args, store: Arc<dyn Store>, handler: Arc<dyn Handler>) -> Result<()> {
+async fn run(args: &LedgerArgs, store: Arc<dyn Store>, handler: Arc<dyn Handler>) -> Result<()> {
     let mapping = Mapping::json("shop")
         .event_type(Pick::payload("/type"))
         .aggregate_id(Pick::payload("/key"));
@@ -88,13 +88,13 @@ async fn run(args: &Args, store: Arc<dyn Store>, handler: Arc<dyn Handler>) -> R
         .handle("Posted", handler)
         .inbox_retry(PATIENT)
         .lease(Duration::from_secs(args.lease_seconds));
-    for kind in order::Kind::ALL {
+    for kind in order::OrderKind::ALL {
         app = app.process(order::definition(kind).context("the definition of an order")?);
     }
-    for (name, url) in [(book::TOLD, &args.told), (order::SERVICES, &args.services)] {
+    for (name, url) in [(bookings::BOOKINGS, &args.bookings), (order::SERVICES, &args.services)] {
         app = app.destination_with(name, Arc::new(publisher(url)?), destination());
     }
-    // Read by whoever started it.
+    // Read by the process that started it.
     eprintln!("POST http://{address}/{}", args.hook);
     Ok(app.run().await?)
 }

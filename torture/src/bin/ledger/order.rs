@@ -19,12 +19,12 @@ const HASTY_ATTEMPTS: u32 = 2;
 
 /// Orders differ in how long they wait for their parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OrderKind {
     Patient,
     Hasty,
 }
 
-impl Kind {
+impl OrderKind {
     pub(crate) const ALL: [Self; 2] = [Self::Patient, Self::Hasty];
 
     fn names(self) -> (&'static str, &'static str) {
@@ -35,35 +35,35 @@ impl Kind {
     }
 }
 
-/// What a process knows, and what starts it.
+/// The data of a process, which is also its start message.
 #[derive(Serialize, Deserialize)]
-struct Order {
+struct OrderData {
     key: String,
 }
 
 /// A reply that says all with its name.
 #[derive(Deserialize)]
-struct Plain {}
+struct EmptyReply {}
 
-pub(crate) fn definition(kind: Kind) -> Result<Definition, InvalidDefinition> {
+pub(crate) fn definition(kind: OrderKind) -> Result<Definition, InvalidDefinition> {
     let (name, start) = kind.names();
     let ship = match kind {
-        Kind::Patient => call("Ship"),
-        Kind::Hasty => call("Ship").timeout(HASTY).retry(PATIENT.attempts_max(HASTY_ATTEMPTS)),
+        OrderKind::Patient => call("Ship"),
+        OrderKind::Hasty => call("Ship").timeout(HASTY).retry(PATIENT.attempts_max(HASTY_ATTEMPTS)),
     };
-    define::<Order>(name, 1)
-        .starts_on_named(start, |order: Order| (order.key.clone(), order))
+    define::<OrderData>(name, 1)
+        .starts_on_named(start, |order: OrderData| (order.key.clone(), order))
         .reversible_step("reserve", call("Reserve"), call("UndoReserve"))
         .reversible_step("charge", call("Charge"), call("UndoCharge"))
         .reversible_step("ship", ship, call("UndoShip"))
         .build()
 }
 
-fn call(name: &'static str) -> Command<Order> {
-    command_named(SERVICES, name, |order: &Order| json!({ "key": order.key }))
-        .on_named(&format!("{name}Done"), |_, _: Plain| ())
-        .on_named(&format!("{name}Busy"), |_, _: Plain| Meaning::retryable("busy"))
-        .on_named(&format!("{name}Refused"), |_, _: Plain| Meaning::failed("refused"))
+fn call(name: &'static str) -> Command<OrderData> {
+    command_named(SERVICES, name, |order: &OrderData| json!({ "key": order.key }))
+        .on_named(&format!("{name}Done"), |_, _: EmptyReply| ())
+        .on_named(&format!("{name}Busy"), |_, _: EmptyReply| Meaning::retryable("busy"))
+        .on_named(&format!("{name}Refused"), |_, _: EmptyReply| Meaning::failed("refused"))
         .timeout(ANSWER_MAX)
         .retry(PATIENT)
 }

@@ -1,17 +1,17 @@
-//! Chance from one seed: the same seed throws the same dice.
+//! Random numbers from one seed: the same seed gives the same numbers.
 
 use std::time::Duration;
 
 /// A stream of random numbers (splitmix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// The stream of one part of a run; parts do not disturb each other.
     pub(crate) fn new(seed: u64, part: u64) -> Self {
-        let mut dice = Self(seed ^ part.wrapping_mul(0xA076_1D64_78BD_642F));
-        dice.next();
-        dice
+        let mut rng = Self(seed ^ part.wrapping_mul(0xA076_1D64_78BD_642F));
+        rng.next();
+        rng
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -27,7 +27,7 @@ impl Dice {
         self.next() % end
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true with this probability.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_throws_the_same_and_its_parts_throw_differently() {
-        let throws = |seed, part| {
-            let mut dice = Dice::new(seed, part);
-            [dice.next(), dice.next(), dice.next()]
+    fn one_seed_gives_the_same_numbers_and_its_parts_differ() {
+        let numbers = |seed, part| {
+            let mut rng = Rng::new(seed, part);
+            [rng.next(), rng.next(), rng.next()]
         };
-        assert_eq!(throws(1, 2), throws(1, 2));
-        assert_ne!(throws(1, 2), throws(1, 3));
-        assert_ne!(throws(1, 2), throws(2, 2));
+        assert_eq!(numbers(1, 2), numbers(1, 2));
+        assert_ne!(numbers(1, 2), numbers(1, 3));
+        assert_ne!(numbers(1, 2), numbers(2, 2));
     }
 }

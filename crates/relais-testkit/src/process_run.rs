@@ -1,5 +1,4 @@
-//! A process without a database: replies come when the test delivers them, and time passes when it
-//! says so.
+//! A process without a database: the test delivers replies and advances the time.
 //!
 //! Invariant: everything that happens goes through the same pure functions as in the engine
 //! ([`relais_core::process`]); only what a store keeps is kept here.
@@ -19,14 +18,14 @@ use relais_core::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Most timers that fire in one [`Rehearsal::advance`].
+/// Most timers that fire in one [`ProcessRun::advance`].
 const FIRED_MAX: usize = 10_000;
 
-/// One process of a definition, played through.
+/// One process of a definition, run step by step.
 ///
-/// What it is given and cannot take is a [`Problem`], as it would be in the inbox.
+/// An input that it rejects is a [`Problem`], as it would be in the inbox.
 #[derive(Debug)]
-pub struct Rehearsal {
+pub struct ProcessRun {
     definition: Definition,
     process: Process,
     /// The one timer, and when it is due.
@@ -34,15 +33,15 @@ pub struct Rehearsal {
     now: Duration,
     log: Vec<Entry>,
     commands: Vec<NewMessage>,
-    /// How many of them the test has seen.
+    /// Number of commands that the test has seen.
     seen: usize,
     problem: Option<Problem>,
     /// Messages delivered so far; each has an id of its own.
     messages: usize,
 }
 
-impl Rehearsal {
-    /// The process that this event starts.
+impl ProcessRun {
+    /// Starts a process with this event.
     pub fn start(
         definition: &Definition,
         event_type: &str,
@@ -50,7 +49,7 @@ impl Rehearsal {
     ) -> Result<Self, Problem> {
         let row = row(0, event_type, &payload, Headers::default());
         let change = start(definition, &row)?;
-        let mut rehearsal = Self {
+        let mut run = Self {
             definition: definition.clone(),
             process: change.process.clone(),
             timer: None,
@@ -61,18 +60,18 @@ impl Rehearsal {
             problem: None,
             messages: 0,
         };
-        rehearsal.apply(change);
-        Ok(rehearsal)
+        run.apply(change);
+        Ok(run)
     }
 
-    /// The commands it has sent since this was asked last.
+    /// Returns the commands it has sent since the last call.
     pub fn commands(&mut self) -> Vec<NewMessage> {
         let new = self.commands[self.seen..].to_vec();
         self.seen = self.commands.len();
         new
     }
 
-    /// A reply to its last command comes.
+    /// Delivers a reply to its last command.
     ///
     /// # Panics
     /// If it has sent none, or the reply would not find it.
@@ -81,7 +80,7 @@ impl Rehearsal {
         self.reply_to(&command, event_type, payload)
     }
 
-    /// A reply to an earlier command comes: late, or once more.
+    /// Delivers a reply to an earlier command: late, or once more.
     ///
     /// # Panics
     /// If the reply would not find this process.
@@ -100,7 +99,7 @@ impl Rehearsal {
         self.take(&Input::Reply(&row))
     }
 
-    /// Time passes; timers that come due on the way fire, each at its time.
+    /// Advances the time; timers that become due fire, each at its time.
     ///
     /// # Panics
     /// If its timers never end.
@@ -119,7 +118,7 @@ impl Rehearsal {
         panic!("more than {FIRED_MAX} timers fired in {by:?}");
     }
 
-    /// A person decides.
+    /// Applies an operator's decision.
     pub fn act(&mut self, action: Action, actor: &str, reason: &str) -> Result<(), Problem> {
         self.take(&Input::Action { action, actor, reason })
     }
@@ -128,36 +127,36 @@ impl Rehearsal {
         self.process.status
     }
 
-    /// The step it stands on.
+    /// Returns its current step.
     pub fn step(&self) -> Option<&str> {
         self.process.current_step.as_deref()
     }
 
-    /// What it knows.
+    /// Returns its data.
     ///
     /// # Panics
-    /// If that is no `T`.
+    /// If the data is no `T`.
     pub fn data<T: DeserializeOwned>(&self) -> T {
         serde_json::from_str(&self.process.data).expect("the data of the process is a T")
     }
 
-    /// What happened to it, oldest first.
+    /// Returns its log, oldest entry first.
     pub fn log(&self) -> &[Entry] {
         &self.log
     }
 
-    /// Why a person must look, if one must: its open dead letter.
+    /// Returns the problem of its open dead letter.
     pub fn dead_letter(&self) -> Option<&Problem> {
         self.problem.as_ref()
     }
 
-    /// How long until its timer fires, if it has one.
+    /// Returns the time until its timer fires.
     pub fn timer(&self) -> Option<Duration> {
         self.timer.as_ref().map(|(due, _)| due.saturating_sub(self.now))
     }
 
     fn take(&mut self, input: &Input<'_>) -> Result<(), Problem> {
-        // Pauses are as short as they can be: chance only makes them longer.
+        // Pauses are as short as possible: jitter only makes them longer.
         let change = advance(&self.definition, &self.process, input, 0.0)?;
         self.apply(change);
         Ok(())
@@ -201,8 +200,8 @@ fn row(number: usize, event_type: &str, payload: &Value, headers: Headers) -> In
     InboxRow {
         id: 0,
         message_id: format!("m-{number}"),
-        source_system: "rehearsal".to_owned(),
-        topic: "rehearsal".to_owned(),
+        source_system: "test".to_owned(),
+        topic: "test".to_owned(),
         partition_num: 0,
         offset_num: 0,
         key_str: None,

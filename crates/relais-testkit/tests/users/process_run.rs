@@ -1,4 +1,4 @@
-//! A process played through without a database.
+//! A process run without a database.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use relais::{
         typed::{command_named, define},
     },
 };
-use relais_testkit::Rehearsal;
+use relais_testkit::ProcessRun;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -47,12 +47,12 @@ fn definition() -> Definition {
         .unwrap()
 }
 
-fn placed() -> Rehearsal {
-    Rehearsal::start(&definition(), "OrderPlaced", json!({"id": "o-1"})).unwrap()
+fn placed() -> ProcessRun {
+    ProcessRun::start(&definition(), "OrderPlaced", json!({"id": "o-1"})).unwrap()
 }
 
-fn names(rehearsal: &mut Rehearsal) -> Vec<String> {
-    rehearsal.commands().into_iter().map(|command| command.event_type).collect()
+fn names(run: &mut ProcessRun) -> Vec<String> {
+    run.commands().into_iter().map(|command| command.event_type).collect()
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn replies_take_it_to_its_end() {
     assert_eq!(names(&mut order), ["Ship"]);
     order.reply("Shipped", json!({})).unwrap();
     assert_eq!((order.status(), order.timer()), (ProcessStatus::Succeeded, None));
-    let told: Vec<_> = order.log().iter().map(|entry| entry.event.name()).collect();
-    assert_eq!(told.first().zip(told.last()), Some((&"ProcessStarted", &"ProcessCompleted")));
+    let events: Vec<_> = order.log().iter().map(|entry| entry.event.name()).collect();
+    assert_eq!(events.first().zip(events.last()), Some((&"ProcessStarted", &"ProcessCompleted")));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_step_without_an_answer_is_tried_as_often_as_its_policy_says() {
 }
 
 #[test]
-fn people_act_on_it() {
+fn operators_act_on_it() {
     let mut order = placed();
     order.act(Action::Pause, "ann", "stocktaking").unwrap();
     order.reply("PaymentTaken", json!({"payment": "p-1"})).unwrap();
@@ -112,6 +112,6 @@ fn people_act_on_it() {
 
 #[test]
 #[should_panic(expected = "`PaymentLost` means nothing to `Order`")]
-fn a_reply_that_would_find_nobody_is_said() {
+fn a_reply_without_a_process_panics() {
     let _ = placed().reply("PaymentLost", json!({}));
 }

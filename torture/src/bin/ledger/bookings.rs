@@ -1,14 +1,14 @@
-//! The ledger: what is posted is added to its account and written down, and somebody is told.
+//! The ledger: a posted amount is added to its account and booked, and a message is sent.
 //!
-//! The tables (`account`, `booking`) are made by whoever starts the service; `booking` has no key, so a
+//! The tables (`account`, `booking`) are created by the test that starts the service; `booking` has no key, so a
 //! second effect of one message is a second row.
 
 use relais::{Message, Outbox, Received};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Transaction;
 
-/// The destination of what is told.
-pub(crate) const TOLD: &str = "told";
+/// The destination of the messages.
+pub(crate) const BOOKINGS: &str = "bookings";
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Posted {
@@ -36,7 +36,7 @@ pub(crate) async fn on_posted(
     let Posted { key, name, cents } = message.payload;
     tx.execute(BOOK, &[&key, &cents]).await?;
     tx.execute(WRITE_DOWN, &[&key, &name, &cents]).await?;
-    Outbox::to(TOLD).send(&mut tx, &Booked { key, name }).await?;
+    Outbox::to(BOOKINGS).send(&mut tx, &Booked { key, name }).await?;
     Ok(())
 }
 
@@ -47,6 +47,6 @@ pub(crate) fn on_posted_sqlite(
     let Posted { key, name, cents } = message.payload;
     tx.execute(BOOK, (&key, cents))?;
     tx.execute(WRITE_DOWN, (&key, &name, cents))?;
-    Outbox::to(TOLD).send_blocking(tx, &Booked { key, name })?;
+    Outbox::to(BOOKINGS).send_blocking(tx, &Booked { key, name })?;
     Ok(())
 }
