@@ -15,7 +15,7 @@ fn on_payment(db: &mut Connection, message_id: &str, cents: i64) -> anyhow::Resu
     if is_first {
         tx.execute("UPDATE till SET cents = cents + ?1", [cents])?;
     }
-    anyhow::ensure!(cents > 0, "not a payment"); // rolls back: the mark is gone too
+    anyhow::ensure!(cents > 0, "not a payment"); // rolls back: the mark too
     tx.commit()?;
     Ok(is_first)
 }

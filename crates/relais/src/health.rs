@@ -120,7 +120,7 @@ fn unserved_inbox((inbox, waiting): (&String, &u64)) -> String {
     format!("{waiting} messages wait for {}, which no worker serves", describe_inbox(inbox))
 }
 
-/// Returns the sources that cannot be read, with the reason.
+/// Returns the unavailable sources, with the reason.
 fn unavailable(snapshot: &ObserverSnapshot, connected: &ConnectionLookup<'_>) -> Vec<String> {
     let reason = |(name, source): (&String, &SourceSnapshot)| {
         if is_available(source, connected(name)) {

@@ -79,12 +79,12 @@ impl Worker for Ingest {
             },
         };
         let batch = addressed(batch, &self.into);
-        crate::fail_point!("intake.after_read");
+        crate::fail_point!("ingest.after_read");
         self.counters.available();
         let ingested = IngestedBatch::new(self.inbox.tracer.as_deref(), &batch);
         match accept(self.store.as_ref(), batch).await {
             Ok(accepted) => {
-                crate::fail_point!("intake.after_commit");
+                crate::fail_point!("ingest.after_commit");
                 self.inbox.accepted(&accepted);
                 self.counters.accepted(&accepted, ingested.undecodable(&accepted));
                 ingested.trace(self.inbox.tracer.as_deref(), &self.name, &accepted);
@@ -93,7 +93,7 @@ impl Worker for Ingest {
                     // Stored but not acknowledged: it arrives again and is recognised.
                     tracing::warn!(source = self.name, %error, "messages were stored and not acknowledged");
                 }
-                crate::fail_point!("intake.after_acknowledge");
+                crate::fail_point!("ingest.after_acknowledge");
                 Ok(PassOutcome::Worked)
             }
             Err(error) => {

@@ -5,7 +5,7 @@
 //!
 //! 1. The lane reader reads fewer rows at once and asks [`LaneQuarantine::treatment`] about each of them.
 //! 2. The loss is noted in the store on each suspect before it is sent ([`RowInFlight::is_noted`]).
-//! 3. The key queues send a row alone if the rule says so, one such row at a time.
+//! 3. The key queues send a row alone if the rule requires it, at most one such row at a time.
 //! 4. A row that is not sent is settled at once: [`inbox_fate`], [`outbox_fate`].
 //!
 //! A bulk job names its rows, so the worker that takes it over from a lost one counts the loss on exactly
@@ -157,5 +157,65 @@ pub(crate) fn job_fate(
             problem: job_lost(),
             lost_workers: row.lost_workers + 1,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct LostRow(i64, u32);
+
+    impl QueueRow for LostRow {
+        fn id(&self) -> i64 {
+            self.0
+        }
+        fn lane(&self) -> i16 {
+            1
+        }
+        fn key(&self) -> &str {
+            "k"
+        }
+        fn lost_workers(&self) -> u32 {
+            self.1
+        }
+        fn bytes(&self) -> usize {
+            1
+        }
+    }
+
+    fn quarantined() -> LaneQuarantine {
+        let mut quarantine = LaneQuarantine::default();
+        quarantine.begin(BTreeSet::from([1]), 10);
+        quarantine
+    }
+
+    #[test]
+    fn a_row_of_an_unclean_lane_is_a_suspect_until_its_loss_is_noted() {
+        let mut quarantine = quarantined();
+        assert_eq!(quarantine.treatment(1, &LostRow(7, 0)), Treatment::NoteAndSend);
+        assert_eq!(quarantine.treatment(2, &LostRow(7, 0)), Treatment::Send, "another lane");
+        quarantine.remember_noted(vec![7]);
+        assert_eq!(quarantine.treatment(1, &LostRow(7, 1)), Treatment::Send);
+        assert_eq!(quarantine.treatment(1, &LostRow(8, HOLD_AFTER - 1)), Treatment::Hold);
+    }
+
+    #[test]
+    fn a_quarantine_ends_with_the_last_row_of_its_lanes_or_after_the_maximum() {
+        let mut quarantine = quarantined();
+        quarantine.count_read(9, true);
+        assert!(quarantine.is_active());
+        quarantine.count_read(1, true);
+        assert!(!quarantine.is_active(), "the maximum was read");
+        let mut quarantine = quarantined();
+        quarantine.count_read(3, false);
+        assert!(!quarantine.contains(1), "the last row was read");
+    }
+
+    #[test]
+    fn a_lane_that_another_worker_gets_is_no_longer_quarantined() {
+        let mut quarantine = quarantined();
+        assert!(quarantine.remove(1) && !quarantine.remove(1));
+        assert_eq!(quarantine.treatment(1, &LostRow(7, 0)), Treatment::Send);
     }
 }

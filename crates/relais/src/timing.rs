@@ -47,3 +47,24 @@ impl DatabaseBackoff {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_maximum_and_begin_again_after_an_answer() {
+        let mut backoff = DatabaseBackoff::default();
+        let pauses: Vec<Duration> = (0..8).map(|_| backoff.next_pause()).collect();
+        assert_eq!(pauses[..2], [DATABASE_PAUSE, DATABASE_PAUSE * 2]);
+        assert_eq!(pauses[7], DATABASE_PAUSE_MAX);
+        backoff.reset();
+        assert_eq!(backoff.next_pause(), DATABASE_PAUSE);
+    }
+
+    #[test]
+    fn a_failed_heartbeat_is_repeated_within_the_lease_however_short() {
+        assert_eq!(beat_retry(Duration::from_secs(10)), BEAT_RETRY);
+        assert_eq!(beat_retry(Duration::from_millis(300)), Duration::from_millis(100));
+    }
+}

@@ -113,7 +113,7 @@ fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_with_kafka() {
         return;
     }
     let hit = sweep(&KAFKA, Database::Sqlite);
-    assert!(hit.contains("intake.after_commit"), "{hit:?}");
+    assert!(hit.contains("ingest.after_commit"), "{hit:?}");
 }
 
 /// A sweep that cannot fail would prove nothing.

@@ -1,7 +1,7 @@
 //! Figure: processes of three steps advanced by the inbox worker, beside the bare transactions they
 //! consist of.
 //!
-//! What starts them and every reply is in the inbox before. The bare side reads and writes the same
+//! Their starts and all replies are in the inbox before. The bare side reads and writes the same
 //! rows in the same tables, with the values that the engine would compute; computing them costs it no
 //! time. It has no fence, no order by key, no lock, and reads what it decides about once.
 

@@ -26,7 +26,7 @@ pub(super) fn thing(row: &SubjectRow, role: ThingRole) -> Thing {
         event_type: None,
         key: None,
         place: None,
-        status: "gone".to_owned(),
+        status: "removed".to_owned(),
         next_attempt_at: None,
         problem: None,
         held_by: None,

@@ -95,7 +95,7 @@ pub struct SourceFigures {
     pub conflicts: u64,
     /// Of those stored, the ones kept as `SERDE_ERROR`.
     pub undecodable: u64,
-    /// The reason why it cannot be read now.
+    /// The reason why it is unavailable.
     pub away: Option<String>,
     pub last_received_at: Option<Timestamp>,
     /// `true` if every process applies the pause of an operator.

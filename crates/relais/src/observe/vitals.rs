@@ -105,14 +105,14 @@ pub struct SourceSnapshot {
     pub conflicts: u64,
     /// Of those stored, the ones kept as `SERDE_ERROR`.
     pub undecodable: u64,
-    /// The reason why it cannot be read now, and for how long.
+    /// The reason why it is unavailable, and for how long.
     pub away: Option<SourceOutage>,
     pub last_received_at: Option<Timestamp>,
     /// `true` while this process reads nothing, because an operator paused the source.
     pub paused: bool,
 }
 
-/// The outage of a source that cannot be read.
+/// The outage of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceOutage {
     pub reason: String,
