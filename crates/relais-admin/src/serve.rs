@@ -5,12 +5,12 @@ use std::time::Duration;
 use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use relais_listen::{Limits, Peer, Tls};
+use relais_listen::{ListenLimits, Peer, Tls};
 use tokio::{net::TcpListener, sync::watch};
 
 /// Behind a proxy all clients have one address, so an address has a good share of all connections.
-const LIMITS: Limits =
-    Limits { connections_max: 256, per_address_max: 128, head_time: Duration::from_secs(10) };
+const LIMITS: ListenLimits =
+    ListenLimits { connections_max: 256, per_address_max: 128, head_time: Duration::from_secs(10) };
 
 /// Marks a request that came over an encrypted connection.
 #[derive(Clone, Copy, Debug)]

@@ -17,13 +17,12 @@ pub(crate) use self::{
 use relais::{
     App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
     http::{
-        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Secret, Tls,
-        WebhookSecret,
+        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Tls, WebhookSecret,
     },
     log::LogPublisher,
     postgres::PostgresStore,
     process::Operator,
-    salesforce::Budget,
+    salesforce::ApiCallBudget,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use relais_admin::{ApiUsage, AskSource, CallsUsed};
@@ -172,7 +171,7 @@ pub(crate) struct Wired {
 /// What delivers to a destination, and how much of its calls is used where that is known.
 struct Made {
     delivers: Delivers,
-    budget: Option<Budget>,
+    budget: Option<ApiCallBudget>,
 }
 
 enum Delivers {
@@ -293,7 +292,7 @@ fn make(
     Ok(Made { delivers: Delivers::Single(publisher), budget: None })
 }
 
-fn api_usage(budget: Budget) -> ApiUsage {
+fn api_usage(budget: ApiCallBudget) -> ApiUsage {
     Arc::new(move || budget.usage().map(|usage| CallsUsed { used: usage.used, limit: usage.limit }))
 }
 
@@ -301,7 +300,7 @@ fn http_settings(
     destination: &Destination,
     http: &HttpTarget,
 ) -> Result<HttpPublisherSettings, String> {
-    let headers = http.headers.iter().map(|(name, value)| (name.clone(), secret(value)));
+    let headers = http.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
     Ok(HttpPublisherSettings {
         method: http.method.parse()?,
         headers: headers.collect(),
@@ -325,10 +324,10 @@ fn http_source(
     let secrets = webhook_secrets(&http.secrets).map_err(|error| source.error(error))?;
     Ok(HttpSourceSettings {
         invalid: match http.invalid {
-            Invalid::Store => relais::http::Invalid::Store,
-            Invalid::Reject => relais::http::Invalid::Reject,
+            Invalid::Store => relais::http::OnInvalidBody::Store,
+            Invalid::Reject => relais::http::OnInvalidBody::Reject,
         },
-        token: http.token.as_ref().map(secret),
+        token: http.token.clone(),
         secrets,
         body_max: http.body_max,
         tls: tls(http.tls.as_ref()).map_err(|error| source.error(error))?,
@@ -351,10 +350,6 @@ impl Destination {
     fn error(&self, message: impl fmt::Display) -> WireError {
         WireError { section: format!("destination[{}]", self.name), message: message.to_string() }
     }
-}
-
-fn secret(text: &SecretString) -> Secret {
-    Secret::new(text.expose_secret())
 }
 
 fn webhook_secrets(texts: &[SecretString]) -> Result<Vec<WebhookSecret>, String> {

@@ -21,7 +21,7 @@ use std::{
 };
 
 use rustls::pki_types::PrivateKeyDer;
-use salesforce_sim::{AuthConfig, Config};
+use salesforce_sim::{AuthConfig, SimulatorConfig};
 use serde_json::Value;
 
 use org::{Base, Org, members_created, settings, until};
@@ -157,9 +157,13 @@ fn an_http_target_is_reached_and_its_certificate_checked() {
     assert_said(&trusting(&site), 0, &["its certificate is valid"]);
     let site = at(&format!("https://localhost:{}/x", secure.port()));
     site.write("ca.pem", &ca);
-    assert_said(&trusting(&site), 1, &["FAIL destination[out].url", "use a host name in the URL"]);
+    assert_said(
+        &trusting(&site),
+        1,
+        &["FAIL destination[out].url", "use a host name that is in the certificate"],
+    );
     let site = at(&format!("https://{}/x", target.address));
-    assert_fails(&site, "destination[out].url", &["does not speak TLS"]);
+    assert_fails(&site, "destination[out].url", &["does not use TLS"]);
 }
 
 /// A server that answers everything with 204, with a certificate for 127.0.0.1 by a CA of its own; its
@@ -206,7 +210,7 @@ fn https() -> (SocketAddr, String) {
 fn an_org_is_logged_in_to_and_its_object_compared() {
     const NAME: &str = "HTTP:SFDC:BulkV2:Contact";
     let auth = AuthConfig { client_secret: Some("hush-hush".into()), ..AuthConfig::default() };
-    let org = Org::start(Config { auth, ..Config::default() });
+    let org = Org::start(SimulatorConfig { auth, ..SimulatorConfig::default() });
     let site = Site::new();
     let base = Base::Sqlite(site.path("relais.db"));
     base.members(3);

@@ -206,7 +206,7 @@ fn a_paused_source_stays_in_its_group_and_everything_comes_once_after_the_pause(
     wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
     let said = running.stop();
     assert_eq!(said.code, 0, "{said:?}");
-    let given = said.err.matches("partitions were given to this source").count();
+    let given = said.err.matches("partitions assigned").count();
     assert_eq!(given, 1, "a rebalance during the pause: {}", said.err);
     let mut ids: Vec<_> =
         to.read(50).iter().map(|record| header(record, "causation-id").unwrap()).collect();

@@ -13,7 +13,7 @@ mod support;
 use std::net::TcpListener;
 
 use salesforce_sim::{
-    AuthConfig, Config, Faults,
+    AuthConfig, Faults, SimulatorConfig,
     faults::{HttpAction, HttpFault, LimitSettings, Pattern, RowFault},
 };
 
@@ -128,7 +128,7 @@ fn wrong_credentials_stop_the_lane_and_status_says_why() {
         for (site, base) in Base::all(&Site::new) {
             let auth =
                 AuthConfig { client_secret: Some("the right one".into()), ..AuthConfig::default() };
-            let org = Org::start(Config { auth, ..Config::default() });
+            let org = Org::start(SimulatorConfig { auth, ..SimulatorConfig::default() });
             base.members(5);
             let wrong = settings(&base, &org, api, "") + &admin();
             site.write("relais.toml", &wrong);

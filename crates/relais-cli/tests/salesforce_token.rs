@@ -10,7 +10,7 @@ mod org;
 #[allow(dead_code)]
 mod support;
 
-use salesforce_sim::{AuthConfig, Config};
+use salesforce_sim::{AuthConfig, SimulatorConfig};
 
 use org::{Base, Org, members_created, settings, until};
 use support::{Running, Site, post};
@@ -31,7 +31,7 @@ fn rotating() -> Org {
         rotate_refresh_tokens: true,
         ..AuthConfig::default()
     };
-    Org::start(Config { auth, ..Config::default() })
+    Org::start(SimulatorConfig { auth, ..SimulatorConfig::default() })
 }
 
 fn with_refresh_token(base: &Base, org: &Org, more: &str) -> String {
@@ -64,7 +64,7 @@ fn a_rotated_refresh_token_survives_restarts() {
         site.write("relais.toml", &with_refresh_token(&base, &org, &other));
         let mut running = site.run();
         send(&running, "e-5", &members_created(1..=1, 1));
-        running.wait_for("cannot be decrypted; set `refresh_token_key`");
+        running.wait_for("cannot decrypt the stored refresh token; set `refresh_token_key`");
         assert_eq!(base.outbox("FAILED"), 0, "no row pays for it");
     }
 }

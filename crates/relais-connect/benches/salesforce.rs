@@ -1,8 +1,8 @@
-//! How fast rows become the upload of a bulk job, and results become answers, beside the plain `csv`
-//! crate doing only the CSV of it.
+//! Measures how fast rows become the upload of a bulk job, and result files become deliveries,
+//! compared with the plain `csv` crate.
 //!
-//! Invariant: both sides work on the same rows, in turns, in one run; the median of the rounds is
-//! shown and no time is asserted. Results come over loopback HTTP, as the connector reads them.
+//! Invariant: both sides process the same rows, alternately, in one run; the median of the rounds
+//! is printed and no time is asserted. Results are read over loopback HTTP, like by the connector.
 //!
 //! `cargo bench -p relais-connect --features salesforce --bench salesforce`
 
@@ -18,11 +18,11 @@ use axum::{
     routing::{get, post},
 };
 use relais_connect::{
-    Secret,
+    SecretString,
     salesforce::{Auth, SalesforceBulk, SalesforceSettings},
 };
 use relais_core::{
-    BoxFuture,
+    async_trait,
     bulk::BulkTarget,
     delivery::Delivery,
     hydrate::{Hydrated, Hydrator, Record},
@@ -45,7 +45,8 @@ const COLUMNS: [(&str, &str); 4] = [
 ];
 
 fn main() {
-    // `cargo test --all-targets` runs this program too, without the word that `cargo bench` adds.
+    // `cargo test --all-targets` runs this program too, without the argument that `cargo bench`
+    // adds.
     if !std::env::args().any(|arg| arg == "--bench") {
         println!("not measured: use `cargo bench -p relais-connect --features salesforce`");
         return;
@@ -100,7 +101,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     start.elapsed()
 }
 
-/// Prints the median as rows in a second, and as a share of what it stands beside.
+/// Prints the median in rows per second, and as a share of the comparison.
 fn show(what: &str, mut rounds: Vec<Duration>, beside: Option<f64>) -> f64 {
     rounds.sort();
     let rate = ROWS as f64 / rounds[rounds.len() / 2].as_secs_f64();
@@ -160,7 +161,7 @@ fn read_plain(file: &str) -> usize {
     cells
 }
 
-/// Every tenth row failed, in an order of the org's own.
+/// Every tenth row failed; the order is that of the org.
 fn files() -> (String, String) {
     let mut success = String::from("\"sf__Id\",\"sf__Created\",ExternalId__c,FirstName,Email\n");
     let mut failed = String::from("\"sf__Id\",\"sf__Error\",ExternalId__c,FirstName,Email\n");
@@ -181,30 +182,32 @@ fn files() -> (String, String) {
 }
 
 fn bulk(url: &str, hydrator: Option<Arc<dyn Hydrator>>) -> SalesforceBulk {
-    let auth = Auth::ClientCredentials { client_id: "app".into(), client_secret: Secret::new("x") };
+    let auth =
+        Auth::ClientCredentials { client_id: "app".into(), client_secret: SecretString::from("x") };
     let mut settings = SalesforceSettings::new(url, auth, "Contact", "ExternalId__c");
     settings.columns = COLUMNS.map(|(column, field)| (column.to_owned(), field.to_owned())).into();
     SalesforceBulk::new(settings, hydrator).expect("the settings are right")
 }
 
-/// Fresh data that was read before: only what relais does with it is measured.
+/// Fresh data that was read before: only the work of relais is measured.
 #[derive(Default)]
 struct Table(Mutex<HashMap<String, Record>>);
 
 impl Table {
     fn fill(&self, records: &HashMap<String, Record>) {
-        *self.0.lock().expect("nobody panicked") = records.clone();
+        *self.0.lock().expect("no thread panicked") = records.clone();
     }
 }
 
+#[async_trait]
 impl Hydrator for Table {
-    fn hydrate(&self, _ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
-        let records = std::mem::take(&mut *self.0.lock().expect("nobody panicked"));
-        Box::pin(async { Ok(Hydrated { records, ..Hydrated::default() }) })
+    async fn hydrate(&self, _ids: Vec<String>) -> Result<Hydrated, StoreError> {
+        let records = std::mem::take(&mut *self.0.lock().expect("no thread panicked"));
+        Ok(Hydrated { records, ..Hydrated::default() })
     }
 }
 
-/// As much of an org as reading results needs.
+/// The part of an org that is needed to read results.
 async fn serve(success: String, failed: String) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));

@@ -1,9 +1,9 @@
-//! HTTP in both directions: [`HttpSource`] takes webhooks in, [`HttpPublisher`] sends messages out.
+//! HTTP in both directions: [`HttpSource`] receives webhooks, [`HttpPublisher`] sends messages.
 //!
-//! Read in this order: a request comes in through `server` and `request`, waits in `source` until it
-//! is durable and is answered by `reply`. A message goes out through `publisher`, dressed by
-//! `outgoing`, kept from private addresses by `guard`, and its answer is judged by `classify`. Both
-//! sides share `signature`.
+//! Read in this order: a request arrives through `server` and `request`, waits in `source` until it
+//! is durable, and is answered by `reply`. A message is sent by `publisher` with the headers of
+//! `outgoing`; `private_address` rejects private targets, and `classify` classifies the response.
+//! Both sides share `signature`.
 
 mod bodies;
 mod reply;
@@ -12,8 +12,8 @@ mod server;
 mod source;
 
 pub(crate) mod classify;
-mod guard;
 mod outgoing;
+mod private_address;
 mod publisher;
 
 mod signature;
@@ -21,9 +21,9 @@ mod signature;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
-pub use crate::Secret;
 pub use publisher::{HttpPublisher, HttpPublisherSettings, Method};
 pub use relais_listen::Tls;
+pub use secrecy::SecretString;
 pub use server::CloseHandle;
 pub use signature::WebhookSecret;
-pub use source::{HttpSource, HttpSourceError, HttpSourceSettings, Invalid};
+pub use source::{HttpSource, HttpSourceError, HttpSourceSettings, OnInvalidBody};

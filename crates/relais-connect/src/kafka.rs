@@ -1,16 +1,16 @@
 //! Kafka in both directions.
 //!
-//! Read in this order: `config` says how a cluster is reached and which options are refused;
-//! `client_log` brings the lines of librdkafka into ours. A message goes out through `publisher` and
-//! `call`, made a record by `record`, on a `line` (one producer of librdkafka); `classify` judges what
-//! comes back. Records come in through `source`.
+//! Read in this order: `config` defines how a cluster is reached and which options are refused;
+//! `client_log` passes the log of librdkafka to ours. A message is sent by `publisher` and `call`:
+//! `record` builds the record, `producer` is one producer of librdkafka, and `classify` classifies
+//! the result. Records are received by `source`.
 
 mod client_log;
 mod config;
 
 mod call;
 mod classify;
-mod line;
+mod producer;
 mod publisher;
 mod record;
 
@@ -23,4 +23,4 @@ pub mod fuzz;
 
 pub use config::{KafkaConnection, check_destination_option, check_source_option};
 pub use publisher::{KafkaPublisher, KafkaPublisherSettings};
-pub use source::{KafkaSource, KafkaSourceCounters, KafkaSourceSettings, Start};
+pub use source::{KafkaSource, KafkaSourceCounters, KafkaSourceSettings, KafkaStartOffset};

@@ -1,8 +1,8 @@
-//! The connectors of relais: what it reads from and delivers to, one feature each.
+//! The connectors of relais: sources and publishers, one feature per system.
 //!
-//! Invariant: a connector knows its wire and the seams of `relais-core`, never a store. A source
-//! acknowledges only what it was told is durable; a publisher classifies every answer and never
-//! fails or panics.
+//! Invariant: a connector knows its wire protocol and the seams of `relais-core`, never a store. A
+//! source acknowledges a message only after it is durable. A publisher classifies every response
+//! and never fails or panics.
 
 #[cfg(feature = "http")]
 pub mod http;
@@ -14,9 +14,7 @@ pub mod log;
 pub mod salesforce;
 
 #[cfg(any(feature = "http", feature = "kafka"))]
-mod secret;
-#[cfg(any(feature = "http", feature = "kafka"))]
-pub use secret::Secret;
+pub use secrecy::SecretString;
 
 #[cfg(all(any(test, fuzzing), any(feature = "http", feature = "kafka", feature = "log")))]
 mod testing;

@@ -1,9 +1,9 @@
-//! Messages as lines of JSON, on standard output or at the end of a file: to look at them, or as the
-//! simplest destination there is.
+//! Messages as lines of JSON, on standard output or appended to a file: for inspection, or as the
+//! simplest destination.
 //!
-//! Invariant: a message is accepted only after its line is written, and in a file also on the disk.
-//! Lines are whole: a write that failed is cut off again, and what a crash left unfinished at the end of a
-//! file gets its line break first, so it spoils no later line.
+//! Invariant: a message is accepted only after its line is written, and for a file also synced to
+//! disk. Lines are complete. A write that failed is truncated again. A partial line left by a crash
+//! is ended by a line break, so that the next line stays readable.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     delivery::Delivery,
     message::{Category, Headers},
     outbox::OutboxRow,
@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// Most messages in one write.
+/// Maximum number of messages in one write.
 const BATCH_MAX: usize = 500;
 
 /// Writes each message as one line of JSON.
@@ -36,18 +36,18 @@ const BATCH_MAX: usize = 500;
 /// let to_file = LogPublisher::file("/var/log/relais/orders.jsonl");
 /// ```
 ///
-/// A line has what belongs to the message, under the names of its columns. The payload stands in it as JSON, as it is; only line
-/// breaks between its parts become spaces. The file is opened for each batch, so it can be moved away
-/// at any time. It is made readable for its owner alone.
+/// A line has the fields of the message, named like the columns. The payload is embedded as JSON,
+/// unchanged except that line breaks between its tokens become spaces. The file is opened for each
+/// batch, so that it can be rotated at any time. Only its owner can read it.
 #[derive(Clone, Debug)]
 pub struct LogPublisher {
-    target: Target,
+    target: LogTarget,
     /// One batch is written at a time.
     turn: Arc<Mutex<()>>,
 }
 
 #[derive(Clone, Debug)]
-enum Target {
+enum LogTarget {
     Stdout,
     File(PathBuf),
 }
@@ -55,16 +55,16 @@ enum Target {
 impl LogPublisher {
     /// Writes to standard output.
     pub fn stdout() -> Self {
-        Self::new(Target::Stdout)
+        Self::new(LogTarget::Stdout)
     }
 
-    /// Writes to the end of a file, which is made if it is absent. Whether that works shows when the
-    /// first message is sent: a file that cannot be written is an outage.
+    /// Appends to a file, and creates it if it does not exist. An unwritable file shows only when
+    /// the first message is sent: it is an outage.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self::new(Target::File(path.into()))
+        Self::new(LogTarget::File(path.into()))
     }
 
-    fn new(target: Target) -> Self {
+    fn new(target: LogTarget) -> Self {
         Self { target, turn: Arc::default() }
     }
 
@@ -73,8 +73,10 @@ impl LogPublisher {
         let written = tokio::task::spawn_blocking(move || {
             let _turn = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             match &target {
-                Target::Stdout => write_stdout(&lines).map_err(|e| format!("standard output: {e}")),
-                Target::File(path) => {
+                LogTarget::Stdout => {
+                    write_stdout(&lines).map_err(|e| format!("standard output: {e}"))
+                }
+                LogTarget::File(path) => {
                     append(path, &lines).map_err(|e| format!("{}: {e}", path.display()))
                 }
             }
@@ -83,15 +85,14 @@ impl LogPublisher {
     }
 }
 
+#[async_trait]
 impl Publisher for LogPublisher {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async move {
-            let delivery = match self.write(lines(messages)).await {
-                Ok(()) => Delivery::Accepted,
-                Err(why) => Delivery::outage("WRITE_FAILED", &why),
-            };
-            vec![delivery; messages.len()]
-        })
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        let delivery = match self.write(lines(messages)).await {
+            Ok(()) => Delivery::Accepted,
+            Err(why) => Delivery::outage("WRITE_FAILED", &why),
+        };
+        vec![delivery; messages.len()]
     }
 
     fn batching(&self) -> Batching {
@@ -99,10 +100,9 @@ impl Publisher for LogPublisher {
     }
 }
 
-/// One line: what belongs to the message, under the names of its columns. Where the row stands in its
-/// life is not the reader's business.
+/// One line: the fields of the message, named like the columns. The state of the row is left out.
 #[derive(Serialize)]
-struct Line<'a> {
+struct LogLine<'a> {
     id: i64,
     message_id: Uuid,
     category: Category,
@@ -110,7 +110,7 @@ struct Line<'a> {
     aggregate_id: &'a str,
     event_type: &'a str,
     event_version: i32,
-    payload: Payload<'a>,
+    payload: LogPayload<'a>,
     headers: &'a Headers,
     destination: &'a str,
     msg_key: &'a str,
@@ -121,9 +121,9 @@ struct Line<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Payload<'a> {
+enum LogPayload<'a> {
     Json(Box<RawValue>),
-    /// Another writer put something else there: it is shown as text rather than lost.
+    /// A payload that is not JSON, written by another program: kept as text rather than lost.
     Text(&'a str),
 }
 
@@ -136,10 +136,10 @@ fn lines(messages: &[OutboxRow]) -> Vec<u8> {
     lines
 }
 
-fn line(row: &OutboxRow) -> Line<'_> {
-    // In JSON a bare line break can only stand between two parts: a space means the same.
+fn line(row: &OutboxRow) -> LogLine<'_> {
+    // In JSON an unescaped line break can only be between two tokens, where a space means the same.
     let payload = RawValue::from_string(row.payload.replace(['\n', '\r'], " "));
-    Line {
+    LogLine {
         id: row.id,
         message_id: row.message_id,
         category: row.category,
@@ -147,7 +147,7 @@ fn line(row: &OutboxRow) -> Line<'_> {
         aggregate_id: &row.aggregate_id,
         event_type: &row.event_type,
         event_version: row.event_version,
-        payload: payload.map_or(Payload::Text(&row.payload), Payload::Json),
+        payload: payload.map_or(LogPayload::Text(&row.payload), LogPayload::Json),
         headers: &row.headers,
         destination: &row.destination,
         msg_key: &row.msg_key,
@@ -167,16 +167,16 @@ fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
     let mut file = open(path)?;
     let about = file.metadata()?;
     if !about.is_file() {
-        // A pipe or a device has no end to look at, and nothing to sync.
+        // A pipe or a device has no last byte to read and nothing to sync.
         return file.write_all(lines);
     }
-    // Other processes may write to the file too: one batch at a time, so that only our own part is removed
-    // if the write fails.
+    // Other processes may write to the file too. The lock ensures that a failed write removes only
+    // our own part.
     let locked = file.lock().is_ok();
     let length = file.metadata()?.len();
-    let is_torn = length > 0 && last_byte(path)? != b'\n';
+    let is_partial = length > 0 && last_byte(path)? != b'\n';
     let write = |file: &mut File| {
-        if is_torn {
+        if is_partial {
             file.write_all(b"\n")?;
         }
         file.write_all(lines)?;
@@ -186,7 +186,8 @@ fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
     if length == 0 { sync_folder(path) } else { Ok(()) }
 }
 
-/// Writes, and cuts the file back to its length before if that fails: a full disk leaves no torn line.
+/// Writes; if that fails, truncates the file to its previous length, so that a full disk leaves no
+/// partial line.
 fn write_or_undo(
     file: &mut File,
     length_before: Option<u64>,
@@ -194,7 +195,7 @@ fn write_or_undo(
 ) -> io::Result<()> {
     write(file).inspect_err(|_| {
         if let Some(length) = length_before {
-            // If this fails too, the next batch ends the torn line.
+            // If this fails too, the next batch ends the partial line.
             let _ = file.set_len(length);
         }
     })
@@ -216,7 +217,7 @@ fn last_byte(path: &Path) -> io::Result<u8> {
     Ok(last[0])
 }
 
-/// A new file survives a crash only with the entry in its folder.
+/// A new file survives a crash only if its directory entry is synced.
 #[cfg(unix)]
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

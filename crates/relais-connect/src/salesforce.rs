@@ -1,44 +1,45 @@
 //! Salesforce as a destination: rows become records, upserted by external id.
 //!
-//! Read in this order: a destination is described by `settings`; calls go through `client`, which
-//! holds a token (`token`, `jwt`), keeps to the `budget`, and sorts refusals (`answer`, `classify`).
-//! Rows become values by `columns`, `record` and `key`. Many of them go through [`SalesforceBulk`]
-//! (`csv` out; `job`, `reconcile` and `results` back), few through [`SalesforceCollections`],
-//! messages of several records through [`SalesforceGraph`] (both in `parts`).
+//! Read in this order: `settings` describe a destination. Calls go through `client`, which holds a
+//! token (`token`, `jwt`, `vault`), keeps to the `budget` and classifies errors (`response`,
+//! `classify`). Rows become values by `columns`, `row_values` and `external_id`. Many rows go
+//! through [`SalesforceBulk`] (`csv` for the upload; `job_info`, `reconcile` and `results` for the
+//! results), few through [`SalesforceCollections`], and messages with several records through
+//! [`SalesforceGraph`] (the last two use `batch_split`).
 
 mod settings;
 
-mod answer;
 mod budget;
 mod classify;
 mod client;
 mod jwt;
+mod response;
 mod token;
 mod vault;
 
 mod columns;
-mod key;
-mod record;
+mod external_id;
+mod row_values;
 
 mod bulk;
 mod csv;
-mod job;
+mod job_info;
 mod reconcile;
 mod results;
 
+mod batch_split;
 mod collections;
 mod graph;
-mod parts;
 mod probe;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
-pub use budget::{Budget, Usage};
+pub use budget::{ApiCallBudget, ApiCallUsage};
 pub use bulk::SalesforceBulk;
 pub use collections::SalesforceCollections;
 pub use graph::SalesforceGraph;
-pub use probe::{Probed, probe};
+pub use probe::{ProbeResult, probe};
 pub use settings::{API_VERSION, Api, Auth, OnMissing, SalesforceSettings};
-pub use token::Session;
+pub use token::SalesforceSession;
 pub use vault::{TokenKey, TokenVault};

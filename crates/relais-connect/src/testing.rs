@@ -1,4 +1,4 @@
-//! A message to send, for tests here and beside this crate.
+//! A message to send, for the tests of this crate and its fuzz targets.
 
 use relais_core::{
     message::{Category, Headers},

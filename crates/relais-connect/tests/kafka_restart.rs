@@ -1,5 +1,5 @@
-//! The source while the broker is killed and started again. In a binary of its own: every other
-//! test would lose its broker too.
+//! The source while the broker is killed and restarted. It is a test binary of its own, because
+//! every other test would lose its broker too.
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used)]
 
@@ -21,11 +21,11 @@ mod testing;
 
 /// One test, because there is one broker to kill.
 #[tokio::test]
-async fn a_broker_that_is_killed_and_comes_back_is_read_on_by_all() {
+async fn all_sources_continue_when_a_killed_broker_is_back() {
     let what = "killing the broker";
     let Some(program) = outgoing::server("RELAIS_TEST_KAFKA_RESTART", what) else { return };
     let Some(mut world) = World::new(what, 4).await else { return };
-    // Who leaves without a word is missed soon.
+    // A member that does not leave is removed soon.
     world.options.push(("session.timeout.ms", "3000".into()));
     world.options.push(("heartbeat.interval.ms", "500".into()));
     let run = async |half: &'static str| {
@@ -45,15 +45,15 @@ async fn a_broker_that_is_killed_and_comes_back_is_read_on_by_all() {
     }
     let mut source = first.stop().await;
     run("stop").await;
-    // It says so, and it can be closed all the same.
-    let complaint = loop {
+    // It reports the error, and can still be closed.
+    let error = loop {
         match tokio::time::timeout(LONG, source.next(100)).await.expect("it complains") {
             Ok(_) => {}
             Err(SourceError::Unavailable(reason)) => break reason,
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(complaint.contains(&world.brokers), "{complaint}");
+    assert!(error.contains(&world.brokers), "{error}");
     tokio::time::timeout(LONG, source.close()).await.expect("it closes");
     run("start").await;
     world.send_plain(300, 4).await;

@@ -1,5 +1,5 @@
-//! The publisher while the broker is killed and started again. In a binary of its own: every other
-//! test would lose its broker too.
+//! The publisher while the broker is killed and restarted. It is a test binary of its own, because
+//! every other test would lose its broker too.
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used)]
 
@@ -16,14 +16,14 @@ mod outgoing;
 #[path = "../src/testing.rs"]
 mod testing;
 
-/// Rows of one call, calls of one writer, writers beside each other.
+/// Rows per call, calls per writer, and parallel writers.
 const ROWS: i64 = 100;
 const CALLS: i64 = 30;
 const WRITERS: i64 = 3;
 
 /// One test, because there is one broker to kill.
 #[tokio::test]
-async fn a_broker_that_is_killed_has_everything_in_order_once_it_is_back() {
+async fn a_killed_broker_has_everything_in_order_once_it_is_back() {
     let what = "publishing while the broker is killed";
     let Some(program) = server("RELAIS_TEST_KAFKA_RESTART", what) else { return };
     let Some(brokers) = broker(what) else { return };
@@ -66,7 +66,7 @@ async fn a_broker_that_is_killed_has_everything_in_order_once_it_is_back() {
     assert_in_order(&rows, &records);
 }
 
-/// Calls again as the relay would. No call may use an attempt: nothing is wrong with the messages.
+/// Repeats calls like the relay. No call may use an attempt: the messages are valid.
 async fn deliver(publisher: &KafkaPublisher, rows: &[OutboxRow]) {
     let mut left = rows.to_vec();
     let started = std::time::Instant::now();

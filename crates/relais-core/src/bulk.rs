@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    BoxFuture,
+    async_trait,
     delivery::{Delivery, Problem},
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow},
@@ -250,69 +250,67 @@ pub trait BulkJobs: Send + Sync {
     -> StoreFuture<'_, Vec<BulkJob>>;
 }
 
-/// Why a call to the target did not give an answer.
+/// The reason why a call to the target failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallProblem {
-    /// It did nothing, or repeating it is harmless: again after a pause. Nobody's attempts are used.
+    /// It did nothing, or repeating it is harmless: repeated after a pause. No attempt is used.
     Outage { problem: Problem, after: Option<Duration> },
     /// It may or may not have happened.
     Unclear(Problem),
-    /// The job is in another state than we thought: look at it.
+    /// The job is in another state than expected: read its state.
     OtherState(Problem),
-    /// The target will not take this as it is (credentials, settings): a person must act. Rows stay.
+    /// The target refuses the call (credentials, settings): an operator must act. Rows stay.
     Refused(Problem),
 }
 
-/// A part of an upload, and the rows that cannot be in it.
+/// A part of an upload, and the rows that are not in it.
 #[derive(Debug, Default)]
 pub struct Encoded {
-    /// Empty if no row is in it.
+    /// Empty if it has no row.
     pub body: Vec<u8>,
-    /// How many rows are in the body.
+    /// Number of rows in the body.
     pub count: u64,
-    /// Answers for rows that are not in the body. `Held`: the upload is full, or another row goes first.
+    /// Deliveries of rows that are not in the body. `Held`: the upload is full, or another row is
+    /// sent first.
     pub left_out: Vec<(i64, Delivery)>,
 }
 
-/// A target that takes many rows in one job: what `Publisher` is to single messages.
+/// A target that accepts many rows in one job: the counterpart of `Publisher`.
+#[async_trait]
 pub trait BulkTarget: Send + Sync {
-    /// Most rows of one job.
+    /// Returns the maximum number of rows in one job.
     fn rows_max(&self) -> usize;
 
-    /// The next part of an upload that has `bytes_before` bytes so far: these rows, with fresh data. Each
-    /// row is either in it or left out with an answer. No two rows of one job have the same key or
-    /// external id, so that parts do not depend on each other.
-    fn encode<'a>(
-        &'a self,
-        rows: &'a [OutboxRow],
-        bytes_before: usize,
-    ) -> BoxFuture<'a, Result<Encoded, CallProblem>>;
+    /// Encodes the next part of an upload that has `bytes_before` bytes so far, with fresh data.
+    /// Each row is either in it or left out with a delivery. No two rows of one job have the same
+    /// key or external id, so that parts are independent.
+    async fn encode(&self, rows: &[OutboxRow], bytes_before: usize)
+    -> Result<Encoded, CallProblem>;
 
-    /// Makes an empty job; its id.
-    fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>>;
+    /// Creates an empty job. Returns its id.
+    async fn create(&self) -> Result<String, CallProblem>;
     /// Sends the parts of an upload, in this order, as one body.
-    fn upload<'a>(
-        &'a self,
-        remote_id: &'a str,
-        parts: Vec<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<(), CallProblem>>;
-    /// Lets the job begin.
-    fn close<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>>;
-    fn abort<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>>;
-    fn look<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>>;
+    async fn upload(&self, remote_id: &str, parts: Vec<Vec<u8>>) -> Result<(), CallProblem>;
+    /// Starts the job.
+    async fn close(&self, remote_id: &str) -> Result<(), CallProblem>;
+    /// Aborts a job that was not started.
+    async fn abort(&self, remote_id: &str) -> Result<(), CallProblem>;
+    /// Returns the state of a job.
+    async fn state(&self, remote_id: &str) -> Result<Remote, CallProblem>;
 
-    /// What became of the rows with these external ids (`aggregate_id`); `Held` for rows that were
-    /// never tried, `Retry` for those the results do not mention. One answer for each, in order. If the job
-    /// failed for a reason that no row can be (a quota, the configuration), rows never tried get `Outage`.
-    fn results<'a>(
-        &'a self,
-        remote_id: &'a str,
-        external_ids: &'a [String],
-    ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>>;
+    /// Returns the deliveries of the rows with these external ids (`aggregate_id`), in order:
+    /// `Held` for rows that were never tried, `Retry` for those in no result. If the job failed for
+    /// a reason that no row can cause (a quota, the configuration), rows that were never tried get
+    /// `Outage`.
+    async fn results(
+        &self,
+        remote_id: &str,
+        external_ids: &[String],
+    ) -> Result<Vec<Delivery>, CallProblem>;
 
-    /// Aborts jobs of ours at the target that are not among `known` and old enough to be nobody's:
-    /// left by a lost answer. How many.
-    fn sweep<'a>(&'a self, known: &'a [String]) -> BoxFuture<'a, Result<usize, CallProblem>>;
+    /// Aborts our jobs at the target that are not in `known` and old enough to be orphans of a lost
+    /// response. Returns how many.
+    async fn sweep(&self, known: &[String]) -> Result<usize, CallProblem>;
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! User code for one inbox message, and what it can answer.
+//! User code for one inbox message, and its outcome.
 
 use std::{any::Any, error::Error, time::Duration};
 
 use serde::de::DeserializeOwned;
 
 use crate::{
-    BoxFuture,
+    async_trait,
     delivery::Problem,
     inbox::{InboxRow, original_source},
     lane::Fence,
@@ -14,7 +14,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// What a handler says about its message.
+/// The outcome of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -22,9 +22,10 @@ pub enum Outcome {
     Done,
     /// Roll back; try again later (after at least `after`, if given). One attempt is used.
     Retry { problem: Problem, after: Option<Duration> },
-    /// Roll back; this message will never succeed. It becomes a dead letter, its key goes on.
+    /// Roll back; this message will never succeed. It becomes a dead letter; later messages of its
+    /// key continue.
     Fail { problem: Problem },
-    /// Roll back; a person must look, and later messages of the key wait.
+    /// Roll back; an operator must decide, and later messages of the key wait.
     Park { problem: Problem },
 }
 
@@ -45,7 +46,7 @@ impl Outcome {
         Self::Park { problem: Problem::new(code, message) }
     }
 
-    /// What went wrong, if anything did.
+    /// Returns the problem, unless the outcome is `Done`.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Done => None,
@@ -105,7 +106,7 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// The outcome of a handler that panicked, with the text of the panic.
+/// Returns the outcome of a handler that panicked, with the text of the panic.
 pub fn panicked(panic: &(dyn Any + Send)) -> Outcome {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -116,7 +117,7 @@ pub fn panicked(panic: &(dyn Any + Send)) -> Outcome {
     Outcome::retry("HANDLER_PANIC", &text)
 }
 
-/// A message as a handler gets it: the decoded payload and where it came from.
+/// A message as a handler receives it: the decoded payload and its origin.
 #[derive(Clone, Debug)]
 pub struct Received<M> {
     pub payload: M,
@@ -128,7 +129,7 @@ pub struct Received<M> {
     pub headers: Headers,
     pub event_ts: Option<Timestamp>,
     pub received_at: Timestamp,
-    /// 1 the first time.
+    /// 1 for the first attempt.
     pub attempt: u32,
 }
 
@@ -154,7 +155,7 @@ impl<M: DeserializeOwned> Received<M> {
     }
 }
 
-/// One row to handle, with the proof that this worker may.
+/// One row to handle, with the proof that this worker owns its lane.
 #[derive(Clone, Debug)]
 pub struct HandlerWork {
     pub row: InboxRow,
@@ -162,7 +163,7 @@ pub struct HandlerWork {
     pub epoch: i64,
 }
 
-/// What became of the transaction.
+/// The result of the transaction.
 #[derive(Debug)]
 pub enum Handled {
     /// Committed: the handler's changes, its messages, and the row's `PROCESSED`.
@@ -171,21 +172,24 @@ pub enum Handled {
     RolledBack(Outcome),
     /// Rolled back because the lane has another owner, or the row is no longer open.
     Refused,
-    /// The database did not answer. Nothing is known to be committed; no attempt is used.
+    /// The database did not answer. It is unknown whether anything was committed; no attempt is
+    /// used.
     Unavailable(StoreError),
-    /// The session was lost after the handler had begun, by the database or by the handler itself. Nothing
-    /// is known to be committed; an attempt is used only if it happens again and again while the store
-    /// answers.
+    /// The session was lost after the handler started, by the database or by the handler itself. It
+    /// is unknown whether anything was committed. An attempt is used only if this happens
+    /// repeatedly while the store answers.
     SessionLost(StoreError),
 }
 
-/// Runs user code in one transaction of the user's own driver, and marks the row `PROCESSED` in that
-/// same commit. Made by a driver's `handler(pool, function)`, never by hand.
+/// Runs user code in one transaction of the user's own driver, and marks the row `PROCESSED` in
+/// that same commit. Created by a driver's `handler(pool, function)`, never by hand.
+#[async_trait]
 pub trait Handler: Send + Sync {
-    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled>;
+    async fn handle(&self, work: HandlerWork) -> Handled;
 
-    /// Runs it for a row as it would be and rolls everything back: what it would say.
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>>;
+    /// Runs the handler for a row and rolls everything back. Returns the outcome that it would
+    /// have.
+    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError>;
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The seam to fresh data: events carry ids, and just before sending one query per batch reads what
-//! they stand for.
+//! The seam to fresh data: events carry ids, and one query per batch reads their rows just before
+//! sending.
 
 use std::collections::HashMap;
 
-use crate::{BoxFuture, store::StoreError};
+use crate::{async_trait, store::StoreError};
 
 /// One row of fresh data: a JSON object, its fields named by column. NULL is JSON's `null`.
 pub type Record = serde_json::Map<String, serde_json::Value>;
@@ -18,7 +18,8 @@ pub struct Hydrated {
 }
 
 /// Reads fresh data by id.
+#[async_trait]
 pub trait Hydrator: Send + Sync {
     /// Reads the record of each id. An error concerns the query or the database, never a single row.
-    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>>;
+    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError>;
 }

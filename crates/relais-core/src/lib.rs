@@ -63,6 +63,9 @@ mod invalid_settings;
 
 use std::{future::Future, pin::Pin};
 
+/// Allows `async fn` in the seams and in their implementations. Exported so that an implementation needs no
+/// dependency of its own.
+pub use async_trait::async_trait;
 pub use invalid_settings::InvalidSettings;
 
 /// Futures are boxed at every seam: the body is compiled once, in its own crate.

@@ -1,29 +1,29 @@
-//! The seam to what we deliver to.
+//! The seam to systems that messages are delivered to.
 
-use crate::{BoxFuture, delivery::Delivery, outbox::OutboxRow};
+use crate::{async_trait, delivery::Delivery, outbox::OutboxRow};
 
 /// Delivers messages to one destination.
+#[async_trait]
 pub trait Publisher: Send + Sync {
-    /// One [`Delivery`] for each message, in order. Must not fail and must not panic; must say
-    /// `Accepted` only when the target has the message for good.
+    /// Delivers the messages. Returns one [`Delivery`] per message, in order. Must not panic.
+    /// `Accepted` means that the target has stored the message.
     ///
-    /// With [`Batching::Single`] the slice has one message. With [`Batching::Distinct`] it has up to
-    /// `max` messages of different keys. With [`Batching::InOrder`] one key may appear repeatedly,
-    /// in order; the publisher must then not accept a message behind a refused one of its key.
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>>;
+    /// With [`Batching::Single`] the slice has one message. With [`Batching::Distinct`] it has up
+    /// to `max` messages of different keys. With [`Batching::InOrder`] one key may appear
+    /// repeatedly, in order; the publisher must then not accept a message after a refused one of
+    /// its key.
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery>;
 
-    /// How many messages one call takes.
+    /// Returns how many messages one call accepts.
     fn batching(&self) -> Batching {
         Batching::Single
     }
 
-    /// Called once before the process ends: flush what the client library holds.
-    fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    /// Called once before the process ends: flush the client library.
+    async fn close(&self) {}
 }
 
-/// How a publisher wants its messages.
+/// The messages that a publisher accepts in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
     Single,

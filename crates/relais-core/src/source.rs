@@ -1,66 +1,63 @@
-//! The seam to what we read from.
+//! The seam to systems that messages are read from.
 
 use std::sync::Arc;
 
 use crate::{
-    BoxFuture,
+    async_trait,
     inbox::{Accepted, NewInbox, SourcePosition},
     store::StoreFuture,
 };
 
-/// Messages that belong together: stored in one transaction, then acknowledged.
+/// Messages that are stored in one transaction and then acknowledged.
 #[derive(Debug, Default)]
 pub struct SourceBatch {
     pub messages: Vec<NewInbox>,
     pub positions: Vec<SourcePosition>,
 }
 
-/// Why a source could not give messages.
+/// The reason why a source returned no messages.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// It may work again later; the worker waits and asks again.
     #[error("source unavailable: {0}")]
     Unavailable(String),
-    /// It will give no more messages.
+    /// It returns no more messages.
     #[error("source closed")]
     Closed,
 }
 
-/// How far a source has been read, by the store that keeps its rows: what it says goes before what
-/// the broker remembers.
+/// The positions of a source in the store that has its rows. They have priority over those of the
+/// broker.
 pub trait Positions: Send + Sync {
-    /// The stored positions of a source, by partition; asked again whenever partitions change hands.
+    /// Returns the stored positions of a source, by partition. Called again whenever partitions are
+    /// assigned.
     fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>>;
 }
 
-/// Reads messages. One batch is out at a time: `next`, then `acknowledge` or `refuse`.
+/// Reads messages. One batch is in flight at a time: `next`, then `acknowledge` or `refuse`.
+#[async_trait]
 pub trait Source: Send {
     /// Called once, before the first `next`.
     fn attach(&mut self, _positions: Arc<dyn Positions>) {}
 
-    /// The next batch, at most `max` messages; waits until there is one. Cancelling the future
-    /// loses nothing: a message not acknowledged comes again.
-    fn next(&mut self, max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>>;
+    /// Returns the next batch of at most `max` messages; waits until there is one. Must be safe to
+    /// cancel: a message that was not acknowledged is returned again.
+    async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError>;
 
-    /// The batch is durable. One result for each message, in order.
-    fn acknowledge(&mut self, accepted: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>>;
+    /// Called when the batch is durable, with one result per message, in order.
+    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError>;
 
-    /// The batch could not be stored: the source must give it again, or tell its sender.
-    fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()>;
+    /// Called when the batch could not be stored: the source must return it again, or report the
+    /// failure to its sender.
+    async fn refuse(&mut self, reason: String);
 
-    /// An operator paused the source: no batch is asked for until [`Source::resume`]. A source whose
-    /// senders wait for an answer tells them to send again later.
-    fn pause(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    /// Called when an operator paused the source: no batch is requested until [`Source::resume`]. A
+    /// source whose senders wait for a response asks them to send again later.
+    async fn pause(&mut self) {}
 
-    /// The pause is over.
-    fn resume(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    /// Called when the pause ends.
+    async fn resume(&mut self) {}
 
-    /// Called once, after the last batch: tell the broker what was acknowledged and leave.
-    fn close(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    /// Called once, after the last batch: commit what was acknowledged and disconnect.
+    async fn close(&mut self) {}
 }

@@ -1,7 +1,7 @@
 //! Open connections by address.
 //!
-//! Invariant: no address has more than `per_address_max` connections, and all together have no more than
-//! `connections_max`. Only a connection that waits for a request is closed for another one.
+//! Invariant: no address has more than `per_address_max` connections, and all addresses together
+//! have at most `connections_max`. Only an idle connection is closed for another one.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// The network of an address: one client of IPv6 has a whole /64.
+/// Returns the network of an address: one IPv6 client has a whole /64.
 pub fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -28,11 +28,11 @@ pub fn network(address: IpAddr) -> IpAddr {
 pub(crate) struct Seats {
     connections_max: usize,
     per_address_max: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SeatTable>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SeatTable {
     next: u64,
     by_address: HashMap<IpAddr, HashMap<u64, Arc<Occupant>>>,
     total: usize,
@@ -41,9 +41,9 @@ struct Taken {
 /// One open connection.
 #[derive(Debug)]
 struct Occupant {
-    /// Since when it waits for a request; `None` while one is being answered.
+    /// Since when it is idle; `None` while it serves a request.
     idle_since: Mutex<Option<Instant>>,
-    /// Wakes the connection that has to go.
+    /// Notifies the connection that it must close.
     leave: Notify,
 }
 
@@ -53,7 +53,7 @@ impl Seats {
         Arc::new(Self { connections_max, per_address_max, taken: Mutex::default() })
     }
 
-    /// Takes a seat, that of a waiting connection if there is no free one; `None` if all are busy.
+    /// Takes a seat, that of an idle connection if none is free. Returns `None` if all are busy.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Seat> {
         let address = network(address);
         let mut taken = lock(&self.taken);
@@ -74,8 +74,8 @@ impl Seats {
     }
 }
 
-impl Taken {
-    /// The address with the most connections that wait.
+impl SeatTable {
+    /// Returns the address with the most idle connections.
     fn most_crowded(&self) -> Option<IpAddr> {
         let waiting = |all: &HashMap<u64, Arc<Occupant>>| {
             all.values().filter(|one| lock(&one.idle_since).is_some()).count()
@@ -84,7 +84,7 @@ impl Taken {
         crowded.filter(|(_, all)| waiting(all) > 0).map(|(address, _)| *address)
     }
 
-    /// Sends the longest waiting connection of an address away.
+    /// Closes the longest idle connection of an address.
     fn evict(&mut self, address: IpAddr) -> Option<()> {
         let all = self.by_address.get_mut(&address)?;
         let waiting = all.iter().filter_map(|(number, one)| {
@@ -92,17 +92,17 @@ impl Taken {
             since.map(|since| (since, *number))
         });
         let (_, number) = waiting.min()?;
-        let gone = all.remove(&number)?;
+        let evicted = all.remove(&number)?;
         if all.is_empty() {
             self.by_address.remove(&address);
         }
         self.total -= 1;
-        gone.leave.notify_one();
+        evicted.leave.notify_one();
         Some(())
     }
 }
 
-/// A connection's place; dropped, it is free.
+/// The seat of a connection; dropped, it is free.
 #[derive(Debug)]
 pub(crate) struct Seat {
     seats: Arc<Seats>,
@@ -112,14 +112,14 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Returns when the place is needed for another connection.
+    /// Returns when the seat is needed for another connection.
     pub(crate) async fn lost(&self) {
         self.occupant.leave.notified().await;
     }
 
-    /// A handle for the requests of the connection.
-    pub(crate) fn requests(&self) -> Requests {
-        Requests(Arc::clone(&self.occupant))
+    /// Returns a handle for the requests of the connection.
+    pub(crate) fn requests(&self) -> RequestTracker {
+        RequestTracker(Arc::clone(&self.occupant))
     }
 }
 
@@ -135,22 +135,22 @@ impl Drop for Seat {
     }
 }
 
-/// Notes when a connection answers a request.
+/// Tracks whether a connection serves a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Requests(Arc<Occupant>);
+pub(crate) struct RequestTracker(Arc<Occupant>);
 
-impl Requests {
-    pub(crate) fn begin(&self) -> Request {
+impl RequestTracker {
+    pub(crate) fn begin(&self) -> OpenRequest {
         *lock(&self.0.idle_since) = None;
-        Request(Arc::clone(&self.0))
+        OpenRequest(Arc::clone(&self.0))
     }
 }
 
-/// One request; dropped, its connection waits again.
+/// A request that is being served; dropped, its connection is idle again.
 #[derive(Debug)]
-pub(crate) struct Request(Arc<Occupant>);
+pub(crate) struct OpenRequest(Arc<Occupant>);
 
-impl Drop for Request {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         *lock(&self.0.idle_since) = Some(Instant::now());
     }

@@ -1,7 +1,7 @@
 //! Accepts connections and serves each in its own task.
 //!
-//! Invariant: the future owns every connection. Once closing, none is accepted, each is finished, and what
-//! is left after [`CLOSE_GRACE`] is cut.
+//! Invariant: the future owns every connection. Once closing, no connection is accepted, open
+//! requests are finished, and what remains after [`CLOSE_GRACE`] is aborted.
 
 use std::{
     convert::Infallible,
@@ -33,22 +33,21 @@ use crate::{
     tls::Tls,
 };
 
-/// How long open requests may take to hear their answer once the listener closes.
+/// Time for open requests to finish once the listener closes.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
-/// The pause after the system could give us no connection, e.g. for lack of file handles.
+/// The pause after the system refused a connection, e.g. for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// All headers of one request together, in bytes; more is answered `431`.
+/// Maximum size of all headers of one request, in bytes; more is answered `431`.
 const HEAD_MAX: usize = 64 << 10;
 
-/// How many connections, and how slow they may be.
+/// Limits of connections and their idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Open connections of all addresses together.
+pub struct ListenLimits {
+    /// Maximum number of open connections of all addresses together.
     pub connections_max: usize,
-    /// Open connections of one address.
+    /// Maximum number of open connections of one address.
     pub per_address_max: usize,
-    /// How long a head, or a TLS handshake, may take, and how long a connection may stay open without a
-    /// request.
+    /// Time limit for the headers of a request, for a TLS handshake, and for an idle connection.
     pub head_time: Duration,
 }
 
@@ -56,14 +55,14 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// Whether the connection is encrypted.
+    /// True if the connection uses TLS.
     pub encrypted: bool,
 }
 
-/// Serves until `closing` is true, then finishes what is open.
+/// Serves until `closing` is true, then finishes open requests.
 pub async fn serve<F, A, B>(
     listener: TcpListener,
-    limits: Limits,
+    limits: ListenLimits,
     tls: Option<Tls>,
     mut closing: watch::Receiver<bool>,
     answer: F,
@@ -83,7 +82,7 @@ pub async fn serve<F, A, B>(
         };
         match accepted {
             Ok((stream, from)) => {
-                // Dropped without a seat, the connection is closed.
+                // Without a seat the connection is dropped, which closes it.
                 if let Some(seat) = seats.take(from.ip(), Instant::now().into_std()) {
                     let (tls, answer) = (tls.clone(), answer.clone());
                     let closing = closing.clone();
@@ -100,11 +99,11 @@ pub async fn serve<F, A, B>(
     }
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    // What is still open then is aborted with its JoinSet.
+    // Remaining connections are aborted with the JoinSet.
     let _ = tokio::time::timeout(CLOSE_GRACE, all).await;
 }
 
-type Settings = (Limits, Option<Arc<Tls>>, watch::Receiver<bool>);
+type Settings = (ListenLimits, Option<Arc<Tls>>, watch::Receiver<bool>);
 
 async fn connect<F, A, B>(
     stream: TcpStream,
@@ -121,23 +120,24 @@ async fn connect<F, A, B>(
     match tls {
         None => {
             let peer = Peer { address, encrypted: false };
-            talk(TokioIo::new(stream), peer, seat, (limits, closing), answer).await;
+            serve_connection(TokioIo::new(stream), peer, seat, (limits, closing), answer).await;
         }
         Some(tls) => {
             let handshake = tokio::time::timeout(limits.head_time, tls.accept(stream)).await;
             let Ok(Ok(stream)) = handshake else { return };
             let peer = Peer { address, encrypted: true };
-            talk(TokioIo::new(stream), peer, seat, (limits, closing), answer).await;
+            serve_connection(TokioIo::new(stream), peer, seat, (limits, closing), answer).await;
         }
     }
 }
 
-/// Errors are the client's: it went away, or what it sent is no HTTP.
-async fn talk<I, F, A, B>(
+/// Serves one connection. Errors are the client's: it disconnected, or sent something that is not
+/// HTTP.
+async fn serve_connection<I, F, A, B>(
     io: I,
     peer: Peer,
     seat: &Seat,
-    (limits, mut closing): (Limits, watch::Receiver<bool>),
+    (limits, mut closing): (ListenLimits, watch::Receiver<bool>),
     answer: F,
 ) where
     I: Read + Write + Unpin,
@@ -150,7 +150,7 @@ async fn talk<I, F, A, B>(
         let (busy, answer) = (requests.begin(), answer(peer, request));
         async move {
             let response = answer.await;
-            Ok::<_, Infallible>(response.map(|body| Answer { body, _busy: busy }))
+            Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _busy: busy }))
         }
     });
     let connection = http1::Builder::new()
@@ -166,13 +166,13 @@ async fn talk<I, F, A, B>(
     let _ = connection.await;
 }
 
-/// The body of an answer; its connection is busy until it is sent.
-struct Answer<B> {
+/// The body of a response; its connection is busy until it is sent.
+struct ResponseBody<B> {
     body: B,
-    _busy: crate::seats::Request,
+    _busy: crate::seats::OpenRequest,
 }
 
-impl<B: Body + Unpin> Body for Answer<B> {
+impl<B: Body + Unpin> Body for ResponseBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -1,7 +1,7 @@
-//! Certificates from files, read again when they change.
+//! Certificates from files, reloaded when they change.
 //!
-//! Invariant: a file that cannot be read, or whose certificate and key do not belong together, changes
-//! nothing: connections go on with what was read before, and the log says why.
+//! Invariant: a file that cannot be read, or a certificate and key that do not match, changes
+//! nothing: connections keep the certificate that was loaded before, and the log shows the reason.
 
 use std::{
     error::Error,
@@ -22,26 +22,26 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// How often the files are looked at, at most: when a connection comes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between two checks of the files; they are checked when a client connects.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The certificate chain and the private key of a listener, in PEM files.
 #[derive(Clone, Debug)]
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    current: Arc<Mutex<Current>>,
+    current: Arc<Mutex<LoadedCertificate>>,
 }
 
 #[derive(Debug)]
-struct Current {
+struct LoadedCertificate {
     config: Arc<ServerConfig>,
-    /// Times and sizes of the files that were read last, with or without success.
-    seen: Seen,
-    looked_at: Instant,
+    /// Times and sizes of the files at the last read, successful or not.
+    stamps: FileStamps,
+    checked_at: Instant,
 }
 
-type Seen = [Option<(SystemTime, u64)>; 2];
+type FileStamps = [Option<(SystemTime, u64)>; 2];
 
 /// A certificate or key that cannot be used. The text names the file and what to do.
 #[derive(Debug)]
@@ -63,14 +63,14 @@ impl Error for TlsError {
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Loads the certificate and the key.
     ///
     /// # Errors
-    /// Says which file is wrong, and what to do.
+    /// The error names the file and what to do.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let seen = [seen(certificate), seen(key)];
+        let stamps = [stamp(certificate), stamp(key)];
         let config = read(certificate, key)?;
-        let current = Current { config, seen, looked_at: Instant::now() };
+        let current = LoadedCertificate { config, stamps, checked_at: Instant::now() };
         Ok(Self {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
@@ -83,33 +83,34 @@ impl Tls {
         TlsAcceptor::from(config).accept(stream).await
     }
 
-    /// What is valid now. The files are small and local, and looked at once a second at most.
+    /// Returns the current configuration. The files are small and local, and checked at most once a
+    /// second.
     fn config(&self, now: Instant) -> Arc<ServerConfig> {
         let mut current = self.lock();
-        if now.duration_since(current.looked_at) < LOOK_EVERY {
+        if now.duration_since(current.checked_at) < CHECK_INTERVAL {
             return Arc::clone(&current.config);
         }
-        current.looked_at = now;
-        let found = [seen(&self.certificate), seen(&self.key)];
-        if found != current.seen {
-            current.seen = found;
+        current.checked_at = now;
+        let found = [stamp(&self.certificate), stamp(&self.key)];
+        if found != current.stamps {
+            current.stamps = found;
             match read(&self.certificate, &self.key) {
                 Ok(config) => {
                     current.config = config;
-                    tracing::info!("read the TLS certificate {} again", self.certificate.display());
+                    tracing::info!("reloaded the TLS certificate {}", self.certificate.display());
                 }
-                Err(error) => tracing::warn!("kept the TLS certificate from before: {error}"),
+                Err(error) => tracing::warn!("kept the previous TLS certificate: {error}"),
             }
         }
         Arc::clone(&current.config)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Current> {
+    fn lock(&self) -> MutexGuard<'_, LoadedCertificate> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn seen(file: &Path) -> Option<(SystemTime, u64)> {
+fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
     let found = fs::metadata(file).ok()?;
     Some((found.modified().ok()?, found.len()))
 }
@@ -150,22 +151,22 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_again_when_they_change_and_wrong_ones_change_nothing() {
+    fn files_are_reloaded_when_they_change_and_invalid_ones_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
         assert!(Tls::load(&certificate, &key).unwrap_err().to_string().contains("cert.pem"));
         write(folder.path());
         let tls = Tls::load(&certificate, &key).unwrap();
         let mut now = Instant::now();
-        let mut look = || {
-            now += LOOK_EVERY;
+        let mut reload = || {
+            now += CHECK_INTERVAL;
             tls.config(now)
         };
-        let first = look();
-        assert!(Arc::ptr_eq(&first, &look()), "nothing changed");
+        let first = reload();
+        assert!(Arc::ptr_eq(&first, &reload()), "nothing changed");
         fs::write(&key, "nonsense").unwrap();
-        assert!(Arc::ptr_eq(&first, &look()), "what is wrong is not used");
+        assert!(Arc::ptr_eq(&first, &reload()), "an invalid file is not used");
         write(folder.path());
-        assert!(!Arc::ptr_eq(&first, &look()));
+        assert!(!Arc::ptr_eq(&first, &reload()));
     }
 }

@@ -1,13 +1,13 @@
 //! The listener with real connections: floods from one address, and TLS.
 
-// Helpers of tests may fail as tests do.
+// Test helpers may panic like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use http_body_util::Full;
 use hyper::{Request, Response, body::Bytes};
-use relais_listen::{Limits, Peer, Tls, serve};
+use relais_listen::{ListenLimits, Peer, Tls, serve};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::aws_lc_rs,
@@ -20,15 +20,15 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-const LIMITS: Limits = Limits {
+const LIMITS: ListenLimits = ListenLimits {
     connections_max: 64,
     per_address_max: 32,
-    // Nothing in these tests waits for it.
+    // No test waits for it.
     head_time: Duration::from_secs(600),
 };
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 
-/// Answers whether the connection is encrypted. `/wait` is never answered.
+/// Responds with whether the connection is encrypted. `/wait` is never answered.
 async fn start(tls: Option<Tls>) -> (SocketAddr, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -46,18 +46,18 @@ async fn start(tls: Option<Tls>) -> (SocketAddr, watch::Sender<bool>) {
 async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
     stream.write_all(ASK).await.unwrap();
     let mut text = Vec::new();
-    // TLS ends without a goodbye where the connection is closed.
+    // The server closes the connection without a TLS close_notify.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8(text).unwrap()
 }
 
 #[tokio::test]
-async fn idle_connections_of_one_address_keep_nobody_out_not_even_itself() {
+async fn idle_connections_of_one_address_block_no_other_connection() {
     let (address, _open) = start(None).await;
     let mut idle = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        // Half a head.
+        // Half a request head.
         let _ = stream.write_all(b"GET / HT").await;
         idle.push(stream);
     }
@@ -90,7 +90,7 @@ fn write_certificate(folder: &Path) {
     fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
 }
 
-/// Asks as a client that trusts the certificate in the file, and no other.
+/// Sends a request as a client that trusts only the certificate in the file.
 async fn ask_encrypted(address: SocketAddr, certificate: &Path) -> Option<String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
@@ -106,7 +106,7 @@ async fn ask_encrypted(address: SocketAddr, certificate: &Path) -> Option<String
 }
 
 #[tokio::test]
-async fn a_certificate_is_used_and_a_new_one_taken_up_while_it_serves() {
+async fn a_new_certificate_is_loaded_while_the_listener_serves() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     write_certificate(folder.path());

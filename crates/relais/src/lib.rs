@@ -106,7 +106,7 @@ pub use bulk::BulkSettings;
 pub use health::{Health, HealthCheck};
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{
-    BoxFuture, InvalidSettings,
+    BoxFuture, InvalidSettings, async_trait,
     breaker::BreakerPolicy,
     bulk::BulkTarget,
     dead_letter::{DeadLetter, Resolution, Verdict},

@@ -14,7 +14,7 @@ use relais::{
     App, Delivery, DestinationSettings, OutboxRow, Overview, Publisher, RetryPolicy, RunningApp,
     Source, SourceBatch, SourceError, Store,
     core::{
-        BoxFuture,
+        async_trait,
         inbox::{Accepted, Content, NewInbox},
         message::Headers,
     },
@@ -172,12 +172,11 @@ fn received(id: &str, event_type: &str, body: &serde_json::Value) -> NewInbox {
     }
 }
 
+#[async_trait]
 impl Publisher for Service {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async move {
-            messages.iter().for_each(|row| self.take(row));
-            vec![Delivery::Accepted; messages.len()]
-        })
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        messages.iter().for_each(|row| self.take(row));
+        vec![Delivery::Accepted; messages.len()]
     }
 }
 
@@ -193,32 +192,29 @@ impl Drop for Replies {
     }
 }
 
+#[async_trait]
 impl Source for Replies {
-    fn next(&mut self, max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
-        Box::pin(async move {
-            loop {
-                {
-                    let mut state = self.service.0.lock().unwrap();
-                    let ready = state.replies.len().min(max);
-                    self.unacknowledged.extend(state.replies.drain(..ready));
-                }
-                if !self.unacknowledged.is_empty() {
-                    let messages = self.unacknowledged.clone();
-                    return Ok(SourceBatch { messages, positions: Vec::new() });
-                }
-                tokio::time::sleep(Duration::from_millis(2)).await;
+    async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        loop {
+            {
+                let mut state = self.service.0.lock().unwrap();
+                let ready = state.replies.len().min(max);
+                self.unacknowledged.extend(state.replies.drain(..ready));
             }
-        })
+            if !self.unacknowledged.is_empty() {
+                let messages = self.unacknowledged.clone();
+                return Ok(SourceBatch { messages, positions: Vec::new() });
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
-    fn acknowledge(&mut self, _: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
+    async fn acknowledge(&mut self, _: Vec<Accepted>) -> Result<(), SourceError> {
         self.unacknowledged.clear();
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 
-    fn refuse(&mut self, _: String) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    async fn refuse(&mut self, _: String) {}
 }
 
 fn start(store: &Arc<dyn Store>, service: &Service) -> RunningApp {
@@ -279,9 +275,10 @@ async fn check(store: Arc<dyn Store>) {
 /// A publisher that accepts everything and never replies.
 struct Silence;
 
+#[async_trait]
 impl Publisher for Silence {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async move { vec![Delivery::Accepted; messages.len()] })
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        vec![Delivery::Accepted; messages.len()]
     }
 }
 

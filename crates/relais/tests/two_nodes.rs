@@ -14,7 +14,7 @@ use relais::{
     App, Delivery, DestinationSettings, OutboxRow, Publisher, RetryPolicy, Route, RunningApp,
     Store,
     core::{
-        BoxFuture,
+        async_trait,
         inbox::{Content, NewInbox},
         message::Headers,
     },
@@ -56,12 +56,11 @@ impl Ledger {
     }
 }
 
+#[async_trait]
 impl Publisher for Ledger {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            messages.iter().map(|row| self.take(row)).collect()
-        })
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        messages.iter().map(|row| self.take(row)).collect()
     }
 }
 

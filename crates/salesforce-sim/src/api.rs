@@ -1,4 +1,4 @@
-//! One call from its first byte to its last: faults, routes, headers.
+//! One call from its first byte to its last: faults, routing, headers.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::{
     faults::{HttpAction, HttpFault},
     http::{
         body::{self, ReadError},
-        call::Call,
-        server::{Answer, Dropped},
+        call::HttpCall,
+        server::{Answer, ConnectionDropped},
     },
+    org::SimulatedOrg,
     page,
-    reply::{Content, HTML, Pieces, Reply},
-    sim::Sim,
+    reply::{ApiReply, HTML, Pieces, ReplyContent},
 };
 
-/// The largest body that is not an upload.
+/// Maximum size of a body that is not an upload.
 pub(crate) const BODY_MAX: u64 = 50 * 1024 * 1024;
 const SLOW_DEFAULT: u64 = 1_000;
-/// Smaller answers are not worth packing.
+/// Smaller responses are not compressed.
 const PACKED_MIN: usize = 256;
 
-/// Answers one request, or does not, if a fault says so.
-pub(crate) async fn answer(sim: &Sim, request: Request<Incoming>, scheme: &str) -> Answer {
-    let (call, body) = Call::of(request, scheme);
+/// Answers one request, or drops it if a fault requires so.
+pub(crate) async fn answer(sim: &SimulatedOrg, request: Request<Incoming>, scheme: &str) -> Answer {
+    let (call, body) = HttpCall::of(request, scheme);
     match call.segments.first().map(String::as_str) {
         None => {
             let page = page::page(&sim.org());
@@ -48,7 +48,7 @@ pub(crate) async fn answer(sim: &Sim, request: Request<Incoming>, scheme: &str) 
     if let Some(fault) = &fault {
         tokio::time::sleep(Duration::from_millis(fault.delay_ms)).await;
         if fault.action == HttpAction::DropBefore {
-            return Err(Dropped);
+            return Err(ConnectionDropped);
         }
         if let Some(reply) = instead(sim, &call, fault) {
             let _ = body::read(body, 0).await;
@@ -57,17 +57,17 @@ pub(crate) async fn answer(sim: &Sim, request: Request<Incoming>, scheme: &str) 
     }
     let reply = route(sim, &call, body).await;
     if fault.as_ref().is_some_and(|fault| fault.action == HttpAction::DropAfter) {
-        return Err(Dropped);
+        return Err(ConnectionDropped);
     }
     wire(sim, &call, reply, fault.as_ref())
 }
 
-async fn route(sim: &Sim, call: &Call, body: Incoming) -> Reply {
+async fn route(sim: &SimulatedOrg, call: &HttpCall, body: Incoming) -> ApiReply {
     let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
     let services = segments.first().is_some_and(|first| first.eq_ignore_ascii_case("services"));
     match (services, segments.get(1..).unwrap_or_default()) {
         (true, ["data"]) if !matches!(call.method, Method::GET | Method::HEAD) => {
-            Reply::method_not_allowed("GET,HEAD")
+            ApiReply::method_not_allowed("GET,HEAD")
         }
         (true, ["data"]) => data::versions(),
         (true, ["data", version, rest @ ..]) => data::route(sim, call, version, rest, body).await,
@@ -77,26 +77,26 @@ async fn route(sim: &Sim, call: &Call, body: Incoming) -> Reply {
                 Err(error) => unread(&error),
             }
         }
-        _ => Reply::not_found(),
+        _ => ApiReply::not_found(),
     }
 }
 
-pub(crate) fn unread(error: &ReadError) -> Reply {
+pub(crate) fn unread(error: &ReadError) -> ApiReply {
     match error {
         ReadError::TooLarge => {
-            Reply::error(413, "REQUEST_TOO_LARGE", "the body is larger than the API allows")
+            ApiReply::error(413, "REQUEST_TOO_LARGE", "the body is larger than the API allows")
         }
-        ReadError::Broken => Reply::error(400, "CLIENT_ERROR", "the body ended too early"),
+        ReadError::Broken => ApiReply::error(400, "CLIENT_ERROR", "the body ended too early"),
     }
 }
 
-/// The answer a fault gives in place of the real one.
-fn instead(sim: &Sim, call: &Call, fault: &HttpFault) -> Option<Reply> {
+/// Returns the response of a fault in place of the real one.
+fn instead(sim: &SimulatedOrg, call: &HttpCall, fault: &HttpFault) -> Option<ApiReply> {
     let status = |default| fault.status.unwrap_or(default);
     let error = |default_status, code: &str, message: &str| {
         let code = fault.code.as_deref().unwrap_or(code);
         let message = fault.message.as_deref().unwrap_or(message);
-        Reply::error(status(default_status), code, message)
+        ApiReply::error(status(default_status), code, message)
     };
     let reply = match fault.action {
         HttpAction::SessionExpired => {
@@ -129,7 +129,7 @@ fn instead(sim: &Sim, call: &Call, fault: &HttpFault) -> Option<Reply> {
         HttpAction::Html => {
             let page = "<html><head><title>Down for maintenance</title></head>\
                         <body>We are down for maintenance.</body></html>";
-            Reply::text(status(503), HTML, page)
+            ApiReply::text(status(503), HTML, page)
         }
         _ => return None,
     };
@@ -139,8 +139,8 @@ fn instead(sim: &Sim, call: &Call, fault: &HttpFault) -> Option<Reply> {
     })
 }
 
-/// Turns a reply into bytes, with the headers of every answer.
-fn wire(sim: &Sim, call: &Call, reply: Reply, fault: Option<&HttpFault>) -> Answer {
+/// Converts a reply to bytes, with the headers of every response.
+fn wire(sim: &SimulatedOrg, call: &HttpCall, reply: ApiReply, fault: Option<&HttpFault>) -> Answer {
     let (limits, gzip) = {
         let org = sim.org();
         let faults = org.faults.faults();
@@ -159,10 +159,10 @@ fn wire(sim: &Sim, call: &Call, reply: Reply, fault: Option<&HttpFault>) -> Answ
         set(name, value);
     }
     let (kind, whole) = match reply.content {
-        Content::Empty => return Ok(response),
-        Content::Json(json) => ("application/json;charset=UTF-8", Ok(json.to_string())),
-        Content::Text { kind, text } => (kind, Ok(text)),
-        Content::Stream { kind, pieces } => (kind, Err(pieces)),
+        ReplyContent::Empty => return Ok(response),
+        ReplyContent::Json(json) => ("application/json;charset=UTF-8", Ok(json.to_string())),
+        ReplyContent::Text { kind, text } => (kind, Ok(text)),
+        ReplyContent::Stream { kind, pieces } => (kind, Err(pieces)),
     };
     set("content-type", kind);
     let accepted = call.header("accept-encoding").is_some_and(|value| value.contains("gzip"));

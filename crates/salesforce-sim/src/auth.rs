@@ -1,7 +1,7 @@
-//! Logging in: tokens, who has them, and when they end.
+//! Login: tokens, their users, and their expiry.
 //!
-//! A token is valid only if this simulator gave it out. Unless credentials are configured, everyone
-//! gets one.
+//! A token is valid only if this simulator issued it. Without configured credentials every login
+//! succeeds.
 
 mod jwt;
 mod soap;
@@ -13,9 +13,9 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::{http::call::Call, id::Id, reply::Reply, sim::Sim};
+use crate::{http::call::HttpCall, id::Id, org::SimulatedOrg, reply::ApiReply};
 
-/// Tokens that are valid at once; the one unused for longest goes first.
+/// Maximum number of valid tokens; the least recently used one is removed first.
 const SESSIONS_MAX: usize = 10_000;
 const TOKEN_BYTES: usize = 48;
 
@@ -23,26 +23,26 @@ pub(crate) fn org_id() -> Id {
     Id::new("00D", 1)
 }
 
-/// All tokens, and the users they stand for.
+/// All tokens and their users.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
-    tokens: HashMap<String, Session>,
-    /// One user for each client or user name.
+pub(crate) struct OrgSessions {
+    tokens: HashMap<String, OrgSession>,
+    /// One user per client or user name.
     users: HashMap<String, Id>,
-    /// Refresh tokens that were given out by rotation.
+    /// Refresh tokens issued by rotation.
     refresh: HashSet<String>,
     /// Refresh tokens that were used up.
     spent: HashSet<String>,
 }
 
 #[derive(Debug)]
-struct Session {
+struct OrgSession {
     user: Id,
     used: Timestamp,
 }
 
-impl Sessions {
-    /// A new token for whoever is known by this name.
+impl OrgSessions {
+    /// Issues a token for the user with this name.
     pub(crate) fn start(&mut self, name: &str, now: Timestamp) -> (String, Id) {
         let next = self.users.len() as u64 + 1;
         let user = *self.users.entry(name.to_owned()).or_insert_with(|| Id::new("005", next));
@@ -53,11 +53,11 @@ impl Sessions {
             }
         }
         let token = format!("{}!{}", &org_id().as_str()[..15], random());
-        self.tokens.insert(token.clone(), Session { user, used: now });
+        self.tokens.insert(token.clone(), OrgSession { user, used: now });
         (token, user)
     }
 
-    /// The user of a token that is still valid; its time starts again.
+    /// Returns the user of a valid token, and restarts its lifetime.
     pub(crate) fn user(&mut self, token: &str, now: Timestamp, seconds: u64) -> Option<Id> {
         let session = self.tokens.get_mut(token)?;
         let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
@@ -78,37 +78,37 @@ impl Sessions {
     }
 }
 
-/// All paths outside the data API.
-pub(crate) fn route(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
+/// Routes all paths outside the data API.
+pub(crate) fn route(sim: &SimulatedOrg, call: &HttpCall, body: &[u8]) -> ApiReply {
     let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
     match segments.as_slice() {
         ["services", "oauth2", "token"] => token::token(sim, call, body),
         ["services", "oauth2", "revoke"] => token::revoke(sim, call, body),
         ["services", "oauth2", "userinfo"] | ["id", _, _] => identity(sim, call),
         ["services", "Soap", "u" | "c", ..] => soap::login(sim, call, body),
-        _ => Reply::not_found(),
+        _ => ApiReply::not_found(),
     }
 }
 
-pub(crate) fn expired() -> Reply {
-    Reply::error(401, "INVALID_SESSION_ID", "Session expired or invalid")
+pub(crate) fn expired() -> ApiReply {
+    ApiReply::error(401, "INVALID_SESSION_ID", "Session expired or invalid")
         .with("www-authenticate", "Token".to_owned())
 }
 
-/// What the token endpoint says no with.
-pub(crate) fn refused(status: u16, error: &str, description: &str) -> Reply {
-    Reply::json(status, json!({"error": error, "error_description": description}))
+/// Returns an error of the token endpoint.
+pub(crate) fn refused(status: u16, error: &str, description: &str) -> ApiReply {
+    ApiReply::json(status, json!({"error": error, "error_description": description}))
 }
 
-fn identity(sim: &Sim, call: &Call) -> Reply {
+fn identity(sim: &SimulatedOrg, call: &HttpCall) -> ApiReply {
     let mut org = sim.org();
     let now = org.now();
     let user =
         call.token().and_then(|token| org.sessions.user(token, now, sim.auth.session_seconds));
     let Some(user) = user else {
-        return Reply::text(403, "text/html; charset=UTF-8", "Bad_OAuth_Token");
+        return ApiReply::text(403, "text/html; charset=UTF-8", "Bad_OAuth_Token");
     };
-    Reply::json(
+    ApiReply::json(
         200,
         json!({
             "id": format!("{}/id/{}/{user}", call.base, org_id()),

@@ -1,19 +1,19 @@
-//! The time of the simulated org: the real one, and what was skipped by the admin.
+//! The time of the simulated org: real time plus what the test has skipped.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Moves only forward.
+/// A clock that moves only forward.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct OrgClock {
     skipped: Duration,
 }
 
-/// All that can be skipped; it keeps the calendar within what can be written.
+/// Maximum time that can be skipped; keeps dates printable.
 const SKIP_MAX: Duration = Duration::from_secs(1_000 * 366 * 24 * 60 * 60);
 
-impl Clock {
+impl OrgClock {
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::now() + self.skipped
     }
@@ -23,7 +23,7 @@ impl Clock {
     }
 }
 
-/// `yyyy-MM-ddTHH:mm:ss.SSS+0000`, as in every answer.
+/// Formats as `yyyy-MM-ddTHH:mm:ss.SSS+0000`, as in every response.
 pub(crate) fn written(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3f+0000").to_string()
 }
@@ -39,8 +39,8 @@ mod tests {
     }
 
     #[test]
-    fn skipped_time_is_over() {
-        let mut clock = Clock::default();
+    fn skipped_time_has_passed() {
+        let mut clock = OrgClock::default();
         let before = clock.now();
         clock.skip(Duration::from_secs(7 * 24 * 60 * 60));
         assert!(clock.now().duration_since(before).as_hours() >= 7 * 24);

@@ -1,4 +1,4 @@
-//! sObject Collections: up to 200 records in one call, answered one by one in the same order.
+//! sObject Collections: up to 200 records per call, with one result each, in order.
 
 use std::sync::Arc;
 
@@ -9,49 +9,50 @@ use serde_json::{Map, Value as Json, json};
 use crate::{
     data::{parse_some, version::Version},
     faults::UnknownField,
-    http::call::Call,
+    http::call::HttpCall,
     id::Id,
-    reply::Reply,
+    org::OrgState,
+    reply::ApiReply,
     row_error::RowError,
-    schema::{Object, Schema},
-    sim::Org,
+    schema::{Schema, SchemaObject},
     store::{
-        Done, Operation, Refused, change::Change, repeated::repeated, transaction::Transaction,
+        AppliedWrite, Operation, RefusedWrite, change::Change, repeated::repeated,
+        transaction::OrgTransaction,
     },
 };
 
 const RECORDS_MAX: usize = 200;
-/// Records in a call that only reads.
+/// Maximum number of records in a call that only reads.
 const RETRIEVE_MAX: usize = 2_000;
-/// Types may change so often from one record to the next.
+/// Maximum number of changes of the type from one record to the next.
 const RUNS_MAX: usize = 10;
 
 #[derive(Deserialize)]
-struct Body {
+struct CollectionBody {
     #[serde(default, rename = "allOrNone")]
     all_or_none: bool,
     records: Vec<Map<String, Json>>,
 }
 
 /// One record of the call, ready to be written.
-struct Item {
-    object: Arc<Object>,
+struct CollectionItem {
+    object: Arc<SchemaObject>,
     operation: Operation,
     change: Result<Change, RowError>,
 }
 
-type Outcome = Result<Done, Refused>;
+type WriteResult = Result<AppliedWrite, RefusedWrite>;
 
 pub(crate) fn route(
-    org: &mut Org,
-    call: &Call,
+    org: &mut OrgState,
+    call: &HttpCall,
     version: Version,
     rest: &[&str],
     body: &[u8],
-) -> Reply {
+) -> ApiReply {
     let unknown = org.faults.faults().collections.unknown_field;
     let (mut transaction, ledger) = org.begin();
-    let request = Request {
+    let request = CollectionCall {
         version,
         method: &call.method,
         rest,
@@ -66,27 +67,30 @@ pub(crate) fn route(
     reply
 }
 
-/// A call to `/composite/sobjects/…`, by itself or within a composite.
+/// A call to `/composite/sobjects/…`, alone or within a composite.
 #[derive(Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct CollectionCall<'a> {
     pub(crate) version: Version,
     pub(crate) method: &'a Method,
-    /// What follows `composite/sobjects`.
+    /// The path after `composite/sobjects`.
     pub(crate) rest: &'a [&'a str],
     pub(crate) query: &'a [(String, String)],
     pub(crate) body: Option<Json>,
     pub(crate) unknown: UnknownField,
 }
 
-pub(crate) fn run(transaction: &mut Transaction<'_>, request: &Request<'_>) -> Reply {
+pub(crate) fn run(transaction: &mut OrgTransaction<'_>, request: &CollectionCall<'_>) -> ApiReply {
     attempt(transaction, request).unwrap_or_else(|reply| reply)
 }
 
-fn attempt(transaction: &mut Transaction<'_>, request: &Request<'_>) -> Result<Reply, Reply> {
+fn attempt(
+    transaction: &mut OrgTransaction<'_>,
+    request: &CollectionCall<'_>,
+) -> Result<ApiReply, ApiReply> {
     let upsert = request.rest.len() == 2;
     let since = if upsert { Version::COLLECTION_UPSERT } else { Version::COLLECTIONS };
     if request.version < since {
-        return Err(Reply::not_found());
+        return Err(ApiReply::not_found());
     }
     let schema = Arc::clone(&transaction.tables.schema);
     let (items, all_or_none) = match (request.method, request.rest) {
@@ -95,35 +99,35 @@ fn attempt(transaction: &mut Transaction<'_>, request: &Request<'_>) -> Result<R
         (&Method::PATCH, [name, field]) => upserts(&schema, request, name, field)?,
         (&Method::DELETE, []) => deletes(&schema, request)?,
         (&Method::GET | &Method::POST, [name]) => return retrieve(transaction, request, name),
-        _ => return Err(Reply::method_not_allowed("DELETE,GET,PATCH,POST")),
+        _ => return Err(ApiReply::method_not_allowed("DELETE,GET,PATCH,POST")),
     };
     let outcomes = write_all(transaction, items, all_or_none);
     let answers = outcomes.iter().map(|outcome| answer(outcome, upsert));
-    Ok(Reply::json(200, answers.collect::<Vec<Json>>().into()))
+    Ok(ApiReply::json(200, answers.collect::<Vec<Json>>().into()))
 }
 
-fn body(request: &Request<'_>) -> Result<Body, Reply> {
-    let json = request.body.clone().ok_or_else(|| Reply::bad_json("the body must be JSON"))?;
-    let body: Body =
-        serde_json::from_value(json).map_err(|error| Reply::bad_json(&error.to_string()))?;
+fn body(request: &CollectionCall<'_>) -> Result<CollectionBody, ApiReply> {
+    let json = request.body.clone().ok_or_else(|| ApiReply::bad_json("the body must be JSON"))?;
+    let body: CollectionBody =
+        serde_json::from_value(json).map_err(|error| ApiReply::bad_json(&error.to_string()))?;
     check_count(body.records.len(), RECORDS_MAX)?;
     Ok(body)
 }
 
-fn check_count(count: usize, max: usize) -> Result<(), Reply> {
+fn check_count(count: usize, max: usize) -> Result<(), ApiReply> {
     if count <= max {
         return Ok(());
     }
     let message =
         format!("record limit reached. cannot submit more than {max} records into this call");
-    Err(Reply::error(400, "EXCEEDED_ID_LIMIT", &message))
+    Err(ApiReply::error(400, "EXCEEDED_ID_LIMIT", &message))
 }
 
 fn records(
     schema: &Schema,
-    request: &Request<'_>,
-    operation: impl Fn(&Object) -> Result<Operation, Reply>,
-) -> Result<(Vec<Item>, bool), Reply> {
+    request: &CollectionCall<'_>,
+    operation: impl Fn(&SchemaObject) -> Result<Operation, ApiReply>,
+) -> Result<(Vec<CollectionItem>, bool), ApiReply> {
     let body = body(request)?;
     let mut items = Vec::new();
     for record in &body.records {
@@ -131,36 +135,40 @@ fn records(
         let kind = kind.ok_or_else(no_type)?;
         let object = schema.object(kind).ok_or_else(|| {
             let message = format!("sObject type '{kind}' is not supported.");
-            Reply::error(400, "INVALID_TYPE", &message)
+            ApiReply::error(400, "INVALID_TYPE", &message)
         })?;
         let change = change(schema, object, record, request.unknown)?;
-        items.push(Item { operation: operation(object)?, object: Arc::clone(object), change });
+        items.push(CollectionItem {
+            operation: operation(object)?,
+            object: Arc::clone(object),
+            change,
+        });
     }
     let runs = items.chunk_by(|a, b| a.object.index == b.object.index).count();
     if runs > RUNS_MAX {
         let message = format!("the type changes more than {RUNS_MAX} times: sort the records");
-        return Err(Reply::error(400, "INVALID_INPUT", &message));
+        return Err(ApiReply::error(400, "INVALID_INPUT", &message));
     }
     Ok((items, body.all_or_none))
 }
 
-fn no_type() -> Reply {
+fn no_type() -> ApiReply {
     let message = "An entity specified in the request has no attributes.type";
-    Reply::error(400, "INVALID_INPUT", message)
+    ApiReply::error(400, "INVALID_INPUT", message)
 }
 
 fn upserts(
     schema: &Schema,
-    request: &Request<'_>,
+    request: &CollectionCall<'_>,
     name: &str,
     field: &str,
-) -> Result<(Vec<Item>, bool), Reply> {
-    let object = schema.object(name).ok_or_else(Reply::not_found)?;
+) -> Result<(Vec<CollectionItem>, bool), ApiReply> {
+    let object = schema.object(name).ok_or_else(ApiReply::not_found)?;
     let index = object.field(field).filter(|index| object.fields[*index].is_key());
     let index = index.ok_or_else(|| {
         let message =
             format!("Provided external ID field does not exist or is not accessible: {field}");
-        Reply::error(404, "NOT_FOUND", &message)
+        ApiReply::error(404, "NOT_FOUND", &message)
     })?;
     let body = body(request)?;
     let mut items = Vec::new();
@@ -169,35 +177,38 @@ fn upserts(
         let kind = kind.ok_or_else(no_type)?;
         if !kind.eq_ignore_ascii_case(&object.name) {
             let message = "all records must be of the type in the address";
-            return Err(Reply::error(400, "INVALID_INPUT", message));
+            return Err(ApiReply::error(400, "INVALID_INPUT", message));
         }
         let change = change(schema, object, record, request.unknown)?;
         let operation = Operation::Upsert(index);
-        items.push(Item { object: Arc::clone(object), operation, change });
+        items.push(CollectionItem { object: Arc::clone(object), operation, change });
     }
     Ok((items, body.all_or_none))
 }
 
 fn change(
     schema: &Schema,
-    object: &Object,
+    object: &SchemaObject,
     record: &Map<String, Json>,
     unknown: UnknownField,
-) -> Result<Result<Change, RowError>, Reply> {
+) -> Result<Result<Change, RowError>, ApiReply> {
     let change = Change::from_json(schema, object, record);
     match change {
         Err(error) if unknown == UnknownField::Call || error.code == "JSON_PARSER_ERROR" => {
-            Err(Reply::refused(&error))
+            Err(ApiReply::refused(&error))
         }
         other => Ok(other),
     }
 }
 
-fn deletes(schema: &Schema, request: &Request<'_>) -> Result<(Vec<Item>, bool), Reply> {
+fn deletes(
+    schema: &Schema,
+    request: &CollectionCall<'_>,
+) -> Result<(Vec<CollectionItem>, bool), ApiReply> {
     let value = |name| crate::http::call::value_of(request.query, name);
     let ids = value("ids")
         .filter(|ids| !ids.is_empty())
-        .ok_or_else(|| Reply::error(400, "INVALID_INPUT", "the parameter ids is missing"))?;
+        .ok_or_else(|| ApiReply::error(400, "INVALID_INPUT", "the parameter ids is missing"))?;
     let ids: Vec<&str> = ids.split(',').map(str::trim).collect();
     check_count(ids.len(), RECORDS_MAX)?;
     let item = |id: &&str| {
@@ -208,26 +219,26 @@ fn deletes(schema: &Schema, request: &Request<'_>) -> Result<(Vec<Item>, bool), 
         let malformed = RowError::new("MALFORMED_ID", format!("malformed id {id}"));
         let change = Change { id: Some((*id).to_owned()), ..Change::default() };
         let change = if known { Ok(change) } else { Err(malformed) };
-        Item { object, operation: Operation::Delete, change }
+        CollectionItem { object, operation: Operation::Delete, change }
     };
     Ok((ids.iter().map(item).collect(), value("allOrNone") == Some("true")))
 }
 
-/// Writes all, or all that can be written.
+/// Writes all records; with `all_or_none`, all or none.
 fn write_all(
-    transaction: &mut Transaction<'_>,
-    items: Vec<Item>,
+    transaction: &mut OrgTransaction<'_>,
+    items: Vec<CollectionItem>,
     all_or_none: bool,
-) -> Vec<Outcome> {
+) -> Vec<WriteResult> {
     let point = transaction.savepoint();
     let repeated = repeated_keys(&items);
-    let write = |(item, repeated): (Item, Option<RowError>)| {
+    let write = |(item, repeated): (CollectionItem, Option<RowError>)| {
         if let Some(error) = repeated {
             return Err(error.into());
         }
         transaction.write(&item.object, item.operation, item.change?)
     };
-    let outcomes: Vec<Outcome> = items.into_iter().zip(repeated).map(write).collect();
+    let outcomes: Vec<WriteResult> = items.into_iter().zip(repeated).map(write).collect();
     if !all_or_none || outcomes.iter().all(Result::is_ok) {
         return outcomes;
     }
@@ -240,15 +251,15 @@ fn write_all(
     outcomes.into_iter().map(|outcome| outcome.and_then(rolled_back)).collect()
 }
 
-/// The error of each record whose key is in the call twice: all of them fail.
-fn repeated_keys(items: &[Item]) -> Vec<Option<RowError>> {
+/// Returns the errors of records whose key is repeated in the call: all of them fail.
+fn repeated_keys(items: &[CollectionItem]) -> Vec<Option<RowError>> {
     let rows = items.iter().map(|item| {
         item.change.as_ref().ok().map(|change| (&*item.object, item.operation, change))
     });
     repeated(rows)
 }
 
-fn answer(outcome: &Outcome, upsert: bool) -> Json {
+fn answer(outcome: &WriteResult, upsert: bool) -> Json {
     let mut json = match outcome {
         Ok(done) => json!({"id": done.id, "success": true, "errors": []}),
         Err(refused) => json!({"success": false, "errors": [refused.error.in_collection()]}),
@@ -259,27 +270,27 @@ fn answer(outcome: &Outcome, upsert: bool) -> Json {
     json
 }
 
-/// `GET …?ids=a,b&fields=x,y`, or the same as `POST` with a body; null where nothing was found.
+/// Handles `GET …?ids=a,b&fields=x,y`, or the same as `POST` with a body; null for missing records.
 fn retrieve(
-    transaction: &Transaction<'_>,
-    request: &Request<'_>,
+    transaction: &OrgTransaction<'_>,
+    request: &CollectionCall<'_>,
     name: &str,
-) -> Result<Reply, Reply> {
+) -> Result<ApiReply, ApiReply> {
     #[derive(Deserialize)]
-    struct Wanted {
+    struct RetrieveRequest {
         ids: Vec<String>,
         fields: Vec<String>,
     }
     let schema = &transaction.tables.schema;
-    let object = schema.object(name).ok_or_else(Reply::not_found)?;
+    let object = schema.object(name).ok_or_else(ApiReply::not_found)?;
     let list = |name| {
         let text = crate::http::call::value_of(request.query, name).unwrap_or_default();
         text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<String>>()
     };
     let wanted = match &request.body {
         Some(json) => serde_json::from_value(json.clone())
-            .map_err(|error| Reply::bad_json(&error.to_string()))?,
-        None => Wanted { ids: list("ids"), fields: list("fields") },
+            .map_err(|error| ApiReply::bad_json(&error.to_string()))?,
+        None => RetrieveRequest { ids: list("ids"), fields: list("fields") },
     };
     check_count(wanted.ids.len(), RETRIEVE_MAX)?;
     let mut fields = Vec::new();
@@ -295,5 +306,5 @@ fn retrieve(
         Some(Json::Object(part.collect()))
     };
     let found: Vec<Json> = wanted.ids.iter().map(|id| one(id).unwrap_or_default()).collect();
-    Ok(Reply::json(200, found.into()))
+    Ok(ApiReply::json(200, found.into()))
 }

@@ -7,11 +7,11 @@ mod sub;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use crate::{data::parse_some, http::call::Call, reply::Reply, sim::Org};
-use sub::{Answer, Subrequest};
+use crate::{data::parse_some, http::call::HttpCall, org::OrgState, reply::ApiReply};
+use sub::{SubResponse, Subrequest};
 
 const CALLS_MAX: usize = 25;
-/// Of which so many queries and collections.
+/// Maximum number of queries and collections among them.
 const LARGE_CALLS_MAX: usize = 5;
 
 pub(crate) const ROLLED_BACK: &str =
@@ -19,15 +19,15 @@ pub(crate) const ROLLED_BACK: &str =
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Body {
+struct CompositeBody {
     #[serde(default)]
     all_or_none: bool,
     composite_request: Vec<Subrequest>,
 }
 
-pub(crate) fn composite(org: &mut Org, call: &Call, body: &[u8]) -> Reply {
+pub(crate) fn composite(org: &mut OrgState, call: &HttpCall, body: &[u8]) -> ApiReply {
     if call.method != hyper::Method::POST {
-        return Reply::method_not_allowed("POST");
+        return ApiReply::method_not_allowed("POST");
     }
     let body = match parse_some(body).and_then(checked) {
         Ok(body) => body,
@@ -42,27 +42,31 @@ pub(crate) fn composite(org: &mut Org, call: &Call, body: &[u8]) -> Reply {
     } else {
         transaction.commit(ledger);
     }
-    let answers: Vec<Json> = answers.iter().map(Answer::to_json).collect();
-    Reply::json(200, json!({"compositeResponse": answers}))
+    let answers: Vec<Json> = answers.iter().map(SubResponse::to_json).collect();
+    ApiReply::json(200, json!({"compositeResponse": answers}))
 }
 
-fn checked(json: Json) -> Result<Body, Reply> {
-    let body: Body =
-        serde_json::from_value(json).map_err(|error| Reply::bad_json(&error.to_string()))?;
+fn checked(json: Json) -> Result<CompositeBody, ApiReply> {
+    let body: CompositeBody =
+        serde_json::from_value(json).map_err(|error| ApiReply::bad_json(&error.to_string()))?;
     check(&body.composite_request)?;
     Ok(body)
 }
 
-/// The calls that were undone because of others; those that failed keep their reason.
-fn halted(answers: Vec<Answer>) -> Vec<Answer> {
-    let one = |answer: Answer| {
-        if answer.is_success() { Answer::halted(answer.reference, ROLLED_BACK) } else { answer }
+/// Marks the calls that were rolled back because of others; failed calls keep their reason.
+fn halted(answers: Vec<SubResponse>) -> Vec<SubResponse> {
+    let one = |answer: SubResponse| {
+        if answer.is_success() {
+            SubResponse::halted(answer.reference, ROLLED_BACK)
+        } else {
+            answer
+        }
     };
     answers.into_iter().map(one).collect()
 }
 
-fn check(calls: &[Subrequest]) -> Result<(), Reply> {
-    let invalid = |message: String| Err(Reply::error(400, "INVALID_INPUT", &message));
+fn check(calls: &[Subrequest]) -> Result<(), ApiReply> {
+    let invalid = |message: String| Err(ApiReply::error(400, "INVALID_INPUT", &message));
     if calls.len() > CALLS_MAX {
         return invalid(format!(
             "Limit exceeded: a composite request has at most {CALLS_MAX} operations"

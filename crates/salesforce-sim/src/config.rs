@@ -1,4 +1,4 @@
-//! How a simulator is started: where it listens, what the org looks like, who may log in.
+//! The configuration of a simulator: listeners, schema and credentials.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -9,10 +9,10 @@ use crate::{
     schema::{Schema, SchemaError},
 };
 
-/// The default is a simulator on a free port of this machine, with the built-in schema, that lets
-/// everyone in.
+/// The default is a simulator on a free local port, with the built-in schema, that accepts every
+/// login.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SimulatorConfig {
     pub listen: SocketAddr,
     pub tls: Option<TlsConfig>,
     pub schema: Arc<Schema>,
@@ -20,7 +20,7 @@ pub struct Config {
     pub faults: Faults,
 }
 
-impl Default for Config {
+impl Default for SimulatorConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -32,8 +32,8 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Takes the schema, and `[auth]` and `[faults]` if they are there, from a schema file.
+impl SimulatorConfig {
+    /// Reads the schema, and `[auth]` and `[faults]` if present, from a schema file.
     pub fn with_schema_file(mut self, text: &str) -> Result<Self, SchemaError> {
         let mut table: toml::Table = text.parse()?;
         if let Some(auth) = table.remove("auth") {
@@ -49,7 +49,7 @@ impl Config {
     }
 }
 
-/// A second listener, for clients that only speak https.
+/// A second listener, for clients that require https.
 #[derive(Clone)]
 pub struct TlsConfig {
     pub listen: SocketAddr,
@@ -63,7 +63,7 @@ impl fmt::Debug for TlsConfig {
     }
 }
 
-/// Who may log in. What is not set is not checked: any client and any user is let in.
+/// The accepted credentials. What is not set is not checked.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthConfig {
@@ -72,11 +72,11 @@ pub struct AuthConfig {
     pub username: Option<String>,
     pub password: Option<String>,
     pub refresh_token: Option<String>,
-    /// Each use of a refresh token gives a new one and ends the old one.
+    /// Each use of a refresh token issues a new one and invalidates the old one.
     pub rotate_refresh_tokens: bool,
-    /// The public key (PEM) that must fit the signature of a JWT.
+    /// The public key (PEM) that verifies the signature of a JWT.
     pub jwt_public_key: Option<String>,
-    /// A token that was not used for so long ends.
+    /// A token expires after this time without use.
     pub session_seconds: u64,
 }
 
@@ -109,7 +109,7 @@ mod tests {
     fn a_schema_file_can_hold_credentials_and_faults() {
         let text = "[auth]\nclient_id='me'\n[faults]\ngzip=false\n[[object]]\nname='A'\n\
                     [[object.field]]\nname='F__c'\ntype='text'\n";
-        let config = Config::default().with_schema_file(text).unwrap();
+        let config = SimulatorConfig::default().with_schema_file(text).unwrap();
         assert_eq!(config.auth.client_id.as_deref(), Some("me"));
         assert!(!config.faults.gzip);
         assert!(config.schema.object("a").is_some() && config.schema.object("Contact").is_none());
@@ -117,15 +117,16 @@ mod tests {
 
     #[test]
     fn a_file_without_objects_keeps_the_built_in_schema() {
-        let config = Config::default().with_schema_file("[faults.bulk]\nmanual=true").unwrap();
+        let config =
+            SimulatorConfig::default().with_schema_file("[faults.bulk]\nmanual=true").unwrap();
         assert!(config.faults.bulk.manual && config.schema.object("Contact").is_some());
-        assert!(Config::default().with_schema_file("[auth]\nclient='x'").is_err());
+        assert!(SimulatorConfig::default().with_schema_file("[auth]\nclient='x'").is_err());
     }
 
     #[test]
     fn secrets_are_not_shown() {
         let auth = AuthConfig { client_secret: Some("hush".to_owned()), ..AuthConfig::default() };
-        let config = Config { auth, ..Config::default() };
+        let config = SimulatorConfig { auth, ..SimulatorConfig::default() };
         assert!(!format!("{config:?}").contains("hush"));
     }
 }

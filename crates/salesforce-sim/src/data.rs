@@ -1,4 +1,4 @@
-//! `/services/data`: versions, who is calling, what is left of the day, and then the resource.
+//! `/services/data`: versions, authentication, the daily limit, and then the resource.
 
 mod describe;
 pub(crate) mod version;
@@ -9,34 +9,34 @@ use serde_json::Value as Json;
 use crate::{
     api::{BODY_MAX, unread},
     auth, bulk, collections, composite,
-    http::{body, call::Call},
+    http::{body, call::HttpCall},
     id::Id,
-    reply::Reply,
+    org::{OrgState, SimulatedOrg},
+    reply::ApiReply,
     rows::{self, RowCall},
-    sim::{Org, Sim},
     soql,
 };
 use version::Version;
 
-/// Who calls, and in which version of the API.
+/// The user and API version of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct ApiCaller {
     pub(crate) version: Version,
     pub(crate) user: Id,
 }
 
-pub(crate) fn versions() -> Reply {
+pub(crate) fn versions() -> ApiReply {
     let all: Vec<Json> = Version::all().map(Version::to_json).collect();
-    Reply::json(200, all.into())
+    ApiReply::json(200, all.into())
 }
 
 pub(crate) async fn route(
-    sim: &Sim,
-    call: &Call,
+    sim: &SimulatedOrg,
+    call: &HttpCall,
     version: &str,
     rest: &[&str],
     body: Incoming,
-) -> Reply {
+) -> ApiReply {
     let caller = match admit(sim, call, version, rest) {
         Ok(caller) => caller,
         Err(reply) => {
@@ -57,13 +57,18 @@ pub(crate) async fn route(
     }
 }
 
-pub(crate) fn total_limit() -> Reply {
-    Reply::error(403, "REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.")
+pub(crate) fn total_limit() -> ApiReply {
+    ApiReply::error(403, "REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.")
 }
 
-/// Lets a call in and counts it.
-fn admit(sim: &Sim, call: &Call, version: &str, rest: &[&str]) -> Result<Caller, Reply> {
-    let version = Version::parse(version).ok_or_else(Reply::not_found)?;
+/// Admits a call and counts it.
+fn admit(
+    sim: &SimulatedOrg,
+    call: &HttpCall,
+    version: &str,
+    rest: &[&str],
+) -> Result<ApiCaller, ApiReply> {
+    let version = Version::parse(version).ok_or_else(ApiReply::not_found)?;
     let mut org = sim.org();
     let now = org.now();
     let seconds = sim.auth.session_seconds;
@@ -75,10 +80,10 @@ fn admit(sim: &Sim, call: &Call, version: &str, rest: &[&str]) -> Result<Caller,
     }
     org.limits.api.add(now, 1);
     org.count_call(shape(&call.method, rest));
-    Ok(Caller { version, user })
+    Ok(ApiCaller { version, user })
 }
 
-/// The call without what differs from one to the next.
+/// Returns the call with variable parts replaced by placeholders.
 fn shape(method: &Method, rest: &[&str]) -> String {
     let path = match rest {
         ["jobs", kind, _, more @ ..] => [&["jobs", kind, "{id}"], more].concat(),
@@ -91,21 +96,29 @@ fn shape(method: &Method, rest: &[&str]) -> String {
     format!("{method} {}", path.join("/"))
 }
 
-fn dispatch(org: &mut Org, call: &Call, caller: Caller, rest: &[&str], body: &[u8]) -> Reply {
+fn dispatch(
+    org: &mut OrgState,
+    call: &HttpCall,
+    caller: ApiCaller,
+    rest: &[&str],
+    body: &[u8],
+) -> ApiReply {
     let version = caller.version;
     let reads = call.method == Method::GET || call.method == Method::HEAD;
     match rest {
-        // What there is can only be read.
+        // These resources are read-only.
         []
         | ["limits" | "sobjects"]
         | ["sobjects", _, "describe"]
         | ["query" | "queryAll" | "queryall", ..]
             if !reads =>
         {
-            Reply::method_not_allowed("GET,HEAD")
+            ApiReply::method_not_allowed("GET,HEAD")
         }
         [] => describe::resources(call, caller),
-        ["limits"] => Reply::json(200, org.limits.to_json(&org.faults.faults().limits, org.now())),
+        ["limits"] => {
+            ApiReply::json(200, org.limits.to_json(&org.faults.faults().limits, org.now()))
+        }
         ["sobjects"] => describe::all(&org.tables.schema, version),
         ["sobjects", object] if call.method == Method::GET => describe::basic(org, object, version),
         ["sobjects", object, "describe"] => describe::object(&org.tables.schema, object, version),
@@ -117,11 +130,17 @@ fn dispatch(org: &mut Org, call: &Call, caller: Caller, rest: &[&str], body: &[u
         ["composite", "graph"] => composite::graph::graph(org, call, version, body),
         ["jobs", "ingest", rest @ ..] => bulk::route(org, call, caller, rest, body),
         ["jobs", "query", rest @ ..] => bulk::query::route(org, call, caller, rest, body),
-        _ => Reply::not_found(),
+        _ => ApiReply::not_found(),
     }
 }
 
-fn row(org: &mut Org, call: &Call, caller: Caller, rest: &[&str], body: &[u8]) -> Reply {
+fn row(
+    org: &mut OrgState,
+    call: &HttpCall,
+    caller: ApiCaller,
+    rest: &[&str],
+    body: &[u8],
+) -> ApiReply {
     let json = match parse(body) {
         Ok(json) => json,
         Err(reply) => return reply,
@@ -142,17 +161,18 @@ fn row(org: &mut Org, call: &Call, caller: Caller, rest: &[&str], body: &[u8]) -
     reply
 }
 
-/// The JSON of a body; none if it is empty.
-pub(crate) fn parse(body: &[u8]) -> Result<Option<Json>, Reply> {
+/// Parses the JSON of a body; `None` if it is empty.
+pub(crate) fn parse(body: &[u8]) -> Result<Option<Json>, ApiReply> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    serde_json::from_slice(body).map(Some).map_err(|error| Reply::bad_json(&error.to_string()))
+    serde_json::from_slice(body).map(Some).map_err(|error| ApiReply::bad_json(&error.to_string()))
 }
 
-/// The JSON of a body that must be there.
-pub(crate) fn parse_some(body: &[u8]) -> Result<Json, Reply> {
-    parse(body)?.ok_or_else(|| Reply::bad_json("No content to map to Object due to end of input"))
+/// Parses the JSON of a body that must not be empty.
+pub(crate) fn parse_some(body: &[u8]) -> Result<Json, ApiReply> {
+    parse(body)?
+        .ok_or_else(|| ApiReply::bad_json("No content to map to Object due to end of input"))
 }
 
 #[cfg(test)]
@@ -175,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told_so() {
+    fn a_body_that_is_not_json_is_refused() {
         assert!(parse(b" \n").unwrap().is_none());
         assert_eq!(parse(b"{\"a\": 1}").unwrap(), Some(json!({"a": 1})));
         assert_eq!(parse(b"{").unwrap_err().status, 400);

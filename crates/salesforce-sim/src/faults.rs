@@ -1,7 +1,7 @@
-//! What goes wrong, and the settings of the org that tests want to change.
+//! Faults, and the settings of the org that tests change.
 //!
-//! [`Faults`] is the whole of it: put at once, read back as it was put. How often a fault has
-//! already happened is kept apart and starts again with each put.
+//! [`Faults`] is replaced as a whole and read back unchanged. The counts of past faults are kept
+//! separately and reset with each replacement.
 
 mod pattern;
 mod settings;
@@ -10,30 +10,30 @@ mod state;
 pub use pattern::Pattern;
 use serde::{Deserialize, Serialize};
 pub use settings::{
-    BulkSettings, CollectionSettings, EarlyResults, EmptyResults, IdOnUpsert, LimitSettings,
+    BulkJobSettings, CollectionSettings, EarlyResults, EmptyResults, IdOnUpsert, LimitSettings,
     ResultSettings, SecondPut, UnknownField,
 };
 pub(crate) use state::{FaultState, locked_row};
 
-/// All faults and settings. The default is an org in good health.
+/// All faults and settings. The default is an org without faults.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Where the chances start; the same seed gives the same faults for the same calls.
+    /// The seed of random choices; the same seed gives the same faults for the same calls.
     pub seed: u64,
-    /// Calls that fail, in order: the first that fits a call acts.
+    /// Calls that fail: the first matching fault applies.
     pub http: Vec<HttpFault>,
-    /// Rows that are refused, in order.
+    /// Rows that are refused: the first matching fault applies.
     pub rows: Vec<RowFault>,
-    /// Parents that are locked for a while.
+    /// Parents that are locked temporarily.
     pub locks: Vec<LockFault>,
-    /// Bulk jobs that go wrong, in order.
+    /// Bulk jobs that fail: the first matching fault applies.
     pub jobs: Vec<JobFault>,
-    pub bulk: BulkSettings,
+    pub bulk: BulkJobSettings,
     pub results: ResultSettings,
     pub collections: CollectionSettings,
     pub limits: LimitSettings,
-    /// Whether answers are packed for clients that accept it.
+    /// Compresses responses for clients that accept it.
     pub gzip: bool,
 }
 
@@ -45,7 +45,7 @@ impl Default for Faults {
             rows: Vec::new(),
             locks: Vec::new(),
             jobs: Vec::new(),
-            bulk: BulkSettings::default(),
+            bulk: BulkJobSettings::default(),
             results: ResultSettings::default(),
             collections: CollectionSettings::default(),
             limits: LimitSettings::default(),
@@ -54,22 +54,22 @@ impl Default for Faults {
     }
 }
 
-/// What happens to calls.
+/// A fault of calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpFault {
     /// `POST`, `PUT`, …; absent: every method.
     pub method: Option<String>,
-    /// Found anywhere in the path, which has no query.
+    /// Matched anywhere in the path, without the query.
     pub path: Pattern,
-    /// So many fitting calls pass first.
+    /// This many matching calls succeed first.
     pub skip: u64,
-    /// So many calls are hit then; absent: all.
+    /// This many calls are affected then; absent: all.
     pub times: Option<u64>,
-    /// The share of fitting calls that is hit, 0 to 1; absent: all.
+    /// The share of matching calls that is affected, 0 to 1; absent: all.
     pub chance: Option<f64>,
     pub action: HttpAction,
-    /// Waits before anything else happens.
+    /// Delay before anything else.
     pub delay_ms: u64,
     /// For `error`, `html` and `oauth_error`; each has its own default.
     pub status: Option<u16>,
@@ -77,7 +77,7 @@ pub struct HttpFault {
     pub message: Option<String>,
     /// A `Retry-After` in seconds.
     pub retry_after: Option<u64>,
-    /// For `truncate` and `break`: the bytes of the body that arrive. For `slow`: bytes a second.
+    /// For `truncate` and `break`: the bytes of the body that arrive. For `slow`: bytes per second.
     pub bytes: Option<u64>,
 }
 
@@ -87,44 +87,44 @@ pub enum HttpAction {
     /// Only the delay.
     #[default]
     None,
-    /// The connection ends before anything is done.
+    /// The connection ends before the call is executed.
     DropBefore,
-    /// Everything is done, but the connection ends without an answer.
+    /// The call is executed, but the connection ends without a response.
     DropAfter,
-    /// The token of the call ends: 401 `INVALID_SESSION_ID`.
+    /// The token of the call expires: 401 `INVALID_SESSION_ID`.
     SessionExpired,
-    /// 403 `REQUEST_LIMIT_EXCEEDED`, the quota of the day.
+    /// 403 `REQUEST_LIMIT_EXCEEDED`, the daily limit.
     TotalLimit,
     /// 403 `REQUEST_LIMIT_EXCEEDED`, too many long calls at once.
     ConcurrentLimit,
     /// 503 `SERVER_UNAVAILABLE`.
     Unavailable,
-    /// 429, as a proxy in between would answer.
+    /// 429, as from a proxy.
     Throttled,
-    /// 500 `UNKNOWN_EXCEPTION`, before anything is done.
+    /// 500 `UNKNOWN_EXCEPTION`, before the call is executed.
     ServerError,
-    /// A page in HTML instead of an answer, with status 503 or the one given.
+    /// An HTML page instead of a response, with status 503 or the given one.
     Html,
-    /// The token endpoint refuses: 400 `invalid_grant`, or the code given.
+    /// The token endpoint refuses: 400 `invalid_grant`, or the given code.
     OauthError,
     /// Any status, code and message.
     Error,
-    /// The answer comes a few bytes at a time.
+    /// The response arrives a few bytes at a time.
     Slow,
-    /// The answer is shorter than it should be, without any sign of it.
+    /// The response is truncated without any sign of it.
     Truncate,
-    /// The connection ends in the middle of the answer.
+    /// The connection ends in the middle of the response.
     Break,
 }
 
-/// Rows that are refused.
+/// A fault of rows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RowFault {
     pub object: Option<String>,
-    /// Found in the external id, or in the id where there is none.
+    /// Matched in the external id, or in the id if there is none.
     pub key: Pattern,
-    /// So many attempts of each key are refused; absent: all.
+    /// This many attempts of each key are refused; absent: all.
     pub times: Option<u64>,
     /// The share of attempts that is refused, 0 to 1; absent: all.
     pub chance: Option<f64>,
@@ -133,38 +133,38 @@ pub struct RowFault {
     pub fields: Vec<String>,
 }
 
-/// Rows with the same parent get in each other's way.
+/// A lock on the parent of rows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LockFault {
     pub object: Option<String>,
-    /// The field with the parent, e.g. `AccountId`; any field will do.
+    /// The field of the parent, e.g. `AccountId`; any field is possible.
     pub parent: String,
-    /// So many transactions that touch a parent find it locked.
+    /// This many transactions that touch a parent find it locked.
     pub attempts: u64,
 }
 
-/// A bulk job that goes wrong.
+/// A fault of bulk jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobFault {
     pub object: Option<String>,
-    /// So many jobs pass first.
+    /// This many jobs succeed first.
     pub skip: u64,
-    /// So many jobs are hit then; absent: all.
+    /// This many jobs are affected then; absent: all.
     pub times: Option<u64>,
-    /// The job fails when so many rows were tried; what was committed stays.
+    /// The job fails after this many rows were tried; committed rows stay.
     pub fail_after_rows: Option<u64>,
-    /// A row with a value like this fails the whole job before any row is tried.
+    /// A row with a matching value fails the whole job before any row is tried.
     pub poison: Option<Pattern>,
     /// The `errorMessage` of a job that fails.
     pub message: Option<String>,
-    /// The job stays `InProgress` until this fault is taken away.
+    /// The job stays `InProgress` until this fault is removed.
     pub stuck: bool,
-    /// Rows with such keys are in none of the three results.
+    /// Rows with matching keys are in none of the three results.
     pub missing: Option<Pattern>,
-    /// Whether the missing rows are written.
+    /// The missing rows are written nevertheless.
     pub missing_applied: bool,
-    /// So often each batch runs out of time and is tried again.
+    /// This many times each batch times out and is tried again.
     pub timeouts: u32,
 }

@@ -1,4 +1,4 @@
-//! HTTP: listeners, requests as they come in, answers as they go out.
+//! HTTP: listeners, requests and responses.
 
 pub(crate) mod body;
 pub(crate) mod call;

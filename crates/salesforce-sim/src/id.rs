@@ -1,6 +1,6 @@
-//! Record ids: 15 characters that matter in their case, and 3 that make them safe without it.
+//! Record ids: 15 case-sensitive characters, and a checksum of 3 that makes them case-insensitive.
 //!
-//! Ids grow with time: the order of ids is the order of creation.
+//! Ids grow with time: their order is the order of creation.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use serde::{Serialize, Serializer};
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const CHECKS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ012345";
-/// What stands between the prefix of the object and the number: the place of the org.
-const PLACE: &[u8; 2] = b"5f";
+/// The instance of the org, between the object prefix and the number.
+const INSTANCE: &[u8; 2] = b"5f";
 
 /// The 18 characters of an id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id([u8; 18]);
 
 impl Id {
-    /// The id with this number among those that start with `prefix`, three letters or digits.
+    /// Returns the id with this number and prefix; the prefix has three letters or digits.
     pub(crate) fn new(prefix: &str, number: u64) -> Self {
         let mut short = [b'0'; 15];
         short[..3].copy_from_slice(&prefix.as_bytes()[..3]);
-        short[3..5].copy_from_slice(PLACE);
+        short[3..5].copy_from_slice(INSTANCE);
         let mut rest = number;
         for digit in short[5..].iter_mut().rev() {
             *digit = DIGITS[(rest % 62) as usize];
@@ -29,7 +29,7 @@ impl Id {
         Self::complete(short)
     }
 
-    /// Reads an id of 15 or 18 characters.
+    /// Parses an id of 15 or 18 characters.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         if !bytes.iter().all(u8::is_ascii_alphanumeric) {
@@ -43,7 +43,7 @@ impl Id {
         std::str::from_utf8(&self.0).expect("an id has ASCII characters only")
     }
 
-    /// The first three characters, which tell the object.
+    /// Returns the first three characters, which identify the object.
     pub(crate) fn prefix(&self) -> &str {
         &self.as_str()[..3]
     }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_check_characters_are_those_of_salesforce() {
-        // The example of Salesforce's own article on 15 and 18 characters.
+        // The example of Salesforce's article on 15 and 18 characters.
         let id = Id::parse("00570000001ZwTi").unwrap();
         assert_eq!(id.as_str(), "00570000001ZwTiAAK");
         assert_eq!(Id::parse("00570000001ZwTiAAK"), Some(id));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused() {
+    fn invalid_ids_are_refused() {
         for text in ["", "001", "0015f0000000001AA", "0015f00000 0001", "0015f0000000001AAÄ"] {
             assert_eq!(Id::parse(text), None, "{text}");
         }

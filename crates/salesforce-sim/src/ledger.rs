@@ -1,8 +1,8 @@
-//! The effect ledger: how often each record was really written.
+//! The effect ledger: counts how often each record was written.
 //!
-//! Only committed writes are counted, and each of them fires the org's triggers once, so the counts
-//! prove or disprove effects that happen exactly once. The key is the external id where there is
-//! one: two records with one external id are two creations of one thing.
+//! Only committed writes are counted, and each of them fires the org's triggers once. So the counts
+//! prove whether each effect happened exactly once. The key is the external id if there is one: two
+//! records with one external id are two creations of one record.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,16 +10,16 @@ use serde::Serialize;
 
 use crate::id::Id;
 
-/// The last writes that are kept one by one, for the page.
+/// The number of recent writes that are kept for the page.
 const RECENT_MAX: usize = 200;
-/// A record with more versions than this counts the rest under [`MORE`].
+/// A record with more versions counts the rest under [`MORE`].
 const VERSIONS_MAX: usize = 1_000;
 const MORE: &str = "more";
 
 /// A committed write.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Effect {
+pub struct WriteEffect {
     pub object: String,
     pub id: Id,
     pub external_id: Option<String>,
@@ -33,7 +33,7 @@ pub struct Effect {
 pub enum EffectKind {
     Created,
     Updated,
-    /// An update after which the record is as before.
+    /// An update that changed nothing.
     Unchanged,
     Deleted,
 }
@@ -43,9 +43,9 @@ pub enum EffectKind {
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     pub object: String,
-    /// Empty where the object has no external id.
+    /// Empty if the object has no external id.
     pub external_id: String,
-    /// The record written last under this key.
+    /// The record that was written last under this key.
     pub id: Id,
     /// All writes: the sum of the next four.
     pub writes: u64,
@@ -53,27 +53,27 @@ pub struct Entry {
     pub updated: u64,
     pub unchanged: u64,
     pub deleted: u64,
-    /// Writes by the value of the version field; deletions are not among them.
+    /// Writes by the value of the version field; deletions are not counted.
     pub versions: BTreeMap<String, u64>,
 }
 
 impl Entry {
-    /// Whether something was done again: one version twice, or a write without a change.
+    /// Returns whether an effect was repeated: one version twice, or a write without a change.
     pub fn is_repeated(&self) -> bool {
         self.unchanged > 0 || self.created > 1 || self.versions.values().any(|writes| *writes > 1)
     }
 }
 
-/// Everything that was written since the start or the last reset.
+/// All writes since the start or the last reset.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
+pub struct EffectLedger {
     entries: BTreeMap<(String, String), Entry>,
-    recent: VecDeque<Effect>,
+    recent: VecDeque<WriteEffect>,
     writes: u64,
 }
 
-impl Ledger {
-    /// By object and key.
+impl EffectLedger {
+    /// Returns the entries by object and key.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }
@@ -82,7 +82,7 @@ impl Ledger {
         self.entries.get(&(object.to_owned(), external_id.to_owned()))
     }
 
-    /// Records that were written.
+    /// Returns the number of records that were written.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -91,22 +91,23 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    /// All committed writes.
+    /// Returns the number of committed writes.
     pub fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Records to which something was done again: 0 proves effects that happened once.
+    /// Returns the number of records with a repeated effect: 0 proves that each effect happened
+    /// once.
     pub fn repeated(&self) -> usize {
         self.entries().filter(|entry| entry.is_repeated()).count()
     }
 
-    /// The last writes, the newest first.
-    pub fn recent(&self) -> impl Iterator<Item = &Effect> {
+    /// Returns the recent writes, newest first.
+    pub fn recent(&self) -> impl Iterator<Item = &WriteEffect> {
         self.recent.iter().rev()
     }
 
-    pub(crate) fn record(&mut self, effect: Effect) {
+    pub(crate) fn record(&mut self, effect: WriteEffect) {
         let known_by = effect.external_id.clone().unwrap_or_else(|| effect.id.to_string());
         let key = (effect.object.clone(), known_by);
         let entry = self.entries.entry(key).or_insert_with(|| Entry {
@@ -146,8 +147,8 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn effect(key: &str, version: Option<&str>, kind: EffectKind) -> Effect {
-        Effect {
+    fn effect(key: &str, version: Option<&str>, kind: EffectKind) -> WriteEffect {
+        WriteEffect {
             object: "Contact".to_owned(),
             id: Id::new("003", 1),
             external_id: Some(key.to_owned()),
@@ -157,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn a_version_written_twice_is_seen() {
-        let mut ledger = Ledger::default();
+    fn a_version_written_twice_is_detected() {
+        let mut ledger = EffectLedger::default();
         ledger.record(effect("m1", Some("1"), EffectKind::Created));
         ledger.record(effect("m1", Some("2"), EffectKind::Updated));
         assert_eq!((ledger.repeated(), ledger.writes(), ledger.len()), (0, 2, 1));
@@ -169,8 +170,8 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_changes_nothing_is_seen_without_versions() {
-        let mut ledger = Ledger::default();
+    fn a_write_without_a_change_is_detected_without_versions() {
+        let mut ledger = EffectLedger::default();
         ledger.record(effect("m1", None, EffectKind::Created));
         assert_eq!(ledger.repeated(), 0);
         ledger.record(effect("m1", None, EffectKind::Unchanged));

@@ -1,4 +1,4 @@
-//! The allocations of the last 24 hours.
+//! The limits of the last 24 hours.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::faults::LimitSettings;
 const HOUR_S: i64 = 60 * 60;
 const WINDOW_HOURS: i64 = 24;
 
-/// What was used, counted by the hour.
+/// Usage, counted per hour.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     hours: VecDeque<(i64, u64)>,
@@ -35,13 +35,13 @@ impl Window {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct OrgLimits {
     pub(crate) api: Window,
     pub(crate) bulk_batches: Window,
     pub(crate) bulk_records: Window,
 }
 
-impl Limits {
+impl OrgLimits {
     pub(crate) fn api_used(&self, settings: &LimitSettings, now: Timestamp) -> u64 {
         self.api.used(now).saturating_add(settings.api_spent)
     }
@@ -51,12 +51,12 @@ impl Limits {
         settings.bulk_batches_max.saturating_sub(used)
     }
 
-    /// `Sforce-Limit-Info`, which every answer carries.
+    /// Returns `Sforce-Limit-Info`, which every response has.
     pub(crate) fn header(&self, settings: &LimitSettings, now: Timestamp) -> String {
         format!("api-usage={}/{}", self.api_used(settings, now), settings.api_max)
     }
 
-    /// The answer to `GET /limits`.
+    /// Returns the response to `GET /limits`.
     pub(crate) fn to_json(&self, settings: &LimitSettings, now: Timestamp) -> Json {
         let left = |max: u64, used: u64| json!({"Max": max, "Remaining": max.saturating_sub(used)});
         let records = self.bulk_records.used(now);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_older_than_a_day_is_free_again() {
+    fn usage_older_than_a_day_does_not_count() {
         let at = |hours: i64| Timestamp::from_second(1_700_000_000 + hours * HOUR_S).unwrap();
         let mut window = Window::default();
         window.add(at(0), 5);

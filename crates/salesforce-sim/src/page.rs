@@ -1,19 +1,19 @@
-//! The page at `/`: jobs, records and ledger, as plain text in tables.
+//! The page at `/`: jobs, records and ledger in tables.
 
 use std::fmt::Write;
 
 use crate::{
-    bulk::Job,
-    reply::{HTML, Reply},
-    sim::Org,
+    bulk::IngestJob,
+    org::OrgState,
+    reply::{ApiReply, HTML},
 };
 
-/// Rows of each table.
+/// Maximum number of rows per table.
 const ROWS_MAX: usize = 100;
-/// Characters of a value.
+/// Maximum number of characters of a value.
 const VALUE_MAX: usize = 60;
 
-pub(crate) fn page(org: &Org) -> Reply {
+pub(crate) fn page(org: &OrgState) -> ApiReply {
     let mut html = String::from(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <title>salesforce-sim</title><style>body{font:14px sans-serif;margin:2em}\
@@ -23,7 +23,7 @@ pub(crate) fn page(org: &Org) -> Reply {
     let ledger = &org.ledger;
     let limits = org.limits.header(&org.faults.faults().limits, org.now());
     let summary = format!(
-        "{} records written by {} writes, {} of them repeated; {limits}",
+        "{} records, {} writes, {} repeated; {limits}",
         ledger.len(),
         ledger.writes(),
         ledger.repeated()
@@ -47,14 +47,14 @@ pub(crate) fn page(org: &Org) -> Reply {
     });
     table(&mut html, "Last writes", &["Object", "External id", "Id", "Version", "Effect"], rows);
     html.push_str("</body></html>");
-    Reply::text(200, HTML, html)
+    ApiReply::text(200, HTML, html)
         .with("cache-control", "no-store".to_owned())
         .with("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'".to_owned())
 }
 
-fn jobs(html: &mut String, org: &Org) {
+fn jobs(html: &mut String, org: &OrgState) {
     let names = ["Job", "Object", "Operation", "State", "Processed", "Failed", "Message"];
-    let row = |job: &Job| {
+    let row = |job: &IngestJob| {
         let (processed, failed) = job.counts();
         vec![
             job.id.to_string(),
@@ -86,7 +86,7 @@ fn table(html: &mut String, title: &str, names: &[&str], rows: impl Iterator<Ite
     html.push_str("</table>");
 }
 
-/// Text that is safe in HTML and XML.
+/// Escapes text for HTML and XML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! An answer, before it is bytes.
+//! A response before it is encoded.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde_json::{Value as Json, json};
 
 use crate::row_error::RowError;
 
-/// Status, headers beside the usual ones, and body.
+/// Status, additional headers, and body.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct ApiReply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) content: Content,
+    pub(crate) content: ReplyContent,
 }
 
-pub(crate) enum Content {
+pub(crate) enum ReplyContent {
     Empty,
     Json(Json),
     Text {
         kind: &'static str,
         text: String,
     },
-    /// Made piece by piece while it is sent.
+    /// Produced in chunks while it is sent.
     Stream {
         kind: &'static str,
         pieces: Pieces,
@@ -35,25 +35,25 @@ pub(crate) const CSV: &str = "text/csv; charset=UTF-8";
 pub(crate) const HTML: &str = "text/html; charset=UTF-8";
 pub(crate) const XML: &str = "text/xml; charset=UTF-8";
 
-impl Reply {
+impl ApiReply {
     pub(crate) fn json(status: u16, json: Json) -> Self {
-        Self { status, headers: Vec::new(), content: Content::Json(json) }
+        Self { status, headers: Vec::new(), content: ReplyContent::Json(json) }
     }
 
     pub(crate) fn empty(status: u16) -> Self {
-        Self { status, headers: Vec::new(), content: Content::Empty }
+        Self { status, headers: Vec::new(), content: ReplyContent::Empty }
     }
 
     pub(crate) fn text(status: u16, kind: &'static str, text: impl Into<String>) -> Self {
-        let content = Content::Text { kind, text: text.into() };
+        let content = ReplyContent::Text { kind, text: text.into() };
         Self { status, headers: Vec::new(), content }
     }
 
     pub(crate) fn stream(kind: &'static str, pieces: Pieces) -> Self {
-        Self { status: 200, headers: Vec::new(), content: Content::Stream { kind, pieces } }
+        Self { status: 200, headers: Vec::new(), content: ReplyContent::Stream { kind, pieces } }
     }
 
-    /// The array with one error that all of REST answers with.
+    /// Returns the array with one error that all of REST responds with.
     pub(crate) fn error(status: u16, code: &str, message: &str) -> Self {
         Self::json(status, json!([{"errorCode": code, "message": message}]))
     }
@@ -85,13 +85,13 @@ impl Reply {
     }
 }
 
-impl From<RowError> for Reply {
+impl From<RowError> for ApiReply {
     fn from(error: RowError) -> Self {
         Self::refused(&error)
     }
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for ReplyContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("Empty"),

@@ -1,8 +1,8 @@
-//! Why a row was refused, in the three spellings of the API.
+//! The error of a row, in the three formats of the API.
 
 use serde_json::{Value as Json, json};
 
-/// A status code, a message and the fields it is about.
+/// A status code, a message and the affected fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowError {
     pub(crate) code: String,
@@ -20,7 +20,7 @@ impl RowError {
         self
     }
 
-    /// `sf__Error` of a bulk result: `CODE:message:fields --`.
+    /// Returns `sf__Error` of a bulk result: `CODE:message:fields --`.
     pub(crate) fn in_bulk(&self) -> String {
         let Self { code, message, fields } = self;
         if fields.is_empty() {
@@ -30,12 +30,12 @@ impl RowError {
         }
     }
 
-    /// An element of `errors` in the answer to a collection.
+    /// Returns an element of `errors` in the response to a collection.
     pub(crate) fn in_collection(&self) -> Json {
         json!({"statusCode": self.code, "message": self.message, "fields": self.fields})
     }
 
-    /// The body of an HTTP error.
+    /// Returns the body of an HTTP error.
     pub(crate) fn in_rest(&self) -> Json {
         let mut error = json!({"errorCode": self.code, "message": self.message});
         if !self.fields.is_empty() {
@@ -44,7 +44,7 @@ impl RowError {
         json!([error])
     }
 
-    /// The HTTP status of a call for this row alone.
+    /// Returns the HTTP status of a call for this row alone.
     pub(crate) fn status(&self) -> u16 {
         match self.code.as_str() {
             "NOT_FOUND" | "ENTITY_IS_DELETED" => 404,

@@ -1,7 +1,7 @@
 //! The objects and fields of the org.
 //!
-//! Names are found whatever their case, as Salesforce does; [`Field::name`] is the spelling of the
-//! org. What is in a [`Schema`] was checked: lookups lead to objects, names are unique.
+//! Names are case-insensitive, like in Salesforce; [`SchemaField::name`] is the spelling of the
+//! org. A [`Schema`] is validated: lookups refer to existing objects, names are unique.
 
 mod file;
 
@@ -13,31 +13,31 @@ use serde::Deserialize;
 /// All objects, in the order of the file.
 #[derive(Debug)]
 pub struct Schema {
-    pub(crate) objects: Vec<Arc<Object>>,
+    pub(crate) objects: Vec<Arc<SchemaObject>>,
 }
 
 /// One type of record.
 #[derive(Debug)]
-pub(crate) struct Object {
-    /// Its place in the schema.
+pub(crate) struct SchemaObject {
+    /// Its index in the schema.
     pub(crate) index: usize,
     pub(crate) name: String,
     pub(crate) label: String,
-    /// How the ids of its records start.
+    /// The prefix of the ids of its records.
     pub(crate) key_prefix: String,
-    pub(crate) fields: Vec<Field>,
-    /// The field that tells the ledger which version of the record a write carries.
+    pub(crate) fields: Vec<SchemaField>,
+    /// The field with the version of a record, for the ledger.
     pub(crate) version_field: Option<usize>,
-    /// A write with a lower version than the record has is refused with this text.
+    /// The error for a write with a lower version than the record has.
     pub(crate) older_version_message: Option<String>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Field {
+pub(crate) struct SchemaField {
     pub(crate) name: String,
     pub(crate) label: String,
-    pub(crate) kind: Kind,
-    /// Counted in characters; 0 where it makes no sense.
+    pub(crate) kind: FieldKind,
+    /// In characters; 0 if not applicable.
     pub(crate) length: usize,
     pub(crate) required: bool,
     pub(crate) unique: bool,
@@ -45,22 +45,22 @@ pub(crate) struct Field {
     pub(crate) case_sensitive: bool,
     /// The allowed values of a restricted picklist.
     pub(crate) values: Vec<String>,
-    pub(crate) lookup: Option<Lookup>,
+    pub(crate) lookup: Option<FieldLookup>,
     pub(crate) system: Option<System>,
 }
 
-/// A field that holds the id of a record of another object.
+/// A field with the id of a record of another object.
 #[derive(Debug)]
-pub(crate) struct Lookup {
-    /// The place of the parent object in the schema.
+pub(crate) struct FieldLookup {
+    /// The index of the parent object in the schema.
     pub(crate) to: usize,
-    /// How the parent's fields are reached, e.g. `Account` or `Contact__r`.
+    /// The name of the relationship, e.g. `Account` or `Contact__r`.
     pub(crate) relationship: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     Id,
     Text,
     TextArea,
@@ -88,11 +88,11 @@ pub(crate) enum System {
     Modstamp,
 }
 
-/// Where the values of `Id` are: it is the first field of each object.
+/// The index of `Id`, the first field of each object.
 pub(crate) const ID: usize = 0;
 
 impl Schema {
-    /// `Account`, `Contact` and `Block__c`.
+    /// Returns the built-in schema: `Account`, `Contact` and `Block__c`.
     pub fn builtin() -> Self {
         Self::from_toml(include_str!("schema/builtin.toml")).expect("the built-in schema is valid")
     }
@@ -106,31 +106,31 @@ impl Schema {
         file::read(table)
     }
 
-    pub(crate) fn object(&self, name: &str) -> Option<&Arc<Object>> {
+    pub(crate) fn object(&self, name: &str) -> Option<&Arc<SchemaObject>> {
         self.objects.iter().find(|object| object.name.eq_ignore_ascii_case(name))
     }
 }
 
-impl Object {
+impl SchemaObject {
     pub(crate) fn field(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name.eq_ignore_ascii_case(name))
     }
 
-    /// The lookup with this relationship name.
-    pub(crate) fn relationship(&self, name: &str) -> Option<(usize, &Lookup)> {
+    /// Returns the lookup with this relationship name.
+    pub(crate) fn relationship(&self, name: &str) -> Option<(usize, &FieldLookup)> {
         let fields = self.fields.iter().enumerate();
         let mut lookups = fields.filter_map(|(index, field)| Some((index, field.lookup.as_ref()?)));
         lookups.find(|(_, lookup)| lookup.relationship.eq_ignore_ascii_case(name))
     }
 
-    /// The field whose value names a record in the ledger.
+    /// Returns the field that identifies a record in the ledger.
     pub(crate) fn key_field(&self) -> Option<usize> {
         self.fields.iter().position(|field| field.external_id)
     }
 }
 
-impl Field {
-    /// Whether records can be found by this field in an upsert or a reference.
+impl SchemaField {
+    /// Returns whether records can be found by this field in an upsert or a reference.
     pub(crate) fn is_key(&self) -> bool {
         self.external_id || self.system == Some(System::Id)
     }
@@ -140,9 +140,8 @@ impl Field {
     }
 }
 
-impl Kind {
-    /// The type in a description of the object.
-    /// What the parser of a JSON body calls it.
+impl FieldKind {
+    /// Returns the type name in errors of the JSON parser.
     pub(crate) fn deserialized(self) -> &'static str {
         match self {
             Self::Double | Self::Currency | Self::Percent => "double",
@@ -151,13 +150,14 @@ impl Kind {
         }
     }
 
-    /// Whether its values are texts of any form, which lose the blanks at their ends.
+    /// Returns whether its values are texts, which lose blanks at their ends.
     pub(crate) fn is_text(self) -> bool {
         let texts =
             [Self::Text, Self::TextArea, Self::Email, Self::Phone, Self::Url, Self::Picklist];
         texts.contains(&self)
     }
 
+    /// Returns the type name in the description of an object.
     pub(crate) fn described(self) -> &'static str {
         match self {
             Self::Id => "id",

@@ -1,4 +1,4 @@
-//! The simulator as a library: start it, look into it, stop it.
+//! The simulator as a library.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -7,22 +7,22 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     bulk,
-    config::Config,
+    config::SimulatorConfig,
     data::version::Version,
     faults::Faults,
     http::server::{Transport, serve},
-    ledger::Ledger,
-    sim::Sim,
+    ledger::EffectLedger,
+    org::SimulatedOrg,
 };
 
-/// A simulator that is not running yet.
+/// Starts simulators.
 #[derive(Debug)]
 pub struct Simulator;
 
 impl Simulator {
-    /// Listens and answers from now on. Needs a tokio runtime with time and network.
-    pub async fn start(config: Config) -> io::Result<Running> {
-        let sim = Arc::new(Sim::new(config.schema, config.auth, config.faults));
+    /// Starts to listen. Needs a tokio runtime with time and network.
+    pub async fn start(config: SimulatorConfig) -> io::Result<RunningSimulator> {
+        let sim = Arc::new(SimulatedOrg::new(config.schema, config.auth, config.faults));
         let mut tasks = JoinSet::new();
         let listener = TcpListener::bind(config.listen).await?;
         let address = listener.local_addr()?;
@@ -38,36 +38,36 @@ impl Simulator {
         tasks.spawn(async move { match server.await {} });
         let engine = bulk::run(Arc::clone(&sim));
         tasks.spawn(async move { match engine.await {} });
-        Ok(Running { sim, tasks, address, tls_address })
+        Ok(RunningSimulator { sim, tasks, address, tls_address })
     }
 }
 
-/// A running simulator. It ends when this is dropped.
+/// A running simulator. It stops when dropped.
 #[derive(Debug)]
-pub struct Running {
-    sim: Arc<Sim>,
+pub struct RunningSimulator {
+    sim: Arc<SimulatedOrg>,
     tasks: JoinSet<()>,
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
 }
 
-impl Running {
-    /// Where it listens, e.g. `http://127.0.0.1:8080`: login URL and instance URL in one.
+impl RunningSimulator {
+    /// Returns its URL, e.g. `http://127.0.0.1:8080`: login URL and instance URL in one.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The same with TLS. The host is `localhost`, which a certificate can name.
+    /// Returns its URL with TLS. The host is `localhost`, for which a certificate can be issued.
     pub fn tls_url(&self) -> Option<String> {
         self.tls_address.map(|address| format!("https://localhost:{}", address.port()))
     }
 
-    /// What was written so far.
-    pub fn ledger(&self) -> Ledger {
+    /// Returns all writes so far.
+    pub fn ledger(&self) -> EffectLedger {
         self.sim.org().ledger.clone()
     }
 
-    /// All records of an object, oldest first; empty if there is no such object.
+    /// Returns all records of an object, oldest first; empty if there is no such object.
     pub fn records(&self, object: &str) -> Vec<Json> {
         let org = self.sim.org();
         let Some(object) = org.tables.schema.object(object) else { return Vec::new() };
@@ -75,7 +75,7 @@ impl Running {
         org.tables.all(object.index).map(|record| record.to_json(object, &version)).collect()
     }
 
-    /// All bulk jobs, as the API describes them.
+    /// Returns all bulk jobs, in the format of the API.
     pub fn jobs(&self) -> Vec<Json> {
         match bulk::overview(&self.sim.org()) {
             Json::Array(jobs) => jobs,
@@ -83,7 +83,7 @@ impl Running {
         }
     }
 
-    /// How often each call was made, e.g. `GET jobs/ingest/{id}`.
+    /// Returns the number of calls by shape, e.g. `GET jobs/ingest/{id}`.
     pub fn calls(&self) -> std::collections::BTreeMap<String, u64> {
         self.sim.org().calls.clone()
     }
@@ -92,30 +92,30 @@ impl Running {
         self.sim.org().faults.faults().clone()
     }
 
-    /// Replaces all faults and settings; counts start again and stuck jobs go on.
+    /// Replaces all faults and settings; counts are reset and stuck jobs continue.
     pub fn set_faults(&self, faults: Faults) {
         self.sim.org().set_faults(faults);
         self.sim.wake.notify_one();
     }
 
-    /// Moves all jobs by so many rounds.
+    /// Advances all jobs by this many rounds.
     pub fn tick(&self, rounds: usize) {
         for _ in 0..rounds {
             bulk::tick(&self.sim);
         }
     }
 
-    /// Lets time go by: sessions end, quotas come back, old jobs are forgotten.
+    /// Advances the clock: sessions expire, limits are reset, old jobs are removed.
     pub fn skip(&self, time: Duration) {
         self.sim.org().clock.skip(time);
     }
 
-    /// Ends all sessions: the next call of each client is answered with 401.
+    /// Ends all sessions: the next call of each client gets 401.
     pub fn expire_sessions(&self) {
         self.sim.org().sessions.end_all();
     }
 
-    /// Forgets everything but sessions and schema.
+    /// Removes everything except sessions and schema.
     pub fn reset(&self) {
         self.sim.org().reset();
     }

@@ -1,4 +1,4 @@
-//! Enough SOQL to look at records: `SELECT … FROM … WHERE … ORDER BY … LIMIT … OFFSET …`.
+//! A subset of SOQL to read records: `SELECT … FROM … WHERE … ORDER BY … LIMIT … OFFSET …`.
 
 mod parse;
 mod run;
@@ -9,32 +9,32 @@ use std::collections::VecDeque;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    data::version::Version, http::call::Call, id::Id, reply::Reply, row_error::RowError, sim::Org,
-    store::Tables,
+    data::version::Version, http::call::HttpCall, id::Id, org::OrgState, reply::ApiReply,
+    row_error::RowError, store::OrgTables,
 };
 
-/// Rows in one answer, as long as the client asks for no other number.
+/// Rows per page, unless the client requests another number.
 const PAGE_ROWS: usize = 2_000;
 const PAGE_ROWS_MIN: usize = 200;
-/// Answers that can be continued at once; the oldest goes first.
+/// Maximum number of open cursors; the oldest is removed first.
 const CURSORS_MAX: usize = 10;
 
-/// Answers of which a part was sent.
+/// Results of which a part was sent.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     open: VecDeque<(Id, Vec<Json>, usize, Version)>,
     opened: u64,
 }
 
-pub(crate) fn query(org: &mut Org, call: &Call, version: Version) -> Reply {
+pub(crate) fn query(org: &mut OrgState, call: &HttpCall, version: Version) -> ApiReply {
     let Some(text) = call.query("q") else {
-        return Reply::error(400, "MALFORMED_QUERY", "unexpected token: <EOF>");
+        return ApiReply::error(400, "MALFORMED_QUERY", "unexpected token: <EOF>");
     };
     let found = parse::parse(text).and_then(|query| run::run(&org.tables, &query, version));
     let rows = match found {
-        Ok(run::Found::Rows(rows)) => rows,
-        Ok(run::Found::Count(count)) => return counted(count),
-        Err(error) => return Reply::refused(&error),
+        Ok(run::QueryOutput::Rows(rows)) => rows,
+        Ok(run::QueryOutput::Count(count)) => return counted(count),
+        Err(error) => return ApiReply::refused(&error),
     };
     let size = page_rows(call);
     if rows.len() <= size {
@@ -51,9 +51,9 @@ pub(crate) fn query(org: &mut Org, call: &Call, version: Version) -> Reply {
     reply
 }
 
-/// The next part of an answer, by `<cursor>-<start>`.
-pub(crate) fn more(org: &Org, locator: &str) -> Reply {
-    let wrong = || Reply::error(400, "INVALID_QUERY_LOCATOR", "invalid query locator");
+/// Returns the next page of a result, by `<cursor>-<start>`.
+pub(crate) fn more(org: &OrgState, locator: &str) -> ApiReply {
+    let wrong = || ApiReply::error(400, "INVALID_QUERY_LOCATOR", "invalid query locator");
     let Some((id, start)) = locator.split_once('-') else { return wrong() };
     let cursor = org.cursors.open.iter().find(|(open, ..)| Id::parse(id) == Some(*open));
     let (Some((id, rows, size, version)), Ok(start)) = (cursor, start.parse::<usize>()) else {
@@ -65,12 +65,12 @@ pub(crate) fn more(org: &Org, locator: &str) -> Reply {
     page(part, rows.len(), next)
 }
 
-/// All rows at once, for a query within a composite.
-pub(crate) fn whole(tables: &Tables, text: &str, version: Version) -> Reply {
+/// Returns all rows at once, for a query within a composite.
+pub(crate) fn whole(tables: &OrgTables, text: &str, version: Version) -> ApiReply {
     match parse::parse(text).and_then(|query| run::run(tables, &query, version)) {
-        Ok(run::Found::Rows(rows)) => page(&rows, rows.len(), None),
-        Ok(run::Found::Count(count)) => counted(count),
-        Err(error) => Reply::refused(&error),
+        Ok(run::QueryOutput::Rows(rows)) => page(&rows, rows.len(), None),
+        Ok(run::QueryOutput::Count(count)) => counted(count),
+        Err(error) => ApiReply::refused(&error),
     }
 }
 
@@ -81,8 +81,8 @@ pub(crate) struct QueryTable {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Checks a query for a bulk job: the object it is about.
-pub(crate) fn object_of(tables: &Tables, text: &str) -> Result<String, RowError> {
+/// Checks the query of a bulk job. Returns its object.
+pub(crate) fn object_of(tables: &OrgTables, text: &str) -> Result<String, RowError> {
     let query = parse::parse(text)?;
     if query.select == parse::Select::Count {
         let message = "Aggregate Relationships not supported in Bulk Query";
@@ -93,30 +93,30 @@ pub(crate) fn object_of(tables: &Tables, text: &str) -> Result<String, RowError>
     Ok(object.map_or(query.object, |object| object.name.clone()))
 }
 
-/// All rows, for a bulk job.
-pub(crate) fn table(tables: &Tables, text: &str) -> Result<QueryTable, RowError> {
+/// Returns all rows, for a bulk job.
+pub(crate) fn table(tables: &OrgTables, text: &str) -> Result<QueryTable, RowError> {
     let (columns, rows) = run::table(tables, &parse::parse(text)?)?;
     Ok(QueryTable { columns, rows })
 }
 
-fn counted(count: usize) -> Reply {
-    Reply::json(200, json!({"totalSize": count, "done": true, "records": []}))
+fn counted(count: usize) -> ApiReply {
+    ApiReply::json(200, json!({"totalSize": count, "done": true, "records": []}))
 }
 
 fn next(version: Version, id: Id, start: usize) -> String {
     format!("/services/data/{version}/query/{id}-{start}")
 }
 
-fn page(rows: &[Json], total: usize, next: Option<String>) -> Reply {
+fn page(rows: &[Json], total: usize, next: Option<String>) -> ApiReply {
     let mut json = json!({"totalSize": total, "done": next.is_none(), "records": rows});
     if let Some(next) = next {
         json["nextRecordsUrl"] = next.into();
     }
-    Reply::json(200, json)
+    ApiReply::json(200, json)
 }
 
-/// `Sforce-Query-Options: batchSize=500`.
-fn page_rows(call: &Call) -> usize {
+/// Reads `Sforce-Query-Options: batchSize=500`.
+fn page_rows(call: &HttpCall) -> usize {
     let options = call.header("sforce-query-options").unwrap_or_default();
     let asked = options.split_once("batchSize=").and_then(|(_, size)| size.trim().parse().ok());
     asked.unwrap_or(PAGE_ROWS).clamp(PAGE_ROWS_MIN, PAGE_ROWS)

@@ -1,6 +1,6 @@
-//! The records of the org, with an index for each field that can find them.
+//! The records of the org, with an index for each key field.
 //!
-//! Nothing here decides whether a write is allowed; [`transaction`] does, and it is the only way to
+//! It does not decide whether a write is allowed; [`transaction`] does, and it is the only way to
 //! change records.
 
 pub(crate) mod change;
@@ -16,57 +16,57 @@ use std::{
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
 
-pub(crate) use write::{Done, Operation, Refused};
+pub(crate) use write::{AppliedWrite, Operation, RefusedWrite};
 
 use crate::{
     clock::written,
     id::Id,
-    schema::{Field, Object, Schema, System},
-    value::Value,
+    schema::{Schema, SchemaField, SchemaObject, System},
+    value::FieldValue,
 };
 
 /// All records.
 #[derive(Debug)]
-pub(crate) struct Tables {
+pub(crate) struct OrgTables {
     pub(crate) schema: Arc<Schema>,
-    tables: Vec<Table>,
-    /// What was deleted, so that a late write can be told so.
+    tables: Vec<ObjectTable>,
+    /// Deleted ids, so that a late write gets the right error.
     deleted: HashMap<Id, usize>,
     next_number: u64,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    records: BTreeMap<Id, Record>,
-    /// By field, then by [`Value::index_key`].
+struct ObjectTable {
+    records: BTreeMap<Id, StoredRecord>,
+    /// By field, then by [`FieldValue::index_key`].
     indexes: HashMap<usize, HashMap<String, Vec<Id>>>,
 }
 
 /// One record; `values` are in the order of the object's fields.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct StoredRecord {
     pub(crate) id: Id,
-    pub(crate) values: Vec<Option<Value>>,
+    pub(crate) values: Vec<Option<FieldValue>>,
     pub(crate) created: Timestamp,
     pub(crate) modified: Timestamp,
 }
 
-impl Tables {
+impl OrgTables {
     pub(crate) fn new(schema: Arc<Schema>) -> Self {
-        let tables = schema.objects.iter().map(|_| Table::default()).collect();
+        let tables = schema.objects.iter().map(|_| ObjectTable::default()).collect();
         Self { schema, tables, deleted: HashMap::new(), next_number: 1 }
     }
 
-    pub(crate) fn object(&self, index: usize) -> Arc<Object> {
+    pub(crate) fn object(&self, index: usize) -> Arc<SchemaObject> {
         Arc::clone(&self.schema.objects[index])
     }
 
-    pub(crate) fn get(&self, object: usize, id: Id) -> Option<&Record> {
+    pub(crate) fn get(&self, object: usize, id: Id) -> Option<&StoredRecord> {
         self.tables[object].records.get(&id)
     }
 
     /// In the order of creation.
-    pub(crate) fn all(&self, object: usize) -> impl DoubleEndedIterator<Item = &Record> {
+    pub(crate) fn all(&self, object: usize) -> impl DoubleEndedIterator<Item = &StoredRecord> {
         self.tables[object].records.values()
     }
 
@@ -78,11 +78,12 @@ impl Tables {
         self.deleted.contains_key(&id)
     }
 
-    /// The records whose key field has this value; more than one only if the field is not unique.
-    pub(crate) fn find(&self, object: &Object, field: usize, value: &Value) -> Vec<Id> {
+    /// Returns the records whose key field has this value; more than one only if the field is not
+    /// unique.
+    pub(crate) fn find(&self, object: &SchemaObject, field: usize, value: &FieldValue) -> Vec<Id> {
         let definition = &object.fields[field];
         if definition.system == Some(System::Id) {
-            let Value::Text(text) = value else { return Vec::new() };
+            let FieldValue::Text(text) = value else { return Vec::new() };
             let found = Id::parse(text).filter(|id| self.get(object.index, *id).is_some());
             return found.into_iter().collect();
         }
@@ -91,14 +92,14 @@ impl Tables {
         found.cloned().unwrap_or_default()
     }
 
-    pub(super) fn new_id(&mut self, object: &Object) -> Id {
+    pub(super) fn new_id(&mut self, object: &SchemaObject) -> Id {
         let id = Id::new(&object.key_prefix, self.next_number);
         self.next_number += 1;
         id
     }
 
-    /// Puts a record in place of the one with its id, if there is one.
-    fn put(&mut self, object: &Object, record: Record) -> Option<Record> {
+    /// Stores a record; returns the one it replaces.
+    fn put(&mut self, object: &SchemaObject, record: StoredRecord) -> Option<StoredRecord> {
         let before = self.take(object, record.id);
         let table = &mut self.tables[object.index];
         for (field, key) in keys(object, &record) {
@@ -110,7 +111,7 @@ impl Tables {
         before
     }
 
-    fn take(&mut self, object: &Object, id: Id) -> Option<Record> {
+    fn take(&mut self, object: &SchemaObject, id: Id) -> Option<StoredRecord> {
         let table = &mut self.tables[object.index];
         let record = table.records.remove(&id)?;
         for (field, key) in keys(object, &record) {
@@ -125,29 +126,29 @@ impl Tables {
     }
 }
 
-fn keys(object: &Object, record: &Record) -> Vec<(usize, String)> {
+fn keys(object: &SchemaObject, record: &StoredRecord) -> Vec<(usize, String)> {
     let fields = object.fields.iter().enumerate().filter(|(_, field)| field.is_indexed());
-    let key = |(index, field): (usize, &Field)| {
+    let key = |(index, field): (usize, &SchemaField)| {
         Some((index, record.values[index].as_ref()?.index_key(field)))
     };
     fields.filter_map(key).collect()
 }
 
-impl Record {
-    pub(crate) fn get(&self, object: &Object, field: usize) -> Option<Value> {
+impl StoredRecord {
+    pub(crate) fn get(&self, object: &SchemaObject, field: usize) -> Option<FieldValue> {
         match object.fields[field].system {
             None => self.values[field].clone(),
-            Some(System::Id) => Some(Value::Text(self.id.as_str().into())),
-            Some(System::IsDeleted) => Some(Value::Bool(false)),
-            Some(System::CreatedDate) => Some(Value::Text(written(self.created).into())),
+            Some(System::Id) => Some(FieldValue::Text(self.id.as_str().into())),
+            Some(System::IsDeleted) => Some(FieldValue::Bool(false)),
+            Some(System::CreatedDate) => Some(FieldValue::Text(written(self.created).into())),
             Some(System::LastModifiedDate | System::Modstamp) => {
-                Some(Value::Text(written(self.modified).into()))
+                Some(FieldValue::Text(written(self.modified).into()))
             }
         }
     }
 
-    /// All fields, with `attributes` as in every answer.
-    pub(crate) fn to_json(&self, object: &Object, version: &str) -> Json {
+    /// Returns all fields, with `attributes` as in every response.
+    pub(crate) fn to_json(&self, object: &SchemaObject, version: &str) -> Json {
         let mut json = Map::new();
         json.insert("attributes".to_owned(), attributes(object, self.id, version));
         for (index, field) in object.fields.iter().enumerate() {
@@ -158,8 +159,8 @@ impl Record {
     }
 }
 
-/// What tells the type and the address of a record.
-pub(crate) fn attributes(object: &Object, id: Id, version: &str) -> Json {
+/// Returns the type and the URL of a record.
+pub(crate) fn attributes(object: &SchemaObject, id: Id, version: &str) -> Json {
     let url = format!("/services/data/{version}/sobjects/{}/{id}", object.name);
     json!({"type": object.name, "url": url})
 }

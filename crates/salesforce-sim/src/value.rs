@@ -1,42 +1,42 @@
-//! The value of a field: read from CSV or JSON by the rules of its type, and written back.
+//! The value of a field: parsed from CSV or JSON by the rules of its type, and formatted again.
 //!
-//! Texts lose the blanks at their ends, as in Salesforce. Numbers lose their spelling, as in Salesforce: what
-//! went in as `912260031` comes back as `9.12260031E8` where the field holds doubles.
+//! Texts lose blanks at their ends, like in Salesforce. Numbers lose their spelling: `912260031`
+//! comes back as `9.12260031E8` from a double field.
 
 use serde_json::{Value as Json, json};
 
 use crate::{
     id::Id,
     row_error::RowError,
-    schema::{Field, Kind},
+    schema::{FieldKind, SchemaField},
 };
 
 /// A value that is not null.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum FieldValue {
     Text(Box<str>),
     Int(i64),
     Double(f64),
     Bool(bool),
 }
 
-/// The values a number field of Salesforce can hold end here.
+/// Limit of the values of a number field.
 const DOUBLE_MAX: f64 = 1e18;
 
-impl Value {
-    /// Reads a cell of a CSV file, or the text of a JSON string.
-    pub(crate) fn from_text(field: &Field, text: &str) -> Result<Self, RowError> {
+impl FieldValue {
+    /// Parses a cell of a CSV file, or the text of a JSON string.
+    pub(crate) fn from_text(field: &SchemaField, text: &str) -> Result<Self, RowError> {
         let value = match field.kind {
-            Kind::Boolean => match text.to_ascii_lowercase().as_str() {
+            FieldKind::Boolean => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" => Some(Self::Bool(true)),
                 "false" | "0" => Some(Self::Bool(false)),
                 _ => None,
             },
-            Kind::Int => text.parse::<i32>().ok().map(|number| Self::Int(number.into())),
-            Kind::Double | Kind::Currency | Kind::Percent => double(text),
-            Kind::Date => date(text).then(|| Self::Text(text.into())),
-            Kind::DateTime => date_time(text).map(|text| Self::Text(text.into())),
-            Kind::Lookup | Kind::Id => return reference(field, text),
+            FieldKind::Int => text.parse::<i32>().ok().map(|number| Self::Int(number.into())),
+            FieldKind::Double | FieldKind::Currency | FieldKind::Percent => double(text),
+            FieldKind::Date => date(text).then(|| Self::Text(text.into())),
+            FieldKind::DateTime => date_time(text).map(|text| Self::Text(text.into())),
+            FieldKind::Lookup | FieldKind::Id => return reference(field, text),
             _ => return long_text(field, text),
         };
         let wrong = || {
@@ -51,9 +51,9 @@ impl Value {
         Ok(value)
     }
 
-    /// Reads a JSON value that is not null. One that the type of the field cannot be read from is an
-    /// error of the body, `JSON_PARSER_ERROR`: the parser of Salesforce meets it before the record.
-    pub(crate) fn from_json(field: &Field, json: &Json) -> Result<Self, RowError> {
+    /// Parses a JSON value that is not null. A value of the wrong JSON type is an error of the
+    /// whole body, `JSON_PARSER_ERROR`: the parser of Salesforce finds it before the record.
+    pub(crate) fn from_json(field: &SchemaField, json: &Json) -> Result<Self, RowError> {
         let (token, text) = match json {
             Json::String(text) => ("VALUE_STRING", text.clone()),
             Json::Number(number) if number.is_f64() => ("VALUE_NUMBER_FLOAT", number.to_string()),
@@ -65,8 +65,8 @@ impl Value {
             Json::Object(_) => ("START_OBJECT", "{".to_owned()),
         };
         let is_read = match field.kind {
-            Kind::Boolean => matches!(json, Json::Bool(_) | Json::String(_)),
-            Kind::Int | Kind::Double | Kind::Currency | Kind::Percent => {
+            FieldKind::Boolean => matches!(json, Json::Bool(_) | Json::String(_)),
+            FieldKind::Int | FieldKind::Double | FieldKind::Currency | FieldKind::Percent => {
                 matches!(json, Json::Number(_) | Json::String(_))
             }
             _ => json.is_string(),
@@ -97,7 +97,7 @@ impl Value {
         }
     }
 
-    /// As in a bulk result.
+    /// Formats the value as in a bulk result.
     pub(crate) fn to_cell(&self) -> String {
         match self {
             Self::Text(text) => text.to_string(),
@@ -107,8 +107,8 @@ impl Value {
         }
     }
 
-    /// What makes two values the same for a unique field.
-    pub(crate) fn index_key(&self, field: &Field) -> String {
+    /// Returns the key that makes two values equal for a unique field.
+    pub(crate) fn index_key(&self, field: &SchemaField) -> String {
         match self {
             Self::Text(text) if field.case_sensitive => text.to_string(),
             Self::Text(text) => text.to_lowercase(),
@@ -117,36 +117,36 @@ impl Value {
     }
 }
 
-fn double(text: &str) -> Option<Value> {
+fn double(text: &str) -> Option<FieldValue> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     let number = text.parse::<f64>().ok().filter(|number| plain && number.is_finite())?;
-    Some(Value::Double(number))
+    Some(FieldValue::Double(number))
 }
 
 fn date(text: &str) -> bool {
     text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// Any offset is allowed; stored in UTC.
+/// Parses a time with any offset; stored in UTC.
 fn date_time(text: &str) -> Option<String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Some(crate::clock::written(time));
     }
-    // `+0000`, the spelling of Salesforce's own answers.
+    // `+0000` is the spelling of Salesforce.
     let with_colon =
         format!("{}:{}", text.get(..text.len().checked_sub(2)?)?, text.get(text.len() - 2..)?);
     with_colon.parse::<jiff::Timestamp>().ok().map(crate::clock::written)
 }
 
-fn reference(field: &Field, text: &str) -> Result<Value, RowError> {
+fn reference(field: &SchemaField, text: &str) -> Result<FieldValue, RowError> {
     let id = Id::parse(text).ok_or_else(|| {
         let message = format!("{}: id value of incorrect type: {text}", field.label);
         RowError::new("MALFORMED_ID", message).on(&field.name)
     })?;
-    Ok(Value::Text(id.as_str().into()))
+    Ok(FieldValue::Text(id.as_str().into()))
 }
 
-fn long_text(field: &Field, text: &str) -> Result<Value, RowError> {
+fn long_text(field: &SchemaField, text: &str) -> Result<FieldValue, RowError> {
     let text = text.trim();
     let refused = |code, message| Err(RowError::new(code, message).on(&field.name));
     if text.chars().count() > field.length {
@@ -156,15 +156,15 @@ fn long_text(field: &Field, text: &str) -> Result<Value, RowError> {
             format!("{label}: data value too large: {shown} (max length={})", field.length);
         return refused("STRING_TOO_LONG", message);
     }
-    if field.kind == Kind::Email && !is_email(text) {
+    if field.kind == FieldKind::Email && !is_email(text) {
         let message = format!("{}: invalid email address: {text}", field.label);
         return refused("INVALID_EMAIL_ADDRESS", message);
     }
-    if field.kind == Kind::Picklist && !field.values.iter().any(|value| value == text) {
+    if field.kind == FieldKind::Picklist && !field.values.iter().any(|value| value == text) {
         let message = format!("{}: bad value for restricted picklist field: {text}", field.label);
         return refused("INVALID_OR_NULL_FOR_RESTRICTED_PICKLIST", message);
     }
-    Ok(Value::Text(text.into()))
+    Ok(FieldValue::Text(text.into()))
 }
 
 fn is_email(text: &str) -> bool {
@@ -178,7 +178,7 @@ fn is_email(text: &str) -> bool {
         && !host.ends_with('.')
 }
 
-/// `Double.toString` of Java: a point always, an exponent outside 0.001 to 10,000,000.
+/// Formats like `Double.toString` of Java: always a point, an exponent outside 0.001 to 10,000,000.
 fn java_double(number: f64) -> String {
     if number == 0.0 || (1e-3..1e7).contains(&number.abs()) {
         return format!("{number:?}");
@@ -203,7 +203,7 @@ mod tests {
 
     fn read(kind: &str, rest: &str, text: &str) -> Result<String, String> {
         let (schema, index) = field(kind, rest);
-        let value = Value::from_text(&schema.objects[0].fields[index], text);
+        let value = FieldValue::from_text(&schema.objects[0].fields[index], text);
         value.map(|value| value.to_cell()).map_err(|error| error.in_bulk())
     }
 
@@ -276,7 +276,7 @@ mod tests {
             ("text", json!([1]), "string from START_ARRAY"),
         ] {
             let (schema, index) = field(kind, "");
-            let error = Value::from_json(&schema.objects[0].fields[index], &json).unwrap_err();
+            let error = FieldValue::from_json(&schema.objects[0].fields[index], &json).unwrap_err();
             assert_eq!(error.code, "JSON_PARSER_ERROR", "{kind} {json}");
             assert!(error.message.contains(says), "{}", error.message);
         }
@@ -287,11 +287,11 @@ mod tests {
             ("text", json!("5"), "5"),
         ] {
             let (schema, index) = field(kind, "");
-            let value = Value::from_json(&schema.objects[0].fields[index], &json);
+            let value = FieldValue::from_json(&schema.objects[0].fields[index], &json);
             assert_eq!(value.unwrap().to_cell(), cell);
         }
         let (schema, index) = field("text", "length=3");
-        let long = Value::from_json(&schema.objects[0].fields[index], &json!("four"));
+        let long = FieldValue::from_json(&schema.objects[0].fields[index], &json!("four"));
         assert_eq!(long.unwrap_err().code, "STRING_TOO_LONG", "an error of the record");
     }
 

@@ -1,7 +1,8 @@
-//! Unmodified clients of others work with the simulator: jsforce (npm) and simple-salesforce (PyPI).
+//! Unmodified third-party clients work with the simulator: jsforce (npm) and simple-salesforce
+//! (PyPI).
 //!
-//! Both are installed once into `RELAIS_TEST_CLIENTS_DIR`, or else below the target folder. Where
-//! node or python is missing the test says loudly that it did not run; with `CI` set it fails.
+//! Both are installed once into `RELAIS_TEST_CLIENTS_DIR`, or below the target folder. Without node
+//! or python the test prints clearly that it did not run; with `CI` set it fails.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,9 +15,9 @@ use std::{
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
 };
-use salesforce_sim::{Config, Running, Simulator, TlsConfig};
+use salesforce_sim::{RunningSimulator, Simulator, SimulatorConfig, TlsConfig};
 
-/// What is said about a client that cannot be tested here.
+/// Reports that a client cannot be tested here.
 fn not_tested(client: &str, needed: &str) {
     assert!(env::var_os("CI").is_none(), "{client} cannot be tested: install {needed}");
     println!("NOT TESTED: {client} against the simulator: install {needed}");
@@ -48,9 +49,9 @@ async fn simple_salesforce_works_unmodified_over_tls() {
     world.proved("py-");
 }
 
-/// A simulator on both listeners, with an authority that the clients trust.
+/// A simulator on both listeners, with a certificate authority that the clients trust.
 struct World {
-    sim: Running,
+    sim: RunningSimulator,
     ca: PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -61,7 +62,7 @@ impl World {
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // A name of its own: a certificate whose issuer has its name counts as self-signed.
+        // Needs its own name: a certificate with the name of its issuer counts as self-signed.
         authority.distinguished_name.push(DnType::CommonName, "authority of the test");
         let authority =
             CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -72,11 +73,14 @@ impl World {
         fs::write(&ca, authority.pem()).unwrap();
         let pem = format!("{}{}", leaf.pem(), key.serialize_pem());
         let tls = TlsConfig { listen: ([127, 0, 0, 1], 0).into(), pem };
-        let sim = Simulator::start(Config { tls: Some(tls), ..Config::default() }).await.unwrap();
+        let sim =
+            Simulator::start(SimulatorConfig { tls: Some(tls), ..SimulatorConfig::default() })
+                .await
+                .unwrap();
         Self { sim, ca, _folder: folder }
     }
 
-    /// The rows of the client arrived, none of the many twice.
+    /// Checks that the rows of the client arrived, none of the bulk rows twice.
     fn proved(&self, prefix: &str) {
         let ledger = self.sim.ledger();
         let many = ledger.entries().filter(|entry| {
@@ -97,7 +101,7 @@ fn cache() -> PathBuf {
     chosen.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("salesforce-clients"))
 }
 
-/// A folder with check.mjs and jsforce beside it; none without node.
+/// Returns a folder with check.mjs and jsforce; `None` without node.
 fn installed_jsforce() -> Option<PathBuf> {
     if !is_there("node") || !is_there("npm") {
         return None;
@@ -116,7 +120,7 @@ fn installed_jsforce() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// A virtual environment with simple-salesforce and its python; none without python.
+/// Returns a virtual environment with simple-salesforce; `None` without python.
 fn installed_simple_salesforce() -> Option<(PathBuf, PathBuf)> {
     let python = ["python3", "python"].into_iter().find(|name| is_there(name))?;
     let folder = cache().join("simple-salesforce");
@@ -132,7 +136,7 @@ fn installed_simple_salesforce() -> Option<(PathBuf, PathBuf)> {
     Some((folder, own))
 }
 
-/// Installs unless exactly this was installed before.
+/// Installs the client unless exactly this version is installed.
 fn install(folder: &Path, wanted: &str, install: impl FnOnce(&Path)) {
     let mark = folder.join("installed");
     if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
@@ -147,7 +151,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Runs a client beside the simulator, without anything that leads it elsewhere.
+/// Runs a client with the simulator, without environment variables that redirect it.
 async fn run(command: &mut Command) {
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
         command.env_remove(name).env_remove(name.to_ascii_lowercase());

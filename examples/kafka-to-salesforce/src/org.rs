@@ -1,15 +1,15 @@
 //! The simulated org, with everything on that goes wrong in a real one.
 
 use salesforce_sim::{
-    Config, Faults, Running, Simulator,
+    Faults, RunningSimulator, Simulator, SimulatorConfig,
     faults::{HttpAction, HttpFault, Pattern, RowFault},
 };
 
-pub(crate) struct Org(Running);
+pub(crate) struct Org(RunningSimulator);
 
 impl Org {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let config = Config { faults: faults()?, ..Config::default() };
+        let config = SimulatorConfig { faults: faults()?, ..SimulatorConfig::default() };
         Ok(Self(Simulator::start(config).await?))
     }
 

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result};
 use relais_testkit::proxy::FaultProxy;
 use salesforce_sim::{
-    Config, Faults, Running, Simulator,
+    Faults, RunningSimulator, Simulator, SimulatorConfig,
     faults::{HttpAction, HttpFault, JobFault, Pattern, RowFault},
 };
 use tokio::task::JoinHandle;
@@ -55,7 +55,7 @@ const ENDED: [&str; 3] = ["JobComplete", "Failed", "Aborted"];
 
 /// The org, and those who use it.
 pub(crate) struct Salesforce {
-    org: Arc<Running>,
+    org: Arc<RunningSimulator>,
     proxy: Arc<FaultProxy>,
     disturbers: Vec<JoinHandle<()>>,
     sender: Option<JoinHandle<Result<()>>>,
@@ -64,7 +64,9 @@ pub(crate) struct Salesforce {
 
 impl Salesforce {
     pub(crate) async fn start() -> Result<Self> {
-        let org = Simulator::start(Config { faults: well(), ..Config::default() }).await?;
+        let org =
+            Simulator::start(SimulatorConfig { faults: well(), ..SimulatorConfig::default() })
+                .await?;
         let address = org.url().replace("http://", "").parse().context("the org's address")?;
         let proxy = Arc::new(FaultProxy::to(address).await?);
         Ok(Self { org: Arc::new(org), proxy, disturbers: Vec::new(), sender: None, rows: 0 })
@@ -245,7 +247,7 @@ fn well() -> Faults {
 }
 
 /// The org has one ailment after the other until the faults are over.
-async fn ail(org: Arc<Running>, mut rng: Rng, context: FlowContext) {
+async fn ail(org: Arc<RunningSimulator>, mut rng: Rng, context: FlowContext) {
     while !context.control.over.load(Relaxed) {
         let faults = ailment(&mut rng);
         let named = faults.http.first().map(|fault| fault.action);

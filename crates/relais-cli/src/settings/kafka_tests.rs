@@ -191,7 +191,7 @@ fn options_that_break_a_promise_or_are_unknown_are_refused_with_their_place() {
     for (error, place, reason) in [
         (errors[0], "relais.toml:7:22: source[m].options.enable.auto.commit: ", "only after"),
         (errors[1], "relais.toml:8:16: source[m].options.sasl.pasword: ", "librdkafka"),
-        (errors[2], "relais.toml:14:8: destination[d].options.acks: ", "all replicas"),
+        (errors[2], "relais.toml:14:8: destination[d].options.acks: ", "in-sync replicas"),
         (errors[3], "relais.toml:15:15: destination[d].options.linger.ms: ", "librdkafka"),
     ] {
         assert!(error.starts_with(place) && error.contains(reason), "{place}{reason}: {error}");

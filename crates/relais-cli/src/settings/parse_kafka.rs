@@ -100,16 +100,16 @@ fn topic_name(text: &str) -> Result<String, String> {
 #[cfg(feature = "kafka")]
 mod library {
     use relais::{
-        http::Secret,
+        http::SecretString,
         kafka::{check_destination_option, check_source_option},
     };
 
     pub(super) fn refuse_source_option(name: &str, value: &str) -> Option<String> {
-        check_source_option(name, &Secret::new(value)).err().map(String::from)
+        check_source_option(name, &SecretString::from(value)).err().map(String::from)
     }
 
     pub(super) fn refuse_target_option(name: &str, value: &str) -> Option<String> {
-        check_destination_option(name, &Secret::new(value)).err().map(String::from)
+        check_destination_option(name, &SecretString::from(value)).err().map(String::from)
     }
 }
 

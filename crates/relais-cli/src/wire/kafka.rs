@@ -9,7 +9,7 @@ use relais_admin::{AskSource, SourceState};
 use relais_core::{publisher::Publisher, source::Source};
 use secrecy::SecretString;
 
-use super::{WireError, secret};
+use super::WireError;
 use crate::settings::{Destination, KafkaOrigin, KafkaTarget, SourceSettings, Start};
 
 pub(super) fn source(
@@ -18,8 +18,8 @@ pub(super) fn source(
 ) -> Result<(Box<dyn Source>, AskSource), WireError> {
     let settings = KafkaSourceSettings {
         start: match origin.start {
-            Start::Earliest => relais::kafka::Start::Earliest,
-            Start::Latest => relais::kafka::Start::Latest,
+            Start::Earliest => relais::kafka::KafkaStartOffset::Earliest,
+            Start::Latest => relais::kafka::KafkaStartOffset::Latest,
         },
         ..KafkaSourceSettings::new(
             &source.name,
@@ -67,7 +67,7 @@ pub(super) async fn probe_destination(target: &KafkaTarget) -> Result<String, St
 
 fn connection(brokers: &str, options: &[(String, SecretString)]) -> KafkaConnection {
     KafkaConnection {
-        options: options.iter().map(|(name, value)| (name.clone(), secret(value))).collect(),
+        options: options.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         ..KafkaConnection::new(brokers)
     }
 }

@@ -5,19 +5,19 @@ use std::{collections::HashMap, sync::Arc};
 use relais::{
     BulkSettings, Hydrator, Publisher,
     salesforce::{
-        Api, Auth, Probed, SalesforceBulk, SalesforceCollections, SalesforceGraph,
-        SalesforceSettings, Session, TokenKey, TokenVault,
+        Api, Auth, ProbeResult, SalesforceBulk, SalesforceCollections, SalesforceGraph,
+        SalesforceSession, SalesforceSettings, TokenKey, TokenVault,
     },
 };
-use relais_core::{BoxFuture, hydrate::Hydrated, store::StoreError};
+use relais_core::{async_trait, hydrate::Hydrated, store::StoreError};
 use secrecy::ExposeSecret;
 
-use super::{Database, Delivers, Made, WireError, guards, secret};
+use super::{Database, Delivers, Made, WireError, guards};
 use crate::settings::{Destination, SalesforceAuth, SalesforceTarget, Target};
 
 /// One token and one budget for all destinations that sign in alike.
 #[derive(Default)]
-pub(super) struct Sessions(HashMap<String, Session>);
+pub(super) struct Sessions(HashMap<String, SalesforceSession>);
 
 impl Sessions {
     /// Without a database a refresh token cannot be replaced: then nothing is sent either.
@@ -25,16 +25,18 @@ impl Sessions {
         &mut self,
         target: &SalesforceTarget,
         database: Option<&Database>,
-    ) -> Result<Session, String> {
+    ) -> Result<SalesforceSession, String> {
         let vault = match &target.auth {
             SalesforceAuth::RefreshToken { key, .. } => {
-                let key = TokenKey::new(&secret(key))?;
+                let key = TokenKey::new(key)?;
                 database.map(|database| TokenVault::new(database.credentials(), key))
             }
             SalesforceAuth::ClientCredentials { .. } | SalesforceAuth::JwtBearer { .. } => None,
         };
         let session = self.0.entry(who(target));
-        Ok(session.or_insert_with(|| vault.map(Session::with_vault).unwrap_or_default()).clone())
+        Ok(session
+            .or_insert_with(|| vault.map(SalesforceSession::with_vault).unwrap_or_default())
+            .clone())
     }
 }
 
@@ -77,25 +79,25 @@ fn deliverer(
     }
 }
 
-fn connector(target: &SalesforceTarget, session: Session) -> SalesforceSettings {
+fn connector(target: &SalesforceTarget, session: SalesforceSession) -> SalesforceSettings {
     let auth = match &target.auth {
         SalesforceAuth::ClientCredentials { client_id, client_secret } => Auth::ClientCredentials {
             client_id: client_id.clone(),
-            client_secret: secret(client_secret),
+            client_secret: client_secret.clone(),
         },
         SalesforceAuth::JwtBearer { client_id, username, private_key, audience } => {
             Auth::JwtBearer {
                 client_id: client_id.clone(),
                 username: username.clone(),
-                private_key: secret(private_key),
+                private_key: private_key.clone(),
                 audience: audience.clone(),
             }
         }
         SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token, .. } => {
             Auth::RefreshToken {
                 client_id: client_id.clone(),
-                client_secret: client_secret.as_ref().map(secret),
-                refresh_token: secret(refresh_token),
+                client_secret: client_secret.clone(),
+                refresh_token: refresh_token.clone(),
             }
         }
     };
@@ -119,7 +121,7 @@ pub(super) async fn probe(
     target: &SalesforceTarget,
     database: Option<&Database>,
     sessions: &mut Sessions,
-) -> Vec<Probed> {
+) -> Vec<ProbeResult> {
     match sessions.of(target, database) {
         Ok(session) => relais::salesforce::probe(&connector(target, session)).await,
         Err(why) => vec![("refresh_token_key", Err(why))],
@@ -180,8 +182,9 @@ fn who(target: &SalesforceTarget) -> String {
 /// Stands for the database where none is connected.
 pub(super) struct NoDatabase;
 
+#[async_trait]
 impl Hydrator for NoDatabase {
-    fn hydrate(&self, _ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
-        Box::pin(async { Err(StoreError::unavailable("not connected")) })
+    async fn hydrate(&self, _ids: Vec<String>) -> Result<Hydrated, StoreError> {
+        Err(StoreError::unavailable("not connected"))
     }
 }

@@ -2,7 +2,7 @@
 //! and whoever must not be called listens.
 //!
 //! Names that lie (private and mixed answers, an answer that changes) need a name server that lies; they
-//! are in `relais-connect/src/http/guard/tests.rs`, against the publisher this program uses.
+//! are in `relais-connect/src/http/private_address/tests.rs`, against the publisher this program uses.
 
 use std::{
     io::ErrorKind,
@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// Each stands for a place inside.
-const INSIDE: &str = include_str!("../../../relais-connect/src/http/guard/private_hosts.txt");
+const INSIDE: &str =
+    include_str!("../../../relais-connect/src/http/private_address/private_hosts.txt");
 /// Names that do without any name server.
 const OURSELVES: [&str; 3] = ["localhost", "LOCALHOST", "a.localhost"];
 

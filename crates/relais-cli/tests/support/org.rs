@@ -7,7 +7,7 @@ use std::{
 };
 
 use salesforce_sim::{
-    Config, Faults, Ledger, Running, Simulator,
+    EffectLedger, Faults, RunningSimulator, Simulator, SimulatorConfig,
     faults::{HttpAction, HttpFault, Pattern},
 };
 use serde_json::Value;
@@ -29,12 +29,12 @@ pub(crate) fn until(mut done: impl FnMut() -> bool) {
 
 /// A simulated org; gone with its runtime.
 pub(crate) struct Org {
-    sim: Running,
+    sim: RunningSimulator,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Org {
-    pub(crate) fn start(config: Config) -> Self {
+    pub(crate) fn start(config: SimulatorConfig) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -45,7 +45,7 @@ impl Org {
     }
 
     pub(crate) fn with(faults: Faults) -> Self {
-        Self::start(Config { faults, ..Config::default() })
+        Self::start(SimulatorConfig { faults, ..SimulatorConfig::default() })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -56,7 +56,7 @@ impl Org {
         self.sim.set_faults(faults);
     }
 
-    pub(crate) fn ledger(&self) -> Ledger {
+    pub(crate) fn ledger(&self) -> EffectLedger {
         self.sim.ledger()
     }
 

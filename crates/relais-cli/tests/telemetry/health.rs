@@ -12,7 +12,7 @@ use crate::{
     support::{Running, Site, Target, get, post},
     to_http,
 };
-use salesforce_sim::Config;
+use salesforce_sim::SimulatorConfig;
 
 const ROUTE: &str =
     "[[route]]\non = \"Ordered\"\naggregate_type = \"Order\"\ndestination = \"shop\"\n";
@@ -46,7 +46,7 @@ fn the_settings_say_how_the_log_looks_and_the_command_line_has_the_last_word() {
 /// Every secret a settings file can hold, in a program that logs everything and meets trouble.
 #[test]
 fn no_secret_of_the_settings_is_in_the_log_even_at_trace() {
-    let (target, org) = (Target::start(), Org::start(Config::default()));
+    let (target, org) = (Target::start(), Org::start(SimulatorConfig::default()));
     let site = Site::new();
     let base = Base::Sqlite(site.path("relais.db"));
     base.members(1);

@@ -24,7 +24,7 @@ use std::net::TcpListener;
 
 use collector::{Collector, Span};
 use org::{Base, Org, until};
-use salesforce_sim::Config;
+use salesforce_sim::SimulatorConfig;
 use support::{Running, Site, Target, get, post};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -63,7 +63,7 @@ fn assert_child(span: &Span, parent: &Span) {
 #[test]
 fn one_trace_covers_the_way_from_a_post_over_two_processes_to_http_and_salesforce() {
     let (mut collector, target, org) =
-        (Collector::start(), Target::start(), Org::start(Config::default()));
+        (Collector::start(), Target::start(), Org::start(SimulatorConfig::default()));
     let routes = "[[route]]\non = \"MembersCreated\"\naggregate_type = \"Family\"\n\
          destination = \"audit\"\n";
     let site = Site::new();

@@ -1,7 +1,7 @@
-//! Bodies that are being received, by address.
+//! Request bodies that are being received, by client address.
 //!
-//! Invariant: the senders of one address hold at most `max` bytes of bodies that are not complete, but one
-//! body always fits. So stalled bodies of one address leave room for those of others.
+//! Invariant: the senders of one address hold at most `max` bytes of incomplete bodies, but one
+//! body always fits. So stalled bodies of one address leave room for other addresses.
 
 use std::{
     collections::HashMap,
@@ -11,15 +11,15 @@ use std::{
 
 use relais_listen::network;
 
-/// What every address holds.
+/// The incomplete bodies of all addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
     max: usize,
-    held: Arc<Mutex<HashMap<IpAddr, Share>>>,
+    held: Arc<Mutex<HashMap<IpAddr, AddressShare>>>,
 }
 
 #[derive(Debug, Default)]
-struct Share {
+struct AddressShare {
     bodies: usize,
     bytes: usize,
 }
@@ -29,24 +29,24 @@ impl Bodies {
         Self { max, held: Arc::default() }
     }
 
-    /// Begins a body.
-    pub(super) fn begin(&self, address: IpAddr) -> Body {
+    /// Begins to receive a body.
+    pub(super) fn begin(&self, address: IpAddr) -> IncompleteBody {
         let address = network(address);
         lock(&self.held).entry(address).or_default().bodies += 1;
-        Body { all: self.clone(), address, bytes: 0 }
+        IncompleteBody { all: self.clone(), address, bytes: 0 }
     }
 }
 
-/// One body that is being received; dropped, it is complete or given up.
+/// One body that is being received. Dropped when it is complete or given up.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct IncompleteBody {
     all: Bodies,
     address: IpAddr,
     bytes: usize,
 }
 
-impl Body {
-    /// Takes room for more bytes; `false` if the address holds too many.
+impl IncompleteBody {
+    /// Reserves room for more bytes. Returns `false` if the address holds too many.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let mut held = lock(&self.all.held);
         let share = held.entry(self.address).or_default();
@@ -59,7 +59,7 @@ impl Body {
     }
 }
 
-impl Drop for Body {
+impl Drop for IncompleteBody {
     fn drop(&mut self) {
         let mut held = lock(&self.all.held);
         let Some(share) = held.get_mut(&self.address) else { return };

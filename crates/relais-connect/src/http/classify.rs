@@ -1,8 +1,8 @@
-//! What an answer, or its absence, means for the message.
+//! Classifies a response, or its absence.
 //!
-//! Pure and driven by a table: a status is looked up, a failure is sorted by when it happened. An
-//! *outage* is when no connection came about. Whether any other failure is the fault of the message or
-//! of the target is decided later, by evidence (`relais_core::fault`).
+//! Pure and driven by a table: a status is looked up, a failure is classified by when it happened.
+//! An *outage* means that no connection was established. Whether the message or the target is at
+//! fault for any other failure is decided later, by evidence (`relais_core::fault`).
 
 use std::{
     error::Error,
@@ -12,14 +12,14 @@ use std::{
 
 use relais_core::delivery::{Delivery, Problem};
 
-use super::guard::{ADDRESS_REFUSED, Refused};
+use super::private_address::{ADDRESS_REFUSED, PrivateAddressError};
 
-/// The longest pause a target can ask for.
+/// The longest pause that a target can request.
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The kinds of [`Delivery`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum StatusVerdict {
     Accepted,
     Retry,
     Busy,
@@ -27,71 +27,75 @@ pub(super) enum Verdict {
     Reject,
 }
 
-/// The first line that fits decides.
-const BY_STATUS: &[(RangeInclusive<u16>, Verdict)] = &[
-    (200..=299, Verdict::Accepted),
-    (300..=399, Verdict::Reject), // redirects are not followed: they lead around the address check
-    (401..=401, Verdict::Misconfigured),
-    (403..=404, Verdict::Misconfigured), // a wrong address, or a deployment without the page
-    (407..=407, Verdict::Misconfigured),
-    (408..=408, Verdict::Retry),
-    (425..=425, Verdict::Retry),
-    (429..=429, Verdict::Busy),
-    (400..=499, Verdict::Reject),
-    (502..=504, Verdict::Busy),
-    (500..=599, Verdict::Retry),
+/// The first matching row decides.
+const BY_STATUS: &[(RangeInclusive<u16>, StatusVerdict)] = &[
+    (200..=299, StatusVerdict::Accepted),
+    (300..=399, StatusVerdict::Reject), // redirects are not followed: they lead around the address check
+    (401..=401, StatusVerdict::Misconfigured),
+    (403..=404, StatusVerdict::Misconfigured), // a wrong address, or a deployment without the page
+    (407..=407, StatusVerdict::Misconfigured),
+    (408..=408, StatusVerdict::Retry),
+    (425..=425, StatusVerdict::Retry),
+    (429..=429, StatusVerdict::Busy),
+    (400..=499, StatusVerdict::Reject),
+    (502..=504, StatusVerdict::Busy),
+    (500..=599, StatusVerdict::Retry),
 ];
 
-pub(super) fn by_status(status: u16) -> Verdict {
+pub(super) fn by_status(status: u16) -> StatusVerdict {
     let line = BY_STATUS.iter().find(|(range, _)| range.contains(&status));
-    // What is no known status is no refusal of the message either.
-    line.map_or(Verdict::Retry, |(_, verdict)| *verdict)
+    // An unknown status does not reject the message.
+    line.map_or(StatusVerdict::Retry, |(_, verdict)| *verdict)
 }
 
-/// The delivery of an answer that is not success.
+/// Returns the delivery for a response that is not a success.
 pub(super) fn answered(status: u16, after: Option<Duration>, message: &str) -> Delivery {
     let problem = Problem::new(&format!("HTTP_{status}"), message);
     match by_status(status) {
-        Verdict::Accepted => Delivery::Accepted,
-        Verdict::Retry => Delivery::Retry { problem, after },
-        Verdict::Reject => Delivery::Reject { problem },
-        Verdict::Busy => Delivery::Busy { problem, after },
-        Verdict::Misconfigured => Delivery::Misconfigured { problem, after: None },
+        StatusVerdict::Accepted => Delivery::Accepted,
+        StatusVerdict::Retry => Delivery::Retry { problem, after },
+        StatusVerdict::Reject => Delivery::Reject { problem },
+        StatusVerdict::Busy => Delivery::Busy { problem, after },
+        StatusVerdict::Misconfigured => Delivery::Misconfigured { problem, after: None },
     }
 }
 
-/// The pause a `Retry-After` asks for: seconds or a date, cut at [`RETRY_AFTER_MAX`].
+/// Returns the pause that a `Retry-After` requests: seconds or a date, at most [`RETRY_AFTER_MAX`].
 pub(crate) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     let asked = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than fit are a long time too.
+        // A number that does not fit is a long time too.
         value.parse().map_or(RETRY_AFTER_MAX, Duration::from_secs)
     } else {
-        // A date that is over asks for no pause.
+        // A date in the past requests no pause.
         httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default()
     };
     Some(asked.min(RETRY_AFTER_MAX))
 }
 
-/// The delivery of a request that got no answer. `call` names it, e.g. `POST https://example.org`.
+/// Returns the delivery for a request without a response. `call` names the request, e.g. `POST
+/// https://example.org`.
 pub(crate) fn failed(error: &reqwest::Error, call: &str) -> Delivery {
-    if let Some(refused) = chain(error).find_map(|e| e.downcast_ref::<Refused>()) {
+    if let Some(refused) = chain(error).find_map(|e| e.downcast_ref::<PrivateAddressError>()) {
         return Delivery::reject(ADDRESS_REFUSED, &refused.to_string());
     }
     let why = reasons(error);
-    let tell = |what: &str| format!("{call}: {what}: {why}");
+    let text = |what: &str| format!("{call}: {what}: {why}");
     if error.is_builder() {
-        Delivery::reject("REQUEST_INVALID", &tell("the request cannot be made"))
+        Delivery::reject("REQUEST_INVALID", &text("cannot build the request"))
     } else if error.is_dns() {
-        Delivery::outage("DNS_FAILED", &tell("the name cannot be resolved"))
+        Delivery::outage("DNS_FAILED", &text("cannot resolve the name"))
     } else if error.is_connect() && error.is_timeout() {
-        Delivery::outage("CONNECT_TIMEOUT", &tell("no connection in time"))
+        Delivery::outage("CONNECT_TIMEOUT", &text("cannot connect in time"))
     } else if error.is_connect() {
-        Delivery::outage("CONNECT_FAILED", &tell("no connection"))
+        Delivery::outage("CONNECT_FAILED", &text("cannot connect"))
     } else if error.is_timeout() {
-        Delivery::retry("TIMEOUT", &tell("no answer in time, it may have arrived"))
+        Delivery::retry("TIMEOUT", &text("no response in time, the request may have arrived"))
     } else {
-        Delivery::retry("CONNECTION_CUT", &tell("cut before the answer, it may have arrived"))
+        Delivery::retry(
+            "CONNECTION_CUT",
+            &text("connection closed before the response, the request may have arrived"),
+        )
     }
 }
 
@@ -99,7 +103,7 @@ fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)>
     std::iter::successors(error.source(), |e| (*e).source())
 }
 
-/// The causes below the error itself, whose own text would show the whole URL.
+/// Returns the causes below the error itself, whose own text would contain the whole URL.
 fn reasons(error: &reqwest::Error) -> String {
     let mut reasons: Vec<String> = chain(error).map(ToString::to_string).collect();
     reasons.dedup();
@@ -110,26 +114,26 @@ fn reasons(error: &reqwest::Error) -> String {
     }
 }
 
-/// What to do about a TLS connection that failed, by the words of rustls.
+/// Returns the advice for a failed TLS connection, by the error texts of rustls.
 fn tls_advice(why: &str) -> Option<&'static str> {
-    const NO_TLS: &str = "the target does not speak TLS there: use http:// or another port";
+    const NO_TLS: &str = "the target does not use TLS on this port: use http:// or another port";
     const ADVICE: [(&str, &str); 8] = [
         (
             "UnknownIssuer",
-            "its CA is not among the root certificates of this machine: install the CA, or name its \
-             file in the environment variable SSL_CERT_FILE",
+            "its CA is not among the root certificates of this machine: install the CA, or set the \
+             environment variable SSL_CERT_FILE to its file",
         ),
         (
             "CaUsedAsEndEntity",
-            "the target shows the certificate of a CA as its own, as self-signed ones often are: give it \
-             one that a CA has signed",
+            "the target uses a CA certificate as its server certificate, as self-signed ones often are: \
+             install one that is signed by a CA",
         ),
         ("certificate expired", "renew the certificate of the target"),
-        ("not valid for name", "use a host name in the URL that the certificate has"),
-        ("NotValidForName", "use a host name in the URL that the certificate has"),
+        ("not valid for name", "use a host name that is in the certificate"),
+        ("NotValidForName", "use a host name that is in the certificate"),
         (
             "CertificateRequired",
-            "the target wants a client certificate, which relais does not send; put a proxy before it",
+            "the target requires a client certificate, which relais does not send; put a proxy in front of it",
         ),
         ("InvalidContentType", NO_TLS),
         ("tls handshake eof", NO_TLS),
@@ -137,8 +141,8 @@ fn tls_advice(why: &str) -> Option<&'static str> {
     ADVICE.into_iter().find(|(words, _)| why.contains(words)).map(|(_, advice)| advice)
 }
 
-/// Text of strangers, made fit to be shown: no control characters, nothing that turns the direction
-/// of writing.
+/// Makes text of a third party safe to show: no control characters, and none that change the text
+/// direction.
 pub(crate) fn harmless(text: &str) -> String {
     let one = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_status_has_its_verdict() {
-        use Verdict::{Accepted, Busy, Misconfigured, Reject, Retry};
+        use StatusVerdict::{Accepted, Busy, Misconfigured, Reject, Retry};
         let table = [
             (Accepted, &[200, 201, 202, 204, 206, 226, 299][..]),
             (Reject, &[300, 301, 302, 303, 304, 307, 308, 399]),
@@ -177,7 +181,7 @@ mod tests {
     fn an_answer_keeps_its_code_and_the_pause_it_asks_for() {
         let after = Some(Duration::from_secs(3));
         let Delivery::Busy { problem, after: asked } = answered(503, after, "no") else {
-            panic!("503 asks for patience")
+            panic!("503 is busy")
         };
         assert_eq!((problem.code.as_str(), problem.message.as_str()), ("HTTP_503", "no"));
         assert_eq!(asked, after);
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_strangers_is_made_harmless() {
+    fn text_of_third_parties_is_made_safe_to_show() {
         assert_eq!(harmless("a\r\nb\tc\0\x1b[31m\u{202E}é"), "a  b c\u{FFFD}\u{FFFD}[31m\u{FFFD}é");
     }
 }

@@ -1,4 +1,5 @@
-//! Fuzz targets: headers of requests in both directions. Each function panics if something does not hold.
+//! Fuzz targets: headers of requests in both directions. Each function panics if a property does
+//! not hold.
 
 use std::sync::Arc;
 
@@ -13,15 +14,15 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{
     bodies::Bodies,
-    outgoing::{self, Dress},
-    request::{Receiver, SECRET_HEADERS},
-    signature::{self, Signed},
+    outgoing::{self, RequestHeaders},
+    request::{RequestReceiver, SECRET_HEADERS},
+    signature::{self, SignedContent},
     source::HttpSourceSettings,
 };
 use crate::{fuzz_parts::Parts, testing};
 
-/// Whatever stands in a row, the request has our headers as they are meant, and the receiver finds the
-/// values in them.
+/// Whatever a row contains, the request has exactly the intended headers, and the receiver reads
+/// their values back.
 pub fn http_headers(input: &[u8]) {
     let mut parts = Parts::new(input);
     let flags = parts.byte();
@@ -35,9 +36,13 @@ pub fn http_headers(input: &[u8]) {
     row.correlation_id = Some(name.clone());
     let secrets = ["whsec_c2VjcmV0".parse().expect("a secret")];
     let fixed = outgoing::fixed(&[]).expect("no headers");
-    let dress =
-        Dress { fixed: &fixed, secrets: &secrets, cloudevents: flags & 1 == 1, now_seconds: 7 };
-    let Ok(headers) = dress.headers(&row) else { return };
+    let headers_of = RequestHeaders {
+        fixed: &fixed,
+        secrets: &secrets,
+        cloudevents: flags & 1 == 1,
+        now_seconds: 7,
+    };
+    let Ok(headers) = headers_of.headers(&row) else { return };
     for (name, value) in &headers {
         let sent = value.to_str().expect("only what every proxy carries");
         assert_eq!(sent.trim(), sent, "{name}");
@@ -45,8 +50,11 @@ pub fn http_headers(input: &[u8]) {
     }
     assert_ours_arrive(&row, &headers);
     let sent = |name: &str| headers[name].to_str().expect("ASCII");
-    let signed =
-        |body| Signed { id: sent(signature::ID), timestamp: sent(signature::TIMESTAMP), body };
+    let signed = |body| SignedContent {
+        id: sent(signature::ID),
+        timestamp: sent(signature::TIMESTAMP),
+        body,
+    };
     let check = |body, signatures: &str| signature::verify(&secrets, &signed(body), signatures, 7);
     assert_eq!(check(b"{}", sent(signature::SIGNATURE)), Ok(()));
     assert!(check(b"{ }", sent(signature::SIGNATURE)).is_err());
@@ -72,7 +80,7 @@ fn assert_ours_arrive(row: &OutboxRow, headers: &HeaderMap) {
     }
 }
 
-/// The request comes in at a source, with any bytes in one more header.
+/// The request arrives at a source, with arbitrary bytes in one more header.
 fn received(sent: &HeaderMap, row: &OutboxRow, name: &str, value: &RowValue) {
     let mut request = sent.clone();
     let bytes = bytes_of(value);
@@ -101,7 +109,7 @@ fn received(sent: &HeaderMap, row: &OutboxRow, name: &str, value: &RowValue) {
     }
     assert!(
         incoming.headers.0.keys().all(|name| !name.starts_with("relais-")),
-        "nobody forges ours"
+        "a sender cannot forge our headers"
     );
     assert!(!incoming.headers.to_json().contains("CANARY"));
 }
@@ -115,10 +123,10 @@ fn bytes_of(value: &RowValue) -> Vec<u8> {
     }
 }
 
-fn receiver() -> Receiver {
+fn receiver() -> RequestReceiver {
     let mapping = Mapping::json("s").message_id(Pick::Header("message-id".into()));
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    Receiver {
+    RequestReceiver {
         settings: HttpSourceSettings::new("hook", listen, mapping),
         queue: mpsc::channel(1).0,
         buffer: Arc::new(Semaphore::new(1)),

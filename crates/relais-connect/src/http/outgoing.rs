@@ -1,32 +1,31 @@
-//! The headers of an outgoing request: everything of the message but its payload.
+//! The headers of an outgoing request: everything of the message except its payload.
 //!
-//! Invariant: whatever stands in a row, the request has exactly the headers meant here: no value
-//! ends its line, no header of a row replaces one of ours. How values travel:
-//! - Our own fields are percent-encoded where HTTP could not carry them (control characters, what is
-//!   not ASCII, white space at the ends) and where they already look percent-encoded: decoding always
-//!   gives the value back.
-//! - A row's own headers go as they are if HTTP can carry them, else percent-encoded likewise.
-//! - `ce-` headers are encoded as CloudEvents asks.
-//! - A header *name* that HTTP does not know cannot be sent at all: the message is rejected.
+//! Invariant: whatever a row contains, the request has exactly the intended headers. No value can
+//! add a line, and no header of a row replaces one set by relais. Encoding:
+//! - Fields of relais are percent-encoded where HTTP cannot carry them (control characters,
+//!   non-ASCII, white space at the ends) and where they already look percent-encoded. So decoding
+//!   always returns the value.
+//! - A row's own headers are sent unchanged if HTTP can carry them, otherwise percent-encoded in
+//!   the same way.
+//! - `ce-` headers are encoded as CloudEvents requires.
+//! - A header *name* that is invalid in HTTP cannot be sent: the message is rejected.
 
 use relais_core::{
     message::{Category, HeaderValue as RowValue, HeaderValues},
     outbox::OutboxRow,
 };
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
 
-use super::{
-    Secret,
-    signature::{self, Signed, WebhookSecret},
-};
+use super::signature::{self, SignedContent, WebhookSecret};
 
 /// The code of a message whose headers cannot be sent.
 pub(super) const HEADER_INVALID: &str = "HEADER_INVALID";
 
-/// Most header values one message may have of its own.
+/// Maximum number of header values that a message has of its own.
 const ROW_VALUES_MAX: usize = 256;
 
-/// Names relais sets itself, in lower case.
+/// Names that relais sets itself, in lower case.
 const OURS: &[&str] = &[
     "idempotency-key",
     "message-id",
@@ -42,7 +41,8 @@ const OURS: &[&str] = &[
     signature::SIGNATURE,
 ];
 
-/// Names that belong to the connection, in lower case: nobody may set them.
+/// Names that belong to the connection, in lower case: neither a row nor the configuration can set
+/// them.
 const OF_THE_CONNECTION: &[&str] = &[
     "connection",
     "content-encoding",
@@ -60,21 +60,22 @@ const OF_THE_CONNECTION: &[&str] = &[
     "upgrade",
 ];
 
-/// Names that only the settings may set, in lower case: they are about who we are, or about the body.
+/// Names that only the configuration can set, in lower case: they identify the client or describe
+/// the body.
 const OF_THE_SETTINGS: &[&str] = &["authorization", "content-type", "cookie", "user-agent"];
 
-/// The headers of the settings, checked once.
-pub(super) fn fixed(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
+/// Returns the headers of the configuration, validated once.
+pub(super) fn fixed(headers: &[(String, SecretString)]) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let mut own = HeaderMap::new();
     for (name, value) in headers {
         let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("`{}` is no header name", name.escape_debug()))?;
+            .map_err(|_| format!("`{}` is not a header name", name.escape_debug()))?;
         if OURS.contains(&known.as_str()) || OF_THE_CONNECTION.contains(&known.as_str()) {
             return Err(format!("the header `{known}` is set by relais; leave it out"));
         }
-        let mut value = HeaderValue::from_str(value.reveal()).map_err(|_| {
+        let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| {
             format!("the value of the header `{known}` has a character that HTTP cannot carry")
         })?;
         value.set_sensitive(true);
@@ -87,18 +88,19 @@ pub(super) fn fixed(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
     Ok(map)
 }
 
-/// What dresses a message.
-pub(super) struct Dress<'a> {
+/// Builds the headers of a request.
+pub(super) struct RequestHeaders<'a> {
     pub(super) fixed: &'a HeaderMap,
     pub(super) secrets: &'a [WebhookSecret],
     pub(super) cloudevents: bool,
     pub(super) now_seconds: i64,
 }
 
-impl Dress<'_> {
-    /// All headers of the request that carries `row`; the error says why it cannot be sent.
+impl RequestHeaders<'_> {
+    /// Returns all headers of the request that carries `row`; the error explains why it cannot be
+    /// sent.
     pub(super) fn headers(&self, row: &OutboxRow) -> Result<HeaderMap, String> {
-        let mut map = self.of_the_row(row)?;
+        let mut map = self.row_headers(row)?;
         for name in self.fixed.keys() {
             map.remove(name);
         }
@@ -108,7 +110,7 @@ impl Dress<'_> {
         let mut set = |name: &'static str, value: String| {
             map.insert(HeaderName::from_static(name), printable(&value));
         };
-        // Every attempt of a process's step is a message of its own; what must happen once is the step.
+        // Each attempt of a process step is a separate message; the step is what must happen once.
         let own = row.headers.get("idempotency-key").filter(|_| row.category == Category::Command);
         let once = own.map_or_else(|| message_id.clone(), |key| exact(key.as_bytes()));
         set("idempotency-key", once);
@@ -137,7 +139,7 @@ impl Dress<'_> {
         if !self.secrets.is_empty() {
             let timestamp = self.now_seconds.to_string();
             let body = row.payload.as_bytes();
-            let signed = Signed { id: &message_id, timestamp: &timestamp, body };
+            let signed = SignedContent { id: &message_id, timestamp: &timestamp, body };
             set(signature::SIGNATURE, signature::sign(self.secrets, &signed));
             set(signature::ID, message_id.clone());
             set(signature::TIMESTAMP, timestamp);
@@ -145,12 +147,12 @@ impl Dress<'_> {
         Ok(map)
     }
 
-    fn of_the_row(&self, row: &OutboxRow) -> Result<HeaderMap, String> {
+    fn row_headers(&self, row: &OutboxRow) -> Result<HeaderMap, String> {
         let mut map = HeaderMap::new();
         for (name, values) in &row.headers.0 {
             let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
                 let name: String = name.chars().take(100).collect();
-                format!("`{}` is no header name of HTTP; rename it", name.escape_debug())
+                format!("`{}` is not a valid HTTP header name; rename it", name.escape_debug())
             })?;
             if self.is_reserved(known.as_str()) {
                 continue;
@@ -169,7 +171,7 @@ impl Dress<'_> {
         Ok(map)
     }
 
-    /// Names a row cannot set; such headers stay behind.
+    /// Returns whether a row cannot set this name; such headers are left out.
     fn is_reserved(&self, name: &str) -> bool {
         OURS.contains(&name)
             || OF_THE_CONNECTION.contains(&name)
@@ -195,7 +197,7 @@ fn row_value(value: &RowValue) -> HeaderValue {
     }
 }
 
-/// Whether HTTP brings the byte over unchanged. White space at the ends is taken off on the way.
+/// Returns whether HTTP carries the byte unchanged. White space at the ends is stripped in transit.
 fn carries(bytes: &[u8], at: usize) -> bool {
     match bytes[at] {
         b' ' => at != 0 && at != bytes.len() - 1,
@@ -203,7 +205,7 @@ fn carries(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Percent-encoded so that decoding gives the bytes back, and not more than needed.
+/// Percent-encodes only as much as needed for decoding to return the same bytes.
 fn exact(bytes: &[u8]) -> String {
     encode(bytes, |at| {
         let looks_encoded = bytes[at] == b'%'
@@ -212,7 +214,7 @@ fn exact(bytes: &[u8]) -> String {
     })
 }
 
-/// As the HTTP binding of CloudEvents asks.
+/// Encodes as the HTTP binding of CloudEvents requires.
 fn cloudevent(text: &str) -> String {
     let bytes = text.as_bytes();
     encode(bytes, |at| bytes[at].is_ascii_graphic() && !matches!(bytes[at], b'"' | b'%'))

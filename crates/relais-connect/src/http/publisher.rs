@@ -1,8 +1,9 @@
-//! Messages as HTTP requests: one request for each, the payload as it is, the rest in headers.
+//! Messages as HTTP requests: one request per message, the payload as body, everything else in
+//! headers.
 //!
-//! Invariant: the answer decides (see `classify`); no redirect is followed, no proxy of the
-//! environment is used, and unless `allow_private` only public addresses are connected to. No part of
-//! the URL but its origin, and no value of a configured header, ever shows in a problem.
+//! Invariant: the response decides (see `classify`). No redirect is followed and no proxy of the
+//! environment is used. Without `allow_private` it connects only to public addresses. A problem
+//! shows only the origin of the URL and no value of a configured header.
 
 use std::{
     fmt,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture, InvalidSettings,
+    InvalidSettings, async_trait,
     delivery::Delivery,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
@@ -22,28 +23,29 @@ use reqwest::{
     header::{HeaderMap, LOCATION, RETRY_AFTER},
     redirect,
 };
+use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    Secret, WebhookSecret,
-    classify::{self, Verdict, harmless},
-    guard::{self, Guard, Lookup, SystemLookup},
-    outgoing::{self, Dress, HEADER_INVALID},
+    WebhookSecret,
+    classify::{self, StatusVerdict, harmless},
+    outgoing::{self, HEADER_INVALID, RequestHeaders},
+    private_address::{self, NameLookup, PublicResolver, SystemLookup},
     request::unix_seconds,
 };
 
-/// How much of an answer is kept for people.
+/// Maximum number of bytes of a response that a problem contains.
 const EXCERPT_MAX: usize = 4 * 1024;
-/// How much of an answer is read so that its connection can be used again.
+/// Maximum number of bytes of a response that are read so that its connection can be reused.
 const DRAIN_MAX: usize = 64 * 1024;
-/// How long the body of an answer may take. The status has decided by then.
+/// Time limit for the body of a response. The status has decided by then.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
-/// Connections kept open while nothing is sent.
+/// Connections that stay open while idle.
 const IDLE_CONNECTIONS_MAX: usize = 32;
 const IDLE_TIME: Duration = Duration::from_secs(30);
-/// Shorter header values are too common to be hidden in answers.
+/// Shorter header values are too common to be hidden in responses.
 const HIDDEN_MIN: usize = 8;
 
-/// How requests are sent.
+/// The method of the requests.
 ///
 /// ```
 /// use relais_connect::http::Method;
@@ -77,33 +79,33 @@ impl FromStr for Method {
             .into_iter()
             .find(|method| method.as_str().eq_ignore_ascii_case(text))
             .ok_or_else(|| {
-                let text = format!("`{text}` is no method to send with; use POST, PUT or PATCH");
+                let text = format!("`{text}` is not a supported method; use POST, PUT or PATCH");
                 InvalidSettings::new(text)
             })
     }
 }
 
-/// Where and how a [`HttpPublisher`] sends. Start from [`HttpPublisherSettings::new`].
+/// The target of a [`HttpPublisher`]. Start from [`HttpPublisherSettings::new`].
 #[derive(Clone)]
 pub struct HttpPublisherSettings {
     pub url: String,
     pub method: Method,
-    /// Sent with every message, e.g. `authorization`. They win over headers of the message.
-    pub headers: Vec<(String, Secret)>,
+    /// Sent with every message, e.g. `authorization`. They override headers of the message.
+    pub headers: Vec<(String, SecretString)>,
     /// If any, requests are signed with each of them (Standard Webhooks).
     pub secrets: Vec<WebhookSecret>,
-    /// Whether requests are CloudEvents in binary mode.
+    /// Sends CloudEvents in binary mode.
     pub cloudevents: bool,
-    /// Whether addresses that are not public may be connected to.
+    /// Allows connections to addresses that are not public.
     pub allow_private: bool,
-    /// For the whole call.
+    /// Time limit of the whole call.
     pub timeout: Duration,
-    /// For the connection alone; at most three quarters of `timeout`.
+    /// Time limit of the connection; at most three quarters of `timeout`.
     pub connect_timeout: Duration,
 }
 
 impl HttpPublisherSettings {
-    /// Everything but the URL has a default.
+    /// Sets a default for everything except the URL.
     pub fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -123,7 +125,7 @@ impl fmt::Debug for HttpPublisherSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = Url::parse(&self.url).map(|url| url.origin().ascii_serialization());
         f.debug_struct("HttpPublisherSettings")
-            .field("url", &origin.unwrap_or_else(|_| "[unreadable]".to_owned()))
+            .field("url", &origin.unwrap_or_else(|_| "[invalid]".to_owned()))
             .field("method", &self.method)
             .field("headers", &self.headers)
             .field("secrets", &self.secrets)
@@ -149,7 +151,7 @@ impl fmt::Debug for HttpPublisherSettings {
 ///
 /// The body is the payload, byte for byte. Headers: `idempotency-key` and `message-id` (the message
 /// id), `event-type`, `event-version`, `aggregate-type`, `aggregate-id`, `message-key`,
-/// `correlation-id`, `causation-id`, and those of the message itself, `traceparent` among them.
+/// `correlation-id`, `causation-id`, and those of the message itself, including `traceparent`.
 pub struct HttpPublisher {
     client: Client,
     url: Url,
@@ -157,14 +159,14 @@ pub struct HttpPublisher {
     fixed: HeaderMap,
     secrets: Vec<WebhookSecret>,
     cloudevents: bool,
-    /// What problems call the request: `POST https://example.org`.
+    /// The name of the request in problems: `POST https://example.org`.
     call: String,
-    /// Texts that must not show in a problem, even if the target sends them back.
-    hidden: Vec<Secret>,
+    /// Texts that must not appear in a problem, even if the target echoes them.
+    hidden: Vec<SecretString>,
 }
 
 impl HttpPublisher {
-    /// Checks the settings and makes the client; connects to nobody yet. The error says which
+    /// Validates the settings and builds the client, without connecting. The error says which
     /// setting to change.
     pub fn new(settings: HttpPublisherSettings) -> Result<Self, InvalidSettings> {
         Self::with_lookup(settings, Arc::new(SystemLookup))
@@ -172,9 +174,9 @@ impl HttpPublisher {
 
     pub(super) fn with_lookup(
         settings: HttpPublisherSettings,
-        lookup: Arc<dyn Lookup>,
+        lookup: Arc<dyn NameLookup>,
     ) -> Result<Self, InvalidSettings> {
-        let url = guard::check_url(&settings.url, settings.allow_private)?;
+        let url = private_address::check_url(&settings.url, settings.allow_private)?;
         let fixed = outgoing::fixed(&settings.headers)?;
         let client = client(&settings, &url, lookup)?;
         Ok(Self {
@@ -189,8 +191,8 @@ impl HttpPublisher {
         })
     }
 
-    /// Connects and asks for the root of the host (`HEAD /`), without any of the configured headers: any
-    /// answer will do. The error says what is wrong and what to do.
+    /// Connects and requests the root of the host (`HEAD /`), without the configured headers. Any
+    /// response is a success. The error says what is wrong and what to do.
     pub async fn probe(&self) -> Result<String, String> {
         let origin = self.url.origin().ascii_serialization();
         let call = format!("HEAD {origin}");
@@ -206,14 +208,14 @@ impl HttpPublisher {
         }
     }
 
-    async fn deliver(&self, row: &OutboxRow) -> Delivery {
-        let dress = Dress {
+    async fn send(&self, row: &OutboxRow) -> Delivery {
+        let builder = RequestHeaders {
             fixed: &self.fixed,
             secrets: &self.secrets,
             cloudevents: self.cloudevents,
             now_seconds: unix_seconds(),
         };
-        let headers = match dress.headers(row) {
+        let headers = match builder.headers(row) {
             Ok(headers) => headers,
             Err(why) => return Delivery::reject(HEADER_INVALID, &why),
         };
@@ -231,7 +233,7 @@ impl HttpPublisher {
 
     async fn judge(&self, mut response: Response) -> Delivery {
         let status = response.status();
-        if classify::by_status(status.as_u16()) == Verdict::Accepted {
+        if classify::by_status(status.as_u16()) == StatusVerdict::Accepted {
             read(&mut response, DRAIN_MAX).await;
             return Delivery::Accepted;
         }
@@ -241,8 +243,8 @@ impl HttpPublisher {
             .and_then(|value| classify::retry_after(value.to_str().ok()?, SystemTime::now()));
         let mut message = format!("{} answered {status}", self.call);
         if status.is_redirection() {
-            let place = self.place(response.headers());
-            message.push_str(&format!(" to {place}; redirects are not followed, change the url"));
+            let host = self.redirect_host(response.headers());
+            message.push_str(&format!(" to {host}; redirects are not followed; change the url"));
         }
         let excerpt = self.excerpt(&read(&mut response, EXCERPT_MAX).await);
         if !excerpt.is_empty() {
@@ -252,33 +254,33 @@ impl HttpPublisher {
         classify::answered(status.as_u16(), after, &message)
     }
 
-    /// The host a redirect leads to.
-    fn place(&self, headers: &HeaderMap) -> String {
+    /// Returns the host of a redirect.
+    fn redirect_host(&self, headers: &HeaderMap) -> String {
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
         let target = location.and_then(|location| self.url.join(location).ok());
         let host = target.as_ref().and_then(Url::host_str);
-        host.map_or_else(|| "an unknown place".to_owned(), |host| format!("`{host}`"))
+        host.map_or_else(|| "an unknown host".to_owned(), |host| format!("`{host}`"))
     }
 
-    /// An answer as people may see it: cut, harmless, without our secrets.
+    /// Returns a response as text that is safe to show: shortened, without control characters and
+    /// secrets.
     fn excerpt(&self, body: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(body).into_owned();
         for secret in &self.hidden {
-            text = text.replace(secret.reveal(), "[hidden]");
+            text = text.replace(secret.expose_secret(), "[hidden]");
         }
         harmless(text.trim())
     }
 }
 
+#[async_trait]
 impl Publisher for HttpPublisher {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async move {
-            let mut deliveries = Vec::with_capacity(messages.len());
-            for row in messages {
-                deliveries.push(self.deliver(row).await);
-            }
-            deliveries
-        })
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        let mut deliveries = Vec::with_capacity(messages.len());
+        for row in messages {
+            deliveries.push(self.send(row).await);
+        }
+        deliveries
     }
 
     fn batching(&self) -> Batching {
@@ -295,10 +297,10 @@ impl fmt::Debug for HttpPublisher {
 fn client(
     settings: &HttpPublisherSettings,
     url: &Url,
-    lookup: Arc<dyn Lookup>,
+    lookup: Arc<dyn NameLookup>,
 ) -> Result<Client, InvalidSettings> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may have been faster; then theirs is used.
+        // If another thread installed one first, that one is used.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
     let mut builder = Client::builder()
@@ -307,32 +309,33 @@ fn client(
         .redirect(redirect::Policy::none())
         .referer(false)
         .retry(reqwest::retry::never())
-        // The same request whatever features other connectors need.
+        // Sends the same request whatever features other connectors enable.
         .no_gzip()
         .timeout(settings.timeout)
         .connect_timeout(settings.connect_timeout.min(settings.timeout.mul_f64(0.75)))
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .pool_idle_timeout(IDLE_TIME);
     if !settings.allow_private {
-        builder = builder.dns_resolver(Arc::new(Guard(lookup)));
+        builder = builder.dns_resolver(Arc::new(PublicResolver(lookup)));
     }
     if url.scheme() == "http" {
-        // Without TLS it must work on machines that have no root certificates.
+        // Without TLS it must work on machines without root certificates.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
         let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         let text = format!(
-            "the HTTP client cannot be made ({why}); https needs the system's root certificates"
+            "cannot build the HTTP client: {why}; https needs the root certificates of the system"
         );
         InvalidSettings::new(text).caused_by(error)
     })
 }
 
-/// What a target might send back and nobody should read: header values, the token in them, the parts
-/// of the URL's path and the values in its query. The longest first: one may hold another.
-fn hidden(headers: &[(String, Secret)], url: &Url) -> Vec<Secret> {
-    let values = headers.iter().map(|(_, value)| value.reveal());
+/// Returns the secrets that a target might echo: header values, the tokens in them, the segments of
+/// the URL's path and the values in its query. The longest come first, because one may contain
+/// another.
+fn hidden(headers: &[(String, SecretString)], url: &Url) -> Vec<SecretString> {
+    let values = headers.iter().map(|(_, value)| value.expose_secret());
     let values =
         values.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, token)| token)]);
     let written = url.query().unwrap_or_default().split('&');
@@ -346,10 +349,10 @@ fn hidden(headers: &[(String, Secret)], url: &Url) -> Vec<Secret> {
         .filter(|text| text.len() >= HIDDEN_MIN)
         .collect();
     hidden.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    hidden.into_iter().map(Secret::from).collect()
+    hidden.into_iter().map(SecretString::from).collect()
 }
 
-/// At most `max` bytes of the body; what does not come in time does not come.
+/// Reads at most `max` bytes of the body, and only what arrives in time.
 async fn read(response: &mut Response, max: usize) -> Vec<u8> {
     let mut body = Vec::new();
     let all = async {

@@ -1,4 +1,4 @@
-//! What a sender is answered: always JSON, always with what to do next.
+//! Responses to senders: always JSON, always with the next step.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -9,12 +9,12 @@ use hyper::{
 use relais_core::{delivery::Problem, inbox::Accepted};
 use serde_json::json;
 
-/// What we ask a sender to wait after a refusal that is not its fault.
+/// The pause requested from a sender after a refusal that is not its fault.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
 pub(super) type Reply = Response<Full<Bytes>>;
 
-/// `202`: the message is durable. `problem` is why it could not be decoded.
+/// Returns `202`: the message is durable. `problem` explains why it could not be decoded.
 pub(super) fn accepted(accepted: Accepted, message_id: &str, problem: Option<&Problem>) -> Reply {
     let mut body = json!({ "status": accepted, "message_id": message_id });
     if let Some(problem) = problem {
@@ -25,15 +25,15 @@ pub(super) fn accepted(accepted: Accepted, message_id: &str, problem: Option<&Pr
     json_reply(StatusCode::ACCEPTED, &body)
 }
 
-/// Why a request is not taken.
+/// The reason why a request is refused.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RequestRefusal {
     status: StatusCode,
     code: String,
     message: String,
 }
 
-impl Refusal {
+impl RequestRefusal {
     fn new(status: StatusCode, code: &str, message: &str) -> Self {
         Self { status, code: code.to_owned(), message: message.to_owned() }
     }
@@ -47,7 +47,7 @@ impl Refusal {
     }
 
     pub(super) fn not_found(name: &str) -> Self {
-        let message = format!("nothing is here; send to `/{name}`");
+        let message = format!("no source at this path; send to `/{name}`");
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", &message)
     }
 
@@ -56,12 +56,12 @@ impl Refusal {
     }
 
     pub(super) fn timeout() -> Self {
-        let message = "the body did not arrive in time; send it again, faster";
+        let message = "the body did not arrive in time; send it again";
         Self::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", message)
     }
 
     pub(super) fn too_large(body_max: usize) -> Self {
-        let message = format!("the body is larger than {body_max} bytes; send less at once");
+        let message = format!("the body is larger than {body_max} bytes; send a smaller body");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &message)
     }
 
@@ -69,7 +69,7 @@ impl Refusal {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message)
     }
 
-    /// Not taken now; the same request may succeed later.
+    /// A temporary refusal: the same request may succeed later.
     pub(super) fn unavailable(code: &str, message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
     }
@@ -94,7 +94,7 @@ impl Refusal {
     }
 }
 
-/// The answer, and that no further request is read behind a body nobody reads.
+/// Closes the connection after this response, because the rest of the request body is not read.
 pub(super) fn last(mut reply: Reply) -> Reply {
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     reply

@@ -1,13 +1,13 @@
-//! The listener of a source, over `relais-listen`, and how it is closed.
+//! The listener of a source, over `relais-listen`, and its shutdown.
 
 use std::sync::Arc;
 
-use relais_listen::{Limits, Peer, Tls};
+use relais_listen::{ListenLimits, Peer, Tls};
 use tokio::{net::TcpListener, sync::watch};
 
-use super::request::Receiver;
+use super::request::RequestReceiver;
 
-/// Closes a [`HttpSource`](super::HttpSource) that somebody else owns.
+/// Closes a [`HttpSource`](super::HttpSource) that another task owns.
 ///
 /// ```no_run
 /// # async fn example(source: relais_connect::http::HttpSource) {
@@ -23,12 +23,12 @@ pub struct CloseHandle {
 }
 
 impl CloseHandle {
-    /// Stops the listener, answers `503` to whoever still waits, and returns when all connections
-    /// are closed. The batch that is being stored is still answered as stored.
+    /// Stops the listener, answers `503` to all waiting senders, and returns when all connections
+    /// are closed. The batch in flight is still answered.
     pub async fn close(&self) {
         self.start();
         let mut finished = self.finished.clone();
-        // An error says that the server has dropped its end: it is gone.
+        // An error means that the server task has ended.
         while finished.changed().await.is_ok() {}
     }
 
@@ -42,27 +42,27 @@ impl CloseHandle {
     }
 }
 
-/// The end of a server task: its drop says that it is gone.
-pub(super) struct Finished {
+/// Held by the server task; its drop signals the end of the task.
+pub(super) struct AliveGuard {
     _alive: watch::Sender<()>,
 }
 
-/// A handle, and what the server task holds while it lives.
-pub(super) fn close_handle() -> (CloseHandle, Finished) {
+/// Returns a handle, and the guard that the server task holds while it runs.
+pub(super) fn close_handle() -> (CloseHandle, AliveGuard) {
     let (closing, _) = watch::channel(false);
     let (alive, finished) = watch::channel(());
-    (CloseHandle { closing: Arc::new(closing), finished }, Finished { _alive: alive })
+    (CloseHandle { closing: Arc::new(closing), finished }, AliveGuard { _alive: alive })
 }
 
-/// Serves until closing.
+/// Serves until the source is closed.
 pub(super) async fn serve(
     listener: TcpListener,
-    receiver: Arc<Receiver>,
+    receiver: Arc<RequestReceiver>,
     tls: Option<Tls>,
-    _finished: Finished,
+    _finished: AliveGuard,
 ) {
     let settings = &receiver.settings;
-    let limits = Limits {
+    let limits = ListenLimits {
         connections_max: settings.connections_max,
         per_address_max: settings.connections_per_address_max,
         head_time: settings.header_timeout,

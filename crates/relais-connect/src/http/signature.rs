@@ -1,8 +1,8 @@
-//! Signatures as <https://www.standardwebhooks.com> describes them: HMAC-SHA256 over id, time and
-//! body, so that neither can be changed alone and an old request cannot be sent again.
+//! Signatures as <https://www.standardwebhooks.com> defines them: HMAC-SHA256 over id, time and
+//! body. So no part can be changed alone, and an old request cannot be replayed.
 //!
-//! Pure: the time is an argument. Several secrets may be active, so that one can be replaced while
-//! both sides keep talking.
+//! Pure: the time is an argument. Several secrets may be active, so that a secret can be rotated
+//! without downtime.
 
 use std::{fmt, str::FromStr};
 
@@ -21,18 +21,18 @@ pub(super) const TIMESTAMP: &str = "webhook-timestamp";
 /// Header with the signatures, separated by spaces.
 pub(super) const SIGNATURE: &str = "webhook-signature";
 
-/// How far the time of signing may be from ours, in seconds, either way.
+/// Maximum difference between the time of signing and our clock, in seconds.
 const WINDOW_SECONDS: u64 = 5 * 60;
-/// How many signatures of one request are looked at.
+/// Maximum number of signatures of one request that are checked.
 const SIGNATURES_MAX: usize = 16;
 
-/// Base64 with or without its padding: both are in use for secrets.
+/// Base64 with or without padding: both are in use for secrets.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The shared key of a webhook: `whsec_` and Base64, or any other text as it is.
+/// The shared key of a webhook: `whsec_` and Base64, or any other text unchanged.
 ///
 /// ```
 /// use relais_connect::http::WebhookSecret;
@@ -49,9 +49,9 @@ impl FromStr for WebhookSecret {
 
     fn from_str(text: &str) -> Result<Self, InvalidSettings> {
         let key = match text.strip_prefix("whsec_") {
-            Some(encoded) => LENIENT
-                .decode(encoded)
-                .map_err(|_| "a webhook secret that starts with `whsec_` must go on in Base64")?,
+            Some(encoded) => LENIENT.decode(encoded).map_err(
+                |_| "a webhook secret that starts with `whsec_` must continue in Base64",
+            )?,
             None => text.as_bytes().to_vec(),
         };
         if key.is_empty() { Err("the webhook secret is empty".into()) } else { Ok(Self(key)) }
@@ -64,26 +64,26 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// What is signed.
-pub(super) struct Signed<'a> {
+/// The content that is signed.
+pub(super) struct SignedContent<'a> {
     pub(super) id: &'a str,
     pub(super) timestamp: &'a str,
     pub(super) body: &'a [u8],
 }
 
-/// The value of [`SIGNATURE`]: one signature for each secret.
-pub(super) fn sign(secrets: &[WebhookSecret], signed: &Signed<'_>) -> String {
+/// Returns the value of [`SIGNATURE`]: one signature per secret.
+pub(super) fn sign(secrets: &[WebhookSecret], signed: &SignedContent<'_>) -> String {
     let one = |secret| {
         format!("v1,{}", STANDARD.encode(mac(secret, signed).finalize().into_bytes().as_slice()))
     };
     secrets.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether one of `signatures` was made with one of `secrets`, not too far from `now_seconds`.
-/// The error says what is wrong without saying what would be right.
+/// Verifies that one of `signatures` was made with one of `secrets` at about `now_seconds`. The
+/// error names the problem without revealing the expected value.
 pub(super) fn verify(
     secrets: &[WebhookSecret],
-    signed: &Signed<'_>,
+    signed: &SignedContent<'_>,
     signatures: &str,
     now_seconds: i64,
 ) -> Result<(), &'static str> {
@@ -92,17 +92,17 @@ pub(super) fn verify(
         .parse()
         .map_err(|_| "webhook-timestamp is not a number of seconds since 1970")?;
     if at.abs_diff(now_seconds) > WINDOW_SECONDS {
-        return Err("webhook-timestamp is more than 5 minutes away from our clock");
+        return Err("webhook-timestamp differs from our clock by more than 5 minutes");
     }
     let known = signatures
         .split_ascii_whitespace()
         .take(SIGNATURES_MAX)
         .filter_map(|one| STANDARD.decode(one.strip_prefix("v1,")?).ok())
         .any(|tag| secrets.iter().any(|secret| mac(secret, signed).verify_slice(&tag).is_ok()));
-    if known { Ok(()) } else { Err("no v1 signature in webhook-signature fits this body") }
+    if known { Ok(()) } else { Err("no v1 signature in webhook-signature matches this body") }
 }
 
-fn mac(secret: &WebhookSecret, signed: &Signed<'_>) -> Hmac<Sha256> {
+fn mac(secret: &WebhookSecret, signed: &SignedContent<'_>) -> Hmac<Sha256> {
     let mut mac =
         Hmac::<Sha256>::new_from_slice(&secret.0).expect("an HMAC takes a key of any length");
     for part in [signed.id.as_bytes(), b".", signed.timestamp.as_bytes(), b".", signed.body] {
@@ -115,7 +115,7 @@ fn mac(secret: &WebhookSecret, signed: &Signed<'_>) -> Hmac<Sha256> {
 mod tests {
     use super::*;
 
-    /// The example every implementation of Standard Webhooks is checked with.
+    /// The example with which every implementation of Standard Webhooks is checked.
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const KNOWN: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
     const AT: i64 = 1_614_265_330;
@@ -124,8 +124,8 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    fn example(body: &[u8]) -> Signed<'_> {
-        Signed { id: "msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp: "1614265330", body }
+    fn example(body: &[u8]) -> SignedContent<'_> {
+        SignedContent { id: "msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp: "1614265330", body }
     }
 
     const BODY: &[u8] = br#"{"test": 2432232314}"#;
@@ -141,9 +141,9 @@ mod tests {
     fn a_change_of_any_part_is_noticed() {
         let secrets = secrets(&[SECRET]);
         assert!(verify(&secrets, &example(br#"{"test": 2432232315}"#), KNOWN, AT).is_err());
-        let other = Signed { id: "msg_other", ..example(BODY) };
+        let other = SignedContent { id: "msg_other", ..example(BODY) };
         assert!(verify(&secrets, &other, KNOWN, AT).is_err());
-        let later = Signed { timestamp: "1614265331", ..example(BODY) };
+        let later = SignedContent { timestamp: "1614265331", ..example(BODY) };
         assert!(verify(&secrets, &later, KNOWN, AT).is_err());
         for wrong in ["", "v1,", "v1", KNOWN.trim_start_matches("v1,"), "v2,g0hM", "v1,g0hM9SsE"] {
             assert!(verify(&secrets, &example(BODY), wrong, AT).is_err(), "{wrong}");
@@ -159,7 +159,7 @@ mod tests {
             assert_eq!(verify(&secrets, &example(BODY), KNOWN, now).is_ok(), ok, "{now}");
         }
         for odd in ["", "soon", "1614265330.0", " 1614265330", "9223372036854775808"] {
-            let signed = Signed { timestamp: odd, ..example(BODY) };
+            let signed = SignedContent { timestamp: odd, ..example(BODY) };
             assert!(verify(&secrets, &signed, KNOWN, AT).is_err(), "{odd}");
         }
     }

@@ -1,7 +1,7 @@
 //! Webhooks as a source: each request waits until its message is durable.
 //!
-//! Invariant: `202` is answered only after `acknowledge`. Requests that wait together are stored
-//! together: one commit serves all of them.
+//! Invariant: `202` is answered only after `acknowledge`. Waiting requests are stored together, in
+//! one commit.
 
 use std::{
     fmt, io,
@@ -14,7 +14,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     extract::{Mapping, Pick},
     inbox::{Accepted, Content},
     source::{Source, SourceBatch, SourceError},
@@ -26,59 +26,61 @@ use tokio::{
 };
 
 use super::{
-    Secret, WebhookSecret,
+    SecretString, WebhookSecret,
     bodies::Bodies,
-    request::{Answer, PAUSED, Pending, Receiver, SECRET_HEADERS, Waiting},
+    request::{
+        IngestAnswer, PAUSED, PendingMessage, RequestReceiver, SECRET_HEADERS, WaitingSender,
+    },
     server::{self, CloseHandle},
     signature,
 };
 
-/// Bodies stored in one transaction end with the one that reaches so many bytes: the store copies them.
+/// A batch ends with the body that reaches this many bytes, because the store copies them.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// How a [`HttpSource`] listens. Start from [`HttpSourceSettings::new`].
+/// The settings of a [`HttpSource`]. Start from [`HttpSourceSettings::new`].
 #[derive(Clone, Debug)]
 pub struct HttpSourceSettings {
-    /// The path it listens at, and the topic of its messages.
+    /// The path of the source, and the topic of its messages.
     pub name: String,
     pub listen: SocketAddr,
     pub mapping: Mapping,
-    /// What happens to a body that is not JSON.
-    pub invalid: Invalid,
+    /// The treatment of a body that is not JSON.
+    pub invalid: OnInvalidBody,
     /// If set, requests must send it as `authorization: Bearer …`.
-    pub token: Option<Secret>,
+    pub token: Option<SecretString>,
     /// If any, requests must be signed with one of them (Standard Webhooks).
     pub secrets: Vec<WebhookSecret>,
-    /// Largest body, in bytes.
+    /// Maximum size of a body, in bytes.
     pub body_max: usize,
-    /// Most bytes of all bodies that wait at the same time; at least one body always fits.
+    /// Maximum number of bytes of all waiting bodies; at least one body always fits.
     pub buffered_max: usize,
-    /// Most messages that wait to be stored.
+    /// Maximum number of messages that wait to be stored.
     pub queue_max: usize,
-    /// Most open connections. For one more, the longest idle one is closed.
+    /// Maximum number of open connections. For one more, the longest idle one is closed.
     pub connections_max: usize,
-    /// Most open connections of one address.
+    /// Maximum number of open connections per address.
     pub connections_per_address_max: usize,
-    /// How long a sender may take for its headers, and keep a connection open without a request.
+    /// Time limit for the headers of a request, and for an idle connection.
     pub header_timeout: Duration,
-    /// How long a sender may take for its body.
+    /// Time limit for a body.
     pub body_timeout: Duration,
-    /// How long a sender may pause within its body.
+    /// Longest pause within a body.
     pub body_pause_max: Duration,
-    /// How long a sender waits for its message to be stored before it is told to send again.
+    /// Time that a sender waits for its message to be stored before it is asked to send again.
     pub answer_timeout: Duration,
     /// Encrypts connections with this certificate.
     pub tls: Option<Tls>,
 }
 
 impl HttpSourceSettings {
-    /// Everything but these has a default.
+    /// Sets a default for everything except these.
     pub fn new(name: &str, listen: SocketAddr, mapping: Mapping) -> Self {
         Self {
             name: name.to_owned(),
             listen,
             mapping,
-            invalid: Invalid::Store,
+            invalid: OnInvalidBody::Store,
             token: None,
             secrets: Vec::new(),
             body_max: 8 * 1024 * 1024,
@@ -94,7 +96,7 @@ impl HttpSourceSettings {
         }
     }
 
-    /// Whether a header of a request is kept out of the inbox.
+    /// Returns whether a header of a request is not stored.
     pub(super) fn is_secret(&self, name: &str) -> bool {
         let is = |secret: &str| secret.eq_ignore_ascii_case(name);
         SECRET_HEADERS.into_iter().any(is) || (!self.secrets.is_empty() && is(signature::SIGNATURE))
@@ -103,39 +105,43 @@ impl HttpSourceSettings {
     fn check(&self) -> Result<(), HttpSourceError> {
         let wrong = |text: String| Err(HttpSourceError::Settings(text));
         if self.name.is_empty() || self.name.starts_with('/') {
-            return wrong("the name of a http source must be a path without its first `/`".into());
+            return wrong(
+                "the name of an http source must be a path without the leading `/`".into(),
+            );
         }
         match &self.mapping.message_id {
             Pick::Position => wrong(
-                "`message_id = \"position\"` means nothing over HTTP; use `header:NAME`, \
+                "`message_id = \"position\"` has no meaning over HTTP; use `header:NAME`, \
                  `payload:/JSON/POINTER` or `key`"
                     .into(),
             ),
             Pick::Header(name) if self.is_secret(name) => wrong(format!(
-                "`message_id = \"header:{name}\"` cannot be used: that header is never stored"
+                "cannot use `message_id = \"header:{name}\"`: this header is never stored; choose another one"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// What happens to a body that is not JSON.
+/// The treatment of a body that is not JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Invalid {
-    /// It is stored as `SERDE_ERROR` and answered `202`.
+pub enum OnInvalidBody {
+    /// Stores it as `SERDE_ERROR` and answers `202`.
     #[default]
     Store,
-    /// It is answered `400` and not kept.
+    /// Answers `400` and does not store it.
     Reject,
 }
 
-/// Why a [`HttpSource`] cannot start.
+/// The reason why a [`HttpSource`] cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpSourceError {
     #[error("{0}")]
     Settings(String),
-    #[error("cannot listen on {listen}: {reason}; choose another address or stop who uses it")]
+    #[error(
+        "cannot listen on {listen}: {reason}; use another address, or stop the process that uses this one"
+    )]
     Listen { listen: SocketAddr, reason: io::Error },
 }
 
@@ -159,16 +165,16 @@ pub enum HttpSourceError {
 /// `{"error", "message"}`. Dropping the source closes it.
 pub struct HttpSource {
     local_addr: SocketAddr,
-    queue: mpsc::Receiver<Pending>,
+    queue: mpsc::Receiver<PendingMessage>,
     closing: watch::Receiver<bool>,
     close: CloseHandle,
     paused: Arc<AtomicBool>,
-    /// The senders of the batch that is being stored, in its order.
-    out: Vec<Waiting>,
+    /// The senders of the batch in flight, in its order.
+    unanswered: Vec<WaitingSender>,
 }
 
 impl HttpSource {
-    /// Checks the settings, listens and starts to serve. Needs a tokio runtime.
+    /// Validates the settings, binds the listener and starts to serve. Needs a tokio runtime.
     pub async fn bind(settings: HttpSourceSettings) -> Result<Self, HttpSourceError> {
         settings.check()?;
         let listen = settings.listen;
@@ -180,7 +186,7 @@ impl HttpSource {
         let buffered_max = settings.buffered_max.max(settings.body_max).min(Semaphore::MAX_PERMITS);
         let tls = settings.tls.clone();
         let paused = Arc::new(AtomicBool::new(false));
-        let receiver = Receiver {
+        let receiver = RequestReceiver {
             bodies: Bodies::new(buffered_max / 2),
             settings,
             queue: sender,
@@ -190,22 +196,33 @@ impl HttpSource {
         };
         tokio::spawn(server::serve(listener, Arc::new(receiver), tls, finished));
         let closing = close.closing();
-        Ok(Self { local_addr, queue, closing, close, paused, out: Vec::new() })
+        Ok(Self { local_addr, queue, closing, close, paused, unanswered: Vec::new() })
     }
 
-    /// The address it listens at; useful when the settings left the port open.
+    /// Returns the address of the listener; useful with port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Closes the source from elsewhere.
+    /// Returns a handle that closes the source from another task.
     pub fn close_handle(&self) -> CloseHandle {
         self.close.clone()
     }
+}
 
-    async fn take(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
-        // Senders of a batch nobody settled: they are told to send again.
-        self.out.clear();
+fn size(content: &Content) -> usize {
+    match content {
+        Content::Json(json) => json.len(),
+        Content::Undecodable { bytes, .. } => bytes.len(),
+    }
+}
+
+#[async_trait]
+impl Source for HttpSource {
+    async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        // The last batch was neither acknowledged nor refused: dropping its senders asks them to
+        // send again.
+        self.unanswered.clear();
         let mut taken = Vec::new();
         let first = tokio::select! {
             biased;
@@ -221,57 +238,41 @@ impl HttpSource {
             next = if more { self.queue.try_recv().ok() } else { None };
         }
         if taken.is_empty() {
-            // Every sender that still waits is told so by the drop of its message.
+            // Dropping the message asks its waiting sender to send again.
             self.queue.close();
             while self.queue.try_recv().is_ok() {}
             return Err(SourceError::Closed);
         }
         let (messages, out) = taken.into_iter().map(|p| (p.message, p.sender)).unzip();
-        self.out = out;
+        self.unanswered = out;
         Ok(SourceBatch { messages, positions: Vec::new() })
     }
-}
 
-fn size(content: &Content) -> usize {
-    match content {
-        Content::Json(json) => json.len(),
-        Content::Undecodable { bytes, .. } => bytes.len(),
-    }
-}
-
-impl Source for HttpSource {
-    fn next(&mut self, max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
-        Box::pin(self.take(max))
-    }
-
-    fn acknowledge(&mut self, accepted: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
-        for (waiting, accepted) in self.out.drain(..).zip(accepted) {
-            // A sender that went away sends again and hears that it is a duplicate.
-            let _ = waiting.answer.send(Answer::Accepted(accepted));
+    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
+        for (waiting, accepted) in self.unanswered.drain(..).zip(accepted) {
+            // A sender that has disconnected sends again and is answered as a duplicate.
+            let _ = waiting.answer.send(IngestAnswer::Accepted(accepted));
         }
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 
-    fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()> {
-        for waiting in self.out.drain(..) {
-            let _ = waiting.answer.send(Answer::Refused(reason.clone()));
+    async fn refuse(&mut self, reason: String) {
+        for waiting in self.unanswered.drain(..) {
+            let _ = waiting.answer.send(IngestAnswer::Refused(reason.clone()));
         }
-        Box::pin(async {})
     }
 
-    fn pause(&mut self) -> BoxFuture<'_, ()> {
+    async fn pause(&mut self) {
         self.paused.store(true, Relaxed);
-        self.out.clear();
-        // Those that came before the pause are told as well.
+        self.unanswered.clear();
+        // Also answers messages that arrived before the pause.
         while let Ok(pending) = self.queue.try_recv() {
-            let _ = pending.sender.answer.send(Answer::Refused(PAUSED.to_owned()));
+            let _ = pending.sender.answer.send(IngestAnswer::Refused(PAUSED.to_owned()));
         }
-        Box::pin(async {})
     }
 
-    fn resume(&mut self) -> BoxFuture<'_, ()> {
+    async fn resume(&mut self) {
         self.paused.store(false, Relaxed);
-        Box::pin(async {})
     }
 }
 

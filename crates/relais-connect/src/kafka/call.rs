@@ -1,7 +1,9 @@
-//! One call: its messages are sent together; what is in doubt then is sent again, one by one.
+//! One call: its messages are sent together; those without a clear result are sent again, one by
+//! one.
 //!
 //! Invariant: of one key, a message is sent only while every earlier one of the call is accepted or
-//! on its way before it in the same line. Whoever drops a call ends the line that has its messages.
+//! queued before it in the same producer. Dropping a call ends the producer that holds its
+//! messages.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -14,36 +16,36 @@ use relais_core::{
 use tokio::time::Instant;
 
 use super::{
-    classify::{self, Verdict},
-    line::{Line, Report, Tally, Trouble},
+    classify::{self, KafkaVerdict},
+    producer::{DeliveryReports, KafkaProducer, ProducerError, Report},
     publisher::KafkaPublisher,
-    record::Record,
+    record::OutgoingRecord,
 };
 
-/// How long nothing may be acknowledged while no broker can be reached.
+/// Longest time without an acknowledgement while no broker is reachable.
 const DOWN_PATIENCE: Duration = Duration::from_secs(5);
-/// The same while the brokers refuse us.
+/// The same while the brokers refuse the connection.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
-/// The same once the producer has come to an end: what was under way is answered by then.
+/// The same after a fatal error of the producer: by then the messages in flight are reported.
 const FATAL_PATIENCE: Duration = Duration::from_millis(200);
-/// How often a waiting call looks at its line.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long an ended line may take to report what it had.
+/// Interval at which a waiting call checks its producer.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Time that an ended producer has to report its messages.
 const PURGE_MAX: Duration = Duration::from_secs(1);
-/// Most lines of its own one call opens.
-const LINES_ALONE_MAX: usize = 4;
+/// Maximum number of own producers that one call opens.
+const OWN_PRODUCERS_MAX: usize = 4;
 
-pub(super) struct Call<'a> {
+pub(super) struct PublishCall<'a> {
     publisher: &'a KafkaPublisher,
     rows: &'a [OutboxRow],
-    /// None while in doubt.
+    /// `None` while the result is unknown.
     deliveries: Vec<Option<Delivery>>,
-    /// Keys with a message that is not accepted: nothing of them is sent any more.
+    /// Keys with a message that was not accepted: no more messages of them are sent.
     blocked: HashSet<&'a str>,
     deadline: Instant,
 }
 
-impl<'a> Call<'a> {
+impl<'a> PublishCall<'a> {
     pub(super) fn new(
         publisher: &'a KafkaPublisher,
         rows: &'a [OutboxRow],
@@ -61,41 +63,41 @@ impl<'a> Call<'a> {
         self.answers()
     }
 
-    /// Sends everything, the first message of each key before the others: a broker that has nothing
-    /// of this producer yet takes a batch although it has refused the one before it. Once it has, it
-    /// refuses what follows. An error is one of the cluster, and ends the call.
+    /// Sends everything, the first message of each key before the others. A broker that knows
+    /// nothing of this producer yet accepts a batch even if it refused the one before; later it
+    /// refuses what follows. An error concerns the cluster and ends the call.
     async fn together(&mut self) -> Result<(), Problem> {
-        let line = self.publisher.line(self.deadline).await?;
+        let producer = self.publisher.producer(self.deadline).await?;
         let mut seen = HashSet::with_capacity(self.rows.len());
         let is_first = |at: &usize| seen.insert(self.rows[*at].msg_key.as_str());
         let (first, others): (Vec<_>, Vec<_>) = (0..self.rows.len()).partition(is_first);
         for wave in [first, others] {
-            let hand = Hand::new(Arc::clone(&line));
-            self.hand_over(&hand, wave);
-            let waited = self.wait(&hand).await;
-            let clean = self.judge(hand.tally.take());
+            let records = CallRecords::new(Arc::clone(&producer));
+            self.enqueue(&records, wave);
+            let waited = self.wait(&records).await;
+            let clean = self.judge(records.reports.take());
             if waited.is_err() || !clean {
-                // Some errors mark the producer for good (a refused batch, an unknown topic), and
-                // none is frequent: the next call begins with a new one.
-                line.end();
+                // Some errors make the producer unusable (a refused batch, an unknown topic). They
+                // are rare, so the next call always starts with a new producer.
+                producer.end();
                 waited?;
-                return self.publisher.until_ended(&line, self.deadline).await;
+                return self.publisher.until_ended(&producer, self.deadline).await;
             }
         }
         Ok(())
     }
 
-    /// Hands over what can be handed over; the rest stays in doubt.
-    fn hand_over(&mut self, hand: &Hand, wave: Vec<usize>) {
+    /// Queues as many messages as possible; the others keep an unknown result.
+    fn enqueue(&mut self, records: &CallRecords, wave: Vec<usize>) {
         for at in wave {
             let key = self.rows[at].msg_key.as_str();
             if self.blocked.contains(key) {
                 continue;
             }
-            let Err(code) = self.send(hand, at) else { continue };
+            let Err(code) = self.send(records, at) else { continue };
             match classify::verdict(code) {
-                Verdict::Again => return,
-                // The queue of the line is full: the others would not find room either.
+                KafkaVerdict::Again => return,
+                // The queue of the producer is full: there is no room for the others either.
                 _ if code == Code::QueueFull => return,
                 _ => {
                     self.blocked.insert(key);
@@ -105,40 +107,41 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn send(&self, hand: &Hand, at: usize) -> Result<(), Code> {
-        let record = Record::of(&self.rows[at], self.publisher.dress());
-        hand.line.send(self.publisher.topic(), record, &hand.tally, at)
+    fn send(&self, records: &CallRecords, at: usize) -> Result<(), Code> {
+        let record = OutgoingRecord::of(&self.rows[at], self.publisher.format());
+        records.producer.send(self.publisher.topic(), record, &records.reports, at)
     }
 
-    /// Waits for all reports. An error says why nothing more is to be expected.
-    async fn wait(&self, hand: &Hand) -> Result<(), Problem> {
-        while hand.tally.awaited() > 0 {
+    /// Waits for all reports. The error explains why no more are expected.
+    async fn wait(&self, records: &CallRecords) -> Result<(), Problem> {
+        while records.reports.awaited() > 0 {
             let now = Instant::now();
-            let trouble = hand.line.trouble();
-            let quiet = now.saturating_duration_since(hand.tally.last());
-            if quiet >= FATAL_PATIENCE && trouble.as_ref().is_some_and(|trouble| trouble.fatal) {
-                // librdkafka purges what waits, but not what it takes back from a broker later.
-                hand.end().await;
+            let error = records.producer.error();
+            let quiet = now.saturating_duration_since(records.reports.last());
+            if quiet >= FATAL_PATIENCE && error.as_ref().is_some_and(|error| error.fatal) {
+                // librdkafka purges queued messages, but not those that it takes back from a broker
+                // later.
+                records.end().await;
                 return Ok(());
             }
-            let patience = trouble.as_ref().and_then(patience);
+            let patience = error.as_ref().and_then(patience);
             if now >= self.deadline || patience.is_some_and(|patience| quiet >= patience) {
-                hand.end().await;
-                return Err(self.problem(trouble));
+                records.end().await;
+                return Err(self.problem(error));
             }
-            let look = (now + LOOK_EVERY).min(self.deadline);
-            let _ = tokio::time::timeout_at(look, hand.tally.complete()).await;
+            let next_check = (now + CHECK_INTERVAL).min(self.deadline);
+            let _ = tokio::time::timeout_at(next_check, records.reports.complete()).await;
         }
         Ok(())
     }
 
-    fn problem(&self, trouble: Option<Trouble>) -> Problem {
-        let (code, text) = trouble
-            .map_or((Code::MessageTimedOut, String::new()), |trouble| (trouble.code, trouble.text));
+    fn problem(&self, error: Option<ProducerError>) -> Problem {
+        let (code, text) =
+            error.map_or((Code::MessageTimedOut, String::new()), |error| (error.code, error.text));
         classify::problem(code, self.publisher.topic(), &text)
     }
 
-    /// Takes reports in; whether all of them were good.
+    /// Records the reports. Returns whether all messages were accepted.
     fn judge(&mut self, reports: Vec<(usize, Report)>) -> bool {
         let mut clean = true;
         for (at, report) in reports {
@@ -147,8 +150,10 @@ impl<'a> Call<'a> {
                 Err(code) => {
                     clean = false;
                     match classify::verdict(code) {
-                        Verdict::Again | Verdict::Suspect => None,
-                        Verdict::Configuration | Verdict::Retry | Verdict::Outage => {
+                        KafkaVerdict::Again | KafkaVerdict::Suspect => None,
+                        KafkaVerdict::Configuration
+                        | KafkaVerdict::Retry
+                        | KafkaVerdict::Outage => {
                             Some(classify::delivery(code, self.publisher.topic()))
                         }
                     }
@@ -158,14 +163,14 @@ impl<'a> Call<'a> {
         clean
     }
 
-    /// Sends what is in doubt again, each message alone on a line of this call's own: so that one
-    /// that is refused fails alone. Stops at an outage; what was not tried then comes again.
+    /// Sends the messages without a result again, each alone on a producer of this call, so that a
+    /// refused message fails alone. Stops at an outage; the remaining messages are sent later.
     async fn one_by_one(&mut self) {
-        let mut lines = Lines { current: None, opened: 0 };
+        let mut producers = OwnProducers { current: None, opened: 0 };
         for at in 0..self.rows.len() {
             let key = self.rows[at].msg_key.as_str();
             if self.deliveries[at].is_none() && !self.blocked.contains(key) {
-                let delivery = self.alone(at, &mut lines).await;
+                let delivery = self.alone(at, &mut producers).await;
                 let stop = delivery.failure() == Some(FailureKind::Unreachable);
                 self.deliveries[at] = Some(delivery);
                 if stop {
@@ -178,18 +183,18 @@ impl<'a> Call<'a> {
         }
     }
 
-    async fn alone(&self, at: usize, lines: &mut Lines) -> Delivery {
+    async fn alone(&self, at: usize, producers: &mut OwnProducers) -> Delivery {
         let outage = |problem| Delivery::Outage { problem, after: None };
         loop {
-            let hand = match lines.hand(self.publisher) {
-                Ok(hand) => hand,
+            let records = match producers.records(self.publisher) {
+                Ok(records) => records,
                 Err(problem) => return outage(problem),
             };
-            let code = match self.send(&hand, at) {
+            let code = match self.send(&records, at) {
                 Err(code) => code,
                 Ok(()) => {
-                    let waited = self.wait(&hand).await;
-                    match (hand.tally.take().pop(), waited) {
+                    let waited = self.wait(&records).await;
+                    match (records.reports.take().pop(), waited) {
                         (Some((_, Ok(()))), _) => return Delivery::Accepted,
                         (_, Err(problem)) => return outage(problem),
                         (Some((_, Err(code))), Ok(())) => code,
@@ -197,16 +202,17 @@ impl<'a> Call<'a> {
                     }
                 }
             };
-            if classify::verdict(code) != Verdict::Again {
+            if classify::verdict(code) != KafkaVerdict::Again {
                 return classify::delivery(code, self.publisher.topic());
             }
-            let trouble = hand.line.trouble();
-            hand.line.end();
-            if let Err(problem) = self.publisher.until_ended(&hand.line, self.deadline).await {
+            let error = records.producer.error();
+            records.producer.end();
+            if let Err(problem) = self.publisher.until_ended(&records.producer, self.deadline).await
+            {
                 return outage(problem);
             }
-            if lines.opened >= LINES_ALONE_MAX {
-                let code = trouble.map_or(code, |trouble| trouble.code);
+            if producers.opened >= OWN_PRODUCERS_MAX {
+                let code = error.map_or(code, |error| error.code);
                 return classify::delivery(code, self.publisher.topic());
             }
         }
@@ -219,7 +225,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The answers: behind a message that was not accepted its key is held.
+    /// Returns the deliveries. After a message that was not accepted, the rest of its key is held.
     fn answers(self) -> Vec<Delivery> {
         let mut blocked = HashSet::new();
         let answer = |(row, delivery): (&'a OutboxRow, Option<Delivery>)| match delivery {
@@ -234,67 +240,68 @@ impl<'a> Call<'a> {
     }
 }
 
-/// How long to go on while the cluster is in this state; None: as long as the call may take.
-fn patience(trouble: &Trouble) -> Option<Duration> {
-    match trouble.code {
+/// Returns how long to wait while the cluster is in this state; `None` means the whole time of the
+/// call.
+fn patience(error: &ProducerError) -> Option<Duration> {
+    match error.code {
         Code::AllBrokersDown | Code::Resolve => Some(DOWN_PATIENCE),
         Code::Authentication | Code::SSL => Some(REFUSED_PATIENCE),
         _ => None,
     }
 }
 
-/// What a call has given to a line. Dropped before all is reported, it ends the line: nothing may be
-/// delivered late, behind messages that are sent again or are newer.
-struct Hand {
-    line: Arc<Line>,
-    tally: Arc<Tally>,
+/// The records that a call has given to a producer. Dropped before all are reported, it ends the
+/// producer: no record may be delivered late, after newer messages.
+struct CallRecords {
+    producer: Arc<KafkaProducer>,
+    reports: Arc<DeliveryReports>,
 }
 
-impl Hand {
-    fn new(line: Arc<Line>) -> Self {
-        Self { line, tally: Tally::new() }
+impl CallRecords {
+    fn new(producer: Arc<KafkaProducer>) -> Self {
+        Self { producer, reports: DeliveryReports::new() }
     }
 
-    /// Ends the line and waits for the reports of what it had.
+    /// Ends the producer and waits for the reports of its records.
     async fn end(&self) {
-        self.line.end();
+        self.producer.end();
         let all = async {
-            while self.tally.awaited() > 0 {
-                self.tally.complete().await;
+            while self.reports.awaited() > 0 {
+                self.reports.complete().await;
             }
         };
         let _ = tokio::time::timeout(PURGE_MAX, all).await;
     }
 }
 
-impl Drop for Hand {
+impl Drop for CallRecords {
     fn drop(&mut self) {
-        if self.tally.awaited() > 0 {
-            self.line.end();
+        if self.reports.awaited() > 0 {
+            self.producer.end();
         }
     }
 }
 
-/// The lines of a call's own, one after the other.
-struct Lines {
-    current: Option<Arc<Line>>,
+/// The producers of one call, one after the other.
+struct OwnProducers {
+    current: Option<Arc<KafkaProducer>>,
     opened: usize,
 }
 
-impl Lines {
-    fn hand(&mut self, publisher: &KafkaPublisher) -> Result<Hand, Problem> {
-        if let Some(line) = self.current.as_ref().filter(|line| !line.is_ending()) {
-            return Ok(Hand::new(Arc::clone(line)));
+impl OwnProducers {
+    fn records(&mut self, publisher: &KafkaPublisher) -> Result<CallRecords, Problem> {
+        if let Some(producer) = self.current.as_ref().filter(|producer| !producer.is_ending()) {
+            return Ok(CallRecords::new(Arc::clone(producer)));
         }
         self.opened += 1;
-        Ok(Hand::new(Arc::clone(self.current.insert(publisher.line_alone()?))))
+        Ok(CallRecords::new(Arc::clone(self.current.insert(publisher.own_producer()?))))
     }
 }
 
-impl Drop for Lines {
+impl Drop for OwnProducers {
     fn drop(&mut self) {
-        if let Some(line) = &self.current {
-            line.end();
+        if let Some(producer) = &self.current {
+            producer.end();
         }
     }
 }

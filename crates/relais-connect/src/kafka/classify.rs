@@ -1,56 +1,56 @@
-//! What an error of the broker or of librdkafka means for the message.
+//! Classifies the errors of brokers and of librdkafka.
 //!
-//! Pure and driven by a table. An *outage* is when the cluster cannot take anything now; nothing that
-//! is about the cluster, the network or our credentials ever uses an attempt of a message.
+//! Pure and driven by a table. An *outage* means that the cluster cannot accept anything now.
+//! Problems of the cluster, the network or the credentials never use an attempt of a message.
 
 use std::time::Duration;
 
 use rdkafka::error::RDKafkaErrorCode as Code;
 use relais_core::delivery::{Delivery, Problem};
 
-/// How long the destination rests before it finds out whether an operator has acted.
+/// The pause of the destination before it checks whether an operator has acted.
 const CONFIGURATION_PAUSE: Duration = Duration::from_secs(5);
 
-/// What one error says.
+/// The class of one error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// No message of this topic is accepted before an operator has done something.
+pub(super) enum KafkaVerdict {
+    /// No message of this topic is accepted before an operator acts.
     Configuration,
-    /// A message of the batch is refused. Which one is known when each has been sent alone.
+    /// A message of the batch is refused. Sending each alone shows which one.
     Suspect,
     /// This message failed now and may succeed later.
     Retry,
-    /// The cluster cannot take anything now.
+    /// The cluster cannot accept anything now.
     Outage,
-    /// Nothing about the message: its producer came to an end. Another one sends it again.
+    /// The producer ended, whatever the message. Another producer sends it again.
     Again,
 }
 
-/// Some errors, what they mean, their code and what to do about them.
-type Line = (&'static [Code], Verdict, &'static str, &'static str);
+/// Error codes, their class, the code of the problem, and the advice.
+type ErrorRow = (&'static [Code], KafkaVerdict, &'static str, &'static str);
 
-const TABLE: &[Line] = &[
+const TABLE: &[ErrorRow] = &[
     (
         &[Code::UnknownTopic, Code::UnknownTopicOrPartition, Code::UnknownTopicId],
-        Verdict::Configuration,
+        KafkaVerdict::Configuration,
         "KAFKA_UNKNOWN_TOPIC",
-        "the topic does not exist; create it, its messages wait until then",
+        "the topic does not exist; create it (its messages wait until then)",
     ),
     (
         &[Code::InvalidTopic],
-        Verdict::Configuration,
+        KafkaVerdict::Configuration,
         "KAFKA_INVALID_TOPIC",
         "the cluster does not allow a topic of this name; change `topic`",
     ),
     (
         &[Code::TopicAuthorizationFailed],
-        Verdict::Configuration,
+        KafkaVerdict::Configuration,
         "KAFKA_TOPIC_AUTHORIZATION",
-        "this client may not write to the topic; grant it WRITE, its messages wait until then",
+        "this client may not write to the topic; grant it WRITE (its messages wait until then)",
     ),
     (
         &[Code::MessageSizeTooLarge, Code::MessageBatchTooLarge, Code::InvalidMessageSize],
-        Verdict::Suspect,
+        KafkaVerdict::Suspect,
         "KAFKA_TOO_LARGE",
         "the message is too large; send less, or raise `max.message.bytes` of the topic and the \
          option `message.max.bytes`",
@@ -62,9 +62,9 @@ const TABLE: &[Line] = &[
             Code::PolicyViolation,
             Code::UnsupportedForMessageFormat,
         ],
-        Verdict::Suspect,
+        KafkaVerdict::Suspect,
         "KAFKA_INVALID_RECORD",
-        "the broker does not take this message; look at what the topic asks of its records",
+        "the broker refuses this message; check the configuration of the topic",
     ),
     (
         &[
@@ -74,27 +74,27 @@ const TABLE: &[Line] = &[
             Code::IllegalSASLState,
             Code::SecurityDisabled,
         ],
-        Verdict::Configuration,
+        KafkaVerdict::Configuration,
         "KAFKA_AUTHENTICATION",
-        "the cluster does not know our credentials; check the `sasl.` options",
+        "the cluster refuses the credentials; check the `sasl.` options",
     ),
     (
         &[Code::SSL],
-        Verdict::Configuration,
+        KafkaVerdict::Configuration,
         "KAFKA_TLS",
-        "no TLS connection; check the `ssl.` options and `security.protocol`",
+        "cannot establish a TLS connection; check the `ssl.` options and `security.protocol`",
     ),
     (
         &[Code::ClusterAuthorizationFailed, Code::TransactionalIdAuthorizationFailed],
-        Verdict::Configuration,
+        KafkaVerdict::Configuration,
         "KAFKA_CLUSTER_AUTHORIZATION",
         "this client may not write idempotently; grant it IDEMPOTENT_WRITE on the cluster",
     ),
     (
         &[Code::UnsupportedCompressionType, Code::UnsupportedVersion, Code::UnsupportedFeature],
-        Verdict::Configuration,
+        KafkaVerdict::Configuration,
         "KAFKA_UNSUPPORTED",
-        "the cluster cannot do what is asked of it; check the options and its version",
+        "the cluster does not support the request; check the options and its version",
     ),
     (
         &[
@@ -103,9 +103,9 @@ const TABLE: &[Line] = &[
             Code::Resolve,
             Code::NetworkException,
         ],
-        Verdict::Outage,
+        KafkaVerdict::Outage,
         "KAFKA_UNREACHABLE",
-        "no broker can be reached; check `brokers` and the network",
+        "no broker is reachable; check `brokers` and the network",
     ),
     (
         &[
@@ -125,9 +125,9 @@ const TABLE: &[Line] = &[
             Code::NotCoordinator,
             Code::RebootstrapRequired,
         ],
-        Verdict::Outage,
+        KafkaVerdict::Outage,
         "KAFKA_NOT_READY",
-        "the cluster has not enough brokers for the topic now",
+        "the cluster does not have enough brokers for the topic now",
     ),
     (
         &[
@@ -136,15 +136,15 @@ const TABLE: &[Line] = &[
             Code::TimedOutQueue,
             Code::RequestTimedOut,
         ],
-        Verdict::Outage,
+        KafkaVerdict::Outage,
         "KAFKA_TIMEOUT",
-        "no answer in time; the message may have arrived",
+        "no response in time; the message may have arrived",
     ),
     (
         &[Code::QueueFull, Code::ThrottlingQuotaExceeded, Code::CriticalSystemResource],
-        Verdict::Outage,
+        KafkaVerdict::Outage,
         "KAFKA_BUSY",
-        "more is waiting than the cluster takes",
+        "more messages wait than the cluster accepts",
     ),
     (
         &[
@@ -163,39 +163,40 @@ const TABLE: &[Line] = &[
             Code::UnknownPartition,
             Code::BrokerDestroy,
         ],
-        Verdict::Again,
+        KafkaVerdict::Again,
         "KAFKA_PRODUCER_ENDED",
-        "the producer came to an end each time the message was sent",
+        "the producer ended each time the message was sent",
     ),
 ];
 
-const UNKNOWN: Line = (&[], Verdict::Retry, "KAFKA_ERROR", "the cluster answered with an error");
+const UNKNOWN: ErrorRow =
+    (&[], KafkaVerdict::Retry, "KAFKA_ERROR", "the cluster answered with an error");
 
-pub(super) fn verdict(code: Code) -> Verdict {
-    line(code).1
+pub(super) fn verdict(code: Code) -> KafkaVerdict {
+    row(code).1
 }
 
-/// The delivery of a message that travelled alone.
+/// Returns the delivery of a message that was sent alone.
 pub(super) fn delivery(code: Code, topic: &str) -> Delivery {
     let problem = problem(code, topic, "");
     match verdict(code) {
-        Verdict::Suspect => Delivery::Reject { problem },
-        Verdict::Configuration => {
+        KafkaVerdict::Suspect => Delivery::Reject { problem },
+        KafkaVerdict::Configuration => {
             Delivery::Misconfigured { problem, after: Some(CONFIGURATION_PAUSE) }
         }
-        Verdict::Outage => Delivery::Outage { problem, after: None },
-        Verdict::Retry | Verdict::Again => Delivery::Retry { problem, after: None },
+        KafkaVerdict::Outage => Delivery::Outage { problem, after: None },
+        KafkaVerdict::Retry | KafkaVerdict::Again => Delivery::Retry { problem, after: None },
     }
 }
 
-/// The problem as people read it; `detail` is what librdkafka said, without secrets.
+/// Returns the problem; `detail` is the text of librdkafka, without secrets.
 pub(super) fn problem(code: Code, topic: &str, detail: &str) -> Problem {
-    let (_, _, name, advice) = line(code);
+    let (_, _, name, advice) = row(code);
     let detail = if detail.is_empty() { code.to_string() } else { format!("{code}: {detail}") };
     Problem::new(name, &format!("topic `{topic}`: {advice} ({detail})"))
 }
 
-fn line(code: Code) -> &'static Line {
+fn row(code: Code) -> &'static ErrorRow {
     TABLE.iter().find(|(codes, ..)| codes.contains(&code)).unwrap_or(&UNKNOWN)
 }
 
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn every_code_has_its_verdict() {
-        use Verdict::{Again, Configuration, Outage, Retry, Suspect};
+        use KafkaVerdict::{Again, Configuration, Outage, Retry, Suspect};
         let table = [
             (Configuration, &[Code::UnknownTopic, Code::TopicAuthorizationFailed, Code::SSL][..]),
             (Suspect, &[Code::MessageSizeTooLarge, Code::InvalidRecord, Code::PolicyViolation]),
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_code_stands_in_two_lines() {
+    fn no_code_is_in_two_rows() {
         let codes: Vec<_> = TABLE.iter().flat_map(|(codes, ..)| codes.iter()).collect();
         for (at, code) in codes.iter().enumerate() {
             assert!(!codes[..at].contains(code), "{code}");
@@ -236,7 +237,7 @@ mod tests {
         let Delivery::Misconfigured { problem, after: Some(_) } =
             delivery(Code::UnknownTopic, "orders")
         else {
-            panic!("no message can succeed without its topic")
+            panic!("a missing topic is a configuration error")
         };
         assert_eq!(problem.code, "KAFKA_UNKNOWN_TOPIC");
         assert!(problem.message.starts_with("topic `orders`: the topic does not exist; create it"));

@@ -1,19 +1,20 @@
-//! The log lines of librdkafka, as ours and without secrets.
+//! The log lines of librdkafka, in our log and without secrets.
 
 use rdkafka::config::RDKafkaLogLevel;
+use secrecy::ExposeSecret;
 
 use super::{KafkaConnection, config};
 
-/// Writes what one client of librdkafka has to say. Each side's context calls it.
+/// Logs the lines of one client of librdkafka. The context of each side calls it.
 pub(super) struct ClientLog {
-    /// Whose client it is: the name of the source or destination.
+    /// The name of the source or destination that owns the client.
     name: String,
-    /// What must not appear in a line.
+    /// Texts that must not appear in a line.
     secrets: Vec<String>,
 }
 
-/// Options of such names have values nobody may see. Others may appear in a line: a mechanism or a
-/// host name there is what the reader needs.
+/// Options with these names have secret values. Other values may appear in a line: the reader needs
+/// a mechanism or a host name.
 const SECRET_NAMES: [&str; 6] =
     ["password", "secret", "key", "token", "jaas", "oauthbearer.config"];
 
@@ -21,11 +22,11 @@ impl ClientLog {
     pub(super) fn new(name: &str, connection: &KafkaConnection) -> Self {
         let is_secret = |name: &str| SECRET_NAMES.iter().any(|part| name.contains(part));
         let options = connection.options.iter().filter(|(name, _)| is_secret(name));
-        let secrets = options.map(|(_, value)| value.reveal().to_owned()).collect();
+        let secrets = options.map(|(_, value)| value.expose_secret().to_owned()).collect();
         Self { name: name.to_owned(), secrets }
     }
 
-    /// One line of librdkafka's. Its errors are warnings to us: it goes on by itself.
+    /// Logs one line of librdkafka. Its errors are warnings for us: librdkafka continues by itself.
     pub(super) fn line(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         let (name, text) = (self.name.as_str(), self.clean(text));
         match level {
@@ -45,7 +46,7 @@ impl ClientLog {
         }
     }
 
-    /// A text without the secrets, for errors and reasons too.
+    /// Removes the secrets from a text; also used for errors.
     pub(super) fn clean(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| config::hide(&text, secret))
     }
@@ -54,7 +55,7 @@ impl ClientLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secret;
+    use crate::SecretString;
 
     #[test]
     fn no_secret_is_in_a_text() {
@@ -64,7 +65,7 @@ mod tests {
             ("sasl.mechanism", "PLAIN"),
             ("sasl.oauthbearer.config", "principal=x"),
         ] {
-            connection.options.push((name.to_owned(), Secret::from(value)));
+            connection.options.push((name.to_owned(), SecretString::from(value)));
         }
         let log = ClientLog::new("crm", &connection);
         assert_eq!(

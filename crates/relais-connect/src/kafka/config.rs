@@ -1,25 +1,24 @@
-//! How a cluster is reached: our defaults, then the user's options, then what relais insists on.
+//! The configuration of a client: our defaults, then the options of the user, then what relais
+//! enforces.
 //!
-//! Invariant: no option of the user's can break a promise; such an option is refused with its
-//! reason. No value of an option is ever shown, only its name.
+//! Invariant: no option of the user can break a guarantee; such an option is refused with the
+//! reason. The value of an option is never shown, only its name.
 
 use rdkafka::{
     ClientConfig,
     config::RDKafkaLogLevel,
     error::{KafkaError, KafkaResult},
 };
-
 use relais_core::InvalidSettings;
+use secrecy::{ExposeSecret, SecretString};
 
-use crate::Secret;
-
-/// A cluster and the options of librdkafka to reach it with (TLS, SASL, timeouts …).
+/// A cluster and the options of librdkafka to connect to it (TLS, SASL, timeouts …).
 #[derive(Clone, Debug)]
 pub struct KafkaConnection {
-    /// `host:port`, several with commas between.
+    /// `host:port`, several separated by commas.
     pub brokers: String,
-    /// Names and values as librdkafka knows them. All values are kept secret.
-    pub options: Vec<(String, Secret)>,
+    /// Names and values as librdkafka defines them. All values are secret.
+    pub options: Vec<(String, SecretString)>,
 }
 
 impl KafkaConnection {
@@ -28,16 +27,18 @@ impl KafkaConnection {
         Self { brokers: brokers.to_owned(), options: Vec::new() }
     }
 
-    /// The configuration of one client, or which option cannot be used and why.
+    /// Returns the configuration of one client, or which option is refused and why.
     pub(super) fn client(&self, side: &Side) -> Result<ClientConfig, String> {
         if self.brokers.trim().is_empty() {
-            return Err("no brokers; give `brokers` as `host:port`, several with commas".to_owned());
+            return Err(
+                "no brokers; set `brokers` to `host:port`, several separated by commas".to_owned()
+            );
         }
         let mut config = ClientConfig::new();
         for (name, value) in side.defaults {
             config.set(*name, *value);
         }
-        // With `debug` librdkafka writes far more than its level lets through.
+        // With `debug` librdkafka writes far more than its level allows.
         config.set_log_level(RDKafkaLogLevel::Info);
         for (name, value) in &self.options {
             let name = canonical(name);
@@ -45,9 +46,9 @@ impl KafkaConnection {
             if name == "debug" {
                 config.set_log_level(RDKafkaLogLevel::Debug);
             }
-            config.set(name, value.reveal());
+            config.set(name, value.expose_secret());
         }
-        for (name, value) in side.insisted {
+        for (name, value) in side.enforced {
             config.set(*name, *value);
         }
         config.set(BROKERS, &self.brokers);
@@ -55,13 +56,13 @@ impl KafkaConnection {
     }
 }
 
-/// Whether a source may have this option, or why not; for whoever checks settings one by one.
-pub fn check_source_option(name: &str, value: &Secret) -> Result<(), InvalidSettings> {
+/// Checks whether a source may set this option; the error explains why not.
+pub fn check_source_option(name: &str, value: &SecretString) -> Result<(), InvalidSettings> {
     Ok(SOURCE.check(canonical(name), value)?)
 }
 
-/// Whether a destination may have this option, or why not.
-pub fn check_destination_option(name: &str, value: &Secret) -> Result<(), InvalidSettings> {
+/// Checks whether a destination may set this option; the error explains why not.
+pub fn check_destination_option(name: &str, value: &SecretString) -> Result<(), InvalidSettings> {
     Ok(DESTINATION.check(canonical(name), value)?)
 }
 
@@ -69,27 +70,27 @@ const BROKERS: &str = "bootstrap.servers";
 
 /// The options of one direction.
 pub(super) struct Side {
-    /// What librdkafka would do otherwise is not what relais needs; the user may say otherwise.
+    /// Values that differ from the defaults of librdkafka; the user may change them.
     defaults: &'static [(&'static str, &'static str)],
-    refused: &'static [Refused],
+    forbidden: &'static [ForbiddenOption],
     /// Set last.
-    insisted: &'static [(&'static str, &'static str)],
+    enforced: &'static [(&'static str, &'static str)],
 }
 
-/// An option that would break a promise.
-struct Refused {
+/// An option that would break a guarantee.
+struct ForbiddenOption {
     name: &'static str,
-    /// Values that break nothing.
+    /// Values that are allowed.
     except: &'static [&'static str],
     reason: &'static str,
 }
 
-const fn refused(name: &'static str, reason: &'static str) -> Refused {
-    Refused { name, except: &[], reason }
+const fn forbidden(name: &'static str, reason: &'static str) -> ForbiddenOption {
+    ForbiddenOption { name, except: &[], reason }
 }
 
-const REASON_BROKERS: &str = "the key `brokers` says it";
-const REASON_MOCK: &str = "it replaces the brokers by an imitation that keeps nothing";
+const REASON_BROKERS: &str = "the key `brokers` sets it";
+const REASON_MOCK: &str = "it replaces the brokers by a mock that stores nothing";
 
 /// Reading.
 pub(super) const SOURCE: Side = Side {
@@ -99,79 +100,80 @@ pub(super) const SOURCE: Side = Side {
         ("isolation.level", "read_committed"),
         ("check.crcs", "true"),
         ("allow.auto.create.topics", "false"),
-        // Whatever the backlog, no more than this waits in memory; a larger record still passes.
+        // Bounds the records in memory, whatever the backlog; a larger record is still read.
         ("queued.max.messages.kbytes", "16384"),
         ("fetch.max.bytes", "16777216"),
-        // A full queue is soon empty again: look at it often.
+        // A full queue is soon empty again, so it is checked often.
         ("fetch.queue.backoff.ms", "10"),
-        // A broker that comes back is noticed soon.
+        // Notices soon that a broker is back.
         ("reconnect.backoff.max.ms", "1000"),
-        // New topics and partitions, and topics that went away, are noticed within this time.
+        // Notices new topics and partitions, and deleted topics, within this time.
         ("topic.metadata.refresh.interval.ms", "10000"),
     ],
-    refused: &[
-        refused(BROKERS, REASON_BROKERS),
-        refused("test.mock.num.brokers", REASON_MOCK),
-        refused("group.id", "the key `group` says it"),
-        refused("auto.offset.reset", "the key `start` says where a new group begins"),
-        refused("enable.auto.commit", REASON_COMMIT),
-        refused("auto.commit.interval.ms", REASON_COMMIT),
-        refused("enable.auto.offset.store", REASON_COMMIT),
-        refused("enable.partition.eof", "relais has no use for it"),
-        Refused {
+    forbidden: &[
+        forbidden(BROKERS, REASON_BROKERS),
+        forbidden("test.mock.num.brokers", REASON_MOCK),
+        forbidden("group.id", "the key `group` sets it"),
+        forbidden("auto.offset.reset", "the key `start` sets where a new group begins"),
+        forbidden("enable.auto.commit", REASON_COMMIT),
+        forbidden("auto.commit.interval.ms", REASON_COMMIT),
+        forbidden("enable.auto.offset.store", REASON_COMMIT),
+        forbidden("enable.partition.eof", "relais does not use it"),
+        ForbiddenOption {
             name: "group.protocol",
             except: &["classic"],
             reason: "relais is tested with the classic protocol only",
         },
     ],
-    insisted: &[
+    enforced: &[
         ("enable.auto.commit", "false"),
         ("enable.auto.offset.store", "false"),
-        // An offset that is not there any more is our decision, with a warning, never a silent jump.
+        // For an offset that no longer exists relais decides, with a warning; it never skips
+        // silently.
         ("auto.offset.reset", "error"),
     ],
 };
 
-const REASON_COMMIT: &str = "relais commits an offset only after the database has the record";
+const REASON_COMMIT: &str = "relais commits an offset only after the record is in the database";
 
 /// Writing.
 pub(super) const DESTINATION: Side = Side {
     defaults: &[
         ("client.id", "relais"),
-        // A call brings its messages at once: there is nothing to wait for.
+        // A call sends its messages at once: there is nothing to wait for.
         ("linger.ms", "0"),
-        // Far below what most topics take: a batch beyond that is refused as a whole.
+        // Far below the limit of most topics, because a larger batch is refused as a whole.
         ("batch.size", "131072"),
-        // A broker that comes back is noticed soon.
+        // Notices soon that a broker is back.
         ("reconnect.backoff.max.ms", "1000"),
     ],
-    refused: &[
-        refused(BROKERS, REASON_BROKERS),
-        refused("test.mock.num.brokers", REASON_MOCK),
-        Refused {
+    forbidden: &[
+        forbidden(BROKERS, REASON_BROKERS),
+        forbidden("test.mock.num.brokers", REASON_MOCK),
+        ForbiddenOption {
             name: "acks",
             except: &["all", "-1"],
-            reason: "a message is delivered only when all replicas in sync have it",
+            reason: "a message is delivered only when all in-sync replicas have it",
         },
-        Refused {
+        ForbiddenOption {
             name: "enable.idempotence",
             except: &["true"],
             reason: "without it a repeated request stores a message twice or out of order",
         },
-        Refused {
+        ForbiddenOption {
             name: "max.in.flight",
             except: &["1", "2", "3", "4", "5"],
             reason: "more than 5 requests at a time can change the order of messages",
         },
-        refused("transactional.id", "relais does not use transactions of Kafka"),
-        refused("partitioner", "a key must go to the partition where Java clients look for it"),
-        refused("enable.gapless.guarantee", REASON_ORDER),
-        refused("queuing.strategy", REASON_ORDER),
-        refused("message.timeout.ms", "the time limit of the destination says it"),
-        refused("retries", "the time limit of the destination says how long to try"),
-        refused("delivery.report.only.error", "relais must hear of every message"),
+        forbidden("transactional.id", "relais does not use Kafka transactions"),
+        forbidden("partitioner", "a key must go to the same partition as with Java clients"),
+        forbidden("enable.gapless.guarantee", REASON_ORDER),
+        forbidden("queuing.strategy", REASON_ORDER),
+        forbidden("message.timeout.ms", "the time limit of the destination sets it"),
+        forbidden("retries", "the time limit of the destination limits the retries"),
+        forbidden("delivery.report.only.error", "relais needs a report for every message"),
     ],
-    insisted: &[
+    enforced: &[
         ("acks", "all"),
         ("enable.idempotence", "true"),
         ("enable.gapless.guarantee", "true"),
@@ -182,23 +184,23 @@ pub(super) const DESTINATION: Side = Side {
 const REASON_ORDER: &str = "a later message of a key could overtake an earlier one";
 
 impl Side {
-    fn check(&self, name: &str, value: &Secret) -> Result<(), String> {
+    fn check(&self, name: &str, value: &SecretString) -> Result<(), String> {
         self.allows(name, value)?;
         known(name, value)
     }
 
-    fn allows(&self, name: &str, value: &Secret) -> Result<(), String> {
-        let Some(rule) = self.refused.iter().find(|rule| rule.name == name) else {
+    fn allows(&self, name: &str, value: &SecretString) -> Result<(), String> {
+        let Some(rule) = self.forbidden.iter().find(|rule| rule.name == name) else {
             return Ok(());
         };
-        if rule.except.contains(&value.reveal().trim()) {
+        if rule.except.contains(&value.expose_secret().trim()) {
             return Ok(());
         }
-        Err(format!("option `{name}` cannot be set: {}; take it out", rule.reason))
+        Err(format!("cannot set option `{name}`: {}; remove it", rule.reason))
     }
 }
 
-/// One name for an option of two names: set under both, chance would decide.
+/// Returns one name for an option with two names: with both set, the order would decide.
 fn canonical(name: &str) -> &str {
     match name.trim() {
         "metadata.broker.list" => BROKERS,
@@ -215,24 +217,24 @@ fn canonical(name: &str) -> &str {
     }
 }
 
-/// Asks librdkafka about one option.
-fn known(name: &str, value: &Secret) -> Result<(), String> {
+/// Validates one option with librdkafka.
+fn known(name: &str, value: &SecretString) -> Result<(), String> {
     let asked: KafkaResult<_> =
-        ClientConfig::new().set(name, value.reveal()).create_native_config();
+        ClientConfig::new().set(name, value.expose_secret()).create_native_config();
     match asked {
         Ok(_) => Ok(()),
         Err(KafkaError::ClientConfig(_, reason, ..)) => {
-            let reason = hide(&reason, value.reveal());
+            let reason = hide(&reason, value.expose_secret());
             Err(format!(
-                "option `{name}` is refused by librdkafka: {reason}; its CONFIGURATION.md lists \
+                "librdkafka refuses option `{name}`: {reason}; its CONFIGURATION.md lists \
                  names and values"
             ))
         }
-        Err(_) => Err(format!("option `{name}` has a NUL character; take it out")),
+        Err(_) => Err(format!("option `{name}` contains a NUL character; remove it")),
     }
 }
 
-/// The text without the value.
+/// Replaces the value in a text.
 pub(super) fn hide(text: &str, value: &str) -> String {
     if value.is_empty() { text.to_owned() } else { text.replace(value, "[hidden]") }
 }
@@ -242,12 +244,13 @@ mod tests {
     use super::*;
 
     fn with(options: &[(&str, &str)]) -> KafkaConnection {
-        let options = options.iter().map(|(n, v)| ((*n).to_owned(), Secret::from(*v))).collect();
+        let options =
+            options.iter().map(|(n, v)| ((*n).to_owned(), SecretString::from(*v))).collect();
         KafkaConnection { brokers: "localhost:9092".into(), options }
     }
 
     #[test]
-    fn an_option_that_would_break_a_promise_is_refused_under_each_of_its_names() {
+    fn an_option_that_would_break_a_guarantee_is_refused_under_each_of_its_names() {
         let source = [
             "bootstrap.servers",
             "metadata.broker.list",
@@ -262,7 +265,7 @@ mod tests {
         ];
         for name in source {
             let error = with(&[(name, "1")]).client(&SOURCE).unwrap_err();
-            assert!(error.contains("cannot be set") && error.contains("take it out"), "{error}");
+            assert!(error.contains("cannot set option") && error.contains("remove it"), "{error}");
         }
         let destination = [
             ("acks", "1"),
@@ -277,7 +280,7 @@ mod tests {
         ];
         for (name, value) in destination {
             let error = with(&[(name, value)]).client(&DESTINATION).unwrap_err();
-            assert!(error.contains("cannot be set"), "{error}");
+            assert!(error.contains("cannot set option"), "{error}");
         }
         with(&[("request.required.acks", "-1"), ("max.in.flight", "1")])
             .client(&DESTINATION)
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_relais_insists_on_is_set_and_the_user_may_change_a_default() {
+    fn enforced_options_are_set_and_the_user_may_change_a_default() {
         let options = [("client.id", "mine"), ("max.partition.fetch.bytes", "77")];
         let config = with(&options).client(&SOURCE).unwrap();
         for (name, value) in [
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_or_value_says_what_librdkafka_says_and_shows_no_value() {
+    fn an_unknown_option_shows_the_error_of_librdkafka_and_no_value() {
         let error = with(&[("sasl.pasword", "hunter2")]).client(&SOURCE).unwrap_err();
         assert!(error.contains("sasl.pasword") && error.contains("CONFIGURATION.md"), "{error}");
         let error = with(&[("session.timeout.ms", "hunter2")]).client(&SOURCE).unwrap_err();

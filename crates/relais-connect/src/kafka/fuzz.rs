@@ -1,4 +1,4 @@
-//! Fuzz target: a record in, the row it becomes, and the record that goes out for it.
+//! Fuzz target: an incoming record, its row, and the outgoing record.
 
 use rdkafka::message::Headers as _;
 use relais_core::{
@@ -9,12 +9,12 @@ use relais_core::{
 };
 
 use super::{
-    record::{Dress, Record},
+    record::{OutgoingRecord, RecordFormat},
     source::read_key,
 };
 use crate::{fuzz_parts::Parts, testing};
 
-/// Key, value and headers go out as the bytes they came as.
+/// Key, value and headers are sent as the bytes that were received.
 pub fn kafka_record(input: &[u8]) {
     let mut parts = Parts::new(input);
     let flags = parts.byte();
@@ -38,13 +38,13 @@ pub fn kafka_record(input: &[u8]) {
     let mapping = Mapping::json("s").message_id(Pick::Position);
     let received = mapping.read(incoming).expect("it has a position");
     let Content::Json(payload) = received.content else { return };
-    let dress = if flags & 8 == 0 { Dress::Plain } else { Dress::CloudEvents };
+    let format = if flags & 8 == 0 { RecordFormat::Plain } else { RecordFormat::CloudEvents };
     let row = OutboxRow {
         msg_key: received.msg_key,
         headers: received.headers,
         ..testing::row(&payload)
     };
-    let record = Record::of(&row, dress);
+    let record = OutgoingRecord::of(&row, format);
     assert_eq!(&*record.key, key);
     let goes = match came {
         Value::Tombstone => None,
@@ -69,7 +69,7 @@ pub fn kafka_record(input: &[u8]) {
     } else {
         name
     };
-    // librdkafka shows a name up to its first NUL.
+    // librdkafka truncates a name at its first NUL.
     if !name.contains('\0') && !ours && of(&name).len() != 1 {
         assert_eq!(of(&name), [Some(header.to_vec()), None], "{name:?}");
     }

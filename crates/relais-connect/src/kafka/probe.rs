@@ -1,5 +1,5 @@
-//! A look at a cluster before the first record: whether a broker answers, and whether the topics are
-//! there. The metadata of all topics are read, because a request for one topic may create it.
+//! Checks a cluster before the first record: whether a broker answers, and whether the topics
+//! exist. Reads the metadata of all topics, because a request for one topic may create it.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -21,22 +21,22 @@ use super::{
     config::{DESTINATION, SOURCE, Side},
 };
 
-/// How long a broker may take.
+/// Time limit for a broker.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many events are fetched after a failure, and how long each may take.
+/// Number of events that are fetched after a failure, and the time for each.
 const EVENTS: usize = 20;
 const EVENT_TIME: Duration = Duration::from_millis(20);
 
-/// The topics that are missing, and what the client complained about.
+/// The known topics, and the last error of the client.
 type Asked = (Result<Vec<String>, KafkaError>, Option<String>);
 
 impl KafkaConnection {
-    /// Asks a broker for the topics that a source reads. The error says what to change.
+    /// Asks a broker for the topics of a source. The error says what to change.
     pub async fn probe_source(&self, topics: &[String]) -> Result<String, String> {
         self.probe(&SOURCE, topics, |consumer: &BaseConsumer<Listener>| {
             let found = metadata(consumer.client());
             if found.is_err() {
-                // What librdkafka has to say waits to be fetched.
+                // The errors of librdkafka wait to be polled.
                 (0..EVENTS).for_each(|_| drop(consumer.poll(EVENT_TIME)));
             }
             (found, consumer.context().reason())
@@ -44,7 +44,7 @@ impl KafkaConnection {
         .await
     }
 
-    /// Asks a broker for the topic that a destination writes to. The error says what to change.
+    /// Asks a broker for the topic of a destination. The error says what to change.
     pub async fn probe_destination(&self, topic: &str) -> Result<String, String> {
         self.probe(&DESTINATION, &[topic.to_owned()], |producer: &BaseProducer<Listener>| {
             let found = metadata(producer.client());
@@ -88,7 +88,7 @@ impl KafkaConnection {
             .collect();
         if !missing.is_empty() {
             return Err(format!(
-                "the cluster at {} has no topic {}, or the user may not see it; create it or grant \
+                "the cluster at {} has no topic {}, or its user cannot see it; create it or grant \
                  access",
                 self.brokers,
                 missing.join(", ")
@@ -103,15 +103,15 @@ fn metadata<C: ClientContext>(client: &Client<C>) -> Result<Vec<String>, KafkaEr
     Ok(found.topics().iter().map(|topic| topic.name().to_owned()).collect())
 }
 
-/// Keeps the last complaint of librdkafka: the error of the call only says that time is up.
+/// Keeps the last error of librdkafka: the error of the call only reports the time-out.
 struct Listener {
     log: ClientLog,
     reason: Mutex<Option<String>>,
 }
 
 impl Listener {
-    fn complaint(&self, text: &str) {
-        // `[thrd:NAME]: ` is of no use to the reader, and that brokers are down is known.
+    fn note_error(&self, text: &str) {
+        // Drops the prefix `[thrd:NAME]: `. "brokers are down" adds nothing to an earlier error.
         let text = text.split_once("]: ").map_or(text, |(_, rest)| rest);
         let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if reason.is_none() || !text.contains("brokers are down") {
@@ -128,12 +128,12 @@ impl ClientContext for Listener {
     fn log(&self, level: RDKafkaLogLevel, _facility: &str, text: &str) {
         use RDKafkaLogLevel::{Debug, Info, Notice};
         if !matches!(level, Notice | Info | Debug) {
-            self.complaint(text);
+            self.note_error(text);
         }
     }
 
     fn error(&self, _error: KafkaError, reason: &str) {
-        self.complaint(reason);
+        self.note_error(reason);
     }
 }
 

@@ -1,10 +1,9 @@
-//! Messages as Kafka records, many in one call, in order per key.
+//! Messages as Kafka records, many per call, in order per key.
 //!
-//! Invariant: `Accepted` is said only of what all replicas in sync have acknowledged, and no message
-//! is accepted behind one of its key that was not. How: the producer is idempotent and gapless, so
-//! that a refused batch stops all that follow it, and whatever goes wrong ends the line (one producer
-//! of librdkafka) before anything of it is sent again. See `call` for what becomes of the messages of
-//! one call, and `line` for the end of a line.
+//! Invariant: `Accepted` means that all in-sync replicas have acknowledged the message, and that no
+//! earlier message of its key failed. The producer is idempotent and gapless, so that a refused
+//! batch stops all that follow it. Any error ends the producer before its messages are sent again.
+//! See `call` for the messages of one call, and `producer` for the end of a producer.
 
 use std::{
     fmt,
@@ -14,7 +13,7 @@ use std::{
 
 use rdkafka::{ClientConfig, error::RDKafkaErrorCode as Code};
 use relais_core::{
-    BoxFuture, InvalidSettings,
+    InvalidSettings, async_trait,
     delivery::{Delivery, Problem},
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
@@ -22,33 +21,34 @@ use relais_core::{
 use tokio::time::Instant;
 
 use super::{
-    KafkaConnection, call::Call, classify, client_log::ClientLog, config, line::Line, record::Dress,
+    KafkaConnection, call::PublishCall, classify, client_log::ClientLog, config,
+    producer::KafkaProducer, record::RecordFormat,
 };
 
-/// Most messages of one call.
+/// Maximum number of messages in one call.
 const CALL_MAX: usize = 1_000;
-/// What remains of the time limit of a call to end a line and hear what became of its messages.
+/// The part of a call's time limit that is reserved to end a producer and read its reports.
 const MARGIN_MAX: Duration = Duration::from_secs(2);
-/// How long a topic may take to be known to all brokers before it does not exist.
+/// Time for a topic to become known to all brokers before it counts as missing.
 const TOPIC_UNKNOWN_MAX: Duration = Duration::from_secs(5);
-/// How long closing waits for messages under way.
+/// Time that closing waits for messages in flight.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
-/// Where and how a [`KafkaPublisher`] sends. Start from [`KafkaPublisherSettings::new`].
+/// The target of a [`KafkaPublisher`]. Start from [`KafkaPublisherSettings::new`].
 #[derive(Clone, Debug)]
 pub struct KafkaPublisherSettings {
     /// The name of the destination, for the log.
     pub destination: String,
     pub connection: KafkaConnection,
     pub topic: String,
-    /// Whether records are CloudEvents in binary mode.
+    /// Sends CloudEvents in binary mode.
     pub cloudevents: bool,
-    /// For the whole call.
+    /// Time limit of the whole call.
     pub timeout: Duration,
 }
 
 impl KafkaPublisherSettings {
-    /// Everything but the cluster and the topic has a default.
+    /// Sets a default for everything except the cluster and the topic.
     pub fn new(destination: &str, connection: KafkaConnection, topic: &str) -> Self {
         Self {
             destination: destination.to_owned(),
@@ -72,128 +72,135 @@ impl KafkaPublisherSettings {
 /// # Ok::<(), String>(())
 /// ```
 ///
-/// The key is the ordering key, and goes to the partition where Java clients look for it; the value
-/// is the payload, byte for byte. Headers: `message-id`, `event-type`, `event-version`,
-/// `aggregate-type`, `aggregate-id`, `correlation-id`, `causation-id`, and those of the message itself,
-/// `traceparent` among them.
+/// The key is the ordering key, hashed to the same partition as by Java clients. The value is the
+/// payload, byte for byte. Headers: `message-id`, `event-type`, `event-version`, `aggregate-type`,
+/// `aggregate-id`, `correlation-id`, `causation-id`, and those of the message itself, including
+/// `traceparent`.
 pub struct KafkaPublisher {
     topic: String,
-    dress: Dress,
-    /// How long a call may take, less than its time limit.
+    format: RecordFormat,
+    /// Time limit of a call, less than that of the destination.
     patience: Duration,
     together: ClientConfig,
     alone: ClientConfig,
     log: Arc<ClientLog>,
-    lines: Mutex<Lines>,
+    producers: Mutex<Producers>,
 }
 
 #[derive(Default)]
-struct Lines {
-    /// For whole calls, shared by all of them.
-    shared: Option<Arc<Line>>,
-    /// Each of one call, for messages that are sent one by one.
-    alone: Vec<Arc<Line>>,
+struct Producers {
+    /// For whole calls; shared.
+    shared: Option<Arc<KafkaProducer>>,
+    /// For messages that are sent one by one; each belongs to one call.
+    alone: Vec<Arc<KafkaProducer>>,
 }
 
 impl KafkaPublisher {
-    /// Checks the settings; connects to nobody yet. The error says which setting to change.
+    /// Validates the settings, without connecting. The error says which setting to change.
     pub fn new(settings: KafkaPublisherSettings) -> Result<Self, InvalidSettings> {
         let KafkaPublisherSettings { destination, connection, topic, cloudevents, timeout } =
             settings;
         let log = Arc::new(ClientLog::new(&destination, &connection));
         let patience = timeout.saturating_sub(MARGIN_MAX.min(timeout / 4));
         let mut together = connection.client(&config::DESTINATION)?;
-        // Never reached: a call gives up before, and all of its messages at once. If messages timed
-        // out one by one, a later one of a key could overtake.
+        // Never reached: a call gives up earlier, with all its messages. If messages timed out one
+        // by one, a later one of a key could overtake.
         together.set("message.timeout.ms", millis(timeout * 2));
         let propagation = TOPIC_UNKNOWN_MAX.min(patience / 2);
         together.set("topic.metadata.propagation.max.ms", millis(propagation));
-        Line::rehearse(&together, Arc::clone(&log))?;
+        KafkaProducer::validate(&together, Arc::clone(&log))?;
         let mut alone = together.clone();
-        // One message at a time is handed over, so a gap harms nobody.
+        // One message at a time is queued, so a gap is harmless.
         alone.set("enable.gapless.guarantee", "false").set("linger.ms", "0");
-        let dress = if cloudevents { Dress::CloudEvents } else { Dress::Plain };
-        let lines = Mutex::default();
-        Ok(Self { topic, dress, patience, together, alone, log, lines })
+        let format = if cloudevents { RecordFormat::CloudEvents } else { RecordFormat::Plain };
+        let producers = Mutex::default();
+        Ok(Self { topic, format, patience, together, alone, log, producers })
     }
 
     pub(super) fn topic(&self) -> &str {
         &self.topic
     }
 
-    pub(super) fn dress(&self) -> Dress {
-        self.dress
+    pub(super) fn format(&self) -> RecordFormat {
+        self.format
     }
 
-    /// The line for whole calls, once every line that is ending has ended: what it had is sent again.
-    pub(super) async fn line(&self, deadline: Instant) -> Result<Arc<Line>, Problem> {
+    /// Returns the producer for whole calls, after every ending producer has ended: their messages
+    /// are sent again.
+    pub(super) async fn producer(&self, deadline: Instant) -> Result<Arc<KafkaProducer>, Problem> {
         loop {
             let ending = {
-                let mut lines = self.lines();
-                lines.alone.retain(|line| !line.has_ended());
-                let ending = |line: &&Arc<Line>| line.is_ending() && !line.has_ended();
-                match lines.alone.iter().chain(&lines.shared).find(ending).cloned() {
-                    Some(line) => line,
-                    None => match lines.shared.as_ref().filter(|line| !line.is_ending()) {
-                        Some(line) => return Ok(Arc::clone(line)),
-                        None => {
-                            let line = self.open(&self.together)?;
-                            return Ok(Arc::clone(lines.shared.insert(line)));
+                let mut producers = self.producers();
+                producers.alone.retain(|producer| !producer.has_ended());
+                let ending =
+                    |producer: &&Arc<KafkaProducer>| producer.is_ending() && !producer.has_ended();
+                match producers.alone.iter().chain(&producers.shared).find(ending).cloned() {
+                    Some(producer) => producer,
+                    None => {
+                        match producers.shared.as_ref().filter(|producer| !producer.is_ending()) {
+                            Some(producer) => return Ok(Arc::clone(producer)),
+                            None => {
+                                let producer = self.open(&self.together)?;
+                                return Ok(Arc::clone(producers.shared.insert(producer)));
+                            }
                         }
-                    },
+                    }
                 }
             };
             self.until_ended(&ending, deadline).await?;
         }
     }
 
-    /// A line of its own for messages that are sent one by one. Whoever opens it ends it.
-    pub(super) fn line_alone(&self) -> Result<Arc<Line>, Problem> {
-        let line = self.open(&self.alone)?;
-        self.lines().alone.push(Arc::clone(&line));
-        Ok(line)
+    /// Opens a producer for messages that are sent one by one. The caller ends it.
+    pub(super) fn own_producer(&self) -> Result<Arc<KafkaProducer>, Problem> {
+        let producer = self.open(&self.alone)?;
+        self.producers().alone.push(Arc::clone(&producer));
+        Ok(producer)
     }
 
-    pub(super) async fn until_ended(&self, line: &Line, deadline: Instant) -> Result<(), Problem> {
-        let ended = tokio::time::timeout_at(deadline, line.ended()).await;
+    pub(super) async fn until_ended(
+        &self,
+        producer: &KafkaProducer,
+        deadline: Instant,
+    ) -> Result<(), Problem> {
+        let ended = tokio::time::timeout_at(deadline, producer.ended()).await;
         ended.map_err(|_| classify::problem(Code::OperationTimedOut, &self.topic, ""))
     }
 
-    fn open(&self, config: &ClientConfig) -> Result<Arc<Line>, Problem> {
-        Line::open(config, Arc::clone(&self.log))
-            .map_err(|why| Problem::new("KAFKA_CLIENT", &format!("no producer: {why}")))
+    fn open(&self, config: &ClientConfig) -> Result<Arc<KafkaProducer>, Problem> {
+        KafkaProducer::open(config, Arc::clone(&self.log))
+            .map_err(|why| Problem::new("KAFKA_CLIENT", &format!("cannot open a producer: {why}")))
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn producers(&self) -> MutexGuard<'_, Producers> {
+        self.producers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+#[async_trait]
 impl Publisher for KafkaPublisher {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(Call::new(self, messages, Instant::now() + self.patience).run())
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        PublishCall::new(self, messages, Instant::now() + self.patience).run().await
     }
 
     fn batching(&self) -> Batching {
         Batching::InOrder { max: CALL_MAX }
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            let Some(line) = self.lines().shared.clone() else { return };
-            let flushed = Arc::clone(&line);
-            let flush = tokio::task::spawn_blocking(move || flushed.flush(CLOSE_MAX));
-            let _ = flush.await;
-            line.end();
-            let _ = tokio::time::timeout(CLOSE_MAX, line.ended()).await;
-        })
+    async fn close(&self) {
+        let Some(producer) = self.producers().shared.clone() else { return };
+        let flushed = Arc::clone(&producer);
+        let flush = tokio::task::spawn_blocking(move || flushed.flush(CLOSE_MAX));
+        let _ = flush.await;
+        producer.end();
+        let _ = tokio::time::timeout(CLOSE_MAX, producer.ended()).await;
     }
 }
 
 impl Drop for KafkaPublisher {
     fn drop(&mut self) {
-        if let Some(line) = self.lines().shared.take() {
-            line.end();
+        if let Some(producer) = self.producers().shared.take() {
+            producer.end();
         }
     }
 }

@@ -1,9 +1,10 @@
-//! A message as a Kafka record: its key, its value, and everything else in headers.
+//! A message as a Kafka record: key, value, and everything else in headers.
 //!
-//! Invariant: headers of the row travel as they are, bytes, repeats and absent values too; only a
-//! name that relais sets itself stays behind. Names are those of the HTTP publisher. The record's
-//! time is when it is sent, not when the row was made: by it the topic decides how long a record is
-//! kept, and one that has waited long must not be gone when it arrives (`ce_time` has the row's).
+//! Invariant: headers of the row are sent unchanged, including bytes, repeated names and null
+//! values; only a name that relais sets itself is left out. Names are those of the HTTP publisher.
+//! The timestamp of the record is the time of sending, not of the row: the topic's retention counts
+//! from it, and a record that waited long must not expire on arrival (`ce_time` has the row's
+//! time).
 
 use std::borrow::Cow;
 
@@ -16,40 +17,40 @@ use relais_core::{
     text,
 };
 
-/// Whether records are CloudEvents in binary mode too.
+/// The headers of a record: those of relais, or CloudEvents in binary mode too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dress {
+pub(super) enum RecordFormat {
     Plain,
     CloudEvents,
 }
 
-/// What is sent for one row.
-pub(super) struct Record<'a> {
+/// The record of one row.
+pub(super) struct OutgoingRecord<'a> {
     pub(super) key: Cow<'a, [u8]>,
-    /// None is a tombstone.
+    /// `None` is a tombstone.
     pub(super) value: Option<&'a [u8]>,
     pub(super) headers: OwnedHeaders,
 }
 
-impl<'a> Record<'a> {
-    pub(super) fn of(row: &'a OutboxRow, dress: Dress) -> Self {
+impl<'a> OutgoingRecord<'a> {
+    pub(super) fn of(row: &'a OutboxRow, format: RecordFormat) -> Self {
         let value = match row.headers.get(HEADER_VALUE) {
             Some(VALUE_TOMBSTONE) => None,
             Some(VALUE_EMPTY) => Some(&[][..]),
             _ => Some(row.payload.as_bytes()),
         };
-        let mut names = Names { headers: None, taken: Vec::with_capacity(HEADERS_USUAL) };
-        names.of_relais(row);
-        if dress == Dress::CloudEvents {
-            names.of_cloudevents(row, value.is_some());
+        let mut headers = RecordHeaders { headers: None, taken: Vec::with_capacity(HEADERS_USUAL) };
+        headers.add_relais_headers(row);
+        if format == RecordFormat::CloudEvents {
+            headers.add_cloudevents_headers(row, value.is_some());
         }
-        names.of_the_row(row);
-        Self { key: key(row), value, headers: names.headers.unwrap_or_default() }
+        headers.add_row_headers(row);
+        Self { key: key(row), value, headers: headers.headers.unwrap_or_default() }
     }
 }
 
-/// The ordering key. If it stands for a key that no column could keep, the bytes of that key: they
-/// are one to one, so that what belongs together stays in one partition.
+/// Returns the ordering key. If it replaces a key that no column can hold, returns the bytes of
+/// that key. The mapping is one to one, so that related messages stay in one partition.
 fn key(row: &OutboxRow) -> Cow<'_, [u8]> {
     let bytes = match row.headers.0.get(HEADER_KEY) {
         Some(HeaderValues::One(HeaderValue::Text(text))) => Some(text.as_bytes().to_vec()),
@@ -62,7 +63,7 @@ fn key(row: &OutboxRow) -> Cow<'_, [u8]> {
     }
 }
 
-/// What the source makes of a key.
+/// Returns the text that the source stores for a key.
 fn kept(key: &[u8]) -> String {
     match std::str::from_utf8(key) {
         Ok(text) => text::identity(text, text::KEY_MAX),
@@ -70,17 +71,17 @@ fn kept(key: &[u8]) -> String {
     }
 }
 
-/// Headers being put together, and the names that are taken.
-struct Names {
+/// Collects headers, and the names that are in use.
+struct RecordHeaders {
     headers: Option<OwnedHeaders>,
     taken: Vec<&'static str>,
 }
 
-/// Room for so many headers is made at once.
+/// Initial capacity for headers.
 const HEADERS_USUAL: usize = 16;
 
-impl Names {
-    fn of_relais(&mut self, row: &OutboxRow) {
+impl RecordHeaders {
+    fn add_relais_headers(&mut self, row: &OutboxRow) {
         self.set("message-id", &row.message_id.to_string());
         self.set("event-type", &row.event_type);
         self.set("event-version", &row.event_version.to_string());
@@ -95,8 +96,9 @@ impl Names {
         }
     }
 
-    /// As the Kafka binding of CloudEvents asks: UTF-8, nothing encoded but what a URI cannot hold.
-    fn of_cloudevents(&mut self, row: &OutboxRow, has_value: bool) {
+    /// Adds the headers of CloudEvents as its Kafka binding requires: UTF-8; only characters that a
+    /// URI cannot hold are encoded.
+    fn add_cloudevents_headers(&mut self, row: &OutboxRow, has_value: bool) {
         self.set("ce_specversion", "1.0");
         self.set("ce_id", &row.message_id.to_string());
         self.set("ce_source", &format!("/relais/{}", uri_part(&row.aggregate_type)));
@@ -109,7 +111,7 @@ impl Names {
         }
     }
 
-    fn of_the_row(&mut self, row: &OutboxRow) {
+    fn add_row_headers(&mut self, row: &OutboxRow) {
         for (name, values) in &row.headers.0 {
             if self.is_taken(name) || [HEADER_VALUE, HEADER_KEY].contains(&name.as_str()) {
                 continue;
@@ -124,7 +126,7 @@ impl Names {
                     HeaderValue::Null => self.add(name, None),
                     HeaderValue::Bytes { base64 } => match STANDARD.decode(base64) {
                         Ok(bytes) => self.add(name, Some(&bytes)),
-                        // Somebody's own object of this form.
+                        // An object of this form that is not Base64: the user's own.
                         Err(_) => self.add(name, Some(base64.as_bytes())),
                     },
                 }
@@ -165,8 +167,8 @@ mod tests {
     use super::*;
     use crate::testing::row;
 
-    fn shown(row: &OutboxRow, dress: Dress) -> Vec<(String, Option<Vec<u8>>)> {
-        let headers = Record::of(row, dress).headers;
+    fn shown(row: &OutboxRow, format: RecordFormat) -> Vec<(String, Option<Vec<u8>>)> {
+        let headers = OutgoingRecord::of(row, format).headers;
         headers.iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect()
     }
 
@@ -191,16 +193,16 @@ mod tests {
             pair("causation-id", "theirs"),
             pair("traceparent", "00-abc"),
         ];
-        assert_eq!(shown(&row, Dress::Plain), expected);
+        assert_eq!(shown(&row, RecordFormat::Plain), expected);
     }
 
     #[test]
-    fn headers_of_the_row_arrive_as_they_are() {
+    fn headers_add_row_headers_arrive_as_they_are() {
         let mut row = row("{}");
         row.headers = Headers::from_json(
             r#"{"bytes":{"base64":"/wA="},"empty":"","nul":["a",null,"b"],"odd":{"base64":"?"}}"#,
         );
-        let shown = shown(&row, Dress::Plain);
+        let shown = shown(&row, RecordFormat::Plain);
         let expected = [
             ("bytes".to_owned(), Some(vec![0xFF, 0])),
             pair("empty", ""),
@@ -215,11 +217,11 @@ mod tests {
     #[test]
     fn a_tombstone_has_no_value_and_an_empty_value_no_bytes() {
         let mut row = row("null");
-        assert_eq!(Record::of(&row, Dress::Plain).value, Some(&b"null"[..]));
+        assert_eq!(OutgoingRecord::of(&row, RecordFormat::Plain).value, Some(&b"null"[..]));
         for (name, value) in [("tombstone", None), ("empty", Some(&b""[..]))] {
             row.headers.set(HEADER_VALUE, name);
-            assert_eq!(Record::of(&row, Dress::Plain).value, value);
-            assert!(shown(&row, Dress::Plain).iter().all(|(name, _)| name != HEADER_VALUE));
+            assert_eq!(OutgoingRecord::of(&row, RecordFormat::Plain).value, value);
+            assert!(shown(&row, RecordFormat::Plain).iter().all(|(name, _)| name != HEADER_VALUE));
         }
     }
 
@@ -229,10 +231,14 @@ mod tests {
         for key in [&[0xFF, 0][..], b"a\0b", long.as_bytes()] {
             let mut row = row("{}");
             row.headers.push(HEADER_KEY, HeaderValue::from_bytes(key));
-            assert_eq!(Record::of(&row, Dress::Plain).key, &b"7"[..], "it is ordered by another");
+            assert_eq!(
+                OutgoingRecord::of(&row, RecordFormat::Plain).key,
+                &b"7"[..],
+                "it is ordered by another"
+            );
             row.msg_key = kept(key);
-            assert_eq!(Record::of(&row, Dress::Plain).key, key);
-            assert!(shown(&row, Dress::Plain).iter().all(|(name, _)| name != HEADER_KEY));
+            assert_eq!(OutgoingRecord::of(&row, RecordFormat::Plain).key, key);
+            assert!(shown(&row, RecordFormat::Plain).iter().all(|(name, _)| name != HEADER_KEY));
         }
     }
 
@@ -241,7 +247,7 @@ mod tests {
         let mut row = row("{}");
         row.aggregate_type = "Grüße an".into();
         row.headers.set("ce_source", "theirs");
-        let headers = shown(&row, Dress::CloudEvents);
+        let headers = shown(&row, RecordFormat::CloudEvents);
         for expected in [
             pair("message-id", "00000000-0000-0000-0123-456789abcdef"),
             pair("ce_specversion", "1.0"),
@@ -257,6 +263,8 @@ mod tests {
         }
         assert_eq!(headers.iter().filter(|(name, _)| name == "ce_source").count(), 1);
         row.headers.set(HEADER_VALUE, "tombstone");
-        assert!(shown(&row, Dress::CloudEvents).iter().all(|(name, _)| name != "content-type"));
+        assert!(
+            shown(&row, RecordFormat::CloudEvents).iter().all(|(name, _)| name != "content-type")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Against real files.
+//! Tests with real files.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn row(id: i64, payload: &str) -> OutboxRow {
 }
 
 #[test]
-fn a_line_has_what_belongs_to_the_message_and_nothing_of_its_row() {
+fn a_line_has_the_fields_of_the_message_and_no_state_of_its_row() {
     let row = row(1, r#"{"n":9007199254740993,"n":1e400}"#);
     let line = String::from_utf8(lines(std::slice::from_ref(&row))).unwrap();
     assert!(line.contains(r#""payload":{"n":9007199254740993,"n":1e400},"#), "{line}");
@@ -54,7 +54,7 @@ async fn batches_follow_each_other_in_order() {
 }
 
 #[tokio::test]
-async fn a_line_cut_by_a_crash_spoils_no_other() {
+async fn a_partial_line_after_a_crash_leaves_the_other_lines_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let publisher = LogPublisher::file(&path);
@@ -95,7 +95,7 @@ async fn a_full_disk_is_an_outage() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_half_way_leaves_no_torn_line() {
+async fn a_write_that_fails_half_way_leaves_no_partial_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let publisher = LogPublisher::file(&path);
@@ -135,7 +135,7 @@ async fn publishers_that_share_a_file_lose_no_line_of_each_other() {
 }
 
 #[tokio::test]
-async fn a_file_moved_away_is_made_anew() {
+async fn a_file_that_was_moved_is_created_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let publisher = LogPublisher::file(&path);

@@ -1,68 +1,68 @@
-//! How much of the org's daily allocation of calls is used, as its answers say.
+//! The used share of the org's daily API calls, as its responses report it.
 //!
-//! Invariant: from 80 % on every call waits a little, from 95 % on none is made until the reading is
-//! old enough for one call to take another: the rest belongs to the org's people.
+//! Invariant: above 80 % every call waits a little. Above 95 % there are no calls, except one every
+//! five minutes to read the usage again: the rest is reserved for the users of the org.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// From this share on calls wait.
+/// Above this share calls wait.
 const SLOW_PERCENT: u64 = 80;
-/// From this share on there are none.
+/// Above this share there are no calls.
 const STOP_PERCENT: u64 = 95;
-/// The wait just below [`STOP_PERCENT`]; it grows evenly from nothing.
+/// The wait just below [`STOP_PERCENT`]; it grows linearly from zero.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// While stopped, one call in this time takes a new reading.
+/// While stopped, one call per this interval reads the usage.
 const READ_EVERY: Duration = Duration::from_secs(5 * 60);
 
-/// Calls of the last 24 hours, by everybody in the org.
+/// API calls of the whole org in the last 24 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct ApiCallUsage {
     pub used: u64,
     pub limit: u64,
 }
 
-impl Usage {
-    /// Whole percents, rounded down; an org without any allocation is used up.
+impl ApiCallUsage {
+    /// Returns whole percents, rounded down; an org without an allocation counts as used up.
     pub fn percent(self) -> u64 {
         self.used.saturating_mul(100).checked_div(self.limit).unwrap_or(100)
     }
 }
 
-/// The gauge. Clones show the same one.
+/// The API call budget of an org. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Budget(Arc<Mutex<Option<Reading>>>);
+pub struct ApiCallBudget(Arc<Mutex<Option<UsageReading>>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Reading {
-    usage: Usage,
+struct UsageReading {
+    usage: ApiCallUsage,
     at: Instant,
 }
 
-/// Whether a call may be made.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// After this wait, usually none.
+    /// Allowed after this wait, usually zero.
     Go(Duration),
     Stop {
-        usage: Usage,
-        /// Until one call may take a new reading.
+        usage: ApiCallUsage,
+        /// Time until one call may read the usage.
         after: Duration,
     },
 }
 
-impl Budget {
-    /// The last reading; `None` before the first answer.
-    pub fn usage(&self) -> Option<Usage> {
+impl ApiCallBudget {
+    /// Returns the last reading; `None` before the first response.
+    pub fn usage(&self) -> Option<ApiCallUsage> {
         self.lock().map(|reading| reading.usage)
     }
 
-    /// Takes the reading of an answer's `Sforce-Limit-Info`.
+    /// Records the `Sforce-Limit-Info` of a response.
     pub(super) fn note(&self, header: &str, now: Instant) {
         if let Some(usage) = parse(header) {
-            *self.lock() = Some(Reading { usage, at: now });
+            *self.lock() = Some(UsageReading { usage, at: now });
         }
     }
 
@@ -79,23 +79,23 @@ impl Budget {
         if age < READ_EVERY {
             return Admission::Stop { usage: reading.usage, after: READ_EVERY - age };
         }
-        // One call goes; the others wait for what it reads.
+        // One call is allowed; the others wait for its reading.
         reading.at = now;
         Admission::Go(Duration::ZERO)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Reading>> {
+    fn lock(&self) -> MutexGuard<'_, Option<UsageReading>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// `api-usage=18/5000; per-app-api-usage=17/250(appName=x)`: the one that is nearer to its end.
-fn parse(header: &str) -> Option<Usage> {
+/// Parses `api-usage=18/5000; per-app-api-usage=17/250(appName=x)`, and returns the higher usage.
+fn parse(header: &str) -> Option<ApiCallUsage> {
     let one = |part: &str| {
         let (name, value) = part.trim().split_once('=')?;
         let (used, limit) = value.split_once('/')?;
         let digits = limit.find(|c: char| !c.is_ascii_digit()).unwrap_or(limit.len());
-        let usage = Usage { used: used.parse().ok()?, limit: limit[..digits].parse().ok()? };
+        let usage = ApiCallUsage { used: used.parse().ok()?, limit: limit[..digits].parse().ok()? };
         name.ends_with("api-usage").then_some(usage)
     };
     header.split(';').filter_map(one).max_by_key(|usage| usage.percent())
@@ -105,8 +105,8 @@ fn parse(header: &str) -> Option<Usage> {
 mod tests {
     use super::*;
 
-    fn usage(used: u64, limit: u64) -> Option<Usage> {
-        Some(Usage { used, limit })
+    fn usage(used: u64, limit: u64) -> Option<ApiCallUsage> {
+        Some(ApiCallUsage { used, limit })
     }
 
     #[test]
@@ -120,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn calls_slow_down_and_stop_before_the_budget_is_gone() {
+    fn calls_slow_down_and_stop_before_the_budget_is_used_up() {
         let now = Instant::now();
-        let budget = Budget::default();
+        let budget = ApiCallBudget::default();
         let after = |used: u64| {
             budget.note(&format!("api-usage={used}/1000"), now);
             budget.admit(now)
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn while_stopped_one_call_at_a_time_takes_a_reading() {
         let start = Instant::now();
-        let budget = Budget::default();
+        let budget = ApiCallBudget::default();
         budget.note("api-usage=99/100", start);
         let later = start + READ_EVERY;
         assert_eq!(budget.admit(later), Admission::Go(Duration::ZERO));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_org_without_allocation_is_used_up() {
-        assert_eq!(Usage { used: 0, limit: 0 }.percent(), 100);
-        assert_eq!(Usage { used: u64::MAX, limit: 1 }.percent(), u64::MAX);
+        assert_eq!(ApiCallUsage { used: 0, limit: 0 }.percent(), 100);
+        assert_eq!(ApiCallUsage { used: u64::MAX, limit: 1 }.percent(), u64::MAX);
     }
 }

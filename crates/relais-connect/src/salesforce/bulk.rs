@@ -1,7 +1,7 @@
 //! Many rows in one job of the Bulk API 2.0.
 //!
-//! Invariant: every call is one step of the protocol in `relais_core::bulk` and says honestly whether
-//! it happened. A job gets one upload, ever: what cannot be told is left to a look at the job.
+//! Invariant: every call is one step of the protocol in `relais_core::bulk` and reports whether it
+//! happened. A job gets at most one upload: if its result is unknown, the state of the job decides.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture, InvalidSettings,
+    InvalidSettings, async_trait,
     bulk::{BulkTarget, CallProblem, Encoded, Remote},
     delivery::Delivery,
     hydrate::Hydrator,
@@ -21,31 +21,31 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{
-    budget::Budget,
-    classify::{Class, Failure, same_code, spare_rows_of_wrong_settings},
-    client::{Call, Client},
-    columns::Mapping,
-    csv::{BODY_MAX, Csv, Written},
-    job::{JobInfo, Page},
+    budget::ApiCallBudget,
+    classify::{Class, SalesforceFailure, same_code, spare_rows_of_wrong_settings},
+    client::{ApiCall, SalesforceClient},
+    columns::ColumnMapping,
+    csv::{BODY_MAX, Csv, PushOutcome},
+    job_info::{JobInfo, JobPage},
     reconcile,
-    record::{Records, Unfit},
+    row_values::{RowValueError, RowValues},
     settings::SalesforceSettings,
 };
 
-/// The first version of the Bulk API 2.0.
+/// The first API version with the Bulk API 2.0.
 const OLDEST: u32 = 41;
-/// The most pages of jobs a sweep looks at, a thousand jobs each.
+/// Maximum number of pages of jobs that a sweep reads, a thousand jobs each.
 const PAGES_MAX: usize = 50;
 const JOBS: &str = "jobs/ingest";
 
 /// Upserts rows through bulk jobs.
 ///
 /// ```
-/// use relais_connect::{Secret, salesforce::{Auth, SalesforceBulk, SalesforceSettings}};
+/// use relais_connect::{SecretString, salesforce::{Auth, SalesforceBulk, SalesforceSettings}};
 ///
 /// let auth = Auth::ClientCredentials {
 ///     client_id: "3MVG9".into(),
-///     client_secret: Secret::new("hunter2"),
+///     client_secret: SecretString::from("hunter2"),
 /// };
 /// let mut settings =
 ///     SalesforceSettings::new("https://acme.my.salesforce.com", auth, "Contact", "ExternalId__c");
@@ -58,15 +58,15 @@ const JOBS: &str = "jobs/ingest";
 /// # Ok::<(), String>(())
 /// ```
 pub struct SalesforceBulk {
-    client: Client,
-    records: Records,
+    client: SalesforceClient,
+    records: RowValues,
     object: String,
     rows_max: usize,
     orphan_age: Duration,
 }
 
 impl SalesforceBulk {
-    /// Checks the settings; connects to nobody yet. The error says which setting to change.
+    /// Validates the settings, without connecting. The error says which setting to change.
     pub fn new(
         settings: SalesforceSettings,
         hydrator: Option<Arc<dyn Hydrator>>,
@@ -74,25 +74,29 @@ impl SalesforceBulk {
         settings.check_object()?;
         settings.check(OLDEST)?;
         Ok(Self {
-            client: Client::new(&settings)?,
-            records: Records::new(Mapping::new(&settings)?, hydrator),
+            client: SalesforceClient::new(&settings)?,
+            records: RowValues::new(ColumnMapping::new(&settings)?, hydrator),
             rows_max: settings.rows_max,
             orphan_age: settings.orphan_age,
             object: settings.object,
         })
     }
 
-    /// What is left of the org's daily calls.
-    pub fn budget(&self) -> &Budget {
+    /// Returns the budget of the org's daily calls.
+    pub fn budget(&self) -> &ApiCallBudget {
         self.client.budget()
     }
 
-    async fn encoded(&self, rows: &[OutboxRow], before: usize) -> Result<Encoded, Failure> {
+    async fn encode_rows(
+        &self,
+        rows: &[OutboxRow],
+        before: usize,
+    ) -> Result<Encoded, SalesforceFailure> {
         if before >= BODY_MAX {
             let held = rows.iter().map(|row| (row.id, Delivery::Held));
             return Ok(Encoded { left_out: held.collect(), ..Encoded::default() });
         }
-        let gathered = self.records.gather(rows).await?;
+        let gathered = self.records.select(rows).await?;
         let left_out = gathered.left_out.iter();
         let mut left_out: Vec<(i64, Delivery)> =
             left_out.map(|(index, delivery)| (rows[*index].id, delivery.clone())).collect();
@@ -106,95 +110,32 @@ impl SalesforceBulk {
         for row in gathered.chosen.iter().map(|index| &rows[*index]) {
             let written = match self.records.cells(row, &gathered, &mut cells) {
                 Ok(()) => csv.push(&row.aggregate_id, &cells, names()),
-                Err(Unfit::Row(delivery)) => Written::Refused(delivery),
-                Err(Unfit::Settings(failure)) => return Err(failure),
+                Err(RowValueError::Row(delivery)) => PushOutcome::Refused(delivery),
+                Err(RowValueError::Settings(failure)) => return Err(failure),
             };
             match written {
-                Written::InBody => {}
-                Written::Refused(delivery) => left_out.push((row.id, delivery)),
-                // It goes in the next job.
-                Written::Full => left_out.push((row.id, Delivery::Held)),
+                PushOutcome::InBody => {}
+                PushOutcome::Refused(delivery) => left_out.push((row.id, delivery)),
+                // It is sent in the next job.
+                PushOutcome::Full => left_out.push((row.id, Delivery::Held)),
             }
         }
         Ok(Encoded { count: csv.count(), body: csv.into_body(), left_out })
     }
 
-    async fn make(&self) -> Result<String, CallProblem> {
-        let job = json!({
-            "object": self.object,
-            "operation": "upsert",
-            "externalIdFieldName": self.records.mapping.external_id,
-            "contentType": "CSV",
-            "columnDelimiter": "COMMA",
-            "lineEnding": "LF",
-        });
-        let call = Call::json(Method::POST, JOBS, job.to_string());
-        let job: JobInfo = self.client.ask(call).await.map_err(Failure::call_problem)?;
-        if is_id(&job.id) {
-            return Ok(job.id);
-        }
-        let why = "the answer to the new job has no id that can be used";
-        Err(Failure::new(Class::Unknown, "ANSWER_UNREADABLE", why).call_problem())
-    }
-
-    async fn put(&self, id: &str, parts: Vec<Vec<u8>>) -> Result<(), CallProblem> {
-        let call = Call::upload(&format!("{JOBS}/{id}/batches"), parts);
-        let Err(failure) = self.client.tell(call).await else { return Ok(()) };
-        let failure = match other_state(failure) {
-            Ok(problem) => return Err(problem),
-            Err(failure) => failure,
-        };
-        // It had arrived when this went wrong: nobody knows what was kept.
-        let arrived =
-            failure.status.is_some_and(|status| status >= 500 || failure.class == Class::Down);
-        Err(if arrived { CallProblem::Unclear(failure.problem) } else { failure.call_problem() })
-    }
-
-    async fn change(&self, id: &str, state: &str) -> Result<(), Failure> {
+    async fn change(&self, id: &str, state: &str) -> Result<(), SalesforceFailure> {
         let body = json!({ "state": state }).to_string();
-        self.client.tell(Call::json(Method::PATCH, &format!("{JOBS}/{id}"), body)).await
+        self.client.send_only(ApiCall::json(Method::PATCH, &format!("{JOBS}/{id}"), body)).await
     }
 
-    async fn begin(&self, id: &str) -> Result<(), CallProblem> {
-        let Err(failure) = self.change(id, "UploadComplete").await else { return Ok(()) };
-        if same_code(&failure.problem.code, "INVALID_JOB") {
-            // Somebody in between has repeated the upload: the job will never run. Nothing of it is
-            // done, so it goes, and its rows go again.
-            self.stop(id).await?;
-            return Err(CallProblem::OtherState(failure.problem));
-        }
-        Err(other_state(failure).unwrap_or_else(Failure::call_problem))
-    }
-
-    async fn stop(&self, id: &str) -> Result<(), CallProblem> {
-        let stopped = self.change(id, "Aborted").await;
-        stopped.map_err(|failure| other_state(failure).unwrap_or_else(Failure::call_problem))
-    }
-
-    async fn state(&self, id: &str) -> Result<Remote, CallProblem> {
-        let job = reconcile::job(&self.client, &format!("{JOBS}/{id}")).await;
-        match job.map_err(Failure::call_problem)? {
-            Some(job) => job.remote(&self.client.judge).map_err(Failure::call_problem),
-            None => Ok(Remote::Gone),
-        }
-    }
-
-    async fn collect(&self, id: &str, ids: &[String]) -> Result<Vec<Delivery>, CallProblem> {
-        let path = format!("{JOBS}/{id}");
-        let external_id = &self.records.mapping.external_id;
-        let mut answers = reconcile::results(&self.client, &path, external_id, ids).await?;
-        spare_rows_of_wrong_settings(&mut answers);
-        Ok(answers)
-    }
-
-    async fn orphans(&self) -> Result<Vec<String>, Failure> {
-        // Without knowing who we are, every job could be somebody else's.
+    async fn orphans(&self) -> Result<Vec<String>, SalesforceFailure> {
+        // Without our user id, every job could belong to another user.
         let Some(user) = self.client.user_id().await? else { return Ok(Vec::new()) };
         let (mut found, mut next) = (Vec::new(), Some(format!("{JOBS}?jobType=V2Ingest")));
         for _ in 0..PAGES_MAX {
             let Some(path) = next.take() else { break };
-            let (page, now): (Page, _) = self.client.ask_when(Call::get(&path)).await?;
-            // By the org's clock alone: ours may be ahead.
+            let (page, now): (JobPage, _) = self.client.ask_when(ApiCall::get(&path)).await?;
+            // Uses only the org's clock: ours may be ahead.
             let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
             let before = now.saturating_sub(self.orphan_age).as_micros();
             let before = Timestamp(i64::try_from(before).unwrap_or(i64::MAX));
@@ -210,26 +151,10 @@ impl SalesforceBulk {
         }
         Ok(found)
     }
-
-    async fn clear(&self, known: &[String]) -> Result<usize, CallProblem> {
-        let mut aborted = 0;
-        for id in self.orphans().await.map_err(Failure::call_problem)? {
-            if known.contains(&id) {
-                continue;
-            }
-            match self.stop(&id).await {
-                Ok(()) => aborted += 1,
-                // Somebody was faster.
-                Err(CallProblem::OtherState(_)) => {}
-                Err(problem) => return Err(problem),
-            }
-        }
-        Ok(aborted)
-    }
 }
 
-/// What says that the job is not what we thought, or not there.
-fn other_state(failure: Failure) -> Result<CallProblem, Failure> {
+/// Returns the problem if the job is in another state, or does not exist.
+fn other_state(failure: SalesforceFailure) -> Result<CallProblem, SalesforceFailure> {
     let is_state = ["INVALID_JOB_STATE", "INVALID_JOB"]
         .iter()
         .any(|code| same_code(code, &failure.problem.code));
@@ -240,65 +165,113 @@ fn other_state(failure: Failure) -> Result<CallProblem, Failure> {
     }
 }
 
-/// Ids go into paths, so they are letters and digits only.
+/// Ids are part of paths, so only letters and digits are allowed.
 fn is_id(id: &str) -> bool {
     (15..=18).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Ids are written with 15 characters or, with a checksum, with 18.
+/// Ids have 15 characters or, with a checksum, 18.
 fn same_user(a: &str, b: &str) -> bool {
     a.len() >= 15 && a.get(..15) == b.get(..15)
 }
 
+#[async_trait]
 impl BulkTarget for SalesforceBulk {
     fn rows_max(&self) -> usize {
         self.rows_max
     }
 
-    fn encode<'a>(
-        &'a self,
-        rows: &'a [OutboxRow],
+    async fn encode(
+        &self,
+        rows: &[OutboxRow],
         bytes_before: usize,
-    ) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
-        Box::pin(
-            async move { self.encoded(rows, bytes_before).await.map_err(Failure::call_problem) },
-        )
+    ) -> Result<Encoded, CallProblem> {
+        self.encode_rows(rows, bytes_before).await.map_err(SalesforceFailure::call_problem)
     }
 
-    fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>> {
-        Box::pin(self.make())
+    async fn create(&self) -> Result<String, CallProblem> {
+        let job = json!({
+            "object": self.object,
+            "operation": "upsert",
+            "externalIdFieldName": self.records.mapping.external_id,
+            "contentType": "CSV",
+            "columnDelimiter": "COMMA",
+            "lineEnding": "LF",
+        });
+        let call = ApiCall::json(Method::POST, JOBS, job.to_string());
+        let job: JobInfo = self.client.ask(call).await.map_err(SalesforceFailure::call_problem)?;
+        if is_id(&job.id) {
+            return Ok(job.id);
+        }
+        let why = "the response to the new job has no valid id";
+        Err(SalesforceFailure::new(Class::Unknown, "ANSWER_UNREADABLE", why).call_problem())
     }
 
-    fn upload<'a>(
-        &'a self,
-        remote_id: &'a str,
-        parts: Vec<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<(), CallProblem>> {
-        Box::pin(self.put(remote_id, parts))
+    async fn upload(&self, remote_id: &str, parts: Vec<Vec<u8>>) -> Result<(), CallProblem> {
+        let call = ApiCall::upload(&format!("{JOBS}/{remote_id}/batches"), parts);
+        let Err(failure) = self.client.send_only(call).await else { return Ok(()) };
+        let failure = match other_state(failure) {
+            Ok(problem) => return Err(problem),
+            Err(failure) => failure,
+        };
+        // The request had arrived: it is unknown what was stored.
+        let arrived =
+            failure.status.is_some_and(|status| status >= 500 || failure.class == Class::Down);
+        Err(if arrived { CallProblem::Unclear(failure.problem) } else { failure.call_problem() })
     }
 
-    fn close<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>> {
-        Box::pin(self.begin(remote_id))
+    async fn close(&self, remote_id: &str) -> Result<(), CallProblem> {
+        let Err(failure) = self.change(remote_id, "UploadComplete").await else { return Ok(()) };
+        if same_code(&failure.problem.code, "INVALID_JOB") {
+            // A proxy repeated the upload: the job will never run. Nothing of it was applied, so it
+            // is aborted and its rows are sent again.
+            self.abort(remote_id).await?;
+            return Err(CallProblem::OtherState(failure.problem));
+        }
+        Err(other_state(failure).unwrap_or_else(SalesforceFailure::call_problem))
     }
 
-    fn abort<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>> {
-        Box::pin(self.stop(remote_id))
+    async fn abort(&self, remote_id: &str) -> Result<(), CallProblem> {
+        let stopped = self.change(remote_id, "Aborted").await;
+        stopped
+            .map_err(|failure| other_state(failure).unwrap_or_else(SalesforceFailure::call_problem))
     }
 
-    fn look<'a>(&'a self, remote_id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>> {
-        Box::pin(self.state(remote_id))
+    async fn state(&self, remote_id: &str) -> Result<Remote, CallProblem> {
+        let job = reconcile::job(&self.client, &format!("{JOBS}/{remote_id}")).await;
+        match job.map_err(SalesforceFailure::call_problem)? {
+            Some(job) => job.remote(&self.client.judge).map_err(SalesforceFailure::call_problem),
+            None => Ok(Remote::Gone),
+        }
     }
 
-    fn results<'a>(
-        &'a self,
-        remote_id: &'a str,
-        external_ids: &'a [String],
-    ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>> {
-        Box::pin(self.collect(remote_id, external_ids))
+    async fn results(
+        &self,
+        remote_id: &str,
+        external_ids: &[String],
+    ) -> Result<Vec<Delivery>, CallProblem> {
+        let path = format!("{JOBS}/{remote_id}");
+        let external_id = &self.records.mapping.external_id;
+        let mut answers =
+            reconcile::results(&self.client, &path, external_id, external_ids).await?;
+        spare_rows_of_wrong_settings(&mut answers);
+        Ok(answers)
     }
 
-    fn sweep<'a>(&'a self, known: &'a [String]) -> BoxFuture<'a, Result<usize, CallProblem>> {
-        Box::pin(self.clear(known))
+    async fn sweep(&self, known: &[String]) -> Result<usize, CallProblem> {
+        let mut aborted = 0;
+        for id in self.orphans().await.map_err(SalesforceFailure::call_problem)? {
+            if known.contains(&id) {
+                continue;
+            }
+            match self.abort(&id).await {
+                Ok(()) => aborted += 1,
+                // Another process was faster.
+                Err(CallProblem::OtherState(_)) => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(aborted)
     }
 }
 

@@ -1,8 +1,9 @@
-//! What a code and message of Salesforce mean: one table, and what follows from each class.
+//! Classifies the error codes and messages of Salesforce: one table, and the consequence of each
+//! class.
 //!
-//! Invariant: the first line that fits decides, and a code in no line is worth another try. Codes are
-//! compared without underscores and case, because the bulk API writes them differently
-//! (`INVALID_BATCH`, `INVALIDBATCH`, `InvalidBatch`).
+//! Invariant: the first matching row decides, and an unlisted code is retried. Codes are compared
+//! without underscores and case, because the bulk API spells them differently (`INVALID_BATCH`,
+//! `INVALIDBATCH`, `InvalidBatch`).
 
 use std::time::Duration;
 
@@ -13,62 +14,62 @@ use relais_core::{
 
 use crate::http::classify::harmless;
 
-/// How long to rest when the day's calls, batches or storage are used up.
+/// Pause when the daily calls, batches or storage are used up.
 const QUOTA_PAUSE: Duration = Duration::from_secs(15 * 60);
-/// How long to rest when too many calls run at once.
-const CROWD_PAUSE: Duration = Duration::from_secs(5);
-/// How long to rest when somebody asks for patience without a time.
+/// Pause when too many calls run at once.
+const CONCURRENCY_PAUSE: Duration = Duration::from_secs(5);
+/// Pause when the org throttles without a time.
 pub(super) const THROTTLE_PAUSE: Duration = Duration::from_secs(30);
-/// How long to rest until a person may have set something right.
-pub(super) const PERSON_PAUSE: Duration = Duration::from_secs(60);
-/// How long a row waits for the record it refers to.
+/// Pause until an operator may have fixed something.
+pub(super) const OPERATOR_PAUSE: Duration = Duration::from_secs(60);
+/// Pause of a row that refers to a missing record.
 const DEPENDENCY_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a failure is about.
+/// The class of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// This row, now: it may succeed later.
+    /// This row, temporarily.
     Transient,
-    /// This row, for good.
+    /// This row, permanently.
     Permanent,
-    /// Who we are, or what we may do.
+    /// Authentication or permissions.
     Auth,
-    /// Too much was asked of the org.
+    /// A limit of the org is exceeded.
     Quota,
-    /// The org cannot be reached or does not work.
+    /// The org is unreachable or does not work.
     Down,
-    /// The row refers to a record that is not there yet.
+    /// The row refers to a record that does not exist yet.
     Dependency,
-    /// Never tried, or undone because of another row.
+    /// Never tried, or rolled back because of another row.
     Untried,
     /// It may or may not have happened.
     Unknown,
-    /// Our settings do not fit the org: no row can succeed.
+    /// The settings do not match the org: no row can succeed.
     Settings,
 }
 
-/// Which messages a line is for.
+/// The messages that a row of the table matches.
 #[derive(Clone, Copy)]
-enum When {
+enum MessageRule {
     Always,
     Says(&'static [&'static str]),
-    /// The duplicate is in the field we upsert by.
+    /// The duplicate is in the field that rows are upserted by.
     OwnKey,
 }
 
 use Class::{Auth, Dependency, Down, Permanent, Quota, Settings, Transient, Untried};
-use When::{Always, OwnKey, Says};
+use MessageRule::{Always, OwnKey, Says};
 
-type Line = (&'static [&'static str], When, Class, Option<Duration>);
+type CodeRow = (&'static [&'static str], MessageRule, Class, Option<Duration>);
 
-/// Says that somebody else had the record; `lock` alone would also be found in `Block__c`.
-const LOCKED: When =
+/// The record was locked by another transaction; `lock` alone would also match `Block__c`.
+const LOCKED: MessageRule =
     Says(&["UNABLE_TO_LOCK_ROW", "unable to obtain exclusive access", "row lock", "locked row"]);
 const TRIGGERED: &[&str] =
     &["CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "CANNOT_EXECUTE_FLOW_TRIGGER", "APEX_ERROR"];
 
-const TABLE: &[Line] = &[
-    (&["INVALID_SESSION_ID", "INVALID_AUTH_HEADER"], Always, Auth, Some(PERSON_PAUSE)),
+const TABLE: &[CodeRow] = &[
+    (&["INVALID_SESSION_ID", "INVALID_AUTH_HEADER"], Always, Auth, Some(OPERATOR_PAUSE)),
     (
         &[
             "invalid_grant",
@@ -83,10 +84,10 @@ const TABLE: &[Line] = &[
         ],
         Always,
         Auth,
-        Some(PERSON_PAUSE),
+        Some(OPERATOR_PAUSE),
     ),
     (&["REQUEST_LIMIT_EXCEEDED"], Says(&["TotalRequests"]), Quota, Some(QUOTA_PAUSE)),
-    (&["REQUEST_LIMIT_EXCEEDED"], Always, Quota, Some(CROWD_PAUSE)),
+    (&["REQUEST_LIMIT_EXCEEDED"], Always, Quota, Some(CONCURRENCY_PAUSE)),
     (&["EXCEEDED_QUOTA", "LIMIT_EXCEEDED"], Always, Quota, Some(QUOTA_PAUSE)),
     (&["STORAGE_LIMIT_EXCEEDED"], Always, Quota, Some(QUOTA_PAUSE)),
     (&["TXN_SECURITY_METERING_ERROR"], Always, Quota, Some(THROTTLE_PAUSE)),
@@ -103,7 +104,7 @@ const TABLE: &[Line] = &[
         ],
         Always,
         Auth,
-        Some(PERSON_PAUSE),
+        Some(OPERATOR_PAUSE),
     ),
     (&["SERVER_UNAVAILABLE"], Always, Down, None),
     (&["UNABLE_TO_LOCK_ROW", "TooManyLockFailure", "Timeout"], Always, Transient, None),
@@ -167,11 +168,16 @@ const TABLE: &[Line] = &[
         Transient,
         None,
     ),
-    (&["InvalidBatch", "ClientInputError", "INVALID_ENTITY"], Always, Settings, Some(PERSON_PAUSE)),
+    (
+        &["InvalidBatch", "ClientInputError", "INVALID_ENTITY"],
+        Always,
+        Settings,
+        Some(OPERATOR_PAUSE),
+    ),
 ];
 
-/// Codes that speak of a column rather than of a value: if no row of a batch gets past them, the
-/// settings are wrong and not the rows.
+/// Codes about a column rather than a value: if every row of a batch fails with one, the settings
+/// are wrong and not the rows.
 const MAPPING_CODES: &[&str] = &[
     "INVALID_FIELD",
     "INVALID_FIELD_FOR_INSERT_UPDATE",
@@ -179,26 +185,26 @@ const MAPPING_CODES: &[&str] = &[
     "INVALID_TYPE_ON_FIELD_IN_RECORD",
 ];
 
-/// What triggers say when a batch was too much for them: fewer rows at once may pass.
+/// Messages of triggers that a batch has overloaded: fewer rows at once may succeed.
 const OVERLOADED: &[&str] = &["LimitException", "Too many SOQL", "Too many DML", "CPU time limit"];
 
-/// Whether a row that failed like this may succeed with fewer neighbours.
+/// Returns whether a row that failed like this may succeed with fewer other rows.
 pub(super) fn wants_fewer_neighbours(code: &str, message: &str) -> bool {
     same_code(code, "UNABLE_TO_LOCK_ROW") || OVERLOADED.iter().any(|text| message.contains(text))
 }
 
-/// Judges rows of one destination.
+/// Classifies rows of one destination.
 #[derive(Clone, Debug)]
 pub(super) struct Judge {
     pub(super) external_id: String,
-    /// What a validation rule says of a version that is older than what the org has.
+    /// The message of a validation rule that refuses versions older than that of the org.
     pub(super) superseded: Option<String>,
 }
 
 impl Judge {
-    /// The line of the table.
+    /// Returns the class and pause of the first matching row of the table.
     pub(super) fn class(&self, code: &str, message: &str) -> (Class, Option<Duration>) {
-        let fits = |(codes, when, ..): &&Line| {
+        let fits = |(codes, when, ..): &&CodeRow| {
             codes.iter().any(|known| same_code(known, code))
                 && match when {
                     Always => true,
@@ -206,15 +212,15 @@ impl Judge {
                     OwnKey => self.is_own_key(message),
                 }
         };
-        // What nobody has listed yet gets its attempts.
+        // An unlisted code uses the attempts of the row.
         TABLE.iter().find(fits).map_or((Transient, None), |line| (line.2, line.3))
     }
 
-    /// What becomes of a row that Salesforce refused.
+    /// Returns the delivery of a row that Salesforce refused.
     pub(super) fn row(&self, code: &str, message: &str) -> Delivery {
         let outdated = self.superseded.as_ref().is_some_and(|text| message.contains(text.as_str()));
         if outdated && same_code(code, "FIELD_CUSTOM_VALIDATION_EXCEPTION") {
-            // The org has something newer: there is nothing left to deliver.
+            // The org has a newer version: nothing is left to deliver.
             return Delivery::Accepted;
         }
         let (class, after) = self.class(code, message);
@@ -230,36 +236,36 @@ impl Judge {
     }
 }
 
-/// If every row was refused for the same reason and that reason is a column, the settings are wrong:
-/// the rows stay and the destination rests.
+/// If every row was refused for the same column, the settings are wrong: the rows stay and the
+/// destination pauses.
 pub(super) fn spare_rows_of_wrong_settings(deliveries: &mut [Delivery]) {
     let Some(Delivery::Reject { problem }) = deliveries.first() else { return };
     let problem = problem.clone();
     let is_column = MAPPING_CODES.iter().any(|code| same_code(code, &problem.code));
     let same = |delivery: &Delivery| *delivery == Delivery::Reject { problem: problem.clone() };
     if deliveries.len() > 1 && is_column && deliveries.iter().all(same) {
-        let outage = delivery(Settings, problem, Some(PERSON_PAUSE));
+        let outage = delivery(Settings, problem, Some(OPERATOR_PAUSE));
         deliveries.fill(outage);
     }
 }
 
-/// A call that did not do what was asked.
+/// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct SalesforceFailure {
     pub(super) class: Class,
     pub(super) problem: Problem,
     pub(super) after: Option<Duration>,
-    /// The status, if there was an answer.
+    /// The HTTP status, if there was a response.
     pub(super) status: Option<u16>,
 }
 
-impl Failure {
+impl SalesforceFailure {
     pub(super) fn new(class: Class, code: &str, message: &str) -> Self {
-        let after = matches!(class, Auth | Settings).then_some(PERSON_PAUSE);
+        let after = matches!(class, Auth | Settings).then_some(OPERATOR_PAUSE);
         Self { class, problem: problem(code, message), after, status: None }
     }
 
-    /// For each message of a call.
+    /// Returns the delivery for each message of the call.
     pub(super) fn delivery(&self) -> Delivery {
         let (problem, after) = (self.problem.clone(), self.after);
         match (self.class, self.status) {
@@ -268,7 +274,7 @@ impl Failure {
         }
     }
 
-    /// For a call about a bulk job. None of them uses an attempt of a row.
+    /// Returns the problem for a call about a bulk job. It uses no attempt of a row.
     pub(super) fn call_problem(self) -> CallProblem {
         let Self { class, problem, after, .. } = self;
         match class {
@@ -288,7 +294,9 @@ fn delivery(class: Class, problem: Problem, after: Option<Duration>) -> Delivery
         Down => Delivery::Busy { problem, after },
         Quota => Delivery::Outage { problem, after },
         // No row can succeed until an operator acts.
-        Auth | Settings => Delivery::Misconfigured { problem, after: after.or(Some(PERSON_PAUSE)) },
+        Auth | Settings => {
+            Delivery::Misconfigured { problem, after: after.or(Some(OPERATOR_PAUSE)) }
+        }
         Untried => Delivery::Held,
     }
 }
@@ -305,7 +313,7 @@ pub(super) fn same_code(a: &str, b: &str) -> bool {
     plain(a).eq(plain(b))
 }
 
-/// Whether `text` is in `message`, whatever its case.
+/// Returns whether `text` is in `message`, ignoring case.
 fn contains(message: &str, text: &str) -> bool {
     message.contains(text) || message.to_ascii_lowercase().contains(&text.to_ascii_lowercase())
 }

@@ -1,8 +1,8 @@
-//! Calls to the org: signed in, within its budget and time limits, each answer read for what is left
-//! of the budget.
+//! Calls to the org: authenticated, within its budget and time limits. The budget is read from each
+//! response.
 //!
-//! Invariant: a call that was refused for its token is made again once with a new one, except an
-//! upload, which is never made twice. No redirect is followed and no proxy of the environment used.
+//! Invariant: a call whose token was refused is repeated once with a new token, except an upload,
+//! which is never repeated. No redirect is followed and no proxy of the environment is used.
 
 use std::{
     collections::VecDeque,
@@ -20,14 +20,15 @@ use reqwest::{
     header::{ACCEPT, CONTENT_TYPE, DATE},
     redirect,
 };
+use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 
 use super::{
-    answer::{self, CALL_TIME, Refusal},
-    budget::{Admission, Budget},
-    classify::{Class, Failure, Judge},
+    budget::{Admission, ApiCallBudget},
+    classify::{Class, Judge, SalesforceFailure},
+    response::{self, CALL_TIME, ErrorResponse},
     settings::{SalesforceSettings, base_path},
-    token::{Login, Session, Token},
+    token::{AccessToken, LoginFlow, SalesforceSession},
 };
 use crate::http::classify;
 
@@ -35,30 +36,30 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Salesforce ends every call after ten minutes.
 const CALL_TIME_MAX: Duration = Duration::from_secs(600);
 const SYNC_TIME: Duration = Duration::from_secs(120);
-/// An upload has a minute, and a second for each of these.
+/// An upload has one minute, and one more second per this many bytes.
 const UPLOAD_BYTES_A_SECOND: usize = 1_000_000;
 const UPLOAD_TIME: Duration = Duration::from_secs(60);
-/// Connections kept open while nothing is sent.
+/// Connections that stay open while idle.
 const IDLE_CONNECTIONS_MAX: usize = 10;
 const IDLE_TIME: Duration = Duration::from_secs(30);
-/// The longest answer in JSON that is read: a page of a thousand jobs has about one.
+/// Maximum size of a JSON response: a page of a thousand jobs has about 1 MB.
 const JSON_MAX: usize = 8 * 1024 * 1024;
-/// How much of a refusal is read.
+/// Maximum size of an error response.
 const REFUSAL_MAX: usize = 64 * 1024;
 const LIMIT_INFO: &str = "sforce-limit-info";
 
-/// One org, as one destination sees it.
-pub(super) struct Client {
+/// One org, with the settings of one destination.
+pub(super) struct SalesforceClient {
     http: reqwest::Client,
-    login: Arc<Login>,
-    session: Session,
+    login: Arc<LoginFlow>,
+    session: SalesforceSession,
     base: String,
     pub(super) judge: Judge,
 }
 
-/// What is sent.
+/// A request.
 #[derive(Clone)]
-pub(super) struct Call {
+pub(super) struct ApiCall {
     method: Method,
     path: String,
     body: Option<(&'static str, Vec<Bytes>)>,
@@ -66,15 +67,15 @@ pub(super) struct Call {
     repeat: Repeat,
 }
 
-/// What to do with a call whose token was refused.
+/// The repetition of a call with a refused token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
     Once,
     Never,
 }
 
-impl Call {
-    /// `path` is below the version, e.g. `jobs/ingest`.
+impl ApiCall {
+    /// Creates a GET; `path` is relative to the version, e.g. `jobs/ingest`.
     pub(super) fn get(path: &str) -> Self {
         let path = path.to_owned();
         Self { method: Method::GET, path, body: None, time: CALL_TIME, repeat: Repeat::Once }
@@ -91,12 +92,12 @@ impl Call {
         Self { method, body, ..Self::get(path) }
     }
 
-    /// Writes rows at once.
+    /// Writes rows synchronously.
     pub(super) fn rows(method: Method, path: &str, body: String) -> Self {
         Self { time: SYNC_TIME, ..Self::json(method, path, body) }
     }
 
-    /// Sends the parts one after the other as one body.
+    /// Sends the parts as one body.
     pub(super) fn upload(path: &str, csv: Vec<Vec<u8>>) -> Self {
         let bytes: usize = csv.iter().map(Vec::len).sum();
         let seconds = u64::try_from(bytes / UPLOAD_BYTES_A_SECOND).unwrap_or(u64::MAX);
@@ -110,9 +111,9 @@ impl Call {
     }
 }
 
-impl Client {
+impl SalesforceClient {
     pub(super) fn new(settings: &SalesforceSettings) -> Result<Self, String> {
-        let login = Arc::new(Login::new(settings)?);
+        let login = Arc::new(LoginFlow::new(settings)?);
         let is_http = login.origin().starts_with("http:");
         Ok(Self {
             http: http_client(is_http)?,
@@ -126,68 +127,75 @@ impl Client {
         })
     }
 
-    pub(super) fn budget(&self) -> &Budget {
+    pub(super) fn budget(&self) -> &ApiCallBudget {
         self.session.budget()
     }
 
-    /// Where we log in, for people.
+    /// Returns the origin of the login URL, for texts.
     pub(super) fn origin(&self) -> String {
         self.login.origin()
     }
 
-    /// The path of a call below the host, as composite calls name their parts.
+    /// Returns the path of the API version, which composite calls use in their parts.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Whose jobs are ours; `None` if the org did not say.
-    pub(super) async fn user_id(&self) -> Result<Option<String>, Failure> {
+    /// Returns the user whose jobs are ours; `None` if the org did not report it.
+    pub(super) async fn user_id(&self) -> Result<Option<String>, SalesforceFailure> {
         Ok(self.session.token(&self.http, &self.login).await?.user_id.clone())
     }
 
-    /// The answer as JSON.
-    pub(super) async fn ask<T: DeserializeOwned>(&self, call: Call) -> Result<T, Failure> {
+    /// Returns the response as JSON.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        call: ApiCall,
+    ) -> Result<T, SalesforceFailure> {
         Ok(self.ask_when(call).await?.0)
     }
 
-    /// The answer as JSON, and when it was given by the clock of the org.
+    /// Returns the response as JSON, and its time by the clock of the org.
     pub(super) async fn ask_when<T: DeserializeOwned>(
         &self,
-        call: Call,
-    ) -> Result<(T, SystemTime), Failure> {
+        call: ApiCall,
+    ) -> Result<(T, SystemTime), SalesforceFailure> {
         let (mut response, name) = self.open(call).await?;
-        if answer::says_html(response.headers()) {
-            return Err(answer::html(&name));
+        if response::says_html(response.headers()) {
+            return Err(response::html(&name));
         }
         let date = response.headers().get(DATE).and_then(|value| value.to_str().ok());
-        // Whole seconds: this one has begun.
+        // The header has whole seconds: round up.
         let date = date.and_then(|text| httpdate::parse_http_date(text).ok());
         let date = date.map(|begun| begun + Duration::from_secs(1));
-        let body = answer::read(&mut response, JSON_MAX, &name).await?;
-        Ok((answer::json(&body, &name)?, date.unwrap_or_else(SystemTime::now)))
+        let body = response::read(&mut response, JSON_MAX, &name).await?;
+        Ok((response::json(&body, &name)?, date.unwrap_or_else(SystemTime::now)))
     }
 
-    /// Only whether it was done.
-    pub(super) async fn tell(&self, call: Call) -> Result<(), Failure> {
+    /// Returns only whether the call succeeded.
+    pub(super) async fn send_only(&self, call: ApiCall) -> Result<(), SalesforceFailure> {
         let (mut response, name) = self.open(call).await?;
-        if answer::says_html(response.headers()) {
-            return Err(answer::html(&name));
+        if response::says_html(response.headers()) {
+            return Err(response::html(&name));
         }
-        // Read so that the connection can be used again; what is in it does not matter.
-        let _ = answer::read(&mut response, REFUSAL_MAX, &name).await;
+        // The body is read so that the connection can be reused.
+        let _ = response::read(&mut response, REFUSAL_MAX, &name).await;
         Ok(())
     }
 
-    /// An answer that is a success, to be read by the caller; also what to call it in errors.
-    pub(super) async fn open(&self, call: Call) -> Result<(Response, String), Failure> {
+    /// Returns a successful response for the caller to read, and the name of the call for errors.
+    pub(super) async fn open(
+        &self,
+        call: ApiCall,
+    ) -> Result<(Response, String), SalesforceFailure> {
         self.within_budget().await?;
         let token = self.session.token(&self.http, &self.login).await?;
         match self.send(&call, &token).await {
             Err(failure) if failure.status == Some(401) => {
                 self.session.forget(&token);
                 if call.repeat == Repeat::Never {
-                    // Whether anything of it was kept cannot be told: the caller must look.
-                    return Err(Failure { class: Class::Unknown, ..failure });
+                    // It is unknown whether anything was stored: the caller must read the state of
+                    // the job.
+                    return Err(SalesforceFailure { class: Class::Unknown, ..failure });
                 }
                 let token = self.session.token(&self.http, &self.login).await?;
                 self.send(&call, &token).await
@@ -196,7 +204,7 @@ impl Client {
         }
     }
 
-    async fn within_budget(&self) -> Result<(), Failure> {
+    async fn within_budget(&self) -> Result<(), SalesforceFailure> {
         match self.budget().admit(Instant::now()) {
             Admission::Go(wait) => {
                 if !wait.is_zero() {
@@ -206,17 +214,21 @@ impl Client {
             }
             Admission::Stop { usage, after } => {
                 let message = format!(
-                    "{} of {} calls of the day are used; the rest is left to the org's people",
+                    "{} of {} daily API calls are used; the rest is reserved for the users of the org",
                     usage.used, usage.limit
                 );
-                let mut failure = Failure::new(Class::Quota, "API_BUDGET", &message);
+                let mut failure = SalesforceFailure::new(Class::Quota, "API_BUDGET", &message);
                 failure.after = Some(after);
                 Err(failure)
             }
         }
     }
 
-    async fn send(&self, call: &Call, token: &Arc<Token>) -> Result<(Response, String), Failure> {
+    async fn send(
+        &self,
+        call: &ApiCall,
+        token: &Arc<AccessToken>,
+    ) -> Result<(Response, String), SalesforceFailure> {
         let origin = token.instance.origin().ascii_serialization();
         let name = format!("{} {origin}", call.method);
         let accept = if call.is_file() { "text/csv" } else { "application/json" };
@@ -224,7 +236,7 @@ impl Client {
         let mut request = self
             .http
             .request(call.method.clone(), format!("{origin}{path}{}", call.path))
-            .bearer_auth(token.access.reveal())
+            .bearer_auth(token.access.expose_secret())
             .header(ACCEPT, accept)
             .timeout(call.time);
         if let Some((kind, body)) = &call.body {
@@ -232,7 +244,7 @@ impl Client {
         }
         let sent = request.send().await;
         let mut response =
-            sent.map_err(|error| answer::no_answer(classify::failed(&error, &name)))?;
+            sent.map_err(|error| response::no_answer(classify::failed(&error, &name)))?;
         let info = response.headers().get(LIMIT_INFO).and_then(|value| value.to_str().ok());
         if let Some(info) = info {
             self.budget().note(info, Instant::now());
@@ -241,34 +253,34 @@ impl Client {
             return Ok((response, name));
         }
         let status = response.status().as_u16();
-        let after = answer::retry_after(response.headers());
-        let is_html = answer::says_html(response.headers());
-        // A refusal that breaks off is still a refusal.
-        let body = answer::read(&mut response, REFUSAL_MAX, &name).await.unwrap_or_default();
-        let body = String::from_utf8_lossy(&body).replace(token.access.reveal(), "[hidden]");
+        let after = response::retry_after(response.headers());
+        let is_html = response::says_html(response.headers());
+        // An incomplete error response is still an error.
+        let body = response::read(&mut response, REFUSAL_MAX, &name).await.unwrap_or_default();
+        let body = String::from_utf8_lossy(&body).replace(token.access.expose_secret(), "[hidden]");
         let body = body.into_bytes();
-        let refusal = Refusal { call: &name, status, after, is_html, body: &body };
+        let refusal = ErrorResponse { call: &name, status, after, is_html, body: &body };
         Err(refusal.failure(&self.judge))
     }
 }
 
-/// The parts as one body of a known length.
+/// Joins the parts to one body of known length.
 fn as_one(mut parts: Vec<Bytes>) -> Body {
     if parts.len() == 1 {
         return parts.remove(0).into();
     }
-    Body::wrap(Parts {
+    Body::wrap(ChunkedBody {
         left: parts.iter().map(|part| part.len() as u64).sum(),
         parts: parts.into(),
     })
 }
 
-struct Parts {
+struct ChunkedBody {
     parts: VecDeque<Bytes>,
     left: u64,
 }
 
-impl hyper::body::Body for Parts {
+impl hyper::body::Body for ChunkedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -294,7 +306,7 @@ impl hyper::body::Body for Parts {
 
 fn http_client(is_http: bool) -> Result<reqwest::Client, String> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may have been faster; then theirs is used.
+        // If another thread installed one first, that one is used.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
     let mut builder = reqwest::Client::builder()
@@ -308,13 +320,13 @@ fn http_client(is_http: bool) -> Result<reqwest::Client, String> {
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .pool_idle_timeout(IDLE_TIME);
     if is_http {
-        // Without TLS it must work on machines that have no root certificates.
+        // Without TLS it must work on machines without root certificates.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
         let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         format!(
-            "the HTTP client cannot be made ({why}); https needs the system's root certificates"
+            "cannot build the HTTP client: {why}; https needs the root certificates of the system"
         )
     })
 }

@@ -1,12 +1,12 @@
-//! Few rows, at once: up to 200 in one call, one result for each.
+//! Few rows at once: up to 200 in one call, with one result each.
 //!
-//! Invariant: rows are upserted by their external id, so a call whose answer was lost can be repeated.
-//! Results come in the order of the rows; a row's failure is its own (`allOrNone` is false).
+//! Invariant: rows are upserted by their external id, so a call whose response was lost can be
+//! repeated. Results are in the order of the rows; a row fails alone (`allOrNone` is false).
 
 use std::{fmt, ops::Range, sync::Arc};
 
 use relais_core::{
-    BoxFuture, InvalidSettings,
+    InvalidSettings, async_trait,
     delivery::Delivery,
     hydrate::Hydrator,
     outbox::OutboxRow,
@@ -16,37 +16,37 @@ use reqwest::Method;
 use serde::Deserialize;
 
 use super::{
-    budget::Budget,
-    classify::{Class, Failure, spare_rows_of_wrong_settings, wants_fewer_neighbours},
-    client::{Call, Client},
-    columns::Mapping,
-    parts,
-    record::{Records, Unfit},
+    batch_split::{BatchCall, send_split},
+    budget::ApiCallBudget,
+    classify::{Class, SalesforceFailure, spare_rows_of_wrong_settings, wants_fewer_neighbours},
+    client::{ApiCall, SalesforceClient},
+    columns::ColumnMapping,
+    row_values::{RowValueError, RowValues},
     settings::SalesforceSettings,
 };
 
-/// The most records of a call.
+/// Maximum number of records in a call.
 const ROWS_MAX: usize = 200;
-/// The first version with upserts of collections.
+/// The first API version with upserts of collections.
 const OLDEST: u32 = 46;
 
 /// Upserts rows through sObject Collections.
 pub struct SalesforceCollections {
-    client: Client,
-    records: Records,
+    client: SalesforceClient,
+    records: RowValues,
     object: String,
 }
 
 /// A row as it is sent.
-struct Item {
+struct CollectionRecord {
     index: usize,
     json: String,
-    /// How many rows may go along with it.
+    /// Maximum number of rows in its call.
     together_max: usize,
 }
 
 impl SalesforceCollections {
-    /// Checks the settings; connects to nobody yet. The error says which setting to change.
+    /// Validates the settings, without connecting. The error says which setting to change.
     pub fn new(
         settings: SalesforceSettings,
         hydrator: Option<Arc<dyn Hydrator>>,
@@ -54,34 +54,23 @@ impl SalesforceCollections {
         settings.check_object()?;
         settings.check(OLDEST)?;
         Ok(Self {
-            client: Client::new(&settings)?,
-            records: Records::new(Mapping::new(&settings)?, hydrator),
+            client: SalesforceClient::new(&settings)?,
+            records: RowValues::new(ColumnMapping::new(&settings)?, hydrator),
             object: settings.object,
         })
     }
 
-    /// What is left of the org's daily calls.
-    pub fn budget(&self) -> &Budget {
+    /// Returns the budget of the org's daily calls.
+    pub fn budget(&self) -> &ApiCallBudget {
         self.client.budget()
     }
 
-    async fn deliver(&self, rows: &[OutboxRow]) -> Vec<Delivery> {
-        let (mut items, mut answers) = match self.items(rows).await {
-            Ok(prepared) => prepared,
-            Err(failure) => return vec![failure.delivery(); rows.len()],
-        };
-        items.sort_by_key(|item| std::cmp::Reverse(item.together_max));
-        let mut sent = parts::send(&items, split(&items), self).await;
-        spare_rows_of_wrong_settings(&mut sent);
-        for (item, delivery) in items.iter().zip(sent) {
-            answers[item.index] = delivery;
-        }
-        answers
-    }
-
-    /// What is to be sent, and the answers for all other rows.
-    async fn items(&self, rows: &[OutboxRow]) -> Result<(Vec<Item>, Vec<Delivery>), Failure> {
-        let gathered = self.records.gather(rows).await?;
+    /// Returns the records to send, and the deliveries of all other rows.
+    async fn items(
+        &self,
+        rows: &[OutboxRow],
+    ) -> Result<(Vec<CollectionRecord>, Vec<Delivery>), SalesforceFailure> {
+        let gathered = self.records.select(rows).await?;
         let mut answers = vec![Delivery::Held; rows.len()];
         for (index, delivery) in &gathered.left_out {
             answers[*index] = delivery.clone();
@@ -93,33 +82,13 @@ impl SalesforceCollections {
                 Ok(()) => {
                     let mapping = &self.records.mapping;
                     let json = mapping.json(&self.object, &row.aggregate_id, &cells);
-                    items.push(Item { index, json, together_max: together_max(row) });
+                    items.push(CollectionRecord { index, json, together_max: together_max(row) });
                 }
-                Err(Unfit::Row(delivery)) => answers[index] = delivery,
-                Err(Unfit::Settings(failure)) => return Err(failure),
+                Err(RowValueError::Row(delivery)) => answers[index] = delivery,
+                Err(RowValueError::Settings(failure)) => return Err(failure),
             }
         }
         Ok((items, answers))
-    }
-
-    async fn call(&self, part: &[Item]) -> Result<Vec<Delivery>, Failure> {
-        let mut body = String::from("{\"allOrNone\":false,\"records\":[");
-        for (number, item) in part.iter().enumerate() {
-            if number > 0 {
-                body.push(',');
-            }
-            body.push_str(&item.json);
-        }
-        body.push_str("]}");
-        let external_id = &self.records.mapping.external_id;
-        let path = format!("composite/sobjects/{}/{external_id}", self.object);
-        let results: Vec<RowResult> =
-            self.client.ask(Call::rows(Method::PATCH, &path, body)).await?;
-        if results.len() != part.len() {
-            let why = format!("{} results for {} rows", results.len(), part.len());
-            return Err(Failure::new(Class::Unknown, "ANSWER_UNREADABLE", &why));
-        }
-        Ok(results.iter().map(|result| self.judge(result)).collect())
     }
 
     fn judge(&self, result: &RowResult) -> Delivery {
@@ -128,7 +97,9 @@ impl SalesforceCollections {
         }
         match result.errors.first() {
             Some(error) => self.client.judge.row(&error.code, &error.message),
-            None => Delivery::retry("UNKNOWN_EXCEPTION", "Salesforce refused it without a reason"),
+            None => {
+                Delivery::retry("UNKNOWN_EXCEPTION", "Salesforce refused the row without a reason")
+            }
         }
     }
 }
@@ -137,18 +108,19 @@ impl SalesforceCollections {
 struct RowResult {
     success: bool,
     #[serde(default)]
-    errors: Vec<RowError>,
+    errors: Vec<CollectionError>,
 }
 
 #[derive(Deserialize)]
-struct RowError {
+struct CollectionError {
     #[serde(rename = "statusCode")]
     code: String,
     #[serde(default)]
     message: String,
 }
 
-/// A row that failed because it was not alone gets fewer neighbours each time, in the end none.
+/// Returns the maximum number of rows in a call with this row. A row that failed because of other
+/// rows gets fewer each time, finally none.
 fn together_max(row: &OutboxRow) -> usize {
     let (code, message) = (row.error_code.as_deref(), row.error_message.as_deref());
     if wants_fewer_neighbours(code.unwrap_or_default(), message.unwrap_or_default()) {
@@ -158,8 +130,9 @@ fn together_max(row: &OutboxRow) -> usize {
     }
 }
 
-/// Parts in which no row has more neighbours than it may. The items are in falling order of that.
-fn split(items: &[Item]) -> Vec<Range<usize>> {
+/// Splits into parts in which no row has more other rows than allowed. The items are in falling
+/// order of that limit.
+fn split(items: &[CollectionRecord]) -> Vec<Range<usize>> {
     let (mut parts, mut start) = (Vec::new(), 0);
     for end in 1..=items.len() {
         let full = items.get(end).is_none_or(|next| end - start >= next.together_max);
@@ -171,15 +144,43 @@ fn split(items: &[Item]) -> Vec<Range<usize>> {
     parts
 }
 
-impl parts::Send<Item> for SalesforceCollections {
-    fn send<'a>(&'a self, part: &'a [Item]) -> BoxFuture<'a, Result<Vec<Delivery>, Failure>> {
-        Box::pin(self.call(part))
+#[async_trait]
+impl BatchCall<CollectionRecord> for SalesforceCollections {
+    async fn call(&self, part: &[CollectionRecord]) -> Result<Vec<Delivery>, SalesforceFailure> {
+        let mut body = String::from("{\"allOrNone\":false,\"records\":[");
+        for (number, item) in part.iter().enumerate() {
+            if number > 0 {
+                body.push(',');
+            }
+            body.push_str(&item.json);
+        }
+        body.push_str("]}");
+        let external_id = &self.records.mapping.external_id;
+        let path = format!("composite/sobjects/{}/{external_id}", self.object);
+        let results: Vec<RowResult> =
+            self.client.ask(ApiCall::rows(Method::PATCH, &path, body)).await?;
+        if results.len() != part.len() {
+            let why = format!("{} results for {} rows", results.len(), part.len());
+            return Err(SalesforceFailure::new(Class::Unknown, "ANSWER_UNREADABLE", &why));
+        }
+        Ok(results.iter().map(|result| self.judge(result)).collect())
     }
 }
 
+#[async_trait]
 impl Publisher for SalesforceCollections {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(self.deliver(messages))
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        let (mut items, mut answers) = match self.items(messages).await {
+            Ok(prepared) => prepared,
+            Err(failure) => return vec![failure.delivery(); messages.len()],
+        };
+        items.sort_by_key(|item| std::cmp::Reverse(item.together_max));
+        let mut sent = send_split(&items, split(&items), self).await;
+        spare_rows_of_wrong_settings(&mut sent);
+        for (item, delivery) in items.iter().zip(sent) {
+            answers[item.index] = delivery;
+        }
+        answers
     }
 
     fn batching(&self) -> Batching {
@@ -200,12 +201,12 @@ mod tests {
     use crate::testing::row;
 
     fn sizes(limits: &[usize]) -> Vec<usize> {
-        let item = |(index, limit): (usize, &usize)| Item {
+        let item = |(index, limit): (usize, &usize)| CollectionRecord {
             index,
             json: String::new(),
             together_max: *limit,
         };
-        let mut items: Vec<Item> = limits.iter().enumerate().map(item).collect();
+        let mut items: Vec<CollectionRecord> = limits.iter().enumerate().map(item).collect();
         items.sort_by_key(|item| std::cmp::Reverse(item.together_max));
         split(&items).into_iter().map(|part| part.len()).collect()
     }

@@ -1,60 +1,60 @@
-//! The column mapping of a destination, checked once.
+//! The column mapping of a destination, validated once.
 
 use serde_json::json;
 
 use super::{
-    record::Cell,
+    row_values::Cell,
     settings::{OnMissing, SalesforceSettings, is_name},
 };
 
-/// Most columns, and most characters of the header of a CSV.
+/// Maximum number of columns, and of characters in the header of a CSV.
 const COLUMNS_MAX: usize = 5_000;
 const HEADER_CHARS_MAX: usize = 32_000;
 
-/// Which field of a row becomes which column of a record.
+/// Maps fields of a row to columns of a record.
 #[derive(Clone, Debug)]
-pub(super) struct Mapping {
+pub(super) struct ColumnMapping {
     pub(super) external_id: String,
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<MappedColumn>,
     pub(super) version: Option<String>,
     pub(super) on_missing: OnMissing,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Column {
-    /// As in the header of a CSV.
+pub(super) struct MappedColumn {
+    /// The name in the header of a CSV.
     pub(super) name: String,
-    target: Target,
-    pub(super) field: Field,
+    target: ColumnTarget,
+    pub(super) field: FieldSource,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    /// Of the fresh row, or at the top of the payload.
+pub(super) enum FieldSource {
+    /// A column of the fresh row, or a top-level field of the payload.
     Name(String),
-    /// Always of the payload.
+    /// Always a value of the payload.
     Pointer(String),
 }
 
-/// Where a value goes.
+/// The target of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+enum ColumnTarget {
     Field,
-    /// A record it refers to, found by its own external id.
+    /// A related record, found by its own external id.
     Relation {
-        /// Needed where several objects are possible.
+        /// Needed if several objects are possible.
         object: Option<String>,
         relation: String,
         field: String,
     },
 }
 
-impl Mapping {
+impl ColumnMapping {
     pub(super) fn new(settings: &SalesforceSettings) -> Result<Self, String> {
         let mut columns = Vec::with_capacity(settings.columns.len());
         for (name, field) in &settings.columns {
-            columns.push(Column::new(name, field)?);
+            columns.push(MappedColumn::new(name, field)?);
         }
         check(&columns, &settings.external_id)?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl Mapping {
         })
     }
 
-    /// A record as Collections takes it.
+    /// Returns a record in the format of Collections.
     pub(super) fn json(&self, object: &str, id: &str, cells: &[Cell<'_>]) -> String {
         let attributes = json!({ "type": object });
         let mut out = format!("{{\"attributes\":{attributes}");
@@ -78,11 +78,11 @@ impl Mapping {
                 Cell::Plain(plain) => plain.clone().into_owned(),
             };
             match &column.target {
-                Target::Field => push(&mut out, &column.name, &value),
-                Target::Relation { relation, .. } if *cell == Cell::Null => {
-                    push(&mut out, &lookup(relation), &value);
+                ColumnTarget::Field => push(&mut out, &column.name, &value),
+                ColumnTarget::Relation { relation, .. } if *cell == Cell::Null => {
+                    push(&mut out, &lookup_field(relation), &value);
                 }
-                Target::Relation { object, relation, field } => {
+                ColumnTarget::Relation { object, relation, field } => {
                     let kind = object.as_ref().map(|object| json!({ "type": object }));
                     let kind = kind.map_or(String::new(), |kind| format!("\"attributes\":{kind},"));
                     push(&mut out, relation, &format!("{{{kind}\"{field}\":{value}}}"));
@@ -94,39 +94,39 @@ impl Mapping {
     }
 }
 
-/// The field behind a relation, which is what can be emptied: `AccountId`, `Parent__c`.
-fn lookup(relation: &str) -> String {
+/// Returns the field of a relation, which can be set to null: `AccountId`, `Parent__c`.
+fn lookup_field(relation: &str) -> String {
     match relation.strip_suffix("__r") {
         Some(custom) => format!("{custom}__c"),
         None => format!("{relation}Id"),
     }
 }
 
-/// Names are plain: they need no escape.
+/// Adds a field. Names contain only letters, digits and `_`, so they need no escaping.
 fn push(out: &mut String, name: &str, value: &str) {
     for part in [",\"", name, "\":", value] {
         out.push_str(part);
     }
 }
 
-impl Column {
+impl MappedColumn {
     fn new(name: &str, field: &str) -> Result<Self, String> {
         let target = target(name).ok_or_else(|| {
             format!(
-                "`columns`: {name:?} is no column; use a field's API name, or \
+                "`columns`: {name:?} is not a column; use a field's API name, or \
                  `Relation.ExternalIdField` for the record it refers to"
             )
         })?;
         let field = match field.strip_prefix("payload:") {
-            Some(pointer) => Field::Pointer(pointer.to_owned()),
-            None if field.starts_with('/') => Field::Pointer(field.to_owned()),
-            None => Field::Name(field.to_owned()),
+            Some(pointer) => FieldSource::Pointer(pointer.to_owned()),
+            None if field.starts_with('/') => FieldSource::Pointer(field.to_owned()),
+            None => FieldSource::Name(field.to_owned()),
         };
         match &field {
-            Field::Pointer(pointer) if !pointer.starts_with('/') => {
-                Err(format!("`columns`: the field of {name} must go on with a `/`"))
+            FieldSource::Pointer(pointer) if !pointer.starts_with('/') => {
+                Err(format!("`columns`: the field of {name} must continue with a `/`"))
             }
-            Field::Name(text) if text.is_empty() => {
+            FieldSource::Name(text) if text.is_empty() => {
                 Err(format!("`columns`: the field of {name} is empty"))
             }
             _ => Ok(Self { name: name.to_owned(), target, field }),
@@ -134,24 +134,24 @@ impl Column {
     }
 }
 
-/// `Name`, `Relation.Field` or `Object:Relation.Field`.
-fn target(name: &str) -> Option<Target> {
+/// Parses `Name`, `Relation.Field` or `Object:Relation.Field`.
+fn target(name: &str) -> Option<ColumnTarget> {
     let (object, rest) = match name.split_once(':') {
         Some((object, rest)) => (Some(object), rest),
         None => (None, name),
     };
     let Some((relation, field)) = rest.split_once('.') else {
-        return (object.is_none() && is_name(rest)).then_some(Target::Field);
+        return (object.is_none() && is_name(rest)).then_some(ColumnTarget::Field);
     };
     let are_names = is_name(relation) && is_name(field) && object.is_none_or(is_name);
-    are_names.then(|| Target::Relation {
+    are_names.then(|| ColumnTarget::Relation {
         object: object.map(str::to_owned),
         relation: relation.to_owned(),
         field: field.to_owned(),
     })
 }
 
-fn check(columns: &[Column], external_id: &str) -> Result<(), String> {
+fn check(columns: &[MappedColumn], external_id: &str) -> Result<(), String> {
     if columns.is_empty() {
         return Err("`columns` is empty; name at least one column to send".to_owned());
     }
@@ -164,12 +164,12 @@ fn check(columns: &[Column], external_id: &str) -> Result<(), String> {
     let mut seen: Vec<String> = Vec::new();
     for column in columns {
         let name = match &column.target {
-            Target::Field => &column.name,
-            Target::Relation { relation, .. } => relation,
+            ColumnTarget::Field => &column.name,
+            ColumnTarget::Relation { relation, .. } => relation,
         };
         if name.eq_ignore_ascii_case(external_id) || name.eq_ignore_ascii_case("Id") {
             return Err(format!(
-                "`columns` must not name {name}: `external_id` is added, with the aggregate id"
+                "`columns` must not contain {name}: `external_id` is added, with the aggregate id"
             ));
         }
         if seen.iter().any(|other| other.eq_ignore_ascii_case(name)) {
@@ -183,26 +183,26 @@ fn check(columns: &[Column], external_id: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Secret, salesforce::Auth};
+    use crate::{SecretString, salesforce::Auth};
 
-    fn mapping(columns: &[(&str, &str)]) -> Result<Mapping, String> {
+    fn mapping(columns: &[(&str, &str)]) -> Result<ColumnMapping, String> {
         let auth = Auth::ClientCredentials {
             client_id: "app".into(),
-            client_secret: Secret::new("secret"),
+            client_secret: SecretString::from("secret"),
         };
         let mut settings = SalesforceSettings::new("https://x", auth, "Contact", "ExternalId__c");
         settings.columns =
             columns.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-        Mapping::new(&settings)
+        ColumnMapping::new(&settings)
     }
 
     #[test]
     fn columns_that_cannot_work_are_refused_at_once() {
         for (columns, says) in [
             (&[][..], "at least one"),
-            (&[("First Name", "a")], "no column"),
-            (&[("User:Owner", "a")], "no column"),
-            (&[("A.B.C", "a")], "no column"),
+            (&[("First Name", "a")], "not a column"),
+            (&[("User:Owner", "a")], "not a column"),
+            (&[("A.B.C", "a")], "not a column"),
             (&[("Name", "")], "empty"),
             (&[("Name", "payload:name")], "`/`"),
             (&[("ExternalId__c", "a")], "is added"),

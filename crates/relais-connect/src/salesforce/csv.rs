@@ -1,46 +1,47 @@
-//! The upload of a bulk job, exactly by the rules of Salesforce: UTF-8 without a mark in front, a
-//! comma between cells, LF between lines, every cell in quotes.
+//! The upload of a bulk job, by the rules of Salesforce: UTF-8 without a byte order mark, comma as
+//! separator, LF as line end, every cell quoted.
 //!
-//! Invariant: a row is in the body as a whole or not at all. An empty cell leaves a field alone,
-//! [`NULL`] empties it; text that is [`NULL`] by chance is refused, because it would empty the field.
+//! Invariant: a row is in the body completely or not at all. An empty cell leaves a field
+//! unchanged, [`NULL`] clears it. A text that equals [`NULL`] is refused, because it would clear
+//! the field.
 
 use relais_core::delivery::Delivery;
 
-use super::record::Cell;
+use super::row_values::Cell;
 
-/// What Salesforce reads as null.
+/// The text that Salesforce reads as null.
 pub(super) const NULL: &str = "#N/A";
-/// The most characters of a value and of a record, counted as Salesforce counts: in UTF-16.
+/// Maximum number of characters of a value and of a record, counted in UTF-16 like Salesforce.
 const VALUE_CHARS_MAX: usize = 32_000;
 const RECORD_CHARS_MAX: usize = 400_000;
-/// Why a value cannot be sent.
+/// The error for a value with U+0000.
 pub(super) const NUL: &str =
     "the value contains U+0000, which Salesforce does not store; remove it";
-/// The most bytes of an upload, all parts together. Salesforce takes twice as much; this bounds our
-/// memory.
+/// Maximum number of bytes of an upload, all parts together. Salesforce accepts twice as much; this
+/// bounds our memory.
 pub(super) const BODY_MAX: usize = 50 * 1024 * 1024;
 
-/// What became of a row.
+/// The result of adding a row.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum PushOutcome {
     InBody,
-    /// The answer for a row that can never be part of an upload.
+    /// The delivery of a row that can never be uploaded.
     Refused(Delivery),
     /// The body is full.
     Full,
 }
 
-/// A body that grows, or a later part of one.
+/// A growing body, or a later part of one.
 #[derive(Debug)]
 pub(super) struct Csv {
     out: Vec<u8>,
-    /// Bytes of the parts before.
+    /// Bytes of the earlier parts.
     before: usize,
     count: u64,
 }
 
 impl Csv {
-    /// With the header: the external id, then the columns.
+    /// Creates a body with the header: the external id, then the columns.
     pub(super) fn new<'a>(external_id: &str, columns: impl Iterator<Item = &'a str>) -> Self {
         let mut out = Vec::new();
         cell(&mut out, external_id);
@@ -52,18 +53,18 @@ impl Csv {
         Self { out, before: 0, count: 0 }
     }
 
-    /// A later part, without the header.
+    /// Creates a later part, without the header.
     pub(super) fn continued(before: usize) -> Self {
         Self { out: Vec::new(), before, count: 0 }
     }
 
-    /// Adds a row. `names` are the columns of `cells`, for reasons.
+    /// Adds a row. `names` are the columns of `cells`, for error texts.
     pub(super) fn push<'a>(
         &mut self,
         external_id: &str,
         cells: &[Cell<'_>],
         names: impl Iterator<Item = &'a str>,
-    ) -> Written {
+    ) -> PushOutcome {
         let start = self.out.len();
         cell(&mut self.out, external_id);
         for (value, name) in cells.iter().zip(names) {
@@ -71,7 +72,7 @@ impl Csv {
             if let Err(why) = self.value(value) {
                 self.out.truncate(start);
                 let why = format!("{name}: {why}");
-                return Written::Refused(Delivery::reject("VALUE_INVALID", &why));
+                return PushOutcome::Refused(Delivery::reject("VALUE_INVALID", &why));
             }
         }
         self.out.push(b'\n');
@@ -79,21 +80,21 @@ impl Csv {
         if length > RECORD_CHARS_MAX && chars(&self.out[start..]) > RECORD_CHARS_MAX {
             self.out.truncate(start);
             let why = format!("the row has more than {RECORD_CHARS_MAX} characters");
-            return Written::Refused(Delivery::reject("ROW_TOO_LONG", &why));
+            return PushOutcome::Refused(Delivery::reject("ROW_TOO_LONG", &why));
         }
         if self.before + self.out.len() > BODY_MAX {
             self.out.truncate(start);
-            return Written::Full;
+            return PushOutcome::Full;
         }
         self.count += 1;
-        Written::InBody
+        PushOutcome::InBody
     }
 
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The body; empty if no row is in it.
+    /// Returns the body; empty if it has no row.
     pub(super) fn into_body(self) -> Vec<u8> {
         if self.count == 0 { Vec::new() } else { self.out }
     }
@@ -101,13 +102,13 @@ impl Csv {
     fn value(&mut self, value: &Cell<'_>) -> Result<(), String> {
         let text = match value {
             Cell::Absent => "",
-            // An empty text is null to Salesforce; an empty cell would leave the old value.
+            // An empty text is null in Salesforce; an empty cell would keep the old value.
             Cell::Null => NULL,
             Cell::Text(text) if text.is_empty() => NULL,
             Cell::Text(text) if text == NULL => {
                 return Err(format!(
-                    "the text {NULL} would empty the field in a bulk job; send it by collections \
-                     or write it otherwise"
+                    "the text {NULL} would clear the field in a bulk job; send it by collections \
+                     or change it"
                 ));
             }
             Cell::Text(text) | Cell::Plain(text) => text,
@@ -123,7 +124,7 @@ impl Csv {
     }
 }
 
-/// A cell in quotes. Line ends in it become LF like all others: Salesforce refuses a file with both.
+/// Adds a quoted cell. Line ends in it become LF: Salesforce refuses a file with mixed line ends.
 fn cell(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
@@ -140,7 +141,7 @@ fn cell(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Characters in UTF-16: one for each that is no continuation, two for those of four bytes.
+/// Counts UTF-16 code units: one per character, two per character of four bytes.
 fn chars(utf8: &[u8]) -> usize {
     utf8.iter().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0)).sum()
 }
@@ -151,7 +152,7 @@ mod tests {
 
     const COLUMNS: [&str; 2] = ["LastName", "Notes__c"];
 
-    fn push(csv: &mut Csv, id: &str, cells: &[Cell<'_>]) -> Written {
+    fn push(csv: &mut Csv, id: &str, cells: &[Cell<'_>]) -> PushOutcome {
         csv.push(id, cells, COLUMNS.into_iter())
     }
 
@@ -165,14 +166,14 @@ mod tests {
 
     fn written(value: &str) -> String {
         let mut csv = new();
-        assert_eq!(push(&mut csv, "M-1", &[text(value), Cell::Absent]), Written::InBody);
+        assert_eq!(push(&mut csv, "M-1", &[text(value), Cell::Absent]), PushOutcome::InBody);
         String::from_utf8(csv.into_body()).unwrap()
     }
 
     fn refused(cells: &[Cell<'_>]) -> String {
         let mut csv = new();
         match push(&mut csv, "M-1", cells) {
-            Written::Refused(Delivery::Reject { problem }) => {
+            PushOutcome::Refused(Delivery::Reject { problem }) => {
                 assert!(csv.into_body().is_empty());
                 problem.message
             }
@@ -184,9 +185,12 @@ mod tests {
     fn every_cell_is_quoted_and_every_line_ends_in_lf() {
         let mut csv = new();
         let cells = [text("Doe"), Cell::Plain("9007199254740993".into())];
-        assert_eq!(push(&mut csv, "M-1", &cells), Written::InBody);
-        assert_eq!(push(&mut csv, "M-2", &[Cell::Null, Cell::Absent]), Written::InBody);
-        assert_eq!(push(&mut csv, "M-3", &[text(""), Cell::Plain("true".into())]), Written::InBody);
+        assert_eq!(push(&mut csv, "M-1", &cells), PushOutcome::InBody);
+        assert_eq!(push(&mut csv, "M-2", &[Cell::Null, Cell::Absent]), PushOutcome::InBody);
+        assert_eq!(
+            push(&mut csv, "M-3", &[text(""), Cell::Plain("true".into())]),
+            PushOutcome::InBody
+        );
         assert_eq!(csv.count(), 3);
         let expected = "\"ExternalId__c\",\"LastName\",\"Notes__c\"\n\
                         \"M-1\",\"Doe\",\"9007199254740993\"\n\
@@ -208,7 +212,7 @@ mod tests {
             ("\u{feff}x", "\"\u{feff}x\""),
             ("😀 é", "\"😀 é\""),
             (" blank ", "\" blank \""),
-            // What a spreadsheet would run goes as it is: no person opens this.
+            // Formulas of spreadsheets are not escaped: the file is read by Salesforce only.
             ("=cmd|' /C calc'!A0", "\"=cmd|' /C calc'!A0\""),
             ("+1", "\"+1\""),
             ("-1", "\"-1\""),
@@ -250,7 +254,7 @@ mod tests {
             for value in &values {
                 let written = push(&mut csv, "M-1", &[text(value), Cell::Null]);
                 let refused = value == NULL || value.contains('\0');
-                proptest::prop_assert_eq!(written == Written::InBody, !refused);
+                proptest::prop_assert_eq!(written == PushOutcome::InBody, !refused);
             }
             let mut reader = ::csv::Reader::from_reader(std::io::Cursor::new(csv.into_body()));
             let read: Vec<String> = reader.records().map(|row| row.unwrap()[1].to_owned()).collect();
@@ -266,9 +270,12 @@ mod tests {
     #[test]
     fn a_row_that_is_refused_leaves_no_trace() {
         let mut csv = new();
-        assert_eq!(push(&mut csv, "M-1", &[text("a"), Cell::Absent]), Written::InBody);
-        assert!(matches!(push(&mut csv, "M-2", &[text("b"), text("#N/A")]), Written::Refused(_)));
-        assert_eq!(push(&mut csv, "M-3", &[text("c"), Cell::Absent]), Written::InBody);
+        assert_eq!(push(&mut csv, "M-1", &[text("a"), Cell::Absent]), PushOutcome::InBody);
+        assert!(matches!(
+            push(&mut csv, "M-2", &[text("b"), text("#N/A")]),
+            PushOutcome::Refused(_)
+        ));
+        assert_eq!(push(&mut csv, "M-3", &[text("c"), Cell::Absent]), PushOutcome::InBody);
         let body = String::from_utf8(csv.into_body()).unwrap();
         assert_eq!(body.lines().count(), 3);
         assert!(!body.contains("M-2"));
@@ -281,8 +288,8 @@ mod tests {
         let value = "x".repeat(31_000);
         let cells = vec![text(&value); 13];
         let mut csv = Csv::new("ExternalId__c", names());
-        assert!(matches!(csv.push("M-1", &cells, names()), Written::Refused(_)));
-        assert_eq!(csv.push("M-1", &cells[..12], names()), Written::InBody);
+        assert!(matches!(csv.push("M-1", &cells, names()), PushOutcome::Refused(_)));
+        assert_eq!(csv.push("M-1", &cells[..12], names()), PushOutcome::InBody);
     }
 
     #[test]
@@ -293,7 +300,7 @@ mod tests {
         let cells = vec![text(&value); 12];
         let mut csv = Csv::new("ExternalId__c", names());
         let mut rows = 0;
-        while csv.push("M-1", &cells, names()) == Written::InBody {
+        while csv.push("M-1", &cells, names()) == PushOutcome::InBody {
             rows += 1;
         }
         assert_eq!(csv.count(), rows);

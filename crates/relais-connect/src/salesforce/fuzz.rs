@@ -1,38 +1,38 @@
-//! Fuzz targets: the files of bulk jobs. Each function panics if something does not hold.
+//! Fuzz targets: the files of bulk jobs. Each function panics if a property does not hold.
 
 use relais_core::delivery::Delivery;
 
 use super::{
     classify::Judge,
-    csv::{Csv, NULL, Written},
-    key::Keys,
-    record::Cell,
-    results::{Broken, File, Matcher, ResultReader, split_error},
+    csv::{Csv, NULL, PushOutcome},
+    external_id::ExternalIds,
+    results::{Matcher, ResultError, ResultFile, ResultReader, split_error},
+    row_values::Cell,
 };
 use crate::fuzz_parts::Parts;
 
 const EXTERNAL_ID: &str = "ExternalId__c";
 const COLUMNS: [&str; 2] = ["LastName", "Notes__c"];
 
-/// A strict reader of another make finds in the upload what was put into it, and nothing else.
+/// A strict CSV reader of another library finds exactly the values that were written to the upload.
 pub fn bulk_csv(input: &[u8]) {
     let mut parts = Parts::new(input);
     let rows: Vec<[String; 3]> =
         (0..parts.byte() % 5).map(|_| [parts.text(), parts.text(), parts.text()]).collect();
     let mut csv = Csv::new(EXTERNAL_ID, COLUMNS.into_iter());
     let mut expected = vec![[EXTERNAL_ID, COLUMNS[0], COLUMNS[1]].map(str::to_owned).to_vec()];
-    let mut keys = Keys::default();
+    let mut keys = ExternalIds::default();
     for [id, first, second] in &rows {
         if keys.admit(id).is_err() {
             continue;
         }
         let cells = [cell(first), cell(second)];
         match csv.push(id, &cells, COLUMNS.into_iter()) {
-            Written::InBody => {
+            PushOutcome::InBody => {
                 expected.push(vec![id.clone(), as_read(&cells[0]), as_read(&cells[1])]);
             }
-            Written::Refused(delivery) => assert!(matches!(delivery, Delivery::Reject { .. })),
-            Written::Full => panic!("so few rows fill nothing"),
+            PushOutcome::Refused(delivery) => assert!(matches!(delivery, Delivery::Reject { .. })),
+            PushOutcome::Full => panic!("so few rows fill nothing"),
         }
     }
     assert_eq!(csv.count() as usize, expected.len() - 1);
@@ -50,7 +50,7 @@ pub fn bulk_csv(input: &[u8]) {
     assert_eq!(read, expected);
 }
 
-/// The first character says what kind of value it is.
+/// The first character selects the kind of value.
 fn cell(text: &str) -> Cell<'_> {
     match (text.chars().next(), text.strip_prefix(['A', 'N', 'P'])) {
         (Some('A'), _) => Cell::Absent,
@@ -69,7 +69,7 @@ fn as_read(cell: &Cell<'_>) -> String {
     }
 }
 
-/// RFC 4180 as Salesforce takes it: every cell in quotes, every line ended by LF, nothing else.
+/// Checks the RFC 4180 subset of Salesforce: every cell quoted, every line ended by LF.
 fn strict(body: &[u8]) -> Vec<Vec<String>> {
     let text = std::str::from_utf8(body).expect("UTF-8");
     assert!(!text.contains('\r'), "one kind of line end");
@@ -98,9 +98,10 @@ fn strict(body: &[u8]) -> Vec<Vec<String>> {
     }
 }
 
-type Records = Vec<(String, String)>;
+type ResultRecords = Vec<(String, String)>;
 
-/// Any file is read the same in pieces of any size, each of its records once, or is said to be broken.
+/// Any file is read the same in chunks of any size, each of its records once, or is reported as
+/// broken.
 pub fn bulk_results(input: &[u8]) {
     let mut parts = Parts::new(input);
     let size = usize::from(parts.byte()) + 1;
@@ -116,8 +117,8 @@ pub fn bulk_results(input: &[u8]) {
     written_and_read(file, size);
 }
 
-fn read(file: &[u8], size: usize) -> Result<Records, Broken> {
-    let mut found = Records::new();
+fn read(file: &[u8], size: usize) -> Result<ResultRecords, ResultError> {
+    let mut found = ResultRecords::new();
     let mut each = |key: &str, error: &str| found.push((key.to_owned(), error.to_owned()));
     let mut reader = ResultReader::new(EXTERNAL_ID);
     for piece in file.chunks(size.max(1)) {
@@ -128,8 +129,8 @@ fn read(file: &[u8], size: usize) -> Result<Records, Broken> {
     Ok(found)
 }
 
-/// Every row has one answer, and one that a file says succeeded is not sent again.
-fn matched(records: Records) {
+/// Every row has one delivery, and a row that a file reports as successful is not sent again.
+fn matched(records: ResultRecords) {
     let judge = Judge { external_id: EXTERNAL_ID.into(), superseded: None };
     let ids = ["M-1", "m-1", "M-2"].map(str::to_owned);
     let (unprocessed, unmentioned) = (Delivery::retry("U", "u"), Delivery::retry("N", "n"));
@@ -137,7 +138,7 @@ fn matched(records: Records) {
     for (n, (key, error)) in records.iter().enumerate() {
         let (code, _) = split_error(error);
         assert!(!code.is_empty());
-        matcher.note(File::ALL[n % 3], key, error, &unprocessed);
+        matcher.note(ResultFile::ALL[n % 3], key, error, &unprocessed);
     }
     let answers = matcher.finish(&unmentioned);
     assert_eq!(answers.len(), ids.len());
@@ -149,10 +150,10 @@ fn matched(records: Records) {
     }
 }
 
-/// What a writer of another make wrote is read as it was.
+/// A file written by another library is read back unchanged.
 fn written_and_read(input: &[u8], size: usize) {
     let mut parts = Parts::new(input);
-    let records: Records = (0..3).map(|_| (parts.text(), parts.text())).collect();
+    let records: ResultRecords = (0..3).map(|_| (parts.text(), parts.text())).collect();
     let mut writer =
         ::csv::WriterBuilder::new().quote_style(::csv::QuoteStyle::Always).from_writer(Vec::new());
     writer.write_record(["sf__Id", "sf__Error", EXTERNAL_ID]).expect("it takes all");

@@ -1,7 +1,7 @@
-//! Messages of several records each: one graph a message, all of its records or none.
+//! Messages with several records: one graph per message, all of its records or none.
 //!
 //! Invariant: a message is accepted only if its whole graph was. Two messages about the same record
-//! are never in one call, where they could get in each other's way.
+//! are never in one call, where they could block each other.
 
 use std::{
     borrow::Cow,
@@ -13,7 +13,7 @@ use std::{
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use relais_core::{
-    BoxFuture, InvalidSettings,
+    InvalidSettings, async_trait,
     delivery::Delivery,
     hydrate::Hydrator,
     json,
@@ -25,24 +25,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    budget::Budget,
-    classify::{Class, Failure, Judge},
-    client::{Call, Client},
-    key, parts,
+    batch_split::{BatchCall, send_split},
+    budget::ApiCallBudget,
+    classify::{Class, Judge, SalesforceFailure},
+    client::{ApiCall, SalesforceClient},
+    external_id,
     settings::{SalesforceSettings, is_name},
 };
 
-/// The most graphs of a call, records of a call and of a graph, and objects in a graph.
+/// Limits: graphs per call, records per call and per graph, objects per graph.
 const GRAPHS_MAX: usize = 75;
 const NODES_MAX: usize = 500;
 const OBJECTS_MAX: usize = 15;
-/// The first version with graphs.
+/// The first API version with graphs.
 const OLDEST: u32 = 50;
 
 /// Upserts the records of each message through Composite Graph.
 ///
-/// The payload is a list of records, or an object with such a list in `records`. A record is as in
-/// Collections, with its external id among its fields:
+/// The payload is a list of records, or an object with a list in `records`. A record has the format
+/// of Collections, with its external id among its fields:
 ///
 /// ```json
 /// [
@@ -52,15 +53,16 @@ const OLDEST: u32 = 50;
 /// ]
 /// ```
 ///
-/// `attributes` may also have `externalId`, the field to upsert by if it is not the destination's, and
-/// `referenceId`, by which other records of the message can name it (`"AccountId": "@{ref.id}"`).
+/// `attributes` may also have `externalId`, the field to upsert by if it is not that of the
+/// destination, and `referenceId`, by which other records of the message refer to it (`"AccountId":
+/// "@{ref.id}"`).
 pub struct SalesforceGraph {
-    client: Client,
+    client: SalesforceClient,
     external_id: String,
 }
 
 impl SalesforceGraph {
-    /// Checks the settings; connects to nobody yet. The error says which setting to change.
+    /// Validates the settings, without connecting. The error says which setting to change.
     pub fn new(
         settings: SalesforceSettings,
         hydrator: Option<Arc<dyn Hydrator>>,
@@ -72,72 +74,37 @@ impl SalesforceGraph {
                  `columns` and `superseded`",
             ));
         }
-        Ok(Self { client: Client::new(&settings)?, external_id: settings.external_id })
+        Ok(Self { client: SalesforceClient::new(&settings)?, external_id: settings.external_id })
     }
 
-    /// What is left of the org's daily calls.
-    pub fn budget(&self) -> &Budget {
+    /// Returns the budget of the org's daily calls.
+    pub fn budget(&self) -> &ApiCallBudget {
         self.client.budget()
-    }
-
-    async fn deliver(&self, rows: &[OutboxRow]) -> Vec<Delivery> {
-        let mut answers = vec![Delivery::Held; rows.len()];
-        let mut graphs = Vec::with_capacity(rows.len());
-        for (index, row) in rows.iter().enumerate() {
-            match graph(row, index, self.client.base(), &self.external_id) {
-                Ok(graph) => graphs.push(graph),
-                Err(why) => answers[index] = Delivery::reject("PAYLOAD_INVALID", &why),
-            }
-        }
-        let sent = parts::send(&graphs, split(&graphs), self).await;
-        for (graph, delivery) in graphs.iter().zip(sent) {
-            answers[graph.index] = delivery;
-        }
-        answers
-    }
-
-    async fn call(&self, part: &[Graph<'_>]) -> Result<Vec<Delivery>, Failure> {
-        #[derive(Deserialize)]
-        struct Answer {
-            graphs: Vec<GraphResult>,
-        }
-        let body = serde_json::to_string(&Body { graphs: part })
-            .map_err(|e| Failure::new(Class::Permanent, "PAYLOAD_INVALID", &e.to_string()))?;
-        let answer: Answer =
-            self.client.ask(Call::rows(Method::POST, "composite/graph", body)).await?;
-        let of = |graph: &Graph<'_>| {
-            let result = answer.graphs.iter().find(|result| result.id == graph.id);
-            result.map_or_else(
-                || Delivery::retry("RESULT_MISSING", "the answer does not mention this message"),
-                |result| result.delivery(&self.client.judge),
-            )
-        };
-        Ok(part.iter().map(of).collect())
     }
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
-    graphs: &'a [Graph<'a>],
+struct GraphRequest<'a> {
+    graphs: &'a [MessageGraph<'a>],
 }
 
 /// One message.
 #[derive(Serialize)]
-struct Graph<'a> {
+struct MessageGraph<'a> {
     #[serde(skip)]
     index: usize,
     #[serde(rename = "graphId")]
     id: String,
     #[serde(rename = "compositeRequest")]
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<GraphNode<'a>>,
 }
 
 /// One record.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Node<'a> {
+struct GraphNode<'a> {
     method: &'static str,
-    /// Also which record it is.
+    /// Also identifies the record.
     url: String,
     reference_id: String,
     body: BTreeMap<Cow<'a, str>, &'a RawValue>,
@@ -158,10 +125,11 @@ fn graph<'a>(
     index: usize,
     base: &str,
     external_id: &str,
-) -> Result<Graph<'a>, String> {
+) -> Result<MessageGraph<'a>, String> {
     let list = if row.payload.trim_start().starts_with('[') { "" } else { "/records" };
     let records = json::pointer(&row.payload, list).and_then(json::items);
-    let records = records.ok_or("the payload is no list of records and has none in `records`")?;
+    let records =
+        records.ok_or("the payload is not a list of records and has none in `records`")?;
     if records.is_empty() || records.len() > NODES_MAX {
         return Err(format!("the payload must have 1 to {NODES_MAX} records"));
     }
@@ -178,7 +146,7 @@ fn graph<'a>(
     if names.len() < nodes.len() {
         return Err("two records have the same `referenceId`".to_owned());
     }
-    Ok(Graph { index, id: row.message_id.simple().to_string(), nodes })
+    Ok(MessageGraph { index, id: row.message_id.simple().to_string(), nodes })
 }
 
 fn node<'a>(
@@ -186,21 +154,23 @@ fn node<'a>(
     number: usize,
     base: &str,
     external_id: &str,
-) -> Result<Node<'a>, String> {
+) -> Result<GraphNode<'a>, String> {
     let mut body: BTreeMap<Cow<'a, str>, &'a RawValue> =
-        serde_json::from_str(record).map_err(|_| "is no JSON object")?;
+        serde_json::from_str(record).map_err(|_| "is not a JSON object")?;
     let attributes = body.remove("attributes").ok_or("has no `attributes`")?;
     let attributes: Attributes = serde_json::from_str(attributes.get())
-        .map_err(|e| format!("its `attributes` cannot be read: {e}"))?;
+        .map_err(|e| format!("cannot read its `attributes`: {e}"))?;
     let field = attributes.external_id.as_deref().unwrap_or(external_id);
     if !is_name(&attributes.r#type) || !is_name(field) {
-        return Err("its `type` or `externalId` is no API name".to_owned());
+        return Err("its `type` or `externalId` is not an API name".to_owned());
     }
     let id = body.remove(field).and_then(|raw| json::text(raw.get()));
     let id = id.ok_or_else(|| format!("has no {field}"))?;
-    key::check(&id)?;
+    external_id::check(&id)?;
     if id.contains('/') {
-        return Err(format!("the external id {id:?} has a `/`, which a graph cannot carry"));
+        return Err(format!(
+            "the external id {id:?} contains a `/`, which a graph does not support"
+        ));
     }
     let reference_id = attributes.reference_id.unwrap_or_else(|| format!("n{number}"));
     let is_reference = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -209,11 +179,11 @@ fn node<'a>(
     }
     let encoded = utf8_percent_encode(&id, NON_ALPHANUMERIC);
     let url = format!("{base}sobjects/{}/{field}/{encoded}", attributes.r#type);
-    Ok(Node { method: "PATCH", url, reference_id, body, object: attributes.r#type })
+    Ok(GraphNode { method: "PATCH", url, reference_id, body, object: attributes.r#type })
 }
 
-/// Parts within the limits of a call, no record twice in one of them.
-fn split(graphs: &[Graph<'_>]) -> Vec<Range<usize>> {
+/// Splits into parts within the limits of a call, without a repeated record.
+fn split(graphs: &[MessageGraph<'_>]) -> Vec<Range<usize>> {
     let (mut parts, mut start, mut nodes) = (Vec::new(), 0, 0);
     let mut records: HashSet<String> = HashSet::new();
     for (at, graph) in graphs.iter().enumerate() {
@@ -241,11 +211,11 @@ struct GraphResult {
     #[serde(rename = "isSuccessful")]
     success: bool,
     #[serde(rename = "graphResponse")]
-    response: Option<Nodes>,
+    response: Option<NodeResults>,
 }
 
 #[derive(Deserialize)]
-struct Nodes {
+struct NodeResults {
     #[serde(rename = "compositeResponse", default)]
     nodes: Vec<NodeResult>,
 }
@@ -259,7 +229,7 @@ struct NodeResult {
 }
 
 impl GraphResult {
-    /// The record to blame decides; if none was tried, nobody is.
+    /// Returns the delivery of the failed record; `Held` if no record was tried.
     fn delivery(&self, judge: &Judge) -> Delivery {
         if self.success {
             return Delivery::Accepted;
@@ -270,7 +240,7 @@ impl GraphResult {
             .filter_map(|node| node.delivery(judge))
             .filter(|delivery| *delivery != Delivery::Held)
             .collect();
-        // A record that can never succeed settles it, whatever else was wrong.
+        // A record that can never succeed decides, whatever else failed.
         let worst = blamed.iter().position(|d| matches!(d, Delivery::Reject { .. })).unwrap_or(0);
         if blamed.is_empty() { Delivery::Held } else { blamed.swap_remove(worst) }
     }
@@ -292,15 +262,45 @@ impl NodeResult {
     }
 }
 
-impl<'g> parts::Send<Graph<'g>> for SalesforceGraph {
-    fn send<'a>(&'a self, part: &'a [Graph<'g>]) -> BoxFuture<'a, Result<Vec<Delivery>, Failure>> {
-        Box::pin(self.call(part))
+#[async_trait]
+impl<'g> BatchCall<MessageGraph<'g>> for SalesforceGraph {
+    async fn call(&self, part: &[MessageGraph<'g>]) -> Result<Vec<Delivery>, SalesforceFailure> {
+        #[derive(Deserialize)]
+        struct GraphResponse {
+            graphs: Vec<GraphResult>,
+        }
+        let body = serde_json::to_string(&GraphRequest { graphs: part }).map_err(|e| {
+            SalesforceFailure::new(Class::Permanent, "PAYLOAD_INVALID", &e.to_string())
+        })?;
+        let answer: GraphResponse =
+            self.client.ask(ApiCall::rows(Method::POST, "composite/graph", body)).await?;
+        let of = |graph: &MessageGraph<'_>| {
+            let result = answer.graphs.iter().find(|result| result.id == graph.id);
+            result.map_or_else(
+                || Delivery::retry("RESULT_MISSING", "the response does not contain this message"),
+                |result| result.delivery(&self.client.judge),
+            )
+        };
+        Ok(part.iter().map(of).collect())
     }
 }
 
+#[async_trait]
 impl Publisher for SalesforceGraph {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(self.deliver(messages))
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        let mut answers = vec![Delivery::Held; messages.len()];
+        let mut graphs = Vec::with_capacity(messages.len());
+        for (index, row) in messages.iter().enumerate() {
+            match graph(row, index, self.client.base(), &self.external_id) {
+                Ok(graph) => graphs.push(graph),
+                Err(why) => answers[index] = Delivery::reject("PAYLOAD_INVALID", &why),
+            }
+        }
+        let sent = send_split(&graphs, split(&graphs), self).await;
+        for (graph, delivery) in graphs.iter().zip(sent) {
+            answers[graph.index] = delivery;
+        }
+        answers
     }
 
     fn batching(&self) -> Batching {

@@ -1,4 +1,4 @@
-//! The signed claim of the JWT bearer flow: RS256, with the key provider that TLS uses anyway.
+//! The signed claim of the JWT bearer flow: RS256, with the crypto provider of TLS.
 
 use std::{fmt, sync::Arc};
 
@@ -8,28 +8,28 @@ use rustls::{
     pki_types::{PrivateKeyDer, pem::PemObject},
     sign::SigningKey,
 };
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
-use super::classify::{Class, Failure};
-use crate::Secret;
+use super::classify::{Class, SalesforceFailure};
 
-/// How long a claim is good. Salesforce takes at most three minutes; ten seconds are for clocks that
-/// differ.
+/// Validity of a claim. Salesforce allows at most three minutes; ten seconds are reserved for clock
+/// differences.
 const LIFE_SECONDS: u64 = 170;
 
 /// The private key of the app.
-pub(super) struct Key(Arc<dyn SigningKey>);
+pub(super) struct JwtKey(Arc<dyn SigningKey>);
 
-impl Key {
-    /// Errors say nothing of the key itself.
-    pub(super) fn from_pem(pem: &Secret) -> Result<Self, String> {
-        let der = PrivateKeyDer::from_pem_slice(pem.reveal().as_bytes()).map_err(|_| {
-            "`private_key` is not a private key in PEM; put the whole file, from -----BEGIN to \
+impl JwtKey {
+    /// Reads the key. Errors reveal nothing of it.
+    pub(super) fn from_pem(pem: &SecretString) -> Result<Self, String> {
+        let der = PrivateKeyDer::from_pem_slice(pem.expose_secret().as_bytes()).map_err(|_| {
+            "`private_key` is not a PEM private key; put the whole file, from -----BEGIN to \
                      END-----, into an environment variable and write \"${NAME}\""
         })?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let key = provider.key_provider.load_private_key(der).map_err(|_| {
-            "`private_key` cannot be read; it must be an RSA key without a password: `openssl rsa \
+            "cannot read `private_key`; it must be an RSA key without a password: `openssl rsa \
                      -in KEY -out PLAIN` removes one"
         })?;
         let key = Self(key);
@@ -40,14 +40,14 @@ impl Key {
         Ok(key)
     }
 
-    /// The claim that `client_id` acts for `username`, signed.
+    /// Returns the signed claim that `client_id` acts for `username`.
     pub(super) fn assertion(
         &self,
         client_id: &str,
         username: &str,
         audience: &str,
         now_seconds: u64,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, SalesforceFailure> {
         let claims = json!({
             "iss": client_id,
             "sub": username,
@@ -57,7 +57,7 @@ impl Key {
         let part = |json: serde_json::Value| URL_SAFE_NO_PAD.encode(json.to_string());
         let signed = format!("{}.{}", part(json!({ "alg": "RS256" })), part(claims));
         let signature = self.sign(signed.as_bytes()).map_err(|why| {
-            Failure::new(Class::Settings, "PRIVATE_KEY", &format!("cannot sign: {why}"))
+            SalesforceFailure::new(Class::Settings, "PRIVATE_KEY", &format!("cannot sign: {why}"))
         })?;
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
@@ -69,7 +69,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for JwtKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[hidden]")
     }

@@ -1,20 +1,20 @@
-//! A look at an org before the first message: the log-in, the object, the field rows are upserted by,
-//! and the columns.
+//! Checks an org before the first message: the login, the object, the external id field and the
+//! columns.
 
 use serde::Deserialize;
 
 use super::{
     SalesforceSettings,
-    client::{Call, Client},
+    client::{ApiCall, SalesforceClient},
 };
 
-/// The result for one setting: what was found, or what is wrong and what to do.
-pub type Probed = (&'static str, Result<String, String>);
+/// The result of one setting: a description, or the problem and what to do.
+pub type ProbeResult = (&'static str, Result<String, String>);
 
-/// Logs in and compares the settings with what the org says of its object. Writes nothing. A setting that
-/// depends on one that failed is left out.
-pub async fn probe(settings: &SalesforceSettings) -> Vec<Probed> {
-    let client = match Client::new(settings) {
+/// Logs in and compares the settings with the description of the object. Writes nothing. A setting
+/// that depends on a failed one is left out.
+pub async fn probe(settings: &SalesforceSettings) -> Vec<ProbeResult> {
+    let client = match SalesforceClient::new(settings) {
         Ok(client) => client,
         Err(why) => return vec![("login_url", Err(why))],
     };
@@ -34,8 +34,8 @@ pub async fn probe(settings: &SalesforceSettings) -> Vec<Probed> {
         // The messages of a graph name their objects themselves.
         return probed;
     }
-    let call = Call::get(&format!("sobjects/{object}/describe"));
-    match client.ask::<Described>(call).await {
+    let call = ApiCall::get(&format!("sobjects/{object}/describe"));
+    match client.ask::<ObjectDescription>(call).await {
         Ok(described) => {
             let access = described.access(object);
             let usable = access.is_ok();
@@ -60,18 +60,18 @@ pub async fn probe(settings: &SalesforceSettings) -> Vec<Probed> {
     probed
 }
 
-/// What an org says of an object.
+/// The description of an object by the org.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Described {
+struct ObjectDescription {
     createable: bool,
     updateable: bool,
-    fields: Vec<Field>,
+    fields: Vec<DescribedField>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Field {
+struct DescribedField {
     name: String,
     external_id: bool,
     unique: bool,
@@ -79,7 +79,7 @@ struct Field {
     relationship_name: Option<String>,
 }
 
-impl Described {
+impl ObjectDescription {
     fn access(&self, object: &str) -> Result<String, String> {
         if self.createable && self.updateable {
             return Ok(format!("`{object}` can be created and updated"));
@@ -89,7 +89,7 @@ impl Described {
         ))
     }
 
-    fn field(&self, name: &str) -> Option<&Field> {
+    fn field(&self, name: &str) -> Option<&DescribedField> {
         self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))
     }
 
@@ -118,7 +118,7 @@ impl Described {
     fn wrong(&self, column: &str) -> Option<String> {
         let related = column.split_once('.').map(|(relation, _)| relation);
         if let Some(relation) = related {
-            let named = |field: &Field| {
+            let named = |field: &DescribedField| {
                 let name = field.relationship_name.as_deref();
                 name.is_some_and(|name| name.eq_ignore_ascii_case(relation))
             };
@@ -134,7 +134,7 @@ impl Described {
         }
     }
 
-    /// Custom fields end in `__c`, which is easily forgotten.
+    /// Suggests a name: custom fields end in `__c`, which is easily forgotten.
     fn nearest(&self, name: &str) -> String {
         let custom = format!("{}__c", name.trim_end_matches("__c"));
         let plain = name.trim_end_matches("__c").to_owned();
@@ -150,15 +150,16 @@ impl Described {
 mod tests {
     use super::*;
 
-    fn described() -> Described {
-        let field = |name: &str, external_id, unique, createable, relation: Option<&str>| Field {
-            name: name.to_owned(),
-            external_id,
-            unique,
-            createable,
-            relationship_name: relation.map(str::to_owned),
-        };
-        Described {
+    fn described() -> ObjectDescription {
+        let field =
+            |name: &str, external_id, unique, createable, relation: Option<&str>| DescribedField {
+                name: name.to_owned(),
+                external_id,
+                unique,
+                createable,
+                relationship_name: relation.map(str::to_owned),
+            };
+        ObjectDescription {
             createable: true,
             updateable: true,
             fields: vec![

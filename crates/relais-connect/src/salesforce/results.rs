@@ -1,31 +1,31 @@
-//! The result files of a bulk job: read piece by piece, by the names of their columns, and matched to
-//! rows by external id.
+//! The result files of a bulk job: streamed, read by column name, and matched to rows by external
+//! id.
 //!
-//! Invariant: a row has the answer the files give it, however they are ordered and however often they
-//! name it. If they say both, success goes first: it did happen. A file that breaks off is noticed.
+//! Invariant: a row gets the result of the files, whatever their order and however often they
+//! contain it. If they contain both, success wins: it did happen. A truncated file is detected.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use csv_core::{ReadRecordResult, Reader};
 use relais_core::delivery::Delivery;
 
-use super::{answer::looks_like_html, classify::Judge};
+use super::{classify::Judge, response::looks_like_html};
 
-/// The most bytes of one record, and cells of it, that are read.
+/// Maximum number of bytes, and of cells, of one record.
 const RECORD_MAX: usize = 4 * 1024 * 1024;
 const CELLS_MAX: usize = 8 * 1024;
-/// Bytes that show what a file begins with: a web page, or a mark in front of the header.
+/// Bytes that are needed to detect a web page or a byte order mark.
 const HEAD_MIN: usize = 64;
 
-/// Which of the three files.
+/// One of the three result files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum File {
+pub(super) enum ResultFile {
     Successful,
     Failed,
     Unprocessed,
 }
 
-impl File {
+impl ResultFile {
     pub(super) const ALL: [Self; 3] = [Self::Successful, Self::Failed, Self::Unprocessed];
 
     pub(super) fn path(self) -> &'static str {
@@ -37,9 +37,9 @@ impl File {
     }
 }
 
-/// Why a file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum ResultError {
     /// A web page.
     Html,
     Csv(String),
@@ -48,23 +48,23 @@ pub(super) enum Broken {
 /// Reads one file.
 pub(super) struct ResultReader<'a> {
     external_id: &'a str,
-    /// The beginning of the file, until there is enough of it.
+    /// The beginning of the file, until it is long enough.
     head: Option<Vec<u8>>,
     reader: Reader,
-    /// The record under way: its cells, and where they end.
+    /// The current record: its cells, and where they end.
     cells: Vec<u8>,
     filled: usize,
     ends: Vec<usize>,
     ended: usize,
-    columns: Option<Columns>,
-    /// Quotes so far: an odd number means inside a cell.
+    columns: Option<ResultColumns>,
+    /// Number of quotes so far: odd means inside a cell.
     quotes: usize,
     last_byte: Option<u8>,
     count: u64,
 }
 
-/// Where the header says things are.
-struct Columns {
+/// The columns by the header.
+struct ResultColumns {
     count: usize,
     key: Option<usize>,
     error: Option<usize>,
@@ -87,12 +87,12 @@ impl<'a> ResultReader<'a> {
         }
     }
 
-    /// Takes the next piece; gives each whole record's key and error.
+    /// Reads the next chunk; calls `each` with the key and error of each complete record.
     pub(super) fn feed(
         &mut self,
         piece: &[u8],
         each: &mut dyn FnMut(&str, &str),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ResultError> {
         match &mut self.head {
             None => self.take(piece, each),
             Some(head) => {
@@ -102,16 +102,20 @@ impl<'a> ResultReader<'a> {
         }
     }
 
-    /// Takes the beginning as one piece, however it came.
-    fn begin(&mut self, each: &mut dyn FnMut(&str, &str)) -> Result<(), Broken> {
+    /// Reads the beginning as one chunk.
+    fn begin(&mut self, each: &mut dyn FnMut(&str, &str)) -> Result<(), ResultError> {
         let head = self.head.take().unwrap_or_default();
         if looks_like_html(&head) {
-            return Err(Broken::Html);
+            return Err(ResultError::Html);
         }
         self.take(&head, each)
     }
 
-    fn take(&mut self, mut piece: &[u8], each: &mut dyn FnMut(&str, &str)) -> Result<(), Broken> {
+    fn take(
+        &mut self,
+        mut piece: &[u8],
+        each: &mut dyn FnMut(&str, &str),
+    ) -> Result<(), ResultError> {
         self.quotes += piece.iter().filter(|byte| **byte == b'"').count();
         self.last_byte = piece.last().copied().or(self.last_byte);
         while !piece.is_empty() {
@@ -121,22 +125,26 @@ impl<'a> ResultReader<'a> {
         Ok(())
     }
 
-    /// After the last piece: how many records there were.
-    pub(super) fn finish(mut self, each: &mut dyn FnMut(&str, &str)) -> Result<u64, Broken> {
+    /// Ends the file. Returns the number of records.
+    pub(super) fn finish(mut self, each: &mut dyn FnMut(&str, &str)) -> Result<u64, ResultError> {
         self.begin(each)?;
         if !self.quotes.is_multiple_of(2) {
-            return Err(Broken::Csv("it breaks off inside a value".to_owned()));
+            return Err(ResultError::Csv("it ends inside a value".to_owned()));
         }
         if !matches!(self.last_byte, None | Some(b'\n' | b'\r' | b'"')) && self.columns.is_some() {
-            return Err(Broken::Csv("it breaks off inside a line".to_owned()));
+            return Err(ResultError::Csv("it ends inside a line".to_owned()));
         }
         while self.step(&[], each)? > 0 {}
         Ok(self.count)
     }
 
-    /// Reads until a record is whole, the piece is used up or a buffer is full. How far it came; at
-    /// the end of the file, whether there was anything.
-    fn step(&mut self, piece: &[u8], each: &mut dyn FnMut(&str, &str)) -> Result<usize, Broken> {
+    /// Reads until a record is complete, the chunk is used up or a buffer is full. Returns the
+    /// bytes read; at the end of the file, whether there was a record.
+    fn step(
+        &mut self,
+        piece: &[u8],
+        each: &mut dyn FnMut(&str, &str),
+    ) -> Result<usize, ResultError> {
         let (result, read, written, ended) = self.reader.read_record(
             piece,
             &mut self.cells[self.filled..],
@@ -161,28 +169,28 @@ impl<'a> ResultReader<'a> {
         Ok(read.max(usize::from(piece.is_empty())))
     }
 
-    fn record(&mut self, each: &mut dyn FnMut(&str, &str)) -> Result<(), Broken> {
+    fn record(&mut self, each: &mut dyn FnMut(&str, &str)) -> Result<(), ResultError> {
         let ends = &self.ends[..self.ended];
         let cell = |index: usize| {
             let start = if index == 0 { 0 } else { ends[index - 1] };
             std::str::from_utf8(&self.cells[start..ends[index]])
-                .map_err(|_| Broken::Csv("it is not UTF-8".to_owned()))
+                .map_err(|_| ResultError::Csv("it is not UTF-8".to_owned()))
         };
         let Some(columns) = &self.columns else {
             let mut names = Vec::with_capacity(ends.len());
             for index in 0..ends.len() {
                 names.push(cell(index)?);
             }
-            self.columns = Some(Columns::new(&names, self.external_id));
+            self.columns = Some(ResultColumns::new(&names, self.external_id));
             return Ok(());
         };
         if ends.len() != columns.count {
             let why = format!("a line has {} cells, not {}", ends.len(), columns.count);
-            return Err(Broken::Csv(why));
+            return Err(ResultError::Csv(why));
         }
         let Some(key) = columns.key else {
             let why = format!("it has no column {}", self.external_id);
-            return Err(Broken::Csv(why));
+            return Err(ResultError::Csv(why));
         };
         let error = columns.error.map_or(Ok(""), cell)?;
         each(cell(key)?, error);
@@ -191,7 +199,7 @@ impl<'a> ResultReader<'a> {
     }
 }
 
-impl Columns {
+impl ResultColumns {
     fn new(names: &[&str], external_id: &str) -> Self {
         let exact = names.iter().position(|name| *name == external_id);
         let key = exact.or_else(|| names.iter().position(|n| n.eq_ignore_ascii_case(external_id)));
@@ -200,44 +208,57 @@ impl Columns {
     }
 }
 
-fn grown(length: usize, max: usize) -> Result<usize, Broken> {
+fn grown(length: usize, max: usize) -> Result<usize, ResultError> {
     let twice = length * 2;
-    if twice > max { Err(Broken::Csv(format!("a line is longer than {max}"))) } else { Ok(twice) }
+    if twice > max {
+        Err(ResultError::Csv(format!("a line is longer than {max}")))
+    } else {
+        Ok(twice)
+    }
 }
 
-/// What the files say of each row.
+/// Collects the result of each row.
 pub(super) struct Matcher<'a> {
     judge: &'a Judge,
     exact: HashMap<&'a str, usize>,
-    /// Made when an id comes back in another case; `None` for ids that are then the same.
+    /// Built when an id comes back in another case; `None` for ambiguous ids.
     folded: Option<HashMap<String, Option<usize>>>,
-    said: Vec<Option<Delivery>>,
+    results: Vec<Option<Delivery>>,
 }
 
 impl<'a> Matcher<'a> {
     pub(super) fn new(ids: &'a [String], judge: &'a Judge) -> Self {
         let exact = ids.iter().enumerate().map(|(at, id)| (id.as_str(), at));
-        Self { judge, exact: exact.collect(), folded: None, said: vec![None; ids.len()] }
+        Self { judge, exact: exact.collect(), folded: None, results: vec![None; ids.len()] }
     }
 
-    /// Notes a record of a file. Ids that are not ours are those of rows settled before.
-    pub(super) fn note(&mut self, file: File, key: &str, error: &str, unprocessed: &Delivery) {
+    /// Records one result. Unknown ids belong to rows that are already settled.
+    pub(super) fn note(
+        &mut self,
+        file: ResultFile,
+        key: &str,
+        error: &str,
+        unprocessed: &Delivery,
+    ) {
         let Some(row) = self.find(key) else { return };
-        let said = &mut self.said[row];
+        let result = &mut self.results[row];
         match file {
-            File::Successful => *said = Some(Delivery::Accepted),
-            File::Failed if said.is_none() => {
+            ResultFile::Successful => *result = Some(Delivery::Accepted),
+            ResultFile::Failed if result.is_none() => {
                 let (code, message) = split_error(error);
-                *said = Some(self.judge.row(code, &message));
+                *result = Some(self.judge.row(code, &message));
             }
-            File::Unprocessed if said.is_none() => *said = Some(unprocessed.clone()),
-            File::Failed | File::Unprocessed => {}
+            ResultFile::Unprocessed if result.is_none() => *result = Some(unprocessed.clone()),
+            ResultFile::Failed | ResultFile::Unprocessed => {}
         }
     }
 
-    /// One answer for each row; `unmentioned` for those in no file.
+    /// Returns one delivery per row; `unmentioned` for those in no file.
     pub(super) fn finish(self, unmentioned: &Delivery) -> Vec<Delivery> {
-        self.said.into_iter().map(|said| said.unwrap_or_else(|| unmentioned.clone())).collect()
+        self.results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(|| unmentioned.clone()))
+            .collect()
     }
 
     fn find(&mut self, key: &str) -> Option<usize> {
@@ -258,8 +279,8 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// `CODE:message:fields --` as code and message. The message may hold colons itself. Fields that it
-/// does not name are added in brackets.
+/// Splits `CODE:message:fields --` into code and message. The message may contain colons. Fields
+/// that it does not contain are appended in brackets.
 pub(super) fn split_error(error: &str) -> (&str, Cow<'_, str>) {
     let (code, rest) = error.split_once(':').unwrap_or((error, ""));
     let is_code = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -1,26 +1,26 @@
-//! What a Salesforce destination is told, and what of it can be checked before the first call.
+//! The settings of a Salesforce destination, and their validation without a call.
 
 use std::{str::FromStr, time::Duration};
 
 use relais_core::InvalidSettings;
 use reqwest::Url;
+use secrecy::SecretString;
 
-use super::token::Session;
-use crate::Secret;
+use super::token::SalesforceSession;
 
-/// The version of the API unless the settings say otherwise.
+/// The default version of the API.
 pub const API_VERSION: &str = "v66.0";
-/// Rows of a bulk job unless the settings say otherwise: what Salesforce works on as one batch, so
-/// that rows of one job do not lock each other out.
+/// The default size of a bulk job: one batch of Salesforce, so that rows of one job do not lock
+/// each other.
 const ROWS_DEFAULT: usize = 10_000;
-/// How long an access token is used; Salesforce does not say how long it lasts.
+/// Time that an access token is used; Salesforce does not report its lifetime.
 const TOKEN_LIFE: Duration = Duration::from_secs(30 * 60);
-/// How old an open job that nobody knows must be before it is aborted.
+/// The minimum age of an unknown open job before it is aborted.
 const ORPHAN_AGE: Duration = Duration::from_secs(15 * 60);
-/// Hosts that are never spoken to in clear.
+/// Hosts that are never called without TLS.
 const REAL_HOSTS: [&str; 3] = ["salesforce.com", "force.com", "salesforce.mil"];
 
-/// How messages are sent.
+/// The API that messages are sent with.
 ///
 /// ```
 /// use relais_connect::salesforce::Api;
@@ -34,7 +34,7 @@ pub enum Api {
     BulkV2,
     /// Up to 200 rows in one call ([`super::SalesforceCollections`]).
     Collections,
-    /// Messages of several records each, all or nothing ([`super::SalesforceGraph`]).
+    /// Messages with several records, all or nothing ([`super::SalesforceGraph`]).
     Graph,
     /// Few rows through Collections, many in bulk jobs.
     #[default]
@@ -61,40 +61,44 @@ impl FromStr for Api {
             .find(|api| api.as_str() == text)
             .ok_or_else(|| {
                 let names = "`bulk-v2`, `collections`, `graph` or `auto`";
-                InvalidSettings::new(format!("`{text}` is no api; use {names}"))
+                InvalidSettings::new(format!("`{text}` is not an api; use {names}"))
             })
     }
 }
 
-/// How we prove who we are.
+/// The authentication.
 #[derive(Clone, Debug)]
 pub enum Auth {
     /// The app's own user; `login_url` must be the org's My Domain.
-    ClientCredentials { client_id: String, client_secret: Secret },
-    /// A signed claim to be `username`. The key is PEM, RSA.
+    ClientCredentials { client_id: String, client_secret: SecretString },
+    /// A signed claim for `username`. The key is PEM, RSA.
     JwtBearer {
         client_id: String,
         username: String,
-        private_key: Secret,
+        private_key: SecretString,
         /// By default `https://login.salesforce.com`, or `https://test.salesforce.com` for sandboxes.
         audience: Option<String>,
     },
-    /// A token that an operator once got. If the org replaces it at every use, the session needs a
-    /// [`super::TokenVault`]; without one it is refused.
-    RefreshToken { client_id: String, client_secret: Option<Secret>, refresh_token: Secret },
+    /// A refresh token that an operator obtained. If the org rotates it at every use, the session
+    /// needs a [`super::TokenVault`]; without one it is refused.
+    RefreshToken {
+        client_id: String,
+        client_secret: Option<SecretString>,
+        refresh_token: SecretString,
+    },
 }
 
-/// What to do with a message whose row is not in the database any more.
+/// The treatment of a message whose row is no longer in the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissing {
-    /// It is a dead letter, `ROW_MISSING`.
+    /// Makes it a dead letter, `ROW_MISSING`.
     #[default]
     Reject,
-    /// It counts as delivered; nothing is sent.
+    /// Counts it as delivered and sends nothing.
     Skip,
 }
 
-/// Where and how rows go. Start from [`SalesforceSettings::new`].
+/// The settings of a destination. Start from [`SalesforceSettings::new`].
 #[derive(Clone, Debug)]
 pub struct SalesforceSettings {
     /// The org's My Domain, e.g. `https://acme.my.salesforce.com`.
@@ -103,33 +107,33 @@ pub struct SalesforceSettings {
     pub api_version: String,
     /// The object, e.g. `Contact`; graphs name their own.
     pub object: String,
-    /// The field rows are upserted by: text, external id and unique. A message's aggregate id is
-    /// its value.
+    /// The field that rows are upserted by: text, external id and unique. Its value is the
+    /// aggregate id of the message.
     pub external_id: String,
-    /// Salesforce column → field. A column is a field's API name, or `Relation.ExternalIdField` for a
-    /// record it refers to. A field is a name or JSON pointer in the payload; with a hydrator, a
+    /// Salesforce column → field. A column is a field's API name, or `Relation.ExternalIdField` for
+    /// a related record. A field is a name or JSON pointer in the payload; with a hydrator, a
     /// column of the fresh row, or `payload:/pointer`.
     pub columns: Vec<(String, String)>,
-    /// The column of the fresh row with its version: if it is older than the message's own `version`
-    /// (or `asOfVersion`), the message waits.
+    /// The version column of the fresh row. If it is older than the message's own `version` (or
+    /// `asOfVersion`), the message waits.
     pub version: Option<String>,
     pub on_missing: OnMissing,
-    /// What a validation rule of the org says of rows older than what it has: they count as
-    /// delivered.
+    /// The message of a validation rule that refuses rows older than those of the org: they count
+    /// as delivered.
     pub superseded: Option<String>,
-    /// Most rows of one bulk job.
+    /// Maximum number of rows in one bulk job.
     pub rows_max: usize,
-    /// How old an open job that nobody knows must be before it is aborted.
+    /// The minimum age of an unknown open job before it is aborted.
     pub orphan_age: Duration,
-    /// How long an access token is used before a new one is asked for.
+    /// Time that an access token is used before a new one is requested.
     pub token_life: Duration,
-    /// The token and the budget. Destinations of the same org and user should share it: settings
-    /// that are clones do.
-    pub session: Session,
+    /// The token and the budget. Destinations of the same org and user should share it; clones of
+    /// settings do.
+    pub session: SalesforceSession,
 }
 
 impl SalesforceSettings {
-    /// Everything but these has a default; `columns` are needed except for graphs.
+    /// Sets a default for everything except these; `columns` are required except for graphs.
     pub fn new(login_url: &str, auth: Auth, object: &str, external_id: &str) -> Self {
         Self {
             login_url: login_url.to_owned(),
@@ -144,7 +148,7 @@ impl SalesforceSettings {
             rows_max: ROWS_DEFAULT,
             orphan_age: ORPHAN_AGE,
             token_life: TOKEN_LIFE,
-            session: Session::default(),
+            session: SalesforceSession::default(),
         }
     }
 
@@ -152,14 +156,15 @@ impl SalesforceSettings {
         if is_name(&self.object) {
             return Ok(());
         }
-        Err(format!("`object = {:?}` is no API name of an object", self.object))
+        Err(format!("`object = {:?}` is not the API name of an object", self.object))
     }
 
-    /// Checks names and numbers. `oldest` is the first version of the API that has what is asked for.
+    /// Validates names and numbers. `oldest` is the first version of the API with the required
+    /// feature.
     pub(super) fn check(&self, oldest: u32) -> Result<(), String> {
         if !is_name(&self.external_id) {
             return Err(format!(
-                "`external_id = {:?}` is no API name of a field",
+                "`external_id = {:?}` is not the API name of a field",
                 self.external_id
             ));
         }
@@ -174,38 +179,38 @@ impl SalesforceSettings {
     }
 }
 
-/// The URL to log in at. Errors never repeat it.
+/// Parses the login URL. Errors never repeat it.
 pub(super) fn login_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|e| format!("`login_url` cannot be read: {e}"))?;
+    let url = Url::parse(text).map_err(|e| format!("cannot parse `login_url`: {e}"))?;
     let host = url.host_str().unwrap_or_default().to_ascii_lowercase();
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("`login_url` must not hold a user or password; see `client_id`".to_owned());
+        return Err("`login_url` must not contain a user or password; use `client_id`".to_owned());
     }
     let is_real =
         REAL_HOSTS.iter().any(|real| host == *real || host.ends_with(&format!(".{real}")));
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_real => {
-            Err("`login_url` must start with https:// or the secret travels in clear".to_owned())
+            Err("`login_url` must start with https://, because it carries a secret".to_owned())
         }
         "http" => Ok(url),
         other => Err(format!("`login_url` must start with https://, not {other}:")),
     }
 }
 
-/// `v66.0` or `66.0` as 66.
+/// Parses `v66.0` or `66.0` as 66.
 fn version(text: &str) -> Result<u32, String> {
-    let wrong = || format!("`api_version = {text:?}` is no version; use e.g. `{API_VERSION}`");
+    let wrong = || format!("`api_version = {text:?}` is not a version; use e.g. `{API_VERSION}`");
     let number = text.strip_prefix('v').unwrap_or(text);
     number.strip_suffix(".0").and_then(|major| major.parse().ok()).ok_or_else(wrong)
 }
 
-/// The path all calls start with.
+/// Returns the path that all calls start with.
 pub(super) fn base_path(api_version: &str) -> String {
     format!("/services/data/v{}/", api_version.trim_start_matches('v'))
 }
 
-/// Whether this is an API name: letters, digits and underscores, a letter first.
+/// Returns whether this is an API name: letters, digits and underscores, a letter first.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.len() <= 100
@@ -219,13 +224,13 @@ mod tests {
     fn settings() -> SalesforceSettings {
         let auth = Auth::ClientCredentials {
             client_id: "app".into(),
-            client_secret: Secret::new("s3cret-text"),
+            client_secret: SecretString::from("s3cret-text"),
         };
         SalesforceSettings::new("https://acme.my.salesforce.com", auth, "Contact", "ExternalId__c")
     }
 
     #[test]
-    fn settings_that_cannot_work_say_what_to_change() {
+    fn invalid_settings_are_refused_with_the_key_to_change() {
         assert_eq!(settings().check(46), Ok(()));
         let wrong = |change: fn(&mut SalesforceSettings)| {
             let mut settings = settings();
@@ -235,12 +240,12 @@ mod tests {
         assert!(wrong(|s| s.object = "Con/tact".into()).contains("object"));
         assert!(wrong(|s| s.external_id = String::new()).contains("external_id"));
         assert!(wrong(|s| s.api_version = "v45.0".into()).contains("v46.0 or later"));
-        assert!(wrong(|s| s.api_version = "latest".into()).contains("no version"));
+        assert!(wrong(|s| s.api_version = "latest".into()).contains("not a version"));
         assert!(wrong(|s| s.rows_max = 0).contains("rows_max"));
     }
 
     #[test]
-    fn the_secret_does_not_travel_in_clear_to_the_real_one() {
+    fn a_real_salesforce_host_requires_https() {
         for good in [
             "https://acme.my.salesforce.com",
             "http://127.0.0.1:8080",

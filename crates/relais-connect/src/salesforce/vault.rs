@@ -1,7 +1,7 @@
-//! Refresh tokens that the org replaces at every use, kept in the database.
+//! Refresh tokens that the org rotates at every use, stored in the database.
 //!
-//! Invariant: a token is used only by who holds its lease, and the lease ends only after the token that
-//! replaces it is stored. What is stored is encrypted, and bound to the login it is for.
+//! Invariant: only the holder of a token's lease uses it, and the lease ends only after the
+//! replacement is stored. Stored tokens are encrypted, and bound to their login.
 
 use std::{
     collections::HashMap,
@@ -17,21 +17,21 @@ use relais_core::{
     credential::{Credential, Credentials},
     store::StoreError,
 };
+use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::classify::{Class, Failure};
-use crate::Secret;
+use super::classify::{Class, SalesforceFailure};
 
-/// Fewest characters of the text a key is made of.
+/// Minimum length of the text that a key is derived from.
 const KEY_CHARS_MIN: usize = 32;
-/// How long an exchange of tokens may take before another process takes over: twice a call's time.
+/// Time limit of a token exchange before another process takes over: twice the time of a call.
 const LEASE: Duration = Duration::from_secs(60);
-/// How long to wait for another process, and how often to look.
+/// Time to wait for another process, and the poll interval.
 const WAIT_MAX: Duration = Duration::from_secs(70);
 const WAIT_STEP: Duration = Duration::from_millis(100);
-/// How often a new token is tried to be stored before it is only remembered.
+/// Number of tries to store a new token before it is only kept in memory.
 const STORE_TRIES: u32 = 20;
 const STORE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -40,32 +40,32 @@ const STORE_PAUSE: Duration = Duration::from_millis(500);
 pub struct TokenKey([u8; 32]);
 
 impl TokenKey {
-    /// Makes a key of a secret text. The error says what is wrong with it, not what it is.
-    pub fn new(secret: &Secret) -> Result<Self, InvalidSettings> {
-        if secret.reveal().chars().count() < KEY_CHARS_MIN {
+    /// Derives a key from a secret text. The error does not reveal the text.
+    pub fn new(secret: &SecretString) -> Result<Self, InvalidSettings> {
+        if secret.expose_secret().chars().count() < KEY_CHARS_MIN {
             return Err(InvalidSettings::new(format!(
                 "`refresh_token_key` must have at least {KEY_CHARS_MIN} characters; \
                  `openssl rand -base64 32` makes one"
             )));
         }
-        Ok(Self(Sha256::digest(secret.reveal().as_bytes()).into()))
+        Ok(Self(Sha256::digest(secret.expose_secret().as_bytes()).into()))
     }
 
-    fn seal(&self, name: &str, token: &Secret) -> Option<String> {
+    fn seal(&self, name: &str, token: &SecretString) -> Option<String> {
         let key = RandomizedNonceKey::new(&AES_256_GCM, &self.0).ok()?;
-        let mut text = token.reveal().as_bytes().to_vec();
+        let mut text = token.expose_secret().as_bytes().to_vec();
         let aad = Aad::from(name.as_bytes());
         let nonce = key.seal_in_place_append_tag(aad, &mut text).ok()?;
         Some(STANDARD.encode([nonce.as_ref().as_slice(), &text].concat()))
     }
 
-    fn open(&self, name: &str, sealed: &str) -> Option<Secret> {
+    fn open(&self, name: &str, sealed: &str) -> Option<SecretString> {
         let key = RandomizedNonceKey::new(&AES_256_GCM, &self.0).ok()?;
         let mut bytes = STANDARD.decode(sealed).ok()?;
         let (nonce, text) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let text = key.open_in_place(nonce, Aad::from(name.as_bytes()), text).ok()?;
-        Some(Secret::new(String::from_utf8(text.to_vec()).ok()?))
+        Some(SecretString::from(String::from_utf8(text.to_vec()).ok()?))
     }
 }
 
@@ -75,37 +75,37 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-/// Keeps refresh tokens where every process finds them. Clones are the same vault.
+/// Stores refresh tokens for all processes. Clones are the same vault.
 #[derive(Clone)]
-pub struct TokenVault(Arc<Vault>);
+pub struct TokenVault(Arc<VaultState>);
 
-struct Vault {
+struct VaultState {
     credentials: Arc<dyn Credentials>,
     key: TokenKey,
     /// Tokens that could not be stored, with the version they replace.
-    unsaved: Mutex<HashMap<String, (i64, Secret)>>,
+    unsaved: Mutex<HashMap<String, (i64, SecretString)>>,
 }
 
 /// The lease of one token.
 #[derive(Debug)]
-pub(super) struct HeldToken {
+pub(super) struct TokenLease {
     name: String,
     owner: String,
     version: i64,
-    /// `None`: the one of the settings was not replaced yet.
-    pub(super) token: Option<Secret>,
+    /// `None`: the configured token has not been replaced yet.
+    pub(super) token: Option<SecretString>,
 }
 
 impl TokenVault {
     pub fn new(credentials: Arc<dyn Credentials>, key: TokenKey) -> Self {
-        Self(Arc::new(Vault { credentials, key, unsaved: Mutex::default() }))
+        Self(Arc::new(VaultState { credentials, key, unsaved: Mutex::default() }))
     }
 
-    /// Takes the lease of a token, after the process that holds it.
-    pub(super) async fn take(&self, name: &str) -> Result<HeldToken, Failure> {
+    /// Takes the lease of a token; waits for the process that holds it.
+    pub(super) async fn take(&self, name: &str) -> Result<TokenLease, SalesforceFailure> {
         let owner = Uuid::now_v7().to_string();
         let Credential { version, sealed } = self.lease(name, &owner).await?;
-        let mut held = HeldToken { name: name.to_owned(), owner, version, token: None };
+        let mut held = TokenLease { name: name.to_owned(), owner, version, token: None };
         let unsaved = self.unsaved().get(name).filter(|(from, _)| *from == version).cloned();
         held.token = match (unsaved, sealed) {
             (Some((_, token)), _) => Some(token),
@@ -114,10 +114,10 @@ impl TokenVault {
                 Some(token) => Some(token),
                 None => {
                     self.release(&held).await;
-                    return Err(Failure::new(
+                    return Err(SalesforceFailure::new(
                         Class::Settings,
                         "REFRESH_TOKEN_SEALED",
-                        "the stored refresh token cannot be decrypted; set `refresh_token_key` to \
+                        "cannot decrypt the stored refresh token; set `refresh_token_key` to \
                          the key it was stored with, or sign in again and set a new `refresh_token`",
                     ));
                 }
@@ -126,26 +126,26 @@ impl TokenVault {
         Ok(held)
     }
 
-    async fn lease(&self, name: &str, owner: &str) -> Result<Credential, Failure> {
+    async fn lease(&self, name: &str, owner: &str) -> Result<Credential, SalesforceFailure> {
         let until = Instant::now() + WAIT_MAX;
         loop {
             let taken =
                 self.0.credentials.take_credential(name.to_owned(), owner.to_owned(), LEASE);
-            match taken.await.map_err(away)? {
+            match taken.await.map_err(unavailable)? {
                 Some(credential) => return Ok(credential),
                 None if Instant::now() < until => sleep(WAIT_STEP).await,
                 None => {
-                    let why = "another process is replacing the refresh token for too long";
-                    return Err(Failure::new(Class::Down, "REFRESH_TOKEN_BUSY", why));
+                    let why = "another process holds the lease of the refresh token for too long";
+                    return Err(SalesforceFailure::new(Class::Down, "REFRESH_TOKEN_BUSY", why));
                 }
             }
         }
     }
 
-    /// Stores the token that replaces the held one, and ends the lease.
-    pub(super) async fn keep(&self, mut held: HeldToken, token: Secret) {
+    /// Stores the replacement of the leased token, and ends the lease.
+    pub(super) async fn keep(&self, mut held: TokenLease, token: SecretString) {
         let Some(sealed) = self.0.key.seal(&held.name, &token) else { return };
-        // If all else fails this process at least can go on.
+        // Kept in memory so that at least this process can continue.
         let name = held.name.clone();
         self.unsaved().insert(name.clone(), (held.version, token));
         for _ in 0..STORE_TRIES {
@@ -154,18 +154,21 @@ impl TokenVault {
                     self.unsaved().remove(&name);
                     return;
                 }
-                Err(failure) => tracing::warn!(why = failure.problem.message, "token not stored"),
+                Err(failure) => tracing::warn!(
+                    why = failure.problem.message,
+                    "refresh token not stored; retrying"
+                ),
             }
             sleep(STORE_PAUSE).await;
         }
         tracing::error!(
-            "could not store the refresh token that replaced the old one; until it is stored, a \
-             restart needs a new sign-in"
+            "refresh token not stored after the last try; until it is stored, a restart needs a new \
+             sign-in"
         );
     }
 
-    async fn replace(&self, held: &mut HeldToken, sealed: &str) -> Result<(), Failure> {
-        let HeldToken { name, owner, version, .. } = &*held;
+    async fn replace(&self, held: &mut TokenLease, sealed: &str) -> Result<(), SalesforceFailure> {
+        let TokenLease { name, owner, version, .. } = &*held;
         let (name, owner) = (name.clone(), owner.clone());
         let stored = self.0.credentials.replace_credential(
             name.clone(),
@@ -173,26 +176,30 @@ impl TokenVault {
             *version,
             sealed.to_owned(),
         );
-        if stored.await.map_err(away)? {
+        if stored.await.map_err(unavailable)? {
             return Ok(());
         }
-        // The lease was lost. Who took it could not use the old token any more.
+        // The lease was lost. Its new holder could not use the old token any more.
         let found = self.lease(&name, &owner).await?;
         if found.version == held.version {
-            return Err(Failure::new(Class::Down, "LEASE_LOST", "its lease was lost; taken again"));
+            return Err(SalesforceFailure::new(
+                Class::Down,
+                "LEASE_LOST",
+                "the lease was lost; taken again",
+            ));
         }
         self.release(held).await;
         Ok(())
     }
 
     /// Ends the lease; the token stays.
-    pub(super) async fn release(&self, held: &HeldToken) {
+    pub(super) async fn release(&self, held: &TokenLease) {
         let (name, owner) = (held.name.clone(), held.owner.clone());
-        // Else it runs out.
+        // Otherwise it expires.
         let _ = self.0.credentials.release_credential(name, owner).await;
     }
 
-    fn unsaved(&self) -> MutexGuard<'_, HashMap<String, (i64, Secret)>> {
+    fn unsaved(&self) -> MutexGuard<'_, HashMap<String, (i64, SecretString)>> {
         self.0.unsaved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,8 +210,8 @@ impl fmt::Debug for TokenVault {
     }
 }
 
-fn away(error: StoreError) -> Failure {
-    Failure::new(Class::Down, "DATABASE_AWAY", &error.to_string())
+fn unavailable(error: StoreError) -> SalesforceFailure {
+    SalesforceFailure::new(Class::Down, "DATABASE_AWAY", &error.to_string())
 }
 
 #[cfg(test)]
@@ -212,16 +219,20 @@ mod tests {
     use super::*;
 
     fn key(text: &str) -> TokenKey {
-        TokenKey::new(&Secret::new(text)).unwrap()
+        TokenKey::new(&SecretString::from(text)).unwrap()
     }
 
     #[test]
-    fn a_token_is_opened_by_its_key_and_for_its_login_only() {
+    fn a_token_is_decrypted_only_with_its_key_and_for_its_login() {
         let one = key("a text of at least thirty-two characters");
-        let sealed = one.seal("org", &Secret::new("r3fresh")).unwrap();
+        let sealed = one.seal("org", &SecretString::from("r3fresh")).unwrap();
         assert!(!sealed.contains("r3fresh"));
-        assert_ne!(sealed, one.seal("org", &Secret::new("r3fresh")).unwrap(), "no nonce twice");
-        assert_eq!(one.open("org", &sealed).unwrap().reveal(), "r3fresh");
+        assert_ne!(
+            sealed,
+            one.seal("org", &SecretString::from("r3fresh")).unwrap(),
+            "no nonce twice"
+        );
+        assert_eq!(one.open("org", &sealed).unwrap().expose_secret(), "r3fresh");
         assert!(one.open("another org", &sealed).is_none());
         assert!(
             key("another text of at least thirty-two characters").open("org", &sealed).is_none()
@@ -229,7 +240,7 @@ mod tests {
         for broken in ["", "AAAA", "no Base64!", &sealed[4..]] {
             assert!(one.open("org", broken).is_none(), "{broken}");
         }
-        let why = TokenKey::new(&Secret::new("short")).unwrap_err().to_string();
+        let why = TokenKey::new(&SecretString::from("short")).unwrap_err().to_string();
         assert!(why.contains("32 characters") && !why.contains("short"), "{why}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of both sides need: rows, raw requests, an ingest worker without a database.
+//! Helpers for both sides: rows, raw requests, an ingest worker without a database.
 
 use std::{collections::HashMap, net::SocketAddr};
 
@@ -23,7 +23,7 @@ pub(crate) async fn bind(settings: HttpSourceSettings) -> HttpSource {
     HttpSource::bind(settings).await.unwrap()
 }
 
-/// Stores what comes, as a store would, and shows each message that is new.
+/// Stores messages in memory, and returns each new one.
 pub(crate) fn ingest(mut source: HttpSource) -> (SocketAddr, mpsc::UnboundedReceiver<NewInbox>) {
     let address = source.local_addr();
     let (stored, shown) = mpsc::unbounded_channel();
@@ -83,7 +83,7 @@ pub(crate) fn post(headers: &[&str], body: &[u8]) -> Vec<u8> {
     request("POST", "/hook", headers, body)
 }
 
-/// Sends bytes on a new connection and reads the answer until the server closes.
+/// Sends bytes on a new connection and reads the response until the server closes.
 pub(crate) async fn send(address: SocketAddr, bytes: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -92,7 +92,7 @@ pub(crate) async fn send(address: SocketAddr, bytes: &[u8]) -> Reply {
 
 pub(crate) async fn read_reply(stream: &mut TcpStream) -> Reply {
     let mut bytes = Vec::new();
-    // A reset after the answer does not take the answer away.
+    // A reset after the response does not invalidate it.
     let _ = stream.read_to_end(&mut bytes).await;
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));

@@ -1,4 +1,4 @@
-//! Both sides of the HTTP connector against real sockets.
+//! Both sides of the HTTP connector with real sockets.
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Sending: what arrives at the target, and what becomes of each of its answers.
+//! Sending: the requests at the target, and the classification of its responses.
 
 use std::{
     net::SocketAddr,
@@ -48,7 +48,7 @@ async fn serve(router: Router) -> SocketAddr {
     address
 }
 
-/// A target that reads one request and then does what it is told.
+/// A target that reads one request and then behaves as configured.
 async fn raw(answer: &'static [u8], and_then: After) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -82,7 +82,7 @@ async fn read_request(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn the_payload_arrives_byte_for_byte_with_all_else_in_headers() {
+async fn the_payload_arrives_byte_for_byte_with_everything_else_in_headers() {
     type Seen = Arc<Mutex<Vec<(HttpMethod, HeaderMap, Bytes, SocketAddr)>>>;
     let seen = Seen::default();
     let log = Arc::clone(&seen);
@@ -146,7 +146,7 @@ async fn the_payload_arrives_byte_for_byte_with_all_else_in_headers() {
 }
 
 #[tokio::test]
-async fn each_answer_becomes_what_it_means() {
+async fn each_response_is_classified() {
     let target = any(|Path(status): Path<u16>| async move {
         (StatusCode::from_u16(status).unwrap(), [(header::RETRY_AFTER, "7")], "it says why")
     });
@@ -221,7 +221,7 @@ fn code(delivery: &Delivery) -> (&'static str, &str) {
 }
 
 #[tokio::test]
-async fn a_target_that_cannot_be_reached_is_an_outage() {
+async fn an_unreachable_target_is_an_outage() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let delivery = deliver(settings(&format!("http://{free}/p4th?k3y"))).await;
     assert_eq!(code(&delivery), ("outage", "CONNECT_FAILED"));
@@ -234,7 +234,7 @@ async fn a_target_that_cannot_be_reached_is_an_outage() {
     let delivery = deliver(HttpPublisherSettings::new("http://no-such-host.invalid/")).await;
     assert_eq!(code(&delivery), ("outage", "DNS_FAILED"), "{delivery:?}");
 
-    // Whoever answers the TLS greeting in plain text is not whom we look for.
+    // A plain-text answer to the TLS handshake is not the target.
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", plain.local_addr().unwrap());
     tokio::spawn(async move {
@@ -245,7 +245,7 @@ async fn a_target_that_cannot_be_reached_is_an_outage() {
     let delivery = deliver(settings(&url)).await;
     assert_eq!(code(&delivery), ("outage", "CONNECT_FAILED"), "{delivery:?}");
 
-    // Nobody answers the TLS greeting.
+    // The TLS handshake is not answered.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut slow = settings(&format!("https://{}/", silent.local_addr().unwrap()));
     slow.connect_timeout = Duration::from_millis(50);
@@ -258,7 +258,7 @@ async fn a_target_that_cannot_be_reached_is_an_outage() {
 }
 
 #[tokio::test]
-async fn a_request_without_its_answer_is_tried_again() {
+async fn a_request_without_a_response_is_retried() {
     let silent = raw(b"", After::Stall).await;
     let mut slow = settings(&format!("http://{silent}/"));
     slow.timeout = Duration::from_millis(100);
@@ -284,7 +284,7 @@ async fn a_status_counts_even_if_its_body_never_ends() {
 }
 
 #[tokio::test]
-async fn what_a_target_says_is_cut_harmless_and_without_our_secrets() {
+async fn a_response_is_shown_shortened_and_without_secrets() {
     let target = any(|headers: HeaderMap, uri: Uri| async move {
         let sent = headers[header::AUTHORIZATION].to_str().unwrap().to_owned();
         let said = format!("no\r\n\x1b[31m\0 {sent} {} {uri} c4nary+value", "é".repeat(500));
@@ -337,7 +337,7 @@ async fn no_value_of_a_message_adds_a_line_to_the_request() {
 }
 
 #[tokio::test]
-async fn what_one_relais_sends_another_receives() {
+async fn one_relais_receives_what_another_sends() {
     let mut receiving = source_settings();
     receiving.secrets = vec!["new".parse().unwrap()];
     let (address, mut stored) = ingest(bind(receiving).await);
@@ -365,7 +365,7 @@ async fn what_one_relais_sends_another_receives() {
     assert_eq!(code(&deliver(stranger).await), ("misconfigured", "HTTP_401"));
 }
 
-/// A TLS server with a certificate nobody vouches for; for this test alone.
+/// A TLS server with an untrusted certificate, for this test only.
 fn untrusted() -> SocketAddr {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
     let chain = CertificateDer::from_pem_slice(include_bytes!("untrusted-cert.pem")).unwrap();
@@ -389,7 +389,7 @@ fn untrusted() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_certificate_nobody_vouches_for_is_an_outage_not_a_success() {
+async fn an_untrusted_certificate_is_an_outage() {
     let delivery = deliver(settings(&format!("https://{}/", untrusted()))).await;
     assert_eq!(code(&delivery), ("outage", "CONNECT_FAILED"));
     assert!(format!("{delivery:?}").contains("certificate"), "{delivery:?}");

@@ -1,4 +1,4 @@
-//! Receiving: what is answered when, what is kept, and what no sender can do to us.
+//! Receiving: responses, stored headers and bodies, and protection against hostile senders.
 
 use std::{
     future::{Future, poll_fn},
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use relais_connect::http::{HttpSource, HttpSourceSettings, Invalid};
+use relais_connect::http::{HttpSource, HttpSourceSettings, OnInvalidBody};
 use relais_core::{
     inbox::{Accepted, Content},
     message::{HeaderValue, HeaderValues},
@@ -38,7 +38,7 @@ async fn a_message_is_stored_then_a_duplicate_then_a_conflict() {
 }
 
 #[tokio::test]
-async fn the_answer_comes_only_after_the_commit() {
+async fn the_response_is_sent_only_after_the_commit() {
     let mut source = bind(settings()).await;
     let wire = post(&["message-id: m-1"], b"{}");
     let mut answer = pin!(send(source.local_addr(), &wire));
@@ -53,7 +53,7 @@ async fn the_answer_comes_only_after_the_commit() {
     assert_eq!(answer.await.status, 202);
 }
 
-/// Fills a queue of `queue_max` and gives the requests that wait in it.
+/// Fills a queue of `queue_max` and returns the requests that wait in it.
 async fn fill(source: &HttpSource, queue_max: usize) -> tokio::task::JoinSet<Reply> {
     let address = source.local_addr();
     let mut waiting = tokio::task::JoinSet::new();
@@ -61,7 +61,7 @@ async fn fill(source: &HttpSource, queue_max: usize) -> tokio::task::JoinSet<Rep
         let wire = post(&[&format!("message-id: m-{n}")], b"{}");
         waiting.spawn(async move { send(address, &wire).await });
     }
-    // The one that found no room is the first to be answered, and says that the queue is full.
+    // The request that found no room is answered first, and reports that the queue is full.
     let refused = waiting.join_next().await.unwrap().unwrap();
     assert_eq!((refused.status, refused.error().as_str()), (503, "BUSY"));
     assert!(refused.head.contains("retry-after: 1"));
@@ -69,7 +69,7 @@ async fn fill(source: &HttpSource, queue_max: usize) -> tokio::task::JoinSet<Rep
 }
 
 #[tokio::test]
-async fn waiting_requests_are_taken_together_up_to_the_limit() {
+async fn waiting_requests_are_batched_up_to_the_limit() {
     let mut source = bind(HttpSourceSettings { queue_max: 5, ..settings() }).await;
     let mut waiting = fill(&source, 5).await;
     assert_eq!(source.next(3).await.unwrap().messages.len(), 3);
@@ -78,13 +78,13 @@ async fn waiting_requests_are_taken_together_up_to_the_limit() {
         .await
         .unwrap();
     assert_eq!(source.next(100).await.unwrap().messages.len(), 2);
-    source.refuse("the database is away".into()).await;
+    source.refuse("the database is unavailable".into()).await;
     let mut answers = Vec::new();
     while let Some(reply) = waiting.join_next().await {
         let reply = reply.unwrap();
         let json = reply.json();
         if reply.status == 503 {
-            assert_eq!(json["message"], "the database is away");
+            assert_eq!(json["message"], "the database is unavailable");
             assert!(reply.head.contains("retry-after: 1"));
         }
         answers.push(json["status"].as_str().or(json["error"].as_str()).unwrap().to_owned());
@@ -111,7 +111,7 @@ async fn a_cancelled_next_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_stored_with_its_reason() {
+async fn a_body_that_is_not_json_is_stored_with_its_reason() {
     let (address, mut stored) = ingest(bind(settings()).await);
     let deep = "[".repeat(5_000);
     let table: [(&[u8], &str); 5] = [
@@ -131,7 +131,7 @@ async fn what_is_no_json_is_stored_with_its_reason() {
         let Content::Undecodable { bytes, problem } = row.content else { panic!() };
         assert_eq!((bytes.as_slice(), problem.code.as_str()), (body, code));
     }
-    let strict = HttpSourceSettings { invalid: Invalid::Reject, ..settings() };
+    let strict = HttpSourceSettings { invalid: OnInvalidBody::Reject, ..settings() };
     let (address, mut stored) = ingest(bind(strict).await);
     for (body, code) in table {
         let reply = send(address, &post(&["message-id: 1"], body)).await;
@@ -141,7 +141,7 @@ async fn what_is_no_json_is_stored_with_its_reason() {
 }
 
 #[tokio::test]
-async fn what_is_not_meant_for_us_is_refused_with_what_to_do() {
+async fn invalid_requests_are_refused_with_advice() {
     let (address, mut stored) = ingest(bind(settings()).await);
     let id = "message-id: 1";
     let table = [
@@ -200,7 +200,7 @@ async fn headers_are_kept_but_secrets_are_not() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for() {
+async fn a_token_is_requested() {
     let mut settings = settings();
     settings.token = Some("t0ken".into());
     assert!(!format!("{settings:?}").contains("t0ken"));
@@ -267,7 +267,7 @@ async fn a_body_of_100_mb_is_refused_and_never_held() {
         assert_eq!((reply.status, reply.error().as_str()), (413, "TOO_LARGE"), "{header}");
     }
     let grown = peak_memory_kib() - before;
-    // The tests beside this one use some too; a body that is held would use all of its size.
+    // Parallel tests use some memory too; a held body would use all of its size.
     assert!(grown < 90 * 1024, "{grown} KiB for bodies that are refused");
 }
 
@@ -287,7 +287,7 @@ async fn a_length_that_is_too_large_is_refused_before_the_body_is_sent() {
 }
 
 #[tokio::test]
-async fn a_body_of_exactly_the_limit_is_taken() {
+async fn a_body_of_exactly_the_limit_is_accepted() {
     let mut settings = settings();
     settings.body_max = 100_000;
     settings.buffered_max = 1;
@@ -339,7 +339,7 @@ async fn a_sender_that_is_too_slow_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_commit_that_takes_too_long_says_send_again() {
+async fn a_slow_commit_asks_the_sender_to_send_again() {
     let mut settings = settings();
     settings.answer_timeout = Duration::from_millis(50);
     let source = bind(settings).await;
@@ -349,7 +349,7 @@ async fn a_commit_that_takes_too_long_says_send_again() {
 }
 
 #[tokio::test]
-async fn a_sender_that_goes_away_loses_nothing() {
+async fn a_sender_that_disconnects_loses_nothing() {
     let mut source = bind(settings()).await;
     let address = source.local_addr();
     let wire = post(&["message-id: 1"], b"{}");
@@ -366,7 +366,7 @@ async fn a_sender_that_goes_away_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_batch_nobody_settled_is_sent_again_by_its_senders() {
+async fn a_batch_that_was_not_settled_is_sent_again_by_its_senders() {
     let mut source = bind(settings()).await;
     let address = source.local_addr();
     let wire = post(&["message-id: 1"], b"{}");
@@ -380,7 +380,7 @@ async fn a_batch_nobody_settled_is_sent_again_by_its_senders() {
 }
 
 #[tokio::test]
-async fn closing_answers_who_waits_and_takes_nobody_new() {
+async fn closing_answers_waiting_senders_and_accepts_no_new_ones() {
     let mut closed = bind(HttpSourceSettings { queue_max: 2, ..settings() }).await;
     let mut waiting = fill(&closed, 2).await;
     let address = closed.local_addr();
@@ -406,7 +406,7 @@ async fn closing_answers_who_waits_and_takes_nobody_new() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_harms_nobody() {
+async fn input_that_is_not_http_is_refused() {
     let (address, mut stored) = ingest(bind(settings()).await);
     let long = format!("POST /hook HTTP/1.1\r\nx: {}\r\n\r\n", "a".repeat(200_000));
     let many = format!("POST /hook HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(500));
@@ -447,7 +447,7 @@ async fn one_connection_serves_many_requests() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_refused_with_what_to_do() {
+async fn invalid_settings_are_refused_with_advice() {
     let mut position = settings();
     position.mapping.message_id = "position".parse().unwrap();
     let mut secret = settings();
@@ -462,5 +462,5 @@ async fn settings_that_cannot_work_are_refused_with_what_to_do() {
     let mut taken = settings();
     taken.listen = first.local_addr();
     let error = HttpSource::bind(taken).await.unwrap_err().to_string();
-    assert!(error.contains("choose another address"), "{error}");
+    assert!(error.contains("use another address"), "{error}");
 }

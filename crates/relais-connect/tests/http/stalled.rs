@@ -1,4 +1,4 @@
-//! Senders that stop in the middle of their bodies.
+//! Senders that stop in the middle of a body.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,13 +15,13 @@ async fn from(last: u8, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.unwrap()
 }
 
-/// Sends all of a body but its last byte.
+/// Sends all of a body except its last byte.
 async fn stall(mut stream: TcpStream, bytes: usize) -> TcpStream {
     let head = format!(
         "POST /hook HTTP/1.1\r\nhost: a\r\nmessage-id: s\r\ncontent-length: {bytes}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // A sender that was refused may find its connection closed.
+    // A refused sender may find its connection closed.
     let _ = stream.write_all(&vec![b' '; bytes - 1]).await;
     stream
 }
@@ -38,7 +38,7 @@ async fn stalled_bodies_of_one_address_leave_room_for_those_of_others() {
     for _ in 0..6 {
         stalled.push(stall(from(2, address).await, 1_000).await);
     }
-    // Two hold what one address may hold; the others have been refused.
+    // Two bodies use up the share of one address; the others were refused.
     for stream in &mut stalled[2..] {
         let mut start = [0; 12];
         stream.read_exact(&mut start).await.unwrap();
@@ -52,7 +52,7 @@ async fn stalled_bodies_of_one_address_leave_room_for_those_of_others() {
 }
 
 #[tokio::test]
-async fn a_body_that_stalls_is_cut_off_before_its_time_is_over() {
+async fn a_stalled_body_is_cut_off_before_its_time_limit() {
     let mut settings = settings();
     settings.body_pause_max = Duration::from_millis(50);
     settings.body_timeout = Duration::from_secs(600);

@@ -1,5 +1,4 @@
-//! Records nobody would send on purpose: stored or refused with a clear reason, never a crash,
-//! never a silent drop.
+//! Malformed records: stored or refused with a clear reason, never a crash, never dropped silently.
 
 use rdkafka::message::{Header, OwnedHeaders};
 use relais_core::{
@@ -15,7 +14,7 @@ use crate::{
     raw::{self, RawRecord},
 };
 
-/// Sends the records, reads them, and gives the rows in the order of their offsets.
+/// Sends the records, reads them, and returns the rows in the order of their offsets.
 async fn read(world: &World, records: &[Record]) -> Vec<NewInbox> {
     world.send(records).await;
     world.read_until(records.len()).await;
@@ -64,7 +63,7 @@ async fn headers_keep_repeats_bytes_and_missing_values() {
 }
 
 #[tokio::test]
-async fn a_header_whose_name_is_no_text_is_counted_and_the_rest_is_kept() {
+async fn a_header_with_an_invalid_name_is_counted_and_the_rest_is_kept() {
     let Some(world) = World::new("a header name that is no UTF-8", 1).await else { return };
     let record = RawRecord {
         value: b"{}".to_vec(),
@@ -96,7 +95,7 @@ async fn keys_of_any_bytes_are_kept() {
     assert_eq!(headers["relais-key"]["base64"], "YQBi", "{headers}");
     assert!(headers["relais-aggregate-id"].as_str().unwrap().contains("U+0000"), "{headers}");
     assert_eq!(text[3..], [Some(""), None]);
-    // No key, so no id: the position serves.
+    // Without a key there is no id: the position is used.
     for row in &rows[3..] {
         assert!(row.message_id.contains(&world.topic), "{}", row.message_id);
         assert_eq!(row.headers.get("relais-message-id"), Some("position"));
@@ -157,7 +156,7 @@ async fn times_of_any_kind_are_kept() {
     let config =
         [("message.timestamp.before.max.ms", &*any), ("message.timestamp.after.max.ms", &*any)];
     outgoing::create(&world.brokers, &world.topic, 1, &config).await;
-    // None, a negative one, the far future, and what no calendar knows.
+    // None, a negative one, the far future, and one outside any calendar.
     let times = [-1, -86_400_000, 4_102_444_800_000, i64::MAX];
     let mut sent = Vec::new();
     for timestamp in times {
@@ -181,7 +180,7 @@ async fn times_of_any_kind_are_kept() {
 }
 
 #[tokio::test]
-async fn a_record_larger_than_what_is_fetched_at_a_time_passes() {
+async fn a_record_larger_than_a_fetch_is_read() {
     let Some(mut world) = World::new("a record larger than a fetch", 1).await else { return };
     world.options.push(("fetch.message.max.bytes", "1000".into()));
     world.options.push(("fetch.max.bytes", "1000000".into()));
@@ -193,7 +192,7 @@ async fn a_record_larger_than_what_is_fetched_at_a_time_passes() {
 }
 
 #[tokio::test]
-async fn a_record_larger_than_what_may_be_received_is_complained_about_with_the_option_to_change() {
+async fn a_record_larger_than_the_receive_limit_is_reported_with_the_option_to_change() {
     let Some(mut world) = World::new("a record larger than allowed", 1).await else { return };
     for (name, value) in [
         ("message.max.bytes", "1000"),
@@ -206,15 +205,15 @@ async fn a_record_larger_than_what_may_be_received_is_complained_about_with_the_
     world.send(&[Record::new(b"{\"n\":0}"), Record::new(large.as_bytes())]).await;
     let mut source = world.source();
     world.fill(&mut source, 1).await;
-    let complaint = world.complaint(&mut source).await;
-    assert!(complaint.contains("receive.message.max.bytes"), "{complaint}");
+    let error = world.error(&mut source).await;
+    assert!(error.contains("receive.message.max.bytes"), "{error}");
     source.close().await;
     world.options.clear();
     world.read_until(2).await;
 }
 
 #[tokio::test]
-async fn a_codec_the_broker_does_not_know_is_refused_by_it() {
+async fn an_unknown_codec_is_refused_by_the_broker() {
     let Some(world) = World::new("an unknown codec", 1).await else { return };
     let record = RawRecord { value: b"{}".to_vec(), codec: 6, ..RawRecord::default() };
     assert_ne!(raw::produce(&world.brokers, &world.topic, 0, &record).await, 0);

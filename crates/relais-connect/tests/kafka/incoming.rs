@@ -1,4 +1,4 @@
-//! What the tests of the source need: a database in memory, records to read, and an ingest worker.
+//! Helpers for the source: a database in memory, records to read, and an ingest worker.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,8 +15,8 @@ use rdkafka::{
     producer::{FutureProducer, FutureRecord},
 };
 use relais_connect::{
-    Secret,
-    kafka::{KafkaConnection, KafkaSource, KafkaSourceSettings, Start},
+    SecretString,
+    kafka::{KafkaConnection, KafkaSource, KafkaSourceSettings, KafkaStartOffset},
 };
 use relais_core::{
     decode::Decoder,
@@ -30,14 +30,14 @@ use uuid::Uuid;
 
 use crate::outgoing::{self, LONG};
 
-/// A database that keeps rows and positions together, and can be set back to a snapshot.
+/// A database that stores rows and positions together, and can be restored from a snapshot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) rows: HashMap<String, NewInbox>,
-    /// Every message in the order it was stored first.
+    /// Every message in the order in which it was first stored.
     pub(crate) order: Vec<String>,
     pub(crate) positions: BTreeMap<String, i64>,
-    /// Messages that were there already.
+    /// Messages that were duplicates.
     pub(crate) duplicates: usize,
     pub(crate) down: bool,
 }
@@ -62,7 +62,7 @@ impl Db {
         self.0.lock().unwrap().rows.len()
     }
 
-    /// Rows and positions in one transaction.
+    /// Stores rows and positions in one transaction.
     pub(crate) fn accept(&self, batch: &SourceBatch) -> Result<Vec<Accepted>, String> {
         let mut db = self.0.lock().unwrap();
         if db.down {
@@ -104,13 +104,13 @@ impl Positions for Db {
     }
 }
 
-/// A topic, a group and a database of one test.
+/// A topic, a group and a database for one test.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) brokers: String,
     pub(crate) topic: String,
     pub(crate) group: String,
-    pub(crate) start: Start,
+    pub(crate) start: KafkaStartOffset,
     pub(crate) message_id: &'static str,
     pub(crate) decoder: Decoder,
     pub(crate) options: Vec<(&'static str, String)>,
@@ -118,7 +118,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// On the real broker, if there is one.
+    /// Uses the real broker, if there is one.
     pub(crate) async fn new(what: &str, partitions: i32) -> Option<Self> {
         let world = Self::at(&outgoing::broker(what)?);
         outgoing::create(&world.brokers, &world.topic, partitions, &[]).await;
@@ -131,7 +131,7 @@ impl World {
             brokers: brokers.to_owned(),
             topic: name.clone(),
             group: name,
-            start: Start::Earliest,
+            start: KafkaStartOffset::Earliest,
             message_id: "position",
             decoder: Decoder::Json,
             options: Vec::new(),
@@ -145,14 +145,14 @@ impl World {
             .message_id(self.message_id.parse().unwrap());
         let mut connection = KafkaConnection::new(&self.brokers);
         for (name, value) in &self.options {
-            connection.options.push(((*name).to_owned(), Secret::from(value.as_str())));
+            connection.options.push(((*name).to_owned(), SecretString::from(value.as_str())));
         }
         let topics = vec![self.topic.clone()];
         let settings = KafkaSourceSettings::new("test", connection, &self.group, topics, mapping);
         KafkaSourceSettings { start: self.start, ..settings }
     }
 
-    /// A source that knows the database.
+    /// Returns a source with the positions of the database.
     pub(crate) fn source(&self) -> KafkaSource {
         let mut source = KafkaSource::new(self.settings()).unwrap();
         source.attach(Arc::new(self.db.clone()));
@@ -169,22 +169,22 @@ impl World {
     /// Reads with this source until the database has `rows` rows.
     pub(crate) async fn fill(&self, source: &mut KafkaSource, rows: usize) {
         let started = Instant::now();
-        let mut complaints = Vec::new();
+        let mut errors = Vec::new();
         while self.db.count() < rows {
             let left = LONG.saturating_sub(started.elapsed());
             let have = self.db.count();
             let Ok(step) = tokio::time::timeout(left, self.step(source, 100)).await else {
-                panic!("{have} of {rows} rows are stored; {complaints:#?}");
+                panic!("{have} of {rows} rows are stored; {errors:#?}");
             };
             match step {
                 Ok(_) => {}
-                Err(SourceError::Unavailable(reason)) => complaints.push(reason),
+                Err(SourceError::Unavailable(reason)) => errors.push(reason),
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
-    /// One batch: stored and acknowledged, or refused.
+    /// Reads one batch, and stores and acknowledges it, or refuses it.
     pub(crate) async fn step(
         &self,
         source: &mut KafkaSource,
@@ -222,7 +222,7 @@ impl World {
         Worker { stop, handle }
     }
 
-    /// The next batch, whatever is said before it comes.
+    /// Returns the next batch, ignoring errors before it.
     pub(crate) async fn batch(&self, source: &mut KafkaSource) -> SourceBatch {
         let started = Instant::now();
         loop {
@@ -235,15 +235,15 @@ impl World {
         }
     }
 
-    /// What the source complains about next.
-    pub(crate) async fn complaint(&self, source: &mut KafkaSource) -> String {
-        match tokio::time::timeout(LONG, source.next(100)).await.expect("a complaint comes") {
+    /// Returns the next error of the source.
+    pub(crate) async fn error(&self, source: &mut KafkaSource) -> String {
+        match tokio::time::timeout(LONG, source.next(100)).await.expect("a error comes") {
             Err(SourceError::Unavailable(reason)) => reason,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Sends records; each is awaited, so their order is that of the slice.
+    /// Sends records one after the other, so that their order is that of the slice.
     pub(crate) async fn send(&self, records: &[Record]) {
         let producer: FutureProducer = ClientConfig::new()
             .set("bootstrap.servers", &self.brokers)
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// `count` plain records, `{"n": 0}` and on, spread over the partitions.
+    /// Returns `count` plain records, `{"n": 0}` and so on, spread over the partitions.
     pub(crate) async fn send_plain(&self, count: usize, partitions: i32) {
         let record = |n: usize| Record {
             partition: i32::try_from(n).unwrap() % partitions,
@@ -283,7 +283,7 @@ impl World {
             .unwrap()
     }
 
-    /// The group's offset of each partition; nothing if the broker does not answer.
+    /// Returns the group's offset of each partition; nothing if the broker does not answer.
     pub(crate) fn committed(&self, partitions: i32) -> Vec<Option<i64>> {
         let mut list = TopicPartitionList::new();
         list.add_partition_range(&self.topic, 0, partitions - 1);
@@ -310,7 +310,7 @@ impl World {
         until("the group has no lag", is_so).await;
     }
 
-    /// How many members the group has.
+    /// Returns the number of members of the group.
     pub(crate) fn members(&self) -> usize {
         let groups = self.observer().fetch_group_list(Some(&self.group), LONG).unwrap();
         groups.groups().iter().map(|group| group.members().len()).sum()
@@ -339,7 +339,7 @@ impl World {
         }
     }
 
-    /// The `n` of every plain row, sorted.
+    /// Returns the `n` of every plain row, sorted.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         let rows = self.db.snapshot().rows;
         let mut numbers: Vec<u64> = rows.values().map(number).collect();
@@ -348,13 +348,13 @@ impl World {
     }
 }
 
-/// The `n` of a plain row.
+/// Returns the `n` of a plain row.
 pub(crate) fn number(row: &NewInbox) -> u64 {
     let relais_core::inbox::Content::Json(json) = &row.content else { panic!("{row:?}") };
     serde_json::from_str::<serde_json::Value>(json).unwrap()["n"].as_u64().unwrap()
 }
 
-/// A record to be sent.
+/// A record to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) partition: i32,
@@ -377,19 +377,19 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Stops it between two batches and gives the source back.
+    /// Stops it between two batches and returns the source.
     pub(crate) async fn stop(self) -> KafkaSource {
         let _ = self.stop.send(());
         self.handle.await.unwrap()
     }
 
-    /// Drops it wherever it is.
+    /// Drops it at any point.
     pub(crate) fn abort(self) {
         self.handle.abort();
     }
 }
 
-/// Asks again until it is so.
+/// Polls until the condition holds.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {

@@ -1,5 +1,5 @@
-//! Both sides of the Kafka connector: against a real broker, and against librdkafka's mock cluster
-//! for what a broker does not do on request.
+//! Both sides of the Kafka connector: with a real broker, and with librdkafka's mock cluster for
+//! errors that a broker does not produce on request.
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used)]
 

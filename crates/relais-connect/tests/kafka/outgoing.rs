@@ -1,4 +1,4 @@
-//! What the tests of the publisher need: rows to send, and a plain consumer to see what arrived.
+//! Helpers for the publisher: rows to send, and a plain consumer that reads them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::testing;
 
-/// The broker of this run; without one the test says loudly what it leaves out.
+/// Returns the broker of this run; without one the test prints clearly that it did not run.
 pub(crate) fn broker(what: &str) -> Option<String> {
     server("RELAIS_TEST_KAFKA", what)
 }
@@ -32,7 +32,7 @@ pub(crate) fn server(variable: &str, what: &str) -> Option<String> {
     }
 }
 
-/// A new topic of this test alone.
+/// Creates a topic for one test.
 pub(crate) async fn topic(brokers: &str, partitions: i32, config: &[(&str, &str)]) -> String {
     let name = format!("publisher-{}", Uuid::now_v7());
     create(brokers, &name, partitions, config).await;
@@ -52,7 +52,7 @@ pub(crate) async fn create(brokers: &str, name: &str, partitions: i32, config: &
     }
 }
 
-/// How long a test waits for what must come.
+/// Time limit of a test.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn settings(brokers: &str, topic: &str) -> KafkaPublisherSettings {
@@ -63,7 +63,7 @@ pub(crate) fn publisher(brokers: &str, topic: &str) -> KafkaPublisher {
     KafkaPublisher::new(settings(brokers, topic)).unwrap()
 }
 
-/// Row number `id`; its payload says so.
+/// Returns row number `id`, with a payload that contains the number.
 pub(crate) fn row(id: i64, key: &str) -> OutboxRow {
     OutboxRow {
         id,
@@ -75,7 +75,7 @@ pub(crate) fn row(id: i64, key: &str) -> OutboxRow {
     }
 }
 
-/// A row whose payload is JSON of about so many bytes.
+/// Returns a row whose payload is JSON of about this many bytes.
 pub(crate) fn large(id: i64, key: &str, bytes: usize) -> OutboxRow {
     let mut row = row(id, key);
     row.payload = format!("{{\"id\":{id},\"fill\":\"{}\"}}", "x".repeat(bytes));
@@ -96,13 +96,13 @@ pub(crate) fn codes(deliveries: &[Delivery]) -> Vec<&str> {
     deliveries.iter().map(code).collect()
 }
 
-/// The problem of a delivery that has one.
+/// Returns the problem of a delivery that has one.
 pub(crate) fn problem(delivery: &Delivery) -> (String, String) {
     let Some((problem, _)) = delivery.problem() else { panic!("{delivery:?} has no problem") };
     (problem.code.clone(), problem.message.clone())
 }
 
-/// Calls again as the relay would, until everything is accepted; the calls it took.
+/// Repeats calls like the relay until everything is accepted. Returns the number of calls.
 pub(crate) async fn deliver(publisher: &KafkaPublisher, rows: &[OutboxRow]) -> usize {
     let mut left = rows.to_vec();
     let started = std::time::Instant::now();
@@ -118,7 +118,7 @@ pub(crate) async fn deliver(publisher: &KafkaPublisher, rows: &[OutboxRow]) -> u
     unreachable!("the loop ends by itself")
 }
 
-/// Everything in the topic, partition by partition, each in order.
+/// Reads everything in the topic, partition by partition, in order.
 pub(crate) fn read(brokers: &str, topic: &str) -> Vec<OwnedMessage> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
@@ -144,7 +144,7 @@ pub(crate) fn read(brokers: &str, topic: &str) -> Vec<OwnedMessage> {
     found
 }
 
-/// The ids in the payloads, by key, as they arrived.
+/// Returns the ids in the payloads, by key, in order of arrival.
 pub(crate) fn by_key(records: &[OwnedMessage]) -> HashMap<String, Vec<i64>> {
     let mut keys: HashMap<String, Vec<i64>> = HashMap::new();
     for record in records {
@@ -159,7 +159,7 @@ pub(crate) fn id(record: &OwnedMessage) -> i64 {
     payload["id"].as_i64().unwrap()
 }
 
-/// Every key has its rows in order; a row that arrived again counts where it first arrived.
+/// Checks that every key has its rows in order; a repeated row counts at its first arrival.
 pub(crate) fn assert_in_order(rows: &[OutboxRow], records: &[OwnedMessage]) {
     let arrived = by_key(records);
     let mut sent: HashMap<&str, Vec<i64>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! The publisher against a real broker.
+//! The publisher with a real broker.
 
 use std::{sync::Arc, time::Duration};
 
@@ -121,7 +121,7 @@ fn murmur2(data: &[u8]) -> i32 {
 
 #[test]
 fn the_hash_of_java_is_known_here() {
-    // From the tests of Kafka's own Utils.murmur2.
+    // From Kafka's own tests of Utils.murmur2.
     for (text, hash) in [
         ("21", -973_932_308),
         ("foobar", -790_332_482),
@@ -135,7 +135,7 @@ fn the_hash_of_java_is_known_here() {
 }
 
 #[tokio::test]
-async fn a_key_goes_to_the_partition_where_java_looks_for_it() {
+async fn a_key_goes_to_the_same_partition_as_with_java() {
     let Some(brokers) = broker("the partitions of keys") else { return };
     let topic = topic(&brokers, 7, &[]).await;
     let keys = (0..300).map(|n| match n % 3 {
@@ -155,7 +155,7 @@ async fn a_key_goes_to_the_partition_where_java_looks_for_it() {
 }
 
 #[tokio::test]
-async fn many_calls_beside_each_other_keep_the_order_of_each_key() {
+async fn parallel_calls_keep_the_order_of_each_key() {
     let Some(brokers) = broker("many calls beside each other") else { return };
     let topic = topic(&brokers, 8, &[]).await;
     let publisher = Arc::new(publisher(&brokers, &topic));
@@ -186,7 +186,7 @@ async fn many_calls_beside_each_other_keep_the_order_of_each_key() {
 }
 
 #[tokio::test]
-async fn ten_megabytes_are_sent_and_what_the_topic_does_not_take_fails_alone() {
+async fn ten_megabytes_are_sent_and_a_message_beyond_the_topic_limit_fails_alone() {
     let Some(brokers) = broker("large messages") else { return };
     let topic = topic(&brokers, 2, &[("max.message.bytes", "12000000")]).await;
     let mut settings = settings(&brokers, &topic);
@@ -215,7 +215,7 @@ async fn ten_megabytes_are_sent_and_what_the_topic_does_not_take_fails_alone() {
 }
 
 #[tokio::test]
-async fn where_the_topic_takes_little_only_the_large_message_fails() {
+async fn with_a_small_topic_limit_only_the_large_message_fails() {
     let Some(brokers) = broker("a topic that takes little") else { return };
     let topic = topic(&brokers, 1, &[("max.message.bytes", "3000")]).await;
     let publisher = publisher(&brokers, &topic);
@@ -247,8 +247,8 @@ async fn nothing_overtakes_a_refused_message() {
     for before in [0, 0, 0, 1, 3] {
         let topic = topic(&brokers, 1, &[("max.message.bytes", "140000")]).await;
         let publisher = publisher(&brokers, &topic);
-        // As the first of its producer the broker would take any request, whatever it has refused
-        // before. Here the refused one and those behind it are requests of their own.
+        // The broker accepts any first request of a producer, whatever it has refused before. Here
+        // the refused one and those after it are separate requests.
         let mut rows: Vec<_> = (0..before).map(|id| row(id, "a")).collect();
         rows.push(large(before, "a", 150_000));
         rows.extend((before + 1..40).map(|id| large(id, "a", 10_000)));
@@ -267,7 +267,7 @@ async fn nothing_overtakes_a_refused_message() {
 }
 
 #[tokio::test]
-async fn an_unknown_topic_is_a_matter_of_configuration_until_it_is_there() {
+async fn an_unknown_topic_is_a_configuration_error_until_it_exists() {
     let Some(brokers) = broker("an unknown topic") else { return };
     let name = format!("publisher-{}", uuid::Uuid::now_v7());
     let publisher = publisher(&brokers, &name);
@@ -281,7 +281,7 @@ async fn an_unknown_topic_is_a_matter_of_configuration_until_it_is_there() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_an_outage() {
+async fn a_refused_connection_is_an_outage() {
     let mut settings = settings("127.0.0.1:1", "orders");
     settings.timeout = Duration::from_secs(60);
     let publisher = KafkaPublisher::new(settings).unwrap();
@@ -307,7 +307,7 @@ async fn compression_is_an_option() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_what_is_under_way() {
+async fn closing_waits_for_messages_in_flight() {
     let Some(brokers) = broker("closing") else { return };
     let topic = topic(&brokers, 4, &[]).await;
     let publisher = publisher(&brokers, &topic);
@@ -319,8 +319,8 @@ async fn closing_waits_for_what_is_under_way() {
 }
 
 #[test]
-fn settings_that_cannot_work_are_refused_at_once_and_show_no_secret() {
-    for (name, value, told) in [
+fn invalid_settings_are_refused_at_once_without_a_secret() {
+    for (name, value, expected) in [
         ("acks", "1", "acks"),
         ("max.in.flight", "6", "max.in.flight"),
         ("batch.size", "hunter2", "batch.size"),
@@ -334,7 +334,7 @@ fn settings_that_cannot_work_are_refused_at_once_and_show_no_secret() {
         }
         settings.connection.options.push((name.into(), value.into()));
         let error = KafkaPublisher::new(settings).unwrap_err().to_string();
-        assert!(error.contains(told), "{name}: {error}");
+        assert!(error.contains(expected), "{name}: {error}");
         assert!(!error.contains("batch.size") || !error.contains("hunter2"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! The publisher against librdkafka's mock cluster: errors a real broker does not make on request.
+//! The publisher with librdkafka's mock cluster: errors that a real broker does not produce on
+//! request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +30,7 @@ fn rows(count: i64, keys: i64) -> Vec<OutboxRow> {
 }
 
 #[tokio::test]
-async fn what_the_cluster_takes_is_accepted_in_order() {
+async fn messages_are_accepted_in_order() {
     let (_cluster, brokers) = cluster(4);
     let publisher = publisher(&brokers, TOPIC);
     let rows = rows(500, 20);
@@ -41,7 +42,7 @@ async fn what_the_cluster_takes_is_accepted_in_order() {
 }
 
 #[tokio::test]
-async fn errors_that_pass_are_not_seen_at_all() {
+async fn transient_errors_are_not_reported() {
     for error in [
         Error::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
         Error::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -110,7 +111,7 @@ async fn a_refused_batch_is_sent_again_one_by_one() {
 }
 
 #[tokio::test]
-async fn each_error_of_the_topic_has_its_answer() {
+async fn each_topic_error_is_classified() {
     let table = [
         (
             Error::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
@@ -142,7 +143,7 @@ async fn each_error_of_the_topic_has_its_answer() {
 }
 
 #[tokio::test]
-async fn a_client_that_may_not_write_idempotently_is_told_so() {
+async fn a_client_without_idempotent_write_gets_the_missing_permission() {
     let (cluster, brokers) = cluster(1);
     let denied = Error::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::InitProducerId, &[denied; 50]);
@@ -155,7 +156,7 @@ async fn a_client_that_may_not_write_idempotently_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_topic_that_was_refused_is_asked_for_again_in_the_next_call() {
+async fn a_refused_topic_is_requested_again_in_the_next_call() {
     let (cluster, brokers) = cluster(1);
     let denied = Error::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::Produce, &[denied; 1]);
@@ -166,7 +167,7 @@ async fn a_topic_that_was_refused_is_asked_for_again_in_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_down_is_an_outage_and_takes_everything_once_it_is_back() {
+async fn an_unavailable_cluster_is_an_outage_and_accepts_everything_once_it_is_back() {
     let (cluster, brokers) = cluster(2);
     let publisher = publisher(&brokers, TOPIC);
     assert_eq!(codes(&publisher.publish(&[row(0, "k0")]).await), ["accepted"]);
@@ -181,7 +182,7 @@ async fn a_cluster_that_is_down_is_an_outage_and_takes_everything_once_it_is_bac
 }
 
 #[tokio::test]
-async fn a_cluster_that_never_answers_is_an_outage_before_the_call_runs_out_of_time() {
+async fn a_cluster_that_never_answers_is_an_outage_within_the_time_limit() {
     let (cluster, brokers) = cluster(1);
     let mut settings = settings(&brokers, TOPIC);
     settings.timeout = Duration::from_secs(4);
@@ -213,7 +214,7 @@ async fn a_call_that_is_dropped_delivers_nothing_late() {
 }
 
 #[tokio::test]
-async fn calls_beside_each_other_do_not_disturb_each_other() {
+async fn parallel_calls_are_independent() {
     let (cluster, brokers) = cluster(3);
     let publisher = Arc::new(publisher(&brokers, TOPIC));
     let fatal = Error::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;

@@ -1,11 +1,11 @@
-//! Records as they are on the wire, for what no client library would send.
+//! Raw records on the wire, which no client library would send.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-/// One record in a batch of its own.
+/// One record in its own batch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawRecord {
     pub(crate) value: Vec<u8>,
@@ -20,11 +20,11 @@ pub(crate) struct RawRecord {
 pub(crate) enum Damage {
     #[default]
     None,
-    /// A checksum that does not fit.
+    /// A wrong checksum.
     Checksum,
 }
 
-/// Sends the record to a partition whose leader this is; the answer is the broker's error code.
+/// Sends the record to the leader of a partition. Returns the broker's error code.
 pub(crate) async fn produce(broker: &str, topic: &str, partition: i32, record: &RawRecord) -> i16 {
     let batch = batch(record);
     let mut body = Vec::new();

@@ -1,4 +1,4 @@
-//! Partitions that change hands: two sources of one group, each with the same database.
+//! Rebalances: two sources of one group, with the same database.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     outgoing::LONG,
 };
 
-/// Members are declared dead after a second.
+/// Members are removed after a second without a heartbeat.
 fn impatient(world: &mut World) {
     world.options.push(("session.timeout.ms", "1000".into()));
     world.options.push(("heartbeat.interval.ms", "200".into()));
@@ -35,7 +35,7 @@ async fn two_sources_share_the_partitions_and_everything_is_stored_once_in_effec
 }
 
 #[tokio::test]
-async fn sources_that_come_and_go_all_the_time_lose_nothing() {
+async fn sources_that_join_and_leave_repeatedly_lose_nothing() {
     let Some(mut world) = World::new("sources that come and go", 8).await else { return };
     impatient(&mut world);
     let steady = world.worker();
@@ -43,7 +43,7 @@ async fn sources_that_come_and_go_all_the_time_lose_nothing() {
         let passing = world.worker();
         world.send_plain(200, 8).await;
         until("half of it is stored", || world.db.count() > round * 200 - 100).await;
-        // Wherever it is: in the middle of a batch, or of a rebalance.
+        // At any point: in the middle of a batch, or of a rebalance.
         passing.abort();
     }
     until("everything is stored", || world.db.count() == 1_600).await;
@@ -52,20 +52,20 @@ async fn sources_that_come_and_go_all_the_time_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_source_joins_while_another_has_a_batch_out_and_nothing_is_read_twice() {
+async fn a_source_joins_while_another_has_a_batch_in_flight_and_nothing_is_read_twice() {
     let Some(world) = World::new("a rebalance in the middle of a batch", 2).await else { return };
     world.send_plain(40, 2).await;
     let mut first = world.source();
     let batch = world.batch(&mut first).await;
     let second = world.worker();
     until("the second one has joined", || world.members() == 2).await;
-    // The second one gets nothing before the first one lets go, and it does not in between.
+    // The second one gets nothing before the first one releases it, and the first one is busy.
     world.db.accept(&batch).unwrap();
     first.acknowledge(Vec::new()).await.unwrap();
     world.fill(&mut first, batch.messages.len()).await;
     let both = tokio::time::timeout(LONG, async {
         while world.db.count() < 40 {
-            // It has to poll for the rebalance to go on.
+            // It must poll for the rebalance to continue.
             let step = world.step(&mut first, 100);
             let _ = tokio::time::timeout(Duration::from_millis(100), step).await;
         }
@@ -78,7 +78,7 @@ async fn a_source_joins_while_another_has_a_batch_out_and_nothing_is_read_twice(
 }
 
 #[tokio::test]
-async fn who_was_thrown_out_acknowledges_nothing_of_what_others_read_now() {
+async fn a_removed_member_acknowledges_nothing_of_reassigned_partitions() {
     let Some(mut world) = World::new("an old owner's acknowledgement", 1).await else { return };
     world.send_plain(30, 1).await;
     let mut slow = World { options: Vec::new(), ..world.clone() };
@@ -91,14 +91,14 @@ async fn who_was_thrown_out_acknowledges_nothing_of_what_others_read_now() {
     let second = world.worker();
     until("the second one has read it all", || world.db.count() == 30).await;
     world.no_lag(1).await;
-    // It has stored it, late; the others had it already.
+    // It has stored the batch late; the others had it already.
     world.db.accept(&batch).unwrap();
     assert_eq!(world.db.snapshot().duplicates, 10);
     first.acknowledge(Vec::new()).await.unwrap();
     first.close().await;
     assert_eq!(world.committed(1), [Some(30)]);
     second.stop().await.close().await;
-    // The position went back with the late batch: what comes again is recognised.
+    // The late batch moved the position back: repeated records are detected as duplicates.
     world.send_plain(1, 1).await;
     world.read_until(31).await;
     world.no_lag(1).await;

@@ -1,4 +1,4 @@
-//! A topic that is deleted and created again: its offsets begin again, and every record is new.
+//! A topic that is deleted and created again: its offsets start again, and every record is new.
 
 use relais_core::source::Source;
 
@@ -6,7 +6,7 @@ use crate::incoming::{World, until};
 
 const OLD: usize = 10;
 
-/// A world with some records read.
+/// Returns a world with some records read.
 async fn world(what: &str) -> Option<World> {
     let mut world = World::new(what, 2).await?;
     world.options.push(("topic.metadata.refresh.interval.ms", "500".into()));
@@ -15,8 +15,8 @@ async fn world(what: &str) -> Option<World> {
 }
 
 #[tokio::test]
-async fn under_way_it_is_read_from_its_beginning_even_if_it_is_longer_at_once() {
-    let Some(world) = world("a longer topic of the same name, under way").await else { return };
+async fn while_running_it_is_read_from_its_beginning_even_if_it_is_longer() {
+    let Some(world) = world("a longer topic of the same name, while running").await else { return };
     let mut source = world.source();
     let counters = source.counters();
     world.fill(&mut source, OLD).await;
@@ -30,8 +30,10 @@ async fn under_way_it_is_read_from_its_beginning_even_if_it_is_longer_at_once() 
 }
 
 #[tokio::test]
-async fn under_way_it_is_read_from_its_beginning_if_it_is_shorter() {
-    let Some(world) = world("a shorter topic of the same name, under way").await else { return };
+async fn while_running_it_is_read_from_its_beginning_if_it_is_shorter() {
+    let Some(world) = world("a shorter topic of the same name, while running").await else {
+        return;
+    };
     let mut source = world.source();
     world.fill(&mut source, OLD).await;
     world.delete_topic().await;
@@ -43,8 +45,8 @@ async fn under_way_it_is_read_from_its_beginning_if_it_is_shorter() {
 }
 
 #[tokio::test]
-async fn what_had_not_been_settled_of_the_old_topic_is_stored_too() {
-    let Some(world) = world("a batch of a topic that is gone").await else { return };
+async fn unsettled_records_of_the_old_topic_are_stored_too() {
+    let Some(world) = world("a batch of a deleted topic").await else { return };
     let mut source = world.source();
     let mut have = 0;
     let batch = loop {
@@ -66,8 +68,8 @@ async fn what_had_not_been_settled_of_the_old_topic_is_stored_too() {
 }
 
 #[tokio::test]
-async fn while_nobody_reads_it_is_noticed_at_the_next_start_even_if_it_is_longer() {
-    let Some(world) = world("a topic created again while nobody reads").await else { return };
+async fn without_a_reader_it_is_noticed_at_the_next_start_even_if_it_is_longer() {
+    let Some(world) = world("a topic created again without a reader").await else { return };
     world.read_until(OLD).await;
     world.read_until(OLD).await;
     world.delete_topic().await;
@@ -89,13 +91,13 @@ async fn while_nobody_reads_it_is_noticed_at_the_next_start_even_if_it_is_longer
 }
 
 #[tokio::test]
-async fn while_it_is_gone_it_is_missed_by_name() {
-    let Some(world) = world("a topic that is gone for a while").await else { return };
+async fn while_it_does_not_exist_it_is_named() {
+    let Some(world) = world("a topic that is deleted for a while").await else { return };
     let mut source = world.source();
     world.fill(&mut source, OLD).await;
     world.delete_topic().await;
-    let complaint = world.complaint(&mut source).await;
-    assert!(complaint.contains(&world.topic), "{complaint}");
+    let error = world.error(&mut source).await;
+    assert!(error.contains(&world.topic), "{error}");
     world.create_topic(2).await;
     world.send_plain(100, 2).await;
     world.fill(&mut source, OLD + 100).await;
@@ -103,7 +105,7 @@ async fn while_it_is_gone_it_is_missed_by_name() {
 }
 
 #[tokio::test]
-async fn two_processes_that_share_it_miss_nothing() {
+async fn two_processes_that_share_the_group_miss_nothing() {
     let Some(world) = world("a shared topic created again").await else { return };
     let (first, second) = (world.worker(), world.worker());
     until("the old records are stored", || world.db.count() == OLD).await;

@@ -1,10 +1,10 @@
-//! TLS and passwords, on a real listener that asks for both: options reach the client, and secrets
-//! reach nobody else.
+//! TLS and passwords with a real listener that requires both: options reach the client, and secrets
+//! appear nowhere else.
 
 use std::time::Duration;
 
 use relais_connect::{
-    Secret,
+    SecretString,
     kafka::{KafkaConnection, KafkaPublisher, KafkaPublisherSettings},
 };
 use relais_core::{publisher::Publisher, source::Source};
@@ -14,7 +14,7 @@ use crate::{
     outgoing::{broker, codes, problem, read, row, server, topic},
 };
 
-/// The plain listener, for what is not under test, and the one with TLS.
+/// The plain listener for helpers, and the one with TLS.
 fn listeners() -> Option<(String, String)> {
     let what = "TLS and passwords";
     Some((broker(what)?, server("RELAIS_TEST_KAFKA_SECURE", what)?))
@@ -38,7 +38,7 @@ fn publisher(
 ) -> (KafkaPublisher, String) {
     let mut connection = KafkaConnection::new(secure);
     for (name, value) in options {
-        connection.options.push((name.to_owned(), Secret::from(value.as_str())));
+        connection.options.push((name.to_owned(), SecretString::from(value.as_str())));
     }
     let mut settings = KafkaPublisherSettings::new("test", connection, topic);
     settings.timeout = Duration::from_secs(8);
@@ -47,7 +47,7 @@ fn publisher(
 }
 
 #[tokio::test]
-async fn messages_go_out_and_come_in_over_tls_with_a_password() {
+async fn messages_are_sent_and_received_over_tls_with_a_password() {
     let Some((plain, secure)) = listeners() else { return };
     let Some(options) = options("relais", "relais-password") else { return };
     let topic = topic(&plain, 2, &[]).await;
@@ -80,9 +80,9 @@ async fn a_wrong_password_is_an_outage_that_says_so_without_the_password() {
     world.topic = topic;
     world.options = options;
     let mut source = world.source();
-    let complaint = world.complaint(&mut source).await;
-    assert!(!complaint.contains("canary"), "{complaint}");
-    assert!(complaint.to_lowercase().contains("authentication"), "{complaint}");
+    let error = world.error(&mut source).await;
+    assert!(!error.contains("canary"), "{error}");
+    assert!(error.to_lowercase().contains("authentication"), "{error}");
     source.close().await;
 }
 
@@ -99,7 +99,7 @@ async fn an_unknown_certificate_is_an_outage_that_names_tls() {
 }
 
 #[tokio::test]
-async fn a_topic_without_the_right_to_write_is_named() {
+async fn a_topic_without_write_permission_is_named() {
     let Some((plain, secure)) = listeners() else { return };
     let Some(options) = options("guest", "guest-password") else { return };
     let topic = topic(&plain, 1, &[]).await;

@@ -1,4 +1,4 @@
-//! Reading from a real broker: nothing is lost, whoever forgets what.
+//! Reading from a real broker: nothing is lost, whichever side loses its state.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rdkafka::{
     admin::AdminOptions,
     producer::{FutureProducer, FutureRecord, Producer},
 };
-use relais_connect::kafka::Start;
+use relais_connect::kafka::KafkaStartOffset;
 use relais_core::source::{Source, SourceError};
 
 use crate::{
@@ -50,16 +50,16 @@ async fn order_within_a_partition_is_the_order_of_the_topic() {
 }
 
 #[tokio::test]
-async fn a_new_group_can_begin_with_what_comes_from_now_on() {
+async fn a_new_group_can_start_at_the_next_record() {
     let Some(mut world) = World::new("starting at the end", 1).await else { return };
-    world.start = Start::Latest;
+    world.start = KafkaStartOffset::Latest;
     world.options.push(("topic.metadata.refresh.interval.ms", "500".into()));
     world.send_plain(5, 1).await;
     let worker = world.worker();
     until("the group has begun", || world.committed(1) == [Some(5)]).await;
     world.send(&[Record::new(b"{\"n\":5}")]).await;
     until("the new record is stored", || world.db.count() == 1).await;
-    // What is in a partition that is added later is new too, whenever it is noticed.
+    // A partition that is added later is read from its beginning, whenever it is noticed.
     world.add_partitions(2).await;
     world.send(&[Record { partition: 1, ..Record::new(b"{\"n\":6}") }]).await;
     until("the record of the new partition is stored", || world.db.count() == 2).await;
@@ -68,7 +68,7 @@ async fn a_new_group_can_begin_with_what_comes_from_now_on() {
 }
 
 #[tokio::test]
-async fn a_refused_batch_comes_again() {
+async fn a_refused_batch_is_read_again() {
     let Some(world) = World::new("refusing a batch", 2).await else { return };
     world.send_plain(40, 2).await;
     let mut source = world.source();
@@ -78,9 +78,9 @@ async fn a_refused_batch_comes_again() {
     let refused = world.batch(&mut source).await;
     assert!(!refused.messages.is_empty());
     source.refuse("the database is down".into()).await;
-    // Where it goes on is asked of the database, which does not answer yet.
-    let complaint = world.complaint(&mut source).await;
-    assert!(complaint.contains("the database is down"), "{complaint}");
+    // The positions are read from the database, which does not answer yet.
+    let error = world.error(&mut source).await;
+    assert!(error.contains("the database is down"), "{error}");
     world.db.down(false);
     world.fill(&mut source, 50).await;
     source.close().await;
@@ -88,7 +88,7 @@ async fn a_refused_batch_comes_again() {
 }
 
 #[tokio::test]
-async fn a_batch_nobody_settled_comes_again() {
+async fn a_batch_that_was_not_settled_is_read_again() {
     let Some(world) = World::new("leaving a batch unsettled", 1).await else { return };
     world.send_plain(10, 1).await;
     let mut source = world.source();
@@ -124,7 +124,7 @@ async fn dropping_the_future_of_the_next_batch_loses_nothing() {
 }
 
 #[tokio::test]
-async fn records_come_again_after_the_database_was_set_back() {
+async fn records_are_read_again_after_the_database_was_restored() {
     let Some(world) = World::new("a restored database", 2).await else { return };
     world.send_plain(30, 2).await;
     world.read_until(30).await;
@@ -139,7 +139,7 @@ async fn records_come_again_after_the_database_was_set_back() {
 }
 
 #[tokio::test]
-async fn a_database_set_back_under_way_gets_its_records_again_after_the_first_failure() {
+async fn a_database_restored_while_running_gets_its_records_again_after_the_first_failure() {
     let Some(world) = World::new("a failover of the database", 1).await else { return };
     world.send_plain(10, 1).await;
     let mut source = world.source();
@@ -156,7 +156,7 @@ async fn a_database_set_back_under_way_gets_its_records_again_after_the_first_fa
 }
 
 #[tokio::test]
-async fn after_a_death_between_store_and_commit_the_group_catches_up_without_new_records() {
+async fn after_a_crash_between_store_and_commit_the_group_catches_up_without_new_records() {
     let Some(world) = World::new("a death before the commit", 2).await else { return };
     world.send_plain(20, 2).await;
     let mut source = world.source();
@@ -191,7 +191,7 @@ async fn records_deleted_before_they_were_read_are_counted() {
     let counters = source.counters();
     world.fill(&mut source, 30).await;
     assert_eq!((counters.missed(), counters.recreated()), (20, 0));
-    // The same under way.
+    // The same while running.
     world.db.down(true);
     world.send_plain(40, 1).await;
     assert_eq!(world.step(&mut source, 1).await.unwrap(), 0);
@@ -205,15 +205,15 @@ async fn records_deleted_before_they_were_read_are_counted() {
 }
 
 #[tokio::test]
-async fn a_topic_nobody_made_is_named_and_read_once_it_is_there() {
+async fn a_missing_topic_is_named_and_read_once_it_exists() {
     let what = "an unknown topic";
     let Some(brokers) = crate::outgoing::broker(what) else { return };
     let mut world = World::at(&brokers);
     world.options.push(("topic.metadata.refresh.interval.ms", "200".into()));
     let mut source = world.source();
-    let complaint = world.complaint(&mut source).await;
-    assert!(complaint.contains(&world.topic), "{complaint}");
-    assert!(complaint.contains("create the topic"), "{complaint}");
+    let error = world.error(&mut source).await;
+    assert!(error.contains(&world.topic), "{error}");
+    assert!(error.contains("create the topic"), "{error}");
     world.create_topic(1).await;
     world.send_plain(3, 1).await;
     world.fill(&mut source, 3).await;
@@ -221,17 +221,17 @@ async fn a_topic_nobody_made_is_named_and_read_once_it_is_there() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_not_there_is_named_and_closing_does_not_wait_for_it() {
+async fn an_unreachable_broker_is_named_and_closing_does_not_wait_for_it() {
     let world = World::at("127.0.0.1:1");
     let mut source = world.source();
-    let complaint = world.complaint(&mut source).await;
-    assert!(complaint.contains("127.0.0.1:1"), "{complaint}");
+    let error = world.error(&mut source).await;
+    assert!(error.contains("127.0.0.1:1"), "{error}");
     tokio::time::timeout(LONG, source.close()).await.expect("it closes");
     assert!(matches!(source.next(1).await, Err(SourceError::Closed)));
 }
 
 #[tokio::test]
-async fn trouble_with_tls_or_sasl_is_explained_without_the_secret() {
+async fn tls_and_sasl_errors_are_explained_without_the_secret() {
     let Some(mut world) = World::new("trouble with TLS and SASL", 1).await else { return };
     for protocol in ["SASL_PLAINTEXT", "SSL", "SASL_SSL"] {
         world.options = vec![
@@ -241,22 +241,22 @@ async fn trouble_with_tls_or_sasl_is_explained_without_the_secret() {
             ("sasl.password", "hunter2".into()),
         ];
         let mut source = world.source();
-        let complaint = world.complaint(&mut source).await;
-        assert!(complaint.contains(&world.brokers), "{complaint}");
-        assert!(!complaint.contains("hunter2"), "{complaint}");
+        let error = world.error(&mut source).await;
+        assert!(error.contains(&world.brokers), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
         source.close().await;
     }
 }
 
 #[tokio::test]
-async fn who_is_too_slow_for_the_group_joins_again() {
+async fn a_source_that_is_too_slow_for_the_group_rejoins() {
     let Some(mut world) = World::new("exceeding max.poll.interval.ms", 1).await else { return };
     world.options.push(("max.poll.interval.ms", "1500".into()));
     world.options.push(("session.timeout.ms", "1000".into()));
     world.send_plain(20, 1).await;
     let mut source = world.source();
     let batch = source.next(10).await.unwrap();
-    // The database takes its time; meanwhile the group gives up on us.
+    // The database is slow; meanwhile the group removes the member.
     until("the group gives up on us", || world.members() == 0).await;
     world.db.accept(&batch).unwrap();
     source.acknowledge(Vec::new()).await.unwrap();
@@ -290,7 +290,7 @@ async fn a_batch_is_bounded_in_bytes_and_a_larger_record_passes_alone() {
 }
 
 #[tokio::test]
-async fn of_transactions_only_what_was_committed_is_read() {
+async fn only_committed_transactions_are_read() {
     let Some(world) = World::new("transactions of others", 1).await else { return };
     let producer: FutureProducer = ClientConfig::new()
         .set("bootstrap.servers", &world.brokers)
@@ -311,7 +311,7 @@ async fn of_transactions_only_what_was_committed_is_read() {
     }
     let mut source = world.source();
     world.fill(&mut source, 3).await;
-    // The marks of transactions are passed, here and in the database.
+    // Transaction markers are skipped, here and in the database.
     let worker = async {
         loop {
             world.step(&mut source, 100).await.unwrap();

@@ -1,5 +1,5 @@
-//! What a broker does not do on request: errors of the protocol, brokers that go and come back, and
-//! records that cannot be read. On librdkafka's mock cluster, in this process.
+//! Errors that a broker does not produce on request: protocol errors, brokers that stop and return,
+//! and unreadable records. With librdkafka's mock cluster, in this process.
 
 use rdkafka::{
     mocking::MockCluster,
@@ -23,7 +23,7 @@ fn world(partitions: i32) -> (Cluster, World) {
     (cluster, world)
 }
 
-/// Reads with the source until something else is so.
+/// Reads with the source until another condition holds.
 async fn read_on(world: &World, source: &mut KafkaSource, is_so: impl Future<Output = ()>) {
     let reading =
         async { while !matches!(world.step(source, 100).await, Err(SourceError::Closed)) {} };
@@ -34,7 +34,7 @@ async fn read_on(world: &World, source: &mut KafkaSource, is_so: impl Future<Out
 }
 
 #[tokio::test]
-async fn everything_is_read_whatever_the_coordinator_says_in_between() {
+async fn everything_is_read_whatever_errors_the_coordinator_returns() {
     use RDKafkaRespErr::{
         RD_KAFKA_RESP_ERR__TRANSPORT as TRANSPORT,
         RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS as LOADING,
@@ -65,7 +65,7 @@ async fn everything_is_read_whatever_the_coordinator_says_in_between() {
 }
 
 #[tokio::test]
-async fn an_offset_the_group_did_not_take_is_offered_again() {
+async fn a_failed_offset_commit_is_repeated() {
     use RDKafkaRespErr::{
         RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED as FORBIDDEN,
         RD_KAFKA_RESP_ERR_INVALID_COMMIT_OFFSET_SIZE as INVALID,
@@ -82,7 +82,7 @@ async fn an_offset_the_group_did_not_take_is_offered_again() {
 }
 
 #[tokio::test]
-async fn a_broker_that_goes_and_comes_back_is_read_on() {
+async fn reading_continues_when_a_broker_is_back() {
     let (cluster, world) = world(2);
     world.send_plain(100, 2).await;
     let mut source = world.source();
@@ -93,7 +93,7 @@ async fn a_broker_that_goes_and_comes_back_is_read_on() {
         cluster.broker_down(1).unwrap();
         world.db.accept(&batch).unwrap();
         source.acknowledge(Vec::new()).await.unwrap();
-        let complaint = loop {
+        let error = loop {
             match source.next(100).await {
                 Ok(batch) => {
                     world.db.accept(&batch).unwrap();
@@ -103,7 +103,7 @@ async fn a_broker_that_goes_and_comes_back_is_read_on() {
                 Err(error) => panic!("{error}"),
             }
         };
-        assert!(complaint.contains(&world.brokers), "{complaint}");
+        assert!(error.contains(&world.brokers), "{error}");
         cluster.broker_up(1).unwrap();
         world.fill(&mut source, round * 100).await;
     }
@@ -113,7 +113,7 @@ async fn a_broker_that_goes_and_comes_back_is_read_on() {
 }
 
 #[tokio::test]
-async fn records_that_cannot_be_read_hold_their_partition_and_are_never_skipped() {
+async fn unreadable_records_block_their_partition_and_are_never_skipped() {
     let unknown_codec = RawRecord { codec: 6, ..RawRecord::default() };
     let bad_checksum = RawRecord { damage: Damage::Checksum, ..RawRecord::default() };
     for bad in [unknown_codec, bad_checksum] {
@@ -123,26 +123,26 @@ async fn records_that_cannot_be_read_hold_their_partition_and_are_never_skipped(
         assert_eq!(raw::produce(&world.brokers, &world.topic, 0, &bad).await, 0, "{bad:?}");
         world.send_plain(10, 2).await;
         let mut source = world.source();
-        let mut complaint = String::new();
-        while world.db.count() < 15 || complaint.is_empty() {
+        let mut error = String::new();
+        while world.db.count() < 15 || error.is_empty() {
             match world.step(&mut source, 100).await {
                 Ok(_) => {}
-                Err(SourceError::Unavailable(reason)) => complaint = reason,
+                Err(SourceError::Unavailable(reason)) => error = reason,
                 Err(error) => panic!("{error}"),
             }
         }
         let name = format!("{}/0 at offset 5", world.topic);
-        assert!(complaint.contains(&name), "{bad:?}: {complaint}");
+        assert!(error.contains(&name), "{bad:?}: {error}");
         source.close().await;
-        // What is behind them has not been read.
+        // The records after them have not been read.
         let mut rows = world.db.snapshot().rows.into_values();
         assert!(!rows.any(|row| row.partition_num == 0 && row.offset_num >= 5), "{bad:?}");
-        // A person decides to go on behind them.
+        // An operator decides to continue after them.
         let mut db = world.db.snapshot();
         let key = db.positions.keys().find(|key| key.ends_with("/0")).unwrap().clone();
         assert_eq!(db.positions.insert(key, 6), Some(5));
         world.db.restore(db);
-        // A mock cluster forgets members slowly.
+        // A mock cluster removes members slowly.
         world.group.push_str("-again");
         world.read_until(20).await;
     }

@@ -1,28 +1,28 @@
-//! Logging in: by each grant, once, and no more often when it is refused.
+//! Login: by each grant, once, and not repeated when it is refused.
 
 use relais_connect::{
-    Secret,
+    SecretString,
     salesforce::{Auth, SalesforceBulk, SalesforceCollections},
 };
 use relais_core::{bulk::BulkTarget, delivery::Delivery, publisher::Publisher};
 use salesforce_sim::{
-    AuthConfig, Config, Running, Simulator,
+    AuthConfig, RunningSimulator, Simulator, SimulatorConfig,
     faults::{HttpAction, HttpFault},
 };
 
 use crate::common::{failing, http_fault, members, once, send, settings, simulator, split};
 
-async fn guarded(auth: AuthConfig) -> Running {
-    Simulator::start(Config { auth, ..Config::default() }).await.unwrap()
+async fn guarded(auth: AuthConfig) -> RunningSimulator {
+    Simulator::start(SimulatorConfig { auth, ..SimulatorConfig::default() }).await.unwrap()
 }
 
-/// Refuses every login behind the first `count`.
+/// Refuses every login after the first `count`.
 fn logins_max(count: u64) -> HttpFault {
     HttpFault { skip: count, ..http_fault("POST", "oauth2/token", HttpAction::OauthError) }
 }
 
 #[tokio::test]
-async fn wrong_credentials_stop_the_lane_with_a_clear_reason() {
+async fn wrong_credentials_stop_the_destination_with_a_clear_reason() {
     let auth = AuthConfig { client_secret: Some("right".into()), ..AuthConfig::default() };
     let sim = guarded(auth).await;
     let (bulk, rows) = (SalesforceBulk::new(settings(&sim), None).unwrap(), members(2));
@@ -41,7 +41,7 @@ async fn wrong_credentials_stop_the_lane_with_a_clear_reason() {
 }
 
 #[tokio::test]
-async fn a_claim_signed_with_the_right_key_is_let_in() {
+async fn a_claim_signed_with_the_right_key_is_accepted() {
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let auth = AuthConfig { jwt_public_key: Some(pair.public_key_pem()), ..AuthConfig::default() };
@@ -51,7 +51,7 @@ async fn a_claim_signed_with_the_right_key_is_let_in() {
         settings.auth = Auth::JwtBearer {
             client_id: "app".into(),
             username: "relais@example.org".into(),
-            private_key: Secret::new(pair.serialize_pem()),
+            private_key: SecretString::from(pair.serialize_pem()),
             audience: None,
         };
         SalesforceBulk::new(settings, None).unwrap()
@@ -73,7 +73,7 @@ async fn a_refresh_token_that_the_org_replaces_needs_a_vault() {
     settings.auth = Auth::RefreshToken {
         client_id: "app".into(),
         client_secret: None,
-        refresh_token: Secret::new("first"),
+        refresh_token: SecretString::from("first"),
     };
     let bulk = SalesforceBulk::new(settings, None).unwrap();
     let (kind, problem, _) = split(bulk.create().await);
@@ -81,7 +81,7 @@ async fn a_refresh_token_that_the_org_replaces_needs_a_vault() {
 }
 
 #[tokio::test]
-async fn a_refused_login_is_not_tried_again_at_once() {
+async fn a_refused_login_is_not_repeated_at_once() {
     let refused = once(http_fault("POST", "oauth2/token", HttpAction::OauthError));
     let sim = simulator(failing(vec![refused])).await;
     let bulk = SalesforceBulk::new(settings(&sim), None).unwrap();
@@ -107,7 +107,7 @@ async fn calls_at_the_same_time_and_destinations_of_one_org_share_a_token() {
 }
 
 #[tokio::test]
-async fn a_second_refusal_of_a_new_token_is_a_matter_of_rights() {
+async fn a_refused_new_token_is_a_permission_problem() {
     let denied = http_fault("PATCH", "composite", HttpAction::SessionExpired);
     let sim = simulator(failing(vec![logins_max(2), denied])).await;
     let collections = SalesforceCollections::new(settings(&sim), None).unwrap();
@@ -119,7 +119,7 @@ async fn a_second_refusal_of_a_new_token_is_a_matter_of_rights() {
 }
 
 #[tokio::test]
-async fn a_login_server_in_trouble_is_an_outage() {
+async fn a_failing_login_server_is_an_outage() {
     for action in [HttpAction::Unavailable, HttpAction::Html, HttpAction::Throttled] {
         let fault = HttpFault { times: Some(1), ..http_fault("POST", "oauth2/token", action) };
         let sim = simulator(failing(vec![fault])).await;

@@ -1,11 +1,11 @@
-//! Bulk jobs as they should be: every value arrives, every row has its answer, each step can be asked
-//! for again.
+//! Bulk jobs without faults: every value arrives, every row has its result, each step can be
+//! repeated.
 
 use std::{sync::Arc, time::Duration};
 
 use relais_connect::salesforce::SalesforceBulk;
 use relais_core::{
-    BoxFuture,
+    async_trait,
     bulk::{BulkTarget, Remote},
     delivery::Delivery,
     hydrate::{Hydrated, Hydrator},
@@ -20,7 +20,7 @@ use crate::common::{
 };
 
 #[tokio::test]
-async fn every_value_arrives_as_it_was() {
+async fn every_value_arrives_unchanged() {
     let sim = simulator(Faults::default()).await;
     let values = [
         "plain",
@@ -47,7 +47,7 @@ async fn every_value_arrives_as_it_was() {
 }
 
 #[tokio::test]
-async fn null_empties_a_field_and_absence_leaves_it() {
+async fn null_clears_a_field_and_absence_keeps_it() {
     let sim = simulator(Faults::default()).await;
     let bulk = bulk(&sim);
     let first = json!({"last": "Doe", "first": "Jane", "email": "jane@example.org", "version": 1});
@@ -60,7 +60,7 @@ async fn null_empties_a_field_and_absence_leaves_it() {
 }
 
 #[tokio::test]
-async fn a_line_end_of_another_system_does_not_fail_the_job() {
+async fn another_line_ending_does_not_fail_the_job() {
     let sim = simulator(Faults::default()).await;
     let payload = json!({"last": "two\r\nlines", "first": "old\rmac", "version": 1});
     assert_eq!(send(&bulk(&sim), &[row("M-1", payload)]).await, [Delivery::Accepted]);
@@ -84,7 +84,7 @@ async fn records_refer_to_others_by_external_id() {
     ];
     let answers = send(&contacts, &rows).await;
     assert_eq!(answers[0], Delivery::Accepted);
-    // Its parent may still come.
+    // Its parent may still arrive.
     assert!(matches!(&answers[1], Delivery::Retry { problem, after: Some(_) }
         if problem.code == "INVALID_FIELD" && problem.message.contains("A-2")));
     let parent = record(&sim, "Account", "A-1")["Id"].clone();
@@ -130,7 +130,7 @@ async fn rows_that_cannot_be_sent_are_left_out_with_a_reason() {
 }
 
 #[tokio::test]
-async fn only_rows_that_failed_go_again() {
+async fn only_failed_rows_are_sent_again() {
     let fault = |key: &str, code: &str, times: Option<u64>| RowFault {
         key: salesforce_sim::faults::Pattern::new(key).unwrap(),
         times,
@@ -165,17 +165,18 @@ async fn only_rows_that_failed_go_again() {
     assert_eq!(sim.ledger().writes(), 3);
 }
 
-/// Members in a database of our own.
+/// Members in a test database.
 struct Members;
 
+#[async_trait]
 impl Hydrator for Members {
-    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
         let one = |id: String| {
             let record = json!({"ID": id, "LAST_NAME": format!("of {id}"), "VERSION": 7});
             (id, record.as_object().unwrap().clone())
         };
         let records = ids.into_iter().filter(|id| id != "M-gone").map(one).collect();
-        Box::pin(async { Ok(Hydrated { records, ..Hydrated::default() }) })
+        Ok(Hydrated { records, ..Hydrated::default() })
     }
 }
 
@@ -211,7 +212,7 @@ async fn many_rows_take_few_calls() {
     let sim = simulator(Faults::default()).await;
     let (bulk, rows) = (bulk(&sim), members(5_000));
     let id = start(&bulk, &rows).await;
-    while bulk.look(&id).await.unwrap() == Remote::Running {
+    while bulk.state(&id).await.unwrap() == Remote::Running {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let answers = bulk.results(&id, &ids(&rows)).await.unwrap();
@@ -224,7 +225,7 @@ async fn many_rows_take_few_calls() {
 }
 
 #[tokio::test]
-async fn steps_that_were_done_before_say_so() {
+async fn repeated_steps_report_another_state() {
     let sim = simulator(Faults::default()).await;
     let (bulk, rows) = (bulk(&sim), members(3));
     let id = start(&bulk, &rows).await;
@@ -233,7 +234,7 @@ async fn steps_that_were_done_before_say_so() {
     assert_eq!(kind(bulk.abort(&id).await), "other state");
     assert_eq!(kind(bulk.upload(&id, vec![b"late".to_vec()]).await), "other state");
     let unknown = "750000000000000AAA";
-    assert_eq!(bulk.look(unknown).await.unwrap(), Remote::Gone);
+    assert_eq!(bulk.state(unknown).await.unwrap(), Remote::Gone);
     assert_eq!(kind(bulk.close(unknown).await), "other state");
     assert_eq!(kind(bulk.abort(unknown).await), "other state");
     let lost = bulk.results(unknown, &ids(&rows)).await.unwrap();
@@ -242,16 +243,16 @@ async fn steps_that_were_done_before_say_so() {
 }
 
 #[tokio::test]
-async fn a_job_can_be_aborted_and_its_rows_go_again() {
+async fn a_job_can_be_aborted_and_its_rows_are_sent_again() {
     let sim = simulator(Faults::default()).await;
     let (bulk, rows) = (bulk(&sim), members(3));
     let id = bulk.create().await.unwrap();
-    assert_eq!(bulk.look(&id).await.unwrap(), Remote::Open);
+    assert_eq!(bulk.state(&id).await.unwrap(), Remote::Open);
     assert_eq!(kind(bulk.results(&id, &ids(&rows)).await), "other state");
     let body = bulk.encode(&rows, 0).await.unwrap().body;
     bulk.upload(&id, vec![body]).await.unwrap();
     bulk.abort(&id).await.unwrap();
-    assert_eq!(bulk.look(&id).await.unwrap(), Remote::Aborted);
+    assert_eq!(bulk.state(&id).await.unwrap(), Remote::Aborted);
     assert_eq!(bulk.results(&id, &ids(&rows)).await.unwrap(), vec![Delivery::Held; 3]);
     assert_eq!(sim.ledger().writes(), 0);
 }
@@ -272,7 +273,7 @@ async fn an_upload_in_parts_is_one_file() {
 }
 
 #[tokio::test]
-async fn rows_behind_a_full_upload_wait_for_the_next_one() {
+async fn rows_after_a_full_upload_wait_for_the_next_one() {
     let sim = simulator(Faults::default()).await;
     let rows = members(2);
     let encoded = bulk(&sim).encode(&rows, 50 * 1024 * 1024).await.unwrap();

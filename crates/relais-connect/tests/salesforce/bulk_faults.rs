@@ -1,4 +1,5 @@
-//! Bulk jobs when the org or the way to it fails: what is said is true, and nothing is done twice.
+//! Bulk jobs with faults of the org or the network: results are reported truthfully, and nothing is
+//! done twice.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::common::{
 };
 
 #[tokio::test]
-async fn a_header_the_org_does_not_know_stops_the_lane_and_no_row() {
+async fn an_unknown_header_stops_the_destination_and_fails_no_row() {
     let sim = simulator(Faults::default()).await;
     let mut settings = settings(&sim);
     settings.columns = columns(&[("LastName", "last"), ("Unknown__c", "first")]);
@@ -35,7 +36,7 @@ async fn a_header_the_org_does_not_know_stops_the_lane_and_no_row() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_a_new_job_leaves_an_orphan_that_is_swept() {
+async fn a_lost_response_to_a_new_job_leaves_an_orphan_that_is_swept() {
     let drop = once(http_fault("POST", "jobs/ingest", HttpAction::DropAfter));
     let sim = simulator(failing(vec![drop])).await;
     let mut settings = settings(&sim);
@@ -47,14 +48,14 @@ async fn a_lost_answer_to_a_new_job_leaves_an_orphan_that_is_swept() {
     assert_eq!(sim.jobs().len(), 2);
     assert_eq!(patient.sweep(&[]).await.unwrap(), 0, "they are too young");
     assert_eq!(bulk.sweep(std::slice::from_ref(&known)).await.unwrap(), 1);
-    assert_eq!(bulk.look(&known).await.unwrap(), Remote::Open);
+    assert_eq!(bulk.state(&known).await.unwrap(), Remote::Open);
     assert_eq!(bulk.sweep(&[]).await.unwrap(), 1);
-    assert_eq!(bulk.look(&known).await.unwrap(), Remote::Aborted);
+    assert_eq!(bulk.state(&known).await.unwrap(), Remote::Aborted);
     assert_eq!(bulk.sweep(&[]).await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn jobs_of_others_are_not_swept() {
+async fn jobs_of_other_users_are_not_swept() {
     let sim = simulator(Faults::default()).await;
     let (mut contacts, mut accounts) = (settings(&sim), settings(&sim));
     accounts.object = "Account".into();
@@ -66,18 +67,18 @@ async fn jobs_of_others_are_not_swept() {
     let running = start(&contacts, &members(2)).await;
     ended(&contacts, &running).await;
     assert_eq!(contacts.sweep(&[]).await.unwrap(), 0);
-    assert_eq!(accounts.look(&theirs).await.unwrap(), Remote::Open);
+    assert_eq!(accounts.state(&theirs).await.unwrap(), Remote::Open);
 }
 
 #[tokio::test]
-async fn an_upload_whose_answer_is_lost_is_not_repeated() {
+async fn an_upload_whose_response_is_lost_is_not_repeated() {
     for action in [HttpAction::DropAfter, HttpAction::DropBefore] {
         let sim = simulator(failing(vec![once(http_fault("PUT", "batches", action))])).await;
         let (bulk, rows) = (bulk(&sim), members(3));
         let body = bulk.encode(&rows, 0).await.unwrap().body;
         let id = bulk.create().await.unwrap();
         assert_eq!(kind(bulk.upload(&id, vec![body]).await), "unclear");
-        assert_eq!(bulk.look(&id).await.unwrap(), Remote::Open);
+        assert_eq!(bulk.state(&id).await.unwrap(), Remote::Open);
         bulk.abort(&id).await.unwrap();
         assert_eq!(sim.ledger().writes(), 0);
         assert_eq!(send(&bulk, &rows).await, vec![Delivery::Accepted; 3]);
@@ -86,7 +87,7 @@ async fn an_upload_whose_answer_is_lost_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_close_whose_answer_is_lost_is_seen_by_a_look() {
+async fn a_close_whose_response_is_lost_shows_in_the_state() {
     let drop = once(http_fault("PATCH", "jobs/ingest/", HttpAction::DropAfter));
     let sim = simulator(failing(vec![drop])).await;
     let (bulk, rows) = (bulk(&sim), members(3));
@@ -100,7 +101,7 @@ async fn a_close_whose_answer_is_lost_is_seen_by_a_look() {
 }
 
 #[tokio::test]
-async fn a_job_that_somebody_filled_twice_is_aborted_and_its_rows_go_again() {
+async fn a_job_with_two_uploads_is_aborted_and_its_rows_are_sent_again() {
     let mut faults = Faults::default();
     faults.bulk.second_put = SecondPut::Close;
     let sim = simulator(faults).await;
@@ -110,7 +111,7 @@ async fn a_job_that_somebody_filled_twice_is_aborted_and_its_rows_go_again() {
     bulk.upload(&id, vec![body.clone()]).await.unwrap();
     bulk.upload(&id, vec![body.clone()]).await.unwrap();
     assert_eq!(kind(bulk.close(&id).await), "other state");
-    assert_eq!(bulk.look(&id).await.unwrap(), Remote::Aborted);
+    assert_eq!(bulk.state(&id).await.unwrap(), Remote::Aborted);
     assert_eq!(sim.ledger().writes(), 0);
     sim.set_faults(Faults::default());
     let id = bulk.create().await.unwrap();
@@ -119,14 +120,15 @@ async fn a_job_that_somebody_filled_twice_is_aborted_and_its_rows_go_again() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_at_any_step_is_renewed() {
+async fn a_session_that_expires_at_any_step_is_renewed() {
     let sim = simulator(Faults::default()).await;
     let (bulk, rows) = (bulk(&sim), members(3));
     let body = bulk.encode(&rows, 0).await.unwrap().body;
     sim.expire_sessions();
     let id = bulk.create().await.unwrap();
     sim.expire_sessions();
-    // An upload is never made twice, not even for this: whether it was kept is for a look to say.
+    // An upload is never repeated, not even for this: the state of the job shows whether it was
+    // stored.
     assert_eq!(kind(bulk.upload(&id, vec![body.clone()]).await), "unclear");
     sim.expire_sessions();
     bulk.abort(&id).await.unwrap();
@@ -142,7 +144,7 @@ async fn a_session_that_ends_at_any_step_is_renewed() {
 }
 
 #[tokio::test]
-async fn an_org_that_asks_for_patience_gets_it() {
+async fn a_pause_requested_by_the_org_is_respected() {
     let html = HttpFault { status: Some(200), ..http_fault("POST", "jobs", HttpAction::Html) };
     let asked =
         HttpFault { retry_after: Some(7), ..http_fault("POST", "jobs", HttpAction::Throttled) };
@@ -165,7 +167,7 @@ async fn an_org_that_asks_for_patience_gets_it() {
 }
 
 #[tokio::test]
-async fn an_upload_answered_by_a_proxy_is_not_believed() {
+async fn an_upload_answered_by_a_proxy_does_not_count() {
     let page = HttpFault { status: Some(200), ..http_fault("PUT", "batches", HttpAction::Html) };
     for fault in [
         http_fault("PUT", "batches", HttpAction::Unavailable),
@@ -178,12 +180,12 @@ async fn an_upload_answered_by_a_proxy_is_not_believed() {
         let bulk = bulk(&sim);
         let id = bulk.create().await.unwrap();
         assert_eq!(kind(bulk.upload(&id, vec![b"x".to_vec()]).await), "unclear", "{action:?}");
-        assert_eq!(bulk.look(&id).await.unwrap(), Remote::Open);
+        assert_eq!(bulk.state(&id).await.unwrap(), Remote::Open);
     }
 }
 
 #[tokio::test]
-async fn used_up_batches_are_no_fault_of_the_rows() {
+async fn a_used_up_batch_quota_uses_no_attempt() {
     let limits =
         LimitSettings { bulk_batches_max: 10, bulk_batches_spent: 10, ..LimitSettings::default() };
     let sim = simulator(Faults { limits, ..Faults::default() }).await;
@@ -204,7 +206,7 @@ async fn used_up_batches_are_no_fault_of_the_rows() {
 }
 
 #[tokio::test]
-async fn an_object_the_org_does_not_know_is_for_a_person() {
+async fn an_unknown_object_needs_an_operator() {
     let sim = simulator(Faults::default()).await;
     let mut settings = settings(&sim);
     settings.object = "Nothing__c".into();
@@ -219,11 +221,11 @@ async fn an_object_the_org_does_not_know_is_for_a_person() {
 }
 
 #[tokio::test]
-async fn an_org_that_is_not_there_is_an_outage() {
+async fn an_unreachable_org_is_an_outage() {
     let sim = simulator(Faults::default()).await;
     let bulk = bulk(&sim);
     let id = bulk.create().await.unwrap();
     sim.stop().await;
-    assert_eq!(kind(bulk.look(&id).await), "outage");
+    assert_eq!(kind(bulk.state(&id).await), "outage");
     assert_eq!(kind(bulk.create().await), "outage");
 }

@@ -1,4 +1,4 @@
-//! Rows sent at once: values, results by row, and what a failed call means.
+//! Rows sent at once: values, results by row, and the classification of failed calls.
 
 use relais_connect::salesforce::SalesforceCollections;
 use relais_core::{
@@ -7,7 +7,7 @@ use relais_core::{
     publisher::{Batching, Publisher},
 };
 use salesforce_sim::{
-    Faults, Running,
+    Faults, RunningSimulator,
     faults::{HttpAction, HttpFault, Pattern, RowFault, UnknownField},
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::common::{
     calls, code, columns, failing, http_fault, members, once, record, row, settings, simulator,
 };
 
-fn collections(sim: &Running) -> SalesforceCollections {
+fn collections(sim: &RunningSimulator) -> SalesforceCollections {
     SalesforceCollections::new(settings(sim), None).unwrap()
 }
 
@@ -36,7 +36,7 @@ async fn two_hundred_rows_go_in_one_call() {
 }
 
 #[tokio::test]
-async fn values_keep_their_type_and_null_empties() {
+async fn values_keep_their_type_and_null_clears() {
     let sim = simulator(Faults::default()).await;
     let mut settings = settings(&sim);
     settings.columns = columns(&[
@@ -54,7 +54,7 @@ async fn values_keep_their_type_and_null_empties() {
     });
     assert_eq!(collections.publish(&[row("M-1", payload)]).await, [Delivery::Accepted]);
     let stored = record(&sim, "Contact", "M-1");
-    // In JSON it is a text like any other.
+    // In JSON it is an ordinary text.
     assert_eq!(stored["LastName"], "#N/A");
     assert_eq!(stored["FirstName"].as_str().map(|text| text.contains("\"hi\"")), Some(true));
     assert_eq!(
@@ -125,8 +125,8 @@ async fn each_row_has_its_own_result() {
 }
 
 #[tokio::test]
-async fn one_row_that_spoils_the_call_is_found() {
-    // As Salesforce does with a value it cannot even read.
+async fn one_row_that_fails_the_call_is_isolated() {
+    // Like Salesforce for a value that it cannot parse.
     let spoiled = HttpFault {
         status: Some(400),
         code: Some("JSON_PARSER_ERROR".into()),
@@ -141,7 +141,7 @@ async fn one_row_that_spoils_the_call_is_found() {
 }
 
 #[tokio::test]
-async fn a_column_the_org_does_not_know_stops_the_lane_and_no_row() {
+async fn an_unknown_column_stops_the_destination_and_fails_no_row() {
     for unknown_field in [UnknownField::Call, UnknownField::Record] {
         let mut faults = Faults::default();
         faults.collections.unknown_field = unknown_field;
@@ -161,7 +161,7 @@ async fn a_column_the_org_does_not_know_stops_the_lane_and_no_row() {
 }
 
 #[tokio::test]
-async fn failed_calls_are_sorted_by_what_they_say_about_the_org() {
+async fn failed_calls_are_classified() {
     for (action, expected) in [
         (HttpAction::TotalLimit, "outage"),
         (HttpAction::ConcurrentLimit, "outage"),
@@ -191,7 +191,7 @@ async fn failed_calls_are_sorted_by_what_they_say_about_the_org() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_is_renewed_without_a_trace() {
+async fn an_expired_session_is_renewed() {
     let sim = simulator(Faults::default()).await;
     let collections = collections(&sim);
     for n in 0..3 {
@@ -203,7 +203,7 @@ async fn a_session_that_ends_is_renewed_without_a_trace() {
 }
 
 #[tokio::test]
-async fn rows_that_were_too_many_for_a_trigger_go_with_fewer_neighbours() {
+async fn rows_that_overloaded_a_trigger_are_sent_in_smaller_calls() {
     let sim = simulator(Faults::default()).await;
     let mut rows = members(12);
     for row in &mut rows[..6] {
@@ -212,6 +212,6 @@ async fn rows_that_were_too_many_for_a_trigger_go_with_fewer_neighbours() {
         row.error_message = Some("System.LimitException: Too many SOQL queries: 101".into());
     }
     assert_eq!(collections(&sim).publish(&rows).await, vec![Delivery::Accepted; 12]);
-    // The six that are new, then three and three.
+    // The six new ones, then three and three.
     assert_eq!(calls(&sim, "composite/sobjects"), 3);
 }

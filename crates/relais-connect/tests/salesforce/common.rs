@@ -1,9 +1,9 @@
-//! What the tests need: a simulator, rows to send, a bulk job driven without an engine.
+//! Helpers: a simulator, rows to send, and a bulk job without the engine.
 
 use std::time::Duration;
 
 use relais_connect::{
-    Secret,
+    SecretString,
     salesforce::{Auth, SalesforceBulk, SalesforceSettings},
 };
 use relais_core::{
@@ -12,7 +12,7 @@ use relais_core::{
     outbox::OutboxRow,
 };
 use salesforce_sim::{
-    Config, Faults, Running, Simulator,
+    Faults, RunningSimulator, Simulator, SimulatorConfig,
     faults::{HttpAction, HttpFault, Pattern},
 };
 use serde_json::{Value, json};
@@ -20,20 +20,23 @@ use uuid::Uuid;
 
 use crate::testing;
 
-/// How long a test waits for a job before it gives up.
+/// Time that a test waits for a job.
 const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-pub(crate) async fn simulator(faults: Faults) -> Running {
-    Simulator::start(Config { faults, ..Config::default() }).await.unwrap()
+pub(crate) async fn simulator(faults: Faults) -> RunningSimulator {
+    Simulator::start(SimulatorConfig { faults, ..SimulatorConfig::default() }).await.unwrap()
 }
 
 pub(crate) fn client_credentials() -> Auth {
-    Auth::ClientCredentials { client_id: "app".into(), client_secret: Secret::new("hush-hush") }
+    Auth::ClientCredentials {
+        client_id: "app".into(),
+        client_secret: SecretString::from("hush-hush"),
+    }
 }
 
 /// Contacts: last name, first name, e-mail and version from the payload.
-pub(crate) fn settings(sim: &Running) -> SalesforceSettings {
+pub(crate) fn settings(sim: &RunningSimulator) -> SalesforceSettings {
     let mut settings =
         SalesforceSettings::new(&sim.url(), client_credentials(), "Contact", "ExternalId__c");
     settings.columns = columns(&[
@@ -49,7 +52,7 @@ pub(crate) fn columns(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(column, field)| ((*column).to_owned(), (*field).to_owned())).collect()
 }
 
-pub(crate) fn bulk(sim: &Running) -> SalesforceBulk {
+pub(crate) fn bulk(sim: &RunningSimulator) -> SalesforceBulk {
     SalesforceBulk::new(settings(sim), None).unwrap()
 }
 
@@ -62,7 +65,7 @@ pub(crate) fn row(id: &str, payload: Value) -> OutboxRow {
     }
 }
 
-/// Rows `M-0`, `M-1`, … with ids 1, 2, …
+/// Returns rows `M-0`, `M-1`, … with ids 1, 2, …
 pub(crate) fn members(count: usize) -> Vec<OutboxRow> {
     let one = |n: usize| {
         let payload = json!({"last": format!("Doe {n}"), "first": "Jane", "version": 1});
@@ -89,7 +92,7 @@ pub(crate) fn failing(http: Vec<HttpFault>) -> Faults {
     Faults { http, ..Faults::default() }
 }
 
-/// Makes, fills and closes a job.
+/// Creates, uploads and closes a job.
 pub(crate) async fn start(bulk: &SalesforceBulk, rows: &[OutboxRow]) -> String {
     let encoded = bulk.encode(rows, 0).await.unwrap();
     let id = bulk.create().await.unwrap();
@@ -98,12 +101,12 @@ pub(crate) async fn start(bulk: &SalesforceBulk, rows: &[OutboxRow]) -> String {
     id
 }
 
-/// Looks until the job has ended.
+/// Polls until the job has ended.
 pub(crate) async fn ended(bulk: &SalesforceBulk, id: &str) -> Remote {
     let wait = async {
         loop {
-            match bulk.look(id).await.unwrap() {
-                Remote::Open | Remote::Running => tokio::time::sleep(LOOK_EVERY).await,
+            match bulk.state(id).await.unwrap() {
+                Remote::Open | Remote::Running => tokio::time::sleep(POLL_INTERVAL).await,
                 remote => return remote,
             }
         }
@@ -111,29 +114,29 @@ pub(crate) async fn ended(bulk: &SalesforceBulk, id: &str) -> Remote {
     tokio::time::timeout(PATIENCE, wait).await.unwrap()
 }
 
-/// The external ids of rows.
+/// Returns the external ids of rows.
 pub(crate) fn ids(rows: &[OutboxRow]) -> Vec<String> {
     rows.iter().map(|row| row.aggregate_id.clone()).collect()
 }
 
-/// Sends rows in one job and gives their answers.
+/// Sends rows in one job and returns their deliveries.
 pub(crate) async fn send(bulk: &SalesforceBulk, rows: &[OutboxRow]) -> Vec<Delivery> {
     let id = start(bulk, rows).await;
     ended(bulk, &id).await;
     bulk.results(&id, &ids(rows)).await.unwrap()
 }
 
-/// The record with this external id.
-pub(crate) fn record(sim: &Running, object: &str, id: &str) -> Value {
+/// Returns the record with this external id.
+pub(crate) fn record(sim: &RunningSimulator, object: &str, id: &str) -> Value {
     let is_it = |record: &Value| record["ExternalId__c"] == id;
     sim.records(object).into_iter().find(is_it).unwrap_or(Value::Null)
 }
 
-pub(crate) fn calls(sim: &Running, containing: &str) -> u64 {
+pub(crate) fn calls(sim: &RunningSimulator, containing: &str) -> u64 {
     sim.calls().iter().filter(|(call, _)| call.contains(containing)).map(|(_, n)| n).sum()
 }
 
-/// The code of an answer that is no success.
+/// Returns the code of a delivery that is not a success.
 pub(crate) fn code(delivery: &Delivery) -> &str {
     match delivery.problem() {
         Some((problem, _)) => &problem.code,
@@ -142,7 +145,7 @@ pub(crate) fn code(delivery: &Delivery) -> &str {
     }
 }
 
-/// What kind of problem, and its reason.
+/// Returns the kind of problem, and its reason.
 pub(crate) fn split<T: std::fmt::Debug>(
     answer: Result<T, CallProblem>,
 ) -> (&'static str, Problem, Option<Duration>) {

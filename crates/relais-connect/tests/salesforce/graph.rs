@@ -1,4 +1,4 @@
-//! Messages of several records: all of them or none.
+//! Messages with several records: all of them or none.
 
 use relais_connect::salesforce::{SalesforceGraph, SalesforceSettings};
 use relais_core::{
@@ -6,7 +6,7 @@ use relais_core::{
     publisher::{Batching, Publisher},
 };
 use salesforce_sim::{
-    Faults, Running,
+    Faults, RunningSimulator,
     faults::{HttpAction, Pattern, RowFault},
 };
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::common::{
     calls, client_credentials, code, failing, http_fault, once, record, row, simulator,
 };
 
-fn graph(sim: &Running) -> SalesforceGraph {
+fn graph(sim: &RunningSimulator) -> SalesforceGraph {
     let settings = SalesforceSettings::new(&sim.url(), client_credentials(), "", "ExternalId__c");
     SalesforceGraph::new(settings, None).unwrap()
 }
@@ -49,14 +49,14 @@ async fn all_records_of_a_message_arrive_together() {
     assert_eq!(codes, ["accepted", "REQUIRED_FIELD_MISSING", "accepted", "PAYLOAD_INVALID"]);
     let parent = record(&sim, "Account", "A-one")["Id"].clone();
     assert_eq!(record(&sim, "Contact", "M-one")["AccountId"], parent);
-    // The good half of a bad message is undone.
+    // The valid half of a failed message is rolled back.
     assert_eq!(record(&sim, "Account", "A-two"), Value::Null);
     assert_eq!((sim.ledger().len(), sim.ledger().repeated()), (4, 0));
     assert_eq!(calls(&sim, "composite/graph"), 1);
 }
 
 #[tokio::test]
-async fn messages_behind_too_many_failures_are_held() {
+async fn messages_after_too_many_failures_are_held() {
     let fault = RowFault {
         key: Pattern::new("bad").unwrap(),
         code: "FIELD_CUSTOM_VALIDATION_EXCEPTION".into(),
@@ -79,7 +79,7 @@ async fn messages_behind_too_many_failures_are_held() {
 }
 
 #[tokio::test]
-async fn messages_about_the_same_record_go_one_after_the_other() {
+async fn messages_about_the_same_record_are_sent_one_after_the_other() {
     let sim = simulator(Faults::default()).await;
     let version = |version: u32| {
         json!([{

@@ -1,4 +1,4 @@
-//! The Salesforce connector against the simulator.
+//! The Salesforce connector with the simulator.
 #![cfg(feature = "salesforce")]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Results in every order and form, and results that are not whole.
+//! Results in every order and format, and truncated results.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn shuffled_and_repeated_results_are_matched_by_external_id() {
 }
 
 #[tokio::test]
-async fn results_without_rows_come_in_three_forms() {
+async fn results_without_rows_have_three_forms() {
     for empty in [EmptyResults::Header, EmptyResults::NoContent, EmptyResults::Body] {
         let results = ResultSettings { empty, ..ResultSettings::default() };
         let sim = simulator(Faults { results, ..Faults::default() }).await;
@@ -52,7 +52,7 @@ async fn results_without_rows_come_in_three_forms() {
 }
 
 #[tokio::test]
-async fn rows_in_no_result_are_of_unknown_outcome() {
+async fn rows_in_no_result_have_an_unknown_outcome() {
     let fault = JobFault { missing: Some(Pattern::new("^M-1$").unwrap()), ..JobFault::default() };
     let sim = simulator(Faults { jobs: vec![fault], ..Faults::default() }).await;
     let answers = send(&bulk(&sim), &members(3)).await;
@@ -62,7 +62,7 @@ async fn rows_in_no_result_are_of_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn rows_settled_before_do_not_disturb() {
+async fn rows_settled_earlier_are_ignored() {
     let sim = simulator(Faults { rows: some_rows_fail(), ..Faults::default() }).await;
     let (bulk, rows) = (bulk(&sim), members(10));
     let id = start(&bulk, &rows).await;
@@ -77,7 +77,7 @@ fn cut(path: &str, bytes: u64) -> HttpFault {
 }
 
 #[tokio::test]
-async fn a_result_that_breaks_off_is_read_again() {
+async fn a_truncated_result_is_read_again() {
     for bytes in [0, 10, 100, 400] {
         let mut faults = failing(vec![once(cut("successfulResults", bytes))]);
         faults.gzip = false;
@@ -88,7 +88,7 @@ async fn a_result_that_breaks_off_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_result_that_never_comes_whole_settles_nothing() {
+async fn a_result_that_stays_truncated_settles_nothing() {
     for gzip in [false, true] {
         let mut faults = failing(vec![cut("successfulResults", 60)]);
         faults.gzip = gzip;
@@ -140,11 +140,11 @@ async fn a_job_that_fails_half_way_settles_what_was_done() {
 }
 
 #[tokio::test]
-async fn a_job_older_than_a_week_is_gone() {
+async fn a_job_older_than_a_week_no_longer_exists() {
     let sim = simulator(Faults::default()).await;
     let (bulk, rows) = (bulk(&sim), members(2));
     let id = start(&bulk, &rows).await;
     ended(&bulk, &id).await;
     sim.skip(Duration::from_secs(8 * 24 * 60 * 60));
-    assert_eq!(bulk.look(&id).await.unwrap(), Remote::Gone);
+    assert_eq!(bulk.state(&id).await.unwrap(), Remote::Gone);
 }

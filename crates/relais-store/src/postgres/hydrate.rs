@@ -6,7 +6,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use deadpool_postgres::Transaction;
 use relais_core::{
-    BoxFuture, InvalidSettings,
+    InvalidSettings, async_trait,
     hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
@@ -72,11 +72,13 @@ impl SqlHydrator {
     }
 }
 
+#[async_trait]
 impl Hydrator for SqlHydrator {
-    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
         let query = Arc::clone(&self.query);
         self.store
             .run_snapshot((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
+            .await
     }
 }
 

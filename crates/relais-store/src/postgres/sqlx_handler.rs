@@ -7,7 +7,7 @@
 use std::{future::Future, marker::PhantomData, sync::Arc};
 
 use relais_core::{
-    BoxFuture,
+    BoxFuture, async_trait,
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     inbox::InboxRow,
     store::StoreError,
@@ -149,27 +149,24 @@ struct SqlxHandler<M, F> {
     message: PhantomData<fn(M)>,
 }
 
+#[async_trait]
 impl<M, F> Handler for SqlxHandler<M, F>
 where
     M: DeserializeOwned + Send + 'static,
     F: for<'a> SqlxHandlerFn<'a, M> + 'static,
 {
-    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
-        Box::pin(async move {
-            match Received::decode(&work.row) {
-                Ok(message) => self.run(work, message).await.unwrap_or_else(not_committed),
-                Err(outcome) => Handled::RolledBack(outcome),
-            }
-        })
+    async fn handle(&self, work: HandlerWork) -> Handled {
+        match Received::decode(&work.row) {
+            Ok(message) => self.run(work, message).await.unwrap_or_else(not_committed),
+            Err(outcome) => Handled::RolledBack(outcome),
+        }
     }
 
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        Box::pin(async move {
-            match Received::decode(&row) {
-                Ok(message) => self.try_out(message).await.or_else(not_rehearsed),
-                Err(outcome) => Ok(outcome),
-            }
-        })
+    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+        match Received::decode(&row) {
+            Ok(message) => self.try_out(message).await.or_else(not_rehearsed),
+            Err(outcome) => Ok(outcome),
+        }
     }
 }
 

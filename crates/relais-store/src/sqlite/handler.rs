@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     cause::Cause,
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
     inbox::InboxRow,
@@ -59,38 +59,40 @@ struct OnWriter<M, O, F> {
     message: PhantomData<fn(M) -> O>,
 }
 
+#[async_trait]
 impl<M, O, F> Handler for OnWriter<M, O, F>
 where
     M: DeserializeOwned + Send + 'static,
     O: IntoOutcome + 'static,
     F: Fn(&Transaction<'_>, Received<M>) -> O + Send + Sync + 'static,
 {
-    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
+    async fn handle(&self, work: HandlerWork) -> Handled {
         let message = match Received::<M>::decode(&work.row) {
             Ok(message) => message,
-            Err(outcome) => return Box::pin(async { Handled::RolledBack(outcome) }),
+            Err(outcome) => return Handled::RolledBack(outcome),
         };
         let function = Arc::clone(&self.function);
-        Box::pin(async move {
-            let handled = self.writer.run_to_end(move |tx| {
-                let outcome = Cause::of(&work.row).with(|| run(tx, &*function, message));
-                conclude(tx, &work, outcome)
-            });
-            handled.await.unwrap_or_else(not_committed)
-        })
+
+        let handled = self.writer.run_to_end(move |tx| {
+            let outcome = Cause::of(&work.row).with(|| run(tx, &*function, message));
+            conclude(tx, &work, outcome)
+        });
+        handled.await.unwrap_or_else(not_committed)
     }
 
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
         let message = match Received::<M>::decode(&row) {
             Ok(message) => message,
-            Err(outcome) => return Box::pin(async { Ok(outcome) }),
+            Err(outcome) => return Ok(outcome),
         };
         let function = Arc::clone(&self.function);
-        Box::pin(self.writer.run_to_end(move |tx| {
-            let outcome = run(tx, &*function, message);
-            // A handler that ended the transaction itself would have changed something.
-            if tx.is_autocommit() { Err(transaction_gone()) } else { Ok(Ending::Undo(outcome)) }
-        }))
+        self.writer
+            .run_to_end(move |tx| {
+                let outcome = run(tx, &*function, message);
+                // A handler that ended the transaction itself would have changed something.
+                if tx.is_autocommit() { Err(transaction_gone()) } else { Ok(Ending::Undo(outcome)) }
+            })
+            .await
     }
 }
 

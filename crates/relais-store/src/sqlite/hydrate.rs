@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use relais_core::{
-    BoxFuture, InvalidSettings,
+    InvalidSettings, async_trait,
     hydrate::{Hydrated, Hydrator, Record},
     store::StoreError,
 };
@@ -59,21 +59,25 @@ impl SqlHydrator {
     }
 }
 
+#[async_trait]
 impl Hydrator for SqlHydrator {
-    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
         let (statement, id_column) = (self.statement.clone(), self.id_column.clone());
         let known_good = self.known_good.clone();
         let runtime = tokio::runtime::Handle::current();
-        Box::pin(self.store.visitors().read(move |db| {
-            let interrupt = db.get_interrupt_handle();
-            let limit = runtime.spawn(async move {
-                tokio::time::sleep(TIME_MAX).await;
-                interrupt.interrupt();
-            });
-            let found = read(db, &statement, &id_column, &ids, &known_good);
-            limit.abort();
-            found
-        }))
+        self.store
+            .visitors()
+            .read(move |db| {
+                let interrupt = db.get_interrupt_handle();
+                let limit = runtime.spawn(async move {
+                    tokio::time::sleep(TIME_MAX).await;
+                    interrupt.interrupt();
+                });
+                let found = read(db, &statement, &id_column, &ids, &known_good);
+                limit.abort();
+                found
+            })
+            .await
     }
 }
 

@@ -4,7 +4,7 @@ use std::{future::Future, marker::PhantomData, panic::AssertUnwindSafe, sync::Ar
 
 use futures_util::FutureExt;
 use relais_core::{
-    BoxFuture,
+    BoxFuture, async_trait,
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
     inbox::InboxRow,
     store::StoreError,
@@ -144,32 +144,29 @@ struct OnPool<M, F> {
     message: PhantomData<fn(M)>,
 }
 
+#[async_trait]
 impl<M, F> Handler for OnPool<M, F>
 where
     M: DeserializeOwned + Send + 'static,
     F: for<'a> SqlxHandlerFn<'a, M> + 'static,
 {
-    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
-        Box::pin(async move {
-            let message = match Received::<M>::decode(&work.row) {
-                Ok(message) => message,
-                Err(outcome) => return Handled::RolledBack(outcome),
-            };
-            self.run(&work, message).await.unwrap_or_else(not_committed)
-        })
+    async fn handle(&self, work: HandlerWork) -> Handled {
+        let message = match Received::<M>::decode(&work.row) {
+            Ok(message) => message,
+            Err(outcome) => return Handled::RolledBack(outcome),
+        };
+        self.run(&work, message).await.unwrap_or_else(not_committed)
     }
 
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        Box::pin(async move {
-            let message = match Received::<M>::decode(&row) {
-                Ok(message) => message,
-                Err(outcome) => return Ok(outcome),
-            };
-            let mut tx = begin(self.pool.clone()).await?;
-            let outcome = self.ask(&mut tx, message).await;
-            rollback(tx).await;
-            outcome
-        })
+    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+        let message = match Received::<M>::decode(&row) {
+            Ok(message) => message,
+            Err(outcome) => return Ok(outcome),
+        };
+        let mut tx = begin(self.pool.clone()).await?;
+        let outcome = self.ask(&mut tx, message).await;
+        rollback(tx).await;
+        outcome
     }
 }
 

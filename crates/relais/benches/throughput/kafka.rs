@@ -21,7 +21,7 @@ use rdkafka::{
 use relais::{
     App, Publisher,
     core::{
-        BoxFuture,
+        async_trait,
         extract::{Mapping, Pick},
         inbox::Accepted,
         lane::{Fence, LaneRequest, Scope},
@@ -187,36 +187,34 @@ struct Counted {
     stored: watch::Sender<usize>,
 }
 
+#[async_trait]
 impl Source for Counted {
     fn attach(&mut self, positions: Arc<dyn Positions>) {
         self.source.attach(positions);
     }
 
-    fn next(&mut self, max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
-        Box::pin(async move {
-            let batch = self.source.next(max).await;
-            if let Some(begun) = self.begun.take_if(|_| batch.is_ok()) {
-                let _ = begun.send(Instant::now());
-            }
-            batch
-        })
+    async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        let batch = self.source.next(max).await;
+        if let Some(begun) = self.begun.take_if(|_| batch.is_ok()) {
+            let _ = begun.send(Instant::now());
+        }
+        batch
     }
 
-    fn acknowledge(&mut self, accepted: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
+    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
         let count = accepted.iter().filter(|a| **a == Accepted::Stored).count();
-        Box::pin(async move {
-            let acknowledged = self.source.acknowledge(accepted).await;
-            self.stored.send_modify(|stored| *stored += count);
-            acknowledged
-        })
+
+        let acknowledged = self.source.acknowledge(accepted).await;
+        self.stored.send_modify(|stored| *stored += count);
+        acknowledged
     }
 
-    fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()> {
-        self.source.refuse(reason)
+    async fn refuse(&mut self, reason: String) {
+        self.source.refuse(reason).await
     }
 
-    fn close(&mut self) -> BoxFuture<'_, ()> {
-        self.source.close()
+    async fn close(&mut self) {
+        self.source.close().await
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use relais::{Batching, Delivery, Message, OutboxRow, Publisher, core::BoxFuture};
+use relais::{Batching, Delivery, Message, OutboxRow, Publisher, async_trait};
 use serde::Serialize;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -108,30 +108,30 @@ impl Counter {
     }
 }
 
+#[async_trait]
 impl Publisher for Counter {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async move {
-            let deliveries = self.target.publish(messages).await;
-            self.add(messages, &deliveries);
-            deliveries
-        })
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        let deliveries = self.target.publish(messages).await;
+        self.add(messages, &deliveries);
+        deliveries
     }
 
     fn batching(&self) -> Batching {
         self.target.batching()
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.target.close()
+    async fn close(&self) {
+        self.target.close().await
     }
 }
 
 /// Accepts everything.
 struct Nothing;
 
+#[async_trait]
 impl Publisher for Nothing {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(std::future::ready(vec![Delivery::Accepted; messages.len()]))
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        vec![Delivery::Accepted; messages.len()]
     }
 
     fn batching(&self) -> Batching {
@@ -161,8 +161,9 @@ impl Recorder {
     }
 }
 
+#[async_trait]
 impl Publisher for Recorder {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
         let now = Instant::now();
         let count = {
             let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,7 +173,7 @@ impl Publisher for Recorder {
             came.len()
         };
         self.count.send_replace(count);
-        Box::pin(std::future::ready(vec![Delivery::Accepted; messages.len()]))
+        vec![Delivery::Accepted; messages.len()]
     }
 
     fn batching(&self) -> Batching {

@@ -107,7 +107,7 @@ impl JobDriver {
         let Some(id) = self.job.remote_id.clone() else { return Ok(Some(Remote::Gone)) };
         let limit = self.settings.destination.timeout;
         let answer =
-            self.caller.call(limit, |target| Box::pin(async move { target.look(&id).await }));
+            self.caller.call(limit, |target| Box::pin(async move { target.state(&id).await }));
         match answer.await? {
             Ok(remote) => Ok(Some(remote)),
             Err(CallProblem::OtherState(_)) => self.wait().await,

@@ -98,7 +98,7 @@ async fn a_job_costs_few_calls() {
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
     drain_bulk(&bench, &mut bulk(&bench, "w", &remote, settings()).await).await;
     let calls = remote.calls("w");
-    assert_eq!(calls, ["encode", "create", "upload", "close", "look", "look", "results"]);
+    assert_eq!(calls, ["encode", "create", "upload", "close", "state", "state", "results"]);
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn a_job_that_the_target_refuses_opens_the_breaker_and_releases_its_rows()
 async fn an_outage_uses_no_attempt_and_keeps_the_job() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
-    for call in ["create", "close", "look", "results"] {
+    for call in ["create", "close", "state", "results"] {
         for _ in 0..2 {
             remote.fault(call, Fault::Outage);
         }

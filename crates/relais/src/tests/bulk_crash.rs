@@ -223,7 +223,7 @@ async fn an_answer_that_is_lost_at_any_call_does_no_harm() {
 
 #[tokio::test]
 async fn a_worker_that_lost_its_job_does_not_change_it_any_more() {
-    for call in ["create", "upload", "close", "look", "results"] {
+    for call in ["create", "upload", "close", "state", "results"] {
         for fault in [Fault::HangsBefore, Fault::HangsAfter] {
             let bench = Bench::new().await;
             let remote = RemoteTarget::new();
@@ -274,7 +274,7 @@ async fn stopping_releases_the_job_at_once() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new();
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
-    remote.fault("look", Fault::Outage);
+    remote.fault("state", Fault::Outage);
     let patient = crate::BulkSettings {
         poll_first: Duration::from_secs(3_600),
         poll_max: Duration::from_secs(3_600),

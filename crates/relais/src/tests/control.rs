@@ -9,7 +9,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     control::{ControlChange, ControlKind, ControlOrder, LimitChange},
     delivery::{Delivery, Problem},
     inbox::Accepted,
@@ -165,23 +165,23 @@ struct Quiet {
     pauses: Arc<AtomicUsize>,
 }
 
+#[async_trait]
 impl Source for Quiet {
-    fn next(&mut self, _max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
+    async fn next(&mut self, _max: usize) -> Result<SourceBatch, SourceError> {
         self.reads.fetch_add(1, Relaxed);
-        Box::pin(std::future::pending())
+        std::future::pending().await
     }
 
-    fn acknowledge(&mut self, _: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
+    async fn acknowledge(&mut self, _: Vec<Accepted>) -> Result<(), SourceError> {
         unreachable!("nothing was read")
     }
 
-    fn refuse(&mut self, _: String) -> BoxFuture<'_, ()> {
+    async fn refuse(&mut self, _: String) {
         unreachable!("nothing was read")
     }
 
-    fn pause(&mut self) -> BoxFuture<'_, ()> {
+    async fn pause(&mut self) {
         self.pauses.fetch_add(1, Relaxed);
-        Box::pin(async {})
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     handler::{Handled, Handler, HandlerWork, Outcome, Received},
     inbox::InboxRow,
     lane::Scope,
@@ -177,18 +177,17 @@ async fn a_loss_amid_routed_suspects_is_noted_on_one_of_them() {
 /// A handler that never returns for one message, and handles every other.
 struct NeverBackFor(&'static str, Arc<dyn Handler>);
 
+#[async_trait]
 impl Handler for NeverBackFor {
-    fn handle(&self, work: HandlerWork) -> BoxFuture<'_, Handled> {
-        Box::pin(async move {
-            if work.row.message_id == self.0 {
-                std::future::pending::<()>().await;
-            }
-            self.1.handle(work).await
-        })
+    async fn handle(&self, work: HandlerWork) -> Handled {
+        if work.row.message_id == self.0 {
+            std::future::pending::<()>().await;
+        }
+        self.1.handle(work).await
     }
 
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        self.1.rehearse(row)
+    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+        self.1.rehearse(row).await
     }
 }
 

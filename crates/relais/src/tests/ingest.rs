@@ -6,7 +6,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     delivery::Problem,
     extract::{Incoming, Mapping, Pick, Value},
     inbox::{Accepted, Content, NewInbox},
@@ -28,23 +28,22 @@ struct Prepared {
     log: Arc<Mutex<Vec<String>>>,
 }
 
+#[async_trait]
 impl Source for Prepared {
-    fn next(&mut self, _max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
+    async fn next(&mut self, _max: usize) -> Result<SourceBatch, SourceError> {
         let next = self.batches.lock().unwrap().pop_front();
-        Box::pin(async move {
-            let messages = next.ok_or(SourceError::Closed)?;
-            Ok(SourceBatch { messages, positions: Vec::new() })
-        })
+
+        let messages = next.ok_or(SourceError::Closed)?;
+        Ok(SourceBatch { messages, positions: Vec::new() })
     }
 
-    fn acknowledge(&mut self, accepted: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
+    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
         self.log.lock().unwrap().push(format!("{accepted:?}"));
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 
-    fn refuse(&mut self, reason: String) -> BoxFuture<'_, ()> {
+    async fn refuse(&mut self, reason: String) {
         self.log.lock().unwrap().push(format!("refused: {reason}"));
-        Box::pin(async {})
     }
 }
 

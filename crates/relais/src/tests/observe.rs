@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use relais_core::{
-    BoxFuture, delivery::Delivery, handler::Outcome, lane::Scope, outbox::OutboxRow,
+    async_trait, delivery::Delivery, handler::Outcome, lane::Scope, outbox::OutboxRow,
     publisher::Publisher,
 };
 
@@ -56,11 +56,12 @@ async fn traced() -> (Bench, SpanLog) {
 #[derive(Default)]
 struct Receiver(Mutex<Vec<String>>);
 
+#[async_trait]
 impl Publisher for Receiver {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
         let headers = messages.iter().map(|row| row.headers.to_json());
         self.0.lock().unwrap().extend(headers);
-        Box::pin(async move { vec![Delivery::Accepted; messages.len()] })
+        vec![Delivery::Accepted; messages.len()]
     }
 }
 

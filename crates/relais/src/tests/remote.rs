@@ -6,7 +6,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     bulk::{BulkTarget, CallProblem, Encoded, Remote},
     delivery::{Delivery, Problem},
     outbox::OutboxRow,
@@ -31,7 +31,7 @@ pub(super) enum Fault {
 
 /// The calls that can go wrong, in the order of a job's life.
 pub(super) const CALLS: [&str; 7] =
-    ["encode", "create", "upload", "close", "look", "results", "abort"];
+    ["encode", "create", "upload", "close", "state", "results", "abort"];
 
 /// The outcome of a row, by its payload.
 #[derive(Clone, Debug)]
@@ -311,16 +311,13 @@ fn name_of(row: &OutboxRow) -> String {
     row.payload.trim_matches('"').to_owned()
 }
 
+#[async_trait]
 impl BulkTarget for RemoteTarget {
     fn rows_max(&self) -> usize {
         self.rows_max
     }
 
-    fn encode<'a>(
-        &'a self,
-        rows: &'a [OutboxRow],
-        _: usize,
-    ) -> BoxFuture<'a, Result<Encoded, CallProblem>> {
+    async fn encode(&self, rows: &[OutboxRow], _: usize) -> Result<Encoded, CallProblem> {
         let fault = self.with(|world| rows.iter().find_map(|row| world.fault_of(row)));
         let encode = self.call("encode", move |world| {
             let mut encoded = Encoded::default();
@@ -338,30 +335,26 @@ impl BulkTarget for RemoteTarget {
             encoded.body = serde_json::to_vec(&lines).expect("plain text");
             Ok(encoded)
         });
-        Box::pin(async move {
-            match fault {
-                Some(Fault::Panics) => panic!("on purpose"),
-                Some(_) => self.hang().await,
-                None => {}
-            }
-            encode.await
-        })
+
+        match fault {
+            Some(Fault::Panics) => panic!("on purpose"),
+            Some(_) => self.hang().await,
+            None => {}
+        }
+        encode.await
     }
 
-    fn create(&self) -> BoxFuture<'_, Result<String, CallProblem>> {
-        Box::pin(self.call("create", |world| {
+    async fn create(&self) -> Result<String, CallProblem> {
+        self.call("create", |world| {
             let id = format!("job-{}", world.jobs.len() + 1);
             world.jobs.insert(id.clone(), Job::default());
             Ok(id)
-        }))
+        })
+        .await
     }
 
-    fn upload<'a>(
-        &'a self,
-        id: &'a str,
-        parts: Vec<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<(), CallProblem>> {
-        Box::pin(self.call("upload", move |world| {
+    async fn upload(&self, id: &str, parts: Vec<Vec<u8>>) -> Result<(), CallProblem> {
+        self.call("upload", move |world| {
             let job = world.job(id);
             assert!(job.body.is_none(), "a second upload poisons the job");
             if job.state != State::Open {
@@ -377,11 +370,12 @@ impl BulkTarget for RemoteTarget {
             assert_eq!(ids.len(), lines.len(), "one row for each external id");
             job.body = Some(lines);
             Ok(())
-        }))
+        })
+        .await
     }
 
-    fn close<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>> {
-        Box::pin(self.call("close", move |world| {
+    async fn close(&self, id: &str) -> Result<(), CallProblem> {
+        self.call("close", move |world| {
             let job = world.job(id);
             if job.state != State::Open {
                 return Err(other_state());
@@ -390,30 +384,32 @@ impl BulkTarget for RemoteTarget {
             job.state = State::Running;
             job.looks = 0;
             Ok(())
-        }))
+        })
+        .await
     }
 
-    fn abort<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), CallProblem>> {
-        Box::pin(self.call("abort", move |world| {
+    async fn abort(&self, id: &str) -> Result<(), CallProblem> {
+        self.call("abort", move |world| {
             let job = world.job(id);
             if job.state != State::Open {
                 return Err(other_state());
             }
             job.state = State::Aborted;
             Ok(())
-        }))
+        })
+        .await
     }
 
-    fn look<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Remote, CallProblem>> {
-        Box::pin(self.call("look", move |world| Ok(world.look(id))))
+    async fn state(&self, id: &str) -> Result<Remote, CallProblem> {
+        self.call("state", move |world| Ok(world.look(id))).await
     }
 
-    fn results<'a>(
-        &'a self,
-        id: &'a str,
-        external_ids: &'a [String],
-    ) -> BoxFuture<'a, Result<Vec<Delivery>, CallProblem>> {
-        Box::pin(self.call("results", move |world| {
+    async fn results(
+        &self,
+        id: &str,
+        external_ids: &[String],
+    ) -> Result<Vec<Delivery>, CallProblem> {
+        self.call("results", move |world| {
             if world.forgotten {
                 return Err(other_state());
             }
@@ -424,11 +420,12 @@ impl BulkTarget for RemoteTarget {
                 None => Delivery::Held,
             };
             Ok(external_ids.iter().map(answer).collect())
-        }))
+        })
+        .await
     }
 
-    fn sweep<'a>(&'a self, known: &'a [String]) -> BoxFuture<'a, Result<usize, CallProblem>> {
-        Box::pin(self.call("sweep", move |world| {
+    async fn sweep(&self, known: &[String]) -> Result<usize, CallProblem> {
+        self.call("sweep", move |world| {
             let mut aborted = 0;
             for (id, job) in &mut world.jobs {
                 if job.state == State::Open && !known.contains(id) {
@@ -438,6 +435,7 @@ impl BulkTarget for RemoteTarget {
                 }
             }
             Ok(aborted)
-        }))
+        })
+        .await
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     delivery::{Delivery, Problem},
     handler::{Handled, Handler, HandlerWork, Outcome},
     inbox::{Accepted, InboxRow},
@@ -41,16 +41,17 @@ fn patience() -> watch::Receiver<Duration> {
 /// A source that panics.
 struct Broken;
 
+#[async_trait]
 impl Source for Broken {
-    fn next(&mut self, _max: usize) -> BoxFuture<'_, Result<SourceBatch, SourceError>> {
+    async fn next(&mut self, _max: usize) -> Result<SourceBatch, SourceError> {
         panic!("a bug of the source");
     }
 
-    fn acknowledge(&mut self, _: Vec<Accepted>) -> BoxFuture<'_, Result<(), SourceError>> {
+    async fn acknowledge(&mut self, _: Vec<Accepted>) -> Result<(), SourceError> {
         unreachable!("nothing was read")
     }
 
-    fn refuse(&mut self, _: String) -> BoxFuture<'_, ()> {
+    async fn refuse(&mut self, _: String) {
         unreachable!("nothing was read")
     }
 }
@@ -91,12 +92,11 @@ impl Drop for PanicsOnDrop {
 
 struct NeverAnswers;
 
+#[async_trait]
 impl Publisher for NeverAnswers {
-    fn publish<'a>(&'a self, _: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async {
-            let _guard = PanicsOnDrop;
-            std::future::pending().await
-        })
+    async fn publish(&self, _: &[OutboxRow]) -> Vec<Delivery> {
+        let _guard = PanicsOnDrop;
+        std::future::pending().await
     }
 }
 
@@ -145,13 +145,14 @@ async fn a_row_is_found_without_a_wake_up() {
 /// A handler that never returns.
 struct Hangs;
 
+#[async_trait]
 impl Handler for Hangs {
-    fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
-        Box::pin(std::future::pending())
+    async fn handle(&self, _: HandlerWork) -> Handled {
+        std::future::pending().await
     }
 
-    fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        Box::pin(std::future::pending())
+    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+        std::future::pending().await
     }
 }
 
@@ -216,14 +217,15 @@ async fn a_problem_that_fits_no_column_does_not_stop_other_rows() {
 /// A handler that loses its session each time, as one that ends its transaction itself.
 struct LosesItsSession;
 
+#[async_trait]
 impl Handler for LosesItsSession {
-    fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
+    async fn handle(&self, _: HandlerWork) -> Handled {
         let lost = StoreError::unavailable("connection closed");
-        Box::pin(std::future::ready(Handled::SessionLost(lost)))
+        Handled::SessionLost(lost)
     }
 
-    fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        Box::pin(std::future::pending())
+    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+        std::future::pending().await
     }
 }
 
@@ -255,14 +257,15 @@ async fn a_handler_that_loses_its_session_each_time_uses_attempts_in_the_end() {
 /// A handler that cannot begin: the database is unavailable, or its disk is full.
 struct CannotBegin;
 
+#[async_trait]
 impl Handler for CannotBegin {
-    fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
+    async fn handle(&self, _: HandlerWork) -> Handled {
         let full = StoreError::unavailable("disk is full");
-        Box::pin(std::future::ready(Handled::Unavailable(full)))
+        Handled::Unavailable(full)
     }
 
-    fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        Box::pin(std::future::pending())
+    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+        std::future::pending().await
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use relais_core::{
-    BoxFuture,
+    async_trait,
     delivery::Delivery,
     lane::{Fence, Scope},
     message::NewMessage,
@@ -200,26 +200,25 @@ impl Script {
     }
 }
 
+#[async_trait]
 impl Publisher for Script {
-    fn publish<'a>(&'a self, messages: &'a [OutboxRow]) -> BoxFuture<'a, Vec<Delivery>> {
-        Box::pin(async move {
-            let answers: Vec<_> = messages.iter().map(|row| self.answer(row)).collect();
-            if let Some(delivery) = self.outage() {
-                return vec![delivery; messages.len()];
-            }
-            if let Some((name, delivery)) = &*self.spoiler.lock().unwrap()
-                && messages.iter().any(|row| row.payload.trim_matches('"') == name)
-            {
-                return vec![delivery.clone(); messages.len()];
-            }
-            let is_stuck = |row: &OutboxRow| {
-                self.stuck.lock().unwrap().contains(&row.payload.trim_matches('"').to_owned())
-            };
-            if messages.iter().any(is_stuck) {
-                std::future::pending::<()>().await;
-            }
-            answers
-        })
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        let answers: Vec<_> = messages.iter().map(|row| self.answer(row)).collect();
+        if let Some(delivery) = self.outage() {
+            return vec![delivery; messages.len()];
+        }
+        if let Some((name, delivery)) = &*self.spoiler.lock().unwrap()
+            && messages.iter().any(|row| row.payload.trim_matches('"') == name)
+        {
+            return vec![delivery.clone(); messages.len()];
+        }
+        let is_stuck = |row: &OutboxRow| {
+            self.stuck.lock().unwrap().contains(&row.payload.trim_matches('"').to_owned())
+        };
+        if messages.iter().any(is_stuck) {
+            std::future::pending::<()>().await;
+        }
+        answers
     }
 
     fn batching(&self) -> Batching {

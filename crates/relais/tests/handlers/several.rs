@@ -12,7 +12,7 @@ use std::{
 use relais::{
     App, Handler, HandlerSettings, IntoHandler, Outcome, Received, RetryPolicy, Route,
     core::{
-        BoxFuture,
+        async_trait,
         handler::{Handled, HandlerWork},
         inbox::InboxRow,
         store::StoreError,
@@ -201,13 +201,14 @@ async fn concurrency_and_time_limit_are_each_handlers_own() {
 /// A handler that is never called.
 struct Idle;
 
+#[async_trait]
 impl Handler for Idle {
-    fn handle(&self, _: HandlerWork) -> BoxFuture<'_, Handled> {
-        Box::pin(async { Handled::RolledBack(Outcome::Done) })
+    async fn handle(&self, _: HandlerWork) -> Handled {
+        Handled::RolledBack(Outcome::Done)
     }
 
-    fn rehearse(&self, _: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
-        Box::pin(async { Ok(Outcome::Done) })
+    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+        Ok(Outcome::Done)
     }
 }
 

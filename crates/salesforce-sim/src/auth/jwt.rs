@@ -1,4 +1,4 @@
-//! The JWT bearer grant: a signed text that names client and user.
+//! The JWT bearer grant: a signed assertion of client and user.
 
 use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -7,27 +7,28 @@ use rustls::pki_types::{SubjectPublicKeyInfoDer, pem::PemObject};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::refused;
-use crate::{config::AuthConfig, reply::Reply};
+use crate::{config::AuthConfig, reply::ApiReply};
 
-/// A longer life than this is refused.
+/// Maximum lifetime of an assertion.
 const LIFE_MAX_S: i64 = 3 * 60;
 const AUDIENCES: [&str; 2] = ["https://login.salesforce.com", "https://test.salesforce.com"];
 
 #[derive(Deserialize)]
-struct Header {
+struct JwtHeader {
     alg: String,
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct JwtClaims {
     iss: String,
     sub: String,
     aud: String,
     exp: f64,
 }
 
-/// The user the assertion is for. Its time is the real one: it comes from outside.
-pub(super) fn user(auth: &AuthConfig, base: &str, assertion: &str) -> Result<String, Reply> {
+/// Returns the user of the assertion. Its time is checked with the real clock, because it comes
+/// from outside.
+pub(super) fn user(auth: &AuthConfig, base: &str, assertion: &str) -> Result<String, ApiReply> {
     check(auth, base, assertion, Timestamp::now()).map_err(|why| refused(400, "invalid_grant", why))
 }
 
@@ -39,8 +40,8 @@ fn check(
 ) -> Result<String, &'static str> {
     let (signed, signature) = assertion.rsplit_once('.').ok_or("invalid assertion")?;
     let (header, claims) = signed.split_once('.').ok_or("invalid assertion")?;
-    let header: Header = part(header)?;
-    let claims: Claims = part(claims)?;
+    let header: JwtHeader = part(header)?;
+    let claims: JwtClaims = part(claims)?;
     if header.alg != "RS256" {
         return Err("algorithm is not RS256");
     }

@@ -2,19 +2,19 @@
 
 use super::{org_id, token::log_in};
 use crate::{
-    http::call::Call,
+    http::call::HttpCall,
+    org::SimulatedOrg,
     page::escaped,
-    reply::{Reply, XML},
-    sim::Sim,
+    reply::{ApiReply, XML},
 };
 
-pub(super) fn login(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
+pub(super) fn login(sim: &SimulatedOrg, call: &HttpCall, body: &[u8]) -> ApiReply {
     let text = String::from_utf8_lossy(body);
     let given = |name| element(&text, name).unwrap_or_default();
     let Ok(name) = log_in(&sim.auth, &given("username"), &given("password")) else {
         let message = "INVALID_LOGIN: Invalid username, password, security token; or user locked \
                        out.";
-        return Reply::text(500, XML, envelope(&fault(message)));
+        return ApiReply::text(500, XML, envelope(&fault(message)));
     };
     let mut org = sim.org();
     let now = org.now();
@@ -32,7 +32,7 @@ pub(super) fn login(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
         name = escaped(&name),
         seconds = sim.auth.session_seconds,
     );
-    Reply::text(200, XML, envelope(&result))
+    ApiReply::text(200, XML, envelope(&result))
 }
 
 fn envelope(inner: &str) -> String {
@@ -54,7 +54,8 @@ fn fault(message: &str) -> String {
     )
 }
 
-/// The text of the first element with this local name. Enough for the one request there is.
+/// Returns the text of the first element with this local name. Sufficient for the one supported
+/// request.
 fn element(xml: &str, name: &str) -> Option<String> {
     let opened = |at: &usize| {
         let before = xml[..*at].chars().next_back();

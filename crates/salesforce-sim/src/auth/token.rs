@@ -6,17 +6,17 @@ use serde_json::json;
 use super::{jwt, org_id, random, refused};
 use crate::{
     config::AuthConfig,
-    http::call::{Call, pairs, value_of},
-    reply::Reply,
-    sim::Sim,
+    http::call::{HttpCall, pairs, value_of},
+    org::SimulatedOrg,
+    reply::ApiReply,
 };
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// Used-up refresh tokens that are remembered.
+/// Maximum number of used-up refresh tokens that are remembered.
 const SPENT_MAX: usize = 10_000;
 
-/// What a client sent.
+/// The parameters of a request.
 struct Form(Vec<(String, String)>);
 
 impl Form {
@@ -25,7 +25,7 @@ impl Form {
     }
 }
 
-pub(super) fn token(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
+pub(super) fn token(sim: &SimulatedOrg, call: &HttpCall, body: &[u8]) -> ApiReply {
     if call.method != hyper::Method::POST {
         return refused(400, "invalid_request", "must use HTTP POST");
     }
@@ -36,7 +36,7 @@ pub(super) fn token(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
         form.0.push(("client_secret".to_owned(), secret));
     }
     let granted = match form.get("grant_type") {
-        "client_credentials" => client(&sim.auth, &form, Secret::Needed),
+        "client_credentials" => client(&sim.auth, &form, SecretRule::Needed),
         JWT_BEARER => jwt::user(&sim.auth, &call.base, form.get("assertion")),
         "refresh_token" => return refresh(sim, call, &form),
         "password" => user(&sim.auth, &form),
@@ -48,21 +48,21 @@ pub(super) fn token(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
     }
 }
 
-pub(super) fn revoke(sim: &Sim, call: &Call, body: &[u8]) -> Reply {
+pub(super) fn revoke(sim: &SimulatedOrg, call: &HttpCall, body: &[u8]) -> ApiReply {
     let form = Form(pairs(&String::from_utf8_lossy(body)));
     let token = [form.get("token"), call.query("token").unwrap_or_default()];
     sim.org().sessions.end(token.into_iter().find(|token| !token.is_empty()).unwrap_or_default());
-    Reply::empty(200)
+    ApiReply::empty(200)
 }
 
-/// Whether the client must show that it is who it says.
+/// The rule for the client secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Secret {
+enum SecretRule {
     Needed,
     Optional,
 }
 
-fn client(auth: &AuthConfig, form: &Form, secret: Secret) -> Result<String, Reply> {
+fn client(auth: &AuthConfig, form: &Form, secret: SecretRule) -> Result<String, ApiReply> {
     let (id, given) = (form.get("client_id"), form.get("client_secret"));
     if id.is_empty() {
         return Err(refused(400, "invalid_client_id", "client identifier invalid"));
@@ -70,24 +70,24 @@ fn client(auth: &AuthConfig, form: &Form, secret: Secret) -> Result<String, Repl
     if auth.client_id.as_ref().is_some_and(|known| known != id) {
         return Err(refused(400, "invalid_client_id", "client identifier invalid"));
     }
-    let missing = given.is_empty() && secret == Secret::Needed;
+    let missing = given.is_empty() && secret == SecretRule::Needed;
     let wrong = auth
         .client_secret
         .as_ref()
-        .is_some_and(|known| known != given && (secret == Secret::Needed || !given.is_empty()));
+        .is_some_and(|known| known != given && (secret == SecretRule::Needed || !given.is_empty()));
     if missing || wrong {
         return Err(refused(400, "invalid_client", "invalid client credentials"));
     }
     Ok(id.to_owned())
 }
 
-fn user(auth: &AuthConfig, form: &Form) -> Result<String, Reply> {
-    client(auth, form, Secret::Needed)?;
+fn user(auth: &AuthConfig, form: &Form) -> Result<String, ApiReply> {
+    client(auth, form, SecretRule::Needed)?;
     log_in(auth, form.get("username"), form.get("password"))
         .map_err(|()| refused(400, "invalid_grant", "authentication failure"))
 }
 
-/// User name and password; a security token may follow the password.
+/// Checks user name and password; a security token may follow the password.
 pub(super) fn log_in(auth: &AuthConfig, name: &str, password: &str) -> Result<String, ()> {
     let known = auth.username.as_ref().is_none_or(|known| known == name);
     let right = auth.password.as_ref().is_none_or(|known| password.starts_with(known.as_str()));
@@ -95,8 +95,8 @@ pub(super) fn log_in(auth: &AuthConfig, name: &str, password: &str) -> Result<St
     if known && right && given { Ok(name.to_owned()) } else { Err(()) }
 }
 
-fn refresh(sim: &Sim, call: &Call, form: &Form) -> Reply {
-    let name = match client(&sim.auth, form, Secret::Optional) {
+fn refresh(sim: &SimulatedOrg, call: &HttpCall, form: &Form) -> ApiReply {
+    let name = match client(&sim.auth, form, SecretRule::Optional) {
         Ok(name) => name,
         Err(reply) => return reply,
     };
@@ -124,7 +124,12 @@ fn refresh(sim: &Sim, call: &Call, form: &Form) -> Reply {
     grant(sim, call, &name, Some(new))
 }
 
-fn grant(sim: &Sim, call: &Call, name: &str, refresh_token: Option<String>) -> Reply {
+fn grant(
+    sim: &SimulatedOrg,
+    call: &HttpCall,
+    name: &str,
+    refresh_token: Option<String>,
+) -> ApiReply {
     let mut org = sim.org();
     let now = org.now();
     let (token, user) = org.sessions.start(name, now);
@@ -141,11 +146,11 @@ fn grant(sim: &Sim, call: &Call, name: &str, refresh_token: Option<String>) -> R
     if let Some(refresh_token) = refresh_token {
         answer["refresh_token"] = refresh_token.into();
     }
-    Reply::json(200, answer)
+    ApiReply::json(200, answer)
 }
 
-/// The client in `Authorization: Basic …`.
-fn basic(call: &Call) -> Option<(String, String)> {
+/// Returns the client of `Authorization: Basic …`.
+fn basic(call: &HttpCall) -> Option<(String, String)> {
     let (scheme, encoded) = call.header("authorization")?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;

@@ -1,7 +1,7 @@
-//! The CSV of an upload: cut into rows without copying, and a row into cells.
+//! The CSV of an upload: split into rows without copying, and a row into cells.
 //!
-//! Stricter than CSV readers usually are, because Salesforce is: the line ending must be the one of
-//! the job, even within quotes, and nothing may stand between delimiter and quote.
+//! Stricter than most CSV readers, like Salesforce: the line ending must be that of the job, even
+//! within quotes, and nothing may be between delimiter and quote.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -10,11 +10,11 @@ use bytes::Bytes;
 use crate::faults::Pattern;
 
 const QUOTE: u8 = b'"';
-/// Characters of the header row.
+/// Maximum number of characters of the header row.
 pub(super) const HEADER_MAX: usize = 32_000;
-/// Characters of a row.
+/// Maximum number of characters of a row.
 pub(super) const ROW_MAX: usize = 400_000;
-/// Characters of a value.
+/// Maximum number of characters of a value.
 pub(super) const VALUE_MAX: usize = 32_000;
 pub(super) const COLUMNS_MAX: usize = 5_000;
 
@@ -40,14 +40,14 @@ impl LineEnding {
     }
 }
 
-/// How the file of a job is written.
+/// The format of the file of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) delimiter: u8,
     pub(crate) ending: LineEnding,
 }
 
-/// A file with the places of its rows.
+/// A file with the positions of its rows.
 #[derive(Debug)]
 pub(crate) struct CsvFile {
     bytes: Bytes,
@@ -75,7 +75,7 @@ impl CsvFile {
         Ok(Self { bytes, format, header, rows })
     }
 
-    /// A file of which only the bytes are known.
+    /// Creates a file without parsing it.
     pub(crate) fn unread(bytes: Bytes, format: Format) -> Self {
         Self { bytes, format, header: 0..0, rows: Vec::new() }
     }
@@ -92,17 +92,17 @@ impl CsvFile {
         self.format
     }
 
-    /// The header row as it was uploaded.
+    /// Returns the header row as uploaded.
     pub(crate) fn raw_header(&self) -> &str {
         self.text(&self.header)
     }
 
-    /// A row as it was uploaded.
+    /// Returns a row as uploaded.
     pub(crate) fn raw_row(&self, row: usize) -> &str {
         self.text(&self.rows[row])
     }
 
-    /// The cells of the header as they were uploaded, quotes included.
+    /// Returns the cells of the header as uploaded, with quotes.
     pub(crate) fn raw_header_cells(&self) -> Vec<&str> {
         split(self.raw_header(), self.format.delimiter)
     }
@@ -115,7 +115,7 @@ impl CsvFile {
         split(self.raw_row(row), self.format.delimiter).into_iter().map(cell).collect()
     }
 
-    /// Whether any value of a row fits.
+    /// Returns whether any value of a row matches.
     pub(crate) fn has(&self, pattern: &Pattern) -> bool {
         let mut rows = (0..self.len()).filter_map(|row| self.row(row).ok());
         rows.any(|cells| cells.iter().any(|cell| pattern.fits(cell)))
@@ -126,11 +126,11 @@ impl CsvFile {
     }
 }
 
-/// Follows a row byte by byte and knows whether it is within quotes.
+/// Scans a row byte by byte and tracks whether it is within quotes.
 struct Quotes {
     delimiter: u8,
     open: bool,
-    /// The cell began with a quote; in others a quote means nothing.
+    /// The cell began with a quote; in other cells a quote has no meaning.
     cell: bool,
     at_start: bool,
     after_quote: bool,
@@ -141,13 +141,13 @@ impl Quotes {
         Self { delimiter, open: false, cell: false, at_start: true, after_quote: false }
     }
 
-    /// Takes the next byte; true if it ends a cell.
+    /// Scans the next byte. Returns whether it ends a cell.
     fn ends_cell(&mut self, byte: u8) -> bool {
         let is_quote = byte == QUOTE;
         if is_quote && self.open {
             self.open = false;
         } else if is_quote && (self.at_start || (self.cell && self.after_quote)) {
-            // A doubled quote has closed the text and opens it again.
+            // The second of a doubled quote opens the text again.
             (self.open, self.cell) = (true, true);
         }
         self.after_quote = is_quote;
@@ -157,7 +157,7 @@ impl Quotes {
     }
 }
 
-/// Where the row that starts at `at` ends.
+/// Returns the end of the row that starts at `at`.
 fn row_end(bytes: &[u8], mut at: usize, format: Format) -> Result<usize, String> {
     let mut quotes = Quotes::new(format.delimiter);
     while let Some(&byte) = bytes.get(at) {
@@ -212,7 +212,7 @@ fn cell(raw: &str) -> Result<Cow<'_, str>, &'static str> {
     Ok(if inner.contains('"') { Cow::Owned(inner.replace("\"\"", "\"")) } else { inner.into() })
 }
 
-/// Writes a cell of a result: always in quotes.
+/// Writes a cell of a result, always quoted.
 pub(crate) fn push_quoted(line: &mut String, text: &str) {
     line.push('"');
     if text.contains('"') {

@@ -1,4 +1,4 @@
-//! What moves jobs forward: in time, or by ticks.
+//! Advances jobs: over time, or by ticks.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -7,99 +7,99 @@ use tokio::time::Instant;
 
 use super::{
     csv::CsvFile,
-    job::State,
-    plan::Plan,
-    run::{self, Locks, Progress, Run, World},
+    job::JobState,
+    plan::ColumnPlan,
+    run::{self, JobRun, Locks, RunContext, RunProgress},
 };
 use crate::{
     id::Id,
-    sim::{Org, Sim},
+    org::{OrgState, SimulatedOrg},
 };
 
-/// The longest pause of a job: a month, which no test waits for.
+/// Longest pause of a job: a month, longer than any test.
 const PAUSE_MAX: Duration = Duration::from_secs(31 * 24 * 60 * 60);
 
-/// When so much time is over.
+/// Returns the time after this pause.
 pub(super) fn after_ms(pause_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(pause_ms).min(PAUSE_MAX)
 }
 
-/// When there is something to do again.
-enum Next {
+/// The time of the next round.
+enum NextRound {
     Now,
     At(Instant),
-    /// Nothing until a call changes something.
+    /// No work until a call changes something.
     Idle,
 }
 
-/// Whether the time of a job must have come.
+/// The jobs that a round advances.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
+enum RoundTrigger {
     Due,
-    Anyhow,
+    Tick,
 }
 
-/// Runs jobs until it is dropped.
-pub(crate) async fn run(sim: Arc<Sim>) -> Infallible {
+/// Advances jobs until it is dropped.
+pub(crate) async fn run(sim: Arc<SimulatedOrg>) -> Infallible {
     loop {
         let manual = sim.org().faults.faults().bulk.manual;
-        match if manual { Next::Idle } else { round(&sim, When::Due) } {
-            Next::Now => tokio::task::yield_now().await,
-            Next::At(time) => {
+        match if manual { NextRound::Idle } else { round(&sim, RoundTrigger::Due) } {
+            NextRound::Now => tokio::task::yield_now().await,
+            NextRound::At(time) => {
                 tokio::select! {
                     () = tokio::time::sleep_until(time) => {}
                     () = sim.wake.notified() => {}
                 }
             }
-            Next::Idle => sim.wake.notified().await,
+            NextRound::Idle => sim.wake.notified().await,
         }
     }
 }
 
-/// One round for every job, whether its time has come or not.
-pub(crate) fn tick(sim: &Sim) {
-    round(sim, When::Anyhow);
+/// Runs one round for every job, due or not.
+pub(crate) fn tick(sim: &SimulatedOrg) {
+    round(sim, RoundTrigger::Tick);
     super::query::tick(&mut sim.org());
 }
 
-/// Closed jobs begin; those in progress save one chunk of each batch.
-fn round(sim: &Sim, when: When) -> Next {
+/// Starts closed jobs; jobs in progress save one chunk of each batch.
+fn round(sim: &SimulatedOrg, when: RoundTrigger) -> NextRound {
     let now = Instant::now();
-    let is_due = |due: Instant| when == When::Anyhow || due <= now;
-    let (begin, go_on) = {
+    let is_due = |due: Instant| when == RoundTrigger::Tick || due <= now;
+    let (starting, running) = {
         let mut org = sim.org();
         org.sweep();
         let ready = |state| {
             let jobs = org.jobs.iter().filter(|job| job.state == state && !job.is_stuck);
             jobs.filter(|job| is_due(job.due)).map(|job| job.id).collect::<Vec<Id>>()
         };
-        (ready(State::UploadComplete), ready(State::InProgress))
+        (ready(JobState::UploadComplete), ready(JobState::InProgress))
     };
-    for id in &begin {
+    for id in &starting {
         start(sim, *id);
     }
     let mut org = sim.org();
     let mut locks = Locks::new();
-    for id in go_on {
-        org.go_on(id, &mut locks);
+    for id in running {
+        org.continue_run(id, &mut locks);
     }
     let waiting = org.jobs.iter().filter(|job| {
-        matches!(job.state, State::UploadComplete | State::InProgress) && !job.is_stuck
+        matches!(job.state, JobState::UploadComplete | JobState::InProgress) && !job.is_stuck
     });
     match waiting.map(|job| job.due).min() {
-        Some(due) if due <= Instant::now() => Next::Now,
-        Some(due) => Next::At(due),
-        None => Next::Idle,
+        Some(due) if due <= Instant::now() => NextRound::Now,
+        Some(due) => NextRound::At(due),
+        None => NextRound::Idle,
     }
 }
 
-/// Reads the file of a job, without the lock: it may be large.
-fn start(sim: &Sim, id: Id) {
+/// Parses the file of a job without holding the lock, because it may be large.
+fn start(sim: &SimulatedOrg, id: Id) {
     let (bytes, format) = {
         let org = &mut *sim.org();
         let now = org.clock.now();
         let Some(job) = org.jobs.get_mut(id) else { return };
-        job.enter(State::InProgress, now);
+        job.enter(JobState::InProgress, now);
         job.started = Some(now);
         job.fault = org.faults.job(&job.spec.object.name).unwrap_or_default();
         (job.upload.take().unwrap_or_default(), job.spec.format)
@@ -112,18 +112,18 @@ fn start(sim: &Sim, id: Id) {
     }
 }
 
-impl Org {
+impl OrgState {
     fn begin_run(&mut self, id: Id, file: CsvFile) {
         let now = self.now();
         let settings = self.faults.faults().clone();
         let left = self.limits.batches_left(&settings.limits, now);
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = &job.spec;
-        // A file without a header has nothing to understand; there is no row either.
+        // A file without a header has no columns and no rows.
         let plan = if file.raw_header().is_empty() {
             None
         } else {
-            match Plan::new(&self.tables.schema, &spec.object, spec.operation, &file) {
+            match ColumnPlan::new(&self.tables.schema, &spec.object, spec.operation, &file) {
                 Ok(plan) => Some(plan),
                 Err(why) => return self.refuse_run(id, file, why),
             }
@@ -135,8 +135,8 @@ impl Org {
         }
         let rows = file.len() as u64;
         let run = match plan {
-            Some(plan) => Run::new(file, plan, &settings.bulk, job.fault.timeouts, left),
-            None => Run::refused(file),
+            Some(plan) => JobRun::new(file, plan, &settings.bulk, job.fault.timeouts, left),
+            None => JobRun::refused(file),
         };
         self.limits.bulk_batches.add(now, run.batches.len() as u64);
         self.limits.bulk_records.add(now, rows);
@@ -148,35 +148,35 @@ impl Org {
     fn refuse_run(&mut self, id: Id, file: CsvFile, why: String) {
         let now = self.now();
         let Some(job) = self.jobs.get_mut(id) else { return };
-        job.run = Some(Arc::new(Run::refused(file)));
-        if job.state == State::InProgress {
+        job.run = Some(Arc::new(JobRun::refused(file)));
+        if job.state == JobState::InProgress {
             job.error = Some(why);
-            job.enter(State::Failed, now);
+            job.enter(JobState::Failed, now);
         }
     }
 
-    fn go_on(&mut self, id: Id, locks: &mut Locks) {
+    fn continue_run(&mut self, id: Id, locks: &mut Locks) {
         let now = self.now();
         let round_ms = self.faults.faults().bulk.round_ms;
         let Some(job) = self.jobs.get_mut(id) else { return };
-        if job.state != State::InProgress || job.run.is_none() {
+        if job.state != JobState::InProgress || job.run.is_none() {
             return;
         }
-        let mut world = World {
+        let mut world = RunContext {
             tables: &mut self.tables,
             faults: &mut self.faults,
             ledger: &mut self.ledger,
             now,
         };
         match run::round(job, &mut world, locks) {
-            Progress::More => {
+            RunProgress::More => {
                 job.due = after_ms(round_ms);
                 job.modified = now;
             }
-            Progress::Complete => job.enter(State::JobComplete, now),
-            Progress::Failed(why) => {
+            RunProgress::Complete => job.enter(JobState::JobComplete, now),
+            RunProgress::Failed(why) => {
                 job.error = Some(why);
-                job.enter(State::Failed, now);
+                job.enter(JobState::Failed, now);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A bulk job: what was asked for, how far it is, and what is told about it.
+//! A bulk job: its request, its progress, and its description.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use super::{
     csv::{Format, LineEnding},
-    run::Run,
+    run::JobRun,
 };
 use crate::{
     clock::written,
     data::version::Version,
     faults::JobFault,
     id::Id,
-    reply::Reply,
-    schema::{Object, Schema},
+    reply::ApiReply,
+    schema::{Schema, SchemaObject},
     store::Operation,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum JobState {
     Open,
     UploadComplete,
     InProgress,
@@ -32,7 +32,7 @@ pub(crate) enum State {
     Aborted,
 }
 
-impl State {
+impl JobState {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Open => "Open",
@@ -49,10 +49,10 @@ impl State {
     }
 }
 
-/// What the client asked for, checked.
+/// The validated request of the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
-    pub(crate) object: Arc<Object>,
+    pub(crate) object: Arc<SchemaObject>,
     pub(crate) operation: Operation,
     operation_name: String,
     external_id: Option<String>,
@@ -62,26 +62,26 @@ pub(crate) struct Spec {
 }
 
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct IngestJob {
     pub(crate) id: Id,
     pub(crate) spec: Spec,
     pub(crate) user: Id,
     pub(crate) version: Version,
     pub(crate) created: Timestamp,
     pub(crate) modified: Timestamp,
-    pub(crate) state: State,
+    pub(crate) state: JobState,
     pub(crate) upload: Option<Bytes>,
     pub(crate) uploads: u32,
     pub(crate) fault: JobFault,
-    /// Held by a fault.
+    /// Stopped by a fault.
     pub(crate) is_stuck: bool,
     /// When the engine may take the next step.
     pub(crate) due: Instant,
     pub(crate) retries: u32,
     pub(crate) started: Option<Timestamp>,
     pub(crate) error: Option<String>,
-    /// From the start of processing on. Shared with the results that are being sent.
-    pub(crate) run: Option<Arc<Run>>,
+    /// Present since processing started. Shared with results that are being sent.
+    pub(crate) run: Option<Arc<JobRun>>,
 }
 
 const DELIMITERS: [(&str, u8); 6] = [
@@ -95,7 +95,7 @@ const DELIMITERS: [(&str, u8); 6] = [
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct JobRequest {
     object: String,
     operation: String,
     external_id_field_name: Option<String>,
@@ -103,34 +103,34 @@ struct Wanted {
     column_delimiter: Option<String>,
     line_ending: Option<String>,
     assignment_rule_id: Option<String>,
-    /// Taken and not used: there is only one mode.
+    /// Accepted and ignored: there is only one mode.
     #[serde(rename = "concurrencyMode")]
     _concurrency_mode: Option<String>,
 }
 
 impl Spec {
-    pub(super) fn parse(schema: &Schema, json: Json) -> Result<Self, Reply> {
-        let invalid = |message: &str| Reply::error(400, "INVALIDJOB", message);
-        let wanted: Wanted =
-            serde_json::from_value(json).map_err(|error| Reply::bad_json(&error.to_string()))?;
-        let object = schema.object(&wanted.object).ok_or_else(|| {
-            let message = format!("Entity '{}' is not supported by the Bulk API.", wanted.object);
-            Reply::error(400, "INVALIDENTITY", &message)
+    pub(super) fn parse(schema: &Schema, json: Json) -> Result<Self, ApiReply> {
+        let invalid = |message: &str| ApiReply::error(400, "INVALIDJOB", message);
+        let request: JobRequest =
+            serde_json::from_value(json).map_err(|error| ApiReply::bad_json(&error.to_string()))?;
+        let object = schema.object(&request.object).ok_or_else(|| {
+            let message = format!("Entity '{}' is not supported by the Bulk API.", request.object);
+            ApiReply::error(400, "INVALIDENTITY", &message)
         })?;
-        let operation = operation(object, &wanted)?;
-        if wanted.content_type.as_ref().is_some_and(|kind| kind != "CSV") {
+        let operation = operation(object, &request)?;
+        if request.content_type.as_ref().is_some_and(|kind| kind != "CSV") {
             return Err(invalid("Unsupported content type: only CSV is supported"));
         }
-        let (delimiter_name, delimiter) = delimiter(wanted.column_delimiter.as_deref())?;
-        let ending = line_ending(wanted.line_ending.as_deref())?;
+        let (delimiter_name, delimiter) = delimiter(request.column_delimiter.as_deref())?;
+        let ending = line_ending(request.line_ending.as_deref())?;
         Ok(Self {
             object: Arc::clone(object),
             operation,
-            operation_name: wanted.operation,
-            external_id: wanted.external_id_field_name,
+            operation_name: request.operation,
+            external_id: request.external_id_field_name,
             delimiter_name,
             format: Format { delimiter, ending },
-            assignment_rule: wanted.assignment_rule_id,
+            assignment_rule: request.assignment_rule_id,
         })
     }
 
@@ -139,30 +139,30 @@ impl Spec {
     }
 }
 
-pub(super) fn delimiter(wanted: Option<&str>) -> Result<(&'static str, u8), Reply> {
+pub(super) fn delimiter(wanted: Option<&str>) -> Result<(&'static str, u8), ApiReply> {
     let wanted = wanted.unwrap_or("COMMA");
     let known = DELIMITERS.iter().find(|(name, _)| *name == wanted).copied();
     known.ok_or_else(|| {
-        Reply::error(400, "INVALIDJOB", &format!("Invalid columnDelimiter: {wanted}"))
+        ApiReply::error(400, "INVALIDJOB", &format!("Invalid columnDelimiter: {wanted}"))
     })
 }
 
-pub(super) fn line_ending(wanted: Option<&str>) -> Result<LineEnding, Reply> {
+pub(super) fn line_ending(wanted: Option<&str>) -> Result<LineEnding, ApiReply> {
     match wanted.unwrap_or("LF") {
         "LF" => Ok(LineEnding::Lf),
         "CRLF" => Ok(LineEnding::Crlf),
-        other => Err(Reply::error(400, "INVALIDJOB", &format!("Invalid lineEnding: {other}"))),
+        other => Err(ApiReply::error(400, "INVALIDJOB", &format!("Invalid lineEnding: {other}"))),
     }
 }
 
-fn operation(object: &Object, wanted: &Wanted) -> Result<Operation, Reply> {
-    let invalid = |message: String| Reply::error(400, "INVALIDJOB", &message);
-    match wanted.operation.as_str() {
+fn operation(object: &SchemaObject, request: &JobRequest) -> Result<Operation, ApiReply> {
+    let invalid = |message: String| ApiReply::error(400, "INVALIDJOB", &message);
+    match request.operation.as_str() {
         "insert" => Ok(Operation::Insert),
         "update" => Ok(Operation::Update),
         "delete" | "hardDelete" => Ok(Operation::Delete),
         "upsert" => {
-            let name = wanted.external_id_field_name.as_deref().unwrap_or_default();
+            let name = request.external_id_field_name.as_deref().unwrap_or_default();
             if name.is_empty() {
                 return Err(invalid(format!(
                     "External ID was blank for {}. An External ID must be specified for upsert.",
@@ -178,7 +178,7 @@ fn operation(object: &Object, wanted: &Wanted) -> Result<Operation, Reply> {
     }
 }
 
-impl Job {
+impl IngestJob {
     pub(super) fn new(id: Id, spec: Spec, user: Id, version: Version, now: Timestamp) -> Self {
         Self {
             id,
@@ -187,7 +187,7 @@ impl Job {
             version,
             created: now,
             modified: now,
-            state: State::Open,
+            state: JobState::Open,
             upload: None,
             uploads: 0,
             fault: JobFault::default(),
@@ -200,17 +200,17 @@ impl Job {
         }
     }
 
-    pub(crate) fn enter(&mut self, state: State, now: Timestamp) {
+    pub(crate) fn enter(&mut self, state: JobState, now: Timestamp) {
         self.state = state;
         self.modified = now;
     }
 
-    /// Rows tried, and those of them that failed.
+    /// Returns the number of rows that were tried, and of those that failed.
     pub(crate) fn counts(&self) -> (u64, u64) {
         self.run.as_ref().map_or((0, 0), |run| (run.processed, run.failed))
     }
 
-    /// What a close or an abort answers.
+    /// Returns the response to a close or an abort.
     pub(super) fn brief(&self) -> Json {
         let mut json = json!({
             "id": self.id,
@@ -233,19 +233,19 @@ impl Job {
         json
     }
 
-    /// What a create answers.
+    /// Returns the response to a create.
     pub(super) fn opened(&self) -> Json {
         let mut json = self.brief();
         json["lineEnding"] = self.spec.format.ending.name().into();
         json["columnDelimiter"] = self.spec.delimiter_name.into();
-        if self.state == State::Open {
+        if self.state == JobState::Open {
             let url = format!("services/data/{}/jobs/ingest/{}/batches", self.version, self.id);
             json["contentUrl"] = url.into();
         }
         json
     }
 
-    /// Everything.
+    /// Returns the full description.
     pub(crate) fn info(&self) -> Json {
         let mut json = self.opened();
         json["jobType"] = "V2Ingest".into();
@@ -257,7 +257,7 @@ impl Job {
             json[name] = json!(took as i64);
         }
         json["apexProcessingTime"] = 0.into();
-        if !matches!(self.state, State::Open | State::UploadComplete) {
+        if !matches!(self.state, JobState::Open | JobState::UploadComplete) {
             let (processed, failed) = self.counts();
             json["numberRecordsProcessed"] = processed.into();
             json["numberRecordsFailed"] = failed.into();

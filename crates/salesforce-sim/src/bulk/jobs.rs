@@ -8,20 +8,20 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 
-use super::job::{Job, Spec};
-use crate::{data::Caller, http::call::Call, id::Id, reply::Reply};
+use super::job::{IngestJob, Spec};
+use crate::{data::ApiCaller, http::call::HttpCall, id::Id, reply::ApiReply};
 
-/// Jobs in one page of the list.
+/// Jobs per page of the list.
 const PAGE_MAX: usize = 1_000;
-/// Jobs that are kept; beyond, a create is refused until some are deleted.
+/// Maximum number of jobs; beyond it a create is refused until some are deleted.
 const JOBS_MAX: usize = 100_000;
-/// Bytes of all uploads that are kept.
+/// Maximum number of bytes of all uploads.
 const UPLOADS_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 const DAY_S: i64 = 24 * 60 * 60;
 
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    jobs: BTreeMap<Id, Job>,
+    jobs: BTreeMap<Id, IngestJob>,
     opened: u64,
 }
 
@@ -29,24 +29,24 @@ impl Jobs {
     pub(super) fn open(
         &mut self,
         spec: Spec,
-        caller: Caller,
+        caller: ApiCaller,
         now: Timestamp,
-    ) -> Result<&mut Job, Reply> {
+    ) -> Result<&mut IngestJob, ApiReply> {
         if self.jobs.len() >= JOBS_MAX {
             let message = "Too many jobs are kept: delete some";
-            return Err(Reply::error(400, "LIMIT_EXCEEDED", message));
+            return Err(ApiReply::error(400, "LIMIT_EXCEEDED", message));
         }
         self.opened += 1;
         let id = Id::new("750", self.opened);
-        let job = Job::new(id, spec, caller.user, caller.version, now);
+        let job = IngestJob::new(id, spec, caller.user, caller.version, now);
         Ok(self.jobs.entry(id).or_insert(job))
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Job> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &IngestJob> {
         self.jobs.values()
     }
 
-    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Job> {
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut IngestJob> {
         self.jobs.get_mut(&id)
     }
 
@@ -54,7 +54,7 @@ impl Jobs {
         self.jobs.remove(&id).is_some()
     }
 
-    /// Lets jobs go on that a fault held.
+    /// Continues jobs that a fault stopped.
     pub(crate) fn release(&mut self) {
         for job in self.jobs.values_mut() {
             job.is_stuck = false;
@@ -62,7 +62,7 @@ impl Jobs {
     }
 
     pub(super) fn bytes_free(&self) -> u64 {
-        let held = |job: &Job| {
+        let held = |job: &IngestJob| {
             let waiting = job.upload.as_ref().map_or(0, bytes::Bytes::len);
             (waiting + job.run.as_ref().map_or(0, |run| run.file.bytes().len())) as u64
         };
@@ -74,15 +74,15 @@ impl Jobs {
         self.jobs.retain(|_, job| now.duration_since(job.modified) < limit);
     }
 
-    /// In no order that means anything, as documented.
-    pub(super) fn list(&self, call: &Call) -> Reply {
-        let mixed = |job: &Job| {
+    /// Lists jobs in an arbitrary order, as documented.
+    pub(super) fn list(&self, call: &HttpCall) -> ApiReply {
+        let mixed = |job: &IngestJob| {
             let mut hasher = DefaultHasher::new();
             job.id.hash(&mut hasher);
             hasher.finish()
         };
         let is_wanted = call.query("jobType").is_none_or(|kind| kind == "V2Ingest");
-        let mut jobs: Vec<&Job> = self.jobs.values().filter(|_| is_wanted).collect();
+        let mut jobs: Vec<&IngestJob> = self.jobs.values().filter(|_| is_wanted).collect();
         jobs.sort_by_key(|job| mixed(job));
         let start = call.query("queryLocator").and_then(|it| it.parse().ok()).unwrap_or(0);
         let page: Vec<Json> =
@@ -92,6 +92,9 @@ impl Jobs {
             let path = call.path.trim_end_matches('/');
             format!("{path}?queryLocator={end}")
         });
-        Reply::json(200, json!({"done": next.is_none(), "records": page, "nextRecordsUrl": next}))
+        ApiReply::json(
+            200,
+            json!({"done": next.is_none(), "records": page, "nextRecordsUrl": next}),
+        )
     }
 }

@@ -1,6 +1,6 @@
-//! The body of a create that brings its rows along: `multipart/form-data`.
+//! The body of a create with rows: `multipart/form-data`.
 
-/// The parts `job` and `content` of a body.
+/// Returns the parts `job` and `content` of a body.
 pub(super) fn parts<'a>(content_type: &str, body: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (_, boundary) = content_type.split_once("boundary=")?;
     let boundary = boundary.split(';').next()?.trim().trim_matches('"');
@@ -25,7 +25,7 @@ fn pieces<'a, 'm>(body: &'a [u8], mark: &'m [u8]) -> impl Iterator<Item = &'a [u
     })
 }
 
-/// Headers and content, without the line break that belongs to the boundary.
+/// Splits headers and content, without the line break that belongs to the boundary.
 fn split(piece: &[u8]) -> Option<(&[u8], &[u8])> {
     for (gap, end) in [(&b"\r\n\r\n"[..], &b"\r\n"[..]), (b"\n\n", b"\n")] {
         if let Some(at) = find(piece, gap) {

@@ -1,37 +1,37 @@
-//! What the columns of an upload mean.
+//! The columns of an upload.
 
 use crate::{
     faults::IdOnUpsert,
-    schema::{ID, Object, Schema},
+    schema::{ID, Schema, SchemaObject},
     store::{
         Operation,
-        change::{Change, Target},
+        change::{Change, ChangeTarget},
     },
-    value::Value,
+    value::FieldValue,
 };
 
 use super::csv::{COLUMNS_MAX, CsvFile, HEADER_MAX, ROW_MAX, VALUE_MAX};
 
 /// The columns, in the order of the file.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    pub(super) columns: Vec<Column>,
-    /// The column that names the record: the external id or the id.
+pub(crate) struct ColumnPlan {
+    pub(super) columns: Vec<PlannedColumn>,
+    /// The column that identifies the record: the external id or the id.
     pub(super) key: Option<usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct Column {
-    target: Target,
-    /// Spelled other than in the org: its values are lost in the failed results.
+pub(super) struct PlannedColumn {
+    target: ChangeTarget,
+    /// Spelled differently from the org: its values are missing in the failed results.
     pub(super) misspelled: bool,
 }
 
-impl Plan {
-    /// Understands the header, or says why the job fails.
+impl ColumnPlan {
+    /// Parses the header; the error is the reason why the job fails.
     pub(super) fn new(
         schema: &Schema,
-        object: &Object,
+        object: &SchemaObject,
         operation: Operation,
         file: &CsvFile,
     ) -> Result<Self, String> {
@@ -39,7 +39,7 @@ impl Plan {
         if file.raw_header().chars().count() > HEADER_MAX || header.len() > COLUMNS_MAX {
             return Err("InvalidBatch : The header row is too long".to_owned());
         }
-        let mut columns: Vec<Column> = Vec::new();
+        let mut columns: Vec<PlannedColumn> = Vec::new();
         for name in &header {
             let column = column(schema, object, name)?;
             if columns.iter().any(|other| other.target == column.target) {
@@ -52,7 +52,7 @@ impl Plan {
             Operation::Update | Operation::Delete => Some(ID),
             Operation::Insert => None,
         };
-        let place = |field| columns.iter().position(|it| it.target == Target::Field(field));
+        let place = |field| columns.iter().position(|it| it.target == ChangeTarget::Field(field));
         if let Some(field) = wanted
             && place(field).is_none()
         {
@@ -66,10 +66,10 @@ impl Plan {
         Ok(Self { columns, key })
     }
 
-    /// Reads a row. Every problem of the row is kept in the change.
+    /// Parses a row. Errors of the row are kept in the change.
     pub(super) fn change(
         &self,
-        object: &Object,
+        object: &SchemaObject,
         operation: Operation,
         id_on_upsert: IdOnUpsert,
         file: &CsvFile,
@@ -97,7 +97,7 @@ impl Plan {
         for (column, cell) in self.columns.iter().zip(&cells) {
             match (column.target, cell.as_ref()) {
                 (_, "") => {}
-                (Target::Field(ID), _) if by_key && id_on_upsert == IdOnUpsert::Ignore => {}
+                (ChangeTarget::Field(ID), _) if by_key && id_on_upsert == IdOnUpsert::Ignore => {}
                 (target, "#N/A") => change.set_null(target),
                 (_, text) if text.encode_utf16().count() > VALUE_MAX => {
                     change.refuse(malformed("A value has more than 32000 characters"));
@@ -108,19 +108,21 @@ impl Plan {
         change
     }
 
-    /// What the row is known by; empty if it has no such column.
+    /// Returns the key of a row; empty if it has no such column.
     pub(super) fn key_of(&self, file: &CsvFile, row: usize) -> String {
         let cells = file.row(row).unwrap_or_default();
         self.key.and_then(|key| cells.get(key)).map(ToString::to_string).unwrap_or_default()
     }
 
-    /// A cell of a successful row, as its type is written.
-    pub(super) fn rendered(&self, object: &Object, column: usize, cell: &str) -> String {
+    /// Returns a cell of a successful row, formatted by its type.
+    pub(super) fn rendered(&self, object: &SchemaObject, column: usize, cell: &str) -> String {
         match self.columns[column].target {
-            Target::Field(field) if !cell.is_empty() && cell != "#N/A" => {
-                let value = Value::from_text(&object.fields[field], cell);
-                let is_number =
-                    matches!(value, Ok(Value::Double(_) | Value::Int(_) | Value::Bool(_)));
+            ChangeTarget::Field(field) if !cell.is_empty() && cell != "#N/A" => {
+                let value = FieldValue::from_text(&object.fields[field], cell);
+                let is_number = matches!(
+                    value,
+                    Ok(FieldValue::Double(_) | FieldValue::Int(_) | FieldValue::Bool(_))
+                );
                 value.ok().filter(|_| is_number).map_or_else(|| cell.to_owned(), |it| it.to_cell())
             }
             _ => cell.to_owned(),
@@ -128,11 +130,11 @@ impl Plan {
     }
 }
 
-fn column(schema: &Schema, object: &Object, name: &str) -> Result<Column, String> {
+fn column(schema: &Schema, object: &SchemaObject, name: &str) -> Result<PlannedColumn, String> {
     let unknown = || format!("InvalidBatch : Field name not found : {name}");
     if let Some(field) = object.field(name) {
         let misspelled = object.fields[field].name != name;
-        return Ok(Column { target: Target::Field(field), misspelled });
+        return Ok(PlannedColumn { target: ChangeTarget::Field(field), misspelled });
     }
     let (path, parent_field) = name.split_once('.').ok_or_else(unknown)?;
     if let Some((_, relationship)) = path.split_once(':') {
@@ -148,5 +150,5 @@ fn column(schema: &Schema, object: &Object, name: &str) -> Result<Column, String
     let field = parent.field(parent_field).filter(|field| parent.fields[*field].is_key());
     let field = field.ok_or_else(unknown)?;
     let exact = format!("{}.{}", definition.relationship, parent.fields[field].name);
-    Ok(Column { target: Target::Parent { lookup, field }, misspelled: exact != name })
+    Ok(PlannedColumn { target: ChangeTarget::Parent { lookup, field }, misspelled: exact != name })
 }

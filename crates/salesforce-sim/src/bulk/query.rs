@@ -1,6 +1,6 @@
-//! Bulk API 2.0 query: jobs whose result is a CSV, read in pages.
+//! Bulk API 2.0 query: jobs with a CSV as result, read in pages.
 //!
-//! A job runs the query when it begins to work; pages come from what it found then.
+//! A job runs the query once, when it starts; all pages come from that result.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use tokio::time::Instant;
 
 use super::{
-    State,
+    JobState,
     csv::{LineEnding, push_quoted},
     engine::after_ms,
     invalid_state,
@@ -20,20 +20,20 @@ use super::{
 };
 use crate::{
     clock::written,
-    data::{Caller, parse_some},
-    http::call::Call,
+    data::{ApiCaller, parse_some},
+    http::call::HttpCall,
     id::Id,
-    reply::{CSV, Reply},
-    sim::Org,
+    org::OrgState,
+    reply::{ApiReply, CSV},
     soql::{self, QueryTable},
-    store::Tables,
+    store::OrgTables,
 };
 
-/// Rows of a page unless the client asks for fewer.
+/// Rows per page, unless the client requests fewer.
 const PAGE_ROWS: usize = 50_000;
-/// Jobs that are kept; the oldest goes first.
+/// Maximum number of jobs; the oldest is removed first.
 const JOBS_MAX: usize = 1_000;
-/// Jobs in one page of the list.
+/// Jobs per page of the list.
 const LIST_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -50,10 +50,10 @@ struct QueryJob {
     query: String,
     delimiter: (&'static str, u8),
     ending: LineEnding,
-    caller: Caller,
+    caller: ApiCaller,
     created: Timestamp,
     modified: Timestamp,
-    state: State,
+    state: JobState,
     due: Instant,
     found: Option<QueryTable>,
     error: Option<String>,
@@ -61,7 +61,7 @@ struct QueryJob {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct QueryJobRequest {
     operation: String,
     query: String,
     content_type: Option<String>,
@@ -69,14 +69,14 @@ struct Wanted {
     line_ending: Option<String>,
 }
 
-/// Everything under `/jobs/query`.
+/// Routes everything under `/jobs/query`.
 pub(crate) fn route(
-    org: &mut Org,
-    call: &Call,
-    caller: Caller,
+    org: &mut OrgState,
+    call: &HttpCall,
+    caller: ApiCaller,
     rest: &[&str],
     body: &[u8],
-) -> Reply {
+) -> ApiReply {
     if !org.faults.faults().bulk.manual {
         step(org, Instant::now());
     }
@@ -84,29 +84,29 @@ pub(crate) fn route(
     let reply = match rest {
         [] if method == Method::POST => create(org, caller, body),
         [] if method == Method::GET => Ok(list(org, call)),
-        [id] if method == Method::GET => find(org, id).map(|job| Reply::json(200, job.info())),
+        [id] if method == Method::GET => find(org, id).map(|job| ApiReply::json(200, job.info())),
         [id] if method == Method::PATCH => abort(org, id, body),
         [id] if method == Method::DELETE => delete(org, id),
         [id, "results"] if method == Method::GET => find(org, id).and_then(|job| job.page(call)),
-        [] | [_] => Err(Reply::method_not_allowed("DELETE,GET,PATCH,POST")),
-        [_, "results"] => Err(Reply::method_not_allowed("GET")),
-        _ => Err(Reply::not_found()),
+        [] | [_] => Err(ApiReply::method_not_allowed("DELETE,GET,PATCH,POST")),
+        [_, "results"] => Err(ApiReply::method_not_allowed("GET")),
+        _ => Err(ApiReply::not_found()),
     };
     reply.unwrap_or_else(|reply| reply)
 }
 
-/// One step for every job, whether its time has come or not.
-pub(super) fn tick(org: &mut Org) {
-    let Org { query_jobs, tables, clock, .. } = org;
+/// Advances every job by one step, due or not.
+pub(super) fn tick(org: &mut OrgState) {
+    let OrgState { query_jobs, tables, clock, .. } = org;
     let now = clock.now();
     for job in query_jobs.jobs.values_mut() {
         job.step(tables, now);
     }
 }
 
-/// Lets jobs whose time has come work to their end.
-fn step(org: &mut Org, until: Instant) {
-    let Org { query_jobs, tables, clock, .. } = org;
+/// Completes all due jobs.
+fn step(org: &mut OrgState, until: Instant) {
+    let OrgState { query_jobs, tables, clock, .. } = org;
     let now = clock.now();
     for job in query_jobs.jobs.values_mut().filter(|job| job.due <= until) {
         while !job.state.is_terminal() {
@@ -115,41 +115,41 @@ fn step(org: &mut Org, until: Instant) {
     }
 }
 
-fn find<'a>(org: &'a Org, id: &str) -> Result<&'a QueryJob, Reply> {
+fn find<'a>(org: &'a OrgState, id: &str) -> Result<&'a QueryJob, ApiReply> {
     let job = Id::parse(id).and_then(|id| org.query_jobs.jobs.get(&id));
-    job.ok_or_else(Reply::not_found)
+    job.ok_or_else(ApiReply::not_found)
 }
 
-fn create(org: &mut Org, caller: Caller, body: &[u8]) -> Result<Reply, Reply> {
-    let wanted: Wanted = serde_json::from_value(parse_some(body)?)
-        .map_err(|error| Reply::bad_json(&error.to_string()))?;
-    let invalid = |message: &str| Reply::error(400, "INVALIDJOB", message);
-    if !matches!(wanted.operation.as_str(), "query" | "queryAll") {
-        return Err(invalid(&format!("Unknown operation: {}", wanted.operation)));
+fn create(org: &mut OrgState, caller: ApiCaller, body: &[u8]) -> Result<ApiReply, ApiReply> {
+    let request: QueryJobRequest = serde_json::from_value(parse_some(body)?)
+        .map_err(|error| ApiReply::bad_json(&error.to_string()))?;
+    let invalid = |message: &str| ApiReply::error(400, "INVALIDJOB", message);
+    if !matches!(request.operation.as_str(), "query" | "queryAll") {
+        return Err(invalid(&format!("Unknown operation: {}", request.operation)));
     }
-    if wanted.content_type.as_ref().is_some_and(|kind| kind != "CSV") {
+    if request.content_type.as_ref().is_some_and(|kind| kind != "CSV") {
         return Err(invalid("Unsupported content type: only CSV is supported"));
     }
-    let object = soql::object_of(&org.tables, &wanted.query)?;
+    let object = soql::object_of(&org.tables, &request.query)?;
     let (now, due) = (org.now(), after_ms(org.faults.faults().bulk.queued_ms));
     let jobs = &mut org.query_jobs;
     jobs.opened += 1;
     let job = QueryJob {
         id: Id::new("750", QUERY_IDS + jobs.opened),
-        operation: wanted.operation,
+        operation: request.operation,
         object,
-        query: wanted.query,
-        delimiter: delimiter(wanted.column_delimiter.as_deref())?,
-        ending: line_ending(wanted.line_ending.as_deref())?,
+        query: request.query,
+        delimiter: delimiter(request.column_delimiter.as_deref())?,
+        ending: line_ending(request.line_ending.as_deref())?,
         caller,
         created: now,
         modified: now,
-        state: State::UploadComplete,
+        state: JobState::UploadComplete,
         due,
         found: None,
         error: None,
     };
-    let reply = Reply::json(200, job.brief());
+    let reply = ApiReply::json(200, job.brief());
     jobs.jobs.insert(job.id, job);
     if jobs.jobs.len() > JOBS_MAX {
         jobs.jobs.pop_first();
@@ -157,10 +157,10 @@ fn create(org: &mut Org, caller: Caller, body: &[u8]) -> Result<Reply, Reply> {
     Ok(reply)
 }
 
-/// Ids of query jobs begin here, so that none is one of an ingest job.
+/// The first id of query jobs, so that they differ from those of ingest jobs.
 const QUERY_IDS: u64 = 1 << 40;
 
-fn list(org: &Org, call: &Call) -> Reply {
+fn list(org: &OrgState, call: &HttpCall) -> ApiReply {
     let is_wanted = call.query("jobType").is_none_or(|kind| kind == "V2Query");
     let jobs: Vec<&QueryJob> = org.query_jobs.jobs.values().filter(|_| is_wanted).collect();
     let start: usize = call.query("queryLocator").and_then(|it| it.parse().ok()).unwrap_or(0);
@@ -168,24 +168,24 @@ fn list(org: &Org, call: &Call) -> Reply {
     let end = start.saturating_add(LIST_MAX);
     let next = (end < jobs.len())
         .then(|| format!("{}?queryLocator={end}", call.path.trim_end_matches('/')));
-    Reply::json(200, json!({"done": next.is_none(), "records": page, "nextRecordsUrl": next}))
+    ApiReply::json(200, json!({"done": next.is_none(), "records": page, "nextRecordsUrl": next}))
 }
 
-fn abort(org: &mut Org, id: &str, body: &[u8]) -> Result<Reply, Reply> {
+fn abort(org: &mut OrgState, id: &str, body: &[u8]) -> Result<ApiReply, ApiReply> {
     let (id, now) = (find(org, id)?.id, org.now());
     let json = parse_some(body)?;
     if json.get("state").and_then(Json::as_str) != Some("Aborted") {
         return Err(invalid_state("The state can be changed to Aborted only"));
     }
-    let job = org.query_jobs.jobs.get_mut(&id).ok_or_else(Reply::not_found)?;
+    let job = org.query_jobs.jobs.get_mut(&id).ok_or_else(ApiReply::not_found)?;
     if job.state.is_terminal() {
         return Err(invalid_state("Aborting already Completed Job not allowed"));
     }
-    job.enter(State::Aborted, now);
-    Ok(Reply::json(200, job.brief()))
+    job.enter(JobState::Aborted, now);
+    Ok(ApiReply::json(200, job.brief()))
 }
 
-fn delete(org: &mut Org, id: &str) -> Result<Reply, Reply> {
+fn delete(org: &mut OrgState, id: &str) -> Result<ApiReply, ApiReply> {
     let job = find(org, id)?;
     if !job.state.is_terminal() {
         let message = format!("A job that is {} cannot be deleted", job.state.name());
@@ -193,28 +193,28 @@ fn delete(org: &mut Org, id: &str) -> Result<Reply, Reply> {
     }
     let id = job.id;
     org.query_jobs.jobs.remove(&id);
-    Ok(Reply::empty(204))
+    Ok(ApiReply::empty(204))
 }
 
 impl QueryJob {
-    fn enter(&mut self, state: State, now: Timestamp) {
+    fn enter(&mut self, state: JobState, now: Timestamp) {
         (self.state, self.modified) = (state, now);
     }
 
-    fn step(&mut self, tables: &Tables, now: Timestamp) {
+    fn step(&mut self, tables: &OrgTables, now: Timestamp) {
         match self.state {
-            State::UploadComplete => self.enter(State::InProgress, now),
-            State::InProgress => match soql::table(tables, &self.query) {
+            JobState::UploadComplete => self.enter(JobState::InProgress, now),
+            JobState::InProgress => match soql::table(tables, &self.query) {
                 Ok(found) => {
                     self.found = Some(found);
-                    self.enter(State::JobComplete, now);
+                    self.enter(JobState::JobComplete, now);
                 }
                 Err(error) => {
                     self.error = Some(format!("{} : {}", error.code, error.message));
-                    self.enter(State::Failed, now);
+                    self.enter(JobState::Failed, now);
                 }
             },
-            State::Open | State::JobComplete | State::Failed | State::Aborted => {}
+            JobState::Open | JobState::JobComplete | JobState::Failed | JobState::Aborted => {}
         }
     }
 
@@ -250,13 +250,14 @@ impl QueryJob {
         json
     }
 
-    /// `…/results?locator=&maxRecords=`; `Sforce-Locator` is `null` at the last page.
-    fn page(&self, call: &Call) -> Result<Reply, Reply> {
-        let Some(found) = self.found.as_ref().filter(|_| self.state == State::JobComplete) else {
+    /// Handles `…/results?locator=&maxRecords=`; `Sforce-Locator` is `null` on the last page.
+    fn page(&self, call: &HttpCall) -> Result<ApiReply, ApiReply> {
+        let Some(found) = self.found.as_ref().filter(|_| self.state == JobState::JobComplete)
+        else {
             return Err(invalid_state(&format!("The job is {}", self.state.name())));
         };
         let wrong = |name: &str| {
-            Reply::error(400, "INVALIDJOB", &format!("The parameter {name} is not valid"))
+            ApiReply::error(400, "INVALIDJOB", &format!("The parameter {name} is not valid"))
         };
         let start = match call.query("locator").filter(|locator| !locator.is_empty()) {
             None => 0,
@@ -281,13 +282,13 @@ impl QueryJob {
             text.push_str(if self.ending == LineEnding::Lf { "\n" } else { "\r\n" });
         }
         let more = (end < found.rows.len()).then(|| URL_SAFE_NO_PAD.encode(end.to_string()));
-        Ok(Reply::text(200, CSV, text)
+        Ok(ApiReply::text(200, CSV, text)
             .with("sforce-locator", more.unwrap_or_else(|| "null".to_owned()))
             .with("sforce-numberofrecords", (end - start).to_string()))
     }
 }
 
-/// Where the page of a locator begins.
+/// Returns the first row of a locator's page.
 fn read(locator: &str, rows: usize) -> Option<usize> {
     let bytes = URL_SAFE_NO_PAD.decode(locator).ok()?;
     let start: usize = String::from_utf8(bytes).ok()?.parse().ok()?;

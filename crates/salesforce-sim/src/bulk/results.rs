@@ -1,4 +1,4 @@
-//! The three results of a job, made row by row while they are sent.
+//! The three results of a job, produced row by row while they are sent.
 
 use std::sync::Arc;
 
@@ -6,28 +6,28 @@ use bytes::Bytes;
 
 use super::{
     csv::push_quoted,
-    job::{Job, State},
-    run::{Outcome, Run},
+    job::{IngestJob, JobState},
+    run::{JobRun, RowOutcome},
 };
 use crate::{
     data::version::Version,
     faults::{EarlyResults, EmptyResults, FaultState},
-    reply::{CSV, Reply},
-    schema::Object,
+    reply::{ApiReply, CSV},
+    schema::SchemaObject,
 };
 
-/// Results go out in pieces of about this size.
+/// Approximate size of the chunks of a result.
 const PIECE_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ResultKind {
     Successful,
     Failed,
     Unprocessed,
 }
 
-impl Kind {
-    /// The last part of the address, whatever its case.
+impl ResultKind {
+    /// Parses the last segment of the path, ignoring case.
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "successfulresults" => Some(Self::Successful),
@@ -37,25 +37,25 @@ impl Kind {
         }
     }
 
-    fn takes(self, outcome: &Outcome) -> bool {
+    fn takes(self, outcome: &RowOutcome) -> bool {
         match self {
-            Self::Successful => matches!(outcome, Outcome::Done { .. }),
-            Self::Failed => matches!(outcome, Outcome::Failed { .. }),
-            Self::Unprocessed => matches!(outcome, Outcome::Pending),
+            Self::Successful => matches!(outcome, RowOutcome::Done { .. }),
+            Self::Failed => matches!(outcome, RowOutcome::Failed { .. }),
+            Self::Unprocessed => matches!(outcome, RowOutcome::Pending),
         }
     }
 }
 
-pub(super) fn results(job: &Job, kind: Kind, faults: &mut FaultState) -> Reply {
+pub(super) fn results(job: &IngestJob, kind: ResultKind, faults: &mut FaultState) -> ApiReply {
     let settings = faults.faults().results.clone();
     if !job.state.is_terminal() && settings.early == EarlyResults::Error {
         let message = format!("The job is {}: it has no results yet", job.state.name());
-        return Reply::error(400, "INVALIDJOBSTATE", &message);
+        return ApiReply::error(400, "INVALIDJOBSTATE", &message);
     }
     let (run, is_ended) = match &job.run {
         Some(run) if job.state.is_terminal() => (Arc::clone(run), true),
-        // Nothing was processed: all that was uploaded is left.
-        _ => (Arc::new(nothing(job)), job.state == State::Aborted),
+        // Nothing was processed: all uploaded rows remain.
+        _ => (Arc::new(nothing(job)), job.state == JobState::Aborted),
     };
     let mut rows: Vec<u32> = Vec::new();
     for (row, outcome) in run.outcomes.iter().enumerate() {
@@ -68,51 +68,51 @@ pub(super) fn results(job: &Job, kind: Kind, faults: &mut FaultState) -> Reply {
             rows.extend(std::iter::repeat_n(row, if twice { 2 } else { 1 }));
         }
     }
-    // A file that could not be cut into rows comes back as it is.
-    let is_whole = kind == Kind::Unprocessed && is_ended && run.outcomes.is_empty();
+    // A file that could not be split into rows is returned unchanged.
+    let is_whole = kind == ResultKind::Unprocessed && is_ended && run.outcomes.is_empty();
     if is_whole && !run.file.bytes().is_empty() {
         let whole = run.file.bytes().clone();
-        return Reply::stream(CSV, Box::new(std::iter::once(whole)));
+        return ApiReply::stream(CSV, Box::new(std::iter::once(whole)));
     }
     if rows.is_empty() {
         match settings.empty {
             EmptyResults::Header => {}
-            EmptyResults::NoContent => return Reply::empty(204),
-            EmptyResults::Body => return Reply::text(200, CSV, ""),
+            EmptyResults::NoContent => return ApiReply::empty(204),
+            EmptyResults::Body => return ApiReply::text(200, CSV, ""),
         }
     }
     if settings.shuffle_rows {
         faults.shuffle(&mut rows);
     }
     let mut order: Vec<usize> = (0..run.file.raw_header_cells().len()).collect();
-    if settings.shuffle_columns && kind != Kind::Unprocessed {
+    if settings.shuffle_columns && kind != ResultKind::Unprocessed {
         faults.shuffle(&mut order);
         if order.is_sorted() && !order.is_empty() {
             order.rotate_left(1);
         }
     }
     let object = Arc::clone(&job.spec.object);
-    let table = Table { run, object, kind, order, version: job.version };
-    Reply::stream(CSV, table.pieces(rows))
+    let table = ResultTable { run, object, kind, order, version: job.version };
+    ApiReply::stream(CSV, table.pieces(rows))
 }
 
-/// The run of a job that was never started.
-fn nothing(job: &Job) -> Run {
+/// Returns the run of a job that was never started.
+fn nothing(job: &IngestJob) -> JobRun {
     let (bytes, format) = (job.upload.clone().unwrap_or_default(), job.spec.format);
     let file = super::csv::CsvFile::scan(Bytes::clone(&bytes), format);
-    Run::refused(file.unwrap_or_else(|_| super::csv::CsvFile::unread(bytes, format)))
+    JobRun::refused(file.unwrap_or_else(|_| super::csv::CsvFile::unread(bytes, format)))
 }
 
-/// What is needed to write any row of a result.
-struct Table {
-    run: Arc<Run>,
-    object: Arc<Object>,
-    kind: Kind,
+/// Writes the rows of a result.
+struct ResultTable {
+    run: Arc<JobRun>,
+    object: Arc<SchemaObject>,
+    kind: ResultKind,
     order: Vec<usize>,
     version: Version,
 }
 
-impl Table {
+impl ResultTable {
     fn pieces(self, rows: Vec<u32>) -> crate::reply::Pieces {
         let mut rows = rows.into_iter().map(|row| row as usize);
         let mut piece = self.header();
@@ -135,7 +135,7 @@ impl Table {
     }
 
     fn has_id(&self) -> bool {
-        self.kind == Kind::Successful || self.version >= Version::FAILED_RESULTS_HAVE_ID
+        self.kind == ResultKind::Successful || self.version >= Version::FAILED_RESULTS_HAVE_ID
     }
 
     fn header(&self) -> String {
@@ -144,14 +144,14 @@ impl Table {
         if raw.is_empty() {
             return line;
         }
-        if self.kind == Kind::Unprocessed {
+        if self.kind == ResultKind::Unprocessed {
             return format!("{raw}\n");
         }
         if self.has_id() {
             line.push_str("\"sf__Id\"");
             line.push(self.delimiter());
         }
-        let second = if self.kind == Kind::Successful { "sf__Created" } else { "sf__Error" };
+        let second = if self.kind == ResultKind::Successful { "sf__Created" } else { "sf__Error" };
         push_quoted(&mut line, second);
         let cells = self.run.file.raw_header_cells();
         for column in &self.order {
@@ -163,15 +163,15 @@ impl Table {
     }
 
     fn push_row(&self, line: &mut String, row: usize) {
-        if self.kind == Kind::Unprocessed {
+        if self.kind == ResultKind::Unprocessed {
             line.push_str(self.run.file.raw_row(row));
             line.push('\n');
             return;
         }
         let (id, second) = match &self.run.outcomes[row] {
-            Outcome::Done { id, created } => (Some(*id), created.to_string()),
-            Outcome::Failed { id, error } => (*id, error.to_string()),
-            Outcome::Pending | Outcome::Missing => (None, String::new()),
+            RowOutcome::Done { id, created } => (Some(*id), created.to_string()),
+            RowOutcome::Failed { id, error } => (*id, error.to_string()),
+            RowOutcome::Pending | RowOutcome::Missing => (None, String::new()),
         };
         if self.has_id() {
             push_quoted(line, id.as_ref().map_or("", |id| id.as_str()));
@@ -190,7 +190,7 @@ impl Table {
     fn cell(&self, column: usize, cell: &str) -> String {
         let Some(plan) = &self.run.plan else { return cell.to_owned() };
         match self.kind {
-            Kind::Successful => plan.rendered(&self.object, column, cell),
+            ResultKind::Successful => plan.rendered(&self.object, column, cell),
             _ if plan.columns[column].misspelled => String::new(),
             _ => cell.to_owned(),
         }

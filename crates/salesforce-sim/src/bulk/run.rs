@@ -1,22 +1,25 @@
-//! The processing of one job: its rows in batches, its batches in chunks, an outcome for each row.
+//! The processing of one job: rows in batches, batches in chunks, one outcome per row.
 //!
-//! Batches run side by side, one chunk of each in a round, so that rows of different batches are
-//! written in an order of their own. There is no serial mode.
+//! Batches run in parallel, one chunk of each per round, so that rows of different batches are
+//! interleaved. There is no serial mode.
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use super::{csv::CsvFile, job::Job, plan::Plan};
+use super::{csv::CsvFile, job::IngestJob, plan::ColumnPlan};
 use crate::{
-    faults::{BulkSettings, FaultState},
+    faults::{BulkJobSettings, FaultState},
     id::Id,
-    ledger::Ledger,
+    ledger::EffectLedger,
     row_error::RowError,
-    store::{Done, Refused, Tables, change::Change, repeated::repeated, transaction::Transaction},
+    store::{
+        AppliedWrite, OrgTables, RefusedWrite, change::Change, repeated::repeated,
+        transaction::OrgTransaction,
+    },
 };
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RowOutcome {
     /// Not tried yet, or never: an unprocessed record.
     Pending,
     Done {
@@ -32,20 +35,20 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct JobRun {
     pub(super) file: CsvFile,
-    /// None where the header was not understood.
-    pub(super) plan: Option<Plan>,
-    pub(crate) outcomes: Vec<Outcome>,
+    /// `None` if the header was invalid.
+    pub(super) plan: Option<ColumnPlan>,
+    pub(crate) outcomes: Vec<RowOutcome>,
     pub(crate) processed: u64,
     pub(crate) failed: u64,
-    pub(super) batches: Vec<Batch>,
-    /// How the job ends once all batches are done, if not well.
-    pub(super) last_word: Option<String>,
+    pub(super) batches: Vec<JobBatch>,
+    /// The error with which the job ends after all batches.
+    pub(super) final_error: Option<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct JobBatch {
     rows: Range<usize>,
     next: usize,
     lock_failures: u32,
@@ -54,38 +57,38 @@ pub(super) struct Batch {
     timeouts: u32,
 }
 
-/// Who holds which record in this round.
+/// The owner of each locked record in this round.
 pub(super) type Locks = HashMap<String, (Id, usize)>;
 
-/// What a job writes into.
-pub(super) struct World<'a> {
-    pub(super) tables: &'a mut Tables,
+/// The state that a job writes to.
+pub(super) struct RunContext<'a> {
+    pub(super) tables: &'a mut OrgTables,
     pub(super) faults: &'a mut FaultState,
-    pub(super) ledger: &'a mut Ledger,
+    pub(super) ledger: &'a mut EffectLedger,
     pub(super) now: jiff::Timestamp,
 }
 
-/// How a round of a job ended.
+/// The result of one round of a job.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum RunProgress {
     More,
     Complete,
     Failed(String),
 }
 
-impl Run {
-    /// A job whose file cannot be processed.
+impl JobRun {
+    /// Creates a run whose file cannot be processed.
     pub(super) fn refused(file: CsvFile) -> Self {
-        let outcomes = vec![Outcome::Pending; file.len()];
+        let outcomes = vec![RowOutcome::Pending; file.len()];
         let batches = Vec::new();
-        Self { file, plan: None, outcomes, processed: 0, failed: 0, batches, last_word: None }
+        Self { file, plan: None, outcomes, processed: 0, failed: 0, batches, final_error: None }
     }
 
-    /// Cuts the file into batches. Those past the quota are not processed, nor recorded anywhere.
+    /// Splits the file into batches. Those beyond the quota are neither processed nor recorded.
     pub(super) fn new(
         file: CsvFile,
-        plan: Plan,
-        settings: &BulkSettings,
+        plan: ColumnPlan,
+        settings: &BulkJobSettings,
         timeouts: u32,
         batches_max: u64,
     ) -> Self {
@@ -96,33 +99,38 @@ impl Run {
         for (number, start) in (0..total).step_by(size).enumerate() {
             let rows = start..total.min(start.saturating_add(size));
             if number as u64 >= batches_max {
-                run.outcomes[rows].fill(Outcome::Missing);
-                run.last_word = Some("ExceededQuota : the daily limit of batches".to_owned());
+                run.outcomes[rows].fill(RowOutcome::Missing);
+                run.final_error = Some("ExceededQuota : the daily limit of batches".to_owned());
                 continue;
             }
             let next = start;
             let (lock_failures, lock_retries, timeouts_left) = (0, 0, timeouts);
             let batch =
-                Batch { rows, next, lock_failures, lock_retries, timeouts_left, timeouts: 0 };
+                JobBatch { rows, next, lock_failures, lock_retries, timeouts_left, timeouts: 0 };
             run.batches.push(batch);
         }
         run
     }
 
-    fn settle(&mut self, row: usize, outcome: Outcome) {
-        self.processed += u64::from(outcome != Outcome::Missing);
-        self.failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
+    fn settle(&mut self, row: usize, outcome: RowOutcome) {
+        self.processed += u64::from(outcome != RowOutcome::Missing);
+        self.failed += u64::from(matches!(outcome, RowOutcome::Failed { .. }));
         self.outcomes[row] = outcome;
     }
 }
 
-/// One chunk of each batch.
-pub(super) fn round(job: &mut Job, world: &mut World<'_>, locks: &mut Locks) -> Progress {
+/// Processes one chunk of each batch.
+pub(super) fn round(
+    job: &mut IngestJob,
+    world: &mut RunContext<'_>,
+    locks: &mut Locks,
+) -> RunProgress {
     let settings = world.faults.faults().bulk.clone();
     let shared = job.run.take().expect("a job in progress has its run");
     let mut run = Arc::into_inner(shared).expect("only ended runs are shared");
-    let mut progress = Progress::More;
-    // A job that is to fail half-way does one batch after the other, so that the half is known.
+    let mut progress = RunProgress::More;
+    // A job that must fail half-way runs its batches one after the other, so that the processed
+    // half is known.
     let at_once = if job.fault.fail_after_rows.is_some() { 1 } else { usize::MAX };
     let running: Vec<usize> = (0..run.batches.len())
         .filter(|index| run.batches[*index].next < run.batches[*index].rows.end)
@@ -130,26 +138,26 @@ pub(super) fn round(job: &mut Job, world: &mut World<'_>, locks: &mut Locks) -> 
         .collect();
     for index in &running {
         if let Err(why) = step(job, &mut run, *index, world, locks, &settings) {
-            progress = Progress::Failed(why);
+            progress = RunProgress::Failed(why);
             break;
         }
     }
     let is_done = run.batches.iter().all(|batch| batch.next >= batch.rows.end);
-    if progress == Progress::More && is_done {
-        progress = run.last_word.clone().map_or(Progress::Complete, Progress::Failed);
+    if progress == RunProgress::More && is_done {
+        progress = run.final_error.clone().map_or(RunProgress::Complete, RunProgress::Failed);
     }
     job.run = Some(Arc::new(run));
     progress
 }
 
-/// The next chunk of one batch; an error ends the job.
+/// Processes the next chunk of one batch; an error ends the job.
 fn step(
-    job: &mut Job,
-    run: &mut Run,
+    job: &mut IngestJob,
+    run: &mut JobRun,
     index: usize,
-    world: &mut World<'_>,
+    world: &mut RunContext<'_>,
     locks: &mut Locks,
-    settings: &BulkSettings,
+    settings: &BulkJobSettings,
 ) -> Result<(), String> {
     let batch = &mut run.batches[index];
     if batch.timeouts_left > 0 {
@@ -171,7 +179,7 @@ fn step(
     batch.next = rows.end;
     let locked = chunk(job, run, rows, index, world, locks, settings);
     if job.fault.fail_after_rows.is_some_and(|limit| run.processed >= limit) {
-        let why = "InternalServerError : The job failed, as was asked for".to_owned();
+        let why = "InternalServerError : The job failed because of a fault".to_owned();
         return Err(job.fault.message.clone().unwrap_or(why));
     }
     let batch = &mut run.batches[index];
@@ -187,15 +195,15 @@ fn step(
     Ok(())
 }
 
-/// Writes the rows of a chunk in one transaction; tells how many were locked.
+/// Writes the rows of a chunk in one transaction. Returns the number of locked rows.
 fn chunk(
-    job: &Job,
-    run: &mut Run,
+    job: &IngestJob,
+    run: &mut JobRun,
     rows: Range<usize>,
     index: usize,
-    world: &mut World<'_>,
+    world: &mut RunContext<'_>,
     locks: &mut Locks,
-    settings: &BulkSettings,
+    settings: &BulkJobSettings,
 ) -> u32 {
     let (object, operation) = (Arc::clone(&job.spec.object), job.spec.operation);
     let plan = run.plan.take().expect("a job with batches has a plan");
@@ -203,42 +211,42 @@ fn chunk(
     let changes: Vec<Change> = rows.clone().map(read).collect();
     let twice = repeated(changes.iter().map(|change| Some((&*object, operation, change))));
     let missing = job.fault.missing.as_ref();
-    let mut transaction = Transaction::begin(world.tables, world.faults, world.now);
+    let mut transaction = OrgTransaction::begin(world.tables, world.faults, world.now);
     let mut locked = 0;
     for ((row, change), twice) in rows.zip(changes).zip(twice) {
         let is_missing = missing.is_some_and(|pattern| pattern.fits(&plan.key_of(&run.file, row)));
         if is_missing && !job.fault.missing_applied {
-            run.settle(row, Outcome::Missing);
+            run.settle(row, RowOutcome::Missing);
             continue;
         }
         let held = settings.contention.then(|| held(&plan, run, row, &change, job, index, locks));
         let result = match (twice, held.flatten()) {
-            (Some(error), _) | (None, Some(error)) => Err(Refused::from(error)),
+            (Some(error), _) | (None, Some(error)) => Err(RefusedWrite::from(error)),
             (None, None) => transaction.write(&object, operation, change),
         };
-        let is_locked = |refused: &Refused| refused.error.code == "UNABLE_TO_LOCK_ROW";
+        let is_locked = |refused: &RefusedWrite| refused.error.code == "UNABLE_TO_LOCK_ROW";
         locked += u32::from(result.as_ref().is_err_and(is_locked));
-        run.settle(row, if is_missing { Outcome::Missing } else { outcome(result) });
+        run.settle(row, if is_missing { RowOutcome::Missing } else { outcome(result) });
     }
     transaction.commit(world.ledger);
     run.plan = Some(plan);
     locked
 }
 
-fn outcome(result: Result<Done, Refused>) -> Outcome {
+fn outcome(result: Result<AppliedWrite, RefusedWrite>) -> RowOutcome {
     match result {
-        Ok(Done { id, created }) => Outcome::Done { id, created },
-        Err(Refused { id, error }) => Outcome::Failed { id, error: error.in_bulk().into() },
+        Ok(AppliedWrite { id, created }) => RowOutcome::Done { id, created },
+        Err(RefusedWrite { id, error }) => RowOutcome::Failed { id, error: error.in_bulk().into() },
     }
 }
 
-/// Takes the locks of a row for its batch, or tells that another batch has one of them.
+/// Takes the locks of a row for its batch, or returns an error if another batch has one of them.
 fn held(
-    plan: &Plan,
-    run: &Run,
+    plan: &ColumnPlan,
+    run: &JobRun,
     row: usize,
     change: &Change,
-    job: &Job,
+    job: &IngestJob,
     batch: usize,
     locks: &mut Locks,
 ) -> Option<RowError> {

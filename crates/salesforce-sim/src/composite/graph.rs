@@ -1,4 +1,4 @@
-//! Composite Graph: graphs of calls, each of which happens wholly or not at all.
+//! Composite Graph: graphs of calls, each applied completely or not at all.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,50 +8,55 @@ use serde_json::{Value as Json, json};
 use super::{
     ROLLED_BACK, halted,
     reference::{check_ids, names},
-    sub::{self, Answer, Subrequest},
+    sub::{self, SubResponse, Subrequest},
 };
 use crate::{
     data::{parse_some, version::Version},
-    http::call::{Call, segments},
-    reply::Reply,
-    sim::Org,
+    http::call::{HttpCall, segments},
+    org::OrgState,
+    reply::ApiReply,
 };
 
 const GRAPHS_MAX: usize = 75;
 const NODES_MAX: usize = 500;
 const DEPTH_MAX: usize = 15;
 const KINDS_MAX: usize = 15;
-/// After so many failed graphs the rest is not tried.
+/// After this many failed graphs the rest is not tried.
 const FAILED_MAX: usize = 14;
 
 #[derive(Deserialize)]
-struct Body {
-    graphs: Vec<Graph>,
+struct GraphBody {
+    graphs: Vec<CallGraph>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Graph {
+struct CallGraph {
     graph_id: String,
     composite_request: Vec<Subrequest>,
 }
 
-pub(crate) fn graph(org: &mut Org, call: &Call, version: Version, body: &[u8]) -> Reply {
+pub(crate) fn graph(
+    org: &mut OrgState,
+    call: &HttpCall,
+    version: Version,
+    body: &[u8],
+) -> ApiReply {
     if version < Version::GRAPH {
-        return Reply::not_found();
+        return ApiReply::not_found();
     }
     if call.method != hyper::Method::POST {
-        return Reply::method_not_allowed("POST");
+        return ApiReply::method_not_allowed("POST");
     }
-    let body: Result<Body, Reply> = parse_some(body).and_then(|json| {
-        serde_json::from_value(json).map_err(|error| Reply::bad_json(&error.to_string()))
+    let body: Result<GraphBody, ApiReply> = parse_some(body).and_then(|json| {
+        serde_json::from_value(json).map_err(|error| ApiReply::bad_json(&error.to_string()))
     });
     let graphs = match body {
         Ok(body) => body.graphs,
         Err(reply) => return reply,
     };
     if let Err(why) = check(&graphs) {
-        return Reply::error(400, "INVALID_INPUT", &why);
+        return ApiReply::error(400, "INVALID_INPUT", &why);
     }
     let mut failed = 0;
     let mut answers = Vec::new();
@@ -59,21 +64,21 @@ pub(crate) fn graph(org: &mut Org, call: &Call, version: Version, body: &[u8]) -
         let (is_successful, calls) =
             if failed > FAILED_MAX { (false, untried(graph)) } else { attempt(org, graph) };
         failed += usize::from(!is_successful);
-        let calls: Vec<Json> = calls.iter().map(Answer::to_json).collect();
+        let calls: Vec<Json> = calls.iter().map(SubResponse::to_json).collect();
         answers.push(json!({
             "graphId": graph.graph_id,
             "graphResponse": {"compositeResponse": calls},
             "isSuccessful": is_successful,
         }));
     }
-    Reply::json(200, json!({"graphs": answers}))
+    ApiReply::json(200, json!({"graphs": answers}))
 }
 
-fn attempt(org: &mut Org, graph: &Graph) -> (bool, Vec<Answer>) {
+fn attempt(org: &mut OrgState, graph: &CallGraph) -> (bool, Vec<SubResponse>) {
     let unknown = org.faults.faults().collections.unknown_field;
     let (mut transaction, ledger) = org.begin();
     let answers = sub::run_all(&mut transaction, &graph.composite_request, unknown);
-    if answers.iter().all(Answer::is_success) {
+    if answers.iter().all(SubResponse::is_success) {
         transaction.commit(ledger);
         (true, answers)
     } else {
@@ -82,12 +87,12 @@ fn attempt(org: &mut Org, graph: &Graph) -> (bool, Vec<Answer>) {
     }
 }
 
-fn untried(graph: &Graph) -> Vec<Answer> {
+fn untried(graph: &CallGraph) -> Vec<SubResponse> {
     let ids = graph.composite_request.iter().map(|call| call.reference_id.clone());
-    ids.map(|id| Answer::halted(id, ROLLED_BACK)).collect()
+    ids.map(|id| SubResponse::halted(id, ROLLED_BACK)).collect()
 }
 
-fn check(graphs: &[Graph]) -> Result<(), String> {
+fn check(graphs: &[CallGraph]) -> Result<(), String> {
     if graphs.len() > GRAPHS_MAX {
         return Err(format!("a call has at most {GRAPHS_MAX} graphs"));
     }
@@ -99,7 +104,7 @@ fn check(graphs: &[Graph]) -> Result<(), String> {
     graphs.iter().try_for_each(check_one)
 }
 
-fn check_one(graph: &Graph) -> Result<(), String> {
+fn check_one(graph: &CallGraph) -> Result<(), String> {
     let calls = &graph.composite_request;
     check_ids(calls.iter().map(|call| call.reference_id.as_str())).map_err(str::to_owned)?;
     let mut kinds = HashSet::new();

@@ -1,13 +1,13 @@
-//! References from one call to the answer of an earlier one: `@{name.field}`.
+//! References from one call to the response of an earlier one: `@{name.field}`.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-/// The answers that can be referred to.
+/// The responses that can be referred to.
 pub(super) type Answers = HashMap<String, Json>;
 
-/// A reference id has letters, digits and underscores, and is there once.
+/// Checks that reference ids have letters, digits and underscores only, and are unique.
 pub(super) fn check_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Result<(), &'static str> {
     let mut seen = HashSet::new();
     for id in ids {
@@ -22,13 +22,13 @@ pub(super) fn check_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Result<(), &'
     Ok(())
 }
 
-/// The names that a text refers to.
+/// Returns the names that a text refers to.
 pub(super) fn names(text: &str) -> Vec<&str> {
     let parts = text.split("@{").skip(1);
     parts.filter_map(|part| part.split('}').next()?.split('.').next()).collect()
 }
 
-/// The same text with values in place of references.
+/// Replaces the references in a text by their values.
 pub(super) fn resolved(text: &str, answers: &Answers) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -42,7 +42,7 @@ pub(super) fn resolved(text: &str, answers: &Answers) -> Result<String, String> 
     Ok(out)
 }
 
-/// All texts of a JSON value, however deep.
+/// Replaces the references in all texts of a JSON value.
 pub(super) fn resolved_json(json: &Json, answers: &Answers) -> Result<Json, String> {
     Ok(match json {
         Json::String(text) => Json::String(resolved(text, answers)?),

@@ -10,10 +10,10 @@ use crate::{
     data::version::Version,
     faults::UnknownField,
     http::call::{pairs, segments, value_of},
-    reply::{Content, Reply},
+    reply::{ApiReply, ReplyContent},
     rows::{self, RowCall},
     soql,
-    store::transaction::Transaction,
+    store::transaction::OrgTransaction,
 };
 
 #[derive(Debug, Deserialize)]
@@ -25,16 +25,16 @@ pub(super) struct Subrequest {
     pub(super) body: Option<Json>,
 }
 
-/// What one call answered.
+/// The response of one call.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct SubResponse {
     pub(super) reference: String,
     status: u16,
     headers: Map<String, Json>,
     body: Json,
 }
 
-impl Answer {
+impl SubResponse {
     pub(super) fn is_success(&self) -> bool {
         self.status < 300
     }
@@ -44,12 +44,12 @@ impl Answer {
         Self { reference, status: 400, headers: Map::new(), body }
     }
 
-    fn of(reference: &str, reply: Reply) -> Self {
+    fn of(reference: &str, reply: ApiReply) -> Self {
         let location = reply.headers.iter().filter(|(name, _)| *name == "location");
         let headers = location.map(|(_, value)| ("Location".to_owned(), value.as_str().into()));
         let headers = headers.collect();
         let body = match reply.content {
-            Content::Json(json) => json,
+            ReplyContent::Json(json) => json,
             _ => Json::Null,
         };
         Self { reference: reference.to_owned(), status: reply.status, headers, body }
@@ -65,20 +65,20 @@ impl Answer {
     }
 }
 
-/// Makes the calls one after the other. One that refers to a failed one is not made.
+/// Executes the calls in order. A call that refers to a failed one is not executed.
 pub(super) fn run_all(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut OrgTransaction<'_>,
     calls: &[Subrequest],
     unknown: UnknownField,
-) -> Vec<Answer> {
+) -> Vec<SubResponse> {
     let mut known = Answers::new();
     let mut answers = Vec::new();
     for call in calls {
         let answer = match prepared(call, &known) {
-            Err(why) => Answer::halted(call.reference_id.clone(), &why),
+            Err(why) => SubResponse::halted(call.reference_id.clone(), &why),
             Ok((url, body)) => {
                 let reply = run(transaction, &call.method, &url, body, unknown);
-                Answer::of(&call.reference_id, reply)
+                SubResponse::of(&call.reference_id, reply)
             }
         };
         if answer.is_success() {
@@ -95,20 +95,20 @@ fn prepared(call: &Subrequest, known: &Answers) -> Result<(String, Option<Json>)
 }
 
 fn run(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut OrgTransaction<'_>,
     method: &str,
     url: &str,
     body: Option<Json>,
     unknown: UnknownField,
-) -> Reply {
+) -> ApiReply {
     let (path, query) = url.split_once('?').unwrap_or((url, ""));
     let (parts, query) = (segments(path), pairs(query));
-    let Ok(method) = method.parse::<Method>() else { return Reply::not_found() };
+    let Ok(method) = method.parse::<Method>() else { return ApiReply::not_found() };
     let (Some(version), true) = (
         parts.get(2).and_then(|version| Version::parse(version)),
         path.starts_with("/services/data/"),
     ) else {
-        return Reply::not_found();
+        return ApiReply::not_found();
     };
     let rest: Vec<&str> = parts[3..].iter().map(String::as_str).collect();
     match rest.as_slice() {
@@ -125,13 +125,13 @@ fn run(
         ["composite", "sobjects", rest @ ..] => {
             let method = &method;
             let request =
-                collections::Request { version, method, rest, query: &query, body, unknown };
+                collections::CollectionCall { version, method, rest, query: &query, body, unknown };
             collections::run(transaction, &request)
         }
         ["query" | "queryAll"] if method == Method::GET => {
             let text = value_of(&query, "q").unwrap_or_default();
             soql::whole(transaction.tables, text, version)
         }
-        _ => Reply::not_found(),
+        _ => ApiReply::not_found(),
     }
 }

@@ -1,38 +1,38 @@
-//! What there is: resources, objects, fields.
+//! Descriptions of resources, objects and fields.
 
 use serde_json::{Value as Json, json};
 
-use super::{Caller, version::Version};
+use super::{ApiCaller, version::Version};
 use crate::{
     auth,
-    http::call::Call,
-    reply::Reply,
-    schema::{Field, Kind, Object, Schema},
-    sim::Org,
+    http::call::HttpCall,
+    org::OrgState,
+    reply::ApiReply,
+    schema::{FieldKind, Schema, SchemaField, SchemaObject},
     store::attributes,
 };
 
-/// Records that an object's page shows.
+/// Number of records on the page of an object.
 const RECENT_MAX: usize = 5;
 
-/// `GET /services/data/vXX.X`.
-pub(super) fn resources(call: &Call, caller: Caller) -> Reply {
+/// Handles `GET /services/data/vXX.X`.
+pub(super) fn resources(call: &HttpCall, caller: ApiCaller) -> ApiReply {
     let at = |name: &str| format!("/services/data/{}/{name}", caller.version);
     let names = ["sobjects", "query", "queryAll", "limits", "composite", "jobs"];
     let mut map: serde_json::Map<String, Json> =
         names.iter().map(|name| ((*name).to_owned(), at(name).into())).collect();
     let identity = format!("{}/id/{}/{}", call.base, auth::org_id(), caller.user);
     map.insert("identity".to_owned(), identity.into());
-    Reply::json(200, Json::Object(map))
+    ApiReply::json(200, Json::Object(map))
 }
 
-pub(super) fn all(schema: &Schema, version: Version) -> Reply {
+pub(super) fn all(schema: &Schema, version: Version) -> ApiReply {
     let objects: Vec<Json> = schema.objects.iter().map(|object| summary(object, version)).collect();
-    Reply::json(200, json!({"encoding": "UTF-8", "maxBatchSize": 200, "sobjects": objects}))
+    ApiReply::json(200, json!({"encoding": "UTF-8", "maxBatchSize": 200, "sobjects": objects}))
 }
 
-pub(super) fn basic(org: &Org, name: &str, version: Version) -> Reply {
-    let Some(object) = org.tables.schema.object(name) else { return Reply::not_found() };
+pub(super) fn basic(org: &OrgState, name: &str, version: Version) -> ApiReply {
+    let Some(object) = org.tables.schema.object(name) else { return ApiReply::not_found() };
     let recent = org.tables.all(object.index).rev().take(RECENT_MAX);
     let recent: Vec<Json> = recent
         .map(|record| {
@@ -41,11 +41,11 @@ pub(super) fn basic(org: &Org, name: &str, version: Version) -> Reply {
         })
         .collect();
     let describe = summary(object, version);
-    Reply::json(200, json!({"objectDescribe": describe, "recentItems": recent}))
+    ApiReply::json(200, json!({"objectDescribe": describe, "recentItems": recent}))
 }
 
-pub(super) fn object(schema: &Schema, name: &str, version: Version) -> Reply {
-    let Some(object) = schema.object(name) else { return Reply::not_found() };
+pub(super) fn object(schema: &Schema, name: &str, version: Version) -> ApiReply {
+    let Some(object) = schema.object(name) else { return ApiReply::not_found() };
     let mut json = summary(object, version);
     let fields: Vec<Json> = object.fields.iter().map(|one| field(schema, one)).collect();
     json["fields"] = fields.into();
@@ -63,12 +63,12 @@ pub(super) fn object(schema: &Schema, name: &str, version: Version) -> Reply {
     }
     json["sobjectDescribeOption"] = "FULL".into();
     json["supportedScopes"] = json!([{"label": "All records", "name": "everything"}]);
-    Reply::json(200, json)
+    ApiReply::json(200, json)
 }
 
-/// What the list of all objects and each object's own page have in common: every name that is
-/// documented, because typed clients need them all.
-fn summary(object: &Object, version: Version) -> Json {
+/// Returns the properties that the list of objects and the page of an object share. It has every
+/// documented name, because typed clients need them all.
+fn summary(object: &SchemaObject, version: Version) -> Json {
     let url = format!("/services/data/{version}/sobjects/{}", object.name);
     let mut json = json!({
         "name": object.name,
@@ -117,9 +117,10 @@ fn summary(object: &Object, version: Version) -> Json {
     json
 }
 
-fn field(schema: &Schema, field: &Field) -> Json {
+fn field(schema: &Schema, field: &SchemaField) -> Json {
     let writable = field.system.is_none();
-    let is_number = matches!(field.kind, Kind::Double | Kind::Currency | Kind::Percent);
+    let is_number =
+        matches!(field.kind, FieldKind::Double | FieldKind::Currency | FieldKind::Percent);
     let to: Vec<&str> =
         field.lookup.iter().map(|lookup| schema.objects[lookup.to].name.as_str()).collect();
     let values: Vec<Json> = field
@@ -140,22 +141,22 @@ fn field(schema: &Schema, field: &Field) -> Json {
         "permissionable": writable && !field.required,
         "length": field.length,
         "custom": field.name.ends_with("__c"),
-        "nillable": !field.required && writable && field.kind != Kind::Boolean,
-        "defaultedOnCreate": !writable || field.kind == Kind::Boolean,
+        "nillable": !field.required && writable && field.kind != FieldKind::Boolean,
+        "defaultedOnCreate": !writable || field.kind == FieldKind::Boolean,
         "createable": writable,
         "updateable": writable,
         "unique": field.unique,
         "caseSensitive": field.case_sensitive,
         "externalId": field.external_id,
         "idLookup": field.is_key(),
-        "filterable": field.kind != Kind::TextArea,
+        "filterable": field.kind != FieldKind::TextArea,
         "referenceTo": to,
         "relationshipName": field.lookup.as_ref().map(|lookup| &lookup.relationship),
-        "restrictedPicklist": field.kind == Kind::Picklist,
+        "restrictedPicklist": field.kind == FieldKind::Picklist,
         "picklistValues": values,
     });
     for name in ["aggregatable", "groupable", "sortable"] {
-        json[name] = (field.kind != Kind::TextArea).into();
+        json[name] = (field.kind != FieldKind::TextArea).into();
     }
     for name in [
         "aiPredictionField",
@@ -184,7 +185,7 @@ fn field(schema: &Schema, field: &Field) -> Json {
     json
 }
 
-/// What no field of the simulator has.
+/// Properties that no field of the simulator has.
 const FIELD_NULLS: [&str; 12] = [
     "calculatedFormula",
     "compoundFieldName",
@@ -200,28 +201,28 @@ const FIELD_NULLS: [&str; 12] = [
     "relationshipOrder",
 ];
 
-fn soap_type(kind: Kind) -> &'static str {
+fn soap_type(kind: FieldKind) -> &'static str {
     match kind {
-        Kind::Id | Kind::Lookup => "tns:ID",
-        Kind::Boolean => "xsd:boolean",
-        Kind::Int => "xsd:int",
-        Kind::Double | Kind::Currency | Kind::Percent => "xsd:double",
-        Kind::Date => "xsd:date",
-        Kind::DateTime => "xsd:dateTime",
+        FieldKind::Id | FieldKind::Lookup => "tns:ID",
+        FieldKind::Boolean => "xsd:boolean",
+        FieldKind::Int => "xsd:int",
+        FieldKind::Double | FieldKind::Currency | FieldKind::Percent => "xsd:double",
+        FieldKind::Date => "xsd:date",
+        FieldKind::DateTime => "xsd:dateTime",
         _ => "xsd:string",
     }
 }
 
-fn children(schema: &Schema, parent: &Object) -> Vec<Json> {
+fn children(schema: &Schema, parent: &SchemaObject) -> Vec<Json> {
     let fields = schema
         .objects
         .iter()
         .flat_map(|object| object.fields.iter().map(move |field| (object, field)));
-    let here = |field: &Field| field.lookup.as_ref().is_some_and(|it| it.to == parent.index);
+    let here = |field: &SchemaField| field.lookup.as_ref().is_some_and(|it| it.to == parent.index);
     fields.filter(|(_, field)| here(field)).map(|(object, field)| child(object, field)).collect()
 }
 
-fn child(object: &Object, field: &Field) -> Json {
+fn child(object: &SchemaObject, field: &SchemaField) -> Json {
     json!({
         "childSObject": object.name,
         "field": field.name,

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-/// Bulk API 2.0 began with the first.
+/// The first version with the Bulk API 2.0.
 const FIRST: u16 = 41;
 const LAST: u16 = 68;
-/// The release of version 68 was in winter of this year; there are three in a year.
+/// Version 68 was released in the winter of this year; there are three releases a year.
 const LAST_YEAR: u16 = 27;
 
-/// `v66.0` is 66.
+/// An API version: `v66.0` is 66.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u16);
 
@@ -34,7 +34,7 @@ impl Version {
         (FIRST..=LAST).map(Self)
     }
 
-    /// As `apiVersion` of a job: a number.
+    /// Returns the number of `apiVersion` in a job.
     pub(crate) fn number(self) -> f64 {
         f64::from(self.0)
     }

@@ -1,4 +1,4 @@
-//! A regular expression in the faults; absent, it fits everything.
+//! A regular expression in the faults; if absent, it matches everything.
 
 use std::fmt;
 

@@ -1,35 +1,35 @@
-//! How the org behaves where Salesforce leaves a choice, has changed, or is slow.
+//! Settings for behaviour that differs between orgs, has changed over time, or takes time.
 
 use serde::{Deserialize, Serialize};
 
-/// How bulk jobs run.
+/// The behaviour of bulk jobs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct BulkSettings {
-    /// Jobs move only by `POST /sim/tick`.
+pub struct BulkJobSettings {
+    /// Jobs advance only by `POST /sim/tick`.
     pub manual: bool,
-    /// How long a closed job waits before it is `InProgress`.
+    /// Time that a closed job waits before it is `InProgress`.
     pub queued_ms: u64,
-    /// How long each round takes, in which every batch saves one chunk.
+    /// Duration of a round, in which every batch saves one chunk.
     pub round_ms: u64,
     pub batch_rows: usize,
     pub chunk_rows: usize,
     pub second_put: SecondPut,
     pub id_on_upsert: IdOnUpsert,
-    /// Chunks that run at the same time and touch the same record or parent lock each other out.
+    /// Chunks that run in the same round and touch the same record or parent lock each other.
     pub contention: bool,
-    /// So many locked rows of a batch are borne before the rest of it goes back to the queue.
+    /// This many locked rows of a batch are tolerated before the rest of it returns to the queue.
     pub lock_failures_max: u32,
     pub lock_retries_max: u32,
     pub timeout_retries_max: u32,
     pub retention_days: u32,
-    /// The largest upload, counted after base64.
+    /// Maximum size of an upload, counted after base64.
     pub upload_max_bytes: u64,
-    /// The answer to a larger one.
+    /// The status for a larger upload.
     pub too_large_status: u16,
 }
 
-impl Default for BulkSettings {
+impl Default for BulkJobSettings {
     fn default() -> Self {
         Self {
             manual: false,
@@ -50,7 +50,7 @@ impl Default for BulkSettings {
     }
 }
 
-/// Who tells that a job got two uploads.
+/// The call that detects a second upload of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecondPut {
@@ -60,7 +60,7 @@ pub enum SecondPut {
     Close,
 }
 
-/// A row with an `Id` in an upsert by external id.
+/// The treatment of a row with an `Id` in an upsert by external id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdOnUpsert {
@@ -68,7 +68,7 @@ pub enum IdOnUpsert {
     Ignore,
 }
 
-/// How results look.
+/// The format of results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResultSettings {
@@ -76,11 +76,11 @@ pub struct ResultSettings {
     pub shuffle_columns: bool,
     pub empty: EmptyResults,
     pub early: EarlyResults,
-    /// Rows with such keys are there twice.
+    /// Rows with matching keys appear twice.
     pub repeat: Option<super::Pattern>,
 }
 
-/// The answer where there are no rows.
+/// The response without rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmptyResults {
@@ -88,18 +88,18 @@ pub enum EmptyResults {
     Header,
     /// 204.
     NoContent,
-    /// 200 with nothing in it.
+    /// 200 with an empty body.
     Body,
 }
 
-/// The answer before the job has ended.
+/// The response before the job has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EarlyResults {
     /// 400 `INVALIDJOBSTATE`.
     #[default]
     Error,
-    /// As if there were no rows.
+    /// The same as without rows.
     Empty,
 }
 
@@ -109,23 +109,23 @@ pub struct CollectionSettings {
     pub unknown_field: UnknownField,
 }
 
-/// What a field that the org does not know spoils in a collection.
+/// The scope of the error for an unknown field in a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownField {
     /// The whole call: 400.
     #[default]
     Call,
-    /// Its record.
+    /// The record.
     Record,
 }
 
-/// The allocations of the last 24 hours.
+/// The limits of the last 24 hours.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
     pub api_max: u64,
-    /// Calls that others have already made.
+    /// Calls of other clients.
     pub api_spent: u64,
     pub bulk_batches_max: u64,
     pub bulk_batches_spent: u64,

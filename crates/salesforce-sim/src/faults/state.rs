@@ -1,19 +1,19 @@
-//! Which fault acts now: the faults with their counts.
+//! Selects the fault that applies: the faults with their counts.
 
 use std::collections::HashMap;
 
 use super::{Faults, HttpFault, JobFault};
 use crate::row_error::RowError;
 
-/// The faults, and how often each has been met.
+/// The faults, and how often each has matched.
 #[derive(Debug, Default)]
 pub(crate) struct FaultState {
     faults: Faults,
     http_met: Vec<u64>,
     jobs_met: Vec<u64>,
-    /// By fault and key.
+    /// Counts by fault and key.
     rows_met: HashMap<(usize, String), u64>,
-    /// By fault and parent: how often it was locked, and for whom last.
+    /// By fault and parent: the number of locks, and the last attempt that was locked.
     locks_met: HashMap<(usize, String), (u64, u64)>,
     attempts: u64,
     random: u64,
@@ -39,7 +39,7 @@ impl FaultState {
         self.attempts
     }
 
-    /// What happens to this call.
+    /// Returns the fault of this call.
     pub(crate) fn http(&mut self, method: &str, path: &str) -> Option<HttpFault> {
         for index in 0..self.faults.http.len() {
             let fault = &self.faults.http[index];
@@ -55,14 +55,14 @@ impl FaultState {
         None
     }
 
-    /// What is wrong with this job.
+    /// Returns the fault of this job.
     pub(crate) fn job(&mut self, object: &str) -> Option<JobFault> {
         let jobs = self.faults.jobs.iter().zip(&mut self.jobs_met);
         let mut fitting = jobs.filter(|(fault, _)| is_for(fault.object.as_ref(), object));
         fitting.find_map(|(fault, met)| hits(met, fault.skip, fault.times).then(|| fault.clone()))
     }
 
-    /// Whether this attempt of a row is refused.
+    /// Returns the error if this attempt of a row is refused.
     pub(crate) fn row(&mut self, object: &str, key: &str) -> Option<RowError> {
         for index in 0..self.faults.rows.len() {
             let fault = &self.faults.rows[index];
@@ -85,7 +85,8 @@ impl FaultState {
         None
     }
 
-    /// Whether the parent of a row is locked. All rows of one attempt share its fate.
+    /// Returns the error if the parent of a row is locked. All rows of one attempt get the same
+    /// result.
     pub(crate) fn lock(
         &mut self,
         object: &str,
@@ -140,7 +141,7 @@ fn is_for(wanted: Option<&String>, object: &str) -> bool {
     wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(object))
 }
 
-/// Counts one more, and tells whether it is one of those to hit.
+/// Counts one more match. Returns whether it is affected.
 fn hits(met: &mut u64, skip: u64, times: Option<u64>) -> bool {
     *met += 1;
     *met > skip && times.is_none_or(|times| *met - skip <= times)

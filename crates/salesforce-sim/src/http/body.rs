@@ -1,4 +1,4 @@
-//! Bodies: read with a limit, sent in pieces, packed, slowly or not wholly.
+//! Bodies: read with a limit; sent in chunks, compressed, slowly or truncated.
 
 use std::{
     io::{self, Write},
@@ -15,20 +15,20 @@ use crate::reply::Pieces;
 
 pub(crate) type WireBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// An upload that is refused is still read up to here, so that the client sees the answer.
+/// A refused upload is still read up to this size, so that the client sees the response.
 const DISCARD_MAX: u64 = 512 * 1024 * 1024;
-/// How much of a slow body goes at a time.
+/// Bytes per write of a slow body.
 const SLOW_PIECES_PER_SECOND: u64 = 10;
 
-/// Why a request body was not read.
+/// The reason why a request body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadError {
     TooLarge,
-    /// The client went away.
+    /// The client disconnected.
     Broken,
 }
 
-/// Reads a whole body, never more than `max` bytes of it into memory.
+/// Reads a whole body, at most `max` bytes.
 pub(crate) async fn read(body: Incoming, max: u64) -> Result<Bytes, ReadError> {
     let announced = body.size_hint().lower();
     let mut body = body;
@@ -64,7 +64,7 @@ pub(crate) fn pieces(pieces: Pieces) -> WireBody {
     StreamBody::new(stream::iter(frames)).boxed_unsync()
 }
 
-/// The pieces of a body that ends early: cleanly, or with the connection.
+/// Returns the chunks of a body that ends early: cleanly, or with the connection.
 pub(crate) fn cut(mut inner: Pieces, bytes: u64, broken: bool) -> WireBody {
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut ended = false;
@@ -88,7 +88,7 @@ pub(crate) fn cut(mut inner: Pieces, bytes: u64, broken: bool) -> WireBody {
     StreamBody::new(stream::iter(frames)).boxed_unsync()
 }
 
-/// The same pieces at so many bytes a second.
+/// Limits the chunks to this many bytes per second.
 pub(crate) fn slow(inner: Pieces, bytes_per_second: u64) -> WireBody {
     let size = usize::try_from(bytes_per_second / SLOW_PIECES_PER_SECOND).unwrap_or(usize::MAX);
     let size = size.max(1);
@@ -106,7 +106,7 @@ pub(crate) fn slow(inner: Pieces, bytes_per_second: u64) -> WireBody {
     StreamBody::new(paced).boxed_unsync()
 }
 
-/// The same pieces, packed.
+/// Compresses the chunks.
 pub(crate) fn packed(inner: Pieces) -> Pieces {
     let mut encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
     let mut inner = inner;

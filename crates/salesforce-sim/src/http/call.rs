@@ -1,21 +1,21 @@
-//! A request, taken apart.
+//! A parsed request.
 
 use hyper::{HeaderMap, Method, Request, body::Incoming, header};
 use percent_encoding::percent_decode_str;
 
 /// One request. The path is split before it is decoded, so that a key may contain a slash.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct HttpCall {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) segments: Vec<String>,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: HeaderMap,
-    /// Where the client believes to be, e.g. `http://127.0.0.1:8080`.
+    /// The URL that the client used, e.g. `http://127.0.0.1:8080`.
     pub(crate) base: String,
 }
 
-impl Call {
+impl HttpCall {
     pub(crate) fn of(request: Request<Incoming>, scheme: &str) -> (Self, Incoming) {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
@@ -39,7 +39,7 @@ impl Call {
         value_of(&self.query, name)
     }
 
-    /// The token of `Authorization: Bearer …`.
+    /// Returns the token of `Authorization: Bearer …`.
     pub(crate) fn token(&self) -> Option<&str> {
         let (scheme, token) = self.header("authorization")?.split_once(' ')?;
         let known = ["bearer", "oauth"].contains(&scheme.to_ascii_lowercase().as_str());
@@ -47,7 +47,7 @@ impl Call {
     }
 }
 
-/// A path without its empty segments: a slash at the end is legal everywhere.
+/// Splits a path and drops empty segments: a trailing slash is allowed.
 pub(crate) fn segments(path: &str) -> Vec<String> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect()

@@ -13,21 +13,21 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::body::WireBody;
-use crate::sim::Sim;
+use crate::org::SimulatedOrg;
 
-/// Connections at once; more wait.
+/// Maximum number of connections; more wait.
 const CONNECTIONS_MAX: usize = 1_000;
 const HEADERS_MAX: Duration = Duration::from_secs(30);
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// The call ends without an answer. Not an error: it was asked for.
+/// The call ends without a response, because a fault requires so.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer, as was asked for")]
-pub(crate) struct Dropped;
+pub(crate) struct ConnectionDropped;
 
-pub(crate) type Answer = Result<Response<WireBody>, Dropped>;
+pub(crate) type Answer = Result<Response<WireBody>, ConnectionDropped>;
 
-/// How one listener talks.
+/// The transport of a listener.
 #[derive(Clone)]
 pub(crate) enum Transport {
     Plain,
@@ -49,7 +49,7 @@ impl Transport {
 
 /// Accepts connections until it is dropped.
 pub(crate) async fn serve(
-    sim: Arc<Sim>,
+    sim: Arc<SimulatedOrg>,
     listener: TcpListener,
     transport: Transport,
 ) -> Infallible {
@@ -58,7 +58,7 @@ pub(crate) async fn serve(
     loop {
         let permit = Arc::clone(&free).acquire_owned().await.expect("it is never closed");
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of files, most likely: the next try may find some.
+            // Most likely out of file descriptors: try again later.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -71,8 +71,8 @@ pub(crate) async fn serve(
     }
 }
 
-async fn connection(sim: Arc<Sim>, stream: TcpStream, transport: Transport) {
-    // Small answers should not wait for each other.
+async fn connection(sim: Arc<SimulatedOrg>, stream: TcpStream, transport: Transport) {
+    // Small responses should not wait for each other.
     let _ = stream.set_nodelay(true);
     let scheme = transport.scheme();
     match transport {
@@ -86,7 +86,7 @@ async fn connection(sim: Arc<Sim>, stream: TcpStream, transport: Transport) {
     }
 }
 
-async fn talk<S>(sim: Arc<Sim>, stream: S, scheme: &'static str)
+async fn talk<S>(sim: Arc<SimulatedOrg>, stream: S, scheme: &'static str)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -96,6 +96,6 @@ where
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX);
-    // A connection that ends badly is the client's, or was asked for.
+    // A broken connection is the client's, or required by a fault.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }

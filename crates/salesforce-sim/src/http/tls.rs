@@ -12,8 +12,8 @@ use tokio_rustls::TlsAcceptor;
 pub(super) fn acceptor(pem: &str) -> io::Result<TlsAcceptor> {
     let wrong = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let certificates = certificates
-        .map_err(|error| wrong(format!("the TLS certificate cannot be read: {error}")))?;
+    let certificates =
+        certificates.map_err(|error| wrong(format!("cannot read the TLS certificate: {error}")))?;
     if certificates.is_empty() {
         return Err(wrong("the TLS file has no certificate: put it before the key".to_owned()));
     }

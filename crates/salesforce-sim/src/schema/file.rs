@@ -1,12 +1,12 @@
-//! The schema file: TOML, read and checked.
+//! The schema file: TOML, parsed and validated.
 
 use std::{collections::HashSet, sync::Arc};
 
 use serde::Deserialize;
 
-use super::{Field, Kind, Lookup, Object, Schema, System};
+use super::{FieldKind, FieldLookup, Schema, SchemaField, SchemaObject, System};
 
-/// What is wrong with a schema file.
+/// The error of a schema file.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error("the schema is not valid TOML or has an unknown key: {0}")]
@@ -15,15 +15,15 @@ pub enum SchemaError {
     Content(String),
 }
 
-/// Longer names are not names of fields.
+/// Maximum length of a name.
 const NAME_MAX: usize = 80;
-/// A test needs no more.
+/// Limits of a schema.
 const OBJECTS_MAX: usize = 100;
 const FIELDS_MAX: usize = 900;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct SchemaFile {
     #[serde(default)]
     object: Vec<ObjectEntry>,
 }
@@ -46,7 +46,7 @@ struct FieldEntry {
     name: String,
     label: Option<String>,
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: FieldKind,
     length: Option<usize>,
     #[serde(default)]
     required: bool,
@@ -63,7 +63,7 @@ struct FieldEntry {
 }
 
 pub(super) fn read(table: toml::Table) -> Result<Schema, SchemaError> {
-    let file: File = table.try_into()?;
+    let file: SchemaFile = table.try_into()?;
     check_objects(&file.object)?;
     let names: Vec<String> = file.object.iter().map(|object| object.name.clone()).collect();
     let entries = file.object.into_iter().enumerate();
@@ -83,7 +83,7 @@ fn check_objects(objects: &[ObjectEntry]) -> Result<(), SchemaError> {
             return content(format!("{}: key_prefix has three letters or digits", object.name));
         }
         if !names.insert(object.name.to_ascii_lowercase()) || !prefixes.insert(prefix) {
-            return content(format!("{}: its name or key_prefix is there twice", object.name));
+            return content(format!("{}: its name or key_prefix is used twice", object.name));
         }
     }
     Ok(())
@@ -93,7 +93,7 @@ fn prefix_of(index: usize, object: &ObjectEntry) -> String {
     object.key_prefix.clone().unwrap_or_else(|| format!("z{index:02}"))
 }
 
-fn object(index: usize, entry: ObjectEntry, names: &[String]) -> Result<Object, SchemaError> {
+fn object(index: usize, entry: ObjectEntry, names: &[String]) -> Result<SchemaObject, SchemaError> {
     let key_prefix = prefix_of(index, &entry);
     let ObjectEntry { name, label, version_field, older_version_message, field, .. } = entry;
     if field.is_empty() || field.len() > FIELDS_MAX {
@@ -102,43 +102,51 @@ fn object(index: usize, entry: ObjectEntry, names: &[String]) -> Result<Object, 
     let mut fields = system_fields();
     for entry in field {
         if fields.iter().any(|known| known.name.eq_ignore_ascii_case(&entry.name)) {
-            return content(format!("{name}.{}: this field is there twice", entry.name));
+            return content(format!("{name}.{}: this field is defined twice", entry.name));
         }
         fields.push(field_of(&name, entry, names)?);
     }
     let place = |wanted: String| {
         let found = fields.iter().position(|field| field.name.eq_ignore_ascii_case(&wanted));
         found.ok_or_else(|| {
-            SchemaError::Content(format!("{name}: version_field names no field: {wanted}"))
+            SchemaError::Content(format!("{name}: version_field is not a field: {wanted}"))
         })
     };
     let version_field = version_field.map(place).transpose()?;
     let label = label.unwrap_or_else(|| plain(&name));
-    Ok(Object { index, name, label, key_prefix, fields, version_field, older_version_message })
+    Ok(SchemaObject {
+        index,
+        name,
+        label,
+        key_prefix,
+        fields,
+        version_field,
+        older_version_message,
+    })
 }
 
-fn field_of(object: &str, entry: FieldEntry, names: &[String]) -> Result<Field, SchemaError> {
+fn field_of(object: &str, entry: FieldEntry, names: &[String]) -> Result<SchemaField, SchemaError> {
     check_name(&entry.name)?;
     let lookup = lookup_of(object, &entry, names)?;
     let named = format!("{object}.{}", entry.name);
-    if entry.kind == Kind::Id {
+    if entry.kind == FieldKind::Id {
         return content(format!("{named}: only the field Id, which is always there, has type id"));
     }
-    if entry.kind == Kind::Picklist && entry.values.is_empty() {
+    if entry.kind == FieldKind::Picklist && entry.values.is_empty() {
         return content(format!("{named}: a picklist needs values = [...]"));
     }
-    if entry.required && entry.kind == Kind::Boolean {
+    if entry.required && entry.kind == FieldKind::Boolean {
         return content(format!("{named}: a boolean always has a value, leave out required"));
     }
     let length = match entry.kind {
-        Kind::Text | Kind::Picklist | Kind::Url => 255,
-        Kind::TextArea => 32_000,
-        Kind::Email => 80,
-        Kind::Phone => 40,
-        Kind::Lookup => 18,
+        FieldKind::Text | FieldKind::Picklist | FieldKind::Url => 255,
+        FieldKind::TextArea => 32_000,
+        FieldKind::Email => 80,
+        FieldKind::Phone => 40,
+        FieldKind::Lookup => 18,
         _ => 0,
     };
-    Ok(Field {
+    Ok(SchemaField {
         label: entry.label.unwrap_or_else(|| plain(&entry.name)),
         name: entry.name,
         kind: entry.kind,
@@ -157,28 +165,30 @@ fn lookup_of(
     object: &str,
     entry: &FieldEntry,
     names: &[String],
-) -> Result<Option<Lookup>, SchemaError> {
+) -> Result<Option<FieldLookup>, SchemaError> {
     let named = format!("{object}.{}", entry.name);
     match (entry.kind, &entry.to, &entry.relationship) {
-        (Kind::Lookup, Some(to), Some(relationship)) => {
+        (FieldKind::Lookup, Some(to), Some(relationship)) => {
             let found = names.iter().position(|name| name.eq_ignore_ascii_case(to));
             let Some(to) = found else {
-                return content(format!("{named}: `to` names no object of this file: {to}"));
+                return content(format!("{named}: `to` is not an object of this file: {to}"));
             };
-            Ok(Some(Lookup { to, relationship: relationship.clone() }))
+            Ok(Some(FieldLookup { to, relationship: relationship.clone() }))
         }
-        (Kind::Lookup, ..) => content(format!("{named}: a lookup needs `to` and `relationship`")),
+        (FieldKind::Lookup, ..) => {
+            content(format!("{named}: a lookup needs `to` and `relationship`"))
+        }
         (_, None, None) => Ok(None),
         _ => content(format!("{named}: only a lookup has `to` and `relationship`")),
     }
 }
 
-fn system_fields() -> Vec<Field> {
-    let field = |name: &str, kind, system| Field {
+fn system_fields() -> Vec<SchemaField> {
+    let field = |name: &str, kind, system| SchemaField {
         name: name.to_owned(),
         label: name.to_owned(),
         kind,
-        length: if kind == Kind::Id { 18 } else { 0 },
+        length: if kind == FieldKind::Id { 18 } else { 0 },
         required: false,
         unique: false,
         external_id: false,
@@ -188,11 +198,11 @@ fn system_fields() -> Vec<Field> {
         system: Some(system),
     };
     vec![
-        field("Id", Kind::Id, System::Id),
-        field("IsDeleted", Kind::Boolean, System::IsDeleted),
-        field("CreatedDate", Kind::DateTime, System::CreatedDate),
-        field("LastModifiedDate", Kind::DateTime, System::LastModifiedDate),
-        field("SystemModstamp", Kind::DateTime, System::Modstamp),
+        field("Id", FieldKind::Id, System::Id),
+        field("IsDeleted", FieldKind::Boolean, System::IsDeleted),
+        field("CreatedDate", FieldKind::DateTime, System::CreatedDate),
+        field("LastModifiedDate", FieldKind::DateTime, System::LastModifiedDate),
+        field("SystemModstamp", FieldKind::DateTime, System::Modstamp),
     ]
 }
 
@@ -201,10 +211,12 @@ fn check_name(name: &str) -> Result<(), SchemaError> {
     if letters && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() <= NAME_MAX {
         return Ok(());
     }
-    content(format!("{name:?} is no API name: a letter, then letters, digits and underscores"))
+    content(format!(
+        "{name:?} is not an API name: use a letter, then letters, digits and underscores"
+    ))
 }
 
-/// The label Salesforce would give: `Family__c` becomes `Family`.
+/// Returns the label that Salesforce would give: `Family__c` becomes `Family`.
 fn plain(name: &str) -> String {
     name.strip_suffix("__c").unwrap_or(name).replace('_', " ")
 }
@@ -226,7 +238,7 @@ mod tests {
             ("Block__c", &[], &["Family__c", "Type__c", "ExternalId__c"]),
         ] {
             let object = schema.object(object).unwrap();
-            let is_required = |f: &&Field| f.required;
+            let is_required = |f: &&SchemaField| f.required;
             let names: Vec<&str> =
                 object.fields.iter().filter(is_required).map(|f| f.name.as_str()).collect();
             assert_eq!(names, required);
@@ -237,21 +249,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_schema_is_named() {
+    fn an_invalid_schema_is_refused_with_the_reason() {
         let field = "[[object.field]]\nname='F__c'\n";
         let one = |rest: &str| format!("[[object]]\nname='A'\n{field}{rest}");
         for (text, part) in [
             (String::new(), "1 to 100 [[object]]"),
             ("[[object]]\nname='A'".to_owned(), "[[object.field]]"),
             (one("type='lookup'"), "a lookup needs"),
-            (one("type='lookup'\nto='B'\nrelationship='B'"), "names no object"),
+            (one("type='lookup'\nto='B'\nrelationship='B'"), "is not an object"),
             (one("type='text'\nto='A'"), "only a lookup"),
             (one("type='picklist'"), "values"),
             (one("type='money'"), "unknown variant"),
             (one("type='text'\nuniqe=true"), "uniqe"),
             (one(&format!("type='text'\n{field}type='text'")), "twice"),
-            (format!("[[object]]\nname='A'\nversion_field='V'\n{field}type='text'"), "names no"),
-            (format!("[[object]]\nname='A B'\n{field}type='text'"), "no API name"),
+            (
+                format!("[[object]]\nname='A'\nversion_field='V'\n{field}type='text'"),
+                "is not a field",
+            ),
+            (format!("[[object]]\nname='A B'\n{field}type='text'"), "not an API name"),
         ] {
             let error = Schema::from_toml(&text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

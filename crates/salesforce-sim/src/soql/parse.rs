@@ -1,15 +1,15 @@
-//! From words to a query.
+//! Parses tokens to a query.
 
-use super::token::{Token, malformed, tokens};
+use super::token::{SoqlToken, malformed, tokens};
 use crate::row_error::RowError;
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Query {
+pub(super) struct SoqlQuery {
     pub(super) select: Select,
     pub(super) object: String,
     pub(super) condition: Option<Condition>,
-    /// Field, and whether the highest comes first.
-    pub(super) order: Vec<(String, Order)>,
+    /// Fields and their sort order.
+    pub(super) order: Vec<(String, SortOrder)>,
     pub(super) limit: Option<usize>,
     pub(super) offset: usize,
 }
@@ -21,7 +21,7 @@ pub(super) enum Select {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SortOrder {
     Up,
     Down,
 }
@@ -46,7 +46,7 @@ pub(super) enum Sign {
     MoreOrEqual,
 }
 
-/// A value in a query. Numbers, dates and times are compared as their field says.
+/// A literal. Numbers, dates and times are compared by the type of their field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
     Null,
@@ -55,10 +55,10 @@ pub(super) enum Literal {
     Plain(String),
 }
 
-/// Conditions within conditions.
+/// Maximum depth of nested conditions.
 const DEPTH_MAX: usize = 50;
 
-pub(super) fn parse(text: &str) -> Result<Query, RowError> {
+pub(super) fn parse(text: &str) -> Result<SoqlQuery, RowError> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
     let query = parser.query()?;
     match parser.next() {
@@ -68,13 +68,13 @@ pub(super) fn parse(text: &str) -> Result<Query, RowError> {
 }
 
 struct Parser {
-    tokens: Vec<Token>,
+    tokens: Vec<SoqlToken>,
     at: usize,
     depth: usize,
 }
 
 impl Parser {
-    fn query(&mut self) -> Result<Query, RowError> {
+    fn query(&mut self) -> Result<SoqlQuery, RowError> {
         self.expect("SELECT")?;
         let select = self.select()?;
         self.expect("FROM")?;
@@ -90,7 +90,7 @@ impl Parser {
         }
         let limit = if self.take("LIMIT") { Some(self.number()?) } else { None };
         let offset = if self.take("OFFSET") { self.number()? } else { 0 };
-        Ok(Query { select, object, condition, order, limit, offset })
+        Ok(SoqlQuery { select, object, condition, order, limit, offset })
     }
 
     fn select(&mut self) -> Result<Select, RowError> {
@@ -103,7 +103,7 @@ impl Parser {
         while self.take_sign(",") {
             fields.push(self.name()?);
         }
-        // `FIELDS(ALL)` is one name and an argument.
+        // `FIELDS(ALL)` is one name with an argument.
         if fields[0].eq_ignore_ascii_case("FIELDS") && self.take_sign("(") {
             fields[0] = format!("FIELDS({})", self.name()?.to_ascii_uppercase());
             self.expect_sign(")")?;
@@ -111,10 +111,10 @@ impl Parser {
         Ok(Select::Fields(fields))
     }
 
-    fn order(&mut self) -> Result<(String, Order), RowError> {
+    fn order(&mut self) -> Result<(String, SortOrder), RowError> {
         let field = self.name()?;
-        let order = if self.take("DESC") { Order::Down } else { Order::Up };
-        let _ = order == Order::Up && self.take("ASC");
+        let order = if self.take("DESC") { SortOrder::Down } else { SortOrder::Up };
+        let _ = order == SortOrder::Up && self.take("ASC");
         if self.take("NULLS") && !self.take("FIRST") {
             self.expect("LAST")?;
         }
@@ -156,7 +156,7 @@ impl Parser {
         }
         let field = self.name()?;
         if self.take("LIKE") {
-            let Some(Token::Text(pattern)) = self.next() else { return Err(unexpected(None)) };
+            let Some(SoqlToken::Text(pattern)) = self.next() else { return Err(unexpected(None)) };
             return Ok(Condition::Like { field, pattern });
         }
         let negated = self.take("NOT");
@@ -181,25 +181,25 @@ impl Parser {
 
     fn sign(&mut self) -> Result<Sign, RowError> {
         match self.next() {
-            Some(Token::Sign("=")) => Ok(Sign::Equal),
-            Some(Token::Sign("!=" | "<>")) => Ok(Sign::NotEqual),
-            Some(Token::Sign("<")) => Ok(Sign::Less),
-            Some(Token::Sign("<=")) => Ok(Sign::LessOrEqual),
-            Some(Token::Sign(">")) => Ok(Sign::More),
-            Some(Token::Sign(">=")) => Ok(Sign::MoreOrEqual),
+            Some(SoqlToken::Sign("=")) => Ok(Sign::Equal),
+            Some(SoqlToken::Sign("!=" | "<>")) => Ok(Sign::NotEqual),
+            Some(SoqlToken::Sign("<")) => Ok(Sign::Less),
+            Some(SoqlToken::Sign("<=")) => Ok(Sign::LessOrEqual),
+            Some(SoqlToken::Sign(">")) => Ok(Sign::More),
+            Some(SoqlToken::Sign(">=")) => Ok(Sign::MoreOrEqual),
             other => Err(unexpected(other.as_ref())),
         }
     }
 
     fn literal(&mut self) -> Result<Literal, RowError> {
         match self.next() {
-            Some(Token::Text(text)) => Ok(Literal::Text(text)),
-            Some(Token::Literal(text)) => Ok(Literal::Plain(text)),
-            Some(Token::Word(word)) => match word.to_ascii_lowercase().as_str() {
+            Some(SoqlToken::Text(text)) => Ok(Literal::Text(text)),
+            Some(SoqlToken::Literal(text)) => Ok(Literal::Plain(text)),
+            Some(SoqlToken::Word(word)) => match word.to_ascii_lowercase().as_str() {
                 "null" => Ok(Literal::Null),
                 "true" => Ok(Literal::Bool(true)),
                 "false" => Ok(Literal::Bool(false)),
-                _ => Err(unexpected(Some(&Token::Word(word)))),
+                _ => Err(unexpected(Some(&SoqlToken::Word(word)))),
             },
             other => Err(unexpected(other.as_ref())),
         }
@@ -207,7 +207,7 @@ impl Parser {
 
     fn number(&mut self) -> Result<usize, RowError> {
         match self.next() {
-            Some(Token::Literal(text)) => {
+            Some(SoqlToken::Literal(text)) => {
                 text.parse().map_err(|_| malformed(format!("unexpected token: '{text}'")))
             }
             other => Err(unexpected(other.as_ref())),
@@ -216,19 +216,19 @@ impl Parser {
 
     fn name(&mut self) -> Result<String, RowError> {
         match self.next() {
-            Some(Token::Word(word)) => Ok(word),
+            Some(SoqlToken::Word(word)) => Ok(word),
             other => Err(unexpected(other.as_ref())),
         }
     }
 
-    fn next(&mut self) -> Option<Token> {
+    fn next(&mut self) -> Option<SoqlToken> {
         let token = self.tokens.get(self.at).cloned();
         self.at += 1;
         token
     }
 
     fn peek_is(&self, keyword: &str) -> bool {
-        matches!(self.tokens.get(self.at), Some(Token::Word(w)) if w.eq_ignore_ascii_case(keyword))
+        matches!(self.tokens.get(self.at), Some(SoqlToken::Word(w)) if w.eq_ignore_ascii_case(keyword))
     }
 
     fn take(&mut self, keyword: &str) -> bool {
@@ -238,7 +238,7 @@ impl Parser {
     }
 
     fn take_sign(&mut self, sign: &str) -> bool {
-        let is = matches!(self.tokens.get(self.at), Some(Token::Sign(found)) if *found == sign);
+        let is = matches!(self.tokens.get(self.at), Some(SoqlToken::Sign(found)) if *found == sign);
         self.at += usize::from(is);
         is
     }
@@ -252,11 +252,13 @@ impl Parser {
     }
 }
 
-fn unexpected(token: Option<&Token>) -> RowError {
+fn unexpected(token: Option<&SoqlToken>) -> RowError {
     let shown = match token {
         None => "<EOF>".to_owned(),
-        Some(Token::Word(text) | Token::Text(text) | Token::Literal(text)) => format!("'{text}'"),
-        Some(Token::Sign(sign)) => format!("'{sign}'"),
+        Some(SoqlToken::Word(text) | SoqlToken::Text(text) | SoqlToken::Literal(text)) => {
+            format!("'{text}'")
+        }
+        Some(SoqlToken::Sign(sign)) => format!("'{sign}'"),
     };
     malformed(format!("unexpected token: {shown}"))
 }
@@ -274,14 +276,14 @@ mod tests {
         .unwrap();
         assert_eq!(query.object, "Contact");
         assert_eq!((query.limit, query.offset), (Some(5), 2));
-        assert_eq!(query.order, [("Id".to_owned(), Order::Down)]);
+        assert_eq!(query.order, [("Id".to_owned(), SortOrder::Down)]);
         let Some(Condition::And(left, _)) = query.condition else { panic!("and") };
         let values = vec![Literal::Text("a".to_owned()), Literal::Text("it's".to_owned())];
         assert_eq!(*left, Condition::In { field: "ExternalId__c".to_owned(), values });
     }
 
     #[test]
-    fn what_is_no_query_is_malformed() {
+    fn an_invalid_query_is_malformed() {
         let deep = format!("SELECT Id FROM A WHERE {}", "(".repeat(1_000));
         let nots = format!("SELECT Id FROM A WHERE {}a = 1", "NOT ".repeat(10_000));
         for text in [

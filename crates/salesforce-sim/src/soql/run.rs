@@ -1,40 +1,44 @@
-//! From a query to its rows.
+//! Executes a query.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::parse::{Condition, Literal, Order, Query, Select, Sign};
+use super::parse::{Condition, Literal, Select, Sign, SoqlQuery, SortOrder};
 use crate::{
     data::version::Version,
     id::Id,
     row_error::RowError,
-    schema::{Field, Object},
-    store::{Record, Tables, attributes},
-    value::Value,
+    schema::{SchemaField, SchemaObject},
+    store::{OrgTables, StoredRecord, attributes},
+    value::FieldValue,
 };
 
-pub(super) enum Found {
+pub(super) enum QueryOutput {
     Count(usize),
     Rows(Vec<Json>),
 }
 
-pub(super) fn run(tables: &Tables, query: &Query, version: Version) -> Result<Found, RowError> {
+pub(super) fn run(
+    tables: &OrgTables,
+    query: &SoqlQuery,
+    version: Version,
+) -> Result<QueryOutput, RowError> {
     let (scope, fields, records) = select(tables, query)?;
     if query.select == Select::Count {
-        return Ok(Found::Count(records.len()));
+        return Ok(QueryOutput::Count(records.len()));
     }
     let version = version.to_string();
     let rows: Result<Vec<Json>, RowError> =
         records.into_iter().map(|record| scope.row(record, &fields, &version)).collect();
-    rows.map(Found::Rows)
+    rows.map(QueryOutput::Rows)
 }
 
-/// The names of the columns, as the org spells them, and the cells of each row as a bulk result has
-/// them.
+/// Returns the names of the columns, as the org spells them, and the cells of each row in the
+/// format of a bulk result.
 pub(super) fn table(
-    tables: &Tables,
-    query: &Query,
+    tables: &OrgTables,
+    query: &SoqlQuery,
 ) -> Result<(Vec<String>, Vec<Vec<String>>), RowError> {
     let (scope, fields, records) = select(tables, query)?;
     let mut paths = Vec::with_capacity(fields.len());
@@ -46,26 +50,26 @@ pub(super) fn table(
         let lookup = path.lookup.and_then(|lookup| scope.object.fields[lookup].lookup.as_ref());
         lookup.map_or_else(|| field.clone(), |lookup| format!("{}.{field}", lookup.relationship))
     };
-    let cell = |record: &Record, path: &Path<'_>| {
+    let cell = |record: &StoredRecord, path: &Path<'_>| {
         scope.value(record, path).map(|value| value.to_cell()).unwrap_or_default()
     };
-    let row = |record: &Record| paths.iter().map(|path| cell(record, path)).collect();
+    let row = |record: &StoredRecord| paths.iter().map(|path| cell(record, path)).collect();
     Ok((paths.iter().map(name).collect(), records.into_iter().map(row).collect()))
 }
 
-type Selected<'a> = (Scope<'a>, Vec<String>, Vec<&'a Record>);
+type Selected<'a> = (QueryScope<'a>, Vec<String>, Vec<&'a StoredRecord>);
 
-fn select<'a>(tables: &'a Tables, query: &Query) -> Result<Selected<'a>, RowError> {
+fn select<'a>(tables: &'a OrgTables, query: &SoqlQuery) -> Result<Selected<'a>, RowError> {
     let object = tables.schema.object(&query.object).ok_or_else(|| {
         let message = format!("sObject type '{}' is not supported.", query.object);
         RowError::new("INVALID_TYPE", message)
     })?;
-    let scope = Scope { tables, object };
+    let scope = QueryScope { tables, object };
     let fields = match &query.select {
         Select::Count => Vec::new(),
         Select::Fields(fields) => scope.expand(fields),
     };
-    // Names are checked even if there is no row.
+    // Names are checked even without rows.
     for name in fields.iter().chain(query.order.iter().map(|(name, _)| name)) {
         scope.path(name)?;
     }
@@ -73,7 +77,8 @@ fn select<'a>(tables: &'a Tables, query: &Query) -> Result<Selected<'a>, RowErro
         scope.check(condition)?;
     }
     let mut records = Vec::new();
-    let all: Vec<&Record> = match query.condition.as_ref().and_then(|it| scope.candidates(it)) {
+    let all: Vec<&StoredRecord> = match query.condition.as_ref().and_then(|it| scope.candidates(it))
+    {
         Some(ids) => ids.into_iter().filter_map(|id| tables.get(object.index, id)).collect(),
         None => tables.all(object.index).collect(),
     };
@@ -89,22 +94,22 @@ fn select<'a>(tables: &'a Tables, query: &Query) -> Result<Selected<'a>, RowErro
     Ok((scope, fields, records))
 }
 
-/// Where the names of a query are looked up.
-struct Scope<'a> {
-    tables: &'a Tables,
-    object: &'a Object,
+/// Resolves the names of a query.
+struct QueryScope<'a> {
+    tables: &'a OrgTables,
+    object: &'a SchemaObject,
 }
 
 /// A field, possibly of the parent.
 struct Path<'a> {
     lookup: Option<usize>,
-    object: &'a Object,
+    object: &'a SchemaObject,
     field: usize,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> QueryScope<'a> {
     fn path(&self, name: &str) -> Result<Path<'a>, RowError> {
-        let unknown = |object: &Object, name: &str| {
+        let unknown = |object: &SchemaObject, name: &str| {
             let message = format!("No such column '{name}' on entity '{}'.", object.name);
             RowError::new("INVALID_FIELD", message)
         };
@@ -122,11 +127,11 @@ impl<'a> Scope<'a> {
         Ok(Path { lookup: Some(lookup), object: parent, field })
     }
 
-    fn value(&self, record: &Record, path: &Path<'_>) -> Option<Value> {
+    fn value(&self, record: &StoredRecord, path: &Path<'_>) -> Option<FieldValue> {
         match path.lookup {
             None => record.get(self.object, path.field),
             Some(lookup) => {
-                let Some(Value::Text(id)) = &record.values[lookup] else { return None };
+                let Some(FieldValue::Text(id)) = &record.values[lookup] else { return None };
                 let parent = self.tables.get(path.object.index, Id::parse(id)?)?;
                 parent.get(path.object, path.field)
             }
@@ -139,7 +144,7 @@ impl<'a> Scope<'a> {
         if all { names() } else { fields.to_vec() }
     }
 
-    /// The only records that can fit, where an index knows them.
+    /// Returns the candidates of a condition, if an index knows them.
     fn candidates(&self, condition: &Condition) -> Option<BTreeSet<Id>> {
         let (field, values) = match condition {
             Condition::And(a, b) => return self.candidates(a).or_else(|| self.candidates(b)),
@@ -163,7 +168,7 @@ impl<'a> Scope<'a> {
         Some(ids)
     }
 
-    /// Whether all names of a condition are known.
+    /// Checks that all names of a condition are known.
     fn check(&self, condition: &Condition) -> Result<(), RowError> {
         match condition {
             Condition::And(a, b) | Condition::Or(a, b) => {
@@ -177,7 +182,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn fits(&self, record: &Record, condition: &Condition) -> Result<bool, RowError> {
+    fn fits(&self, record: &StoredRecord, condition: &Condition) -> Result<bool, RowError> {
         Ok(match condition {
             Condition::And(a, b) => self.fits(record, a)? & self.fits(record, b)?,
             Condition::Or(a, b) => self.fits(record, a)? | self.fits(record, b)?,
@@ -204,18 +209,23 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn order(&self, a: &Record, b: &Record, order: &[(String, Order)]) -> Ordering {
-        let key = |record: &Record, name: &str| {
+    fn order(&self, a: &StoredRecord, b: &StoredRecord, order: &[(String, SortOrder)]) -> Ordering {
+        let key = |record: &StoredRecord, name: &str| {
             self.path(name).ok().and_then(|path| self.value(record, &path))
         };
-        let one = |(name, order): &(String, Order)| {
+        let one = |(name, order): &(String, SortOrder)| {
             let found = by_value(key(a, name).as_ref(), key(b, name).as_ref());
-            if *order == Order::Down { found.reverse() } else { found }
+            if *order == SortOrder::Down { found.reverse() } else { found }
         };
         order.iter().map(one).find(|found| found.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    fn row(&self, record: &Record, fields: &[String], version: &str) -> Result<Json, RowError> {
+    fn row(
+        &self,
+        record: &StoredRecord,
+        fields: &[String],
+        version: &str,
+    ) -> Result<Json, RowError> {
         let mut row = Map::new();
         row.insert("attributes".to_owned(), attributes(self.object, record.id, version));
         for name in fields {
@@ -227,7 +237,7 @@ impl<'a> Scope<'a> {
                 continue;
             };
             let relationship = self.object.fields[lookup].lookup.as_ref().expect("it is a lookup");
-            let Some(Value::Text(id)) = &record.values[lookup] else {
+            let Some(FieldValue::Text(id)) = &record.values[lookup] else {
                 row.insert(relationship.relationship.clone(), Json::Null);
                 continue;
             };
@@ -242,20 +252,20 @@ impl<'a> Scope<'a> {
 }
 
 fn compare(
-    field: &Field,
-    found: Option<&Value>,
+    field: &SchemaField,
+    found: Option<&FieldValue>,
     sign: Sign,
     value: &Literal,
 ) -> Result<bool, RowError> {
     let wanted = match value {
         Literal::Null => None,
-        Literal::Bool(flag) => Some(Value::Bool(*flag)),
+        Literal::Bool(flag) => Some(FieldValue::Bool(*flag)),
         Literal::Text(text) if text.is_empty() => None,
         Literal::Text(text) | Literal::Plain(text) => Some(wanted(field, text)?),
     };
     let equal = match (found, &wanted) {
         (None, None) => true,
-        // Texts are the same whatever their case, unless the field says otherwise.
+        // Texts are compared case-insensitively, unless the field is case-sensitive.
         (Some(found), Some(wanted)) => found.index_key(field) == wanted.index_key(field),
         _ => false,
     };
@@ -271,24 +281,24 @@ fn compare(
     })
 }
 
-fn wanted(field: &Field, text: &str) -> Result<Value, RowError> {
-    use crate::schema::Kind;
+fn wanted(field: &SchemaField, text: &str) -> Result<FieldValue, RowError> {
+    use crate::schema::FieldKind;
     let is_text = !matches!(
         field.kind,
-        Kind::Boolean
-            | Kind::Int
-            | Kind::Double
-            | Kind::Currency
-            | Kind::Percent
-            | Kind::Date
-            | Kind::DateTime
-            | Kind::Id
-            | Kind::Lookup
+        FieldKind::Boolean
+            | FieldKind::Int
+            | FieldKind::Double
+            | FieldKind::Currency
+            | FieldKind::Percent
+            | FieldKind::Date
+            | FieldKind::DateTime
+            | FieldKind::Id
+            | FieldKind::Lookup
     );
     if is_text {
-        return Ok(Value::Text(text.into()));
+        return Ok(FieldValue::Text(text.into()));
     }
-    Value::from_text(field, text).map_err(|_| {
+    FieldValue::from_text(field, text).map_err(|_| {
         let message = format!(
             "value of filter criterion for field '{}' must be of type {}",
             field.name,
@@ -298,22 +308,22 @@ fn wanted(field: &Field, text: &str) -> Result<Value, RowError> {
     })
 }
 
-fn by_value(a: Option<&Value>, b: Option<&Value>) -> Ordering {
+fn by_value(a: Option<&FieldValue>, b: Option<&FieldValue>) -> Ordering {
     match (a, b) {
-        (Some(Value::Text(a)), Some(Value::Text(b))) => a.cmp(b),
-        (Some(Value::Int(a)), Some(Value::Int(b))) => a.cmp(b),
-        (Some(Value::Double(a)), Some(Value::Double(b))) => a.total_cmp(b),
-        (Some(Value::Bool(a)), Some(Value::Bool(b))) => a.cmp(b),
+        (Some(FieldValue::Text(a)), Some(FieldValue::Text(b))) => a.cmp(b),
+        (Some(FieldValue::Int(a)), Some(FieldValue::Int(b))) => a.cmp(b),
+        (Some(FieldValue::Double(a)), Some(FieldValue::Double(b))) => a.total_cmp(b),
+        (Some(FieldValue::Bool(a)), Some(FieldValue::Bool(b))) => a.cmp(b),
         // Nulls come first.
         (a, b) => a.is_some().cmp(&b.is_some()),
     }
 }
 
-/// `%` for any text, `_` for one character; without regard to case.
+/// Matches `%` with any text and `_` with one character; case-insensitive.
 fn like(text: &str, pattern: &str) -> bool {
     let text: Vec<char> = text.to_lowercase().chars().collect();
     let pattern: Vec<char> = pattern.to_lowercase().chars().collect();
-    // Where the last `%` was, and how much of the text it has taken.
+    // The position of the last `%`, and how much of the text it has matched.
     let (mut t, mut p, mut retry) = (0, 0, None);
     while t < text.len() {
         let escaped = pattern.get(p) == Some(&'\\');

@@ -1,9 +1,9 @@
-//! The words of a query.
+//! Splits a query into tokens.
 
 use crate::row_error::RowError;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token {
+pub(super) enum SoqlToken {
     /// A keyword or a name, possibly with dots.
     Word(String),
     Text(String),
@@ -14,14 +14,14 @@ pub(super) enum Token {
 }
 
 const SIGNS: [&str; 10] = ["<=", ">=", "!=", "<>", "(", ")", ",", "=", "<", ">"];
-/// Salesforce's own limit.
+/// The limit of Salesforce.
 const QUERY_MAX: usize = 100_000;
 
 pub(super) fn malformed(message: impl Into<String>) -> RowError {
     RowError::new("MALFORMED_QUERY", message)
 }
 
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, RowError> {
+pub(super) fn tokens(text: &str) -> Result<Vec<SoqlToken>, RowError> {
     if text.len() > QUERY_MAX {
         return Err(malformed("the query has more than 100000 characters"));
     }
@@ -30,19 +30,19 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, RowError> {
     while let Some(first) = rest.chars().next() {
         let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign));
         let length = if let Some(sign) = sign {
-            tokens.push(Token::Sign(sign));
+            tokens.push(SoqlToken::Sign(sign));
             sign.len()
         } else if first == '\'' {
             let (value, length) = quoted(rest)?;
-            tokens.push(Token::Text(value));
+            tokens.push(SoqlToken::Text(value));
             length
         } else if first.is_ascii_alphabetic() || first == '_' {
             let length = word(rest, |c| c.is_ascii_alphanumeric() || "_.".contains(c));
-            tokens.push(Token::Word(rest[..length].to_owned()));
+            tokens.push(SoqlToken::Word(rest[..length].to_owned()));
             length
         } else if first.is_ascii_digit() || first == '-' || first == '+' {
             let length = word(rest, |c| c.is_ascii_alphanumeric() || "+-.:".contains(c));
-            tokens.push(Token::Literal(rest[..length].to_owned()));
+            tokens.push(SoqlToken::Literal(rest[..length].to_owned()));
             length
         } else {
             return Err(malformed(format!("unexpected token: '{first}'")));
@@ -56,7 +56,7 @@ fn word(text: &str, fits: impl Fn(char) -> bool) -> usize {
     text.find(|c| !fits(c)).unwrap_or(text.len())
 }
 
-/// The value of a text in single quotes, and how long it is in the query.
+/// Returns the value of a text in single quotes, and its length in the query.
 fn quoted(text: &str) -> Result<(String, usize), RowError> {
     let mut value = String::new();
     let mut chars = text.char_indices().skip(1);

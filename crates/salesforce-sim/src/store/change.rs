@@ -1,29 +1,29 @@
-//! What a row asks to write, before it is known whether it may.
+//! The requested change of a row, before it is checked.
 //!
-//! CSV and JSON meet here: an empty cell and a missing key leave a field alone, `#N/A` and `null`
-//! empty it.
+//! Common form of CSV and JSON: an empty cell and a missing key leave a field unchanged, `#N/A` and
+//! `null` clear it.
 
 use serde_json::{Map, Value as Json};
 
 use crate::{
     row_error::RowError,
-    schema::{Field, ID, Object, Schema},
-    value::Value,
+    schema::{ID, Schema, SchemaField, SchemaObject},
+    value::FieldValue,
 };
 
 /// The values of one row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
-    /// The `Id` of the row, as given.
+    /// The `Id` of the row, as sent.
     pub(crate) id: Option<String>,
-    /// Fields and their new values, `None` to empty them.
-    pub(crate) values: Vec<(usize, Option<Value>)>,
+    /// Fields and their new values; `None` clears the field.
+    pub(crate) values: Vec<(usize, Option<FieldValue>)>,
     pub(crate) parents: Vec<Parent>,
-    /// A value that cannot be stored; the row fails with it once it is known to be new or not.
+    /// A value that cannot be stored; the row fails with it after the record is determined.
     pub(crate) invalid: Option<RowError>,
 }
 
-/// A parent, named by a key of its own.
+/// A parent, identified by its own key.
 #[derive(Clone, Debug)]
 pub(crate) struct Parent {
     pub(crate) lookup: usize,
@@ -32,47 +32,49 @@ pub(crate) struct Parent {
     pub(crate) key: String,
 }
 
-/// Where a column goes.
+/// The target of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum ChangeTarget {
     Field(usize),
     Parent { lookup: usize, field: usize },
 }
 
 impl Change {
-    /// The value of a field in this row, if the row sets it.
-    pub(crate) fn get(&self, field: usize) -> Option<&Value> {
+    /// Returns the value of a field, if the row sets it.
+    pub(crate) fn get(&self, field: usize) -> Option<&FieldValue> {
         let (_, value) = self.values.iter().find(|(index, _)| *index == field)?;
         value.as_ref()
     }
 
-    /// Takes the value of a field out.
-    pub(crate) fn take(&mut self, field: usize) -> Option<Option<Value>> {
+    /// Removes and returns the value of a field.
+    pub(crate) fn take(&mut self, field: usize) -> Option<Option<FieldValue>> {
         let place = self.values.iter().position(|(index, _)| *index == field)?;
         Some(self.values.remove(place).1)
     }
 
-    pub(crate) fn set_text(&mut self, object: &Object, target: Target, text: &str) {
+    pub(crate) fn set_text(&mut self, object: &SchemaObject, target: ChangeTarget, text: &str) {
         match target {
-            Target::Field(ID) => self.id = Some(text.to_owned()),
-            // Blanks alone are as good as nothing.
-            Target::Field(field) if object.fields[field].kind.is_text() && is_blank(text) => {
+            ChangeTarget::Field(ID) => self.id = Some(text.to_owned()),
+            // Blanks count as null.
+            ChangeTarget::Field(field) if object.fields[field].kind.is_text() && is_blank(text) => {
                 self.set_null(target);
             }
-            Target::Field(field) => match Value::from_text(&object.fields[field], text) {
-                Ok(value) => self.values.push((field, Some(value))),
-                Err(error) => self.refuse(error),
-            },
-            Target::Parent { lookup, field } => {
+            ChangeTarget::Field(field) => {
+                match FieldValue::from_text(&object.fields[field], text) {
+                    Ok(value) => self.values.push((field, Some(value))),
+                    Err(error) => self.refuse(error),
+                }
+            }
+            ChangeTarget::Parent { lookup, field } => {
                 self.parents.push(Parent { lookup, field, key: text.to_owned() });
             }
         }
     }
 
-    pub(crate) fn set_null(&mut self, target: Target) {
+    pub(crate) fn set_null(&mut self, target: ChangeTarget) {
         match target {
-            Target::Field(ID) => {}
-            Target::Field(field) | Target::Parent { lookup: field, .. } => {
+            ChangeTarget::Field(ID) => {}
+            ChangeTarget::Field(field) | ChangeTarget::Parent { lookup: field, .. } => {
                 self.values.push((field, None));
             }
         }
@@ -82,10 +84,10 @@ impl Change {
         self.invalid.get_or_insert(error);
     }
 
-    /// Reads a record of a JSON body. An error here is one of the body, not of the record.
+    /// Parses a record of a JSON body. An error concerns the body, not the record.
     pub(crate) fn from_json(
         schema: &Schema,
-        object: &Object,
+        object: &SchemaObject,
         record: &Map<String, Json>,
     ) -> Result<Self, RowError> {
         let mut change = Self::default();
@@ -104,16 +106,21 @@ impl Change {
         Ok(change)
     }
 
-    fn set_json(&mut self, object: &Object, field: usize, json: &Json) -> Result<(), RowError> {
+    fn set_json(
+        &mut self,
+        object: &SchemaObject,
+        field: usize,
+        json: &Json,
+    ) -> Result<(), RowError> {
         match json {
-            Json::Null => self.set_null(Target::Field(field)),
-            // An empty text is null to Salesforce.
-            Json::String(text) if text.is_empty() => self.set_null(Target::Field(field)),
+            Json::Null => self.set_null(ChangeTarget::Field(field)),
+            // An empty text is null in Salesforce.
+            Json::String(text) if text.is_empty() => self.set_null(ChangeTarget::Field(field)),
             Json::String(text) if field == ID || is_blank(text) => {
-                self.set_text(object, Target::Field(field), text);
+                self.set_text(object, ChangeTarget::Field(field), text);
             }
             other => {
-                let value = Value::from_json(&object.fields[field], other);
+                let value = FieldValue::from_json(&object.fields[field], other);
                 match value {
                     Ok(value) => self.values.push((field, Some(value))),
                     Err(error) if error.code == "JSON_PARSER_ERROR" => return Err(error),
@@ -129,13 +136,13 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// `"Account": {"ExternalId__c": "a1"}`, with or without `attributes`.
+/// Parses `"Account": {"ExternalId__c": "a1"}`, with or without `attributes`.
 fn parent_key(
     schema: &Schema,
-    object: &Object,
+    object: &SchemaObject,
     name: &str,
     parent: &Map<String, Json>,
-) -> Result<(Target, String), RowError> {
+) -> Result<(ChangeTarget, String), RowError> {
     let (lookup, definition) =
         object.relationship(name).ok_or_else(|| no_such_column(object, name))?;
     let parent_object = &schema.objects[definition.to];
@@ -154,16 +161,16 @@ fn parent_key(
         Json::Number(number) => number.to_string(),
         _ => return Err(wrong()),
     };
-    Ok((Target::Parent { lookup, field }, key))
+    Ok((ChangeTarget::Parent { lookup, field }, key))
 }
 
-pub(crate) fn no_such_column(object: &Object, name: &str) -> RowError {
+pub(crate) fn no_such_column(object: &SchemaObject, name: &str) -> RowError {
     let message = format!("No such column '{name}' on sobject of type {}", object.name);
     RowError::new("INVALID_FIELD", message)
 }
 
-/// A field that nobody may write.
-pub(crate) fn not_writable(field: &Field) -> RowError {
+/// Returns the error for a read-only field.
+pub(crate) fn not_writable(field: &SchemaField) -> RowError {
     let message = format!(
         "Unable to create/update fields: {}. Please check the security settings of this field and \
          verify that it is read/write for your profile or permission set.",

@@ -1,36 +1,36 @@
-//! A group of writes that happen together or not at all.
+//! A group of writes that are applied together or not at all.
 //!
-//! Effects reach the ledger only by [`Transaction::commit`]; what is dropped or rolled back leaves
-//! no trace, neither in the records nor in the ledger.
+//! Effects reach the ledger only by [`OrgTransaction::commit`]; a dropped or rolled back
+//! transaction leaves no trace in the records or the ledger.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Record, Tables};
+use super::{OrgTables, StoredRecord};
 use crate::{
     faults::FaultState,
     id::Id,
-    ledger::{Effect, EffectKind, Ledger},
-    schema::Object,
+    ledger::{EffectKind, EffectLedger, WriteEffect},
+    schema::SchemaObject,
 };
 
 #[derive(Debug)]
-pub(crate) struct Transaction<'a> {
-    pub(crate) tables: &'a mut Tables,
+pub(crate) struct OrgTransaction<'a> {
+    pub(crate) tables: &'a mut OrgTables,
     pub(super) faults: &'a mut FaultState,
     pub(super) now: Timestamp,
-    /// Tells this attempt from all others.
+    /// The number of this attempt.
     pub(super) attempt: u64,
     undo: Vec<Undo>,
-    effects: Vec<Effect>,
+    effects: Vec<WriteEffect>,
 }
 
 #[derive(Debug)]
 struct Undo {
-    object: Arc<Object>,
+    object: Arc<SchemaObject>,
     id: Id,
-    before: Option<Record>,
+    before: Option<StoredRecord>,
 }
 
 /// A point that can be returned to.
@@ -40,9 +40,9 @@ pub(crate) struct Savepoint {
     effects: usize,
 }
 
-impl<'a> Transaction<'a> {
+impl<'a> OrgTransaction<'a> {
     pub(crate) fn begin(
-        tables: &'a mut Tables,
+        tables: &'a mut OrgTables,
         faults: &'a mut FaultState,
         now: Timestamp,
     ) -> Self {
@@ -68,21 +68,26 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    pub(crate) fn commit(mut self, ledger: &mut Ledger) {
+    pub(crate) fn commit(mut self, ledger: &mut EffectLedger) {
         self.undo.clear();
         for effect in self.effects.drain(..) {
             ledger.record(effect);
         }
     }
 
-    pub(super) fn put(&mut self, object: &Arc<Object>, record: Record, effect: Effect) {
+    pub(super) fn put(
+        &mut self,
+        object: &Arc<SchemaObject>,
+        record: StoredRecord,
+        effect: WriteEffect,
+    ) {
         let id = record.id;
         let before = self.tables.put(object, record);
         self.undo.push(Undo { object: Arc::clone(object), id, before });
         self.effects.push(effect);
     }
 
-    pub(super) fn remove(&mut self, object: &Arc<Object>, record: &Record) {
+    pub(super) fn remove(&mut self, object: &Arc<SchemaObject>, record: &StoredRecord) {
         let effect = effect(object, record, EffectKind::Deleted);
         let before = self.tables.take(object, record.id);
         self.tables.deleted.insert(record.id, object.index);
@@ -91,15 +96,19 @@ impl<'a> Transaction<'a> {
     }
 }
 
-impl Drop for Transaction<'_> {
+impl Drop for OrgTransaction<'_> {
     fn drop(&mut self) {
-        // After a commit there is nothing left to undo.
+        // After a commit there is nothing left to roll back.
         self.roll_back_to(Savepoint { undo: 0, effects: 0 });
     }
 }
 
-/// The effect of a write that leaves the record like this.
-pub(super) fn effect(object: &Object, record: &Record, kind: EffectKind) -> Effect {
+/// Returns the effect of a write that results in this record.
+pub(super) fn effect(
+    object: &SchemaObject,
+    record: &StoredRecord,
+    kind: EffectKind,
+) -> WriteEffect {
     let text = |field: usize| record.values[field].as_ref().map(|value| value.to_json());
     let spelled = |json: serde_json::Value| match json {
         serde_json::Value::String(text) => text,
@@ -110,7 +119,7 @@ pub(super) fn effect(object: &Object, record: &Record, kind: EffectKind) -> Effe
         },
         other => other.to_string(),
     };
-    Effect {
+    WriteEffect {
         object: object.name.clone(),
         id: record.id,
         external_id: object.key_field().and_then(text).map(spelled),

@@ -1,18 +1,18 @@
-//! One write: who is meant, is it allowed, and then done.
+//! One write: finds the record, checks the change, and applies it.
 
 use std::sync::Arc;
 
 use super::{
-    Record, Tables,
+    OrgTables, StoredRecord,
     change::{Change, not_writable},
-    transaction::{Transaction, effect},
+    transaction::{OrgTransaction, effect},
 };
 use crate::{
     id::Id,
     ledger::EffectKind,
     row_error::RowError,
-    schema::{ID, Kind, Object},
-    value::Value,
+    schema::{FieldKind, ID, SchemaObject},
+    value::FieldValue,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,46 +26,46 @@ pub(crate) enum Operation {
 
 /// A row that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Done {
+pub(crate) struct AppliedWrite {
     pub(crate) id: Id,
     pub(crate) created: bool,
 }
 
-/// A row that was not, and the record it would have changed.
+/// A row that was refused, and the record that it would have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedWrite {
     pub(crate) id: Option<Id>,
     pub(crate) error: RowError,
 }
 
-impl From<RowError> for Refused {
+impl From<RowError> for RefusedWrite {
     fn from(error: RowError) -> Self {
         Self { id: None, error }
     }
 }
 
-impl Transaction<'_> {
-    /// Writes one row or says why not. A refused row has changed nothing.
+impl OrgTransaction<'_> {
+    /// Writes one row; a refused row has changed nothing.
     pub(crate) fn write(
         &mut self,
-        object: &Arc<Object>,
+        object: &Arc<SchemaObject>,
         operation: Operation,
         mut change: Change,
-    ) -> Result<Done, Refused> {
+    ) -> Result<AppliedWrite, RefusedWrite> {
         let found = match operation {
             Operation::Upsert(field) if field != ID => {
                 upsert_target(self.tables, object, field, &mut change)?
             }
             _ => target(self.tables, object, operation, &change)?,
         };
-        let refuse = |error| Refused { id: found, error };
+        let refuse = |error| RefusedWrite { id: found, error };
         let key = fault_key(self.tables, object, found, operation, &change);
         self.injected(object, &key, &change).map_err(refuse)?;
         if operation == Operation::Delete {
             let id = found.expect("a delete always has its target");
             let record = self.tables.get(object.index, id).expect("the target exists").clone();
             self.remove(object, &record);
-            return Ok(Done { id, created: false });
+            return Ok(AppliedWrite { id, created: false });
         }
         if let Some(error) = change.invalid.take() {
             return Err(refuse(error));
@@ -74,8 +74,13 @@ impl Transaction<'_> {
         self.save(object, found, change).map_err(refuse)
     }
 
-    /// Errors that were asked for.
-    fn injected(&mut self, object: &Object, key: &str, change: &Change) -> Result<(), RowError> {
+    /// Errors of faults.
+    fn injected(
+        &mut self,
+        object: &SchemaObject,
+        key: &str,
+        change: &Change,
+    ) -> Result<(), RowError> {
         if let Some(error) = self.faults.row(&object.name, key) {
             return Err(error);
         }
@@ -83,24 +88,24 @@ impl Transaction<'_> {
         let parent = |name: &str| {
             let field = object.field(name)?;
             let by_key = change.parents.iter().find(|parent| parent.lookup == field);
-            let by_value = || change.get(field).map(Value::to_cell);
+            let by_value = || change.get(field).map(FieldValue::to_cell);
             by_key.map(|parent| parent.key.clone()).or_else(by_value)
         };
         self.faults.lock(&object.name, attempt, parent).map_or(Ok(()), Err)
     }
 
-    fn resolve_parents(&self, object: &Object, change: &mut Change) -> Result<(), RowError> {
+    fn resolve_parents(&self, object: &SchemaObject, change: &mut Change) -> Result<(), RowError> {
         for parent in std::mem::take(&mut change.parents) {
             let lookup = object.fields[parent.lookup].lookup.as_ref().expect("it is a lookup");
             let parent_object = self.tables.object(lookup.to);
             let field = &parent_object.fields[parent.field];
-            let found = match Value::from_text(field, &parent.key) {
+            let found = match FieldValue::from_text(field, &parent.key) {
                 Ok(value) => self.tables.find(&parent_object, parent.field, &value),
                 Err(_) => Vec::new(),
             };
             match found.as_slice() {
                 [id] => {
-                    change.values.push((parent.lookup, Some(Value::Text(id.as_str().into()))));
+                    change.values.push((parent.lookup, Some(FieldValue::Text(id.as_str().into()))));
                 }
                 [] => {
                     let message = format!(
@@ -117,12 +122,12 @@ impl Transaction<'_> {
 
     fn save(
         &mut self,
-        object: &Arc<Object>,
+        object: &Arc<SchemaObject>,
         found: Option<Id>,
         change: Change,
-    ) -> Result<Done, RowError> {
+    ) -> Result<AppliedWrite, RowError> {
         let before = found.and_then(|id| self.tables.get(object.index, id)).cloned();
-        let mut after = before.clone().unwrap_or_else(|| Record {
+        let mut after = before.clone().unwrap_or_else(|| StoredRecord {
             id: self.tables.new_id(object),
             values: blank(object),
             created: self.now,
@@ -144,13 +149,13 @@ impl Transaction<'_> {
             Some(before) if before.values == after.values => EffectKind::Unchanged,
             Some(_) => EffectKind::Updated,
         };
-        let done = Done { id: after.id, created: before.is_none() };
+        let done = AppliedWrite { id: after.id, created: before.is_none() };
         let effect = effect(object, &after, kind);
         self.put(object, after, effect);
         Ok(done)
     }
 
-    fn unique(&self, object: &Object, after: &Record) -> Result<(), RowError> {
+    fn unique(&self, object: &SchemaObject, after: &StoredRecord) -> Result<(), RowError> {
         for (index, field) in object.fields.iter().enumerate().filter(|(_, field)| field.unique) {
             let Some(value) = &after.values[index] else { continue };
             let others = self.tables.find(object, index, value);
@@ -165,9 +170,10 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    fn lookups_exist(&self, object: &Object, after: &Record) -> Result<(), RowError> {
+    fn lookups_exist(&self, object: &SchemaObject, after: &StoredRecord) -> Result<(), RowError> {
         for (index, field) in object.fields.iter().enumerate() {
-            let (Some(lookup), Some(Value::Text(text))) = (&field.lookup, &after.values[index])
+            let (Some(lookup), Some(FieldValue::Text(text))) =
+                (&field.lookup, &after.values[index])
             else {
                 continue;
             };
@@ -181,10 +187,10 @@ impl Transaction<'_> {
     }
 }
 
-/// The record that an update, a delete or an upsert by id means; none where a new one is meant.
+/// Returns the record of an update, a delete or an upsert; `None` for a new record.
 fn target(
-    tables: &Tables,
-    object: &Object,
+    tables: &OrgTables,
+    object: &SchemaObject,
     operation: Operation,
     change: &Change,
 ) -> Result<Option<Id>, RowError> {
@@ -203,8 +209,12 @@ fn target(
     }
 }
 
-/// The record with this id, or the reason why there is none.
-pub(crate) fn existing(tables: &Tables, object: &Object, text: &str) -> Result<Id, RowError> {
+/// Returns the record with this id; the error explains why there is none.
+pub(crate) fn existing(
+    tables: &OrgTables,
+    object: &SchemaObject,
+    text: &str,
+) -> Result<Id, RowError> {
     let malformed = || RowError::new("MALFORMED_ID", format!("bad id {text}")).on("Id");
     let id = Id::parse(text).ok_or_else(malformed)?;
     if tables.get(object.index, id).is_some() {
@@ -217,8 +227,8 @@ pub(crate) fn existing(tables: &Tables, object: &Object, text: &str) -> Result<I
 }
 
 fn upsert_target(
-    tables: &Tables,
-    object: &Object,
+    tables: &OrgTables,
+    object: &SchemaObject,
     field: usize,
     change: &mut Change,
 ) -> Result<Option<Id>, RowError> {
@@ -245,10 +255,10 @@ fn several_found(field: &str, ids: &[Id]) -> RowError {
     RowError::new("DUPLICATE_EXTERNAL_ID", message).on(field)
 }
 
-/// What the faults know a row by: its external id, else the id of its record.
+/// Returns the key of a row for the faults: its external id, otherwise the id of its record.
 fn fault_key(
-    tables: &Tables,
-    object: &Object,
+    tables: &OrgTables,
+    object: &SchemaObject,
     found: Option<Id>,
     operation: Operation,
     change: &Change,
@@ -257,7 +267,7 @@ fn fault_key(
         Operation::Upsert(field) if field != ID => Some(field),
         _ => object.key_field(),
     };
-    let given = field.and_then(|field| change.get(field)).map(Value::to_cell);
+    let given = field.and_then(|field| change.get(field)).map(FieldValue::to_cell);
     let stored = || {
         let record = tables.get(object.index, found?)?;
         Some(record.values[field?].as_ref()?.to_cell())
@@ -266,15 +276,15 @@ fn fault_key(
     given.or_else(stored).or_else(id).unwrap_or_default()
 }
 
-fn blank(object: &Object) -> Vec<Option<Value>> {
-    let value = |kind| (kind == Kind::Boolean).then_some(Value::Bool(false));
+fn blank(object: &SchemaObject) -> Vec<Option<FieldValue>> {
+    let value = |kind| (kind == FieldKind::Boolean).then_some(FieldValue::Bool(false));
     object.fields.iter().map(|field| value(field.kind)).collect()
 }
 
-fn required(object: &Object, after: &Record) -> Result<(), RowError> {
-    let is_empty = |value: &Option<Value>| match value {
+fn required(object: &SchemaObject, after: &StoredRecord) -> Result<(), RowError> {
+    let is_empty = |value: &Option<FieldValue>| match value {
         None => true,
-        Some(Value::Text(text)) => text.is_empty(),
+        Some(FieldValue::Text(text)) => text.is_empty(),
         Some(_) => false,
     };
     let fields = object.fields.iter().zip(&after.values);
@@ -287,14 +297,18 @@ fn required(object: &Object, after: &Record) -> Result<(), RowError> {
     Err(RowError { code: "REQUIRED_FIELD_MISSING".to_owned(), message, fields: names })
 }
 
-/// The validation rule against writes that come too late.
-fn newer(object: &Object, before: Option<&Record>, after: &Record) -> Result<(), RowError> {
+/// Applies the validation rule against outdated writes.
+fn newer(
+    object: &SchemaObject,
+    before: Option<&StoredRecord>,
+    after: &StoredRecord,
+) -> Result<(), RowError> {
     let (Some(field), Some(message)) = (object.version_field, &object.older_version_message) else {
         return Ok(());
     };
-    let number = |record: &Record| match record.values[field] {
-        Some(Value::Double(number)) => Some(number),
-        Some(Value::Int(number)) => Some(number as f64),
+    let number = |record: &StoredRecord| match record.values[field] {
+        Some(FieldValue::Double(number)) => Some(number),
+        Some(FieldValue::Int(number)) => Some(number as f64),
         _ => None,
     };
     match (before.and_then(number), number(after)) {

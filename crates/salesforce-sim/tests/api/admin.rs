@@ -1,4 +1,4 @@
-//! What a test can look at and change.
+//! The control interface.
 
 use reqwest::Method;
 use serde_json::{Value as Json, json};
@@ -57,7 +57,7 @@ async fn calls_are_counted_by_what_they_do() {
 }
 
 #[tokio::test]
-async fn a_reset_forgets_all_but_the_session() {
+async fn a_reset_removes_all_but_the_session() {
     let org = Org::start().await;
     org.run("Account", &accounts(1)).await;
     org.put_faults(json!({"rows": [{"code": "X"}]})).await;
@@ -69,7 +69,7 @@ async fn a_reset_forgets_all_but_the_session() {
 }
 
 #[tokio::test]
-async fn time_and_jobs_move_on_demand() {
+async fn time_and_jobs_advance_on_demand() {
     let org = Org::manual().await;
     org.submit("Account", &accounts(1)).await;
     let jobs = org.send(Method::POST, "/sim/tick?rounds=2", Json::Null).await.json();
@@ -84,7 +84,7 @@ async fn time_and_jobs_move_on_demand() {
 }
 
 #[tokio::test]
-async fn the_page_shows_what_is_there_as_text() {
+async fn the_page_escapes_its_contents() {
     let org = Org::start().await;
     let csv = "ExternalId__c,Name\n<script>alert(1)</script>,\"<b>&\"\"x\"\"\"\n";
     let job = org.run("Account", csv).await;
@@ -98,7 +98,7 @@ async fn the_page_shows_what_is_there_as_text() {
 }
 
 #[tokio::test]
-async fn a_stopped_simulator_is_gone() {
+async fn a_stopped_simulator_does_not_answer() {
     let org = Org::start().await;
     let url = org.sim.url();
     let address = url.replace("http://", "");

@@ -1,6 +1,6 @@
 //! Tokens, versions, limits.
 
-use salesforce_sim::{AuthConfig, Config};
+use salesforce_sim::{AuthConfig, SimulatorConfig};
 use serde_json::json;
 
 use crate::support::{Org, V66};
@@ -22,7 +22,7 @@ async fn client_credentials_give_a_token_and_the_address_of_the_org() {
 }
 
 #[tokio::test]
-async fn configured_credentials_are_checked_and_others_are_told_no() {
+async fn configured_credentials_are_checked() {
     let auth = AuthConfig {
         client_id: Some("me".to_owned()),
         client_secret: Some("right".to_owned()),
@@ -31,7 +31,7 @@ async fn configured_credentials_are_checked_and_others_are_told_no() {
         refresh_token: Some("r1".to_owned()),
         ..AuthConfig::default()
     };
-    let org = Org::with(Config { auth, ..Config::default() }).await;
+    let org = Org::with(SimulatorConfig { auth, ..SimulatorConfig::default() }).await;
     let client = "client_id=me&client_secret=right";
     for (form, status, error) in [
         (format!("grant_type=client_credentials&{client}"), 200, ""),
@@ -70,7 +70,7 @@ async fn configured_credentials_are_checked_and_others_are_told_no() {
 #[tokio::test]
 async fn a_rotated_refresh_token_works_once() {
     let auth = AuthConfig { rotate_refresh_tokens: true, ..AuthConfig::default() };
-    let org = Org::with(Config { auth, ..Config::default() }).await;
+    let org = Org::with(SimulatorConfig { auth, ..SimulatorConfig::default() }).await;
     let refresh =
         |token: String| format!("grant_type=refresh_token&client_id=me&refresh_token={token}");
     let first = org.form(TOKEN, &refresh("start".to_owned())).await;
@@ -120,7 +120,7 @@ async fn versions_need_no_token_and_others_are_unknown() {
 }
 
 #[tokio::test]
-async fn every_answer_tells_what_was_used_of_the_day() {
+async fn every_response_has_the_daily_usage() {
     let org = Org::start().await;
     assert_eq!(org.read("limits").await.header("sforce-limit-info"), "api-usage=1/100000");
     assert_eq!(org.read("nothing").await.header("sforce-limit-info"), "api-usage=2/100000");
@@ -130,7 +130,7 @@ async fn every_answer_tells_what_was_used_of_the_day() {
 }
 
 #[tokio::test]
-async fn a_used_up_day_refuses_calls_until_it_is_over() {
+async fn a_used_up_daily_limit_refuses_calls_until_it_is_reset() {
     let mut org = Org::with_faults(json!({"limits": {"api_max": 2}})).await;
     assert_eq!(org.read("limits").await.status, 200);
     assert_eq!(org.read("limits").await.status, 200);

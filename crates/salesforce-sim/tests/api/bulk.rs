@@ -40,7 +40,7 @@ async fn a_new_job_is_open_and_described_as_documented() {
 }
 
 #[tokio::test]
-async fn a_job_that_makes_no_sense_is_refused() {
+async fn an_invalid_job_is_refused() {
     let org = Org::start().await;
     let upsert = "upsert";
     for (body, code) in [
@@ -95,7 +95,7 @@ async fn a_job_goes_through_its_states() {
 }
 
 #[tokio::test]
-async fn calls_that_do_not_fit_the_state_are_refused() {
+async fn calls_that_do_not_match_the_state_are_refused() {
     let org = Org::manual().await;
     let job = org.submit("Account", &accounts(1)).await;
     for reply in [
@@ -132,7 +132,7 @@ async fn an_open_job_cannot_be_deleted_but_aborted() {
 }
 
 #[tokio::test]
-async fn the_second_upload_is_refused_or_spoils_the_close() {
+async fn the_second_upload_is_refused_or_fails_the_close() {
     let org = Org::start().await;
     let job = org.open("Account").await;
     assert_eq!(org.upload(&job, &accounts(1)).await.status, 201);
@@ -148,7 +148,7 @@ async fn the_second_upload_is_refused_or_spoils_the_close() {
 }
 
 #[tokio::test]
-async fn an_upload_that_breaks_off_leaves_nothing() {
+async fn an_incomplete_upload_is_discarded() {
     use std::io::Write;
     let org = Org::start().await;
     let job = org.open("Account").await;
@@ -223,7 +223,7 @@ async fn jobs_are_listed_by_pages_and_by_type() {
 }
 
 #[tokio::test]
-async fn jobs_are_forgotten_after_seven_days() {
+async fn jobs_are_removed_after_seven_days() {
     let mut org = Org::start().await;
     let job = org.run("Account", &accounts(1)).await;
     org.sim.skip(std::time::Duration::from_secs(7 * 24 * 60 * 60 - 60));

@@ -17,7 +17,7 @@ async fn failed_with(org: &Org, csv: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn a_column_the_org_does_not_know_fails_the_whole_job() {
+async fn an_unknown_column_fails_the_whole_job() {
     let org = Org::start().await;
     let csv = "ExternalId__c,Name,Nope__c,Neither__c\nk,A,1,2\n";
     failed_with(&org, csv, "InvalidBatch : Field name not found : Nope__c").await;
@@ -79,7 +79,7 @@ async fn each_delimiter_and_line_ending_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn an_empty_cell_leaves_a_field_alone_and_na_empties_it() {
+async fn an_empty_cell_keeps_a_field_and_na_clears_it() {
     let org = Org::start().await;
     let header = "ExternalId__c,Name,Phone,NumberOfEmployees\n";
     org.run("Account", &format!("{header}k,A,1,5\n")).await;

@@ -1,4 +1,4 @@
-//! Batches, chunks, duplicates, locks, quotas: what happens between close and end.
+//! Batches, chunks, duplicates, locks, quotas: the processing between close and end.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ async fn a_key_in_two_chunks_is_written_twice() {
 }
 
 #[tokio::test]
-async fn batches_run_side_by_side_so_the_last_row_need_not_win() {
+async fn batches_run_in_parallel_so_the_last_row_may_not_win() {
     let org = Org::with_faults(json!({"bulk": {"batch_rows": 400}})).await;
     // The key is in the second chunk of the first batch and in the first chunk of the second.
     let mut rows: Vec<String> = (0..401).map(|n| format!("key{n},Name {n}\n")).collect();
@@ -51,7 +51,7 @@ async fn counters_move_while_the_job_runs() {
 }
 
 #[tokio::test]
-async fn an_abort_keeps_what_is_committed_and_gives_the_rest_back() {
+async fn an_abort_keeps_committed_rows_and_leaves_the_rest_unprocessed() {
     let org = Org::manual().await;
     let csv = accounts(500);
     let job = org.submit("Account", &csv).await;
@@ -67,7 +67,7 @@ async fn an_abort_keeps_what_is_committed_and_gives_the_rest_back() {
 }
 
 #[tokio::test]
-async fn an_abort_before_the_start_gives_everything_back() {
+async fn an_abort_before_the_start_leaves_everything_unprocessed() {
     let org = Org::manual().await;
     let csv = accounts(3);
     let open = org.open("Account").await;
@@ -116,7 +116,7 @@ async fn rows_can_be_missing_from_all_results() {
 }
 
 #[tokio::test]
-async fn a_stuck_job_goes_on_when_it_is_let() {
+async fn a_stuck_job_continues_without_the_fault() {
     let org =
         Org::with_faults(json!({"bulk": {"manual": true}, "jobs": [{"stuck": true, "times": 1}]}))
             .await;
@@ -131,7 +131,7 @@ async fn a_stuck_job_goes_on_when_it_is_let() {
 }
 
 #[tokio::test]
-async fn a_batch_that_runs_out_of_time_is_tried_again_up_to_twenty_times() {
+async fn a_batch_that_times_out_is_retried_up_to_twenty_times() {
     let org = Org::with_faults(json!({"jobs": [{"timeouts": 20}]})).await;
     let job = org.run("Account", &accounts(1)).await;
     let info = org.info(&job).await;
@@ -174,7 +174,7 @@ async fn too_many_locks_send_a_batch_back_and_in_the_end_fail_the_job() {
 }
 
 #[tokio::test]
-async fn batches_with_the_same_parent_lock_each_other_out_if_asked() {
+async fn batches_with_the_same_parent_lock_each_other_with_contention() {
     let faults = json!({"bulk": {"contention": true, "batch_rows": 2}});
     let org = Org::with_faults(faults).await;
     org.run("Account", "ExternalId__c,Name\nacme,A\n").await;

@@ -85,7 +85,7 @@ async fn parents_numbers_and_other_delimiters_are_written_as_in_bulk() {
 }
 
 #[tokio::test]
-async fn a_query_job_that_makes_no_sense_is_refused() {
+async fn an_invalid_query_job_is_refused() {
     let org = Org::start().await;
     for (body, code) in [
         (json!({"operation": "query", "query": "SELECT"}), "MALFORMED_QUERY"),

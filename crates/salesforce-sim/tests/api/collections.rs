@@ -16,7 +16,7 @@ fn body(records: Vec<Json>) -> Json {
 }
 
 #[tokio::test]
-async fn answers_come_in_the_order_of_the_records() {
+async fn results_are_in_the_order_of_the_records() {
     let org = Org::start().await;
     org.patch(UPSERT, body(vec![account("b", "B")])).await;
     let records = vec![
@@ -40,7 +40,7 @@ async fn answers_come_in_the_order_of_the_records() {
 }
 
 #[tokio::test]
-async fn all_fail_together_with_all_or_none_and_the_innocent_are_told_so() {
+async fn all_records_fail_with_all_or_none_and_the_others_are_rolled_back() {
     let org = Org::start().await;
     let records =
         vec![account("a", "A"), json!({"attributes": {"type": "Account"}, "ExternalId__c": "c"})];
@@ -64,7 +64,7 @@ async fn more_than_200_records_are_refused() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_there_twice_fails_for_both() {
+async fn a_repeated_key_fails_for_both_records() {
     let org = Org::start().await;
     let records = vec![account("a", "A"), account("b", "B"), account("A", "A2")];
     let answers = org.patch(UPSERT, body(records)).await.json();
@@ -120,7 +120,7 @@ async fn a_malformed_body_is_400() {
 }
 
 #[tokio::test]
-async fn an_unknown_field_can_spoil_its_record_only() {
+async fn an_unknown_field_can_fail_only_its_record() {
     let org = Org::with_faults(json!({"collections": {"unknown_field": "record"}})).await;
     let kind = json!({"type": "Account"});
     let bad = json!({"attributes": kind, "ExternalId__c": "a", "Name": "A", "Nope__c": 1});

@@ -42,7 +42,7 @@ async fn calls_refer_to_the_answers_of_earlier_ones() {
 }
 
 #[tokio::test]
-async fn all_or_none_undoes_everything_and_names_the_culprit() {
+async fn all_or_none_rolls_everything_back_and_names_the_failed_call() {
     let org = Org::start().await;
     let calls = vec![account("a1", "a", json!({"Name": "A"})), account("a2", "b", json!({}))];
     let answers = composite(&org, true, calls).await;
@@ -120,7 +120,7 @@ async fn graphs(org: &Org, graphs: Vec<Json>) -> Json {
 }
 
 #[tokio::test]
-async fn each_graph_happens_wholly_or_not_at_all() {
+async fn each_graph_is_applied_completely_or_not_at_all() {
     let org = Org::start().await;
     let good = vec![account("a1", "a", json!({"Name": "A"})), contact_of("c1", "c", "a1")];
     let bad = vec![account("a1", "b", json!({"Name": "B"})), account("a2", "x", json!({}))];

@@ -1,4 +1,4 @@
-//! What can be made to go wrong.
+//! Faults.
 
 use reqwest::Method;
 use serde_json::json;
@@ -15,7 +15,7 @@ async fn upsert(org: &Org) -> Option<u16> {
 }
 
 #[tokio::test]
-async fn an_answer_can_be_lost_after_the_effect() {
+async fn a_response_can_be_lost_after_the_effect() {
     let fault =
         json!({"method": "PATCH", "path": "/sobjects/", "times": 1, "action": "drop_after"});
     let org = Org::with_faults(json!({"http": [fault]})).await;
@@ -37,7 +37,7 @@ async fn a_call_can_be_lost_before_the_effect() {
 }
 
 #[tokio::test]
-async fn each_phase_of_a_job_can_lose_its_answer() {
+async fn each_phase_of_a_job_can_lose_its_response() {
     let lost = |method: &str, path: &str| json!({"method": method, "path": path, "times": 1, "action": "drop_after"});
     let org = Org::with_faults(json!({"bulk": {"manual": true}, "http": [
         lost("POST", "/jobs/ingest$"), lost("PUT", "/batches$"), lost("PATCH", "/jobs/ingest/"),
@@ -73,13 +73,13 @@ async fn the_session_can_end_at_a_chosen_step() {
     let job = org.open("Account").await;
     let reply = org.upload(&job, &accounts(1)).await;
     assert_eq!((reply.status, reply.code().as_str()), (401, "INVALID_SESSION_ID"));
-    assert_eq!(org.read("limits").await.status, 401, "the token is really gone");
+    assert_eq!(org.read("limits").await.status, 401, "the token is invalid");
     org.log_in().await;
     assert_eq!(org.upload(&job, &accounts(1)).await.status, 201, "nothing was stored");
 }
 
 #[tokio::test]
-async fn every_kind_of_refusal_has_its_answer() {
+async fn every_kind_of_refusal_is_classified() {
     let org = Org::start().await;
     for (fault, status, part) in [
         (json!({"action": "total_limit"}), 403, "TotalRequests Limit exceeded."),
@@ -108,7 +108,7 @@ async fn every_kind_of_refusal_has_its_answer() {
 }
 
 #[tokio::test]
-async fn the_token_endpoint_can_say_no() {
+async fn the_token_endpoint_can_refuse() {
     let fault = json!({"path": "/oauth2/token", "action": "oauth_error", "code": "inactive_user"});
     let org = Org::start().await;
     org.put_faults(json!({"http": [fault]})).await;
@@ -117,7 +117,7 @@ async fn the_token_endpoint_can_say_no() {
 }
 
 #[tokio::test]
-async fn an_answer_can_be_cut_broken_or_slow() {
+async fn a_response_can_be_truncated_broken_or_slow() {
     let org = Org::start().await;
     let job = org.run("Account", &accounts(3)).await;
     let whole = org.successful(&job).await;
@@ -183,7 +183,7 @@ async fn faults_are_read_back_and_mistakes_in_them_are_named() {
 }
 
 #[tokio::test]
-async fn settings_out_of_all_bounds_do_no_harm() {
+async fn extreme_settings_do_no_harm() {
     let most = u64::MAX;
     let org = Org::with_faults(json!({
         "bulk": {"batch_rows": most, "chunk_rows": most, "manual": true, "queued_ms": most, "round_ms": most},
@@ -206,7 +206,7 @@ async fn settings_out_of_all_bounds_do_no_harm() {
 }
 
 #[tokio::test]
-async fn addresses_that_make_no_sense_are_not_found() {
+async fn invalid_paths_are_not_found() {
     let org = Org::start().await;
     for path in [
         "/services",

@@ -1,4 +1,4 @@
-//! Small things that clients depend on.
+//! Details that clients depend on.
 
 use reqwest::Method;
 use serde_json::{Value as Json, json};
@@ -43,7 +43,7 @@ async fn a_record_of_a_collection_names_its_type() {
 }
 
 #[tokio::test]
-async fn blanks_at_the_ends_of_a_text_are_cut_off() {
+async fn blanks_at_the_ends_of_a_text_are_removed() {
     let org = Org::start().await;
     org.run("Contact", "ExternalId__c,LastName,FirstName\n\" a \",\"  L  M \",\"   \"\n").await;
     let record = org.record("Contact", "a").unwrap();
@@ -73,7 +73,7 @@ async fn a_wrong_method_is_refused() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_valid_token_is_told_how_to_show_one() {
+async fn a_call_without_a_valid_token_gets_401_with_the_scheme() {
     let mut org = Org::start().await;
     org.token = "gone".to_owned();
     let reply = org.read("limits").await;

@@ -1,4 +1,4 @@
-//! What Salesforce documents or was seen to do, and the simulator must do: one test for each.
+//! Documented and observed behaviour of Salesforce that the simulator must have: one test each.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

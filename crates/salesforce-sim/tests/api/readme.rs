@@ -1,7 +1,7 @@
-//! What the README shows is accepted.
+//! The examples of the README are accepted.
 
 use reqwest::Method;
-use salesforce_sim::Config;
+use salesforce_sim::SimulatorConfig;
 use serde_json::{Value as Json, json};
 
 use crate::support::Org;
@@ -17,7 +17,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
 #[tokio::test]
 async fn the_files_of_the_readme_work() {
     let [faults, schema] = blocks("toml")[..] else { panic!("two files are shown") };
-    let config = Config::default().with_schema_file(schema).unwrap();
+    let config = SimulatorConfig::default().with_schema_file(schema).unwrap();
     let mut org = Org::with(config).await;
     let form = "grant_type=client_credentials&client_id=relais&client_secret=secret";
     let reply = org.form("/services/oauth2/token", form).await;
@@ -32,7 +32,7 @@ async fn the_files_of_the_readme_work() {
 }
 
 #[tokio::test]
-async fn every_setting_has_its_line_in_the_readme() {
+async fn every_setting_is_in_the_readme() {
     let org = Org::start().await;
     let fault = json!({"http": [{}], "rows": [{}], "locks": [{}], "jobs": [{}]});
     let faults = org.send(Method::PUT, "/sim/faults", fault).await.json();

@@ -1,4 +1,4 @@
-//! The three results of a job, and how they may look.
+//! The three results of a job, and their formats.
 
 use serde_json::json;
 
@@ -117,7 +117,7 @@ async fn rows_and_columns_can_be_shuffled_and_rows_repeated() {
 }
 
 #[tokio::test]
-async fn large_results_are_whole() {
+async fn large_results_are_complete() {
     let org = Org::start().await;
     let job = org.run("Account", &accounts(25_000)).await;
     let text = org.successful(&job).await;
@@ -128,7 +128,7 @@ async fn large_results_are_whole() {
 }
 
 #[tokio::test]
-async fn answers_are_packed_for_those_who_ask() {
+async fn responses_are_compressed_for_clients_that_accept_it() {
     let org = Org::start().await;
     let job = org.run("Account", &accounts(1_000)).await;
     let plain = org.successful(&job).await;

@@ -64,7 +64,7 @@ async fn rows_by_id_are_created_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_wrong_row_is_told_why() {
+async fn a_wrong_row_gets_its_reason() {
     let org = Org::start().await;
     for (path, body, status, code) in [
         (KEY, json!({}), 400, "REQUIRED_FIELD_MISSING"),
@@ -101,7 +101,7 @@ async fn a_wrong_row_is_told_why() {
 }
 
 #[tokio::test]
-async fn null_empties_a_field_and_a_missing_one_stays() {
+async fn null_clears_a_field_and_a_missing_one_stays() {
     let org = Org::start().await;
     org.patch(KEY, json!({"Name": "A", "Phone": "1", "NumberOfEmployees": 5})).await;
     org.patch(KEY, json!({"Phone": null})).await;
@@ -176,7 +176,7 @@ async fn a_unique_value_is_taken_once() {
 }
 
 #[tokio::test]
-async fn an_older_version_is_refused_where_the_schema_says_so() {
+async fn an_older_version_is_refused_if_the_schema_requires_it() {
     let schema = "[[object]]\nname='Thing__c'\nversion_field='Version__c'\n\
                   older_version_message='stale version'\n\
                   [[object.field]]\nname='Ext__c'\ntype='text'\nexternal_id=true\nunique=true\n\

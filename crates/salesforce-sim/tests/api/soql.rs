@@ -1,4 +1,4 @@
-//! Looking at records with queries.
+//! Reading records with queries.
 
 use serde_json::json;
 
@@ -73,7 +73,7 @@ async fn a_long_answer_comes_in_pages() {
 }
 
 #[tokio::test]
-async fn wrong_queries_are_told_why() {
+async fn wrong_queries_are_refused_with_the_reason() {
     let org = Org::start().await;
     for (text, code) in [
         ("SELECT FROM Account", "MALFORMED_QUERY"),

@@ -1,9 +1,9 @@
-//! A simulator with a client that has logged in.
+//! A simulator with a logged-in client.
 
 use std::time::Duration;
 
 use reqwest::Method;
-use salesforce_sim::{Config, Faults, Running, Simulator};
+use salesforce_sim::{Faults, RunningSimulator, Simulator, SimulatorConfig};
 use serde_json::{Value as Json, json};
 
 pub(crate) const V66: &str = "/services/data/v66.0";
@@ -11,12 +11,12 @@ pub(crate) const V66: &str = "/services/data/v66.0";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Org {
-    pub(crate) sim: Running,
+    pub(crate) sim: RunningSimulator,
     pub(crate) token: String,
     client: reqwest::Client,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -29,7 +29,7 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
-    /// The code of a REST error.
+    /// Returns the code of a REST error.
     pub(crate) fn code(&self) -> String {
         self.json()[0]["errorCode"].as_str().unwrap_or_default().to_owned()
     }
@@ -45,24 +45,24 @@ impl Reply {
 
 impl Org {
     pub(crate) async fn start() -> Self {
-        Self::with(Config::default()).await
+        Self::with(SimulatorConfig::default()).await
     }
 
-    /// Jobs move only by ticks.
+    /// Jobs advance only by ticks.
     pub(crate) async fn manual() -> Self {
         Self::with_faults(json!({"bulk": {"manual": true}})).await
     }
 
     pub(crate) async fn with_faults(faults: Json) -> Self {
         let faults: Faults = serde_json::from_value(faults).unwrap();
-        Self::with(Config { faults, ..Config::default() }).await
+        Self::with(SimulatorConfig { faults, ..SimulatorConfig::default() }).await
     }
 
     pub(crate) async fn with_schema(text: &str) -> Self {
-        Self::with(Config::default().with_schema_file(text).unwrap()).await
+        Self::with(SimulatorConfig::default().with_schema_file(text).unwrap()).await
     }
 
-    pub(crate) async fn with(config: Config) -> Self {
+    pub(crate) async fn with(config: SimulatorConfig) -> Self {
         let sim = Simulator::start(config).await.unwrap();
         let client =
             reqwest::Client::builder().no_proxy().no_gzip().timeout(PATIENCE).build().unwrap();
@@ -82,7 +82,7 @@ impl Org {
         self.try_send(Method::POST, path, kind, form.to_owned()).await.unwrap()
     }
 
-    /// No reply where the connection ended.
+    /// Returns `None` if the connection ended.
     pub(crate) async fn try_send(
         &self,
         method: Method,
@@ -109,7 +109,7 @@ impl Org {
         self.send(Method::GET, path, Json::Null).await
     }
 
-    /// `GET` below the version.
+    /// Sends `GET` below the version.
     pub(crate) async fn read(&self, path: &str) -> Reply {
         self.get(&format!("{V66}/{path}")).await
     }
@@ -163,7 +163,7 @@ impl Org {
         self.read(&format!("jobs/ingest/{job}")).await.json()
     }
 
-    /// A closed job with these rows.
+    /// Creates a closed job with these rows.
     pub(crate) async fn submit(&self, object: &str, csv: &str) -> String {
         let job = self.open(object).await;
         assert_eq!(self.upload(&job, csv).await.status, 201);
@@ -171,7 +171,7 @@ impl Org {
         job
     }
 
-    /// Submits, and waits until the job has ended.
+    /// Submits a job, and waits until it has ended.
     pub(crate) async fn run(&self, object: &str, csv: &str) -> String {
         let job = self.submit(object, csv).await;
         self.ended(&job).await;
@@ -215,7 +215,7 @@ impl Org {
         self.result(job, "unprocessedrecords").await.text
     }
 
-    /// The record with this external id.
+    /// Returns the record with this external id.
     pub(crate) fn record(&self, object: &str, key: &str) -> Option<Json> {
         self.sim.records(object).into_iter().find(|record| record["ExternalId__c"] == key)
     }
@@ -226,7 +226,7 @@ impl Org {
     }
 }
 
-/// Accounts `key0` to `key<count - 1>`.
+/// Returns accounts `key0` to `key<count - 1>`.
 pub(crate) fn accounts(count: usize) -> String {
     let rows = (0..count).map(|n| format!("key{n},Name {n}\n"));
     std::iter::once("ExternalId__c,Name\n".to_owned()).chain(rows).collect()

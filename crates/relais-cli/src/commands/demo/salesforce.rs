@@ -1,7 +1,7 @@
 //! A simulated Salesforce that refuses rows, loses replies and throttles, and what it has seen.
 
 use salesforce_sim::{
-    Config, Faults, Running, Simulator,
+    Faults, RunningSimulator, Simulator, SimulatorConfig,
     faults::{HttpAction, HttpFault, Pattern, RowFault},
 };
 
@@ -18,12 +18,12 @@ pub(super) struct Seen {
     pub(super) open_jobs: u64,
 }
 
-pub(super) struct Org(Running);
+pub(super) struct Org(RunningSimulator);
 
 impl Org {
     pub(super) async fn start(seed: u64) -> Result<Self, Failure> {
         let faults = faults(seed).map_err(Failure::Failed)?;
-        Ok(Self(Simulator::start(Config { faults, ..Config::default() }).await?))
+        Ok(Self(Simulator::start(SimulatorConfig { faults, ..SimulatorConfig::default() }).await?))
     }
 
     pub(super) fn url(&self) -> String {

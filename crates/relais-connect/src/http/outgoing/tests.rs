@@ -1,20 +1,20 @@
-//! What rows may hold and what may come of it on the wire.
+//! Hostile contents of rows, and what is sent for them.
 
 use percent_encoding::percent_decode_str;
 
 use super::*;
 use crate::testing::row;
 
-fn dressed(row: &OutboxRow) -> Result<HeaderMap, String> {
+fn headers_of(row: &OutboxRow) -> Result<HeaderMap, String> {
     let fixed = fixed(&[("authorization".into(), "Bearer right".into())]).unwrap();
-    Dress { fixed: &fixed, secrets: &[], cloudevents: false, now_seconds: 0 }.headers(row)
+    RequestHeaders { fixed: &fixed, secrets: &[], cloudevents: false, now_seconds: 0 }.headers(row)
 }
 
 fn text<'a>(map: &'a HeaderMap, name: &str) -> &'a str {
     map.get(name).unwrap_or_else(|| panic!("{name} is absent")).to_str().unwrap()
 }
 
-/// Values that end a line, hide, or are no ASCII.
+/// Values that end a line, are invisible, or are not ASCII.
 const HOSTILE: &[&str] = &[
     "a\r\nx-evil: 1",
     "a\nx-evil: 1",
@@ -40,7 +40,7 @@ const HOSTILE: &[&str] = &[
 ];
 
 #[test]
-fn every_value_of_our_fields_arrives_and_none_ends_its_line() {
+fn every_value_of_our_fields_arrives_and_none_adds_a_line() {
     for value in HOSTILE {
         let row = OutboxRow {
             aggregate_id: (*value).into(),
@@ -51,7 +51,7 @@ fn every_value_of_our_fields_arrives_and_none_ends_its_line() {
             causation_id: Some((*value).into()),
             ..row("{}")
         };
-        let map = dressed(&row).unwrap();
+        let map = headers_of(&row).unwrap();
         assert!(!map.contains_key("x-evil"));
         for name in ["aggregate-id", "aggregate-type", "event-type", "message-key"]
             .into_iter()
@@ -66,24 +66,24 @@ fn every_value_of_our_fields_arrives_and_none_ends_its_line() {
 }
 
 #[test]
-fn ordinary_values_are_not_touched() {
+fn ordinary_values_are_sent_unchanged() {
     let mut row = OutboxRow { msg_key: "Order 7; 50% \"off\"".into(), ..row("{}") };
     row.headers.set("link", "<https://example.org/a%20b>");
     row.headers.set("tracestate", "a=%41,b=2");
-    let map = dressed(&row).unwrap();
+    let map = headers_of(&row).unwrap();
     assert_eq!(text(&map, "message-key"), "Order 7; 50% \"off\"");
     assert_eq!(text(&map, "link"), "<https://example.org/a%20b>");
     assert_eq!(text(&map, "tracestate"), "a=%41,b=2");
 }
 
 #[test]
-fn hostile_values_of_row_headers_are_made_safe() {
+fn hostile_values_of_row_headers_are_encoded() {
     for value in HOSTILE {
         let mut row = row("{}");
         row.headers.push("x-note", RowValue::from_bytes(value.as_bytes()));
         row.headers.push("x-note", RowValue::from_bytes(b"\xff\r\n"));
         row.headers.push("x-note", RowValue::Null);
-        let map = dressed(&row).unwrap();
+        let map = headers_of(&row).unwrap();
         assert!(!map.contains_key("x-evil"));
         let sent: Vec<_> = map.get_all("x-note").iter().map(|v| v.to_str().unwrap()).collect();
         assert!(sent.iter().all(|v| v.bytes().all(|b| (0x20..0x7f).contains(&b))), "{sent:?}");
@@ -92,11 +92,11 @@ fn hostile_values_of_row_headers_are_made_safe() {
 }
 
 #[test]
-fn a_name_http_does_not_know_rejects_the_message() {
+fn a_header_name_that_is_invalid_in_http_rejects_the_message() {
     for name in ["", "a b", "a:b", "a\r\nx-evil", "é", "a\0", "(x)", "a\tb", "x-evil: 1"] {
         let mut row = row("{}");
         row.headers.set(name, "v");
-        let error = dressed(&row).expect_err(name);
+        let error = headers_of(&row).expect_err(name);
         assert!(error.contains("rename it"), "{error}");
         assert!(!error.contains('\n'));
     }
@@ -104,41 +104,42 @@ fn a_name_http_does_not_know_rejects_the_message() {
     for _ in 0..=ROW_VALUES_MAX {
         row.headers.push("x-many", RowValue::Text("v".into()));
     }
-    assert!(dressed(&row).is_err());
+    assert!(headers_of(&row).is_err());
 }
 
 #[test]
 fn a_row_never_replaces_our_headers() {
     let mut row = row("{}");
-    let plain = dressed(&row).unwrap();
+    let plain = headers_of(&row).unwrap();
     for name in OURS.iter().chain(OF_THE_CONNECTION).chain(OF_THE_SETTINGS) {
         row.headers.set(&name.to_ascii_uppercase(), "evil");
     }
-    assert_eq!(dressed(&row).unwrap(), plain);
+    assert_eq!(headers_of(&row).unwrap(), plain);
     assert_eq!(text(&plain, "authorization"), "Bearer right");
     assert_eq!(text(&plain, "content-type"), "application/json");
 }
 
 #[test]
-fn only_a_command_names_what_must_happen_once() {
+fn only_a_command_sets_its_own_idempotency_key() {
     let mut row = row("{}");
     row.headers.set("idempotency-key", "p-1/pay");
-    assert_eq!(text(&dressed(&row).unwrap(), "idempotency-key"), row.message_id.to_string());
+    assert_eq!(text(&headers_of(&row).unwrap(), "idempotency-key"), row.message_id.to_string());
     row.category = Category::Command;
-    let map = dressed(&row).unwrap();
+    let map = headers_of(&row).unwrap();
     assert_eq!(text(&map, "idempotency-key"), "p-1/pay");
     assert_eq!(map.get_all("idempotency-key").iter().count(), 1);
     assert_eq!(text(&map, "message-id"), row.message_id.to_string());
 }
 
 #[test]
-fn the_settings_win_over_the_row_but_not_over_us() {
+fn configured_headers_override_the_row_but_not_relais() {
     let mut row = row("{}");
     row.headers.set("X-Api-Key", "of the row");
-    let of_settings = [("x-api-key".to_owned(), Secret::new("of the settings"))];
+    let of_settings = [("x-api-key".to_owned(), SecretString::from("of the settings"))];
     let fixed = fixed(&of_settings).unwrap();
-    let dress = Dress { fixed: &fixed, secrets: &[], cloudevents: false, now_seconds: 0 };
-    let map = dress.headers(&row).unwrap();
+    let builder =
+        RequestHeaders { fixed: &fixed, secrets: &[], cloudevents: false, now_seconds: 0 };
+    let map = builder.headers(&row).unwrap();
     assert_eq!(map.get_all("x-api-key").iter().collect::<Vec<_>>(), ["of the settings"]);
     for (name, value) in
         [("Host", "x"), ("message-id", "x"), ("a b", "x"), ("x", "a\r\nb"), ("webhook-id", "x")]
@@ -153,8 +154,8 @@ fn cloudevents_have_their_attributes() {
     let mut row = OutboxRow { aggregate_id: "a \"é%".into(), ..row("{}") };
     row.headers.set("ce-id", "evil");
     let fixed = fixed(&[]).unwrap();
-    let dress = Dress { fixed: &fixed, secrets: &[], cloudevents: true, now_seconds: 0 };
-    let map = dress.headers(&row).unwrap();
+    let builder = RequestHeaders { fixed: &fixed, secrets: &[], cloudevents: true, now_seconds: 0 };
+    let map = builder.headers(&row).unwrap();
     for (name, value) in [
         ("ce-specversion", "1.0"),
         ("ce-id", "00000000-0000-0000-0123-456789abcdef"),
@@ -173,12 +174,13 @@ fn cloudevents_have_their_attributes() {
 fn each_secret_signs() {
     let secrets = ["one".parse().unwrap(), "two".parse().unwrap()];
     let fixed = fixed(&[]).unwrap();
-    let dress = Dress { fixed: &fixed, secrets: &secrets, cloudevents: false, now_seconds: 99 };
+    let builder =
+        RequestHeaders { fixed: &fixed, secrets: &secrets, cloudevents: false, now_seconds: 99 };
     let row = row("{}");
-    let map = dress.headers(&row).unwrap();
+    let map = builder.headers(&row).unwrap();
     let (id, timestamp) = (text(&map, "webhook-id"), text(&map, "webhook-timestamp"));
     assert_eq!((id, timestamp), (text(&map, "message-id"), "99"));
-    let signed = Signed { id, timestamp, body: row.payload.as_bytes() };
+    let signed = SignedContent { id, timestamp, body: row.payload.as_bytes() };
     for secret in &secrets {
         let signatures = text(&map, "webhook-signature");
         assert_eq!(

@@ -1,46 +1,46 @@
-//! Rows on their way to the database, and how far each partition is read with them.
+//! Rows on their way to the database, with the offsets of their partitions.
 
 use relais_core::inbox::{NewInbox, SourcePosition};
 
 use super::{
-    membership::{Owned, Partition},
+    membership::{OwnedPartition, Partition},
     offsets,
 };
 
-/// A batch ends when it has this many bytes; the record that goes beyond still belongs to it, so
-/// even the largest record passes.
+/// A batch ends when it reaches this many bytes; the record that exceeds it is still included, so
+/// that the largest record fits.
 pub(super) const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What one `next` collects.
+/// The records that one `next` collects.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct RecordBatch {
     pub(super) messages: Vec<NewInbox>,
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<OffsetSpan>,
     bytes: usize,
 }
 
-/// The part of one partition in a batch.
+/// The offsets of one partition in a batch.
 #[derive(Clone, Debug)]
-pub(super) struct Span {
+pub(super) struct OffsetSpan {
     pub(super) partition: Partition,
-    /// When the partition was placed: after another placing this span means nothing.
-    pub(super) placed: u64,
+    /// The seek of the partition that this span belongs to; after another seek the span is void.
+    pub(super) seek_id: u64,
     pub(super) first: i64,
-    /// Behind the last record.
+    /// The offset after the last record.
     pub(super) next: i64,
-    /// Goes to the database with every offset: an offset that a reader of a deleted topic stores late is
-    /// then known to be of that topic.
+    /// Stored with every offset. If a reader of a deleted topic stores its offset late, the id
+    /// shows to which topic it belongs.
     pub(super) topic_id: Option<i64>,
 }
 
-impl Span {
-    fn new(owned: &Owned, first: i64, next: i64) -> Self {
-        let Owned { partition, placed, topic_id, .. } = owned;
-        Self { partition: partition.clone(), placed: *placed, first, next, topic_id: *topic_id }
+impl OffsetSpan {
+    fn new(owned: &OwnedPartition, first: i64, next: i64) -> Self {
+        let OwnedPartition { partition, seek_id, topic_id, .. } = owned;
+        Self { partition: partition.clone(), seek_id: *seek_id, first, next, topic_id: *topic_id }
     }
 }
 
-impl Batch {
+impl RecordBatch {
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -49,32 +49,39 @@ impl Batch {
         self.messages.len() >= max || self.bytes >= BATCH_BYTES_MAX
     }
 
-    /// Adds a record of a partition that is ours.
-    pub(super) fn push(&mut self, owned: &Owned, offset: i64, message: NewInbox, bytes: usize) {
+    /// Adds a record of an assigned partition.
+    pub(super) fn push(
+        &mut self,
+        owned: &OwnedPartition,
+        offset: i64,
+        message: NewInbox,
+        bytes: usize,
+    ) {
         self.messages.push(message);
         self.bytes = self.bytes.saturating_add(bytes);
         let next = offset.saturating_add(1);
         match self.spans.iter_mut().find(|span| span.partition == owned.partition) {
             Some(span) => span.next = next,
-            None => self.spans.push(Span::new(owned, offset, next)),
+            None => self.spans.push(OffsetSpan::new(owned, offset, next)),
         }
     }
 
-    /// Goes on to an offset before which a partition has no more records.
-    pub(super) fn pass(&mut self, owned: &Owned, next: i64) {
-        self.spans.push(Span::new(owned, owned.next, next));
+    /// Advances to an offset before which the partition has no more records.
+    pub(super) fn advance(&mut self, owned: &OwnedPartition, next: i64) {
+        self.spans.push(OffsetSpan::new(owned, owned.next, next));
     }
 
-    /// Drops the rows of partitions that are not ours any more.
-    pub(super) fn retain(&mut self, is_ours: impl FnMut(&Span) -> bool) {
-        let (kept, gone): (Vec<Span>, Vec<Span>) = self.spans.drain(..).partition(is_ours);
+    /// Drops the rows of partitions that are no longer assigned.
+    pub(super) fn retain(&mut self, is_ours: impl FnMut(&OffsetSpan) -> bool) {
+        let (kept, revoked): (Vec<OffsetSpan>, Vec<OffsetSpan>) =
+            self.spans.drain(..).partition(is_ours);
         self.spans = kept;
         self.messages.retain(|row| {
-            !gone.iter().any(|span| span.partition.is(&row.topic, row.partition_num))
+            !revoked.iter().any(|span| span.partition.is(&row.topic, row.partition_num))
         });
     }
 
-    /// What the database is to remember together with the rows.
+    /// Returns the positions that are stored with the rows.
     pub(super) fn positions(&self, source: &str, cluster: &str) -> Vec<SourcePosition> {
         let row = |partition: String, position: i64| SourcePosition {
             source: source.to_owned(),
@@ -96,9 +103,13 @@ mod tests {
 
     #[test]
     fn every_offset_is_stored_with_the_id_of_its_topic() {
-        let owned = Owned { topic_id: Some(7), saved_topic_id: Some(7), ..Owned::at(0, 5) };
-        let mut batch = Batch::default();
-        batch.pass(&owned, 9);
+        let owned = OwnedPartition {
+            topic_id: Some(7),
+            saved_topic_id: Some(7),
+            ..OwnedPartition::at(0, 5)
+        };
+        let mut batch = RecordBatch::default();
+        batch.advance(&owned, 9);
         let stored: Vec<_> =
             batch.positions("s", "c").into_iter().map(|p| (p.partition, p.position)).collect();
         let key = offsets::partition_key("c", "members", 0);

@@ -1,9 +1,9 @@
-//! Our part in the consumer group: which partitions are ours, how far each is read, and what
-//! librdkafka tells about them.
+//! The membership in the consumer group: the assigned partitions, their offsets, and the callbacks
+//! of librdkafka.
 //!
-//! Invariant: callbacks run in the reader's thread, while it polls. A partition that is given to us
-//! is only noted here; [`super::placing`] decides where it is read from. One that is taken away is
-//! gone from here before librdkafka hears that we let it go.
+//! Invariant: callbacks run in the reader's thread, while it polls. An assigned partition is only
+//! recorded here; [`super::start_offset`] decides where it is read from. A revoked partition is
+//! removed here before librdkafka releases it.
 
 use std::{
     collections::HashMap,
@@ -21,24 +21,24 @@ use rdkafka::{
 
 use super::{
     KafkaSourceCounters, KafkaSourceSettings,
-    batch::Span,
+    batch::OffsetSpan,
     lag,
-    offsets::{Memory, Moved},
+    offsets::{OffsetMoved, RememberedOffset},
     topic_id,
 };
 use crate::kafka::{client_log::ClientLog, config};
 
-/// All it takes to make a consumer, again and again.
-pub(super) struct Blueprint {
+/// Creates consumers with the same settings.
+pub(super) struct ConsumerFactory {
     pub(super) settings: KafkaSourceSettings,
     pub(super) counters: Arc<KafkaSourceCounters>,
     config: ClientConfig,
-    /// The user wants to see librdkafka's debug lines.
+    /// The user enabled the debug lines of librdkafka.
     debug: bool,
 }
 
-impl Blueprint {
-    /// Asks librdkafka whether it takes the settings, without connecting anywhere.
+impl ConsumerFactory {
+    /// Validates the settings with librdkafka, without connecting.
     pub(super) fn new(
         settings: KafkaSourceSettings,
         counters: Arc<KafkaSourceCounters>,
@@ -48,8 +48,8 @@ impl Blueprint {
         let contexts = wanted.iter().map(String::as_str).chain([topic_id::DEBUG_CONTEXT]);
         config.set("debug", contexts.collect::<Vec<_>>().join(","));
         config.set_log_level(RDKafkaLogLevel::Debug);
-        config.set("statistics.interval.ms", lag::TOLD_EVERY);
-        // Without a group it is a consumer that does nothing.
+        config.set("statistics.interval.ms", lag::STATISTICS_INTERVAL_MS);
+        // A consumer without a group does nothing.
         let made: KafkaResult<BaseConsumer> = config.create();
         let log = ClientLog::new(&settings.name, &settings.connection);
         made.map_err(|error| log.clean(&error.to_string()))?;
@@ -57,13 +57,13 @@ impl Blueprint {
         Ok(Self { settings, counters, config, debug: wanted.is_some() })
     }
 
-    /// A new member of the group.
+    /// Joins the group as a new member.
     pub(super) fn join(&self) -> Result<BaseConsumer<Membership>, String> {
         let log = ClientLog::new(&self.settings.name, &self.settings.connection);
         let counters = Arc::clone(&self.counters);
         let member = Membership { log, counters, debug: self.debug, state: Mutex::default() };
         let made: KafkaResult<BaseConsumer<Membership>> = self.config.create_with_context(member);
-        let consumer = made.map_err(|error| format!("cannot make a consumer: {error}"))?;
+        let consumer = made.map_err(|error| format!("cannot create a consumer: {error}"))?;
         let topics: Vec<&str> = self.settings.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| format!("cannot subscribe: {error}"))?;
         Ok(consumer)
@@ -83,128 +83,128 @@ impl Partition {
     }
 }
 
-/// A partition that is ours and is being read.
+/// An assigned partition that is being read.
 #[derive(Clone, Debug)]
-pub(super) struct Owned {
+pub(super) struct OwnedPartition {
     pub(super) partition: Partition,
-    /// Differs with every placing.
-    pub(super) placed: u64,
+    /// The number of its last seek.
+    pub(super) seek_id: u64,
     /// The next offset to read.
     pub(super) next: i64,
-    /// The next offset by what is stored; the group is told this.
+    /// The next offset after the stored records; committed to the group.
     pub(super) stored: i64,
-    pub(super) moved: Moved,
-    /// What the group has answered to know.
+    pub(super) moved: OffsetMoved,
+    /// The offset that the group has confirmed.
     pub(super) committed: Option<i64>,
     pub(super) topic_id: Option<i64>,
-    /// The id the database has beside the offset.
+    /// The topic id that is stored beside the offset.
     pub(super) saved_topic_id: Option<i64>,
-    /// It must be placed again, not before then; until then its records count for nothing.
-    pub(super) astray: Option<Instant>,
-    /// An offset somewhere in the topics that could not be read; it may be this partition's.
+    /// Seek again at or after this time; drop records of the partition until then.
+    pub(super) reseek_at: Option<Instant>,
+    /// An unreadable offset; it may belong to this partition.
     pub(super) unreadable: Option<i64>,
 }
 
-impl Owned {
-    pub(super) fn memory(&self) -> Memory {
-        Memory { next: self.next, moved: self.moved }
+impl OwnedPartition {
+    pub(super) fn memory(&self) -> RememberedOffset {
+        RememberedOffset { next: self.next, moved: self.moved }
     }
 
-    /// The id of the topic whose offsets are known, with what the database has beside its own.
+    /// Returns the id of the topic whose offsets are known; `saved` is the id in the database.
     pub(super) fn known_topic_id(&self, saved: Option<i64>) -> Option<i64> {
         match self.moved {
-            Moved::Yes => self.topic_id,
-            Moved::No => saved.or(self.topic_id),
+            OffsetMoved::Yes => self.topic_id,
+            OffsetMoved::No => saved.or(self.topic_id),
         }
     }
 
-    pub(super) fn is_astray(&self, now: Instant) -> bool {
-        self.astray.is_some_and(|due| due <= now)
+    pub(super) fn needs_reseek(&self, now: Instant) -> bool {
+        self.reseek_at.is_some_and(|due| due <= now)
     }
 
     fn is_behind(&self) -> bool {
         self.committed != Some(self.stored)
     }
 
-    /// Whether a record is to be taken. If librdkafka has skipped records it could not read, the
-    /// partition goes back to them: they may be readable then, and are not ours to leave out.
+    /// Returns whether to take a record. If librdkafka skipped unreadable records, the partition
+    /// seeks back to them: they may be readable by then, and must not be left out.
     pub(super) fn wants(&mut self, offset: i64, now: Instant) -> bool {
-        if self.astray.is_some() {
+        if self.reseek_at.is_some() {
             return false;
         }
         let Some(unreadable) = self.unreadable else { return true };
         if offset > unreadable {
-            self.astray = Some(now + UNREADABLE_PAUSE);
+            self.reseek_at = Some(now + UNREADABLE_PAUSE);
             return false;
         }
         self.unreadable.take_if(|_| offset == unreadable);
         true
     }
 
-    /// Whether librdkafka has gone on to an offset without giving us a record before it.
-    pub(super) fn passes(&self, next: i64) -> bool {
-        self.astray.is_none() && self.unreadable.is_none() && next > self.next
+    /// Returns whether librdkafka has advanced without returning a record.
+    pub(super) fn can_advance(&self, next: i64) -> bool {
+        self.reseek_at.is_none() && self.unreadable.is_none() && next > self.next
     }
 
-    /// The database has this part of a batch.
-    pub(super) fn acknowledge(&mut self, span: &Span) {
+    /// Records that this part of a batch is stored.
+    pub(super) fn acknowledge(&mut self, span: &OffsetSpan) {
         self.stored = span.next;
-        self.moved = Moved::No;
+        self.moved = OffsetMoved::No;
         self.saved_topic_id = span.topic_id.or(self.saved_topic_id);
     }
 
-    /// The database has not: it comes again, from where the database says then.
-    pub(super) fn go_back(&mut self, span: &Span) {
+    /// Seeks back: this part of a batch is not stored and is read again.
+    pub(super) fn go_back(&mut self, span: &OffsetSpan) {
         self.next = span.first;
-        self.astray = Some(Instant::now());
+        self.reseek_at = Some(Instant::now());
     }
 }
 
-/// The pause before a partition goes back to records that could not be read.
+/// The pause before a partition seeks back to unreadable records.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the reader and librdkafka's callbacks share.
+/// The state shared by the reader and the callbacks of librdkafka.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    /// Ours by the group, but not placed yet.
-    pub(super) given: Vec<Partition>,
-    pub(super) owned: Vec<Owned>,
-    /// Counts what is given and taken.
+pub(super) struct MembershipState {
+    /// Assigned partitions without a start offset.
+    pub(super) assigned: Vec<Partition>,
+    pub(super) owned: Vec<OwnedPartition>,
+    /// Counts assignments and revocations.
     pub(super) changes: u64,
-    pub(super) placings: u64,
+    pub(super) seeks: u64,
     pub(super) topic_ids: HashMap<String, i64>,
-    /// What librdkafka said with its last error.
+    /// The text of librdkafka's last error.
     pub(super) reason: String,
     /// No broker answers: do not wait for one.
-    pub(super) away: bool,
+    pub(super) unavailable: bool,
     /// An operator paused the source.
     pub(super) paused: bool,
 }
 
-impl State {
-    pub(super) fn find(&mut self, topic: &str, number: i32) -> Option<&mut Owned> {
+impl MembershipState {
+    pub(super) fn find(&mut self, topic: &str, number: i32) -> Option<&mut OwnedPartition> {
         self.owned.iter_mut().find(|owned| owned.partition.is(topic, number))
     }
 
-    /// The partition of a span, if it was not placed again since.
-    pub(super) fn find_span(&mut self, span: &Span) -> Option<&mut Owned> {
+    /// Returns the partition of a span, unless it has seeked since.
+    pub(super) fn find_span(&mut self, span: &OffsetSpan) -> Option<&mut OwnedPartition> {
         let Partition { topic, number } = &span.partition;
-        self.find(topic, *number).filter(|owned| owned.placed == span.placed)
+        self.find(topic, *number).filter(|owned| owned.seek_id == span.seek_id)
     }
 
-    /// Whether something has to be placed now.
-    pub(super) fn has_unplaced(&self, now: Instant) -> bool {
-        !self.given.is_empty() || self.owned.iter().any(|owned| owned.is_astray(now))
+    /// Returns whether a partition needs a seek now.
+    pub(super) fn needs_seek(&self, now: Instant) -> bool {
+        !self.assigned.is_empty() || self.owned.iter().any(|owned| owned.needs_reseek(now))
     }
 
-    /// The offsets the group does not know yet.
+    /// Returns the offsets that are not committed to the group yet.
     pub(super) fn behind(&self) -> TopicPartitionList {
         let behind = self.owned.iter().filter(|owned| owned.is_behind());
         list(behind.map(|owned| (&owned.partition, owned.stored)))
     }
 
     pub(super) fn note_committed(&mut self, offsets: &TopicPartitionList) {
-        self.away = false;
+        self.unavailable = false;
         for element in offsets.elements() {
             if let (Offset::Offset(offset), Ok(())) = (element.offset(), element.error())
                 && let Some(owned) = self.find(element.topic(), element.partition())
@@ -214,20 +214,20 @@ impl State {
         }
     }
 
-    /// The broker has another topic of this name than before, or tells for the first time.
+    /// Records the id of a topic, and seeks again if it differs from the known id.
     fn note_topic_id(&mut self, topic: &str, id: i64, now: Instant) {
         self.topic_ids.insert(topic.to_owned(), id);
         for owned in self.owned.iter_mut().filter(|owned| owned.partition.topic == topic) {
             let before = owned.topic_id.or(owned.saved_topic_id);
             if before.is_some_and(|before| before != id) {
-                owned.astray = Some(now);
+                owned.reseek_at = Some(now);
             }
             owned.topic_id.get_or_insert(id);
         }
     }
 }
 
-/// A list for librdkafka.
+/// Builds a list for librdkafka.
 pub(super) fn list<'a>(offsets: impl Iterator<Item = (&'a Partition, i64)>) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for (partition, offset) in offsets {
@@ -238,20 +238,20 @@ pub(super) fn list<'a>(offsets: impl Iterator<Item = (&'a Partition, i64)>) -> T
     list
 }
 
-/// The context of our consumer.
+/// The context of the consumer.
 pub(super) struct Membership {
     log: ClientLog,
     counters: Arc<KafkaSourceCounters>,
     debug: bool,
-    state: Mutex<State>,
+    state: Mutex<MembershipState>,
 }
 
 impl Membership {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, MembershipState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Places what was given, and takes what is to be placed again out first.
+    /// Assigns partitions at their offsets; those in `again` are unassigned first.
     pub(super) fn assign(
         consumer: &BaseConsumer<Self>,
         again: &TopicPartitionList,
@@ -263,7 +263,7 @@ impl Membership {
             }
             return consumer.incremental_assign(wanted);
         }
-        // The older protocol knows only whole assignments: what is read already goes on.
+        // The eager protocol knows only whole assignments: the other partitions keep their offsets.
         let mut whole = wanted.clone();
         for owned in &consumer.context().state().owned {
             let Partition { topic, number } = &owned.partition;
@@ -274,71 +274,72 @@ impl Membership {
         consumer.assign(&whole)
     }
 
-    /// Takes up what was given without reading it: we are about to leave.
-    pub(super) fn give_back(&self, consumer: &BaseConsumer<Self>) {
-        let given = std::mem::take(&mut self.state().given);
-        let given = list(given.iter().map(|partition| (partition, 0)));
-        note("giving partitions back", Self::assign(consumer, &TopicPartitionList::new(), &given));
+    /// Accepts assigned partitions without reading them, because the member is about to leave.
+    pub(super) fn return_assigned(&self, consumer: &BaseConsumer<Self>) {
+        let assigned = std::mem::take(&mut self.state().assigned);
+        let assigned = list(assigned.iter().map(|partition| (partition, 0)));
+        note("returning partitions", Self::assign(consumer, &TopicPartitionList::new(), &assigned));
     }
 
-    fn given(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
+    fn on_assign(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         let mut state = self.state();
-        state.away = false;
+        state.unavailable = false;
         if partitions.count() == 0 {
             drop(state);
-            // The protocol waits for an answer to an empty assignment too.
+            // The protocol expects a response to an empty assignment too.
             let done = Self::assign(consumer, &TopicPartitionList::new(), partitions);
             return note("an empty assignment", done);
         }
         state.changes += 1;
-        state.given.extend(partitions.elements().iter().map(|element| Partition {
+        state.assigned.extend(partitions.elements().iter().map(|element| Partition {
             topic: element.topic().to_owned(),
             number: element.partition(),
         }));
-        tracing::info!(partitions = partitions.count(), "partitions were given to this source");
+        tracing::info!(partitions = partitions.count(), "partitions assigned");
     }
 
-    fn taken(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
-        let is_taken = |p: &Partition| partitions.find_partition(&p.topic, p.number).is_some();
+    fn on_revoke(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
+        let is_revoked = |p: &Partition| partitions.find_partition(&p.topic, p.number).is_some();
         let mut state = self.state();
         state.changes += 1;
-        let (gone, kept) = state.owned.drain(..).partition(|owned| is_taken(&owned.partition));
+        let (revoked, kept) = state.owned.drain(..).partition(|owned| is_revoked(&owned.partition));
         state.owned = kept;
-        let (unplaced, given) = state.given.drain(..).partition(|partition| is_taken(partition));
-        state.given = given;
-        let away = state.away;
+        let (unread, assigned) =
+            state.assigned.drain(..).partition(|partition| is_revoked(partition));
+        state.assigned = assigned;
+        let unavailable = state.unavailable;
         drop(state);
-        let gone: Vec<Owned> = gone;
-        let behind = gone.iter().filter(|owned| owned.is_behind());
+        let revoked: Vec<OwnedPartition> = revoked;
+        let behind = revoked.iter().filter(|owned| owned.is_behind());
         let behind = list(behind.map(|owned| (&owned.partition, owned.stored)));
-        if behind.count() > 0 && !away && !consumer.assignment_lost() {
-            note("a last commit", consumer.commit(&behind, CommitMode::Sync));
+        if behind.count() > 0 && !unavailable && !consumer.assignment_lost() {
+            note("the last commit", consumer.commit(&behind, CommitMode::Sync));
         }
-        tracing::info!(partitions = partitions.count(), "partitions were taken from this source");
-        let unplaced: Vec<Partition> = unplaced;
-        note("giving partitions up", Self::release(consumer, &unplaced, partitions));
+        tracing::info!(partitions = partitions.count(), "partitions revoked");
+        let unread: Vec<Partition> = unread;
+        note("releasing partitions", Self::release(consumer, &unread, partitions));
     }
 
     fn release(
         consumer: &BaseConsumer<Self>,
-        unplaced: &[Partition],
+        unread: &[Partition],
         partitions: &TopicPartitionList,
     ) -> KafkaResult<()> {
         if !matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
             return consumer.unassign();
         }
-        if !unplaced.is_empty() {
-            // Only what was taken up can be let go.
-            consumer.incremental_assign(&list(unplaced.iter().map(|p| (p, 0))))?;
+        if !unread.is_empty() {
+            // Only an assigned partition can be unassigned.
+            consumer.incremental_assign(&list(unread.iter().map(|p| (p, 0))))?;
         }
         consumer.incremental_unassign(partitions)
     }
 }
 
-/// What goes wrong while partitions change hands mends itself with the next rebalance.
+/// Logs an error during a rebalance; the next rebalance corrects it.
 fn note(what: &str, result: KafkaResult<()>) {
     if let Err(error) = result {
-        tracing::warn!(%error, "{what} failed; the database knows how far this source has read");
+        tracing::warn!(%error, "{what} failed; the stored positions are not affected");
     }
 }
 
@@ -355,19 +356,19 @@ impl ClientContext for Membership {
         self.log.line(level, facility, line);
     }
 
-    /// Comes just before `poll` returns the error.
+    /// Called just before `poll` returns the error.
     fn error(&self, _error: KafkaError, reason: &str) {
         self.state().reason = self.log.clean(reason);
     }
 
     fn stats_raw(&self, statistics: &[u8]) {
         let state = self.state();
-        let mut told = lag::read(statistics, &state.owned);
+        let mut status = lag::read(statistics, &state.owned);
         if state.paused {
-            // It knows the ends from reading, and nothing is read now.
-            told.lag = self.counters.lag();
+            // librdkafka knows the ends only from reading, and nothing is read now.
+            status.lag = self.counters.lag();
         }
-        self.counters.tell(told);
+        self.counters.set_status(status);
     }
 }
 
@@ -379,17 +380,17 @@ impl ConsumerContext for Membership {
         partitions: &mut TopicPartitionList,
     ) {
         if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            self.given(consumer, partitions);
+            self.on_assign(consumer, partitions);
         } else {
-            self.taken(consumer, partitions);
+            self.on_revoke(consumer, partitions);
         }
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
         match result {
             Ok(()) => self.state().note_committed(offsets),
-            // Still behind, and tried again.
-            Err(error) => tracing::debug!(%error, "the group did not take offsets"),
+            // Still uncommitted; tried again later.
+            Err(error) => tracing::debug!(%error, "offset commit failed"),
         }
     }
 }
@@ -398,69 +399,69 @@ impl ConsumerContext for Membership {
 mod tests {
     use super::*;
 
-    impl Owned {
-        /// A partition of `members` that is stored and read up to here, for tests.
+    impl OwnedPartition {
+        /// A partition of `members` that is stored and read up to this offset, for tests.
         pub(crate) fn at(number: i32, stored: i64) -> Self {
             Self {
                 partition: Partition { topic: "members".into(), number },
-                placed: 1,
+                seek_id: 1,
                 next: stored,
                 stored,
-                moved: Moved::No,
+                moved: OffsetMoved::No,
                 committed: None,
                 topic_id: None,
                 saved_topic_id: None,
-                astray: None,
+                reseek_at: None,
                 unreadable: None,
             }
         }
     }
 
-    fn owned(next: i64) -> Owned {
-        Owned::at(0, next)
+    fn owned(next: i64) -> OwnedPartition {
+        OwnedPartition::at(0, next)
     }
 
     #[test]
-    fn records_behind_what_could_not_be_read_are_not_taken() {
+    fn records_after_unreadable_ones_are_not_taken() {
         let now = Instant::now();
-        let mut owned = Owned { unreadable: Some(7), ..owned(5) };
+        let mut owned = OwnedPartition { unreadable: Some(7), ..owned(5) };
         assert!(owned.wants(5, now) && owned.wants(6, now));
         assert!(!owned.wants(8, now) && !owned.wants(9, now));
-        assert!(!owned.is_astray(now) && owned.is_astray(now + UNREADABLE_PAUSE));
+        assert!(!owned.needs_reseek(now) && owned.needs_reseek(now + UNREADABLE_PAUSE));
     }
 
     #[test]
-    fn what_turns_out_to_be_readable_holds_nothing_back() {
-        let mut owned = Owned { unreadable: Some(7), ..owned(5) };
+    fn a_record_that_becomes_readable_blocks_nothing() {
+        let mut owned = OwnedPartition { unreadable: Some(7), ..owned(5) };
         let now = Instant::now();
         assert!(owned.wants(7, now) && owned.wants(8, now));
     }
 
     #[test]
-    fn another_id_of_its_topic_sends_a_partition_astray_and_the_same_one_does_not() {
+    fn a_partition_seeks_again_only_when_the_id_of_its_topic_changes() {
         let now = Instant::now();
-        for (placed_with, saved, told, goes_astray) in [
+        for (started_with, saved, reported, reseeks) in [
             (None, None, 1, false),
             (Some(1), Some(1), 1, false),
             (Some(1), None, 2, true),
             (None, Some(1), 2, true),
-            // Placed in the new topic already, and nothing stored there yet.
+            // Already reads the new topic, and nothing of it is stored yet.
             (Some(2), Some(1), 2, false),
         ] {
-            let one = Owned { topic_id: placed_with, saved_topic_id: saved, ..owned(5) };
-            let mut state = State { owned: vec![one], ..State::default() };
-            state.note_topic_id("members", told, now);
+            let one = OwnedPartition { topic_id: started_with, saved_topic_id: saved, ..owned(5) };
+            let mut state = MembershipState { owned: vec![one], ..MembershipState::default() };
+            state.note_topic_id("members", reported, now);
             state.note_topic_id("others", 9, now);
-            assert_eq!(state.owned[0].astray.is_some(), goes_astray, "{placed_with:?} {saved:?}");
+            assert_eq!(state.owned[0].reseek_at.is_some(), reseeks, "{started_with:?} {saved:?}");
         }
     }
 
     #[test]
-    fn a_span_counts_only_until_its_partition_is_placed_again() {
-        let mut state = State { owned: vec![owned(5)], ..State::default() };
-        let span = |placed| Span {
+    fn a_span_is_void_after_another_seek_of_its_partition() {
+        let mut state = MembershipState { owned: vec![owned(5)], ..MembershipState::default() };
+        let span = |seek_id| OffsetSpan {
             partition: Partition { topic: "members".into(), number: 0 },
-            placed,
+            seek_id,
             first: 5,
             next: 8,
             topic_id: Some(3),
@@ -469,8 +470,8 @@ mod tests {
         state.find_span(&span(1)).unwrap().acknowledge(&span(1));
         assert_eq!((state.owned[0].stored, state.owned[0].saved_topic_id), (8, Some(3)));
         assert_eq!(state.behind().count(), 1);
-        let told = state.behind();
-        state.note_committed(&told);
+        let committed = state.behind();
+        state.note_committed(&committed);
         assert_eq!(state.behind().count(), 0);
     }
 }

@@ -1,61 +1,60 @@
-//! Where reading of a partition begins. Pure: what is known goes in, an offset and what was found
-//! come out.
+//! Decides where a partition is read from. Pure: known offsets in, start offset and finding out.
 //!
-//! The database goes first: it has the rows. The group's offset at the broker is a copy for others
-//! to look at; it counts only where the database knows nothing.
+//! The position in the database has priority, because the rows are there. The group's offset is a
+//! copy for monitoring; it counts only if the database has none.
 
-use super::Start;
+use super::KafkaStartOffset;
 
-/// What is known of a partition that is to be read.
+/// The known offsets of a partition.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    /// The next offset, by the database.
+pub(super) struct KnownOffsets {
+    /// The next offset in the database.
     pub(super) stored: Option<i64>,
-    /// The next offset, by our own memory, if we have read it before.
-    pub(super) memory: Option<Memory>,
-    /// The next offset, by the group.
+    /// The next offset in memory, if this reader has read it before.
+    pub(super) memory: Option<RememberedOffset>,
+    /// The next offset of the group.
     pub(super) committed: Option<i64>,
-    /// Whether it is still the topic those offsets belong to.
-    pub(super) topic: Topic,
-    /// The oldest offset the broker has.
+    /// The comparison with the topic of these offsets.
+    pub(super) topic: TopicIdentity,
+    /// The oldest offset at the broker.
     pub(super) low: i64,
-    /// The offset the next record will get.
+    /// The offset of the next record at the broker.
     pub(super) high: i64,
-    /// What holds if nothing is known.
-    pub(super) start: Start,
+    /// The start if no offset is known.
+    pub(super) start: KafkaStartOffset,
 }
 
 /// The next offset as the reader remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(super) struct RememberedOffset {
     pub(super) next: i64,
-    /// It was moved away from where the database is, and nothing has been stored since.
-    pub(super) moved: Moved,
+    /// It differs from the position in the database, and nothing has been stored since.
+    pub(super) moved: OffsetMoved,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum OffsetMoved {
     Yes,
     No,
 }
 
-impl Moved {
-    /// Going on from where it was moved to does not bring it back.
+impl OffsetMoved {
+    /// A continued read stays moved.
     pub(super) fn or(self, before: Option<Self>) -> Self {
         if self == Self::Yes || before == Some(Self::Yes) { Self::Yes } else { Self::No }
     }
 }
 
-/// Whether a topic is the one it was.
+/// The comparison of a topic with an earlier one of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Topic {
+pub(super) enum TopicIdentity {
     Same,
     Other,
-    /// The broker does not tell, or nobody wrote it down before.
+    /// The broker has no ids, or none was stored.
     Unknown,
 }
 
-impl Topic {
+impl TopicIdentity {
     pub(super) fn compare(before: Option<i64>, now: Option<i64>) -> Self {
         match (before, now) {
             (Some(before), Some(now)) if before == now => Self::Same,
@@ -65,69 +64,72 @@ impl Topic {
     }
 }
 
-/// Where to begin, and what there is to say about it.
+/// The start offset and the finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Beginning {
+pub(super) struct StartDecision {
     pub(super) offset: i64,
-    pub(super) finding: Finding,
+    pub(super) finding: StartFinding,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    /// Nobody has read it before.
+pub(super) enum StartFinding {
+    /// Never read before.
     New,
     Continued,
-    /// Records were deleted before they were read: so many offsets are missing.
+    /// Records were deleted before they were read: this many offsets are missing.
     Gap {
         missing: i64,
     },
-    /// The topic was deleted and created again: everything in it is new.
+    /// The topic was deleted and created again: all its records are new.
     Recreated,
-    /// The broker lost its newest records, of which `lost` offsets had been read.
+    /// The broker lost its newest records; `lost` of their offsets had been read.
     Truncated {
         lost: i64,
     },
 }
 
-impl Finding {
-    /// Whether the offset is not where the database is.
-    pub(super) fn moved(self) -> Moved {
+impl StartFinding {
+    /// Returns whether the offset differs from the position in the database.
+    pub(super) fn moved(self) -> OffsetMoved {
         match self {
-            Self::New | Self::Continued => Moved::No,
-            Self::Gap { .. } | Self::Recreated | Self::Truncated { .. } => Moved::Yes,
+            Self::New | Self::Continued => OffsetMoved::No,
+            Self::Gap { .. } | Self::Recreated | Self::Truncated { .. } => OffsetMoved::Yes,
         }
     }
 }
 
-pub(super) fn begin(known: &Known) -> Beginning {
-    let at = |offset, finding| Beginning { offset, finding };
+pub(super) fn begin(known: &KnownOffsets) -> StartDecision {
+    let at = |offset, finding| StartDecision { offset, finding };
     let Some(position) = known.position() else {
         let offset = match known.start {
-            Start::Earliest => known.low,
-            Start::Latest => known.high,
+            KafkaStartOffset::Earliest => known.low,
+            KafkaStartOffset::Latest => known.high,
         };
-        return at(offset, Finding::New);
+        return at(offset, StartFinding::New);
     };
-    if known.topic == Topic::Other {
-        return at(known.low, Finding::Recreated);
+    if known.topic == TopicIdentity::Other {
+        return at(known.low, StartFinding::Recreated);
     }
     if position > known.high {
-        // Without ids both look the same. Reading again is recognised, not reading is a loss.
+        // Without ids both cases look the same. Reading twice is detected as duplicates, not
+        // reading is a loss.
         return match known.topic {
-            Topic::Same => at(known.high, Finding::Truncated { lost: position - known.high }),
-            _ => at(known.low, Finding::Recreated),
+            TopicIdentity::Same => {
+                at(known.high, StartFinding::Truncated { lost: position - known.high })
+            }
+            _ => at(known.low, StartFinding::Recreated),
         };
     }
     if position < known.low {
-        return at(known.low, Finding::Gap { missing: known.low - position });
+        return at(known.low, StartFinding::Gap { missing: known.low - position });
     }
-    at(position, Finding::Continued)
+    at(position, StartFinding::Continued)
 }
 
-impl Known {
+impl KnownOffsets {
     fn position(&self) -> Option<i64> {
         match (self.stored, self.memory) {
-            (_, Some(Memory { next, moved: Moved::Yes })) => Some(next),
+            (_, Some(RememberedOffset { next, moved: OffsetMoved::Yes })) => Some(next),
             (Some(stored), _) => Some(stored),
             (None, Some(memory)) => Some(memory.next),
             (None, None) => self.committed,
@@ -135,12 +137,13 @@ impl Known {
     }
 }
 
-/// The name of a partition in `relais_source_position`.
+/// Returns the name of a partition in `relais_source_position`.
 pub(super) fn partition_key(cluster: &str, topic: &str, partition: i32) -> String {
     format!("{cluster}/{topic}/{partition}")
 }
 
-/// Where the number of the topic's id stands beside it: the offset belongs to that topic only.
+/// Returns the key of the topic id that is stored beside an offset: the offset belongs to that
+/// topic only.
 pub(super) fn topic_id_key(partition_key: &str) -> String {
     format!("{partition_key}/topic-id")
 }
@@ -149,73 +152,90 @@ pub(super) fn topic_id_key(partition_key: &str) -> String {
 mod tests {
     use super::*;
 
-    const EMPTY: Known = Known {
+    const EMPTY: KnownOffsets = KnownOffsets {
         stored: None,
         memory: None,
         committed: None,
-        topic: Topic::Unknown,
+        topic: TopicIdentity::Unknown,
         low: 10,
         high: 100,
-        start: Start::Earliest,
+        start: KafkaStartOffset::Earliest,
     };
 
-    fn begins(known: Known) -> (i64, Finding) {
-        let Beginning { offset, finding } = begin(&known);
+    fn begins(known: KnownOffsets) -> (i64, StartFinding) {
+        let StartDecision { offset, finding } = begin(&known);
         (offset, finding)
     }
 
-    fn memory(next: i64, moved: Moved) -> Option<Memory> {
-        Some(Memory { next, moved })
+    fn memory(next: i64, moved: OffsetMoved) -> Option<RememberedOffset> {
+        Some(RememberedOffset { next, moved })
     }
 
     #[test]
-    fn the_database_goes_before_memory_and_memory_before_the_group() {
-        let all =
-            Known { stored: Some(20), memory: memory(30, Moved::No), committed: Some(40), ..EMPTY };
-        assert_eq!(begins(all), (20, Finding::Continued));
-        assert_eq!(begins(Known { stored: None, ..all }), (30, Finding::Continued));
-        let group = Known { stored: None, memory: None, ..all };
-        assert_eq!(begins(group), (40, Finding::Continued));
+    fn the_database_has_priority_over_memory_and_memory_over_the_group() {
+        let all = KnownOffsets {
+            stored: Some(20),
+            memory: memory(30, OffsetMoved::No),
+            committed: Some(40),
+            ..EMPTY
+        };
+        assert_eq!(begins(all), (20, StartFinding::Continued));
+        assert_eq!(begins(KnownOffsets { stored: None, ..all }), (30, StartFinding::Continued));
+        let group = KnownOffsets { stored: None, memory: None, ..all };
+        assert_eq!(begins(group), (40, StartFinding::Continued));
     }
 
     #[test]
-    fn a_new_group_begins_where_the_settings_say() {
-        assert_eq!(begins(EMPTY), (10, Finding::New));
-        assert_eq!(begins(Known { start: Start::Latest, ..EMPTY }), (100, Finding::New));
+    fn a_new_group_starts_at_the_configured_position() {
+        assert_eq!(begins(EMPTY), (10, StartFinding::New));
+        assert_eq!(
+            begins(KnownOffsets { start: KafkaStartOffset::Latest, ..EMPTY }),
+            (100, StartFinding::New)
+        );
     }
 
     #[test]
     fn deleted_records_are_a_gap_of_known_size() {
-        assert_eq!(begins(Known { stored: Some(3), ..EMPTY }), (10, Finding::Gap { missing: 7 }));
-        assert_eq!(begins(Known { stored: Some(10), ..EMPTY }), (10, Finding::Continued));
+        assert_eq!(
+            begins(KnownOffsets { stored: Some(3), ..EMPTY }),
+            (10, StartFinding::Gap { missing: 7 })
+        );
+        assert_eq!(
+            begins(KnownOffsets { stored: Some(10), ..EMPTY }),
+            (10, StartFinding::Continued)
+        );
     }
 
     #[test]
     fn a_topic_created_again_is_read_from_its_beginning_however_long_it_is() {
-        let known = Known { stored: Some(50), topic: Topic::Other, ..EMPTY };
-        assert_eq!(begins(known), (10, Finding::Recreated));
-        let shorter = Known { stored: Some(101), ..EMPTY };
-        assert_eq!(begins(shorter), (10, Finding::Recreated));
-        assert_eq!(begins(Known { stored: Some(100), ..EMPTY }), (100, Finding::Continued));
+        let known = KnownOffsets { stored: Some(50), topic: TopicIdentity::Other, ..EMPTY };
+        assert_eq!(begins(known), (10, StartFinding::Recreated));
+        let shorter = KnownOffsets { stored: Some(101), ..EMPTY };
+        assert_eq!(begins(shorter), (10, StartFinding::Recreated));
+        assert_eq!(
+            begins(KnownOffsets { stored: Some(100), ..EMPTY }),
+            (100, StartFinding::Continued)
+        );
     }
 
     #[test]
-    fn the_same_topic_with_a_lower_end_has_lost_records_and_goes_on_there() {
-        let known = Known { stored: Some(103), topic: Topic::Same, ..EMPTY };
-        assert_eq!(begins(known), (100, Finding::Truncated { lost: 3 }));
+    fn the_same_topic_with_a_lower_end_has_lost_records_and_continues_there() {
+        let known = KnownOffsets { stored: Some(103), topic: TopicIdentity::Same, ..EMPTY };
+        assert_eq!(begins(known), (100, StartFinding::Truncated { lost: 3 }));
     }
 
     #[test]
-    fn where_a_partition_was_moved_to_holds_until_something_is_stored_there() {
-        let known = Known { stored: Some(50), memory: memory(12, Moved::Yes), ..EMPTY };
-        assert_eq!(begins(known), (12, Finding::Continued));
+    fn a_moved_offset_is_used_until_something_is_stored() {
+        let known =
+            KnownOffsets { stored: Some(50), memory: memory(12, OffsetMoved::Yes), ..EMPTY };
+        assert_eq!(begins(known), (12, StartFinding::Continued));
     }
 
     #[test]
     fn topics_compare_only_where_both_ids_are_known() {
-        assert_eq!(Topic::compare(Some(1), Some(1)), Topic::Same);
-        assert_eq!(Topic::compare(Some(1), Some(2)), Topic::Other);
-        assert_eq!(Topic::compare(None, Some(1)), Topic::Unknown);
-        assert_eq!(Topic::compare(Some(1), None), Topic::Unknown);
+        assert_eq!(TopicIdentity::compare(Some(1), Some(1)), TopicIdentity::Same);
+        assert_eq!(TopicIdentity::compare(Some(1), Some(2)), TopicIdentity::Other);
+        assert_eq!(TopicIdentity::compare(None, Some(1)), TopicIdentity::Unknown);
+        assert_eq!(TopicIdentity::compare(Some(1), None), TopicIdentity::Unknown);
     }
 }

@@ -1,7 +1,8 @@
-//! The thread that reads: it does what the source asks, one thing at a time.
+//! The reader thread: executes the commands of the source, one at a time.
 //!
-//! Invariant: it polls only in `collect` and while the source is paused, so between a batch and its settlement
-//! no partition can be given or taken. Each `Collect` is answered by exactly one [`Reply`].
+//! Invariant: it polls only in `collect` and while the source is paused. So no partition is
+//! assigned or revoked between a batch and its settlement. Each `Collect` is answered by exactly
+//! one [`ReaderReply`].
 
 mod leave;
 mod pause;
@@ -25,17 +26,17 @@ use relais_core::{inbox::SourcePosition, source::SourceBatch};
 use tokio::sync::mpsc;
 
 use super::{
-    batch::{Batch, Span},
-    membership::{Blueprint, Membership},
-    placing::{ANSWER_MAX, PlaceError, Placing},
+    batch::{OffsetSpan, RecordBatch},
+    consumer_error::{self, ConsumerError, ConsumerErrorKind, ErrorReports},
+    membership::{ConsumerFactory, Membership},
     record,
-    trouble::{self, Complaints, Kind, Trouble},
+    start_offset::{ANSWER_MAX, SeekError, StartOffsets},
 };
 
-/// What the source asks of the thread. That there is no more of it means: finish.
+/// A command of the source to the thread. When the channel closes, the thread ends.
 #[derive(Debug)]
-pub(super) enum Command {
-    /// The next batch; `positions` if they were asked for.
+pub(super) enum ReaderCommand {
+    /// Requests the next batch; with the positions if the thread asked for them.
     Collect { max: usize, positions: Option<Vec<SourcePosition>> },
     /// The last batch is stored.
     Acknowledge,
@@ -45,11 +46,11 @@ pub(super) enum Command {
     Pause,
 }
 
-/// The answer to `Collect`.
+/// The reply to `Collect`.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(super) enum ReaderReply {
     Batch(SourceBatch),
-    /// Partitions have come: what does the database know of them?
+    /// Partitions were assigned: the positions in the database are needed.
     AskPositions,
     Unavailable(String),
     /// The source is about to be paused.
@@ -57,68 +58,69 @@ pub(super) enum Reply {
     Closed,
 }
 
-/// How long one poll waits for a record; closing is noticed as fast.
+/// Longest wait of one poll; also the delay of closing.
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// The same while a partition waits to be placed.
+/// The same while a partition waits for its start offset.
 const POLL_MIN: Duration = Duration::from_millis(5);
-/// How long the id of a topic may take to come; without it offsets alone must do.
+/// Time to wait for the id of a topic; without it only offsets are compared.
 const TOPIC_ID_MAX: Duration = Duration::from_millis(500);
-/// How often something is done while nothing comes.
+/// Interval of commits while no records arrive.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
-/// How long after a placing librdkafka is asked how far it is: it stops what it did before by and
-/// by, and until then would answer with the old place.
-const PASS_PAUSE: Duration = Duration::from_secs(5);
+/// Time after a seek before librdkafka is asked for its position: it still reports the old position
+/// for a while.
+const ADVANCE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Reads for one source.
-pub(super) struct Reader {
-    blueprint: Blueprint,
+/// Reads the records of one source.
+pub(super) struct KafkaReader {
+    factory: ConsumerFactory,
     closing: Arc<AtomicBool>,
-    /// A `Collect` must be answered now.
+    /// A pending `Collect` must be answered now.
     pausing: Arc<AtomicBool>,
-    member: Option<Member>,
-    /// What is in the batch that is out.
-    out: Vec<Span>,
-    complaints: Complaints,
+    member: Option<GroupMember>,
+    /// The spans of the batch that is not settled.
+    unsettled: Vec<OffsetSpan>,
+    errors: ErrorReports,
 }
 
-/// One membership of the group; after a fatal error there is another.
-struct Member {
+/// One membership in the group; after a fatal error another one is created.
+struct GroupMember {
     consumer: BaseConsumer<Membership>,
-    /// The cluster's id, once it is known.
+    /// The id of the cluster, once known.
     cluster: Option<String>,
-    /// Since when the id of a topic is waited for.
+    /// Topics whose id was requested, and when.
     topics_asked: HashMap<String, Instant>,
     commit_tried: Instant,
-    placed_at: Instant,
+    last_seek: Instant,
 }
 
-impl Reader {
+impl KafkaReader {
     pub(super) fn new(
-        blueprint: Blueprint,
+        factory: ConsumerFactory,
         closing: Arc<AtomicBool>,
         pausing: Arc<AtomicBool>,
     ) -> Self {
-        let complaints = Complaints::default();
-        Self { blueprint, closing, pausing, member: None, out: Vec::new(), complaints }
+        let errors = ErrorReports::default();
+        Self { factory, closing, pausing, member: None, unsettled: Vec::new(), errors }
     }
 
-    /// Works until the source has nothing more to ask.
+    /// Executes commands until the channel closes.
     pub(super) fn run(
         mut self,
-        mut commands: mpsc::Receiver<Command>,
-        replies: &mpsc::Sender<Reply>,
+        mut commands: mpsc::Receiver<ReaderCommand>,
+        replies: &mpsc::Sender<ReaderReply>,
     ) {
         let mut next = commands.blocking_recv();
         while let Some(command) = next {
             match command {
-                Command::Pause => {
+                ReaderCommand::Pause => {
                     next = self.idle(&mut commands);
                     continue;
                 }
-                Command::Acknowledge => self.acknowledge(),
-                Command::Refuse => self.refuse(),
-                Command::Collect { max, positions } => {
-                    let reply = self.collect(max, positions).unwrap_or_else(Reply::Unavailable);
+                ReaderCommand::Acknowledge => self.acknowledge(),
+                ReaderCommand::Refuse => self.refuse(),
+                ReaderCommand::Collect { max, positions } => {
+                    let reply =
+                        self.collect(max, positions).unwrap_or_else(ReaderReply::Unavailable);
                     if replies.blocking_send(reply).is_err() {
                         break;
                     }
@@ -133,56 +135,56 @@ impl Reader {
         &mut self,
         max: usize,
         mut positions: Option<Vec<SourcePosition>>,
-    ) -> Result<Reply, String> {
+    ) -> Result<ReaderReply, String> {
         let mut member = match self.member.take() {
             Some(member) => member,
-            None => Member::join(&self.blueprint)?,
+            None => GroupMember::join(&self.factory)?,
         };
-        let mut batch = Batch::default();
+        let mut batch = RecordBatch::default();
         let reply = loop {
             if self.closing.load(Ordering::Relaxed) {
-                break Ok(Reply::Closed);
+                break Ok(ReaderReply::Closed);
             }
             if self.pausing.load(Ordering::Relaxed) {
                 break Ok(match batch.is_empty() {
-                    true => Reply::Paused,
+                    true => ReaderReply::Paused,
                     false => self.hand_out(&member, batch),
                 });
             }
-            if member.has_unplaced() && member.knows_topics() {
+            if member.needs_seek() && member.knows_topics() {
                 if !batch.is_empty() {
                     break Ok(self.hand_out(&member, batch));
                 }
-                let Some(stored) = positions.take() else { break Ok(Reply::AskPositions) };
-                match member.place(&self.blueprint, &stored) {
+                let Some(stored) = positions.take() else { break Ok(ReaderReply::AskPositions) };
+                match member.seek(&self.factory, &stored) {
                     Ok(()) => {}
-                    Err(PlaceError::Unknown(reason)) => break Err(reason),
-                    // Nobody knows what librdkafka reads now.
-                    Err(PlaceError::Broken(reason)) => return Err(reason),
+                    Err(SeekError::Unknown(reason)) => break Err(reason),
+                    // The state of librdkafka is unknown.
+                    Err(SeekError::Broken(reason)) => return Err(reason),
                 }
             }
             if batch.is_empty()
-                && let Some(reason) = self.complaints.due(Instant::now())
+                && let Some(reason) = self.errors.due(Instant::now())
             {
                 break Err(reason);
             }
             let wait = match batch.is_empty() {
                 false => Duration::ZERO,
-                true if member.has_unplaced() => POLL_MIN,
+                true if member.needs_seek() => POLL_MIN,
                 true => POLL_MAX,
             };
-            match member.poll(&self.blueprint, &mut batch, wait) {
-                Polled::Record => self.complaints.note_record(),
-                Polled::Other => {}
-                Polled::Nothing if batch.is_empty() => {
-                    if member.rest(&mut batch) == Rest::Passed {
+            match member.poll(&self.factory, &mut batch, wait) {
+                PollOutcome::Record => self.errors.note_record(),
+                PollOutcome::Other => {}
+                PollOutcome::Nothing if batch.is_empty() => {
+                    if member.idle_work(&mut batch) == IdleOutcome::Advanced {
                         break Ok(self.hand_out(&member, batch));
                     }
                 }
-                Polled::Nothing => break Ok(self.hand_out(&member, batch)),
-                Polled::Trouble(trouble) => self.complaints.note(trouble),
-                Polled::Fatal(reason) => {
-                    tracing::error!(reason, "the consumer has ended; making another");
+                PollOutcome::Nothing => break Ok(self.hand_out(&member, batch)),
+                PollOutcome::Error(error) => self.errors.note(error),
+                PollOutcome::Fatal(reason) => {
+                    tracing::error!(reason, "consumer ended; creating another");
                     return Err(reason);
                 }
             }
@@ -194,19 +196,19 @@ impl Reader {
         reply
     }
 
-    fn hand_out(&mut self, member: &Member, batch: Batch) -> Reply {
+    fn hand_out(&mut self, member: &GroupMember, batch: RecordBatch) -> ReaderReply {
         let cluster = member.cluster.as_deref().unwrap_or_default();
-        let positions = batch.positions(&self.blueprint.settings.name, cluster);
-        let Batch { messages, spans, .. } = batch;
-        self.out = spans;
-        Reply::Batch(SourceBatch { messages, positions })
+        let positions = batch.positions(&self.factory.settings.name, cluster);
+        let RecordBatch { messages, spans, .. } = batch;
+        self.unsettled = spans;
+        ReaderReply::Batch(SourceBatch { messages, positions })
     }
 
     fn acknowledge(&mut self) {
-        let out = std::mem::take(&mut self.out);
+        let unsettled = std::mem::take(&mut self.unsettled);
         let Some(member) = &mut self.member else { return };
         let mut state = member.consumer.context().state();
-        for span in &out {
+        for span in &unsettled {
             if let Some(owned) = state.find_span(span) {
                 owned.acknowledge(span);
             }
@@ -216,10 +218,10 @@ impl Reader {
     }
 
     fn refuse(&mut self) {
-        let out = std::mem::take(&mut self.out);
+        let unsettled = std::mem::take(&mut self.unsettled);
         let Some(member) = &self.member else { return };
         let mut state = member.consumer.context().state();
-        for span in &out {
+        for span in &unsettled {
             if let Some(owned) = state.find_span(span) {
                 owned.go_back(span);
             }
@@ -227,49 +229,49 @@ impl Reader {
     }
 }
 
-/// What came of one poll.
-enum Polled {
+/// The result of one poll.
+enum PollOutcome {
     Record,
     Nothing,
-    /// Something to be looked at in the state.
+    /// The state has changed.
     Other,
-    Trouble(Trouble),
+    Error(ConsumerError),
     Fatal(String),
 }
 
-/// What a pause was good for.
+/// The result of the work done while idle.
 #[derive(PartialEq, Eq)]
-enum Rest {
-    Still,
-    /// The batch has positions to be stored, and no rows.
-    Passed,
+enum IdleOutcome {
+    Unchanged,
+    /// The batch has positions to store, and no rows.
+    Advanced,
 }
 
-impl Member {
-    fn join(blueprint: &Blueprint) -> Result<Self, String> {
+impl GroupMember {
+    fn join(factory: &ConsumerFactory) -> Result<Self, String> {
         Ok(Self {
-            consumer: blueprint.join()?,
+            consumer: factory.join()?,
             cluster: None,
             topics_asked: HashMap::new(),
             commit_tried: Instant::now(),
-            placed_at: Instant::now(),
+            last_seek: Instant::now(),
         })
     }
 
-    fn has_unplaced(&self) -> bool {
-        self.consumer.context().state().has_unplaced(Instant::now())
+    fn needs_seek(&self) -> bool {
+        self.consumer.context().state().needs_seek(Instant::now())
     }
 
-    /// Whether the ids of topics to be placed are known, or have been waited for long enough.
+    /// Returns whether the ids of the topics are known, or have been waited for long enough.
     fn knows_topics(&mut self) -> bool {
         let unknown: Vec<String> = {
             let state = self.consumer.context().state();
-            let topics = state.given.iter().map(|partition| &partition.topic);
+            let topics = state.assigned.iter().map(|partition| &partition.topic);
             topics.filter(|topic| !state.topic_ids.contains_key(*topic)).cloned().collect()
         };
         for topic in &unknown {
             if !self.topics_asked.contains_key(topic) {
-                // The question makes librdkafka say the id, in a line that the next polls bring.
+                // The request makes librdkafka log the id, in a line that the next polls return.
                 let _ = self.consumer.fetch_metadata(Some(topic), ANSWER_MAX);
                 self.topics_asked.insert(topic.clone(), Instant::now());
             }
@@ -277,33 +279,39 @@ impl Member {
         unknown.iter().all(|topic| self.topics_asked[topic].elapsed() > TOPIC_ID_MAX)
     }
 
-    fn place(
+    fn seek(
         &mut self,
-        blueprint: &Blueprint,
+        factory: &ConsumerFactory,
         stored: &[SourcePosition],
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), SeekError> {
         let cluster = match self.cluster.take() {
             Some(cluster) => cluster,
             None => self.consumer.client().fetch_cluster_id(ANSWER_MAX).ok_or_else(|| {
-                PlaceError::Unknown("the cluster does not tell its id".to_owned())
+                SeekError::Unknown("the cluster does not report its id".to_owned())
             })?,
         };
-        let placing = Placing { blueprint, consumer: &self.consumer, cluster: &cluster, stored };
-        let placed = placing.place();
+        let start_offsets =
+            StartOffsets { factory, consumer: &self.consumer, cluster: &cluster, stored };
+        let result = start_offsets.seek();
         self.cluster = Some(cluster);
         self.commit_tried = Instant::now();
-        self.placed_at = Instant::now();
-        placed
+        self.last_seek = Instant::now();
+        result
     }
 
-    fn poll(&mut self, blueprint: &Blueprint, batch: &mut Batch, wait: Duration) -> Polled {
+    fn poll(
+        &mut self,
+        factory: &ConsumerFactory,
+        batch: &mut RecordBatch,
+        wait: Duration,
+    ) -> PollOutcome {
         let changes = self.consumer.context().state().changes;
         let polled = match self.consumer.poll(wait) {
-            None => Polled::Nothing,
-            Some(Err(error)) => self.judge(&error, blueprint),
+            None => PollOutcome::Nothing,
+            Some(Err(error)) => self.judge(&error, factory),
             Some(Ok(record)) => {
-                self.take(&record, blueprint, batch);
-                Polled::Record
+                self.take(&record, factory, batch);
+                PollOutcome::Record
             }
         };
         let mut state = self.consumer.context().state();
@@ -313,73 +321,78 @@ impl Member {
         polled
     }
 
-    /// Adds a record to the batch, if it is one we want.
-    fn take(&self, record: &BorrowedMessage<'_>, blueprint: &Blueprint, batch: &mut Batch) {
+    /// Adds a record to the batch if its partition takes it.
+    fn take(
+        &self,
+        record: &BorrowedMessage<'_>,
+        factory: &ConsumerFactory,
+        batch: &mut RecordBatch,
+    ) {
         let mut state = self.consumer.context().state();
-        state.away = false;
+        state.unavailable = false;
         let Some(owned) = state.find(record.topic(), record.partition()) else { return };
         let offset = record.offset();
         if !owned.wants(offset, Instant::now()) {
             return;
         }
         let cluster = self.cluster.as_deref().unwrap_or_default();
-        let message = blueprint.settings.mapping.read(record::incoming(cluster, record));
-        let message = message.expect("a record has a position to be named by");
+        let message = factory.settings.mapping.read(record::incoming(cluster, record));
+        let message = message.expect("a record always has a position as its id");
         batch.push(owned, offset, message, record::size(record));
         owned.next = offset.saturating_add(1);
     }
 
-    fn judge(&self, error: &KafkaError, blueprint: &Blueprint) -> Polled {
+    fn judge(&self, error: &KafkaError, factory: &ConsumerFactory) -> PollOutcome {
         let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
         let mut state = self.consumer.context().state();
         let reason = std::mem::take(&mut state.reason);
         if matches!(error, KafkaError::MessageConsumptionFatal(_)) || code == Code::Fatal {
-            return Polled::Fatal(reason);
+            return PollOutcome::Fatal(reason);
         }
         match code {
-            // It says not which partition: all are placed again.
+            // The error does not name the partition: all of them seek again.
             Code::AutoOffsetReset | Code::OffsetOutOfRange => {
                 let now = Instant::now();
-                state.owned.iter_mut().for_each(|owned| owned.astray = Some(now));
-                Polled::Other
+                state.owned.iter_mut().for_each(|owned| owned.reseek_at = Some(now));
+                PollOutcome::Other
             }
-            // librdkafka has said it in its log and joins again by itself.
-            Code::PollExceeded => Polled::Other,
+            // librdkafka has logged it and rejoins by itself.
+            Code::PollExceeded => PollOutcome::Other,
             Code::BadMessage | Code::BadCompression | Code::NotImplemented
-                if let Some(offset) = trouble::offset_in(&reason) =>
+                if let Some(offset) = consumer_error::offset_in(&reason) =>
             {
-                Polled::Trouble(trouble::unreadable(&mut state, offset, &reason))
+                PollOutcome::Error(consumer_error::unreadable(&mut state, offset, &reason))
             }
             _ => {
-                let brokers = &blueprint.settings.connection.brokers;
-                let trouble = trouble::explain(code, &reason, brokers);
-                state.away |= trouble.kind == Kind::Away;
-                Polled::Trouble(trouble)
+                let brokers = &factory.settings.connection.brokers;
+                let error = consumer_error::explain(code, &reason, brokers);
+                state.unavailable |= error.kind == ConsumerErrorKind::Unavailable;
+                PollOutcome::Error(error)
             }
         }
     }
 
-    /// Now and then while nothing comes: offers the group what it did not take, and passes what
-    /// is no record (the marks of transactions), so that it is not taken for records unread.
-    fn rest(&mut self, batch: &mut Batch) -> Rest {
+    /// While no records arrive: commits again what the group has not confirmed, and advances over
+    /// transaction markers, so that they do not count as unread records.
+    fn idle_work(&mut self, batch: &mut RecordBatch) -> IdleOutcome {
         if self.commit_tried.elapsed() <= COMMIT_PAUSE {
-            return Rest::Still;
+            return IdleOutcome::Unchanged;
         }
         self.commit();
-        if self.placed_at.elapsed() <= PASS_PAUSE {
-            return Rest::Still;
+        if self.last_seek.elapsed() <= ADVANCE_PAUSE {
+            return IdleOutcome::Unchanged;
         }
-        let Ok(positions) = self.consumer.position() else { return Rest::Still };
+        let Ok(positions) = self.consumer.position() else { return IdleOutcome::Unchanged };
         let mut state = self.consumer.context().state();
-        let mut rest = Rest::Still;
+        let mut rest = IdleOutcome::Unchanged;
         for element in positions.elements() {
             if let Offset::Offset(next) = element.offset()
                 && let Some(owned) = state.find(element.topic(), element.partition())
-                && owned.passes(next)
+                && owned.can_advance(next)
             {
-                batch.pass(owned, next);
+                batch.advance(owned, next);
                 owned.next = next;
-                rest = Rest::Passed;
+                rest = IdleOutcome::Advanced;
             }
         }
         rest
@@ -391,7 +404,7 @@ impl Member {
         if behind.count() > 0
             && let Err(error) = self.consumer.commit(&behind, CommitMode::Async)
         {
-            tracing::debug!(%error, "the group did not take offsets");
+            tracing::debug!(%error, "offset commit failed");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a record of Kafka is to the mapping. Nothing of it is lost: what the inbox has no column
-//! for, or cannot represent, goes into a reserved header.
+//! Maps a Kafka record to an incoming message. Nothing is lost: what no inbox column can hold goes
+//! into a reserved header.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,15 +15,15 @@ use relais_core::{
     time::Timestamp,
 };
 
-/// Reserved header: the time of a record in milliseconds, where no column can hold it.
+/// Reserved header: the timestamp of a record in milliseconds, if no column can hold it.
 const HEADER_TIMESTAMP: &str = "relais-timestamp";
-/// Reserved header: how many headers had a name that is no text; they could not be read.
+/// Reserved header: the number of headers whose name is not UTF-8; they cannot be read.
 const HEADER_UNREADABLE: &str = "relais-unreadable-headers";
-/// 0001-01-01 and 9999-12-31T23:59:59.999Z: every database and every text of a time can hold these.
+/// 0001-01-01 and 9999-12-31T23:59:59.999Z: every database and text format can hold these.
 const MILLIS_MIN: i64 = -62_135_596_800_000;
 const MILLIS_MAX: i64 = 253_402_300_799_999;
 
-/// A record as the mapping wants it.
+/// Converts a record for the mapping.
 pub(super) fn incoming(cluster: &str, record: &BorrowedMessage<'_>) -> Incoming {
     let mut headers = read_headers(record);
     let key = record.key().map(|key| read_key(key, &mut headers));
@@ -47,12 +47,13 @@ pub(super) fn incoming(cluster: &str, record: &BorrowedMessage<'_>) -> Incoming 
     }
 }
 
-/// Bytes of a record that count for the size of a batch.
+/// Returns the bytes of a record that count for the size of a batch.
 pub(super) fn size(record: &BorrowedMessage<'_>) -> usize {
     record.payload_len().saturating_add(record.key_len())
 }
 
-/// The key as text. What the column would not keep as it is stands in a header, byte for byte.
+/// Returns the key as text. A key that the column cannot hold unchanged is also stored in a header,
+/// byte for byte.
 pub(in crate::kafka) fn read_key(key: &[u8], headers: &mut Headers) -> String {
     let text = match std::str::from_utf8(key) {
         Ok(text) => text.to_owned(),
@@ -77,7 +78,7 @@ fn read_headers(record: &BorrowedMessage<'_>) -> Headers {
     let Some(theirs) = record.headers() else { return headers };
     let mut unreadable = 0_usize;
     for index in 0..theirs.count() {
-        // The library panics on a name that is no UTF-8; one strange record must not end us.
+        // The library panics on a name that is not UTF-8; one such record must not end the thread.
         match catch_unwind(AssertUnwindSafe(|| theirs.try_get(index))) {
             Ok(Some(header)) => {
                 let value = header.value.map_or(HeaderValue::Null, HeaderValue::from_bytes);
@@ -92,7 +93,7 @@ fn read_headers(record: &BorrowedMessage<'_>) -> Headers {
             partition = record.partition(),
             offset = record.offset(),
             unreadable,
-            "headers with a name that is no text were left out"
+            "left out headers whose name is not UTF-8"
         );
         headers.set(HEADER_UNREADABLE, &unreadable.to_string());
     }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_text_and_what_is_no_text_is_kept_as_bytes() {
+    fn a_key_is_text_and_other_keys_are_kept_as_bytes() {
         assert_eq!(key("é".as_bytes()), ("é".to_owned(), Headers::default()));
         assert_eq!(key(b""), (String::new(), Headers::default()));
         let (text, headers) = key(&[0xff, 0x00]);
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_beyond_what_can_be_written_is_kept_in_a_header() {
+    fn a_time_that_no_column_can_hold_is_kept_in_a_header() {
         for millis in [0, -1_000, 1_794_789_325_948, MILLIS_MAX] {
             let mut headers = Headers::default();
             assert_eq!(event_ts(millis, &mut headers), Some(Timestamp(millis * 1_000)));

@@ -1,17 +1,17 @@
-//! Which of several topics of one name is read: deleted and created again, a topic has another id.
+//! Detects that a topic was deleted and created again: it then has another id.
 //!
-//! librdkafka 2.12 knows the id but has no function that tells it, goes on at the old offset when
-//! it changes, and says so only in a debug line. That line comes through the same queue as the
-//! records, before the first record of the new topic. So we read the line; a test on a real broker
-//! watches that its words stay.
+//! librdkafka 2.12 knows the id but has no function for it. When the id changes, it continues at
+//! the old offset and only writes a debug line. That line comes through the same queue as the
+//! records, before the first record of the new topic. So we parse the line; a test with a real
+//! broker checks its format.
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 
 /// The debug context of librdkafka that writes the line.
 pub(super) const DEBUG_CONTEXT: &str = "metadata";
 
-/// The topic and a number made of its new id, if the line says `Topic … changed id from … to …`.
-/// Brokers before 2.8 have no ids and give `None`.
+/// Returns the topic and a number derived from its new id, if the line has the form `Topic …
+/// changed id from … to …`. Brokers before 2.8 have no ids and give `None`.
 pub(super) fn changed(line: &str) -> Option<(&str, i64)> {
     let (_, rest) = line.split_once("Topic ")?;
     let (topic, rest) = rest.split_once(" changed id from ")?;

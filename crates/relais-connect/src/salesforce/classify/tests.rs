@@ -1,4 +1,4 @@
-//! Every line of the table, and what each class becomes.
+//! Every row of the table, and the consequence of each class.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn class(code: &str, message: &str) -> Class {
     judge().class(code, message).0
 }
 
-/// Each class with codes and messages that belong to it.
+/// Each class with matching codes and messages.
 const LISTED: &[(Class, &[(&str, &str)])] = &[
     (
         Auth,
@@ -143,7 +143,7 @@ fn every_code_has_its_class() {
 fn a_quota_says_how_long_to_rest() {
     let pause = |message| judge().class("REQUEST_LIMIT_EXCEEDED", message).1;
     assert_eq!(pause("TotalRequests Limit exceeded."), Some(QUOTA_PAUSE));
-    assert_eq!(pause("ConcurrentPerOrgLongTxn Limit exceeded"), Some(CROWD_PAUSE));
+    assert_eq!(pause("ConcurrentPerOrgLongTxn Limit exceeded"), Some(CONCURRENCY_PAUSE));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_version_older_than_what_the_org_has_is_delivered() {
 
 #[test]
 fn classes_become_problems_of_a_call() {
-    let call = |class| Failure::new(class, "CODE", "why").call_problem();
+    let call = |class| SalesforceFailure::new(class, "CODE", "why").call_problem();
     for class in [Class::Auth, Class::Settings, Class::Permanent] {
         assert!(matches!(call(class), CallProblem::Refused(_)), "{class:?}");
     }

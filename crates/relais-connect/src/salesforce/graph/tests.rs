@@ -1,4 +1,4 @@
-//! What is sent for a message, what is refused, and what an answer means.
+//! Requests, refused payloads, and the classification of responses.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -41,15 +41,18 @@ fn a_message_becomes_a_graph() {
 }
 
 #[test]
-fn a_message_that_is_no_graph_says_why() {
+fn a_message_that_is_not_a_graph_is_refused_with_the_reason() {
     let record = r#"{"attributes": {"type": "A", "referenceId": "r"}, "ExternalId__c": "1"}"#;
     for (payload, says) in [
-        ("{}".to_owned(), "no list of records"),
+        ("{}".to_owned(), "not a list of records"),
         ("[]".to_owned(), "1 to 500"),
-        ("[1]".to_owned(), "record 0: is no JSON object"),
+        ("[1]".to_owned(), "record 0: is not a JSON object"),
         (r#"[{"ExternalId__c": "1"}]"#.to_owned(), "attributes"),
-        (r#"[{"attributes": {}}]"#.to_owned(), "cannot be read"),
-        (r#"[{"attributes": {"type": "A/B"}, "ExternalId__c": "1"}]"#.to_owned(), "no API name"),
+        (r#"[{"attributes": {}}]"#.to_owned(), "cannot read"),
+        (
+            r#"[{"attributes": {"type": "A/B"}, "ExternalId__c": "1"}]"#.to_owned(),
+            "not an API name",
+        ),
         (r#"[{"attributes": {"type": "A"}}]"#.to_owned(), "has no ExternalId__c"),
         (r#"[{"attributes": {"type": "A"}, "ExternalId__c": null}]"#.to_owned(), "has no"),
         (r#"[{"attributes": {"type": "A"}, "ExternalId__c": " x"}]"#.to_owned(), "blanks"),

@@ -1,4 +1,4 @@
-//! Files in every shape Salesforce has been seen to give them, and files that are not whole.
+//! Files in every format that Salesforce produces, and truncated files.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn judge() -> Judge {
     Judge { external_id: "ExternalId__c".into(), superseded: None }
 }
 
-/// Reads in pieces of `size` bytes.
-fn read_in(text: &str, size: usize) -> Result<(u64, Vec<(String, String)>), Broken> {
+/// Reads in chunks of `size` bytes.
+fn read_in(text: &str, size: usize) -> Result<(u64, Vec<(String, String)>), ResultError> {
     let mut found = Vec::new();
     let mut each = |key: &str, error: &str| found.push((key.to_owned(), error.to_owned()));
     let mut reader = ResultReader::new("ExternalId__c");
@@ -56,7 +56,7 @@ fn a_file_that_breaks_off_is_noticed() {
     assert_eq!(keys(whole).len(), 2);
     let header = whole.find('\n').unwrap() + 1;
     for end in header..whole.len() {
-        // Between two records nobody can tell, and the last line may lack its end.
+        // A cut between two records cannot be detected, and the last line may lack its end.
         let is_whole =
             matches!(&whole[..end], text if text.ends_with('\n') || text.ends_with("-2\""));
         let read = read_in(&whole[..end], usize::MAX);
@@ -69,13 +69,17 @@ fn lines_that_do_not_fit_the_header_are_refused() {
     for text in
         ["ExternalId__c,A\n\"M-1\"\n", "ExternalId__c\n\"M-1\",\"x\"\n", "A,B\n\"1\",\"2\"\n"]
     {
-        assert!(matches!(read_in(text, usize::MAX), Err(Broken::Csv(_))), "{text}");
+        assert!(matches!(read_in(text, usize::MAX), Err(ResultError::Csv(_))), "{text}");
     }
     for size in [1, 2, usize::MAX] {
-        assert_eq!(read_in(" \n<html>down</html>", size), Err(Broken::Html), "in pieces of {size}");
+        assert_eq!(
+            read_in(" \n<html>down</html>", size),
+            Err(ResultError::Html),
+            "in pieces of {size}"
+        );
     }
     let endless = format!("ExternalId__c\n\"{}", "x".repeat(RECORD_MAX + 1));
-    assert!(matches!(read_in(&endless, 64 * 1024), Err(Broken::Csv(_))));
+    assert!(matches!(read_in(&endless, 64 * 1024), Err(ResultError::Csv(_))));
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn unmentioned() -> Delivery {
     Delivery::retry("RESULT_MISSING", "")
 }
 
-fn matched(ids: &[&str], notes: &[(File, &str, &str)]) -> Vec<Delivery> {
+fn matched(ids: &[&str], notes: &[(ResultFile, &str, &str)]) -> Vec<Delivery> {
     let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
     let judge = judge();
     let mut matcher = Matcher::new(&ids, &judge);
@@ -109,15 +113,15 @@ fn each_row_has_its_answer() {
     let answers = matched(
         &["ok", "bad", "busy", "left", "lost"],
         &[
-            (File::Successful, "ok", ""),
-            (File::Failed, "busy", "UNABLE_TO_LOCK_ROW:unable to obtain: 001:--"),
+            (ResultFile::Successful, "ok", ""),
+            (ResultFile::Failed, "busy", "UNABLE_TO_LOCK_ROW:unable to obtain: 001:--"),
             (
-                File::Failed,
+                ResultFile::Failed,
                 "bad",
                 "REQUIRED_FIELD_MISSING:Required fields are missing: [Name]:N --",
             ),
-            (File::Unprocessed, "left", ""),
-            (File::Successful, "settled before", ""),
+            (ResultFile::Unprocessed, "left", ""),
+            (ResultFile::Successful, "settled before", ""),
         ],
     );
     assert_eq!(answers[0], Delivery::Accepted);
@@ -130,22 +134,29 @@ fn each_row_has_its_answer() {
 #[test]
 fn a_row_that_is_mentioned_twice_has_one_answer_and_success_goes_first() {
     let error = "REQUIRED_FIELD_MISSING:x:--";
-    let both =
-        [(File::Successful, "a", ""), (File::Failed, "a", error), (File::Unprocessed, "a", "")];
+    let both = [
+        (ResultFile::Successful, "a", ""),
+        (ResultFile::Failed, "a", error),
+        (ResultFile::Unprocessed, "a", ""),
+    ];
     assert_eq!(matched(&["a"], &both), [Delivery::Accepted]);
-    let turned =
-        [(File::Failed, "a", error), (File::Unprocessed, "a", ""), (File::Successful, "a", "")];
+    let turned = [
+        (ResultFile::Failed, "a", error),
+        (ResultFile::Unprocessed, "a", ""),
+        (ResultFile::Successful, "a", ""),
+    ];
     assert_eq!(matched(&["a"], &turned), [Delivery::Accepted]);
-    let twice = [(File::Failed, "a", error), (File::Failed, "a", "UNABLE_TO_LOCK_ROW:x:--")];
+    let twice =
+        [(ResultFile::Failed, "a", error), (ResultFile::Failed, "a", "UNABLE_TO_LOCK_ROW:x:--")];
     assert!(matches!(matched(&["a"], &twice)[0], Delivery::Reject { .. }));
 }
 
 #[test]
 fn ids_that_come_back_in_another_case_are_ours_if_there_is_only_one() {
-    assert_eq!(matched(&["M-1"], &[(File::Successful, "m-1", "")]), [Delivery::Accepted]);
-    let two = matched(&["M-1", "m-1"], &[(File::Successful, "M-1", "")]);
+    assert_eq!(matched(&["M-1"], &[(ResultFile::Successful, "m-1", "")]), [Delivery::Accepted]);
+    let two = matched(&["M-1", "m-1"], &[(ResultFile::Successful, "M-1", "")]);
     assert_eq!(two, [Delivery::Accepted, unmentioned()]);
-    let unclear = matched(&["AB", "ab"], &[(File::Successful, "Ab", "")]);
+    let unclear = matched(&["AB", "ab"], &[(ResultFile::Successful, "Ab", "")]);
     assert_eq!(unclear, [unmentioned(), unmentioned()]);
 }
 

@@ -1,4 +1,4 @@
-//! Logins against a server of our own.
+//! Logins against a test server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,39 +13,39 @@ use serde_json::{Value, json};
 use super::*;
 use crate::salesforce::TokenKey;
 
-/// Answers logins with the same status and body, and remembers what was sent.
-struct Server {
+/// Answers logins with the same status and body, and records the requests.
+struct TokenServer {
     url: String,
     calls: Arc<AtomicUsize>,
     last: Arc<Mutex<String>>,
 }
 
 #[derive(Clone)]
-struct Answering {
+struct ServerMode {
     status: u16,
     body: String,
     calls: Arc<AtomicUsize>,
     last: Arc<Mutex<String>>,
 }
 
-async fn answer(State(state): State<Answering>, body: String) -> (StatusCode, String) {
+async fn answer(State(state): State<ServerMode>, body: String) -> (StatusCode, String) {
     let call = state.calls.fetch_add(1, Ordering::SeqCst);
     *state.last.lock().unwrap() = body;
-    // Others get the chance to ask meanwhile.
+    // Lets other tasks request meanwhile.
     tokio::task::yield_now().await;
     let body = state.body.replace("CALL", &call.to_string());
     (StatusCode::from_u16(state.status).unwrap(), body)
 }
 
-async fn serve(status: u16, body: impl Into<String>) -> Server {
+async fn serve(status: u16, body: impl Into<String>) -> TokenServer {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (calls, last) = (Arc::default(), Arc::default());
     let body = body.into().replace("URL", &url);
-    let state = Answering { status, body, calls: Arc::clone(&calls), last: Arc::clone(&last) };
+    let state = ServerMode { status, body, calls: Arc::clone(&calls), last: Arc::clone(&last) };
     let router = Router::new().route("/services/oauth2/token", post(answer)).with_state(state);
     tokio::spawn(async { axum::serve(listener, router).await });
-    Server { url, calls, last }
+    TokenServer { url, calls, last }
 }
 
 fn granted() -> String {
@@ -60,12 +60,12 @@ fn granted() -> String {
 fn client_credentials() -> Auth {
     Auth::ClientCredentials {
         client_id: "the app".into(),
-        client_secret: Secret::new("s3cret&text"),
+        client_secret: SecretString::from("s3cret&text"),
     }
 }
 
-fn login(url: &str, auth: Auth) -> Result<Arc<Login>, String> {
-    Login::new(&SalesforceSettings::new(url, auth, "Contact", "ExternalId__c")).map(Arc::new)
+fn login(url: &str, auth: Auth) -> Result<Arc<LoginFlow>, String> {
+    LoginFlow::new(&SalesforceSettings::new(url, auth, "Contact", "ExternalId__c")).map(Arc::new)
 }
 
 fn http() -> Client {
@@ -76,7 +76,7 @@ fn http() -> Client {
 #[tokio::test]
 async fn many_calls_at_once_make_one_login() {
     let server = serve(200, granted()).await;
-    let (http, session) = (http(), Session::default());
+    let (http, session) = (http(), SalesforceSession::default());
     let login = login(&server.url, client_credentials()).unwrap();
     let ask = || {
         let (http, session, login) = (http.clone(), session.clone(), Arc::clone(&login));
@@ -84,7 +84,7 @@ async fn many_calls_at_once_make_one_login() {
     };
     let asked: Vec<_> = (0..20).map(|_| ask()).collect();
     for token in asked {
-        assert_eq!(token.await.unwrap().access.reveal(), "00D!token-0");
+        assert_eq!(token.await.unwrap().access.expose_secret(), "00D!token-0");
     }
     assert_eq!(server.calls.load(Ordering::SeqCst), 1);
     let sent = server.last.lock().unwrap().clone();
@@ -96,20 +96,21 @@ async fn many_calls_at_once_make_one_login() {
 #[tokio::test]
 async fn a_token_that_is_forgotten_or_too_old_is_replaced() {
     let server = serve(200, granted()).await;
-    let (http, session) = (http(), Session::default());
+    let (http, session) = (http(), SalesforceSession::default());
     let mut settings =
         SalesforceSettings::new(&server.url, client_credentials(), "Contact", "ExternalId__c");
-    let long = Arc::new(Login::new(&settings).unwrap());
+    let long = Arc::new(LoginFlow::new(&settings).unwrap());
     let first = session.token(&http, &long).await.unwrap();
     assert_eq!(first.user_id.as_deref(), Some("005xx000001SwiUAAS"));
     session.forget(&first);
     let second = session.token(&http, &long).await.unwrap();
-    // Whoever still had the first one does not throw away the second.
+    // A caller with the first token does not drop the second.
     session.forget(&first);
     assert!(Arc::ptr_eq(&second, &session.token(&http, &long).await.unwrap()));
     assert_eq!(server.calls.load(Ordering::SeqCst), 2);
     settings.token_life = Duration::ZERO;
-    let (short, other) = (Arc::new(Login::new(&settings).unwrap()), Session::default());
+    let (short, other) =
+        (Arc::new(LoginFlow::new(&settings).unwrap()), SalesforceSession::default());
     other.token(&http, &short).await.unwrap();
     other.token(&http, &short).await.unwrap();
     assert_eq!(server.calls.load(Ordering::SeqCst), 4);
@@ -122,7 +123,7 @@ async fn a_refused_login_is_not_repeated_and_shows_no_secret() {
         "error_description": "invalid client credentials s3cret&text",
     });
     let server = serve(400, body.to_string()).await;
-    let (http, session) = (http(), Session::default());
+    let (http, session) = (http(), SalesforceSession::default());
     let login = login(&server.url, client_credentials()).unwrap();
     for _ in 0..3 {
         let failure = session.token(&http, &login).await.err().unwrap();
@@ -130,7 +131,7 @@ async fn a_refused_login_is_not_repeated_and_shows_no_secret() {
         assert!(failure.problem.message.contains("check the credentials"));
         assert!(failure.problem.message.contains("[hidden]"));
         assert!(!format!("{failure:?}").contains("s3cret"));
-        assert_eq!(failure.after, Some(PERSON_PAUSE));
+        assert_eq!(failure.after, Some(OPERATOR_PAUSE));
     }
     assert_eq!(server.calls.load(Ordering::SeqCst), 1);
 }
@@ -149,19 +150,19 @@ async fn a_login_server_in_trouble_is_no_wrong_secret() {
     ] {
         let server = serve(status, body).await;
         let login = login(&server.url, client_credentials()).unwrap();
-        let failure = Session::default().token(&http, &login).await.err().unwrap();
+        let failure = SalesforceSession::default().token(&http, &login).await.err().unwrap();
         assert_eq!(failure.class, class, "{status} {body}");
     }
     let login = login("http://127.0.0.1:1", client_credentials()).unwrap();
-    let failure = Session::default().token(&http, &login).await.err().unwrap();
+    let failure = SalesforceSession::default().token(&http, &login).await.err().unwrap();
     assert_eq!(failure.class, Class::Down);
 }
 
-/// A database of one secret.
+/// A database with one credential.
 #[derive(Default)]
-struct Memory(Mutex<(i64, Option<String>, Option<String>)>);
+struct MemoryCredentials(Mutex<(i64, Option<String>, Option<String>)>);
 
-impl Credentials for Memory {
+impl Credentials for MemoryCredentials {
     fn take_credential(
         &self,
         _: String,
@@ -197,18 +198,18 @@ impl Credentials for Memory {
     }
 }
 
-fn refresh(url: &str) -> Arc<Login> {
+fn refresh(url: &str) -> Arc<LoginFlow> {
     let auth = Auth::RefreshToken {
         client_id: "app".into(),
         client_secret: None,
-        refresh_token: Secret::new("first"),
+        refresh_token: SecretString::from("first"),
     };
     login(url, auth).unwrap()
 }
 
-fn vault(memory: &Arc<Memory>, key: &str) -> Session {
-    let key = TokenKey::new(&Secret::new(key)).unwrap();
-    Session::with_vault(TokenVault::new(Arc::clone(memory) as Arc<dyn Credentials>, key))
+fn vault(memory: &Arc<MemoryCredentials>, key: &str) -> SalesforceSession {
+    let key = TokenKey::new(&SecretString::from(key)).unwrap();
+    SalesforceSession::with_vault(TokenVault::new(Arc::clone(memory) as Arc<dyn Credentials>, key))
 }
 
 const KEY: &str = "a key of more than thirty-two characters";
@@ -261,7 +262,7 @@ async fn a_refresh_token_is_not_opened_with_another_key() {
 #[tokio::test]
 async fn a_replaced_refresh_token_that_cannot_be_kept_is_refused_with_the_reason() {
     let server = serve(200, granted()).await;
-    let (http, session, login) = (http(), Session::default(), refresh(&server.url));
+    let (http, session, login) = (http(), SalesforceSession::default(), refresh(&server.url));
     for _ in 0..2 {
         let failure = session.token(&http, &login).await.err().unwrap();
         assert_eq!(failure.problem.code, "REFRESH_TOKEN_ROTATES");
@@ -273,8 +274,8 @@ async fn a_replaced_refresh_token_that_cannot_be_kept_is_refused_with_the_reason
     session_is_granted(&http, &refresh(&server.url)).await;
 }
 
-async fn session_is_granted(http: &Client, login: &Arc<Login>) {
-    Session::default().token(http, login).await.unwrap();
+async fn session_is_granted(http: &Client, login: &Arc<LoginFlow>) {
+    SalesforceSession::default().token(http, login).await.unwrap();
 }
 
 #[tokio::test]
@@ -284,7 +285,7 @@ async fn a_token_is_sent_to_safe_places_only() {
         let body = json!({"access_token": "a", "instance_url": place});
         let server = serve(200, body.to_string()).await;
         let login = login(&server.url, client_credentials()).unwrap();
-        assert!(Session::default().token(&http, &login).await.is_err(), "{place}");
+        assert!(SalesforceSession::default().token(&http, &login).await.is_err(), "{place}");
     }
     let login = login("https://acme.my.salesforce.com", client_credentials()).unwrap();
     let body = json!({"access_token": "a", "instance_url": "http://acme.my.salesforce.com"});
@@ -293,13 +294,15 @@ async fn a_token_is_sent_to_safe_places_only() {
 
 #[test]
 fn settings_without_who_we_are_are_refused() {
-    let empty =
-        Auth::ClientCredentials { client_id: String::new(), client_secret: Secret::new("x") };
+    let empty = Auth::ClientCredentials {
+        client_id: String::new(),
+        client_secret: SecretString::from("x"),
+    };
     assert!(login("https://x", empty).err().unwrap().contains("client_id"));
     let no_key = Auth::JwtBearer {
         client_id: "app".into(),
         username: "u@example.org".into(),
-        private_key: Secret::new("-----BEGIN NONSENSE"),
+        private_key: SecretString::from("-----BEGIN NONSENSE"),
         audience: None,
     };
     let why = login("https://x", no_key).err().unwrap();
@@ -313,11 +316,11 @@ async fn a_claim_is_signed_and_names_the_login_server() {
     let auth = Auth::JwtBearer {
         client_id: "app".into(),
         username: "u@example.org".into(),
-        private_key: Secret::new(pair.serialize_pem()),
+        private_key: SecretString::from(pair.serialize_pem()),
         audience: None,
     };
     let login = login(&server.url, auth).unwrap();
-    Session::default().token(&http(), &login).await.unwrap();
+    SalesforceSession::default().token(&http(), &login).await.unwrap();
     let sent = server.last.lock().unwrap().clone();
     let (_, assertion) = sent.split_once("&assertion=").unwrap();
     let assertion = assertion.replace("%2E", ".").replace("%2D", "-").replace("%5F", "_");

@@ -1,26 +1,26 @@
-//! The end of a membership.
+//! Leaves the consumer group.
 
 use rdkafka::consumer::{CommitMode, Consumer};
 
-use super::Reader;
+use super::KafkaReader;
 
-impl Reader {
-    /// Tells the group how far we are and leaves it.
+impl KafkaReader {
+    /// Commits the last offsets and leaves the group.
     pub(super) fn leave(mut self) {
         let Some(member) = self.member.take() else { return };
-        let (behind, away, given) = {
+        let (behind, unavailable, assigned) = {
             let state = member.consumer.context().state();
-            (state.behind(), state.away, !state.given.is_empty())
+            (state.behind(), state.unavailable, !state.assigned.is_empty())
         };
         if behind.count() > 0
-            && !away
+            && !unavailable
             && let Err(error) = member.consumer.commit(&behind, CommitMode::Sync)
         {
-            tracing::debug!(%error, "the group did not take the last offsets");
+            tracing::debug!(%error, "last offset commit failed");
         }
-        if given {
-            // librdkafka waits for this before it lets us go.
-            member.consumer.context().give_back(&member.consumer);
+        if assigned {
+            // librdkafka waits for this before it closes.
+            member.consumer.context().return_assigned(&member.consumer);
         }
         // Dropping the consumer leaves the group.
     }

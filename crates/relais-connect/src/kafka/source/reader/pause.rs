@@ -1,22 +1,23 @@
 //! A pause of the source: the member stays in its group and reads nothing.
 //!
-//! Without polls the group would drop the member after `max.poll.interval.ms`, and its lag would not be known.
+//! Without polls the group would remove the member after `max.poll.interval.ms`, and the lag would
+//! be unknown.
 
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer;
 use tokio::sync::mpsc::{Receiver, error::TryRecvError};
 
-use super::{Command, Member, POLL_MAX, Polled, Reader};
+use super::{GroupMember, KafkaReader, POLL_MAX, PollOutcome, ReaderCommand};
 
-/// How often the ends of the partitions are asked for: nothing that is read tells them now.
+/// Interval of the requests for the ends of partitions: no records are read that would show them.
 const LAG_EVERY: Duration = Duration::from_secs(5);
-/// How long the broker may take to name the end of one partition.
+/// Time limit for the end of one partition.
 const END_MAX: Duration = Duration::from_secs(1);
 
-impl Reader {
-    /// Polls without reading until there is another command, and returns that.
-    pub(super) fn idle(&mut self, commands: &mut Receiver<Command>) -> Option<Command> {
+impl KafkaReader {
+    /// Polls without reading until the next command, and returns it.
+    pub(super) fn idle(&mut self, commands: &mut Receiver<ReaderCommand>) -> Option<ReaderCommand> {
         let Some(mut member) = self.member.take() else { return commands.blocking_recv() };
         member.set_paused(true);
         let mut paused_at = None;
@@ -35,14 +36,14 @@ impl Reader {
             if asked.is_none_or(|at| at.elapsed() >= LAG_EVERY) {
                 asked = Some(Instant::now());
                 if let Some(lag) = member.lag() {
-                    self.blueprint.counters.set_lag(lag);
+                    self.factory.counters.set_lag(lag);
                 }
             }
-            // A record that was fetched before: its partition is placed again, and it comes again.
+            // A record that was fetched earlier: its partition seeks again after the pause.
             if let Some(Err(error)) = member.consumer.poll(POLL_MAX)
-                && let Polled::Fatal(reason) = member.judge(&error, &self.blueprint)
+                && let PollOutcome::Fatal(reason) = member.judge(&error, &self.factory)
             {
-                tracing::error!(reason, "the consumer has ended; making another after the pause");
+                tracing::error!(reason, "consumer ended; creating another after the pause");
                 return commands.blocking_recv();
             }
         };
@@ -55,23 +56,24 @@ impl Reader {
     }
 }
 
-impl Member {
-    /// Everything is placed again after the pause, by what the database knows.
+impl GroupMember {
+    /// After the pause every partition seeks to the position in the database.
     fn set_paused(&mut self, paused: bool) {
         let mut state = self.consumer.context().state();
         state.paused = paused;
-        state.owned.iter_mut().for_each(|owned| owned.astray = Some(Instant::now()));
+        state.owned.iter_mut().for_each(|owned| owned.reseek_at = Some(Instant::now()));
     }
 
-    /// Has librdkafka fetch nothing from the partitions that are ours now.
+    /// Stops fetching from the assigned partitions.
     fn hold(&self) {
         let held = self.consumer.assignment().and_then(|all| self.consumer.pause(&all));
         if let Err(error) = held {
-            tracing::debug!(%error, "partitions are fetched in spite of the pause; nothing is stored");
+            tracing::debug!(%error, "cannot pause partitions; fetched records are not stored");
         }
     }
 
-    /// Records that wait in our partitions; nothing if the broker does not answer.
+    /// Returns the number of records that wait in the assigned partitions; `None` if the broker
+    /// does not answer.
     fn lag(&self) -> Option<u64> {
         let owned: Vec<_> = {
             let state = self.consumer.context().state();

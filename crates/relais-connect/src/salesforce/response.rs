@@ -1,4 +1,4 @@
-//! What came back from a call, or did not: read within limits, and sorted into a [`Failure`].
+//! Reads responses within limits, and classifies errors into a [`SalesforceFailure`].
 
 use std::time::{Duration, SystemTime};
 
@@ -9,17 +9,17 @@ use reqwest::{
 };
 use serde::Deserialize;
 
-use super::classify::{Class, Failure, Judge, same_code};
+use super::classify::{Class, Judge, SalesforceFailure, same_code};
 use crate::http::classify;
 
-/// The limit of a call that moves no data.
+/// Time limit of a call that transfers no data.
 pub(super) const CALL_TIME: Duration = Duration::from_secs(30);
 
-/// How much of a page that is no answer is shown.
+/// Maximum number of characters shown of a page that is not a response of the API.
 const EXCERPT_CHARS: usize = 200;
 
-/// No answer at all: as the HTTP connector sorts it.
-pub(super) fn no_answer(delivery: Delivery) -> Failure {
+/// Converts the classification of the HTTP connector for a call without a response.
+pub(super) fn no_answer(delivery: Delivery) -> SalesforceFailure {
     let (class, problem, after) = match delivery {
         Delivery::Outage { problem, after } => (Class::Down, problem, after),
         Delivery::Reject { problem } => (Class::Settings, problem, None),
@@ -29,13 +29,13 @@ pub(super) fn no_answer(delivery: Delivery) -> Failure {
         // Neither `Accepted` nor `Held` is a failure.
         _ => unreachable!("the HTTP connector returned a delivery that is not a failure"),
     };
-    Failure { class, problem, after, status: None }
+    SalesforceFailure { class, problem, after, status: None }
 }
 
-/// What is read of an answer that says no.
+/// An error response.
 #[derive(Debug)]
-pub(super) struct Refusal<'a> {
-    /// E.g. `PATCH https://acme.my.salesforce.com`.
+pub(super) struct ErrorResponse<'a> {
+    /// The call, e.g. `PATCH https://acme.my.salesforce.com`.
     pub(super) call: &'a str,
     pub(super) status: u16,
     pub(super) after: Option<Duration>,
@@ -43,24 +43,24 @@ pub(super) struct Refusal<'a> {
     pub(super) body: &'a [u8],
 }
 
-impl Refusal<'_> {
-    pub(super) fn failure(&self, judge: &Judge) -> Failure {
+impl ErrorResponse<'_> {
+    pub(super) fn failure(&self, judge: &Judge) -> SalesforceFailure {
         let Self { call, status, .. } = *self;
-        let told = told(self.body);
-        let (class, pause) = match (&told, status) {
+        let error = api_error(self.body);
+        let (class, pause) = match (&error, status) {
             _ if self.is_html || looks_like_html(self.body) => (Class::Down, None),
             (_, 401) => (Class::Auth, None),
-            // Pages of the edge in front of the org.
+            // Pages of the proxy in front of the org.
             (_, 406 | 420 | 429 | 502..=504) => (Class::Down, None),
             (Some((code, message)), _) => at_the_call(judge, status, code, message),
             (None, 408 | 425 | 500..) => (Class::Unknown, None),
             (None, 400 | 413) => (Class::Permanent, None),
-            // A redirect, a wall in between: no row is to blame.
+            // A redirect or a firewall: no row is at fault.
             (None, _) => (Class::Settings, None),
         };
-        let (code, message) = told.unwrap_or_else(|| (format!("HTTP_{status}"), self.excerpt()));
+        let (code, message) = error.unwrap_or_else(|| (format!("HTTP_{status}"), self.excerpt()));
         let mut failure =
-            Failure::new(class, &code, &format!("{call} answered {status}: {message}"));
+            SalesforceFailure::new(class, &code, &format!("{call} answered {status}: {message}"));
         failure.after = self.after.or(pause).or(failure.after);
         failure.status = Some(status);
         failure
@@ -72,7 +72,8 @@ impl Refusal<'_> {
     }
 }
 
-/// A code that stands for the whole call. Only a call that cannot be read may have a row to blame.
+/// Classifies a code of the whole call. A row can be at fault only if the request could not be
+/// parsed.
 fn at_the_call(judge: &Judge, status: u16, code: &str, message: &str) -> (Class, Option<Duration>) {
     let of_the_settings = ["NOT_FOUND", "INVALID_FIELD", "INVALID_TYPE", "INVALID_JOB"];
     let is_setting = of_the_settings.iter().any(|known| same_code(known, code));
@@ -83,31 +84,31 @@ fn at_the_call(judge: &Judge, status: u16, code: &str, message: &str) -> (Class,
     }
 }
 
-/// The first error: `[{"errorCode", "message"}]`.
-fn told(body: &[u8]) -> Option<(String, String)> {
+/// Returns the first error of `[{"errorCode", "message"}]`.
+fn api_error(body: &[u8]) -> Option<(String, String)> {
     #[derive(Deserialize)]
-    struct Told {
+    struct ApiError {
         #[serde(rename = "errorCode")]
         code: String,
         #[serde(default)]
         message: String,
     }
-    let errors: Vec<Told> = serde_json::from_slice(body).ok()?;
-    errors.into_iter().next().map(|told| (told.code, told.message))
+    let errors: Vec<ApiError> = serde_json::from_slice(body).ok()?;
+    errors.into_iter().next().map(|error| (error.code, error.message))
 }
 
-/// All of the body, if it is not longer than `max`.
+/// Returns the whole body, if it is not longer than `max`.
 pub(super) async fn read(
     response: &mut Response,
     max: usize,
     call: &str,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, SalesforceFailure> {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) if body.len() + chunk.len() > max => {
-                let message = format!("{call}: the answer is longer than {max} bytes");
-                return Err(Failure::new(Class::Unknown, "ANSWER_TOO_LONG", &message));
+                let message = format!("{call}: the response is longer than {max} bytes");
+                return Err(SalesforceFailure::new(Class::Unknown, "ANSWER_TOO_LONG", &message));
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) => return Ok(body),
@@ -116,22 +117,29 @@ pub(super) async fn read(
     }
 }
 
-/// JSON where JSON is expected; a page of HTML is the sign of an org that is away.
-pub(super) fn json<'a, T: Deserialize<'a>>(body: &'a [u8], call: &str) -> Result<T, Failure> {
+/// Parses JSON. An HTML page instead means that the org is unavailable.
+pub(super) fn json<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
+    call: &str,
+) -> Result<T, SalesforceFailure> {
     serde_json::from_slice(body).map_err(|error| {
         if looks_like_html(body) {
             html(call)
         } else {
-            let message = format!("{call}: the answer cannot be read: {error}");
-            Failure::new(Class::Unknown, "ANSWER_UNREADABLE", &message)
+            let message = format!("{call}: cannot read the response: {error}");
+            SalesforceFailure::new(Class::Unknown, "ANSWER_UNREADABLE", &message)
         }
     })
 }
 
-/// A page with the status of success.
-pub(super) fn html(call: &str) -> Failure {
-    let message = format!("{call}: a web page instead of an answer; is the org in maintenance?");
-    Failure { status: Some(200), ..Failure::new(Class::Down, "HTML_PAGE", &message) }
+/// An HTML page with a success status.
+pub(super) fn html(call: &str) -> SalesforceFailure {
+    let message =
+        format!("{call}: received a web page instead of a response; is the org in maintenance?");
+    SalesforceFailure {
+        status: Some(200),
+        ..SalesforceFailure::new(Class::Down, "HTML_PAGE", &message)
+    }
 }
 
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
@@ -144,7 +152,7 @@ pub(super) fn says_html(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/html"))
 }
 
-/// Neither JSON nor our CSV starts with `<`.
+/// Neither JSON nor CSV of Salesforce starts with `<`.
 pub(super) fn looks_like_html(body: &[u8]) -> bool {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     body.trim_ascii_start().starts_with(b"<")
@@ -154,10 +162,11 @@ pub(super) fn looks_like_html(body: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn failure(status: u16, body: &str) -> Failure {
+    fn failure(status: u16, body: &str) -> SalesforceFailure {
         let judge = Judge { external_id: "ExternalId__c".into(), superseded: None };
         let body = body.as_bytes();
-        Refusal { call: "GET https://x", status, after: None, is_html: false, body }.failure(&judge)
+        ErrorResponse { call: "GET https://x", status, after: None, is_html: false, body }
+            .failure(&judge)
     }
 
     fn coded(status: u16, code: &str, message: &str) -> Class {
@@ -166,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_sorted_by_code_then_by_status() {
+    fn errors_are_classified_by_code_then_by_status() {
         use Class::{Auth, Down, Permanent, Quota, Settings, Transient, Unknown};
         assert_eq!(coded(401, "INVALID_SESSION_ID", "Session expired or invalid"), Auth);
         assert_eq!(coded(403, "REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded."), Quota);
@@ -209,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_is_asked_for_goes_before_ours() {
+    fn a_requested_pause_has_priority() {
         let judge = Judge { external_id: "X".into(), superseded: None };
         let asked = Some(Duration::from_secs(7));
         let refusal =
-            Refusal { call: "GET x", status: 429, after: asked, is_html: false, body: b"" };
+            ErrorResponse { call: "GET x", status: 429, after: asked, is_html: false, body: b"" };
         assert_eq!(refusal.failure(&judge).after, asked);
         assert_eq!(failure(429, "").after, None);
     }

@@ -1,5 +1,4 @@
-//! Every form of a private address that is known to have fooled somebody, and a name server that
-//! lies.
+//! Known tricks to hide a private address, and a name server that changes its answer.
 
 use std::{
     sync::{
@@ -24,7 +23,7 @@ fn private() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn private_addresses_are_refused_in_whatever_form() {
+fn private_addresses_are_refused_in_every_form() {
     for host in private() {
         for url in [format!("http://{host}/"), format!("https://{host}:8443/a?b#c")] {
             let error = check_url(&url, false).expect_err(&url);
@@ -35,7 +34,7 @@ fn private_addresses_are_refused_in_whatever_form() {
 }
 
 #[test]
-fn public_addresses_and_names_are_not_refused() {
+fn public_addresses_and_names_are_allowed() {
     for host in [
         "example.org",
         "localhost.example.org",
@@ -67,7 +66,7 @@ fn public_addresses_and_names_are_not_refused() {
 }
 
 #[test]
-fn only_plain_http_urls_are_taken_and_none_is_repeated() {
+fn only_plain_http_urls_are_accepted_and_errors_never_repeat_them() {
     for url in [
         "ftp://example.org/k3y",
         "file:///etc/passwd?k3y",
@@ -93,13 +92,13 @@ fn only_plain_http_urls_are_taken_and_none_is_repeated() {
     }
 }
 
-/// Gives one answer after the other, then the last one again and again.
-struct Script {
+/// Returns one answer after the other, then the last one repeatedly.
+struct ScriptedLookup {
     answers: Mutex<Vec<Vec<IpAddr>>>,
     asked: AtomicUsize,
 }
 
-impl Script {
+impl ScriptedLookup {
     fn new(answers: &[&[&str]]) -> Arc<Self> {
         let parse = |answer: &&[&str]| answer.iter().map(|a| a.parse().unwrap()).collect();
         let answers = Mutex::new(answers.iter().map(parse).collect());
@@ -107,7 +106,7 @@ impl Script {
     }
 }
 
-impl Lookup for Script {
+impl NameLookup for ScriptedLookup {
     fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();
@@ -116,37 +115,37 @@ impl Lookup for Script {
     }
 }
 
-async fn resolve(script: &Arc<Script>) -> Result<Vec<SocketAddr>, String> {
-    let guard = Guard(Arc::clone(script) as Arc<dyn Lookup>);
+async fn resolve(script: &Arc<ScriptedLookup>) -> Result<Vec<SocketAddr>, String> {
+    let resolver = PublicResolver(Arc::clone(script) as Arc<dyn NameLookup>);
     let name = "rebind.example".parse().map_err(|_| "no name")?;
-    guard.resolve(name).await.map(Iterator::collect).map_err(|e| e.to_string())
+    resolver.resolve(name).await.map(Iterator::collect).map_err(|e| e.to_string())
 }
 
 #[tokio::test]
 async fn one_private_address_among_public_ones_refuses_the_name() {
-    let public = Script::new(&[&["8.8.8.8", "2606:4700:4700::1111"]]);
+    let public = ScriptedLookup::new(&[&["8.8.8.8", "2606:4700:4700::1111"]]);
     assert_eq!(resolve(&public).await.unwrap().len(), 2);
     for second in ["127.0.0.1", "::1", "::ffff:10.0.0.1", "169.254.169.254"] {
-        let error = resolve(&Script::new(&[&["8.8.8.8", second]])).await.unwrap_err();
+        let error = resolve(&ScriptedLookup::new(&[&["8.8.8.8", second]])).await.unwrap_err();
         assert!(error.contains(second.trim_start_matches("::ffff:")), "{error}");
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_changes_is_checked_each_time() {
-    let script = Script::new(&[&["8.8.8.8"], &["127.0.0.1"]]);
+    let script = ScriptedLookup::new(&[&["8.8.8.8"], &["127.0.0.1"]]);
     assert_eq!(resolve(&script).await.unwrap(), ["8.8.8.8:0".parse().unwrap()]);
     assert!(resolve(&script).await.is_err());
     assert_eq!(script.asked.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn a_name_at_a_private_address_is_rejected_and_nobody_is_called() {
+async fn a_name_with_a_private_address_is_rejected_without_a_connection() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://rebind.example:{}/", listener.local_addr().unwrap().port());
     for method in [Method::Post, Method::Put, Method::Patch] {
-        let script = Script::new(&[&["127.0.0.1"]]);
+        let script = ScriptedLookup::new(&[&["127.0.0.1"]]);
         let settings = HttpPublisherSettings { method, ..HttpPublisherSettings::new(&url) };
         let publisher = HttpPublisher::with_lookup(settings, script.clone()).unwrap();
         let deliveries = publisher.publish(&[row("{}")]).await;
@@ -158,14 +157,14 @@ async fn a_name_at_a_private_address_is_rejected_and_nobody_is_called() {
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
-/// The answer that was checked is the one that is used; asking again would give another one.
+/// The connection uses the answer that was checked; a second lookup would return another one.
 #[tokio::test]
-async fn a_name_that_changes_its_mind_after_the_check_leads_to_nobody() {
+async fn a_name_that_changes_after_the_check_does_not_reach_the_new_address() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://rebind.example:{}/", listener.local_addr().unwrap().port());
-    // Public for whoever checks it, and nobody's.
-    let script = Script::new(&[&["2000::1"], &["127.0.0.1"]]);
+    // A public address without a host.
+    let script = ScriptedLookup::new(&[&["2000::1"], &["127.0.0.1"]]);
     let connect_timeout = Duration::from_millis(300);
     let settings = HttpPublisherSettings { connect_timeout, ..HttpPublisherSettings::new(&url) };
     let publisher = HttpPublisher::with_lookup(settings, script.clone()).unwrap();

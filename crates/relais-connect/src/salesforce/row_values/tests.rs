@@ -1,11 +1,11 @@
-//! Values as they are, and every outcome of reading fresh data.
+//! Conversion of values, and every outcome of reading fresh data.
 
-use relais_core::BoxFuture;
+use relais_core::async_trait;
 use serde_json::json;
 
 use super::*;
 use crate::{
-    Secret,
+    SecretString,
     salesforce::{Auth, SalesforceSettings},
     testing::row,
 };
@@ -13,11 +13,12 @@ use crate::{
 type Rows = Vec<(&'static str, Value)>;
 
 /// A table in memory, or a database that fails.
-struct Table(Result<Rows, fn() -> StoreError>);
+struct TestTable(Result<Rows, fn() -> StoreError>);
 
-impl Hydrator for Table {
-    fn hydrate(&self, ids: Vec<String>) -> BoxFuture<'_, Result<Hydrated, StoreError>> {
-        let found = match &self.0 {
+#[async_trait]
+impl Hydrator for TestTable {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
+        match &self.0 {
             Err(error) => Err(error()),
             Ok(rows) => {
                 let mut hydrated = Hydrated::default();
@@ -29,7 +30,7 @@ impl Hydrator for Table {
                         Some(record) => {
                             hydrated.records.insert((*id).to_owned(), record.clone());
                         }
-                        // What is no record stands for a row that cannot be read.
+                        // A value that is not an object stands for a row that cannot be read.
                         None => {
                             hydrated.failed.insert((*id).to_owned(), value.to_string());
                         }
@@ -37,32 +38,33 @@ impl Hydrator for Table {
                 }
                 Ok(hydrated)
             }
-        };
-        Box::pin(async { found })
+        }
     }
 }
 
 fn settings(columns: &[(&str, &str)]) -> SalesforceSettings {
-    let auth =
-        Auth::ClientCredentials { client_id: "app".into(), client_secret: Secret::new("secret") };
+    let auth = Auth::ClientCredentials {
+        client_id: "app".into(),
+        client_secret: SecretString::from("secret"),
+    };
     let mut settings = SalesforceSettings::new("https://x", auth, "Contact", "ExternalId__c");
     settings.columns = columns.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
     settings
 }
 
-fn records(settings: &SalesforceSettings, table: Option<Table>) -> Records {
+fn records(settings: &SalesforceSettings, table: Option<TestTable>) -> RowValues {
     let hydrator = table.map(|table| Arc::new(table) as Arc<dyn Hydrator>);
-    Records::new(Mapping::new(settings).unwrap(), hydrator)
+    RowValues::new(ColumnMapping::new(settings).unwrap(), hydrator)
 }
 
 fn message(id: &str, payload: &str) -> OutboxRow {
     OutboxRow { aggregate_id: id.to_owned(), ..row(payload) }
 }
 
-async fn cells(columns: &[(&str, &str)], payload: &str) -> Result<Vec<String>, Unfit> {
+async fn cells(columns: &[(&str, &str)], payload: &str) -> Result<Vec<String>, RowValueError> {
     let records = records(&settings(columns), None);
     let rows = [message("M-1", payload)];
-    let gathered = records.gather(&rows).await.unwrap();
+    let gathered = records.select(&rows).await.unwrap();
     let mut cells = Vec::new();
     records.cells(&rows[0], &gathered, &mut cells)?;
     Ok(cells.iter().map(|cell| format!("{cell:?}")).collect())
@@ -110,7 +112,7 @@ async fn values_that_are_no_value_refuse_their_row() {
         ("null", "PAYLOAD_NOT_OBJECT"),
     ] {
         match cells(&[("A", "a")], payload).await {
-            Err(Unfit::Row(Delivery::Reject { problem })) => assert_eq!(problem.code, code),
+            Err(RowValueError::Row(Delivery::Reject { problem })) => assert_eq!(problem.code, code),
             other => panic!("{payload}: {other:?}"),
         }
     }
@@ -126,7 +128,7 @@ async fn two_messages_about_one_record_do_not_go_together() {
         message("M-1", "{}"),
         message("M-3", "{}"),
     ];
-    let gathered = records.gather(&rows).await.unwrap();
+    let gathered = records.select(&rows).await.unwrap();
     assert_eq!(gathered.chosen, [0, 4]);
     assert_eq!(gathered.left_out[0], (1, Delivery::Held));
     assert!(matches!(gathered.left_out[1], (2, Delivery::Reject { .. })));
@@ -143,9 +145,9 @@ async fn fresh_rows_replace_the_payload() {
         ("Note__c", "note"),
         ("Family__c", "payload:/familyId"),
     ];
-    let records = records(&settings(&columns), Some(Table(Ok(vec![("M-1", fresh)]))));
+    let records = records(&settings(&columns), Some(TestTable(Ok(vec![("M-1", fresh)]))));
     let rows = [message("M-1", r#"{"id": "M-1", "last_name": "old", "familyId": "F-1"}"#)];
-    let gathered = records.gather(&rows).await.unwrap();
+    let gathered = records.select(&rows).await.unwrap();
     let mut cells = Vec::new();
     records.cells(&rows[0], &gathered, &mut cells).unwrap();
     let expected = [
@@ -162,28 +164,28 @@ async fn fresh_rows_replace_the_payload() {
 async fn a_row_that_is_gone_is_rejected_or_skipped() {
     let mut settings = settings(&[("A", "a")]);
     let rows = [message("M-1", "{}"), message("M-2", "{}")];
-    let table = || Some(Table(Ok(vec![("M-2", json!({"a": 1}))])));
-    let gathered = records(&settings, table()).gather(&rows).await.unwrap();
+    let table = || Some(TestTable(Ok(vec![("M-2", json!({"a": 1}))])));
+    let gathered = records(&settings, table()).select(&rows).await.unwrap();
     assert_eq!(gathered.chosen, [1]);
     let [(0, Delivery::Reject { problem })] = gathered.left_out.as_slice() else {
         panic!("{gathered:?}")
     };
     assert_eq!(problem.code, "ROW_MISSING");
     settings.on_missing = OnMissing::Skip;
-    let gathered = records(&settings, table()).gather(&rows).await.unwrap();
+    let gathered = records(&settings, table()).select(&rows).await.unwrap();
     assert_eq!(gathered.left_out, [(0, Delivery::Accepted)]);
 }
 
 #[tokio::test]
 async fn a_row_that_cannot_be_read_uses_an_attempt_and_the_others_go() {
     let rows = [message("M-1", "{}"), message("M-2", "{}"), message("M-3", "{}")];
-    let table = Table(Ok(vec![
+    let table = TestTable(Ok(vec![
         ("M-1", json!({"a": 1})),
         ("M-2", json!("division by zero in \"M-2\"")),
         ("M-3", json!({"a": 3})),
     ]));
     let records = records(&settings(&[("A", "a")]), Some(table));
-    let gathered = records.gather(&rows).await.unwrap();
+    let gathered = records.select(&rows).await.unwrap();
     assert_eq!(gathered.chosen, [0, 2]);
     let [(1, Delivery::Retry { problem, .. })] = gathered.left_out.as_slice() else {
         panic!("{gathered:?}")
@@ -197,7 +199,7 @@ async fn a_row_older_than_its_message_waits_and_a_newer_one_goes() {
     let mut settings = settings(&[("A", "a")]);
     settings.version = Some("v".into());
     let fresh = |version: Value| json!({"a": 1, "v": version});
-    let table = Table(Ok(vec![
+    let table = TestTable(Ok(vec![
         ("older", fresh(json!(6))),
         ("same", fresh(json!("7"))),
         ("newer", fresh(json!(8))),
@@ -212,7 +214,7 @@ async fn a_row_older_than_its_message_waits_and_a_newer_one_goes() {
         message("unknown", r#"{"version": 7}"#),
         message("unasked", r#"{"id": "x"}"#),
     ];
-    let gathered = records.gather(&rows).await.unwrap();
+    let gathered = records.select(&rows).await.unwrap();
     assert_eq!(gathered.chosen, [1, 2, 4]);
     let [(0, Delivery::Retry { problem: stale, .. }), (3, Delivery::Reject { problem: unread })] =
         gathered.left_out.as_slice()
@@ -226,12 +228,12 @@ async fn a_row_older_than_its_message_waits_and_a_newer_one_goes() {
 async fn a_column_the_query_does_not_give_stops_everything_and_no_row() {
     let records = records(
         &settings(&[("A", "a"), ("B", "b")]),
-        Some(Table(Ok(vec![("M-1", json!({"a": 1}))]))),
+        Some(TestTable(Ok(vec![("M-1", json!({"a": 1}))]))),
     );
     let rows = [message("M-1", "{}")];
-    let gathered = records.gather(&rows).await.unwrap();
+    let gathered = records.select(&rows).await.unwrap();
     match records.cells(&rows[0], &gathered, &mut Vec::new()) {
-        Err(Unfit::Settings(failure)) => {
+        Err(RowValueError::Settings(failure)) => {
             assert_eq!(failure.problem.code, "COLUMN_MISSING");
             assert!(failure.problem.message.contains("`b`"));
         }
@@ -242,8 +244,8 @@ async fn a_column_the_query_does_not_give_stops_everything_and_no_row() {
 #[tokio::test]
 async fn a_database_that_is_away_is_nobodys_fault() {
     let failed = |error: fn() -> StoreError| async move {
-        let records = records(&settings(&[("A", "a")]), Some(Table(Err(error))));
-        records.gather(&[message("M-1", "{}")]).await.unwrap_err()
+        let records = records(&settings(&[("A", "a")]), Some(TestTable(Err(error))));
+        records.select(&[message("M-1", "{}")]).await.unwrap_err()
     };
     let away = failed(|| StoreError::unavailable("refused")).await;
     assert_eq!((away.class, away.problem.code.as_str()), (Class::Down, "DATABASE_AWAY"));

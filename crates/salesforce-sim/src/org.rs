@@ -1,4 +1,4 @@
-//! The state of a simulator: one org behind one lock, held for short, never across a wait.
+//! The state of a simulator: one org behind one lock, which is never held across an await.
 
 use std::{
     collections::BTreeMap,
@@ -9,65 +9,65 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::{
-    auth::Sessions,
+    auth::OrgSessions,
     bulk::{Jobs, query::QueryJobs},
-    clock::Clock,
+    clock::OrgClock,
     config::AuthConfig,
     faults::{FaultState, Faults},
-    ledger::Ledger,
-    limits::Limits,
+    ledger::EffectLedger,
+    limits::OrgLimits,
     schema::Schema,
     soql::Cursors,
-    store::{Tables, transaction::Transaction},
+    store::{OrgTables, transaction::OrgTransaction},
 };
 
 #[derive(Debug)]
-pub(crate) struct Sim {
+pub(crate) struct SimulatedOrg {
     pub(crate) auth: AuthConfig,
-    org: Mutex<Org>,
+    org: Mutex<OrgState>,
     /// Wakes the engine of the bulk jobs.
     pub(crate) wake: Notify,
 }
 
-/// Everything that changes.
+/// The mutable state of the org.
 #[derive(Debug)]
-pub(crate) struct Org {
-    pub(crate) tables: Tables,
-    pub(crate) ledger: Ledger,
+pub(crate) struct OrgState {
+    pub(crate) tables: OrgTables,
+    pub(crate) ledger: EffectLedger,
     pub(crate) faults: FaultState,
-    pub(crate) clock: Clock,
-    pub(crate) limits: Limits,
-    pub(crate) sessions: Sessions,
+    pub(crate) clock: OrgClock,
+    pub(crate) limits: OrgLimits,
+    pub(crate) sessions: OrgSessions,
     pub(crate) jobs: Jobs,
     pub(crate) query_jobs: QueryJobs,
     pub(crate) cursors: Cursors,
-    /// How often each call was made.
+    /// Number of calls, by shape.
     pub(crate) calls: BTreeMap<String, u64>,
 }
 
-/// More kinds of calls than the API has are counted together.
+/// Maximum number of distinct shapes; the rest is counted together.
 const CALLS_MAX: usize = 1_000;
 
-impl Sim {
+impl SimulatedOrg {
     pub(crate) fn new(schema: Arc<Schema>, auth: AuthConfig, faults: Faults) -> Self {
-        Self { auth, org: Mutex::new(Org::new(schema, faults)), wake: Notify::new() }
+        Self { auth, org: Mutex::new(OrgState::new(schema, faults)), wake: Notify::new() }
     }
 
-    pub(crate) fn org(&self) -> MutexGuard<'_, Org> {
+    pub(crate) fn org(&self) -> MutexGuard<'_, OrgState> {
         // A panic in a test leaves the org as it was: there is nothing to protect.
         self.org.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Org {
+impl OrgState {
     fn new(schema: Arc<Schema>, faults: Faults) -> Self {
         Self {
-            tables: Tables::new(schema),
-            ledger: Ledger::default(),
+            tables: OrgTables::new(schema),
+            ledger: EffectLedger::default(),
             faults: FaultState::new(faults),
-            clock: Clock::default(),
-            limits: Limits::default(),
-            sessions: Sessions::default(),
+            clock: OrgClock::default(),
+            limits: OrgLimits::default(),
+            sessions: OrgSessions::default(),
             jobs: Jobs::default(),
             query_jobs: QueryJobs::default(),
             cursors: Cursors::default(),
@@ -79,18 +79,18 @@ impl Org {
         self.clock.now()
     }
 
-    pub(crate) fn begin(&mut self) -> (Transaction<'_>, &mut Ledger) {
+    pub(crate) fn begin(&mut self) -> (OrgTransaction<'_>, &mut EffectLedger) {
         let now = self.clock.now();
-        (Transaction::begin(&mut self.tables, &mut self.faults, now), &mut self.ledger)
+        (OrgTransaction::begin(&mut self.tables, &mut self.faults, now), &mut self.ledger)
     }
 
-    /// Replaces the faults; jobs that were stuck go on.
+    /// Replaces the faults; stuck jobs continue.
     pub(crate) fn set_faults(&mut self, faults: Faults) {
         self.faults = FaultState::new(faults);
         self.jobs.release();
     }
 
-    /// An empty org without faults. Tokens stay valid.
+    /// Empties the org and removes all faults. Tokens stay valid.
     pub(crate) fn reset(&mut self) {
         let sessions = std::mem::take(&mut self.sessions);
         let schema = Arc::clone(&self.tables.schema);

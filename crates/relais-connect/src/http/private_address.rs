@@ -1,8 +1,8 @@
-//! Which addresses a publisher may connect to: by default only those of the public Internet.
+//! The SSRF guard: by default a publisher connects only to public addresses.
 //!
-//! Invariant: a name is resolved once for a connection, *all* its addresses are checked, and the
-//! connection uses exactly the checked ones. One refused address refuses the name: whoever answers
-//! with a mixture means no good, or needs `allow_private = true` anyway.
+//! Invariant: a name is resolved once per connection, *all* its addresses are checked, and the
+//! connection uses exactly the checked ones. One private address rejects the name: a mixed answer
+//! is an attack, or needs `allow_private = true` anyway.
 
 use std::{
     fmt, io,
@@ -16,43 +16,44 @@ use reqwest::{
     dns::{Addrs, Name, Resolve, Resolving},
 };
 
-/// The code of a message whose target is refused.
+/// The code of a message whose target address is refused.
 pub(super) const ADDRESS_REFUSED: &str = "ADDRESS_REFUSED";
 
-/// An address that is not public.
+/// The error for an address that is not public.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct PrivateAddressError {
     host: String,
     address: IpAddr,
     kind: &'static str,
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for PrivateAddressError {}
 
-impl fmt::Display for Refused {
+impl fmt::Display for PrivateAddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, address, kind } = self;
         write!(
             f,
-            "`{host}` is at {address}, which is {kind}; if it is meant to be reached, set \
-             `allow_private = true` for this destination"
+            "`{host}` is at {address}, which is {kind}; set `allow_private = true` for this \
+             destination to allow it"
         )
     }
 }
 
-/// The URL if it is one to send to. Errors never repeat it: paths and queries may hold secrets.
+/// Parses and checks the URL of a target. Errors never repeat it: paths and queries may contain
+/// secrets.
 pub(super) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|e| format!("the url cannot be read: {e}"))?;
+    let url = Url::parse(text).map_err(|e| format!("cannot parse the url: {e}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("the url must start with http:// or https://, not {}:", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("the url must not hold a user or password; set the header `authorization` \
+        return Err("the url must not contain a user or password; set the header `authorization` \
                     instead"
             .to_owned());
     }
     let host = url.host_str().unwrap_or_default();
-    // The URL parser has already made plain addresses of forms such as 0x7f.1 or 2130706433.
+    // The URL parser has already normalised forms such as 0x7f.1 or 2130706433.
     let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     match literal {
         Ok(address) if !allow_private => check(host, address).map_err(|e| e.to_string())?,
@@ -61,15 +62,15 @@ pub(super) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> 
     Ok(url)
 }
 
-/// How names become addresses; the system's way outside tests.
-pub(super) trait Lookup: Send + Sync {
+/// Resolves names; tests replace the operating system's resolver.
+pub(super) trait NameLookup: Send + Sync {
     fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// Asks the operating system.
+/// The resolver of the operating system.
 pub(super) struct SystemLookup;
 
-impl Lookup for SystemLookup {
+impl NameLookup for SystemLookup {
     fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
@@ -78,10 +79,10 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// A resolver that gives only public addresses.
-pub(super) struct Guard(pub(super) Arc<dyn Lookup>);
+/// A resolver that returns only public addresses.
+pub(super) struct PublicResolver(pub(super) Arc<dyn NameLookup>);
 
-impl Resolve for Guard {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
         let lookup = self.0.lookup(host.clone());
@@ -96,21 +97,21 @@ impl Resolve for Guard {
     }
 }
 
-fn check(host: &str, address: IpAddr) -> Result<(), Refused> {
+fn check(host: &str, address: IpAddr) -> Result<(), PrivateAddressError> {
     let kind = match address {
         IpAddr::V4(v4) => kind_v4(v4),
         IpAddr::V6(v6) => kind_v6(v6),
     };
-    kind.map_or(Ok(()), |kind| Err(Refused { host: host.to_owned(), address, kind }))
+    kind.map_or(Ok(()), |kind| Err(PrivateAddressError { host: host.to_owned(), address, kind }))
 }
 
-/// The parts of IPv4 that are not public: first address, prefix length, what it is.
+/// The IPv4 ranges that are not public: first address, prefix length, description.
 const NOT_PUBLIC_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8, "unspecified"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, "shared by a carrier"),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, "carrier-grade NAT"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
-    (Ipv4Addr::new(168, 63, 129, 16), 32, "the inside of a cloud"),
+    (Ipv4Addr::new(168, 63, 129, 16), 32, "internal to a cloud"),
     (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "private"),
     (Ipv4Addr::new(192, 0, 0, 0), 24, "reserved for protocols"),
@@ -129,12 +130,12 @@ fn kind_v4(address: Ipv4Addr) -> Option<&'static str> {
     NOT_PUBLIC_V4.iter().find(|(net, length, _)| inside(*net, *length) == 0).map(|found| found.2)
 }
 
-/// The parts of IPv6 that are named; whatever else lies outside 2000::/3 is refused too.
+/// The named IPv6 ranges that are not public. Everything else outside 2000::/3 is refused too.
 const NOT_PUBLIC_V6: &[(u128, u32, &str)] = &[
     (0, 128, "unspecified"),
     (1, 128, "loopback"),
     (0x0064_ff9b_0001 << 80, 48, "a local NAT64"),
-    (0x0100 << 112, 64, "discarded"),
+    (0x0100 << 112, 64, "a discard prefix"),
     (0x2001 << 112, 23, "reserved for protocols"),
     (0x2001_0db8 << 96, 32, "for documentation"),
     (0x3fff << 112, 20, "for documentation"),
@@ -144,7 +145,8 @@ const NOT_PUBLIC_V6: &[(u128, u32, &str)] = &[
     (0xff00 << 112, 8, "multicast"),
 ];
 
-/// Forms that carry an IPv4 address: first address, prefix length, how far right the IPv4 stands.
+/// IPv6 ranges that embed an IPv4 address: first address, prefix length, right shift of the IPv4
+/// address.
 const CARRIERS: &[(u128, u32, u32)] = &[
     (0xffff << 32, 96, 0),      // ::ffff:a.b.c.d, mapped
     (0xffff << 48, 96, 0),      // ::ffff:0:a.b.c.d, translated

@@ -1,7 +1,8 @@
-//! A line: one producer of librdkafka from its start to its end.
+//! One producer of librdkafka from its start to its end.
 //!
-//! Invariant: what is handed to a line is reported exactly once, and after [`Line::ended`] nothing of
-//! it is sent any more. A line never comes back: after an error another one is opened.
+//! Invariant: each record given to a producer is reported exactly once, and after
+//! [`KafkaProducer::ended`] none of them is sent. A producer that ended is never reused: after an
+//! error another one is opened.
 
 use std::{
     sync::{
@@ -22,40 +23,40 @@ use tokio::{
     time::Instant,
 };
 
-use super::{client_log::ClientLog, record::Record};
+use super::{client_log::ClientLog, record::OutgoingRecord};
 
-/// How often the thread of a line looks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which the thread of a producer checks whether it must end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(super) struct Line {
-    /// None once it has ended.
-    producer: RwLock<Option<BaseProducer<Reports>>>,
+pub(super) struct KafkaProducer {
+    /// `None` after its end.
+    producer: RwLock<Option<BaseProducer<ReportContext>>>,
     ending: AtomicBool,
     ended: watch::Sender<bool>,
-    /// What was wrong when it ended.
-    last_trouble: OnceLock<Trouble>,
+    /// The error of the producer when it ended.
+    last_error: OnceLock<ProducerError>,
 }
 
-impl Line {
-    /// Opens a producer, with the thread that brings its reports. Connects in the background.
+impl KafkaProducer {
+    /// Opens a producer and the thread that polls its reports. Connects in the background.
     pub(super) fn open(config: &ClientConfig, log: Arc<ClientLog>) -> Result<Arc<Self>, String> {
         let producer = producer(config, Arc::clone(&log))?;
-        let line = Arc::new(Self {
+        let opened = Arc::new(Self {
             producer: RwLock::new(Some(producer)),
             ending: AtomicBool::new(false),
             ended: watch::Sender::new(false),
-            last_trouble: OnceLock::new(),
+            last_error: OnceLock::new(),
         });
         let thread = std::thread::Builder::new().name("kafka-reports".to_owned());
-        let served = Arc::clone(&line);
+        let served = Arc::clone(&opened);
         match thread.spawn(move || served.serve()) {
-            Ok(_) => Ok(line),
-            Err(error) => Err(format!("no thread for the producer: {error}")),
+            Ok(_) => Ok(opened),
+            Err(error) => Err(format!("cannot start a thread for the producer: {error}")),
         }
     }
 
-    /// Whether a producer can be opened. Without brokers it connects to nobody.
-    pub(super) fn rehearse(config: &ClientConfig, log: Arc<ClientLog>) -> Result<(), String> {
+    /// Checks that a producer can be opened. Without brokers it does not connect.
+    pub(super) fn validate(config: &ClientConfig, log: Arc<ClientLog>) -> Result<(), String> {
         let mut config = config.clone();
         config.remove("bootstrap.servers").set_log_level(RDKafkaLogLevel::Error);
         producer(&config, log).map(drop)
@@ -65,46 +66,46 @@ impl Line {
         while !self.ending.load(Ordering::Acquire) {
             let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(producer) = producer.as_ref() {
-                producer.poll(LOOK_EVERY);
+                producer.poll(CHECK_INTERVAL);
             }
         }
-        if let Some(trouble) = self.trouble() {
-            let _ = self.last_trouble.set(trouble);
+        if let Some(error) = self.error() {
+            let _ = self.last_error.set(error);
         }
         let producer = self.producer.write().unwrap_or_else(PoisonError::into_inner).take();
-        // Its end purges what it holds, reports it and closes the connections.
+        // Dropping it purges its messages, reports them and closes the connections.
         drop(producer);
         self.ended.send_replace(true);
     }
 
-    /// Hands one record over; its report comes to `tally` as number `at`. Never blocks.
+    /// Queues one record; its report arrives in `reports` under the index `at`. Never blocks.
     pub(super) fn send(
         &self,
         topic: &str,
-        record: Record<'_>,
-        tally: &Arc<Tally>,
+        record: OutgoingRecord<'_>,
+        reports: &Arc<DeliveryReports>,
         at: usize,
     ) -> Result<(), Code> {
         let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner);
         let Some(producer) = producer.as_ref().filter(|_| !self.is_ending()) else {
             return Err(Code::PurgeQueue);
         };
-        let ticket = Box::new(Ticket { tally: Arc::clone(tally), at });
+        let ticket = Box::new(Ticket { reports: Arc::clone(reports), at });
         let mut message = BaseRecord::with_opaque_to(topic, ticket)
             .key(record.key.as_ref())
             .headers(record.headers);
         message.payload = record.value;
-        tally.expect();
+        reports.expect();
         match producer.send(message) {
             Ok(()) => Ok(()),
             Err((error, _)) => {
-                tally.expect_no_more();
+                reports.expect_no_more();
                 Err(error.rdkafka_error_code().unwrap_or(Code::Fail))
             }
         }
     }
 
-    /// Ends the line: what it still holds is purged, reported as such and not sent any more.
+    /// Ends the producer: its remaining messages are purged and reported, and not sent any more.
     pub(super) fn end(&self) {
         if self.ending.swap(true, Ordering::AcqRel) {
             return;
@@ -123,13 +124,13 @@ impl Line {
         *self.ended.borrow()
     }
 
-    /// Returns when nothing of this line is sent any more.
+    /// Returns when nothing of this producer is sent any more.
     pub(super) async fn ended(&self) {
         // The sender lives as long as `self`.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// Waits until everything handed over is reported, at most so long. Blocks its thread.
+    /// Waits until every record is reported, at most `limit`. Blocks its thread.
     pub(super) fn flush(&self, limit: Duration) {
         let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(producer) = producer.as_ref() {
@@ -137,50 +138,53 @@ impl Line {
         }
     }
 
-    /// What is wrong with the cluster or with this producer as a whole, if anything is.
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    /// Returns the current error of the cluster or of the producer as a whole.
+    pub(super) fn error(&self) -> Option<ProducerError> {
         let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(producer) = producer.as_ref() else { return self.last_trouble.get().cloned() };
+        let Some(producer) = producer.as_ref() else { return self.last_error.get().cloned() };
         let context = producer.context();
         if let Some((code, text)) = producer.client().fatal_error() {
-            return Some(Trouble { code, text: context.log.clean(&text), fatal: true });
+            return Some(ProducerError { code, text: context.log.clean(&text), fatal: true });
         }
-        context.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        context.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn producer(config: &ClientConfig, log: Arc<ClientLog>) -> Result<BaseProducer<Reports>, String> {
+fn producer(
+    config: &ClientConfig,
+    log: Arc<ClientLog>,
+) -> Result<BaseProducer<ReportContext>, String> {
     let context =
-        Reports { log: Arc::clone(&log), trouble: Mutex::new(None), troubled: false.into() };
+        ReportContext { log: Arc::clone(&log), error: Mutex::new(None), has_error: false.into() };
     BaseProducer::from_config_and_context(config, context).map_err(|error| match error {
-        // Its full text would show values of options.
-        KafkaError::ClientConfig(_, _, name, _) => format!("option `{name}` cannot be used"),
+        // The full text would show values of options.
+        KafkaError::ClientConfig(_, _, name, _) => format!("cannot use option `{name}`"),
         KafkaError::ClientCreation(text) => log.clean(&text),
         other => log.clean(&other.to_string()),
     })
 }
 
-/// An error of the producer as a whole; it is over with the next message the cluster takes.
+/// An error of the producer as a whole. It is cleared when the cluster accepts the next message.
 #[derive(Clone)]
-pub(super) struct Trouble {
+pub(super) struct ProducerError {
     pub(super) code: Code,
     pub(super) text: String,
-    /// It is never over: librdkafka sends nothing more.
+    /// Permanent: librdkafka sends nothing more.
     pub(super) fatal: bool,
 }
 
-/// Where librdkafka reports to.
-struct Reports {
+/// Receives the callbacks of librdkafka.
+struct ReportContext {
     log: Arc<ClientLog>,
-    trouble: Mutex<Option<Trouble>>,
-    /// Whether there is any, without the lock.
-    troubled: AtomicBool,
+    error: Mutex<Option<ProducerError>>,
+    /// True if there is an error; readable without the lock.
+    has_error: AtomicBool,
 }
 
-impl ClientContext for Reports {
+impl ClientContext for ReportContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
-        // The end of a producer is expected: another one takes over, and logs if it cannot. An option
-        // that relais sets itself needs no warning.
+        // The end of a producer is expected: another one takes over, and logs if it cannot. An
+        // option that relais sets itself needs no warning.
         let expected = facility == "FATAL" || text.contains("enable.gapless.guarantee");
         let level = if expected { RDKafkaLogLevel::Debug } else { level };
         self.log.line(level, facility, text);
@@ -191,22 +195,24 @@ impl ClientContext for Reports {
         if code == Code::Fatal {
             return;
         }
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        // A connection that is refused is closed too, and then all brokers are down: what came first
-        // is why.
-        match (trouble.as_mut().map(|trouble| &mut trouble.code), code) {
+        let mut current = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        // After a refused connection all brokers are reported down too: the first error is the
+        // cause.
+        match (current.as_mut().map(|current| &mut current.code), code) {
             (
                 Some(Code::Authentication | Code::SSL),
                 Code::BrokerTransportFailure | Code::AllBrokersDown,
             ) => {}
             (Some(before), Code::AllBrokersDown) => *before = code,
-            _ => *trouble = Some(Trouble { code, text: self.log.clean(reason), fatal: false }),
+            _ => {
+                *current = Some(ProducerError { code, text: self.log.clean(reason), fatal: false })
+            }
         }
-        self.troubled.store(true, Ordering::Release);
+        self.has_error.store(true, Ordering::Release);
     }
 }
 
-impl ProducerContext for Reports {
+impl ProducerContext for ReportContext {
     type DeliveryOpaque = Box<Ticket>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, ticket: Box<Ticket>) {
@@ -214,37 +220,37 @@ impl ProducerContext for Reports {
             Ok(_) => Ok(()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
         };
-        if report.is_ok() && self.troubled.swap(false, Ordering::AcqRel) {
-            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if report.is_ok() && self.has_error.swap(false, Ordering::AcqRel) {
+            *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        ticket.tally.report(ticket.at, report);
+        ticket.reports.report(ticket.at, report);
     }
 }
 
-/// Travels with a message and brings its report home.
+/// Travels with a message and routes its report.
 struct Ticket {
-    tally: Arc<Tally>,
+    reports: Arc<DeliveryReports>,
     at: usize,
 }
 
-/// What one message came to.
+/// The result of one message.
 pub(super) type Report = Result<(), Code>;
 
 /// The reports of one call.
-pub(super) struct Tally {
-    counts: Mutex<Counts>,
+pub(super) struct DeliveryReports {
+    counts: Mutex<ReportCounts>,
     complete: Notify,
 }
 
-struct Counts {
+struct ReportCounts {
     awaited: usize,
     reports: Vec<(usize, Report)>,
     last: Instant,
 }
 
-impl Tally {
+impl DeliveryReports {
     pub(super) fn new() -> Arc<Self> {
-        let counts = Counts { awaited: 0, reports: Vec::new(), last: Instant::now() };
+        let counts = ReportCounts { awaited: 0, reports: Vec::new(), last: Instant::now() };
         Arc::new(Self { counts: Mutex::new(counts), complete: Notify::new() })
     }
 
@@ -270,12 +276,12 @@ impl Tally {
         self.lock().awaited
     }
 
-    /// When the last report came, or when the first was expected.
+    /// Returns when the last report arrived, or when the first was expected.
     pub(super) fn last(&self) -> Instant {
         self.lock().last
     }
 
-    /// Returns when the last report came; perhaps earlier too.
+    /// Returns when the last report arrived, possibly earlier.
     pub(super) async fn complete(&self) {
         self.complete.notified().await;
     }
@@ -284,7 +290,7 @@ impl Tally {
         std::mem::take(&mut self.lock().reports)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ReportCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

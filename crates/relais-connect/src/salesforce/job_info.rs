@@ -1,11 +1,11 @@
-//! What Salesforce says of a bulk job.
+//! The description of a bulk job by Salesforce.
 
 use relais_core::{bulk::Remote, delivery::Delivery, time::Timestamp};
 use serde::Deserialize;
 
-use super::classify::{Class, Failure, Judge, THROTTLE_PAUSE, same_code};
+use super::classify::{Class, Judge, SalesforceFailure, THROTTLE_PAUSE, same_code};
 
-/// A job, as far as we look at it.
+/// The fields of a job that are used here.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct JobInfo {
@@ -22,14 +22,14 @@ pub(super) struct JobInfo {
 /// A page of jobs.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Page {
+pub(super) struct JobPage {
     #[serde(default)]
     pub(super) records: Vec<JobInfo>,
     pub(super) next_records_url: Option<String>,
 }
 
 impl JobInfo {
-    pub(super) fn remote(&self, judge: &Judge) -> Result<Remote, Failure> {
+    pub(super) fn remote(&self, judge: &Judge) -> Result<Remote, SalesforceFailure> {
         Ok(match self.state.as_str() {
             "Open" => Remote::Open,
             "UploadComplete" | "InProgress" => Remote::Running,
@@ -37,30 +37,31 @@ impl JobInfo {
             "Failed" => Remote::Failed(self.failure(judge).problem),
             "Aborted" => Remote::Aborted,
             other => {
-                let why = format!("the job {} is in a state nobody knows: {other:?}", self.id);
-                return Err(Failure::new(Class::Down, "JOB_STATE_UNKNOWN", &why));
+                let why = format!("the job {} is in an unknown state: {other:?}", self.id);
+                return Err(SalesforceFailure::new(Class::Down, "JOB_STATE_UNKNOWN", &why));
             }
         })
     }
 
-    /// Why it failed: `InvalidBatch : Field name not found : X`.
-    fn failure(&self, judge: &Judge) -> Failure {
+    /// Parses the reason of a failure: `InvalidBatch : Field name not found : X`.
+    fn failure(&self, judge: &Judge) -> SalesforceFailure {
         let text = self.error_message.as_deref().unwrap_or("no reason was given");
         let (code, message) = text.split_once(':').unwrap_or(("JOB_FAILED", text));
         let (code, message) = (code.trim(), message.trim());
         let (class, after) = judge.class(code, message);
-        let mut failure = Failure::new(class, code, &format!("the job {}: {message}", self.id));
+        let mut failure =
+            SalesforceFailure::new(class, code, &format!("the job {}: {message}", self.id));
         failure.after = after;
         failure
     }
 
-    /// The answer for rows it never came to. They use no attempt; if the job failed half-way or for a
-    /// reason that no row can be, the next one waits.
+    /// Returns the delivery of rows that were not processed. They use no attempt. If the job failed
+    /// half-way, or for a reason that no row can cause, the next job waits.
     pub(super) fn unprocessed(&self, judge: &Judge) -> Delivery {
         if self.state != "Failed" {
             return Delivery::Held;
         }
-        let Failure { class, problem, after, .. } = self.failure(judge);
+        let SalesforceFailure { class, problem, after, .. } = self.failure(judge);
         let is_header = problem.message.contains("Field name not found");
         let may_be_a_row = match class {
             Class::Quota | Class::Auth | Class::Down => false,
@@ -73,12 +74,13 @@ impl JobInfo {
         Delivery::Outage { problem, after: after.or(Some(THROTTLE_PAUSE)) }
     }
 
-    /// The answer for rows that no result mentions.
+    /// Returns the delivery of rows that are in no result file.
     pub(super) fn unmentioned(&self, judge: &Judge) -> Delivery {
         if self.state == "Failed" && self.number_records_processed.unwrap_or(0) == 0 {
             return self.unprocessed(judge);
         }
-        let why = format!("the results of the job {} do not mention it; it is sent again", self.id);
+        let why =
+            format!("the results of job {} do not contain the row; it is sent again", self.id);
         Delivery::retry("RESULT_MISSING", &why)
     }
 
@@ -87,7 +89,7 @@ impl JobInfo {
         processed.saturating_sub(self.number_records_failed.unwrap_or(0))
     }
 
-    /// `2022-01-02T21:33:43.000+0000`.
+    /// Parses `2022-01-02T21:33:43.000+0000`.
     pub(super) fn created_at(&self) -> Option<Timestamp> {
         let text = self.created_date.as_str();
         let plain = text.strip_suffix("+0000").map(|text| format!("{text}Z"));
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_a_job_never_came_to_use_no_attempt() {
+    fn unprocessed_rows_use_no_attempt() {
         let unprocessed = |state, error| job(state, error, Some(3)).unprocessed(&judge());
         assert_eq!(unprocessed("JobComplete", None), Delivery::Held);
         assert_eq!(unprocessed("Aborted", None), Delivery::Held);
@@ -144,7 +146,7 @@ mod tests {
             let delivery = unprocessed("Failed", Some(error));
             assert!(matches!(delivery, Delivery::Outage { after: Some(_), .. }), "{error:?}");
         }
-        // One of its rows may be the reason: they go again in smaller jobs.
+        // One of its rows may be the reason: they are sent again in smaller jobs.
         for error in [
             Some("ClientInputError : LineEnding is invalid on user data"),
             Some("InvalidBatch : Failed to parse a row"),
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_nobody_mentions_are_of_unknown_outcome_unless_nothing_was_done() {
+    fn rows_in_no_result_have_an_unknown_outcome_unless_nothing_was_processed() {
         let unmentioned = |state, processed| job(state, Some("X : y"), processed);
         let delivery = unmentioned("JobComplete", Some(3)).unmentioned(&judge());
         assert!(matches!(delivery, Delivery::Retry { .. }));

@@ -1,5 +1,5 @@
-//! Puts partitions that are ours where reading goes on: asks the broker what it has, decides by
-//! [`offsets`], tells librdkafka, and tells the group where we are.
+//! Starts assigned partitions: asks the broker for its offsets, decides by [`offsets`], assigns the
+//! start offset in librdkafka, and commits it to the group.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,64 +15,66 @@ use rdkafka::{
 use relais_core::inbox::SourcePosition;
 
 use super::{
-    KafkaSourceCounters, Start,
-    membership::{Blueprint, Membership, Owned, Partition, State, list},
-    offsets::{self, Beginning, Finding, Known, Topic},
+    KafkaSourceCounters, KafkaStartOffset,
+    membership::{ConsumerFactory, Membership, MembershipState, OwnedPartition, Partition, list},
+    offsets::{self, KnownOffsets, StartDecision, StartFinding, TopicIdentity},
 };
 
-/// How long one question to the broker may take.
+/// Time limit of one request to the broker.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// All that is needed to place partitions.
-pub(super) struct Placing<'a> {
-    pub(super) blueprint: &'a Blueprint,
+/// Determines the start offsets of partitions.
+pub(super) struct StartOffsets<'a> {
+    pub(super) factory: &'a ConsumerFactory,
     pub(super) consumer: &'a BaseConsumer<Membership>,
     pub(super) cluster: &'a str,
-    /// What the database says.
+    /// The positions in the database.
     pub(super) stored: &'a [SourcePosition],
 }
 
-/// A partition to be placed; `owned` if it was read before.
-struct Unplaced {
+/// A partition that needs a seek; `owned` if it was read before.
+struct SeekTarget {
     partition: Partition,
-    owned: Option<Owned>,
+    owned: Option<OwnedPartition>,
 }
 
-/// What the broker says.
-struct Survey {
-    /// The group's offsets in whole topics.
+/// The offsets at the broker.
+struct BrokerSurvey {
+    /// The group's offsets of all partitions of the topics.
     committed: HashMap<Partition, i64>,
-    /// The lowest and the highest offset of partitions.
+    /// The lowest and the highest offset of each partition.
     ends: HashMap<Partition, (i64, i64)>,
-    /// Topics in which nothing was ever read.
+    /// Topics that were never read.
     new_topics: BTreeSet<String>,
 }
 
-/// Why nothing was placed.
+/// The reason why no partition was started.
 #[derive(Debug)]
-pub(super) enum PlaceError {
-    /// It is not known where; everything still waits.
+pub(super) enum SeekError {
+    /// The offsets are unknown; the partitions still wait.
     Unknown(String),
-    /// librdkafka did not do it, perhaps half of it: another consumer is needed.
+    /// librdkafka failed, possibly half-way: another consumer is needed.
     Broken(String),
 }
 
-impl Placing<'_> {
-    /// Places all that waits for it.
-    pub(super) fn place(&self) -> Result<(), PlaceError> {
-        let unplaced = self.unplaced();
-        let survey = self.survey(&unplaced).map_err(|error| {
-            PlaceError::Unknown(format!("cannot find out where to read: {error}"))
+impl StartOffsets<'_> {
+    /// Starts all partitions that wait for a seek.
+    pub(super) fn seek(&self) -> Result<(), SeekError> {
+        let targets = self.targets();
+        let survey = self.survey(&targets).map_err(|error| {
+            SeekError::Unknown(format!("cannot determine the start offsets: {error}"))
         })?;
-        let placed: Vec<Owned> = unplaced.iter().map(|one| self.begin(one, &survey)).collect();
-        let again = unplaced.iter().filter(|one| one.owned.is_some());
+        let started: Vec<OwnedPartition> =
+            targets.iter().map(|one| self.start(one, &survey)).collect();
+        let again = targets.iter().filter(|one| one.owned.is_some());
         let again = list(again.map(|one| (&one.partition, 0)));
-        let wanted = list(placed.iter().map(|owned| (&owned.partition, owned.next)));
+        let wanted = list(started.iter().map(|owned| (&owned.partition, owned.next)));
         Membership::assign(self.consumer, &again, &wanted)
-            .map_err(|error| PlaceError::Broken(format!("cannot take partitions up: {error}")))?;
-        let mut behind = self.keep(placed);
+            .map_err(|error| SeekError::Broken(format!("cannot assign partitions: {error}")))?;
+        let mut behind = self.record(started);
         for (partition, (_, high)) in &survey.ends {
-            // So that a new topic is known as a whole, whoever reads which part of it.
+            // Commits every partition of a new topic, so that it is known as a whole, whichever
+            // member reads it.
             if !survey.committed.contains_key(partition)
                 && behind.find_partition(&partition.topic, partition.number).is_none()
             {
@@ -84,20 +86,21 @@ impl Placing<'_> {
         Ok(())
     }
 
-    fn unplaced(&self) -> Vec<Unplaced> {
+    fn targets(&self) -> Vec<SeekTarget> {
         let now = Instant::now();
         let state = self.consumer.context().state();
-        let given = state.given.iter().map(|p| Unplaced { partition: p.clone(), owned: None });
-        let astray = state.owned.iter().filter(|owned| owned.is_astray(now));
-        let astray = astray.map(|owned| Unplaced {
+        let assigned =
+            state.assigned.iter().map(|p| SeekTarget { partition: p.clone(), owned: None });
+        let reseeks = state.owned.iter().filter(|owned| owned.needs_reseek(now));
+        let reseeks = reseeks.map(|owned| SeekTarget {
             partition: owned.partition.clone(),
             owned: Some(owned.clone()),
         });
-        given.chain(astray).collect()
+        assigned.chain(reseeks).collect()
     }
 
-    fn survey(&self, unplaced: &[Unplaced]) -> KafkaResult<Survey> {
-        let topics: BTreeSet<&str> = unplaced.iter().map(|u| u.partition.topic.as_str()).collect();
+    fn survey(&self, targets: &[SeekTarget]) -> KafkaResult<BrokerSurvey> {
+        let topics: BTreeSet<&str> = targets.iter().map(|u| u.partition.topic.as_str()).collect();
         let mut whole = TopicPartitionList::new();
         for topic in &topics {
             let metadata = self.consumer.fetch_metadata(Some(topic), ANSWER_MAX)?;
@@ -124,94 +127,100 @@ impl Placing<'_> {
                     .stored
                     .iter()
                     .any(|row| row.partition.starts_with(&format!("{}/{topic}/", self.cluster)))
-                && !unplaced.iter().any(|u| u.partition.topic == topic && u.owned.is_some())
+                && !targets.iter().any(|u| u.partition.topic == topic && u.owned.is_some())
         };
         let new_topics: BTreeSet<String> =
             topics.into_iter().filter(|topic| is_new(topic)).map(str::to_owned).collect();
-        let latest = self.blueprint.settings.start == Start::Latest;
+        let latest = self.factory.settings.start == KafkaStartOffset::Latest;
         let mut ends = HashMap::new();
         for partition in partitions {
-            let wanted = unplaced.iter().any(|one| one.partition == partition);
+            let wanted = targets.iter().any(|one| one.partition == partition);
             if wanted || (latest && new_topics.contains(&partition.topic)) {
                 let Partition { topic, number } = &partition;
                 let found = self.consumer.fetch_watermarks(topic, *number, ANSWER_MAX)?;
                 ends.insert(partition, found);
             }
         }
-        Ok(Survey { committed, ends, new_topics })
+        Ok(BrokerSurvey { committed, ends, new_topics })
     }
 
-    /// Decides where a partition is read from, and says what is strange about it.
-    fn begin(&self, unplaced: &Unplaced, survey: &Survey) -> Owned {
-        let partition = &unplaced.partition;
+    /// Decides where a partition is read from, and reports the finding.
+    fn start(&self, target: &SeekTarget, survey: &BrokerSurvey) -> OwnedPartition {
+        let partition = &target.partition;
         let key = offsets::partition_key(self.cluster, &partition.topic, partition.number);
         let stored =
             |key: &str| self.stored.iter().find(|row| row.partition == key).map(|row| row.position);
         let saved_topic_id = stored(&offsets::topic_id_key(&key));
-        let before = match &unplaced.owned {
+        let before = match &target.owned {
             Some(owned) => owned.known_topic_id(saved_topic_id),
             None => saved_topic_id,
         };
         let now = self.consumer.context().state().topic_ids.get(&partition.topic).copied();
         let (low, high) = survey.ends.get(partition).copied().unwrap_or_default();
         let is_new = survey.new_topics.contains(&partition.topic);
-        let known = Known {
+        let known = KnownOffsets {
             stored: stored(&key),
-            memory: unplaced.owned.as_ref().map(Owned::memory),
+            memory: target.owned.as_ref().map(OwnedPartition::memory),
             committed: survey.committed.get(partition).copied(),
-            topic: Topic::compare(before, now),
+            topic: TopicIdentity::compare(before, now),
             low,
             high,
-            start: if is_new { self.blueprint.settings.start } else { Start::Earliest },
+            start: if is_new { self.factory.settings.start } else { KafkaStartOffset::Earliest },
         };
-        let Beginning { offset, finding } = offsets::begin(&known);
-        report(partition, offset, finding, &self.blueprint.counters);
-        Owned {
+        let StartDecision { offset, finding } = offsets::begin(&known);
+        report(partition, offset, finding, &self.factory.counters);
+        OwnedPartition {
             partition: partition.clone(),
-            placed: 0,
+            seek_id: 0,
             next: offset,
             stored: offset,
             moved: finding.moved().or(known.memory.map(|memory| memory.moved)),
             committed: known.committed,
             topic_id: now,
             saved_topic_id,
-            astray: None,
+            reseek_at: None,
             unreadable: None,
         }
     }
 
-    /// Takes note of what is placed; the answer is what the group does not know yet.
-    fn keep(&self, placed: Vec<Owned>) -> TopicPartitionList {
+    /// Records the started partitions. Returns the offsets that are not committed yet.
+    fn record(&self, started: Vec<OwnedPartition>) -> TopicPartitionList {
         let mut state = self.consumer.context().state();
-        let State { given, owned, placings, .. } = &mut *state;
-        given.clear();
-        owned.retain(|old| !placed.iter().any(|new| new.partition == old.partition));
-        for one in placed {
-            *placings += 1;
-            owned.push(Owned { placed: *placings, ..one });
+        let MembershipState { assigned, owned, seeks, .. } = &mut *state;
+        assigned.clear();
+        owned.retain(|old| !started.iter().any(|new| new.partition == old.partition));
+        for one in started {
+            *seeks += 1;
+            owned.push(OwnedPartition { seek_id: *seeks, ..one });
         }
         state.behind()
     }
 
-    /// The group's offsets are a copy of what the database knows. Where it failed it is tried again.
+    /// Commits offsets; they are a copy of the positions in the database. After a failure they are
+    /// committed later.
     fn commit(&self, behind: &TopicPartitionList) {
         if behind.count() == 0 {
             return;
         }
         match self.consumer.commit(behind, CommitMode::Sync) {
             Ok(()) => self.consumer.context().state().note_committed(behind),
-            Err(error) => tracing::debug!(%error, "the group did not take offsets"),
+            Err(error) => tracing::debug!(%error, "offset commit failed"),
         }
     }
 }
 
-fn report(partition: &Partition, offset: i64, finding: Finding, counters: &KafkaSourceCounters) {
+fn report(
+    partition: &Partition,
+    offset: i64,
+    finding: StartFinding,
+    counters: &KafkaSourceCounters,
+) {
     let Partition { topic, number } = partition;
     match finding {
-        Finding::New | Finding::Continued => {
-            tracing::info!(topic, partition = number, offset, "reading from here");
+        StartFinding::New | StartFinding::Continued => {
+            tracing::info!(topic, partition = number, offset, "started reading");
         }
-        Finding::Gap { missing } => {
+        StartFinding::Gap { missing } => {
             let missed = u64::try_from(missing).unwrap_or(0);
             counters.missed.fetch_add(missed, Ordering::Relaxed);
             tracing::error!(
@@ -219,26 +228,26 @@ fn report(partition: &Partition, offset: i64, finding: Finding, counters: &Kafka
                 partition = number,
                 offset,
                 missing,
-                "records were deleted at the broker before they were read; reading goes on behind \
-                 them, and a longer retention would have kept them"
+                "records were deleted at the broker before they were read; continued after them; \
+                 increase the retention of the topic"
             );
         }
-        Finding::Recreated => {
+        StartFinding::Recreated => {
             counters.recreated.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 topic,
                 partition = number,
                 offset,
-                "the topic was deleted and created again; reading from its beginning"
+                "topic was deleted and created again; started at its beginning"
             );
         }
-        Finding::Truncated { lost } => {
+        StartFinding::Truncated { lost } => {
             tracing::warn!(
                 topic,
                 partition = number,
                 offset,
                 lost,
-                "the broker lost its newest records, which had been read; reading goes on at its end"
+                "broker lost its newest records, which had been read; continued at its end"
             );
         }
     }

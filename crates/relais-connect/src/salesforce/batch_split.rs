@@ -1,34 +1,35 @@
-//! Several messages in one call, and fewer where one of them spoils the call for all.
+//! Several messages per call, and fewer if one of them makes the whole call fail.
 //!
-//! Invariant: every message gets an answer, and only messages that were alone in a refused call are
-//! rejected for it. After a failure that is not about the messages the rest is not tried.
+//! Invariant: every message gets a delivery, and a message is rejected for a refused call only if
+//! it was alone in it. After a failure that does not concern the messages the rest is not sent.
 
 use std::ops::Range;
 
-use relais_core::{BoxFuture, delivery::Delivery};
+use relais_core::{async_trait, delivery::Delivery};
 
-use super::classify::{Class, Failure};
+use super::classify::{Class, SalesforceFailure};
 
-/// The most calls for one batch of messages; what is left then comes again.
+/// Maximum number of calls for one batch of messages; the rest is sent later.
 const CALLS_MAX: usize = 16;
 
-/// One call with some of the messages.
-pub(super) trait Send<T>: Sync {
-    /// One answer for each, in order.
-    fn send<'a>(&'a self, part: &'a [T]) -> BoxFuture<'a, Result<Vec<Delivery>, Failure>>;
+/// A call with a part of the messages.
+#[async_trait]
+pub(super) trait BatchCall<T>: Sync {
+    /// Returns one delivery per message, in order.
+    async fn call(&self, part: &[T]) -> Result<Vec<Delivery>, SalesforceFailure>;
 }
 
-/// Sends the parts, in order; a part that is refused as a whole is sent again in halves.
-pub(super) async fn send<T>(
+/// Sends the parts in order; a part that is refused as a whole is split in halves and sent again.
+pub(super) async fn send_split<T>(
     items: &[T],
     parts: Vec<Range<usize>>,
-    to: &dyn Send<T>,
+    to: &dyn BatchCall<T>,
 ) -> Vec<Delivery> {
     let mut answers = vec![Delivery::Held; items.len()];
     let mut left: Vec<Range<usize>> = parts.into_iter().rev().collect();
     for _ in 0..CALLS_MAX {
         let Some(part) = left.pop() else { break };
-        match to.send(&items[part.clone()]).await {
+        match to.call(&items[part.clone()]).await {
             Ok(deliveries) => answers[part].clone_from_slice(&deliveries),
             Err(failure) if failure.class == Class::Permanent && part.len() > 1 => {
                 let middle = part.start + part.len() / 2;
@@ -51,24 +52,24 @@ mod tests {
 
     use super::*;
 
-    /// Refuses calls with a negative number in them.
+    /// Refuses calls that contain a negative number.
     #[derive(Default)]
     struct Target {
         calls: Mutex<Vec<Vec<i32>>>,
         down: bool,
     }
 
-    impl Send<i32> for Target {
-        fn send<'a>(&'a self, part: &'a [i32]) -> BoxFuture<'a, Result<Vec<Delivery>, Failure>> {
+    #[async_trait]
+    impl BatchCall<i32> for Target {
+        async fn call(&self, part: &[i32]) -> Result<Vec<Delivery>, SalesforceFailure> {
             self.calls.lock().unwrap().push(part.to_vec());
-            let answer = if self.down {
-                Err(Failure::new(Class::Down, "DOWN", "no"))
+            if self.down {
+                Err(SalesforceFailure::new(Class::Down, "DOWN", "no"))
             } else if part.iter().any(|n| *n < 0) {
-                Err(Failure::new(Class::Permanent, "JSON_PARSER_ERROR", "no"))
+                Err(SalesforceFailure::new(Class::Permanent, "JSON_PARSER_ERROR", "no"))
             } else {
                 Ok(vec![Delivery::Accepted; part.len()])
-            };
-            Box::pin(async { answer })
+            }
         }
     }
 
@@ -77,9 +78,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_bad_message_does_not_spoil_its_neighbours() {
+    async fn one_bad_message_does_not_affect_the_others() {
         let items = [1, 2, -3, 4, 5];
-        let answers = send(&items, whole(&items), &Target::default()).await;
+        let answers = send_split(&items, whole(&items), &Target::default()).await;
         for (item, answer) in items.iter().zip(answers) {
             match item {
                 -3 => assert!(matches!(answer, Delivery::Reject { .. })),
@@ -89,9 +90,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_more_is_tried_when_the_target_is_down() {
+    async fn nothing_more_is_sent_when_the_target_is_unavailable() {
         let target = Target { down: true, ..Target::default() };
-        let answers = send(&[1, 2, 3], vec![0..2, 2..3], &target).await;
+        let answers = send_split(&[1, 2, 3], vec![0..2, 2..3], &target).await;
         assert!(matches!(answers[0], Delivery::Outage { .. }));
         assert!(matches!(answers[1], Delivery::Outage { .. }));
         assert_eq!(answers[2], Delivery::Held);
@@ -102,10 +103,10 @@ mod tests {
     async fn the_number_of_calls_is_limited() {
         let items = [-1; 200];
         let target = Target::default();
-        let answers = send(&items, whole(&items), &target).await;
+        let answers = send_split(&items, whole(&items), &target).await;
         assert_eq!(target.calls.into_inner().unwrap().len(), CALLS_MAX);
         assert!(answers.contains(&Delivery::Held));
         assert!(matches!(answers[0], Delivery::Reject { .. }));
-        assert_eq!(send(&[], vec![], &Target::default()).await, []);
+        assert_eq!(send_split(&[], vec![], &Target::default()).await, []);
     }
 }
