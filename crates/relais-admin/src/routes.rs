@@ -98,10 +98,18 @@ impl ApiRoute {
 
 /// Returns all routes.
 pub(crate) fn table() -> Vec<ApiRoute> {
-    [overviews(), controls(), rows(), undecodable(), letters(), keys_and_processes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        overviews(),
+        controls(),
+        inbox_rows(),
+        outbox_rows(),
+        undecodable(),
+        letters(),
+        keys_and_processes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Builds the router from the table. Unknown paths (404) and methods (405) are answered before the role is
@@ -183,7 +191,7 @@ fn controls() -> Vec<ApiRoute> {
     pauses.into_iter().map(route).chain([limit]).collect()
 }
 
-fn rows() -> Vec<ApiRoute> {
+fn inbox_rows() -> Vec<ApiRoute> {
     use SuccessBody::{File, Json};
     vec![
         ApiRoute::get(
@@ -216,6 +224,12 @@ fn rows() -> Vec<ApiRoute> {
             "Retries a failed inbox row",
             ("Who", "Done"),
         ),
+    ]
+}
+
+fn outbox_rows() -> Vec<ApiRoute> {
+    use SuccessBody::{File, Json};
+    vec![
         ApiRoute::get(
             "/outbox",
             get(outbox::list),
