@@ -1,21 +1,21 @@
-// Calls of relais. What goes wrong becomes a `Problem` that says what to do.
+// Calls of the HTTP API. Every failure becomes a `Problem` with advice for the operator.
 
 import { here } from "./dom.js";
 
-/** How long a call may take; the server gives up a little earlier. */
+/** Time limit of a call; the limit of the server is a little shorter. */
 const CALL_MS = 25_000;
 
-/** What is known of the person: name, role, csrf, loopback. */
+/** The session: name, role, csrf, loopback. */
 export let session = null;
 
 const ROLES = ["monitor", "viewer", "operator", "admin"];
 
-/** Whether the person may do what needs this role. */
+/** Returns true if the session has this role or a higher one. */
 export function may(role) {
   return session !== null && ROLES.indexOf(session.role) >= ROLES.indexOf(role);
 }
 
-/** What went wrong, in words for a person. */
+/** A failed call: status, code and a message for the operator. */
 export class Problem extends Error {
   constructor(status, code, detail) {
     super(detail);
@@ -23,16 +23,16 @@ export class Problem extends Error {
     this.code = code;
   }
 
-  /** What to do about it. */
+  /** Returns the next step for the operator. */
   get advice() {
-    if (this.status === 0) return "Check that relais is running and that this machine can reach it. The console goes on trying.";
-    if (this.status === 403) return "Ask somebody whose token has the role for it.";
-    if (this.status === 404) return "It may have been cleaned up after its retention. Check the id, or look at the list.";
-    if (this.status === 409) return "Nothing was changed. What you see now is how it is; decide again if it is still needed.";
-    if (this.status === 413) return "Use the command line for something this large.";
+    if (this.status === 0) return "Check that relais is running and reachable from this machine. The console keeps trying.";
+    if (this.status === 403) return "Use a token with a role that allows this.";
+    if (this.status === 404) return "It may have been removed by retention. Check the ID, or search the list.";
+    if (this.status === 409) return "Nothing was changed. The page shows the current state; decide again if it is still needed.";
+    if (this.status === 413) return "Use the command line for a payload of this size.";
     if (this.status === 422) return "Correct it and send it again.";
     if (this.status === 429 || this.status === 503) return "Wait a moment and try again.";
-    return "If it stays so, look at the log of relais.";
+    return "If it happens again, check the log of relais.";
   }
 }
 
@@ -44,19 +44,19 @@ export function post(path, body, options = {}) {
   return postText(path, JSON.stringify(body), options);
 }
 
-/** For a body whose numbers must arrive as they were written. */
+/** Sends a JSON text unparsed, so that its numbers keep every digit. */
 export async function postText(path, text, options = {}) {
   try {
     return await call("POST", path, text, options);
   } catch (problem) {
-    // The session was renewed in another tab: its token is another one now.
+    // Another tab has renewed the session, so the CSRF token has changed.
     if (!(problem instanceof Problem) || problem.code !== "CSRF") throw problem;
     await loadSession();
     return call("POST", path, text, options);
   }
 }
 
-/** A query without what is empty. */
+/** Builds a query string without empty values. */
 export function query(values) {
   const kept = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return kept.length ? `?${new URLSearchParams(kept)}` : "";
@@ -67,7 +67,7 @@ export async function loadSession() {
   return session;
 }
 
-/** Opens a session; the answer sets its cookie. */
+/** Opens a session; the response sets the cookie. */
 export async function signIn(token) {
   await send("POST", "/login", JSON.stringify({ token }), {});
   return loadSession();
@@ -78,7 +78,7 @@ export async function signOut() {
   session = null;
 }
 
-/** A listener for a session that has ended. */
+/** Registers the listener for the end of the session. */
 let ended = () => {};
 export function onSessionEnd(listener) {
   ended = listener;
@@ -118,11 +118,11 @@ async function send(method, path, text, { signal }) {
   const type = response.headers.get("content-type") ?? "";
   const body = type.includes("json") ? await response.json().catch(() => null) : null;
   if (response.ok) return body;
-  const detail = body?.detail ?? `The answer was ${response.status} ${response.statusText}.`;
+  const detail = body?.detail ?? `The server returned ${response.status} ${response.statusText}.`;
   throw new Problem(response.status, body?.code ?? "UNKNOWN", sentence(detail));
 }
 
-/** Problems are told as fragments; a person gets a sentence. */
+/** Turns the lower-case fragment of an API error into a sentence. */
 function sentence(text) {
   const start = /^[a-z]+ /.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
   return /[.!?]$/.test(start) ? start : `${start}.`;

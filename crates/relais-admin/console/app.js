@@ -1,4 +1,4 @@
-// Where the console begins: which address shows which page, and what keys do everywhere.
+// The entry point of the console: the table of pages by address, and the keyboard shortcuts of every page.
 
 import { h, replace } from "./dom.js";
 import { Problem, loadSession, onSessionEnd, session } from "./api.js";
@@ -22,7 +22,7 @@ import * as repair from "./repair.js";
 import * as message from "./message.js";
 import * as audit from "./audit.js";
 
-/** Place → [its list, one of it]. */
+/** Place → [list page, detail page]. */
 const PAGES = {
   "": [overview.page],
   destinations: [destinations.list, destinations.show],
@@ -38,9 +38,9 @@ const PAGES = {
   audit: [audit.list],
 };
 
-const TITLES = { "": "Overview", destinations: "Destinations", sources: "Sources", workers: "Workers", inbox: "Inbox", outbox: "Outbox", "dead-letters": "Dead letters", "parked-keys": "Parked keys", processes: "Processes", repair: "Repair", explain: "Explain", audit: "Audit" };
+const TITLES = { "": "Overview", destinations: "Destinations", sources: "Sources", workers: "Workers", inbox: "Inbox", outbox: "Outbox", "dead-letters": "Dead letters", "parked-keys": "Parked keys", processes: "Processes", repair: "Undecodable", explain: "Explain", audit: "Audit" };
 
-/** A page that relais or its database could not answer is asked for again after this long. */
+/** Delay before a page is loaded again after relais or its database was unavailable. */
 const AGAIN_MS = 3000;
 
 const root = document.getElementById("shell");
@@ -48,7 +48,7 @@ let frame = null;
 let leaving = [];
 let shown = "";
 
-/** `#/inbox/17?x=y` → its place, the rest of its path, and its query. */
+/** Splits `#/inbox/17?x=y` into place, parameters and query. */
 function address() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
   const [place, ...rest] = path.split("/");
@@ -63,7 +63,7 @@ function decoded(text) {
   }
 }
 
-/** Shows the page of the address. `problem` is said above it. */
+/** Shows the page of the address. `problem` is shown above it. */
 async function render(problem = null, keep = false) {
   leave();
   const { place, params, query } = address();
@@ -81,7 +81,7 @@ async function render(problem = null, keep = false) {
   };
   frame.at(place);
   document.title = `${TITLES[place] ?? "Not found"} · relais`;
-  // What is there stays until the next is ready; a bar says that something is under way.
+  // The old page stays until the new one is ready; a bar shows that it is being loaded.
   frame.main.setAttribute("aria-busy", "true");
   const page = await made(PAGES[place]?.[params.length && params[0] !== "" ? 1 : 0], context);
   if (controller.signal.aborted) return;
@@ -97,17 +97,17 @@ async function render(problem = null, keep = false) {
 }
 
 async function made(page, context) {
-  if (!page) return h("div", { class: "page" }, heading("Not found"), empty("There is no such page", "Choose one at the side, or write an id into the field at the top."));
+  if (!page) return h("div", { class: "page" }, heading("Not found"), empty("There is no such page", "Choose one from the menu, or enter an ID in the search field at the top."));
   try {
     return await page(context);
   } catch (problem) {
     if (context.signal.aborted) return null;
     if (!(problem instanceof Problem)) {
       console.error(problem);
-      return h("div", { class: "page" }, notice("bad", "This page broke", "Load it again. If it stays so, report it with what the browser's console says.", button("Load again", () => location.reload())));
+      return h("div", { class: "page" }, notice("bad", "This page failed", "Reload it. If it fails again, report it with the messages of the browser's console.", button("Reload", () => location.reload())));
     }
     if (problem.status === 0 || problem.status === 503) {
-      // It passes by itself, and so does this.
+      // The outage may end at any time, so the page is loaded again without a click.
       const again = setTimeout(() => render(), AGAIN_MS);
       context.leave(() => clearTimeout(again));
     }
@@ -123,7 +123,7 @@ function leave() {
 function showLogin() {
   leave();
   live.stop();
-  // Nothing can be decided in it any more.
+  // Its decision could not be sent without a session.
   for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
   frame?.stop();
   frame = null;
@@ -167,7 +167,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.getElementById("skip").addEventListener("click", (event) => {
-  // The address is the page's; a jump must not change it.
+  // The address selects the page, so the jump must not change it.
   event.preventDefault();
   document.getElementById("main")?.focus();
 });

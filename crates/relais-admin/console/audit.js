@@ -1,4 +1,4 @@
-// Who did what, when and why.
+// The audit log: actor, action, target, time and reason.
 
 import { h } from "./dom.js";
 import { moment } from "./format.js";
@@ -8,18 +8,18 @@ import { listPage } from "./table.js";
 export function list(context) {
   return listPage(context, {
     title: "Audit",
-    about: "What operators did to messages and processes, newest first.",
+    about: "Actions of operators on messages, processes, destinations and sources, newest first.",
     base: "#/audit",
     path: "/audit",
-    filters: [{ name: "actor", label: "Who" }, { name: "target", label: "About", hint: "an id" }],
+    filters: [{ name: "actor", label: "Actor" }, { name: "target", label: "Target", hint: "an ID" }],
     columns: [
-      { title: "When", cell: (row) => moment(row.at) },
-      { title: "Who", cell: (row) => row.actor },
-      { title: "What", cell: (row) => row.action },
-      { title: "About", cell: (row) => h("a", { href: `#/explain/${encodeURIComponent(row.target)}` }, code(row.target)) },
-      { title: "Why", cell: (row) => row.reason, kind: "wide" },
+      { title: "Time", cell: (row) => moment(row.at) },
+      { title: "Actor", cell: (row) => row.actor },
+      { title: "Action", cell: (row) => row.action },
+      { title: "Target", cell: (row) => h("a", { href: `#/explain/${encodeURIComponent(row.target)}` }, code(row.target)) },
+      { title: "Reason", cell: (row) => row.reason, kind: "wide" },
     ],
     key: (row) => row.id,
-    empty: ["No operator has decided anything yet", "Each action on a message or a process is recorded here with who and why."],
+    empty: ["No actions yet", "Every action of an operator is recorded here with actor and reason."],
   });
 }

@@ -1,26 +1,26 @@
-// Small line charts of our own: a picture for the eye, a table for everybody else.
+// Small line charts, each with the same data as a table for screen readers.
 
 import { h, replace, s, setText } from "./dom.js";
 
 const HEIGHT = 84;
 const PAD = { left: 44, right: 8, top: 10, bottom: 20 };
-/** Points drawn; more than that nobody can see. */
+/** Most points drawn; more cannot be distinguished. */
 const POINTS_MAX = 180;
-/** A chart that has just begun is not stretched over less than this many points. */
+/** Fewest points that the width of a chart represents. */
 const POINTS_MIN = 60;
 
 /**
- * A chart of several series of one unit. `lines`: [{ name, label }]; `format` writes a value.
+ * Builds a chart of several series of one unit. `lines`: [{ name, label }]; `format` formats a value.
  * `update(history)` draws { every_ms, end, series }.
  */
 export function lineChart({ title, about, lines, format }) {
   const values = lines.map(() => h("span", { class: "legend-value" }, "–"));
   const legend = h("ul", { class: "legend" }, lines.map((line, index) => h("li", { class: `line-${index}` }, h("span", { class: "swatch", "aria-hidden": "true" }), line.label, " ", values[index])));
   const label = s("title", null, title);
-  const told = s("desc", null, about);
+  const description = s("desc", null, about);
   const art = s("g");
   const cursor = s("line", { class: "cursor", y1: PAD.top, y2: HEIGHT - PAD.bottom });
-  const picture = s("svg", { class: "chart", role: "img", height: HEIGHT }, label, told, art, cursor);
+  const picture = s("svg", { class: "chart", role: "img", height: HEIGHT }, label, description, art, cursor);
   const table = h("details", { class: "as-table" }, h("summary", null, "As a table"));
   const element = h("figure", { class: "panel chart-box" }, h("figcaption", null, h("h2", null, title), legend), picture, table);
   let history = null;
@@ -29,11 +29,11 @@ export function lineChart({ title, about, lines, format }) {
   const draw = () => {
     if (!history || !picture.clientWidth) return;
     drawn = plot(art, history, lines, picture.clientWidth, format);
-    tell(drawn.count - 1);
-    setText(told, sentence(about, lines, drawn, format));
+    showValues(drawn.count - 1);
+    setText(description, sentence(about, lines, drawn, format));
     if (table.open) replace(table, table.firstChild, asTable(history, lines, format));
   };
-  const tell = (index) => lines.forEach((line, at) => setText(values[at], format(drawn.series[at][index] ?? null)));
+  const showValues = (index) => lines.forEach((line, at) => setText(values[at], format(drawn.series[at][index] ?? null)));
 
   picture.addEventListener("pointermove", (event) => {
     if (!drawn) return;
@@ -41,11 +41,11 @@ export function lineChart({ title, about, lines, format }) {
     cursor.setAttribute("x1", drawn.x(index));
     cursor.setAttribute("x2", drawn.x(index));
     cursor.classList.add("on");
-    tell(index);
+    showValues(index);
   });
   picture.addEventListener("pointerleave", () => {
     cursor.classList.remove("on");
-    if (drawn) tell(drawn.count - 1);
+    if (drawn) showValues(drawn.count - 1);
   });
   table.addEventListener("toggle", draw);
   const observer = new ResizeObserver(draw);
@@ -88,7 +88,7 @@ function times(slots, every, x, count, end) {
     s("text", { class: "axis", x: x(index), y: HEIGHT - 5, "text-anchor": anchor }, words(index)));
 }
 
-/** A line with gaps where nothing is known, and a calm area below the first one. */
+/** A line with gaps for missing values, and an area below the first line. */
 function stroke(values, index, x, y) {
   const parts = [];
   let part = [];
@@ -108,7 +108,7 @@ function bucketSize(length) {
   return Math.max(1, Math.ceil(length / POINTS_MAX));
 }
 
-/** The mean of neighbours where there are too many points. */
+/** Reduces the points to the means of neighbours. */
 function thinned(values) {
   const size = bucketSize(values.length);
   const out = [];
@@ -120,7 +120,7 @@ function thinned(values) {
   return out;
 }
 
-/** The next round number. */
+/** Returns the next round number. */
 function ceiling(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -132,7 +132,7 @@ function sentence(about, lines, drawn, format) {
   return `${about} Now: ${now}.`;
 }
 
-/** One line a minute, newest first. */
+/** The data as a table with one line per minute, newest first. */
 function asTable(history, lines, format) {
   const length = history.series[lines[0].name]?.length ?? 0;
   const minute = Math.max(1, Math.round(60_000 / history.every_ms));
@@ -149,7 +149,7 @@ function asTable(history, lines, format) {
   return h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", null, head), h("tbody", null, rows)));
 }
 
-/** A line without axes, to stand beside a number that says the same. */
+/** A line without axes, shown beside the current value. */
 export function sparkline() {
   const path = s("path", { class: "line line-0" });
   const element = s("svg", { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" }, path);

@@ -1,22 +1,22 @@
-// Rows that need a person: the list with decisions about many, and one with its payload to mend.
+// Dead letters: the list with actions on all matching ones, and the detail page with an editor for the payload.
 
 import { h, replace } from "./dom.js";
 import { get, may, post, postText } from "./api.js";
 import { ago, count, moment, plural } from "./format.js";
 import { attempts, button, code, copyable, facts, heading, headers, notice, panel, payload, problemNotice, status, toast, worker } from "./parts.js";
-import { jsonProblem, laidOut } from "./json_text.js";
+import { jsonProblem, formatted } from "./json_text.js";
 import { SINCE, listPage } from "./table.js";
 import { actor, decide, settle } from "./dialog.js";
 import { story } from "./message.js";
 import { refresh } from "./live.js";
 
-/** How often the row of a retried dead letter is looked at. */
+/** Interval at which the row of a retried dead letter is read. */
 const FOLLOW_MS = 1000;
 
 export function list(context) {
   return listPage(context, {
     title: "Dead letters",
-    about: "Messages and processes that need a person, newest first. Nothing is lost: each waits here with its reason.",
+    about: "Messages and processes that need an operator's decision, newest first. Each is kept here with its error.",
     base: "#/dead-letters",
     path: "/dead-letters",
     filters: [
@@ -31,13 +31,13 @@ export function list(context) {
       { title: "Status", cell: (row) => stateOf(row) },
       { title: "Where", cell: (row) => place(row) },
       { title: "Key", cell: (row) => code(row.msg_key) },
-      { title: "Problem", cell: (row) => problemOf(row), kind: "wide" },
+      { title: "Error", cell: (row) => problemOf(row), kind: "wide" },
       { title: "Attempts", cell: (row) => count(row.attempts), kind: "numeric" },
       { title: "Parked", cell: (row) => ago(row.parked_at) },
     ],
     key: (row) => row.id,
     href: (row) => `#/dead-letters/${row.id}`,
-    empty: ["No dead letter", "A message that fails for good, or a process that cannot go on, comes here and waits for you."],
+    empty: ["No dead letters", "A message that cannot be delivered or handled, or a process that cannot continue, is listed here for a decision."],
     actions: (values) => (values.status === "open" ? bulk(context, values) : []),
   });
 }
@@ -56,7 +56,7 @@ function problemOf(row) {
   return [row.error_class ? h("code", null, row.error_class) : null, " ", row.error_message ?? row.failed_status];
 }
 
-/** Decisions about everything the filters show. */
+/** The actions on all dead letters that match the filters. */
 function bulk(context, values) {
   const filter = Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== "" && name !== "status").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
   const words = Object.entries(filter).map(([name, value]) => `${name.replace("_seconds", "")} ${value}`).join(", ") || "all open dead letters";
@@ -67,14 +67,14 @@ function bulk(context, values) {
       if (!matching) return toast("No open dead letter matches.", "warn");
       const answer = await decide({
         title,
-        text: `This is for every open dead letter that matches: ${words}.`,
+        text: `Applies to all open dead letters that match, not only to this page: ${words}.`,
         preview: h("p", { class: "preview" }, h("strong", null, plural(matching, "dead letter", "dead letters"))),
         confirm: `${confirm} ${count(matching)}`,
         danger,
         act: (who) => post(`/dead-letters/${action}`, { ...chosen, dry_run: false, ...who }),
       });
       if (!answer) return;
-      toast(`${count(answer.done)} done, ${count(answer.unchanged)} unchanged, ${count(answer.refused)} refused.${answer.more ? " More are left: do it again." : ""}`);
+      toast(`${count(answer.done)} done, ${count(answer.unchanged)} unchanged, ${count(answer.refused)} refused.${answer.more ? " More dead letters match: repeat the action." : ""}`);
       refresh();
       context.reload();
     } catch (problem) {
@@ -82,8 +82,8 @@ function bulk(context, values) {
     }
   };
   return [
-    may("operator") ? button("Replay all shown", ask("replay", "Replay many", "Replay", false), { picture: "retry" }) : null,
-    may("admin") ? button("Discard all shown", ask("discard", "Discard many", "Discard", true), { kind: "quiet-danger", picture: "bad" }) : null,
+    may("operator") ? button("Retry all matching", ask("replay", "Retry all matching", "Retry", false), { picture: "retry" }) : null,
+    may("admin") ? button("Discard all matching", ask("discard", "Discard all matching", "Discard", true), { kind: "quiet-danger", picture: "bad" }) : null,
   ].filter(Boolean);
 }
 
@@ -94,8 +94,8 @@ export async function show(context) {
   const act = (action, title, text, confirm, danger) => () =>
     settle(context, decide({ title, text, confirm, danger, act: (who) => post(`${path}/${action}`, who) }), `${confirm}: done.`);
   const actions = open && may("operator") ? [
-    row.origin !== "process" || row.resolution === null ? button("Replay", act("replay", "Replay this message", "It is tried again, first in its key, with attempts from zero.", "Replay", false), { kind: "primary", picture: "retry" }) : null,
-    button("Discard", act("discard", "Discard this message", "It stays failed, and its key goes on without it. This cannot be undone.", "Discard", true), { kind: "quiet-danger", picture: "bad" }),
+    row.origin !== "process" || row.resolution === null ? button("Retry", act("replay", "Retry this message", "Retries this message ahead of others with the same key and resets its attempt count.", "Retry", false), { kind: "primary", picture: "retry" }) : null,
+    button("Discard", act("discard", "Discard this message", "The message stays failed, and delivery of its key continues without it. This cannot be undone.", "Discard", true), { kind: "quiet-danger", picture: "bad" }),
   ] : [];
   const target = row.origin === "process" ? `#/processes/${encodeURIComponent(row.message_id)}` : `#/${row.origin}/${row.origin_id}`;
   const side = facts([
@@ -115,14 +115,14 @@ export async function show(context) {
   ]);
   return h("div", { class: "page" },
     heading(row.event_type ?? "Dead letter", ["Dead letter ", code(row.id)], actions.filter(Boolean)),
-    panel("Why it is here", h("p", { class: "error-text" }, problemOf(row))),
-    row.parked_key ? held(row.parked_key) : null,
+    panel("Last error", h("p", { class: "error-text" }, problemOf(row))),
+    row.parked_key ? parkedKey(row.parked_key) : null,
     h("div", { class: "split" },
       h("div", { class: "main-part" },
         row.origin !== "process" ? editor(context, row, path, open && may("admin")) : null,
         row.original_payload !== null && row.original_payload !== undefined ? panel("Payload before it was edited", payload(row.original_payload)) : null,
         panel("Headers", headers(row.headers)),
-        panel("Failed attempts", attempts(row.history)),
+        panel("Attempts", attempts(row.history)),
         await story(`dead-letter:${row.id}`, context.signal)),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
 }
@@ -149,9 +149,9 @@ function outcome(context, row) {
   return place;
 }
 
-function held({ backlog, msg_key: key }) {
-  const title = backlog ? `${plural(backlog, "row waits", "rows wait")} behind it` : "Its key is held back";
-  return notice("warn", title, `Messages of the key ${key} go on when this one is replayed or discarded.${backlog ? "" : " None has come since."}`);
+function parkedKey({ backlog, msg_key: key }) {
+  const title = backlog ? `${plural(backlog, "row waits", "rows wait")} behind it` : "The key is parked";
+  return notice("warn", title, `Later messages of the key ${key} continue when this one is retried or discarded.${backlog ? "" : " None is waiting yet."}`);
 }
 
 /** The payload, and a field to fix it: validated with the real handler before it is saved. */
@@ -161,17 +161,17 @@ function editor(context, row, path, allowed) {
     const shown = payload(row.payload, { truncated: row.payload_truncated, size: row.payload_bytes, download: `/api/v1${path}/payload` });
     replace(place, shown, offer());
   };
-  // A part must not be kept in the place of the whole.
+  // Saving a truncated payload would lose the rest of it.
   const offer = () => {
     if (!allowed) return null;
-    if (row.payload_truncated) return h("p", { class: "soft under" }, "It is too large to be edited here: use ", h("code", null, `relais dead-letter edit ${row.id}`), ".");
+    if (row.payload_truncated) return h("p", { class: "soft under" }, "The payload is too large to be edited here: use ", h("code", null, `relais dead-letter edit ${row.id}`), ".");
     return h("div", { class: "under" }, button("Edit the payload", edit, { picture: "audit" }));
   };
   const edit = () => {
-    const field = h("textarea", { class: "editor", id: "payload", rows: "14", spellcheck: "false", value: laidOut(row.payload ?? "") });
+    const field = h("textarea", { class: "editor", id: "payload", rows: "14", spellcheck: "false", value: formatted(row.payload ?? "") });
     const result = h("div", { "aria-live": "polite" });
     const body = (who, flags) => {
-      // The payload is put in as it was written: its numbers are nobody's to round.
+      // The payload is inserted as text, so that its numbers keep every digit.
       const rest = JSON.stringify({ ...who, ...flags, edited_at: row.edited_at ?? null });
       return `{"payload":${field.value},${rest.slice(1)}`;
     };
@@ -186,29 +186,29 @@ function editor(context, row, path, allowed) {
         await postText(`${path}/edit`, body({ actor: actor(), reason: "validation" }, { dry_run: true }));
         // Of an outgoing message only the syntax is known here: calling it deliverable would be a guess.
         replace(result, row.origin === "outbox"
-          ? notice("ok", "Valid JSON", "Whether the destination accepts it is known when it is sent again. Nothing was changed.")
-          : notice("ok", "The message would be handled", "Routes, handler or process accept this payload. Nothing was changed."));
+          ? notice("ok", "Valid JSON", "The destination checks it only when the message is sent. Nothing was changed.")
+          : notice("ok", "Validation passed", "Routes, handler or process accept this payload. Nothing was changed."));
       } catch (problem) {
-        replace(result, problem.status === 422 ? notice("bad", "It would fail again", problem.message) : problemNotice(problem));
+        replace(result, problem.status === 422 ? notice("bad", "Validation failed", problem.message) : problemNotice(problem));
       }
     };
     const force = h("input", { type: "checkbox", id: "force" });
     const save = () => {
       if (!checked()) return;
       const decision = decide({
-        title: "Keep this payload",
-        text: force.checked ? "It is saved even if the validation fails. It stays a dead letter until you replay it." : "It is validated first and saved only if that succeeds. It stays a dead letter until you replay it.",
-        confirm: "Keep",
+        title: "Save this payload",
+        text: force.checked ? "Saves it even if validation fails. The message stays a dead letter until you retry it." : "Validates it first and saves it only if that succeeds. The message stays a dead letter until you retry it.",
+        confirm: "Save",
         act: (who) => postText(`${path}/edit`, body(who, { force: force.checked })),
       });
-      settle(context, decision, "The new payload is kept. Replay it when you are ready.");
+      settle(context, decision, "Saved. Retry the message when you are ready.");
     };
     let saved = false;
     const saveAndRetry = () => {
       if (!checked()) return;
       const decision = decide({
         title: "Save this payload and retry",
-        text: force.checked ? "It is saved even if the validation fails, and sent again at once." : "It is validated first. Only if that succeeds, it is saved and sent again at once.",
+        text: force.checked ? "Saves it even if validation fails, and retries the message at once." : "Validates it first. Only if that succeeds, it is saved and the message is retried at once.",
         confirm: "Save and retry",
         act: async (who) => {
           // After a retry that failed only the retry is left to do.
@@ -217,14 +217,14 @@ function editor(context, row, path, allowed) {
           return post(`${path}/replay`, who);
         },
       });
-      settle(context, decision, "Saved. The message is sent again.");
+      settle(context, decision, "Saved. The message will be retried.");
     };
-    const reformat = () => (field.value = laidOut(field.value));
+    const reformat = () => (field.value = formatted(field.value));
     replace(place,
       h("label", { for: "payload", class: "hidden-words" }, "Payload"), field, result,
       h("div", { class: "under" },
-        button("Validate", validate, { picture: "run" }), button("Save and retry", saveAndRetry, { kind: "primary", picture: "retry" }), button("Keep", save), button("Lay out", reformat), button("Cancel", look),
-        h("label", { class: "check" }, force, "save it even if the validation fails")));
+        button("Validate", validate, { picture: "run" }), button("Save and retry", saveAndRetry, { kind: "primary", picture: "retry" }), button("Save", save), button("Format", reformat), button("Cancel", look),
+        h("label", { class: "check" }, force, "Save even if validation fails")));
     field.focus();
   };
   look();

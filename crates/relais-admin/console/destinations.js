@@ -1,4 +1,4 @@
-// Destinations: all of them with search and sort, and one with its state, its limits and what can be done.
+// Destinations: the list with search and sort, and the detail page with state, limits and actions.
 
 import { h } from "./dom.js";
 import { get, may, post, query } from "./api.js";
@@ -13,13 +13,13 @@ import * as live from "./live.js";
 export function list(context) {
   return gridPage(context, {
     title: "Destinations",
-    about: "Where messages go, as all processes together see it. What needs attention comes first.",
+    about: "Systems that messages go to. Figures of all processes together; destinations that need attention come first.",
     base: "#/destinations",
     noun: ["destination", "destinations"],
     rows: destinations,
     key: (row) => row.name,
     text: (row) => `${row.name} ${row.guard?.kind ?? ""}`,
-    filters: [["", "all", () => true], ["attention", "needs attention", (row) => row.state.attention], ["paused", "paused", (row) => row.guard?.pause], ["waiting", "with rows that wait", (row) => row.backlog?.pending > 0]],
+    filters: [["", "all", () => true], ["attention", "needs attention", (row) => row.state.attention], ["paused", "paused", (row) => row.guard?.pause], ["waiting", "with a backlog", (row) => row.backlog?.pending > 0]],
     sort: "State",
     columns: [
       { title: "Destination", cell: (row) => row.name, by: (row) => row.name },
@@ -32,7 +32,7 @@ export function list(context) {
       { title: "Last error", cell: (row) => row.state.lines[0] ?? row.guard?.last_error?.code ?? "–", by: (row) => row.guard?.last_error?.code ?? "" },
     ],
     href: (row) => `#/destinations/${encodeURIComponent(row.name)}`,
-    empty: ["No destination is declared", "Add a [[destination]] to relais.toml, or one in Rust; it appears here as soon as a process serves it."],
+    empty: ["No destination is configured", "Add a [[destination]] to relais.toml, or one in Rust. It appears here as soon as a process serves it."],
   });
 }
 
@@ -40,7 +40,7 @@ export async function show(context) {
   const name = context.params[0];
   const overview = live.overview ?? (await get("/overview", { signal: context.signal }));
   const row = destinations(overview).find((one) => one.name === name);
-  if (!row) return h("div", { class: "page" }, heading(name), empty("No destination has this name", "It may have been renamed, or never was. The list has all of them."));
+  if (!row) return h("div", { class: "page" }, heading(name), empty("No destination has this name", "It may have been renamed. See the list of destinations."));
   follow(context, name, sign(row));
   const { guard, backlog, state } = row;
   const path = `/destinations/${encodeURIComponent(name)}`;
@@ -60,7 +60,7 @@ export async function show(context) {
         panel("Limits of each process", facts([
           ["Rate in force", guard?.rate ?? "none"],
           ["Concurrency in force", count(guard?.concurrency)],
-          ["Configured rate", guard?.limits ? guard.limits.rate ?? "none" : "not known to this process"],
+          ["Configured rate", guard?.limits ? guard.limits.rate ?? "none" : "not configured in this process"],
           ["Configured concurrency", guard?.limits ? count(guard.limits.concurrency) : null],
           ["Time limit of a call", guard?.limits ? milliseconds(guard.limits.timeout_ms) : null],
           ["API calls today", guard?.calls ? `${count(guard.calls.used)} of ${count(guard.calls.limit)}` : null],
@@ -89,13 +89,13 @@ function lastError(error) {
 
 function actions(context, { name, guard }, path) {
   const ask = (title, text, confirm, call, said, more = {}) => () => settle(context, decide({ title, text, confirm, ...more, act: call }), said);
-  const said = (words) => (answer) => (answer.result === "unchanged" ? "It was so before." : words);
+  const said = (words) => (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
   const pause = guard?.pause
-    ? button("Resume", ask(`Resume ${name}`, "Deliveries continue in every process.", "Resume", (who) => post(`${path}/resume`, who), said("It is resumed.")), { picture: "run", kind: "primary" })
-    : button("Pause", ask(`Pause ${name}`, "No process delivers to it until it is resumed, also after a restart. Its messages wait; none is lost and no attempt is used.", "Pause", (who) => post(`${path}/pause`, who), said("It is paused.")), { picture: "pause" });
+    ? button("Resume", ask(`Resume ${name}`, "Deliveries continue in every process.", "Resume", (who) => post(`${path}/resume`, who), said("Resumed.")), { picture: "run", kind: "primary" })
+    : button("Pause", ask(`Pause ${name}`, "No process delivers to it until it is resumed, also after a restart. Its messages wait; none is lost and no attempt is used.", "Pause", (who) => post(`${path}/pause`, who), said("Paused.")), { picture: "pause" });
   const limit = button("Change limits", () => changeLimits(context, name, guard, path), { picture: "open" });
   const reset = guard?.breaker && guard.breaker !== "closed"
-    ? button("Reset breaker", ask(`Reset the circuit breaker of ${name}`, "It closes in every process, and deliveries are tried at once.", "Reset breaker", (who) => post(`${path}/reset-breaker`, who), said("The breaker is reset.")), { picture: "retry" })
+    ? button("Reset breaker", ask(`Reset the circuit breaker of ${name}`, "It closes in every process, and deliveries resume at once.", "Reset breaker", (who) => post(`${path}/reset-breaker`, who), said("Circuit breaker reset.")), { picture: "retry" })
     : null;
   return [pause, limit, reset].filter(Boolean);
 }
@@ -111,11 +111,11 @@ function changeLimits(context, name, guard, path) {
     const wanted = { rate: speed.input.value.trim() || null, concurrency: calls.input.value.trim() ? Number(calls.input.value) : null };
     return post(`${path}/limit`, { ...wanted, ...who });
   };
-  const decision = decide({ title: `Change the limits of ${name}`, text: "They hold in every process that runs now, until it restarts.", confirm: "Change limits", preview: h("div", null, speed.element, calls.element), act });
-  settle(context, decision, "The limits are changed.");
+  const decision = decide({ title: `Change the limits of ${name}`, text: "They apply in all running processes until these restart.", confirm: "Change limits", preview: h("div", null, speed.element, calls.element), act });
+  settle(context, decision, "Limits changed.");
 }
 
-/** What has to change before the page is drawn again. */
+/** Returns the values whose change reloads the page. */
 function sign({ guard, backlog, state }) {
   return JSON.stringify([state, guard?.pause, guard?.rate, guard?.concurrency, guard?.in_flight, guard?.dispatched, backlog?.pending, guard?.last_error?.at]);
 }

@@ -1,4 +1,4 @@
-// A decision is confirmed here: what will happen, to how many, by whom and why.
+// The confirmation dialog of a decision: effect, number of rows, actor and reason.
 
 import { append, h, replace } from "./dom.js";
 import { Problem, session } from "./api.js";
@@ -11,9 +11,9 @@ const ACTOR_MAX = 200;
 const REASON_MAX = 2000;
 
 /**
- * Asks for who and why, then runs `act({ actor, reason })`.
- * Gives what that gave, or null if the person turned back. A conflict (409) closes the dialog and is thrown,
- * because what the person looked at is no longer true; any other problem is shown here to be mended.
+ * Asks for actor and reason, then runs `act({ actor, reason })`.
+ * Returns the result of `act`, or null if the operator cancels. A conflict (409) closes the dialog and is thrown,
+ * because the page shows an old state; any other problem is shown in the dialog, where the input can be corrected.
  */
 export function decide({ title, text, confirm, danger = false, preview = null, act }) {
   return new Promise((resolve, reject) => {
@@ -26,7 +26,7 @@ export function decide({ title, text, confirm, danger = false, preview = null, a
       text ? h("p", null, text) : null,
       preview,
       who.element,
-      h("div", { class: "field" }, h("label", { for: "reason" }, "Reason"), reason, h("p", { class: "hint" }, "It is kept in the audit, for whoever asks later.")),
+      h("div", { class: "field" }, h("label", { for: "reason" }, "Reason"), reason, h("p", { class: "hint" }, "Recorded in the audit log.")),
       result,
       h("div", { class: "dialog-buttons" }, button("Cancel", () => dialog.close()), submit));
     const dialog = show(form, () => resolve(null));
@@ -52,7 +52,7 @@ export function decide({ title, text, confirm, danger = false, preview = null, a
   });
 }
 
-/** After a decision: what came of it (a text, or how to say it), and how it is now. A conflict says so above the row as it is now. */
+/** Reports a decision (`said` is a text or a function of the answer) and reloads the page. A conflict is shown above the current state. */
 export async function settle(context, decision, said) {
   try {
     const answer = await decision;
@@ -66,10 +66,10 @@ export async function settle(context, decision, said) {
   }
 }
 
-/** Who acts: the name of the token, or, where that is nobody's own, the name a person gives. */
+/** The actor: the name of the token, or a name to enter where the token is shared. */
 function actorField() {
   if (!isShared()) {
-    return { element: h("p", { class: "soft" }, "You act as ", h("strong", null, session.name), "."), value: () => session.name };
+    return { element: h("p", { class: "soft" }, "Recorded as ", h("strong", null, session.name), "."), value: () => session.name };
   }
   const kept = remembered();
   const input = h("input", { id: "actor", name: "actor", type: "text", required: true, maxlength: ACTOR_MAX, autocomplete: "name", value: kept });
@@ -82,12 +82,12 @@ function actorField() {
   return { element, value, focus: kept ? null : input };
 }
 
-/** Who acts where nobody is asked, as in a rehearsal that changes nothing. */
+/** Returns the actor of calls without a dialog, such as a validation that changes nothing. */
 export function actor() {
   return isShared() ? remembered() || "console" : session.name;
 }
 
-/** On this machine without a token, or with the one token that is nobody's own. */
+/** Returns true without a token on this machine, or with the shared `admin.token`. */
 function isShared() {
   return session.loopback || (session.name === "admin" && session.role === "admin");
 }
@@ -104,11 +104,11 @@ function remember(name) {
   try {
     localStorage.setItem(ACTOR, name);
   } catch {
-    // It is asked again next time.
+    // Without storage the name is asked for again next time.
   }
 }
 
-/** Shows content in a dialog that keeps the focus until it closes; `closed` runs then. */
+/** Shows content in a modal dialog; `closed` runs when it closes. */
 export function show(content, closed = () => {}) {
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "dialog-title" }, content);
   const before = document.activeElement;
@@ -122,24 +122,24 @@ export function show(content, closed = () => {}) {
   return dialog;
 }
 
-/** Whether a dialog is open: then nothing behind it may change under the person's hands. */
+/** Returns true while a dialog is open; the page behind it must not change then. */
 export function isOpen() {
   return document.querySelector("dialog[open]") !== null;
 }
 
 const KEYS = [
-  ["/", "find any id"],
+  ["/", "find by ID"],
   ["j and k", "next and previous row"],
   ["Enter", "open the row"],
   ["g then o", "overview"],
   ["g then i, u", "inbox, outbox"],
   ["g then d, k", "dead letters, parked keys"],
-  ["g then p, r", "processes, repair"],
+  ["g then p, r", "processes, undecodable messages"],
   ["g then a", "audit"],
-  ["?", "this list"],
+  ["?", "show this list"],
 ];
 
 export function help() {
   const list = h("dl", { class: "keys" }, KEYS.map(([key, what]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, what))));
-  const dialog = show(h("div", { class: "decision" }, h("h2", { id: "dialog-title" }, "Keys"), list, h("div", { class: "dialog-buttons" }, button("Close", () => dialog.close(), { kind: "primary" }))));
+  const dialog = show(h("div", { class: "decision" }, h("h2", { id: "dialog-title" }, "Keyboard shortcuts"), list, h("div", { class: "dialog-buttons" }, button("Close", () => dialog.close(), { kind: "primary" }))));
 }

@@ -1,20 +1,20 @@
-// The only place that makes elements. Whatever comes from messages ends up in textContent or in an
-// attribute that cannot run anything, so no payload can become markup.
+// The only module that creates elements. Text of messages is set as textContent or as an attribute that cannot run
+// code, so no payload can become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Attributes that are set as properties, because the attribute is only their first value. */
+/** Attributes that are set as properties, because the attribute holds only the initial value. */
 const PROPERTIES = new Set(["value", "checked", "disabled", "open", "hidden", "selected", "indeterminate"]);
 
 /**
- * Makes an element: h("a", { class: "x", href: "#/", on: { click } }, "text", child, [children]).
+ * Creates an element: h("a", { class: "x", href: "#/", on: { click } }, "text", child, [children]).
  * Strings become text. `null`, `undefined` and `false` are left out.
  */
 export function h(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for a part of a picture. */
+/** The same for an SVG element. */
 export function s(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -38,7 +38,7 @@ function listen(element, listeners) {
   }
 }
 
-/** By the object model: the policy of the page forbids the attribute. */
+/** Sets styles by the object model, because the content security policy forbids the attribute. */
 function styles(element, values) {
   for (const [name, value] of Object.entries(values)) element.style.setProperty(name, value);
 }
@@ -48,14 +48,14 @@ function safeName(name) {
   return name;
 }
 
-/** Links stay on this site, and below the page: another service may have it under a path. */
+/** Links stay on this site and below the page, because another service may mount the console under a path. */
 function safeValue(name, value) {
   if (name !== "href") return value;
   if (!/^(#|\/(?!\/))/.test(value)) throw new Error("a link to another site");
   return value.startsWith("#") ? value : here(value);
 }
 
-/** The address of a path of relais, relative to the page: another service may have it under a path, `/ops/relais`. */
+/** Returns the address of an API path relative to the page, because another service may mount it under `/ops/relais`. */
 export function here(path) {
   const page = location.pathname.split("/").pop();
   return `${page ? `${page}/` : ""}${path.slice(1)}`;
@@ -69,13 +69,13 @@ export function append(element, children) {
   return element;
 }
 
-/** Puts these in the place of what is there. */
+/** Replaces the children of an element. */
 export function replace(element, ...children) {
   element.replaceChildren();
   return append(element, children);
 }
 
-/** Writes only if it differs, so that a screen reader and a selection are left in peace. */
+/** Sets a text only if it differs, so that screen readers and selections are not disturbed. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -94,7 +94,7 @@ const ICONS = {
   retry: "M13 8a5 5 0 1 1-1.5-3.500M13 2v3h-3",
   ok: "M3 8.5 6.5 12 13 4.5",
   bad: "M4 4l8 8M12 4l-8 8",
-  unreadable: "M5.5 6a2.5 2.5 0 1 1 3.5 2.300c-.7.3-1 .7-1 1.700M8 12.500v.5",
+  undecodable: "M5.5 6a2.5 2.5 0 1 1 3.5 2.300c-.7.3-1 .7-1 1.700M8 12.500v.5",
   run: "M5 3l8 5-8 5z",
   pause: "M5.5 3v10M10.5 3v10",
   undo: "M3 6.500h6.500a3.5 3.5 0 0 1 0 7H6M6 3.500l-3 3 3 3",
@@ -104,12 +104,12 @@ const ICONS = {
   menu: "M2 4h12M2 8h12M2 12h12",
   next: "M6 3l5 5-5 5",
   previous: "M10 3 5 8l5 5",
-  person: "M8 2.500a2.5 2.5 0 1 0 0 5 2.5 2.5 0 0 0 0-5zM3 14a5 5 0 0 1 10 0",
+  account: "M8 2.500a2.5 2.5 0 1 0 0 5 2.5 2.5 0 0 0 0-5zM3 14a5 5 0 0 1 10 0",
   open: "M4 8a4 4 0 0 1 8 0M4 8H2M14 8h-2M8 8l3-3",
   link: "M6.5 9.500l3-3M7 4.500l1.5-1.500a3 3 0 0 1 4.5 4.500L11.5 9M9 11.5 7.5 13A3 3 0 0 1 3 8.500L4.5 7",
 };
 
-/** A small picture beside a word; a screen reader gets the word. */
+/** An icon beside a word; a screen reader reads only the word. */
 export function icon(name) {
   const path = s("path", { d: ICONS[name] ?? ICONS.wait });
   return s("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, path);

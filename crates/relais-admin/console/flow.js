@@ -1,15 +1,15 @@
-// The picture of the flow: sources, inbox, processes, outbox, destinations, and what moves between them.
-// Boxes are made once and then only told new numbers, so that the focus stays and nothing flickers.
+// The flow diagram: sources, inbox, processes, outbox, destinations and the traffic between them.
+// Boxes are created once and then updated in place, so that the focus stays and nothing flickers.
 
 import { h, replace, s, setText } from "./dom.js";
 import { age, brief, duration, plural, rate } from "./format.js";
 import { status } from "./parts.js";
 import * as state from "./state.js";
 
-/** Boxes of one column, worst first; the rest is one line that leads to all of them. */
+/** Most boxes of one column, worst first; the rest is one line that links to the full list. */
 const BOXES_MAX = 3;
 
-/** Makes the picture; `update(overview, sample)` brings it up to date. */
+/** Builds the diagram; `update(overview, sample)` brings it up to date. */
 export function flow() {
   const wires = s("svg", { class: "wires", "aria-hidden": "true" });
   const columns = ["Sources", "Inbox", "Processes", "Outbox", "Destinations"].map((title) => {
@@ -36,7 +36,7 @@ export function flow() {
   };
 }
 
-/** Puts boxes into a column, keeping those that are there. */
+/** Shows boxes in a column and keeps the existing elements. */
 function place(list, all, boxes, column) {
   const shown = all.slice(0, BOXES_MAX);
   const elements = shown.map((box) => {
@@ -51,7 +51,7 @@ function place(list, all, boxes, column) {
   if (!same) replace(list, elements);
 }
 
-/** The line under the boxes, made once so that the focus stays. */
+/** The link under the boxes, created once so that the focus stays. */
 function more(boxes, column, all) {
   const key = `${column}/more`;
   if (!boxes.has(key)) boxes.set(key, h("a", { class: "more", href: all[0].all }));
@@ -96,7 +96,7 @@ function byRank(left, right) {
 
 function sources(overview) {
   const all = state.sources(overview).sort(byRank);
-  if (!all.length) return [{ name: "none", numbers: [], state: { lines: ["No [[source]] is declared; rows come from your own transactions."] } }];
+  if (!all.length) return [{ name: "none", numbers: [], state: { lines: ["No [[source]] is configured; rows come from your own transactions."] } }];
   return all.map(({ name, source, state: now }) => ({
     name,
     href: `#/sources/${encodeURIComponent(name)}`,
@@ -117,13 +117,13 @@ function oldest(text) {
 
 function inbox(overview, sample) {
   const waiting = rowsOf(overview.inbox, "RECEIVED") + rowsOf(overview.inbox, "RETRY");
-  const unreadable = overview.serde_errors ?? rowsOf(overview.inbox, "SERDE_ERROR");
+  const undecodable = overview.serde_errors ?? rowsOf(overview.inbox, "SERDE_ERROR");
   return {
     name: "Messages received",
     href: "#/inbox",
-    numbers: [["per s", rate(sample?.stored)], ["waiting", brief(waiting)], ["oldest", oldest(overview.inbox_oldest)], ["done", brief(rowsOf(overview.inbox, "PROCESSED"))]],
-    tone: unreadable ? "bad" : "",
-    state: { status: unreadable ? ["SERDE_ERROR", plural(unreadable, "unreadable", "unreadable")] : null },
+    numbers: [["per s", rate(sample?.stored)], ["waiting", brief(waiting)], ["oldest", oldest(overview.inbox_oldest)], ["handled", brief(rowsOf(overview.inbox, "PROCESSED"))]],
+    tone: undecodable ? "bad" : "",
+    state: { status: undecodable ? ["SERDE_ERROR", plural(undecodable, "undecodable", "undecodable")] : null },
   };
 }
 
@@ -134,7 +134,7 @@ function processes(overview) {
   return [{
     name: "Processes",
     href: "#/processes",
-    numbers: [["running", brief(at("RUNNING"))], ["compensating", brief(at("COMPENSATING"))], ["done", brief(at("SUCCEEDED"))], ["timers due", brief(overview.timers_due)]],
+    numbers: [["running", brief(at("RUNNING"))], ["compensating", brief(at("COMPENSATING"))], ["succeeded", brief(at("SUCCEEDED"))], ["timers due", brief(overview.timers_due)]],
     tone: stuck ? "bad" : paused ? "warn" : "",
     state: { status: stuck ? ["COMPENSATION_FAILED", plural(stuck, "needs an operator", "need an operator")] : paused ? ["PAUSED", plural(paused, "paused", "paused")] : null },
   }];
@@ -146,13 +146,13 @@ function outbox(overview, sample) {
   return {
     name: "Messages to send",
     href: "#/outbox",
-    numbers: [["per s", rate(sample?.dispatched)], ["waiting", brief(rowsOf(overview.outbox, "PENDING"))], ["oldest", oldest(times[0])], ["done", brief(rowsOf(overview.outbox, "DISPATCHED"))]],
+    numbers: [["per s", rate(sample?.dispatched)], ["waiting", brief(rowsOf(overview.outbox, "PENDING"))], ["oldest", oldest(times[0])], ["delivered", brief(rowsOf(overview.outbox, "DISPATCHED"))]],
     tone: failed ? "warn" : "",
     state: { status: failed ? ["FAILED", plural(failed, "failed", "failed")] : null },
   };
 }
 
-/** Declared ones, and those that only rows know; what needs attention first. */
+/** Configured destinations and those that only rows name; items that need attention come first. */
 function destinations(overview) {
   return state.destinations(overview).sort(byRank).map(({ name, guard, backlog, state: now }) => {
     const lines = [...now.lines];
@@ -168,7 +168,7 @@ function destinations(overview) {
   });
 }
 
-/** Calls of the day that are used: a bar, and the same in words. */
+/** API calls used today: a bar and the same figures as text. */
 function budget({ used, limit }) {
   const part = limit > 0 ? used / limit : 0;
   return h("div", { class: "budget" },
@@ -176,10 +176,10 @@ function budget({ used, limit }) {
     h("span", { class: "soft" }, `${brief(used)} of ${brief(limit)} calls today (${Math.round(part * 100)} %)`));
 }
 
-/** Curves between neighbouring columns; they move where something flows. */
+/** Curves between neighbouring columns; they move where messages flow. */
 function connect(element, wires, columns, { sample, wanted }) {
   const base = element.getBoundingClientRect();
-  // Under each other on a phone: there the order says it.
+  // On a phone the columns are stacked and need no curves.
   const stacked = columns[0].element.getBoundingClientRect().left === columns[1].element.getBoundingClientRect().left;
   if (stacked) return replace(wires);
   const moving = [sample?.stored, sample?.processed, sample?.processed, sample?.dispatched].map((value) => value > 0);

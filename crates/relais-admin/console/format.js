@@ -1,15 +1,13 @@
-// Numbers, times and sizes as people read them. Times are those of the database: `serverNow` corrects a
-// clock of this machine that differs.
+// Formats of numbers, times and sizes. Times are those of the database: `serverNow` corrects the browser's clock.
 
 import { h } from "./dom.js";
 
-/** How many of the last offsets are looked at. */
+/** The number of recent clock offsets that are kept. */
 const OFFSETS_MAX = 30;
 const offsets = [];
 let offset = 0;
 
-/** Told by every answer that carries the database's now. It may have been on its way for a while: the one
- * that puts the clock furthest ahead was the freshest. */
+/** Takes the database's time from a response. Responses arrive late, so the largest offset is the most exact one. */
 export function setServerNow(text) {
   const at = Date.parse(text);
   if (Number.isNaN(at)) return;
@@ -30,7 +28,7 @@ export function count(value) {
   return value === null || value === undefined ? "–" : whole.format(value);
 }
 
-/** Short, for places with little room; the exact number belongs in a title. */
+/** A short number for narrow places; the exact number belongs in a title. */
 export function brief(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
@@ -69,7 +67,7 @@ export function bytes(value) {
   return `${small.format(value / 1024 / 1024)} MiB`;
 }
 
-/** Seconds since then, by the database's clock; never negative. */
+/** Returns the seconds since then by the database's clock; never negative. */
 export function age(text) {
   return Math.max(0, (serverNow() - Date.parse(text)) / 1000);
 }
@@ -77,7 +75,7 @@ export function age(text) {
 const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
 const day = { year: "numeric", month: "short", day: "numeric" };
 
-/** In this browser's zone. */
+/** Returns the time in the browser's time zone. */
 export function local(text) {
   const at = new Date(text);
   const today = new Date(serverNow()).toDateString() === at.toDateString();
@@ -85,13 +83,13 @@ export function local(text) {
   return today ? time : `${at.toLocaleDateString("en", day)}, ${time}`;
 }
 
-/** A moment: local time, with UTC in the title. */
+/** A point in time: local time, with UTC in the title. */
 export function moment(text) {
   if (!text) return "–";
   return h("time", { datetime: text, title: `${utc(text)} UTC` }, local(text));
 }
 
-/** How long ago; `tick` keeps it right. */
+/** The time elapsed since then; `tick` keeps it current. */
 export function ago(text) {
   if (!text) return "–";
   return h("time", { datetime: text, title: `${local(text)} · ${utc(text)} UTC`, data: { ago: "" } }, since(text));
@@ -108,7 +106,7 @@ function utc(text) {
   return Number.isNaN(at.getTime()) ? text : at.toISOString().replace("T", " ").replace("Z", "");
 }
 
-/** Lets every `ago` on the page grow older. */
+/** Updates every `ago` on the page. */
 export function tick() {
   for (const element of document.querySelectorAll("time[data-ago]")) {
     const text = since(element.dateTime);

@@ -1,4 +1,4 @@
-// A table of what the overview knows: searched, filtered and sorted here, and kept up to date.
+// A table of rows from the overview: searched, filtered and sorted in the browser, and kept up to date.
 
 import { h, icon, replace } from "./dom.js";
 import { get, query } from "./api.js";
@@ -7,7 +7,7 @@ import { plural } from "./format.js";
 import { tableRow } from "./table.js";
 import * as live from "./live.js";
 
-/** Most rows of the table; search finds the others. */
+/** Most rows of the table; the search finds the others. */
 const ROWS_MAX = 500;
 
 /**
@@ -38,7 +38,7 @@ export async function gridPage(context, spec) {
     const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
     replace(head, spec.columns.map((column) => header(column, wanted, (next) => change({ sort: next }))));
     replace(body, rows.slice(0, ROWS_MAX).map((row) => tableRow(row, spec)));
-    const nothing = all.length ? empty("Nothing matches", "No name contains this, or none is in this state.") : empty(...spec.empty);
+    const nothing = all.length ? empty("No matches", "No name contains this text, or no row is in this state.") : empty(...spec.empty);
     replace(holder, rows.length ? table : nothing);
     const count = rows.length === all.length ? plural(all.length, ...spec.noun) : `${rows.length} of ${plural(all.length, ...spec.noun)}`;
     words.textContent = rows.length > ROWS_MAX ? `${count}; the first ${ROWS_MAX} are shown` : count;
@@ -64,7 +64,7 @@ export async function gridPage(context, spec) {
   return h("div", { class: "page" }, heading(spec.title, spec.about), form, holder);
 }
 
-/** `-name` is the other way round. */
+/** `-name` sorts in descending order. */
 function order(rows, spec, sort) {
   const down = sort.startsWith("-");
   const column = spec.columns.find((one) => one.title === sort.replace(/^-/, "")) ?? spec.columns[0];

@@ -1,9 +1,9 @@
-// Bytes as people look at them: offset, sixteen bytes, and the letters among them.
+// A hex view: offset, sixteen bytes and their printable characters.
 
 import { h } from "./dom.js";
 
 const WIDTH = 16;
-/** Lines shown; the rest is told, not drawn. */
+/** Most lines shown; the number of further bytes is printed below. */
 const LINES_MAX = 512;
 
 export function decodeBase64(text) {
@@ -11,7 +11,7 @@ export function decodeBase64(text) {
   return Uint8Array.from(raw, (letter) => letter.charCodeAt(0));
 }
 
-/** A hex view; bytes that are no UTF-8 stand out. */
+/** Builds the view; bytes that are not valid UTF-8 are highlighted. */
 export function hexView(bytes) {
   const bad = invalid(bytes);
   const lines = [];
@@ -21,7 +21,7 @@ export function hexView(bytes) {
   const rest = bytes.length - lines.length * WIDTH;
   return h("div", null,
     h("div", { class: "hex", tabindex: "0", role: "group", "aria-label": "Bytes in hexadecimal" }, lines),
-    rest > 0 ? h("p", { class: "soft" }, `and ${rest} bytes more`) : null,
+    rest > 0 ? h("p", { class: "soft" }, `and ${rest} more bytes`) : null,
     bad.size ? h("p", { class: "soft" }, `${bad.size} ${bad.size === 1 ? "byte is" : "bytes are"} not UTF-8; the first at offset ${Math.min(...bad)}.`) : null);
 }
 
@@ -37,7 +37,7 @@ function line(bytes, start, bad) {
     h("span", { class: "hex-text" }, letters));
 }
 
-/** Where bytes are that belong to no UTF-8 sequence. */
+/** Returns the offsets of bytes that belong to no UTF-8 sequence. */
 function invalid(bytes) {
   const found = new Set();
   let at = 0;
@@ -54,7 +54,7 @@ function sequence(bytes, at) {
   if (first < 0x80) return 1;
   const length = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
   if (!length || at + length > bytes.length) return 0;
-  // The decoder knows the finer rules: over-long forms and surrogates.
+  // The decoder also rejects over-long forms and surrogates.
   try {
     new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes.slice(at, at + length));
     return length;

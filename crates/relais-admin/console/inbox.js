@@ -1,4 +1,4 @@
-// What was received: the list, and one row.
+// Received messages: the list, and the detail page of one row.
 
 import { h } from "./dom.js";
 import { get, may, post } from "./api.js";
@@ -11,11 +11,11 @@ import { story } from "./message.js";
 export function list(context) {
   return listPage(context, {
     title: "Inbox",
-    about: "What was received, newest first. A message is acknowledged to its source only after it stands here.",
+    about: "Received messages, newest first. A message is acknowledged to its source only after it is stored here.",
     base: "#/inbox",
     path: "/inbox",
     filters: [
-      { name: "status", label: "Status", options: [["", "all"], ["received", "received"], ["retry", "retry"], ["processed", "processed"], ["failed", "failed"], ["serde_error", "unreadable"]] },
+      { name: "status", label: "Status", options: [["", "all"], ["received", "received"], ["retry", "retry"], ["processed", "handled"], ["failed", "failed"], ["serde_error", "undecodable"]] },
       { name: "type", label: "Type" },
       { name: "key", label: "Key" },
       { name: "source", label: "Source" },
@@ -33,13 +33,13 @@ export function list(context) {
     ],
     key: (row) => row.id,
     href: (row) => (row.status === "SERDE_ERROR" ? `#/repair/${row.id}` : `#/inbox/${row.id}`),
-    empty: ["Nothing was received yet", "Send a message to one of your sources. It appears here the moment it is committed."],
+    empty: ["No messages yet", "Send a message to one of your sources. It appears here as soon as it is committed."],
   });
 }
 
 export async function show(context) {
   const row = await get(`/inbox/${encodeURIComponent(context.params[0])}`, { signal: context.signal });
-  const retry = () => settle(context, decide({ title: "Try it again", text: "Its dead letter is replayed: first in its key, with attempts from zero.", confirm: "Retry", act: (who) => post(`/inbox/${row.id}/retry`, who) }), "It is tried again.");
+  const retry = () => settle(context, decide({ title: "Retry this message", text: "Retries this message ahead of others with the same key and resets its attempt count.", confirm: "Retry", act: (who) => post(`/inbox/${row.id}/retry`, who) }), "The message will be retried.");
   const actions = row.status === "FAILED" && may("operator") ? [button("Retry", retry, { kind: "primary", picture: "retry" })] : [];
   const side = facts([
     ["Status", status(row.status)],
@@ -62,12 +62,12 @@ export async function show(context) {
   ]);
   return h("div", { class: "page" },
     heading(row.event_type ?? "Message", ["Inbox row ", h("strong", null, String(row.id)), ", received ", ago(row.received_at)], actions),
-    row.error_message ? panel("Last problem", h("p", { class: "error-text" }, row.error_message)) : null,
+    row.error_message ? panel("Last error", h("p", { class: "error-text" }, row.error_message)) : null,
     h("div", { class: "split" },
       h("div", { class: "main-part" },
         panel("Payload", payload(row.payload, { truncated: row.payload_truncated, size: row.payload_bytes, download: `/api/v1/inbox/${row.id}/payload` })),
         panel("Headers", headers(row.headers)),
-        panel("Failed attempts", attempts(row.history)),
+        panel("Attempts", attempts(row.history)),
         await story(`inbox:${row.id}`, context.signal)),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
 }

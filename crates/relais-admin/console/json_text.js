@@ -1,12 +1,12 @@
-// JSON as text: laid out and coloured token by token. Nothing is parsed into numbers, so a number with
-// twenty digits is shown, and sent back, as it is.
+// JSON as text: formatted and coloured token by token. Numbers are never parsed, so a number with twenty digits is
+// shown and sent back unchanged.
 
 const TOKEN = /"(?:[^"\\]|\\[^])*"|-?\d[\d.eE+-]*|true|false|null|[{}[\]:,]|\s+|[^]/g;
 
-/** Beyond this a payload is shown without colours: they cost an element each. */
+/** Longer payloads are shown without colours, because each coloured token needs an element. */
 const COLOURED_MAX = 60_000;
 
-/** The tokens of a text: [kind, text]; kinds are key, string, number, word, mark, space, other. */
+/** Returns the tokens of a text as [kind, text]; kinds are key, string, number, word, mark, space, other. */
 function tokens(text) {
   const found = [...text.matchAll(TOKEN)].map(([token]) => [kind(token), token]);
   // A string before a colon is a name.
@@ -35,7 +35,7 @@ export function isJson(text) {
   }
 }
 
-/** Why it is not JSON, or null. */
+/** Returns the reason why a text is not JSON, or null. */
 export function jsonProblem(text) {
   try {
     JSON.parse(text);
@@ -45,13 +45,13 @@ export function jsonProblem(text) {
   }
 }
 
-/** The same JSON on several lines; other text as it is. */
-export function laidOut(text) {
+/** Returns JSON formatted on several lines, and other text unchanged. */
+export function formatted(text) {
   if (!isJson(text)) return text;
   return layout(text).map(([, token]) => token).join("");
 }
 
-/** Tokens for the eye, or null if it is too long or no JSON. */
+/** Returns the tokens to display, or null if the text is too long or not JSON. */
 export function coloured(text) {
   return text.length <= COLOURED_MAX && isJson(text) ? layout(text) : null;
 }

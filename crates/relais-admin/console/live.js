@@ -1,5 +1,5 @@
-// The stream of what happens now. It reconnects by itself, ever more patiently; meanwhile the overview is
-// asked for, so that numbers go on moving where a stream cannot be had.
+// The event stream of the server. It reconnects with exponential backoff and polls the overview meanwhile, so that
+// figures stay current where a stream cannot be opened.
 
 import { get } from "./api.js";
 import { setServerNow } from "./format.js";
@@ -7,8 +7,8 @@ import { here } from "./dom.js";
 
 const FIRST_MS = 1000;
 const MAX_MS = 30_000;
-/** A page nobody looks at gives its stream back after this long: a browser has six connections to a place,
- * whatever the number of its tabs. */
+/** A hidden page closes its stream after this time: a browser opens at most six connections to one host,
+ * all tabs together. */
 const HIDDEN_MS = 3000;
 
 const listeners = new Map();
@@ -18,13 +18,13 @@ let timer = null;
 let hidden = null;
 let running = false;
 
-/** The newest overview, and when it came, by this machine's clock. */
+/** The newest overview, and its time of arrival by the browser's clock. */
 export let overview = null;
 export let arrived = 0;
-/** `live`, `slow` (asked for now and then) or `off`. */
+/** `live`, `slow` (polled) or `off`. */
 export let state = "off";
 
-/** Listens to `overview`, `sample` or `state`; gives back how to stop. */
+/** Listens to `overview`, `sample` or `state`. Returns a function that stops listening. */
 export function on(type, listener) {
   if (!listeners.has(type)) listeners.set(type, new Set());
   listeners.get(type).add(listener);
@@ -45,7 +45,7 @@ export function stop() {
   become("off");
 }
 
-/** Asks at once, for a page that has just changed something. */
+/** Reads the overview at once, for a page that has just changed something. */
 export async function refresh() {
   try {
     take(await get("/overview"));
@@ -63,11 +63,11 @@ function connect() {
     become("live");
   });
   stream.addEventListener("overview", (event) => take(JSON.parse(event.data)));
-  stream.addEventListener("sample", (event) => tell("sample", JSON.parse(event.data)));
+  stream.addEventListener("sample", (event) => notify("sample", JSON.parse(event.data)));
   stream.addEventListener("error", again);
 }
 
-/** After a pause with some chance in it, so that not all consoles come back at once. */
+/** Reconnects after a randomized delay, so that open consoles do not reconnect all at once. */
 async function again() {
   close();
   if (!running) return;
@@ -88,16 +88,16 @@ function take(next) {
   setServerNow(next.now);
   overview = next;
   arrived = Date.now();
-  tell("overview", next);
+  notify("overview", next);
 }
 
 function become(next) {
   if (state === next) return;
   state = next;
-  tell("state", next);
+  notify("state", next);
 }
 
-function tell(type, value) {
+function notify(type, value) {
   for (const listener of listeners.get(type) ?? []) listener(value);
 }
 

@@ -1,21 +1,21 @@
-// The way in: a token, exchanged for a session.
+// The sign-in page: exchanges a token for a session.
 
 import { h, replace } from "./dom.js";
 import { signIn } from "./api.js";
 import { notice } from "./parts.js";
 
-/** The form; `done` runs once there is a session. */
+/** Builds the form; `done` runs after the session is opened. */
 export function page(done) {
   const token = h("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "current-password", spellcheck: "false" });
   const submit = h("button", { type: "submit", class: "button primary" }, h("span", null, "Sign in"));
   const result = h("div", { "aria-live": "assertive" });
   const form = h("form", { class: "login panel" },
     h("h1", { tabindex: "-1" }, "relais"),
-    h("p", { class: "soft" }, "Sign in with a token of this relais."),
+    h("p", { class: "soft" }, "Sign in with a token of this server."),
     h("div", { class: "field" }, h("label", { for: "token" }, "Token"), token),
     result,
     submit,
-    h("p", { class: "hint" }, "You have none? Whoever runs relais makes one: ", h("code", null, "relais token NAME --role viewer")));
+    h("p", { class: "hint" }, "No token? An administrator of relais creates one with ", h("code", null, "relais token NAME --role viewer")));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     submit.disabled = true;
@@ -24,7 +24,7 @@ export function page(done) {
       done();
     } catch (problem) {
       const wrong = problem.status === 401;
-      replace(result, notice("bad", wrong ? "This token is not known here" : "That did not work", wrong ? "Check that it is whole, not expired, and of this relais." : `${problem.message} ${problem.advice}`));
+      replace(result, notice("bad", wrong ? "Invalid token" : "The request failed", wrong ? "Make sure that you copied the whole token, that it has not expired, and that it belongs to this server." : `${problem.message} ${problem.advice}`));
       token.select();
     }
     submit.disabled = false;

@@ -1,4 +1,4 @@
-// What is to be sent, and was: the list, and one row.
+// Messages to send and sent ones: the list, and the detail page of one row.
 
 import { h } from "./dom.js";
 import { get, may, post } from "./api.js";
@@ -11,11 +11,11 @@ import { story } from "./message.js";
 export function list(context) {
   return listPage(context, {
     title: "Outbox",
-    about: "What is to be delivered and what was, newest first. A row is here if, and only if, its transaction was committed.",
+    about: "Messages to deliver and delivered ones, newest first. A row exists if, and only if, its transaction was committed.",
     base: "#/outbox",
     path: "/outbox",
     filters: [
-      { name: "status", label: "Status", options: [["", "all"], ["pending", "pending"], ["dispatched", "dispatched"], ["failed", "failed"]] },
+      { name: "status", label: "Status", options: [["", "all"], ["pending", "pending"], ["dispatched", "delivered"], ["failed", "failed"]] },
       { name: "type", label: "Type" },
       { name: "key", label: "Key" },
       { name: "destination", label: "Destination" },
@@ -27,20 +27,20 @@ export function list(context) {
       { title: "Type", cell: (row) => row.event_type },
       { title: "Key", cell: (row) => code(row.msg_key) },
       { title: "Destination", cell: (row) => row.destination },
-      { title: "Last problem", cell: (row) => [row.error_code, row.error_message].filter(Boolean).join(": ") || "–", kind: "wide" },
+      { title: "Last error", cell: (row) => [row.error_code, row.error_message].filter(Boolean).join(": ") || "–", kind: "wide" },
       { title: "Attempts", cell: (row) => count(row.attempts), kind: "numeric" },
       { title: "Created", cell: (row) => ago(row.created_at) },
     ],
     key: (row) => row.id,
     href: (row) => `#/outbox/${row.id}`,
-    empty: ["Nothing was written to the outbox yet", "A handler, a route, a process or your own INSERT into relais_outbox writes rows; they appear here with their commit."],
+    empty: ["The outbox is empty", "A handler, a route, a process or your own INSERT into relais_outbox writes rows; they appear here with their commit."],
   });
 }
 
 export async function show(context) {
   const row = await get(`/outbox/${encodeURIComponent(context.params[0])}`, { signal: context.signal });
-  const retry = () => settle(context, decide({ title: "Try it again", text: "Its dead letter is replayed: first in its key, with attempts from zero.", confirm: "Retry", act: (who) => post(`/outbox/${row.id}/retry`, who) }), "It is tried again.");
-  const fail = () => settle(context, decide({ title: "Make a dead letter", text: "It is not tried any more and becomes a dead letter, which can be discarded or replayed. A worker that has it in flight may still deliver it once.", confirm: "Fail", danger: true, act: (who) => post(`/outbox/${row.id}/fail`, who) }), "It is a dead letter now.");
+  const retry = () => settle(context, decide({ title: "Retry this message", text: "Retries this message ahead of others with the same key and resets its attempt count.", confirm: "Retry", act: (who) => post(`/outbox/${row.id}/retry`, who) }), "The message will be retried.");
+  const fail = () => settle(context, decide({ title: "Fail this message", text: "Turns it into a dead letter, which can be retried or discarded. A worker that has it in flight may still deliver it once.", confirm: "Fail", danger: true, act: (who) => post(`/outbox/${row.id}/fail`, who) }), "The message is now a dead letter.");
   const actions = [
     row.status === "FAILED" && may("operator") ? button("Retry", retry, { kind: "primary", picture: "retry" }) : null,
     row.status === "PENDING" && may("operator") ? button("Fail", fail, { kind: "quiet-danger", picture: "bad" }) : null,
@@ -66,12 +66,12 @@ export async function show(context) {
   ]);
   return h("div", { class: "page" },
     heading(row.event_type, ["Outbox row ", h("strong", null, String(row.id)), " for ", h("strong", null, row.destination)], actions),
-    row.error_message ? panel("Last problem", h("p", { class: "error-text" }, row.error_message)) : null,
+    row.error_message ? panel("Last error", h("p", { class: "error-text" }, row.error_message)) : null,
     h("div", { class: "split" },
       h("div", { class: "main-part" },
         panel("Payload", payload(row.payload, { truncated: row.payload_truncated, size: row.payload_bytes, download: `/api/v1/outbox/${row.id}/payload` })),
         panel("Headers", headers(row.headers)),
-        panel("Failed attempts", attempts(row.history)),
+        panel("Attempts", attempts(row.history)),
         await story(`outbox:${row.id}`, context.signal)),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
 }

@@ -1,5 +1,5 @@
-// The first page: what needs attention, the flow, and charts of the last minutes. It fits one screen, however many
-// destinations there are.
+// The first page: items that need attention, the flow, and charts of the last minutes. It fits one screen for any
+// number of destinations.
 
 import { h, icon, replace, setText } from "./dom.js";
 import { get } from "./api.js";
@@ -10,9 +10,9 @@ import { flow } from "./flow.js";
 import { attention, instances } from "./state.js";
 import * as live from "./live.js";
 
-/** As the server keeps: 15 minutes of seconds. */
+/** The length of the server's history: 15 minutes of one sample per second. */
 const POINTS_MAX = 900;
-/** Lines about what needs attention; the rest is one line. */
+/** Most items listed under "Needs attention"; the rest is one line with links. */
 const ATTENTION_MAX = 4;
 
 export async function page(context) {
@@ -48,7 +48,7 @@ export async function page(context) {
   const head = heading("Overview");
   head.firstChild.append(about);
   showOverview(first);
-  // Sizes are known only once it stands in the page.
+  // Sizes are known only after the element is in the page.
   context.shown(() => {
     showOverview(live.overview ?? first);
     showSample();
@@ -58,7 +58,7 @@ export async function page(context) {
     h("div", { class: "charts" }, charts.map((chart) => chart.element)));
 }
 
-/** The series of the last minutes, by this machine's clock. */
+/** The series of the last minutes, with times of the browser's clock. */
 class Past {
   constructor({ every_ms, series }) {
     this.every = every_ms;
@@ -67,11 +67,11 @@ class Past {
   }
 
   add(sample) {
-    // A calm relais tells less often: the time between two samples is measured here.
+    // An idle relais sends fewer samples, so the time between two samples is measured here.
     const steps = Math.max(1, Math.min(Math.round((Date.now() - this.end) / this.every), POINTS_MAX));
     this.end += steps * this.every;
     for (const [name, values] of Object.entries(this.series)) {
-      // Between two samples nothing happened, or nobody looked: the newer one stands for both.
+      // Missing samples between two get the value of the newer one.
       for (let step = 0; step < steps; step += 1) values.push(sample[name] ?? null);
       if (values.length > POINTS_MAX) values.splice(0, values.length - POINTS_MAX);
     }
@@ -88,14 +88,14 @@ class Past {
 
 function makeCharts() {
   return [
-    lineChart({ title: "Throughput", about: "Messages a second of all processes.", format: rate, lines: [{ name: "dispatched", label: "delivered" }, { name: "stored", label: "received" }, { name: "processed", label: "handled" }] }),
-    lineChart({ title: "Waiting", about: "Rows that wait in the inbox and in the outbox.", format: brief, lines: [{ name: "outbox_depth", label: "outbox" }, { name: "inbox_depth", label: "inbox" }] }),
-    lineChart({ title: "Latency", about: "From the outbox row to the acknowledgement.", format: milliseconds, lines: [{ name: "latency_p95_ms", label: "p95" }, { name: "latency_p50_ms", label: "p50" }] }),
-    lineChart({ title: "Trouble", about: "Attempts a second that are to be retried, and messages that failed for good.", format: rate, lines: [{ name: "retried", label: "retried" }, { name: "failed", label: "failed" }] }),
+    lineChart({ title: "Throughput", about: "Messages per second, all processes together.", format: rate, lines: [{ name: "dispatched", label: "delivered" }, { name: "stored", label: "received" }, { name: "processed", label: "handled" }] }),
+    lineChart({ title: "Backlog", about: "Rows that wait in the inbox and in the outbox.", format: brief, lines: [{ name: "outbox_depth", label: "outbox" }, { name: "inbox_depth", label: "inbox" }] }),
+    lineChart({ title: "Latency", about: "From the commit of the outbox row to its delivery.", format: milliseconds, lines: [{ name: "latency_p95_ms", label: "p95" }, { name: "latency_p50_ms", label: "p50" }] }),
+    lineChart({ title: "Failures", about: "Failed attempts per second that will be retried, and new dead letters per second.", format: rate, lines: [{ name: "retried", label: "retried" }, { name: "failed", label: "dead letters" }] }),
   ];
 }
 
-/** What is broken or paused, worst first. */
+/** The list of failing and paused items, worst first. */
 function makeAttention() {
   const list = h("ul", { class: "alarms" });
   const more = h("p", { class: "soft" });
@@ -109,11 +109,11 @@ function makeAttention() {
     replace(list, all.slice(0, ATTENTION_MAX).map((one) => h("li", null,
       status(one.state.look, one.state.words), h("span", { class: "soft" }, one.kind), h("a", { href: one.href }, one.name), h("span", { class: "why soft", title: one.state.lines[0] }, one.state.lines[0] ?? ""))));
     const rest = all.length - ATTENTION_MAX;
-    replace(more, !all.length ? [icon("ok"), " Everything works."] : rest > 0 ? [`and ${plural(rest, "more", "more")}: `, h("a", { href: "#/destinations?show=attention" }, "destinations"), " · ", h("a", { href: "#/sources?show=attention" }, "sources"), " · ", h("a", { href: "#/workers" }, "workers")] : null);
+    replace(more, !all.length ? [icon("ok"), " No problems."] : rest > 0 ? [`and ${plural(rest, "more", "more")}: `, h("a", { href: "#/destinations?show=attention" }, "destinations"), " · ", h("a", { href: "#/sources?show=attention" }, "sources"), " · ", h("a", { href: "#/workers" }, "workers")] : null);
   } };
 }
 
-/** Numbers to see first: what flows, then what waits for an operator. */
+/** The key figures: throughput first, then items that need an operator. */
 function makeTiles() {
   const flowing = [["received", "stored", "per s", rate], ["delivered", "dispatched", "per s", rate], ["latency p95", "latency_p95_ms", "", milliseconds]].map(([label, series, unit, format]) => {
     const value = h("span", { class: "tile-value" }, "–");

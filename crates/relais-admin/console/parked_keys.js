@@ -1,4 +1,4 @@
-// Keys held back behind a dead letter, and letting them go on.
+// Keys parked behind a dead letter, with the actions that release them.
 
 import { h } from "./dom.js";
 import { may, post } from "./api.js";
@@ -10,7 +10,7 @@ import { decide, settle } from "./dialog.js";
 export function list(context) {
   return listPage(context, {
     title: "Parked keys",
-    about: "Keys whose later rows wait behind a dead letter, so that their order holds. Longest held first.",
+    about: "Keys whose later messages wait behind a dead letter, so that order is kept. Longest parked first.",
     base: "#/parked-keys",
     path: "/parked-keys",
     filters: [],
@@ -19,13 +19,13 @@ export function list(context) {
       { title: "Key", cell: (row) => row.msg_key },
       { title: "Where", cell: (row) => (row.origin === "outbox" ? `to ${row.destination}` : "inbox") },
       { title: "Waiting", cell: (row) => count(row.backlog), kind: "numeric" },
-      { title: "Held", cell: (row) => ago(row.parked_at) },
+      { title: "Parked", cell: (row) => ago(row.parked_at) },
       { title: "Behind", cell: (row) => h("a", { href: `#/dead-letters/${row.dead_letter_id}` }, code(row.dead_letter_id)) },
-      ...(may("operator") ? [{ title: "Decide", cell: (row) => decisions(context, row), kind: "row-actions" }] : []),
+      ...(may("operator") ? [{ title: "Actions", cell: (row) => decisions(context, row), kind: "row-actions" }] : []),
     ],
     key: (row) => `${row.origin}/${row.destination ?? ""}/${row.msg_key}`,
     href: (row) => `#/dead-letters/${row.dead_letter_id}`,
-    empty: ["No key is held back", "When a message fails for good, later messages of its key wait, and the key appears here."],
+    empty: ["No parked keys", "When a message becomes a dead letter, later messages of its key wait, and the key appears here."],
   });
 }
 
@@ -36,6 +36,6 @@ function decisions(context, row) {
     settle(context, decision, (answer) => `${count(answer.done)} done, ${count(answer.unchanged)} unchanged, ${count(answer.refused)} refused.`);
   };
   return h("div", { class: "buttons" },
-    button("Release", ask("release", `Release the key ${row.msg_key}`, "Everything dead of this key is replayed in order; then the key goes on.", "Release", false), { picture: "retry" }),
-    button("Skip", ask("skip", `Skip what is dead of ${row.msg_key}`, "Everything dead of this key is discarded; then the key goes on without it. This cannot be undone.", "Skip", true), { kind: "quiet-danger", picture: "skip" }));
+    button("Release", ask("release", `Release the key ${row.msg_key}`, "Retries all dead letters of this key in order. Then delivery of the key continues.", "Release", false), { picture: "retry" }),
+    button("Discard", ask("skip", `Discard the dead letters of ${row.msg_key}`, "Discards all dead letters of this key. Then delivery of the key continues without them. This cannot be undone.", "Discard", true), { kind: "quiet-danger", picture: "skip" }));
 }

@@ -1,17 +1,17 @@
-// Pieces that several pages are made of.
+// Components that several pages use.
 
 import { may } from "./api.js";
 import { h, icon, replace } from "./dom.js";
 import { bytes, local } from "./format.js";
 import { coloured } from "./json_text.js";
 
-/** What each status looks like: a tone, a picture, and always the word. */
+/** The tone and icon of each status; the word is always shown too. */
 const STATUS = {
   RECEIVED: ["info", "wait"],
   RETRY: ["warn", "retry"],
   PROCESSED: ["ok", "ok"],
   FAILED: ["bad", "bad"],
-  SERDE_ERROR: ["bad", "unreadable"],
+  SERDE_ERROR: ["bad", "undecodable"],
   PENDING: ["info", "wait"],
   DISPATCHED: ["ok", "ok"],
   NEW: ["info", "wait"],
@@ -34,18 +34,20 @@ const STATUS = {
   CONFLICT: ["bad", "alert"],
   TIMED_OUT: ["bad", "wait"],
   COMPENSATION_FAILED: ["bad", "undo"],
-  gone: ["calm", "skip"],
   unknown: ["calm", "wait"],
   needs_operator: ["bad", "alert"],
 };
 
+/** Row states whose word differs from their name. */
+const WORDS = { DISPATCHED: "delivered", PROCESSED: "handled", SERDE_ERROR: "undecodable" };
+
 export function status(name, words) {
   const [tone, picture] = STATUS[name] ?? ["calm", "wait"];
-  const text = words ?? String(name).replaceAll("_", " ").toLowerCase();
+  const text = words ?? WORDS[name] ?? String(name).replaceAll("_", " ").toLowerCase();
   return h("span", { class: `status ${tone}` }, icon(picture), h("span", null, text));
 }
 
-/** The head of a page: its name, what it is about, what can be done. */
+/** The header of a page: title, description and actions. */
 export function heading(title, about, actions) {
   return h(
     "header",
@@ -63,19 +65,19 @@ export function panel(title, ...content) {
   return h("section", { class: "panel" }, title ? h("h2", null, title) : null, content);
 }
 
-/** Names and values; what has no value is left out. */
+/** A list of names and values; pairs without a value are left out. */
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 
-/** An id or a key: in its own letters, and one click away from the clipboard. */
+/** An id or a key in a fixed-width font. */
 export function code(text) {
   if (text === null || text === undefined || text === "") return "–";
   return h("code", { class: "id", title: text }, text);
 }
 
-/** Workers have long names; their beginning tells them apart. */
+/** A worker's name, shortened: the first characters identify it. */
 export function worker(name) {
   if (!name) return "–";
   return h("span", { title: name }, name.length > 14 ? `${name.slice(0, 13)}…` : name);
@@ -92,26 +94,26 @@ export function copyable(text) {
   return h("span", { class: "copyable" }, code(text), copy);
 }
 
-/** Nothing here: what would be, and how it comes. */
+/** An empty state: a title, and how items get here. */
 export function empty(title, text) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", null, text));
 }
 
-/** Something to know before reading on. */
+/** A message box. */
 export function notice(tone, title, text, ...more) {
   const role = tone === "bad" ? "alert" : "status";
   return h("div", { class: `notice ${tone}`, role }, icon(tone === "ok" ? "ok" : "alert"), h("div", null, h("strong", null, title), text ? h("p", null, text) : null, more));
 }
 
 export function problemNotice(problem, retry) {
-  const title = problem.status === 409 ? "Somebody was faster, or it has moved on" : "That did not work";
+  const title = problem.status === 409 ? "The state has changed since this page was loaded" : problem.status === 404 ? "Not found" : "The request failed";
   const again = retry ? button("Try again", retry) : null;
   return notice(problem.status === 409 ? "warn" : "bad", title, problem.message, problem.advice ? h("p", { class: "advice" }, problem.advice) : null, again);
 }
 
-/** A payload as text, never as anything else. */
+/** A payload, always shown as text and never as markup. */
 export function payload(text, { truncated = false, download = null, size = null, label = "Payload" } = {}) {
-  if (text === null || text === undefined) return empty("No payload", "It came without one: a tombstone, or a row that could not be read.");
+  if (text === null || text === undefined) return empty("No payload", "The message has none: it is a tombstone, or it could not be decoded.");
   const view = h("pre", { class: "payload", tabindex: "0", "aria-label": label });
   const tokens = coloured(text);
   let raw = tokens === null;
@@ -125,17 +127,17 @@ export function payload(text, { truncated = false, download = null, size = null,
         raw = !raw;
         toggle.setAttribute("aria-pressed", String(raw));
         show();
-      } } }, "As it came")
+      } } }, "Raw")
     : null;
   const about = [size === null ? null : bytes(size), truncated ? "only the beginning is shown" : null].filter(Boolean).join(" · ");
   const save = download && may("viewer") ? h("a", { class: "link", href: download, download: "" }, "Download") : null;
   return h("div", { class: "payload-box" }, h("div", { class: "payload-bar" }, h("span", { class: "soft" }, about), toggle, save), view);
 }
 
-/** Headers of a message; a value may be text, bytes, nothing, or several of these. */
+/** The headers of a message; a value is text, bytes, null, or a list of these. */
 export function headers(all) {
   const rows = Object.entries(all ?? {}).flatMap(([name, values]) => [values].flat().map((value) => [name, value]));
-  if (!rows.length) return h("p", { class: "soft" }, may("viewer") ? "It has no headers." : "Headers are hidden: they need the role viewer.");
+  if (!rows.length) return h("p", { class: "soft" }, may("viewer") ? "No headers." : "Headers are hidden: they need the role viewer.");
   return h("div", { class: "scroll" }, h("table", { class: "plain" },
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Header"), h("th", { scope: "col" }, "Value"))),
     h("tbody", null, rows.map(([name, value]) => h("tr", null, h("td", null, h("code", null, name)), h("td", null, headerValue(value))))),
@@ -148,13 +150,13 @@ function headerValue(value) {
   return h("code", null, value);
 }
 
-/** What was tried and did not succeed. */
+/** The list of recorded attempts. */
 export function attempts(history) {
   if (!history?.length) return h("p", { class: "soft" }, "No attempt has failed.");
   return h("ol", { class: "attempts" }, history.map((attempt) => h("li", null,
     h("div", { class: "line" },
       h("span", { class: "number" }, `Attempt ${attempt.attempt}`),
-      attempt.outcome === "ignored" ? status("RETRY", "out of order") : attempt.outcome === "delivered" ? status("DISPATCHED", "delivered") : status(attempt.outcome === "retry" ? "RETRY" : "FAILED", attempt.outcome === "retry" ? "to be retried" : "failed for good"),
+      attempt.outcome === "ignored" ? status("RETRY", "out of order") : attempt.outcome === "delivered" ? status("DISPATCHED", "delivered") : status(attempt.outcome === "retry" ? "RETRY" : "FAILED", attempt.outcome === "retry" ? "will be retried" : "dead letter"),
       h("time", { datetime: attempt.at, title: `${attempt.at} UTC` }, local(attempt.at)),
       h("span", { class: "soft" }, "worker ", worker(attempt.worker))),
     attempt.error_message || attempt.error_code

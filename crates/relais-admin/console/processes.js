@@ -1,4 +1,4 @@
-// Processes: the list, and one with its steps in time, its log, and what can be done now.
+// Processes: the list, and the detail page with steps over time, log and possible actions.
 
 import { h, here, replace } from "./dom.js";
 import { get, may, post, query } from "./api.js";
@@ -14,7 +14,7 @@ const STATES = ["new", "running", "paused", "compensating", "succeeded", "compen
 export async function list(context) {
   const page = await listPage(context, {
     title: "Processes",
-    about: "Sagas: steps that are sent as commands, answered, and undone if it must be. Newest first.",
+    about: "Sagas, newest first. Each step sends a command and waits for a reply; if a step fails, completed steps are compensated.",
     base: "#/processes",
     path: "/processes",
     filters: [
@@ -50,33 +50,33 @@ export async function list(context) {
   return page;
 }
 
-/** What is said above the list while processes wait for a decision. */
+/** The notice above the list while processes need an operator. */
 function needing(stuck) {
   return stuck ? notice("bad", plural(stuck, "process needs an operator", "processes need an operator"), "A step or its compensation failed. Open the process, then retry or skip the step.") : null;
 }
 
-/** Process types with what pauses and resumes them. */
+/** Process types with their pause and resume buttons. */
 function types(context, all) {
   if (!all.length) return null;
   const line = (type) => {
     const path = `/process-types/${encodeURIComponent(type.name)}`;
-    const said = (words) => (answer) => (answer.result === "unchanged" ? "It was so before." : words);
-    const resume = () => settle(context, decide({ title: `Resume process type ${type.name}`, text: "Messages and timers that waited are handled now.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("It is resumed."));
-    const pause = () => settle(context, decide({ title: `Pause process type ${type.name}`, text: "New messages for its processes wait, and so do its timers, until it is resumed, also after a restart.", confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("It is paused."));
+    const said = (words) => (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
+    const resume = () => settle(context, decide({ title: `Resume process type ${type.name}`, text: "Messages and timers that waited are handled at once.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("Resumed."));
+    const pause = () => settle(context, decide({ title: `Pause process type ${type.name}`, text: "Messages and timers of its processes wait until it is resumed, also after a restart.", confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("Paused."));
     const act = !may("operator") ? null : type.pause ? button(`Resume ${type.name}`, resume, { picture: "run" }) : button(`Pause ${type.name}`, pause, { picture: "pause" });
     return h("li", null, h("strong", null, type.name), type.pause ? [status("PAUSED", "paused"), h("span", { class: "soft" }, `by ${type.pause.by}: ${type.pause.reason}`)] : null, act);
   };
   return h("section", { class: "panel", "aria-label": "Process types" }, h("ul", { class: "types" }, all.map(line)));
 }
 
-/** What each action is called and does. */
+/** Label, icon, effect and danger of each action. */
 const ACTIONS = {
-  pause: ["Pause", "pause", "Replies are still taken in; nothing new begins until somebody resumes it."],
-  resume: ["Resume", "run", "It goes on where it stands."],
-  retry: ["Retry the step", "retry", "The command of this step is sent again, with attempts from zero."],
-  skip: ["Skip the step", "skip", "The step counts as done without an answer, and the process goes on.", true],
-  compensate: ["Undo all", "undo", "Every step that is done is undone, last first.", true],
-  cancel: ["Cancel", "bad", "It ends now as failed; what it has done stays as it is. This cannot be undone.", true],
+  pause: ["Pause", "pause", "Replies are still received; no new step starts until an operator resumes it."],
+  resume: ["Resume", "run", "The process continues at its current step."],
+  retry: ["Retry the step", "retry", "Sends the command of this step again and resets its attempt count."],
+  skip: ["Skip the step", "skip", "The step counts as completed without a reply, and the process continues.", true],
+  compensate: ["Compensate", "undo", "Compensates all completed steps, last first.", true],
+  cancel: ["Cancel", "bad", "The process ends as failed; completed steps are not compensated. This cannot be undone.", true],
 };
 
 export async function show(context) {
@@ -87,7 +87,7 @@ export async function show(context) {
   const possible = may("operator") ? (row.actions ?? []) : [];
   const actions = possible.filter((name) => ACTIONS[name]).map((name) => {
     const [label, picture, text, danger = false] = ACTIONS[name];
-    const ask = () => settle(context, decide({ title: `${label}: ${row.business_key ?? row.process_type}`, text, confirm: label, danger, act: (who) => post(`${path}/${name}`, who) }), (answer) => `It is ${String(answer.status ?? "done").toLowerCase()} now.`);
+    const ask = () => settle(context, decide({ title: `${label}: ${row.business_key ?? row.process_type}`, text, confirm: label, danger, act: (who) => post(`${path}/${name}`, who) }), (answer) => `The process is now ${String(answer.status ?? "changed").toLowerCase()}.`);
     return button(label, ask, { picture, kind: danger ? "quiet-danger" : name === "resume" ? "primary" : "" });
   });
   const side = facts([
@@ -109,20 +109,20 @@ export async function show(context) {
     h("div", { class: "split" },
       h("div", { class: "main-part" },
         panel("Log", logList(entries.items), entries.next ? h("p", { class: "soft" }, "Only the newest 100 entries are shown.") : null),
-        panel("What it knows", payload(row.data, { label: "Data of the process" })),
+        panel("State", payload(row.data, { label: "State of the process" })),
         await diagram(path, context.signal),
         await story(`process:${row.process_id}`, context.signal)),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
 }
 
-/** Why it stands, and what there is to decide. */
+/** Returns the reason why the process is stuck, and the possible decisions. */
 function stuckWords(row) {
   const step = (row.steps ?? []).findLast((one) => one.error);
   const why = step ? `Step ${step.name}: ${step.error}. ` : "";
   return `${why}Retry the step or skip it; it does not continue by itself.`;
 }
 
-/** Shows it anew when it has moved on, unless somebody is in the middle of something. */
+/** Reloads the page when the process has changed, unless a dialog or a part of the page is in use. */
 function follow(context, path, version) {
   let busy = false;
   context.leave(live.on("overview", async () => {
@@ -135,18 +135,18 @@ function follow(context, path, version) {
 }
 
 const STEP = {
-  waiting: ["calm", "NEW", "not begun"],
+  waiting: ["calm", "NEW", "not started"],
   running: ["info", "RUNNING"],
   failed: ["bad", "FAILED"],
   completed: ["ok", "SUCCEEDED"],
-  undoing: ["warn", "COMPENSATING"],
-  stuck: ["bad", "COMPENSATION_FAILED", "cannot be undone"],
-  undone: ["calm", "COMPENSATED"],
+  undoing: ["warn", "COMPENSATING", "compensating"],
+  stuck: ["bad", "COMPENSATION_FAILED", "compensation failed"],
+  undone: ["calm", "COMPENSATED", "compensated"],
 };
 
-/** One line a step: its name, its state, and a bar where it stood in time. */
+/** One line per step: name, state, and a bar of its time. */
 function steps({ steps: all, created_at: begin, updated_at: last, status: state }) {
-  if (!all?.length) return h("p", { class: "soft" }, "Its definition is not known to this relais, so its steps cannot be listed. The log below has what happened.");
+  if (!all?.length) return h("p", { class: "soft" }, "This process of relais does not have the definition, so the steps cannot be listed. See the log below.");
   const over = ["SUCCEEDED", "FAILED", "COMPENSATED"].includes(state);
   const from = Date.parse(begin);
   const to = Math.max(over ? Date.parse(last) : serverNow(), from + 1);
@@ -177,13 +177,13 @@ function logList(entries) {
       entry.message_id ? h("p", null, h("a", { href: `#/explain/${encodeURIComponent(entry.message_id)}` }, code(entry.message_id))) : null))));
 }
 
-/** The definition as a picture in words; only where it is known. */
+/** The Mermaid source of the definition, where the definition is known. */
 async function diagram(path, signal) {
   try {
     const answer = await fetch(here(`/api/v1${path}/diagram`), { signal, credentials: "same-origin" });
     if (!answer.ok) return null;
     const text = await answer.text();
-    return h("details", { class: "panel" }, h("summary", null, "Definition as a Mermaid diagram"), h("pre", { class: "payload", tabindex: "0" }, text));
+    return h("details", { class: "panel" }, h("summary", null, "Definition (Mermaid source)"), h("pre", { class: "payload", tabindex: "0" }, text));
   } catch (error) {
     if (signal.aborted) throw error;
     return null;

@@ -1,10 +1,10 @@
-// What could not be read: the list, and one row with its bytes, an editor, and a second reading.
+// Undecodable messages: the list, and the detail page with the bytes, an editor and the actions to reprocess them.
 
 import { h, replace } from "./dom.js";
 import { get, may, post } from "./api.js";
 import { ago, bytes, count, moment } from "./format.js";
 import { button, copyable, facts, heading, headers, notice, panel, problemNotice, status, toast } from "./parts.js";
-import { jsonProblem, laidOut } from "./json_text.js";
+import { jsonProblem, formatted } from "./json_text.js";
 import { SINCE, listPage } from "./table.js";
 import { actor, decide, settle } from "./dialog.js";
 import { decodeBase64, hexView } from "./hex.js";
@@ -13,7 +13,7 @@ import { refresh } from "./live.js";
 export function list(context) {
   return listPage(context, {
     title: "Repair",
-    about: "Messages whose bytes are not what their source declares. They are kept as they came; a second reading sets them going.",
+    about: "Messages that could not be decoded. The raw bytes are kept: fix the decoder or the payload, then reprocess.",
     base: "#/repair",
     path: "/serde-errors",
     filters: [{ name: "source", label: "Source" }, { name: "code", label: "Code" }, { name: "key", label: "Key" }, SINCE],
@@ -21,18 +21,18 @@ export function list(context) {
       { title: "Row", cell: (row) => `${row.id}`, kind: "numeric" },
       { title: "Source", cell: (row) => row.source },
       { title: "Where", cell: (row) => [row.topic, row.partition, row.offset].filter((part) => part !== null).join(" · ") },
-      { title: "Problem", cell: (row) => [h("code", null, row.code ?? "–"), " ", row.message ?? ""], kind: "wide" },
+      { title: "Error", cell: (row) => [h("code", null, row.code ?? "–"), " ", row.message ?? ""], kind: "wide" },
       { title: "Size", cell: (row) => bytes(row.bytes), kind: "numeric" },
       { title: "Received", cell: (row) => ago(row.received_at) },
     ],
     key: (row) => row.id,
     href: (row) => `#/repair/${row.id}`,
-    empty: ["Everything could be read", "A message that is not what its source declares (no JSON, a broken Avro record) is kept here with its bytes."],
-    actions: (values) => (may("operator") ? [button("Read all shown again", () => again(context, values), { picture: "retry" })] : []),
+    empty: ["No undecodable messages", "A message that its decoder rejects, such as invalid JSON, is kept here with its raw bytes."],
+    actions: (values) => (may("operator") ? [button("Reprocess all matching", () => again(context, values), { picture: "retry" })] : []),
   });
 }
 
-/** A second reading of everything the filters show, with the decoders declared now. */
+/** Reprocesses all messages that match the filters, with the decoders configured now. */
 async function again(context, values) {
   const filter = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
   const chosen = Object.keys(filter).length ? { filter } : { all: true };
@@ -40,10 +40,10 @@ async function again(context, values) {
   try {
     const tried = await post("/serde-errors/repair", body({ actor: actor(), reason: "preview" }, true));
     const answer = await decide({
-      title: "Read again",
-      text: "With the decoders as they are declared now. This is what would come of it:",
+      title: "Reprocess all matching",
+      text: "Decodes them again with the decoders configured now. Expected result:",
       preview: h("p", { class: "preview" }, h("strong", null, summary(tried))),
-      confirm: "Read again",
+      confirm: "Reprocess",
       act: (who) => post("/serde-errors/repair", body(who, false)),
     });
     if (!answer) return;
@@ -56,7 +56,7 @@ async function again(context, values) {
 }
 
 function summary(answer) {
-  const words = [["repaired", "repaired"], ["duplicates", "duplicates"], ["conflicts", "conflicts"], ["unreadable", "still unreadable"], ["refused", "refused"]];
+  const words = [["repaired", "reprocessed"], ["duplicates", "duplicates"], ["conflicts", "conflicts"], ["unreadable", "still undecodable"], ["refused", "refused"]];
   return words.filter(([name], index) => index === 0 || answer[name]).map(([name, word]) => `${count(answer[name] ?? 0)} ${word}`).join(", ");
 }
 
@@ -65,14 +65,14 @@ export async function show(context) {
   const row = await get(path, { signal: context.signal });
   const discard = () => settle(context, decide({
     title: "Discard this message",
-    text: "It is closed as failed and will not be handled. Its bytes stay with the row until they are cleaned up. This cannot be undone.",
+    text: "The message is closed as failed and will not be handled. Its bytes are kept until retention removes the row. This cannot be undone.",
     confirm: "Discard",
     danger: true,
     act: (who) => post(`${path}/discard`, who),
   }), "Discarded.");
   const open = row.status === "SERDE_ERROR";
   const side = facts([
-    ["Status", status(row.status, open ? "unreadable" : undefined)],
+    ["Status", status(row.status, open ? "undecodable" : undefined)],
     ["Source", row.source],
     ["Topic", row.topic],
     ["Partition and offset", row.partition === null ? null : `${row.partition} · ${row.offset}`],
@@ -85,26 +85,26 @@ export async function show(context) {
   const raw = decodeBase64(row.base64 ?? "");
   const cut = row.truncated;
   return h("div", { class: "page" },
-    heading("Unreadable message", ["Inbox row ", h("strong", null, String(row.id))], open && may("operator") ? [button("Discard", discard, { kind: "quiet-danger", picture: "bad" })] : []),
-    panel("Why it could not be read", h("p", { class: "error-text" }, h("code", null, row.code ?? ""), " ", row.message ?? "")),
-    open ? null : notice("ok", "It is no longer unreadable", "It was repaired or closed. The bytes are as they came."),
+    heading("Undecodable message", ["Inbox row ", h("strong", null, String(row.id))], open && may("operator") ? [button("Discard", discard, { kind: "quiet-danger", picture: "bad" })] : []),
+    panel("Decoding error", h("p", { class: "error-text" }, h("code", null, row.code ?? ""), " ", row.message ?? "")),
+    open ? null : notice("ok", "This message is resolved", "It was reprocessed or discarded. The raw bytes are unchanged."),
     cut ? notice("warn", "Only the beginning is shown", `The message has ${bytes(row.bytes)}; the first ${bytes(raw.length)} are below.`) : null,
     h("div", { class: "pair" },
       panel("Bytes", hexView(raw)),
       panel("Text", h("pre", { class: "payload", tabindex: "0", "aria-label": "The bytes as text" }, row.text ?? ""))),
     h("div", { class: "split" },
-      h("div", { class: "main-part" }, open && may("operator") ? mend(context, row, path, cut) : null, panel("Headers", headers(row.headers))),
+      h("div", { class: "main-part" }, open && may("operator") ? fixPanel(context, row, path, cut) : null, panel("Headers", headers(row.headers))),
       h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
 }
 
-/** What a second reading would make of it, in words. */
+/** Describes the result of a test decode. */
 function outcome(answer) {
-  if (answer.result === "duplicate") return notice("warn", "It would be a duplicate", `Inbox row ${answer.of} is the same message and would stand for both.`);
-  return notice("ok", "It would be repaired", `Message ${answer.message_id}, type ${answer.event_type ?? "none"}, key ${answer.key}. It would go on like any other.`);
+  if (answer.result === "duplicate") return notice("warn", "Duplicate", `Inbox row ${answer.of} is the same message; this one would be closed.`);
+  return notice("ok", "Decoding succeeds", `Message ${answer.message_id}, type ${answer.event_type ?? "none"}, key ${answer.key}. Nothing was changed.`);
 }
 
-/** Two ways: write by hand what it should have said, or read the bytes again. */
-function mend(context, row, path, cut) {
+/** The two ways to reprocess: with a corrected payload, or with the raw bytes and another decoder. */
+function fixPanel(context, row, path, cut) {
   const field = h("textarea", { class: "editor", id: "payload", rows: "10", spellcheck: "false", value: cut ? "" : (row.text ?? "") });
   const keep = h("input", { type: "checkbox", id: "keep-id" });
   const result = h("div", { "aria-live": "polite" });
@@ -119,28 +119,28 @@ function mend(context, row, path, cut) {
     try {
       replace(result, outcome(await post(`${path}/repair`, { ...fix(), keep_id: keep.checked, dry_run: true, actor: actor(), reason: "dry run" })));
     } catch (problem) {
-      replace(result, problem.status === 422 ? notice("bad", "It would not be repaired", problem.message) : problemNotice(problem));
+      replace(result, problem.status === 422 ? notice("bad", "Decoding fails", problem.message) : problemNotice(problem));
     }
   };
   const repair = (fix, text) => () => {
     if (!checked(fix())) return;
-    const decision = decide({ title: "Repair this message", text, confirm: "Repair", act: (who) => post(`${path}/repair`, { ...fix(), keep_id: keep.checked, ...who }) });
-    settle(context, decision, (answer) => (answer.result === "duplicate" ? "It was a duplicate and is closed." : "Repaired. It goes on like any other."));
+    const decision = decide({ title: "Reprocess this message", text, confirm: "Reprocess", act: (who) => post(`${path}/repair`, { ...fix(), keep_id: keep.checked, ...who }) });
+    settle(context, decision, (answer) => (answer.result === "duplicate" ? "The message was a duplicate and is closed." : "Reprocessed. The message will be handled."));
   };
   const declared = () => ({});
-  const others = (row.readable_by ?? []).map((name) => button(`Read it as ${name}`, repair(() => ({ decoder: name }), `It is read as ${name}, whatever its source declares.`), { picture: "retry" }));
+  const others = (row.readable_by ?? []).map((name) => button(`Decode as ${name}`, repair(() => ({ decoder: name }), `Decodes it as ${name} instead of with the decoder of its source.`), { picture: "retry" }));
   const written = may("admin")
-    ? [h("div", { class: "field" }, h("label", { for: "payload" }, "What it should have said, as JSON"), field),
+    ? [h("div", { class: "field" }, h("label", { for: "payload" }, "Corrected payload (JSON)"), field),
        h("div", { class: "under" },
-         button("Try it", attempt(byHand), { picture: "run" }),
-         button("Repair with this text", repair(byHand, "The text becomes its payload. The original bytes stay with the row."), { kind: "primary", picture: "ok" }),
-         button("Lay out", () => (field.value = laidOut(field.value))),
-         h("label", { class: "check" }, keep, "keep the id it has"))]
-    : h("p", { class: "soft" }, "To write a payload by hand you need the role admin. You can let it be read again.");
-  return panel("Repair", written, result,
+         button("Validate", attempt(byHand), { picture: "run" }),
+         button("Reprocess with this payload", repair(byHand, "The corrected payload is used. The raw bytes are kept with the row."), { kind: "primary", picture: "ok" }),
+         button("Format", () => (field.value = formatted(field.value))),
+         h("label", { class: "check" }, keep, "Keep the current message ID"))]
+    : h("p", { class: "soft" }, "Changing a payload needs the role admin. You can reprocess the raw bytes.");
+  return panel("Reprocess", written, result,
     h("div", { class: "under again" },
-      h("span", { class: "soft" }, "After a fix of the source's settings:"),
-      button("Try a second reading", attempt(declared), { picture: "run" }),
-      button("Read it again", repair(declared, "It is read with the decoder its source declares now."), { picture: "retry" }),
+      h("span", { class: "soft" }, "After a change of the source's configuration:"),
+      button("Test decode", attempt(declared), { picture: "run" }),
+      button("Reprocess", repair(declared, "Decodes the raw bytes with the decoder that its source has now."), { picture: "retry" }),
       others));
 }

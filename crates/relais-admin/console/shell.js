@@ -1,4 +1,4 @@
-// What stands around every page: where one can go, a field to find anything, who one is.
+// The frame around every page: navigation, search by ID, connection state and the signed-in user.
 
 import { h, icon, replace, setText } from "./dom.js";
 import { session, signOut } from "./api.js";
@@ -9,7 +9,7 @@ import * as live from "./live.js";
 
 const needing = (rows) => rows.filter((row) => row.state.attention).length;
 
-/** Address, name, picture, what of it needs a person, and whether something new begins. */
+/** Address, name, icon, count of items that need an operator, and CSS class (`apart` begins a group). */
 const PLACES = [
   ["", "Overview", "overview"],
   ["destinations", "Destinations", "outbox", (overview) => needing(destinations(overview)), "apart"],
@@ -20,11 +20,11 @@ const PLACES = [
   ["processes", "Processes", "process", (overview) => overview.processes_need_operator],
   ["dead-letters", "Dead letters", "letter", (overview) => overview.dead_letters_open, "apart"],
   ["parked-keys", "Parked keys", "key", (overview) => overview.parked_keys],
-  ["repair", "Repair", "repair", (overview) => overview.serde_errors],
+  ["repair", "Undecodable", "repair", (overview) => overview.serde_errors],
   ["audit", "Audit", "audit", null, "apart"],
 ];
 
-/** Builds the shell; gives where pages go and how to tell it the place. */
+/** Builds the frame. Returns the element for pages and `at(place)`, which marks the current page. */
 export function shell(signedOut) {
   const badges = [];
   const links = [];
@@ -47,13 +47,13 @@ export function shell(signedOut) {
   const main = h("main", { id: "main", tabindex: "-1" });
   const lost = lostConnection(main);
   const element = h("div", { class: "frame" },
-    h("header", { class: "top" }, menu, h("a", { class: "brand", href: "#/" }, mark(), h("span", null, "relais")), finder(), shown.element, themeSwitch(), person(signedOut)),
+    h("header", { class: "top" }, menu, h("a", { class: "brand", href: "#/" }, mark(), h("span", null, "relais")), finder(), shown.element, themeSwitch(), account(signedOut)),
     nav, h("div", { class: "content" }, lost.element, main));
   const count = (overview) => badges.forEach(([badge, read, name]) => {
     const number = read(overview) ?? 0;
     badge.hidden = number === 0;
     setText(badge, brief(number));
-    badge.setAttribute("aria-label", `${number} ${name.toLowerCase()} need attention`);
+    badge.setAttribute("aria-label", `${name}: ${number} need attention`);
   });
   const stops = [live.on("overview", count), live.on("state", shown.show), live.on("state", lost.show), lost.stop];
   return {
@@ -70,7 +70,7 @@ export function shell(signedOut) {
   };
 }
 
-/** The same picture as in the tab. */
+/** The same icon as in the browser tab. */
 function mark() {
   const picture = icon("overview");
   picture.setAttribute("viewBox", "0 0 32 32");
@@ -80,7 +80,7 @@ function mark() {
 }
 
 function finder() {
-  const field = h("input", { id: "find", type: "search", placeholder: "Find any id", "aria-label": "Find any id: of a message, row, process or dead letter", autocomplete: "off", spellcheck: "false" });
+  const field = h("input", { id: "find", type: "search", placeholder: "Find by ID", "aria-label": "Find by ID: message, row, process or dead letter", autocomplete: "off", spellcheck: "false" });
   const form = h("form", { class: "finder", role: "search" }, icon("search"), field, h("kbd", { "aria-hidden": "true" }, "/"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -92,15 +92,15 @@ function finder() {
   return form;
 }
 
-/** How long a connection may be lost before the page says so. */
+/** Time without a connection before the banner is shown. */
 const LOST_MS = 2000;
 
-const STATES = { live: "live", slow: "every few seconds", off: "no connection" };
+const STATES = { live: "live", slow: "polling", off: "no connection" };
 
-/** Whether what is shown is what is. */
+/** The indicator of the connection: live, polling or none. */
 function state() {
   const words = h("span");
-  const element = h("span", { class: "live-state", role: "status", title: "Whether the numbers follow what happens" }, h("span", { class: "pulse", "aria-hidden": "true" }), words);
+  const element = h("span", { class: "live-state", role: "status", title: "State of the connection that updates the figures" }, h("span", { class: "pulse", "aria-hidden": "true" }), words);
   const show = (name) => {
     element.dataset.state = name;
     setText(words, STATES[name]);
@@ -109,7 +109,7 @@ function state() {
   return { element, show };
 }
 
-/** A banner over figures that are no longer true: relais does not answer. */
+/** The banner above stale figures, shown while relais does not answer. */
 function lostConnection(main) {
   const words = h("p");
   const element = h("div", { class: "notice bad lost", role: "alert", hidden: true }, icon("alert"), h("div", null, h("strong", null, "No connection to relais"), words));
@@ -121,10 +121,10 @@ function lostConnection(main) {
       main.classList.remove("stale");
       return;
     }
-    // A page that was hidden reconnects within a moment.
+    // A page that becomes visible again reconnects at once.
     timer = setTimeout(() => {
       if (live.state !== "off" || document.hidden || !live.overview) return;
-      setText(words, `What you see is from ${new Date(live.arrived).toLocaleTimeString("en", { hourCycle: "h23" })} and may be wrong now. The console keeps trying.`);
+      setText(words, `The figures are from ${new Date(live.arrived).toLocaleTimeString("en", { hourCycle: "h23" })} and may be out of date. The console keeps trying to reconnect.`);
       element.hidden = false;
       main.classList.add("stale");
     }, LOST_MS);
@@ -132,7 +132,7 @@ function lostConnection(main) {
   return { element, show, stop: () => clearTimeout(timer) };
 }
 
-/** As the system has it, dark, light: each press the next. */
+/** Switches the theme: system, dark, light. */
 function themeSwitch() {
   const root = document.documentElement;
   const next = { system: "dark", dark: "light", light: "system" };
@@ -140,8 +140,8 @@ function themeSwitch() {
   const element = h("button", { type: "button", class: "button bare", id: "theme" }, icon("sun"), words);
   const show = () => {
     const now = root.dataset.theme ?? "system";
-    setText(words, `Colours: ${now}`);
-    element.title = `Colours: ${now}. Press for ${next[now]}.`;
+    setText(words, `Theme: ${now}`);
+    element.title = `Theme: ${now}. Click for ${next[now]}.`;
   };
   element.addEventListener("click", () => {
     const chosen = next[root.dataset.theme ?? "system"];
@@ -150,7 +150,7 @@ function themeSwitch() {
     try {
       localStorage.setItem("relais.theme", chosen);
     } catch {
-      // It holds until the page is closed.
+      // Without storage the choice is kept until the page is closed.
     }
     show();
   });
@@ -158,15 +158,15 @@ function themeSwitch() {
   return element;
 }
 
-function person(signedOut) {
-  const element = h("div", { class: "person" });
-  const keys = h("button", { type: "button", class: "button bare", title: "Keys", on: { click: help } }, h("kbd", { "aria-hidden": "true" }, "?"), h("span", { class: "hidden-words" }, "Keys"));
+function account(signedOut) {
+  const element = h("div", { class: "account" });
+  const keys = h("button", { type: "button", class: "button bare", title: "Keyboard shortcuts", on: { click: help } }, h("kbd", { "aria-hidden": "true" }, "?"), h("span", { class: "hidden-words" }, "Keyboard shortcuts"));
   const leave = h("button", { type: "button", class: "button", on: { click: async () => {
     await signOut().catch(() => {});
     signedOut();
   } } }, h("span", null, "Sign out"));
   replace(element, keys, session.loopback
-    ? h("span", { class: "who soft", title: "No token is set: whoever is at this machine may do everything" }, icon("person"), "this machine")
-    : [h("span", { class: "who", title: `role ${session.role}` }, icon("person"), h("span", null, session.name), h("span", { class: "soft" }, session.role)), leave]);
+    ? h("span", { class: "who soft", title: "No token is configured: every user of this machine has the role admin" }, icon("account"), "this machine")
+    : [h("span", { class: "who", title: `role ${session.role}` }, icon("account"), h("span", null, session.name), h("span", { class: "soft" }, session.role)), leave]);
   return element;
 }

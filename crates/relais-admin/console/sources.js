@@ -13,7 +13,7 @@ import * as live from "./live.js";
 export function list(context) {
   return gridPage(context, {
     title: "Sources",
-    about: "Where messages come from, as all processes together see it.",
+    about: "Systems that messages come from. Figures of all processes together.",
     base: "#/sources",
     noun: ["source", "sources"],
     rows: sources,
@@ -33,7 +33,7 @@ export function list(context) {
       { title: "Last message", cell: (row) => (row.source.last_received_at ? ago(row.source.last_received_at) : "–"), by: (row) => row.source.last_received_at ?? "" },
     ],
     href: (row) => `#/sources/${encodeURIComponent(row.name)}`,
-    empty: ["No source is declared", "Rows come from your own transactions. Add a [[source]] to relais.toml to receive messages."],
+    empty: ["No source is configured", "Rows come from your own transactions. Add a [[source]] to relais.toml to receive messages."],
   });
 }
 
@@ -41,7 +41,7 @@ export async function show(context) {
   const name = context.params[0];
   const overview = live.overview ?? (await get("/overview", { signal: context.signal }));
   const row = sources(overview).find((one) => one.name === name);
-  if (!row) return h("div", { class: "page" }, heading(name), empty("No source has this name", "The list has all of them."));
+  if (!row) return h("div", { class: "page" }, heading(name), empty("No source has this name", "See the list of sources."));
   const sign = (one) => JSON.stringify([one.state, one.source.stored, one.source.lag, one.source.pause]);
   const seen = sign(row);
   context.leave(live.on("overview", (next) => {
@@ -61,7 +61,7 @@ export async function show(context) {
       ["Conflicts", count(source.conflicts)],
       ["Undecodable", count(source.undecodable)],
       ["Lag", source.lag === null ? null : count(source.lag)],
-      ["Lost at the origin", count((source.missed ?? 0) + (source.recreated ?? 0))],
+      ["Lost at the source", count((source.missed ?? 0) + (source.recreated ?? 0))],
       ["Last message", source.last_received_at ? ago(source.last_received_at) : "none yet"],
       ["Last error", source.away],
     ])),
@@ -70,10 +70,10 @@ export async function show(context) {
 
 function toggle(context, name, source) {
   const path = `/sources/${encodeURIComponent(name)}`;
-  const said = (words) => (answer) => (answer.result === "unchanged" ? "It was so before." : words);
-  const waits = source.kind === "http" ? "Senders are answered 503 with Retry-After and send again later." : "Its broker keeps the messages.";
+  const said = (words) => (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
+  const waits = source.kind === "http" ? "Senders get 503 with Retry-After and send again later." : "The broker keeps its messages.";
   if (source.pause) {
-    return button("Resume", () => settle(context, decide({ title: `Resume ${name}`, text: "Every process reads from it again.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("It is resumed.")), { picture: "run", kind: "primary" });
+    return button("Resume", () => settle(context, decide({ title: `Resume ${name}`, text: "All processes read from it again.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("Resumed.")), { picture: "run", kind: "primary" });
   }
-  return button("Pause", () => settle(context, decide({ title: `Pause ${name}`, text: `No process reads from it until it is resumed, also after a restart. ${waits}`, confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("It is paused.")), { picture: "pause" });
+  return button("Pause", () => settle(context, decide({ title: `Pause ${name}`, text: `No process reads from it until it is resumed, also after a restart. ${waits}`, confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("Paused.")), { picture: "pause" });
 }

@@ -1,8 +1,8 @@
-// What a destination, a source or a process is like now: one judgement for every page.
+// The state of destinations, sources and processes: one definition for every page.
 
 import { age, duration, plural } from "./format.js";
 
-/** Worst first: what is broken, what waits for an operator, what is fine. */
+/** Sort order, worst first. */
 const RANK = { bad: 0, warn: 1, calm: 2, ok: 3 };
 
 function judged(tone, look, words, lines = []) {
@@ -13,7 +13,7 @@ function paused(pause) {
   return `Paused by ${pause.by}: ${pause.reason}`;
 }
 
-/** `guard` is absent if no process knows the destination and only rows name it. */
+/** The state of a destination. `guard` is absent if only rows name the destination and no process serves it. */
 export function destinationState(guard, backlog) {
   const reason = guard?.reason ? [guard.reason.code, guard.reason.message].filter(Boolean).join(": ") : null;
   if (guard?.pause) return judged("warn", "PAUSED", "paused", [paused(guard.pause)]);
@@ -23,7 +23,7 @@ export function destinationState(guard, backlog) {
   }
   const breaker = guard.breaker ?? "closed";
   if (breaker === "open") return judged("bad", "open", `breaker open: ${guard.cause ?? "failing"}`, [reason]);
-  if (breaker === "half_open") return judged("warn", "half_open", "trying again", [reason]);
+  if (breaker === "half_open") return judged("warn", "half_open", "probing", [reason]);
   if (guard.contacted) return judged("ok", "closed", "reachable");
   if (guard.last_error) return judged("warn", "RETRY", "not reached yet", [[guard.last_error.code, guard.last_error.message].filter(Boolean).join(": ")]);
   return judged("calm", "unknown", "not contacted yet");
@@ -32,7 +32,7 @@ export function destinationState(guard, backlog) {
 export function sourceState(source) {
   const lost = (source.missed ?? 0) + (source.recreated ?? 0);
   if (source.pause) return judged("warn", "PAUSED", "paused", [paused(source.pause)]);
-  if (source.away) return judged("bad", "FAILED", "cannot be read", [source.away]);
+  if (source.away) return judged("bad", "FAILED", "unavailable", [source.away]);
   if (lost) return judged("bad", "FAILED", `${plural(lost, "record", "records")} lost at the origin`);
   if (source.last_received_at) return judged("ok", "closed", "receiving");
   return judged("calm", "unknown", "nothing received yet");
@@ -40,11 +40,11 @@ export function sourceState(source) {
 
 /** A process that runs relais. */
 export function instanceState(instance) {
-  if (!instance.alive) return judged("bad", "FAILED", "lost", [`No sign of life for ${duration(age(instance.reported_at))}.`]);
+  if (!instance.alive) return judged("bad", "FAILED", "lost", [`No heartbeat for ${duration(age(instance.reported_at))}.`]);
   return judged("ok", "closed", "alive");
 }
 
-/** Every destination that is declared, served, paused or named by rows. */
+/** All destinations that are configured, served, paused or named by rows. */
 export function destinations(overview) {
   const known = overview.destinations ?? {};
   const backlogs = new Map((overview.backlogs ?? []).map((backlog) => [backlog.destination, backlog]));
@@ -59,7 +59,7 @@ export function sources(overview) {
   return (overview.sources ?? []).map((source) => ({ name: source.name, source, state: sourceState(source) }));
 }
 
-/** Workers by their process, with what each of them holds. A lost one that has been silent for long is left out by the server. */
+/** Workers grouped by process, with the lanes of each. The server leaves out processes lost long ago. */
 export function instances(overview) {
   const reports = new Map((overview.instances ?? []).map((instance) => [instance.worker, instance]));
   const rows = overview.workers ?? [];
@@ -72,7 +72,7 @@ export function instances(overview) {
   });
 }
 
-/** Everything an operator should look at, worst first. */
+/** All items that need an operator, worst first. */
 export function attention(overview) {
   const stuck = overview.processes_need_operator ?? 0;
   const found = [

@@ -1,4 +1,4 @@
-// A list: filters that live in the address, rows in a fixed order, pages by key, and keys to move about.
+// A list: filters kept in the address, rows in a fixed order, keyset pages, and keyboard navigation.
 
 import { h, replace } from "./dom.js";
 import { get, query } from "./api.js";
@@ -6,18 +6,18 @@ import { button, empty, heading } from "./parts.js";
 import { isOpen } from "./dialog.js";
 import * as live from "./live.js";
 
-/** A list that is looked at is read again at most this often. */
+/** Minimum time between two refreshes of a visible list. */
 const AGAIN_MS = 3000;
 
 export const SINCE = { name: "since_seconds", label: "Since", options: [["", "any time"], ["900", "15 minutes"], ["3600", "1 hour"], ["86400", "1 day"], ["604800", "7 days"]] };
 
-/** Where earlier pages began, by the list's address: pages by key know the way forward only. */
+/** The starts of earlier pages, by the list's address: keyset pages know only the next page. */
 const trails = new Map();
 
 /**
- * The page of a list.
+ * Builds the page of a list.
  * `spec`: title, about, base (of its address), path (of the API), filters, columns [{ title, cell, kind }], href(row), empty,
- * actions(values), extra: fixed parameters, cursor: what the API calls the beginning of a page.
+ * actions(values), extra: fixed parameters, cursor: the API's name of the start of a page.
  */
 export async function listPage(context, spec) {
   const values = Object.fromEntries(spec.filters.map((filter) => [filter.name, context.query.get(filter.name) ?? filter.initial ?? ""]));
@@ -25,7 +25,7 @@ export async function listPage(context, spec) {
   const ask = () => get(`${spec.path}${query({ ...values, ...spec.extra, [spec.cursor ?? "before"]: before })}`, { signal: context.signal });
   const body = h("tbody");
   const holder = h("div", { class: "list" });
-  const pager = h("nav", { class: "pager", "aria-label": "Parts of the list" });
+  const pager = h("nav", { class: "pager", "aria-label": "Pages of the list" });
   let shown = "";
 
   const draw = (answer) => {
@@ -48,7 +48,7 @@ export async function listPage(context, spec) {
     pager);
 }
 
-/** Reads the first page again as things happen, but not under an open dialog or a menu in use. */
+/** Refreshes the first page on events, except while a dialog is open. */
 function follow(context, before, again) {
   if (before) return;
   let last = Date.now();
@@ -83,17 +83,17 @@ export function tableRow(row, spec) {
 }
 
 function nothing(spec, values, before, answer) {
-  // A page looks back a bounded number of rows.
+  // The server searches a bounded number of rows for one page.
   if (answer.next) {
     return h("div", { class: "empty" },
-      h("p", { class: "empty-title" }, "Nothing matches so far"),
-      h("p", null, "None of the rows looked at fits all of these filters. Older ones may: look further back."));
+      h("p", { class: "empty-title" }, "No matches yet"),
+      h("p", null, "No matches in the latest rows. Search older rows."));
   }
   const filtered = before || spec.filters.some((filter) => values[filter.name] !== (filter.initial ?? ""));
   if (!filtered) return empty(spec.empty[0], spec.empty[1]);
   return h("div", { class: "empty" },
-    h("p", { class: "empty-title" }, "Nothing matches"),
-    h("p", null, "No row fits all of these filters. ", h("a", { href: spec.base }, "Clear the filters"), " to see everything."));
+    h("p", { class: "empty-title" }, "No matches"),
+    h("p", null, "No row matches these filters. ", h("a", { href: spec.base }, "Clear the filters"), " to see all rows."));
 }
 
 function filterForm(context, spec, values) {
@@ -110,7 +110,7 @@ function filterForm(context, spec, values) {
     const next = {};
     for (const filter of spec.filters) {
       const value = form.elements[filter.name].value.trim();
-      // What is so by itself need not stand in the address.
+      // Default values are left out of the address.
       if (value !== (filter.initial ?? "")) next[filter.name] = value;
     }
     context.go(`${spec.base}${query(next)}`);
@@ -131,14 +131,14 @@ function pages(context, spec, values, before, answer) {
   const back = () => context.go(here > 0 ? at(trail[here - 1]) : first);
   if (!before && !answer.next) return null;
   const previous = button("Previous", back, { picture: "previous" });
-  const next = button(answer.items.length ? "Next" : "Look further back", forward, { picture: "next" });
+  const next = button(answer.items.length ? "Next" : "Search older rows", forward, { picture: "next" });
   previous.disabled = !before;
   next.disabled = !answer.next;
   const page = here >= 0 ? `Page ${here + 2}` : before ? "A later page" : "Page 1";
   return [previous, h("span", { class: "soft", "aria-current": "page" }, page), next];
 }
 
-/** Moves the focus by rows. */
+/** Moves the focus to the next or previous row. */
 export function step(by) {
   const links = [...document.querySelectorAll("tr[data-key]")].map((row) => row.querySelector("a.row-link,a,button")).filter(Boolean);
   if (!links.length) return;

@@ -1,11 +1,11 @@
-// Colours as the person chose them before; without a choice, as the system has them.
+// Applies the theme that was chosen before; the default is the system's theme.
 "use strict";
 (() => {
   let chosen = null;
   try {
     chosen = localStorage.getItem("relais.theme");
   } catch {
-    // No storage, no choice.
+    // Without storage the system's theme is used.
   }
   if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
 })();

@@ -1,4 +1,4 @@
-// Processes that run relais, with the lanes that each of them holds.
+// Processes that run relais, with the lanes that each of them has leased.
 
 import { h } from "./dom.js";
 import { ago, count } from "./format.js";
@@ -9,7 +9,7 @@ import { gridPage } from "./grid.js";
 export function list(context) {
   return gridPage(context, {
     title: "Workers",
-    about: "One line for each process that works on this database. A lost process is shown for ten minutes.",
+    about: "One line per process of relais on this database. A lost process is shown for ten minutes.",
     base: "#/workers",
     noun: ["process", "processes"],
     rows: instances,
@@ -22,15 +22,15 @@ export function list(context) {
       { title: "State", cell: (row) => status(row.state.look, row.here ? `${row.state.words}, this one` : row.state.words), by: (row) => row.state.rank },
       { title: "Version", cell: (row) => row.instance.version ?? "–", by: (row) => row.instance.version ?? "" },
       { title: "Started", cell: (row) => (row.instance.started_at ? ago(row.instance.started_at) : "–"), by: (row) => row.instance.started_at ?? "" },
-      { title: "Last report", cell: (row) => (row.instance.reported_at ? ago(row.instance.reported_at) : "–"), by: (row) => row.instance.reported_at ?? "" },
+      { title: "Last heartbeat", cell: (row) => (row.instance.reported_at ? ago(row.instance.reported_at) : "–"), by: (row) => row.instance.reported_at ?? "" },
       { title: "Lanes", cell: (row) => count(row.lanes), by: (row) => row.lanes, kind: "numeric" },
       { title: "Serves", cell: scopes, by: (row) => row.scopes.length },
     ],
-    empty: ["No process works on this database", "Start one with `relais run`; it appears here within a second."],
+    empty: ["No process of relais is running", "Start one with `relais run`. It appears here within a second."],
   });
 }
 
-/** How many lanes of each scope, opened on demand: there may be hundreds. */
+/** The lanes of each scope, opened on demand because there may be hundreds. */
 function scopes(row) {
   if (!row.scopes.length) return "–";
   const list = h("ul", { class: "scopes" }, row.scopes.map((scope) => h("li", null, `${scope.scope}: ${count(scope.lanes)} lanes`)));

@@ -13,7 +13,7 @@ use relais::{
     log::LogPublisher,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::{Parts, Role, Token};
+use relais_admin::{AdminParts, AdminToken, Role};
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
 use tokio::{
     net::TcpListener,
@@ -83,8 +83,9 @@ pub async fn serve(
     let app = App::new(Arc::new(store)).destination("orders", Arc::new(LogPublisher::stdout()));
 
     // 3. The console, the API, /healthz, /readyz and /metrics, under a path of this service.
-    let token = Token { name: "ann".into(), role: Role::Operator, ..Token::shared("s3cret") };
-    let ops = relais_admin::router(Parts::of(&app, vec![token]).await);
+    let token =
+        AdminToken { name: "ann".into(), role: Role::Operator, ..AdminToken::shared("s3cret") };
+    let ops = relais_admin::router(AdminParts::of(&app, vec![token]).await);
 
     // 4. The workers.
     let mut running = app.start();
@@ -94,7 +95,7 @@ pub async fn serve(
         .with_state(Service { pool, health: running.health_check() })
         .nest("/ops/relais", ops);
 
-    // 5. Serve until told to stop, or until a worker panics: a process must not live on half dead.
+    // 5. Serve until a signal, or until a worker panics: the process must not continue without it.
     let mut stopped = stop.clone();
     let make = router.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, make).with_graceful_shutdown(async move {

@@ -1,9 +1,9 @@
-//! Who asks, and whether they may.
+//! Authentication and authorization of requests.
 //!
-//! Invariant: where there are tokens, nothing but `/healthz`, `/readyz`, the console's files and `/login`
-//! answers without one, and every call of the API is allowed by the role its line in the table of routes
-//! names. Without tokens only loopback listens, and a web page that a person at this machine has open
-//! cannot use that: it is known by the names it uses and by what its browser says about it.
+//! Invariant: if tokens are configured, only `/healthz`, `/readyz`, the console's files and `/login` are served
+//! without one, and each API route needs the role of its row in the table of routes. Without tokens the server
+//! listens on loopback only. Pages of other sites in a browser on this machine are rejected by their `Host`,
+//! `Origin` and `Sec-Fetch-Site` headers.
 
 use std::{net::IpAddr, time::SystemTime};
 
@@ -17,50 +17,50 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     Admin, Role,
-    problem::Problem,
+    problem::ApiProblem,
     redact::redact,
-    session::{self, Session},
+    session::{self, ConsoleSession},
     token,
 };
 
 /// The header that repeats the session's CSRF token.
 pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct ApiCaller {
     pub(crate) role: Role,
-    pub(crate) identity: Identity,
+    pub(crate) identity: CallerIdentity,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Identity {
-    /// There are no tokens: somebody at this machine, who says who they are.
-    Anybody,
-    /// A token that several people share: whoever uses it says who they are.
-    Shared { name: String, session: Option<Session> },
-    /// Somebody's own token.
-    Named { name: String, session: Option<Session> },
+pub(crate) enum CallerIdentity {
+    /// A caller on this machine, while no tokens are configured; the request names the actor.
+    Local,
+    /// The shared `admin.token`; the request names the actor.
+    Shared { name: String, session: Option<ConsoleSession> },
+    /// A personal token, which names the actor.
+    Named { name: String, session: Option<ConsoleSession> },
 }
 
-impl Identity {
-    pub(crate) fn session(&self) -> Option<&Session> {
+impl CallerIdentity {
+    pub(crate) fn session(&self) -> Option<&ConsoleSession> {
         match self {
-            Self::Anybody => None,
+            Self::Local => None,
             Self::Shared { session, .. } | Self::Named { session, .. } => session.as_ref(),
         }
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
-    type Rejection = Problem;
+impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
         parts.extensions.get().cloned().ok_or_else(unauthorized)
     }
 }
 
-/// Finds out who asks, before anything else about the request is judged.
+/// Authenticates the caller before the rest of the request is checked.
 pub(crate) async fn identify(
     State(admin): State<Admin>,
     mut request: Request,
@@ -75,14 +75,14 @@ pub(crate) async fn identify(
     }
 }
 
-/// Lets a request through that somebody of this role, or of a higher one, makes; or says why not.
+/// Serves the request if the caller has this role or a higher one, and answers with a problem otherwise.
 pub(crate) async fn guard(State(role): State<Role>, request: Request, next: Next) -> Response {
-    let allowed = match request.extensions().get::<Caller>() {
+    let allowed = match request.extensions().get::<ApiCaller>() {
         Some(caller) => check(caller, role, request.method(), request.headers()),
         None => Err(unauthorized()),
     };
     let sees_payloads =
-        request.extensions().get::<Caller>().is_some_and(|caller| caller.role >= Role::Viewer);
+        request.extensions().get::<ApiCaller>().is_some_and(|caller| caller.role >= Role::Viewer);
     match allowed {
         Ok(()) if sees_payloads => next.run(request).await,
         Ok(()) => redact(next.run(request).await).await,
@@ -90,7 +90,12 @@ pub(crate) async fn guard(State(role): State<Role>, request: Request, next: Next
     }
 }
 
-fn check(caller: &Caller, role: Role, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+fn check(
+    caller: &ApiCaller,
+    role: Role,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<(), ApiProblem> {
     if !method.is_safe() {
         check_site(headers)?;
         check_csrf(caller.identity.session(), headers)?;
@@ -104,29 +109,30 @@ fn check(caller: &Caller, role: Role, method: &Method, headers: &HeaderMap) -> R
     Ok(())
 }
 
-pub(crate) fn not_allowed(caller: &Caller, role: Role) -> Problem {
+pub(crate) fn not_allowed(caller: &ApiCaller, role: Role) -> ApiProblem {
     let (has, needs) = (caller.role.as_str(), role.as_str());
     let detail = format!("this needs the role {needs}; this token has the role {has}");
-    Problem::new(StatusCode::FORBIDDEN, "ROLE", detail)
+    ApiProblem::new(StatusCode::FORBIDDEN, "ROLE", detail)
 }
 
-/// By token, by session, or by being at this machine.
-pub(crate) fn caller(admin: &Admin, headers: &HeaderMap) -> Result<Caller, Problem> {
+/// Authenticates by token, by session cookie, or as a caller on this machine.
+pub(crate) fn caller(admin: &Admin, headers: &HeaderMap) -> Result<ApiCaller, ApiProblem> {
     if admin.tokens.is_empty() {
         check_host(headers)?;
-        return Ok(Caller { role: Role::Admin, identity: Identity::Anybody });
+        return Ok(ApiCaller { role: Role::Admin, identity: CallerIdentity::Local });
     }
     let now = SystemTime::now();
-    let named = |token: &token::Token, session: Option<Session>| {
+    let named = |token: &token::AdminToken, session: Option<ConsoleSession>| {
         let name = token.name.clone();
         let identity = if token.is_shared() {
-            Identity::Shared { name, session }
+            CallerIdentity::Shared { name, session }
         } else {
-            Identity::Named { name, session }
+            CallerIdentity::Named { name, session }
         };
-        Caller { role: token.role, identity }
+        ApiCaller { role: token.role, identity }
     };
-    // Whoever shows a token means it; a cookie comes by itself.
+    // A bearer token is sent deliberately; browsers attach cookies by themselves, so only cookies need a
+    // CSRF check.
     if headers.contains_key(header::AUTHORIZATION) {
         let shown = bearer(headers).ok_or_else(unauthorized)?;
         let token = token::find(&admin.tokens, shown, now).ok_or_else(unauthorized)?;
@@ -144,26 +150,27 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-pub(crate) fn unauthorized() -> Problem {
+pub(crate) fn unauthorized() -> ApiProblem {
     let detail =
         "send the header `authorization: Bearer TOKEN` with a token of `[admin]`, or log in";
-    Problem::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail)
+    ApiProblem::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail)
 }
 
-fn session_over() -> Problem {
+fn session_over() -> ApiProblem {
     let detail = "this session has ended; log in again";
-    Problem::new(StatusCode::UNAUTHORIZED, "SESSION_ENDED", detail)
+    ApiProblem::new(StatusCode::UNAUTHORIZED, "SESSION_ENDED", detail)
 }
 
-/// A page of another site can make its own name mean this machine; it cannot make a number do so.
-pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
+/// Rejects host names other than `localhost`: by DNS rebinding, a page of another site can make its own
+/// name resolve to this machine, but it cannot do so with an IP address.
+pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let host = text(headers, header::HOST).unwrap_or_default();
     if is_this_machine(host) {
         return Ok(());
     }
-    let detail = "without a token the API answers to `localhost` and IP addresses only; set \
-                  `admin.token`, or ask http://127.0.0.1";
-    Err(Problem::new(StatusCode::FORBIDDEN, "HOST_REFUSED", detail))
+    let detail = "cannot serve this host name without a token; set `admin.token`, or use \
+                  http://127.0.0.1 or http://localhost";
+    Err(ApiProblem::new(StatusCode::FORBIDDEN, "HOST_REFUSED", detail))
 }
 
 fn is_this_machine(host: &str) -> bool {
@@ -175,8 +182,8 @@ fn is_this_machine(host: &str) -> bool {
     bare.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
 
-/// Browsers say where a request comes from; other programs say nothing and are no danger here.
-pub(crate) fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
+/// Rejects requests of other sites. Browsers send these headers; programs that send none are not at risk.
+pub(crate) fn check_site(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let host = text(headers, header::HOST).unwrap_or_default();
     let own = match text(headers, header::ORIGIN) {
         Some(origin) => origin.split_once("://").is_some_and(|(_, from)| from == host),
@@ -189,30 +196,31 @@ pub(crate) fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
     if own && near {
         return Ok(());
     }
-    let detail = "a page of another site must not act here; call from a program or from this site";
-    Err(Problem::new(StatusCode::FORBIDDEN, "CROSS_SITE", detail))
+    let detail = "cannot accept a request from a page of another site; call the API from this site or \
+                  from a program";
+    Err(ApiProblem::new(StatusCode::FORBIDDEN, "CROSS_SITE", detail))
 }
 
-/// A cookie is sent by the browser whoever asked it to; the header only by our own page.
-fn check_csrf(session: Option<&Session>, headers: &HeaderMap) -> Result<(), Problem> {
+/// Checks the CSRF header: a browser sends the cookie for any site, but only our page knows the header.
+fn check_csrf(session: Option<&ConsoleSession>, headers: &HeaderMap) -> Result<(), ApiProblem> {
     let Some(session) = session else { return Ok(()) };
     let given = headers.get(CSRF_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
     if given.ct_eq(session.csrf.as_bytes()).into() {
         return Ok(());
     }
     let detail = "send the header `x-csrf-token` with `csrf` of GET /api/v1/session";
-    Err(Problem::new(StatusCode::FORBIDDEN, "CSRF", detail))
+    Err(ApiProblem::new(StatusCode::FORBIDDEN, "CSRF", detail))
 }
 
-/// Also a guard: a form of another site cannot send this type.
-pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
+/// Checks the content type. It also protects against forms of other sites, which cannot send this type.
+pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let content_type = text(headers, header::CONTENT_TYPE).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     let detail = "send JSON with `content-type: application/json`";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail))
+    Err(ApiProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail))
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {

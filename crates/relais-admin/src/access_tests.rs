@@ -1,4 +1,4 @@
-//! Who is let through, and who is not.
+//! Requests that are allowed and requests that are rejected.
 
 use super::*;
 
@@ -10,11 +10,11 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 fn status(method: &Method, pairs: &[(&str, &str)]) -> u16 {
-    let caller = Caller { role: Role::Operator, identity: Identity::Anybody };
-    said(check(&caller, Role::Operator, method, &headers(pairs)))
+    let caller = ApiCaller { role: Role::Operator, identity: CallerIdentity::Local };
+    status_of(check(&caller, Role::Operator, method, &headers(pairs)))
 }
 
-fn said(checked: Result<(), Problem>) -> u16 {
+fn status_of(checked: Result<(), ApiProblem>) -> u16 {
     checked.err().map_or(200, |problem| problem.into_response().status().as_u16())
 }
 
@@ -22,8 +22,8 @@ const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
 const HOST: (&str, &str) = ("host", "127.0.0.1:7070");
 
 #[test]
-fn without_a_token_a_name_that_may_be_anybodys_is_refused() {
-    let host = |host| said(check_host(&headers(&[("host", host)])));
+fn without_a_token_foreign_host_names_are_refused() {
+    let host = |host| status_of(check_host(&headers(&[("host", host)])));
     for name in ["localhost", "LOCALHOST:7070", "127.0.0.1", "[::1]:7070", "10.0.0.1:1"] {
         assert_eq!(host(name), 200, "{name}");
     }
@@ -33,7 +33,7 @@ fn without_a_token_a_name_that_may_be_anybodys_is_refused() {
 }
 
 #[test]
-fn a_page_of_another_site_can_look_at_nothing_it_could_not_and_act_never() {
+fn a_page_of_another_site_cannot_act() {
     let act = |pair| status(&Method::POST, &[HOST, JSON, pair]);
     assert_eq!(act(("origin", "http://127.0.0.1:7070")), 200);
     assert_eq!(act(("origin", "https://127.0.0.1:7070")), 200, "behind a proxy with TLS");
@@ -46,7 +46,7 @@ fn a_page_of_another_site_can_look_at_nothing_it_could_not_and_act_never() {
 }
 
 #[test]
-fn what_changes_something_is_json() {
+fn a_request_that_changes_something_must_be_json() {
     for content_type in ["text/plain", "application/x-www-form-urlencoded", ""] {
         let pairs = [HOST, ("content-type", content_type)];
         assert_eq!(status(&Method::POST, &pairs), 415, "{content_type}");
@@ -57,23 +57,23 @@ fn what_changes_something_is_json() {
 }
 
 #[test]
-fn each_role_may_do_what_those_before_it_may() {
+fn each_role_includes_the_lower_ones() {
     for (has, has_rank) in Role::ALL.into_iter().zip(0..) {
         for (needs, needs_rank) in Role::ALL.into_iter().zip(0..) {
-            let caller = Caller { role: has, identity: Identity::Anybody };
-            let status = said(check(&caller, needs, &Method::GET, &headers(&[HOST])));
+            let caller = ApiCaller { role: has, identity: CallerIdentity::Local };
+            let status = status_of(check(&caller, needs, &Method::GET, &headers(&[HOST])));
             assert_eq!(status, if has_rank >= needs_rank { 200 } else { 403 }, "{has:?} {needs:?}");
         }
     }
 }
 
 #[test]
-fn a_session_acts_only_with_its_own_token_in_the_header() {
-    let session = Session { name: "ann".into(), expires: 9, csrf: "right".into() };
-    let identity = Identity::Named { name: "ann".into(), session: Some(session) };
-    let caller = Caller { role: Role::Admin, identity };
+fn a_session_acts_only_with_its_csrf_token_in_the_header() {
+    let session = ConsoleSession { name: "ann".into(), expires: 9, csrf: "right".into() };
+    let identity = CallerIdentity::Named { name: "ann".into(), session: Some(session) };
+    let caller = ApiCaller { role: Role::Admin, identity };
     let act = |method: &Method, pairs: &[(&str, &str)]| {
-        said(check(&caller, Role::Admin, method, &headers(&[&[HOST, JSON], pairs].concat())))
+        status_of(check(&caller, Role::Admin, method, &headers(&[&[HOST, JSON], pairs].concat())))
     };
     assert_eq!(act(&Method::POST, &[(CSRF_HEADER, "right")]), 200);
     assert_eq!(act(&Method::POST, &[(CSRF_HEADER, "wrong")]), 403);
@@ -82,7 +82,7 @@ fn a_session_acts_only_with_its_own_token_in_the_header() {
 }
 
 #[test]
-fn the_scheme_is_read_in_any_case_and_nothing_else_is() {
+fn the_authorization_scheme_is_case_insensitive() {
     let bearer = |value: &str| bearer(&headers(&[("authorization", value)])).map(str::to_owned);
     assert_eq!(bearer("Bearer t").as_deref(), Some("t"));
     assert_eq!(bearer("bearer t").as_deref(), Some("t"));

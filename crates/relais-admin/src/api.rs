@@ -1,9 +1,8 @@
-//! `/api/v1`: what people and programs look at, and what they may do about it. `docs/http-api.md`
-//! describes every call, [`routes`](crate::routes) lists them.
+//! The handlers of `/api/v1`. `docs/http-api.md` describes every route, [`routes`](crate::routes) lists them.
 //!
-//! Invariant: what changes a row goes through the engine's own [`Operator`](relais::process::Operator),
-//! [`Desk`](relais::desk::Desk) and [`repair`](relais::repair), which record who and why; nothing is
-//! decided here. It runs in a task of its own, so that a client that goes away does not cut it short.
+//! Invariant: rows change only through the engine's [`Operator`](relais::process::Operator),
+//! [`Desk`](relais::desk::Desk) and [`repair`](relais::repair), which record actor and reason. Each change runs
+//! in its own task, so that a client that disconnects does not interrupt it.
 
 pub(crate) mod audit;
 pub(crate) mod bulk;
@@ -35,74 +34,73 @@ use relais_core::{
     store::StoreFuture,
 };
 
-use crate::{input::Page, problem::Problem, routes::PREFIX};
+use crate::{input::ListPage, problem::ApiProblem, routes::PREFIX};
 
-/// What a call gives back.
-pub(crate) type Answer<T> = Result<Json<T>, Problem>;
+/// The result of a handler.
+pub(crate) type Answer<T> = Result<Json<T>, ApiProblem>;
 
-/// How long a call may take.
+/// Time limit of a call.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
-pub(crate) async fn nothing_here(uri: Uri) -> Problem {
+pub(crate) async fn nothing_here(uri: Uri) -> ApiProblem {
     no_call(&format!("{PREFIX}{}", uri.path()))
 }
 
-pub(crate) async fn wrong_method(uri: Uri) -> Problem {
+pub(crate) async fn wrong_method(uri: Uri) -> ApiProblem {
     not_for_this_method(&format!("{PREFIX}{}", uri.path()))
 }
 
-/// The same outside the API, where paths are whole.
-pub(crate) async fn nothing_there(uri: Uri) -> Problem {
+/// Answers 404 outside the API, where the path has no prefix.
+pub(crate) async fn nothing_there(uri: Uri) -> ApiProblem {
     no_call(uri.path())
 }
 
-pub(crate) async fn wrong_method_there(uri: Uri) -> Problem {
+pub(crate) async fn wrong_method_there(uri: Uri) -> ApiProblem {
     not_for_this_method(uri.path())
 }
 
-fn no_call(path: &str) -> Problem {
-    Problem::not_found(format_args!("`{path}` is no call of this API; see /api/openapi.json"))
+fn no_call(path: &str) -> ApiProblem {
+    ApiProblem::not_found(format_args!("no route `{path}` exists; see /api/openapi.json"))
 }
 
-fn not_for_this_method(path: &str) -> Problem {
-    let detail =
-        format!("`{path}` is there, but not for this method: look with GET, act with POST");
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
+fn not_for_this_method(path: &str) -> ApiProblem {
+    let detail = format!("`{path}` does not accept this method; read with GET, act with POST");
+    ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
 }
 
-/// Runs a call in a task of its own, and says so if it takes too long.
+/// Runs a call in its own task and answers 503 if it takes too long.
 async fn run<T: Send + 'static>(
-    call: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    call: impl Future<Output = Result<T, ApiProblem>> + Send + 'static,
 ) -> Answer<T> {
     perform(call).await.map(Json)
 }
 
-/// The same for an answer that is not JSON.
+/// Runs a call as [`run`] does, for a response that is not JSON.
 async fn perform<T: Send + 'static>(
-    call: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
+    call: impl Future<Output = Result<T, ApiProblem>> + Send + 'static,
+) -> Result<T, ApiProblem> {
     match tokio::time::timeout(CALL_MAX, tokio::spawn(call)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(ended)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "PANIC", ended)),
+        Ok(Err(ended)) => Err(ApiProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "PANIC", ended)),
         Err(_) => {
             let detail = format!(
-                "no answer within {CALL_MAX:?}; it may still happen: look before you repeat it"
+                "no result within {CALL_MAX:?}; the call may still take effect: check before you repeat it"
             );
-            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT", detail))
+            Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT", detail))
         }
     }
 }
 
-/// A page of rows that may be many; `id` is what the next one starts after.
+/// Reads a page of a long list; `id` returns the cursor of a row.
 async fn page<'a, T>(
     filter: Filter,
     reach: impl FnOnce(Filter) -> StoreFuture<'a, Reach>,
     browse: impl FnOnce(Filter) -> StoreFuture<'a, Vec<Listed<T>>>,
     id: impl Fn(&T) -> String,
-) -> Result<Page<Listed<T>>, Problem> {
+) -> Result<ListPage<Listed<T>>, ApiProblem> {
     let limit = filter.limit;
     let (rows, next) = look_back(filter, reach, browse).await?;
-    Ok(Page::of(rows, limit, |listed| id(&listed.row)).or_next(next))
+    Ok(ListPage::of(rows, limit, |listed| id(&listed.row)).or_next(next))
 }
 
 #[cfg(test)]
@@ -110,16 +108,16 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_hangs_is_answered_without_being_cut_short() {
+    async fn a_call_that_hangs_is_answered_and_still_completes() {
         let (done, wait) = tokio::sync::oneshot::channel::<()>();
-        let (told, end) = tokio::sync::oneshot::channel::<()>();
+        let (finished, end) = tokio::sync::oneshot::channel::<()>();
         let slow = run(async move {
             let _ = wait.await;
-            let _ = told.send(());
+            let _ = finished.send(());
             Ok(())
         });
         assert!(slow.await.is_err());
         done.send(()).unwrap();
-        end.await.expect("the work went on after the answer");
+        end.await.expect("the work continued after the answer");
     }
 }

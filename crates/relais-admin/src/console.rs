@@ -1,8 +1,7 @@
-//! The web console: its files, as they are in `console/`, served from the program itself.
+//! The files of the web console in `console/`, compiled into the program.
 //!
-//! Invariant: nothing here depends on who asks or on any row; whatever a person sees comes from the API.
-//! So the files need no token, and may be kept by a browser as long as it asks whether they are still the
-//! same.
+//! Invariant: the files are the same for every caller and hold no data; all data comes from the API. So they need
+//! no token, and browsers may cache them if they revalidate.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,23 +13,24 @@ use axum::{
     routing::get,
 };
 
-use crate::{mount, problem::Problem};
+use crate::{mount, problem::ApiProblem};
 
 /// A file of the console.
-struct File {
+struct ConsoleFile {
     name: &'static str,
     content: &'static str,
 }
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
-        [$(File { name: $name, content: include_str!(concat!("../console/", $name)) }),*]
+        [$(ConsoleFile { name: $name, content: include_str!(concat!("../console/", $name)) }),*]
     };
 }
 
-const INDEX: File = File { name: "index.html", content: include_str!("../console/index.html") };
+const INDEX: ConsoleFile =
+    ConsoleFile { name: "index.html", content: include_str!("../console/index.html") };
 
-static FILES: [File; 33] = files![
+static FILES: [ConsoleFile; 33] = files![
     "api.js",
     "app.js",
     "audit.js",
@@ -66,7 +66,7 @@ static FILES: [File; 33] = files![
     "workers.js",
 ];
 
-/// `/` and `/console/…`, for anybody.
+/// Returns the routes `/` and `/console/…`, which need no token.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new().route("/", get(index)).route("/console/{name}", get(file))
 }
@@ -81,14 +81,14 @@ async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
     match FILES.iter().find(|file| file.name == name) {
         Some(file) => serve(file.name, file.content, &headers),
         None => {
-            Problem::not_found(format_args!("the console has no file `{name}`")).into_response()
+            ApiProblem::not_found(format_args!("the console has no file `{name}`")).into_response()
         }
     }
 }
 
 fn serve(name: &str, content: impl AsRef<str> + IntoResponse, asked: &HeaderMap) -> Response {
     let tag = tag(content.as_ref());
-    // Kept, but asked for each time: after an upgrade no page is made of old and new files.
+    // Cached but revalidated each time, so that a page never mixes old and new files after an upgrade.
     let kept = [(header::CACHE_CONTROL, "no-cache"), (header::ETAG, tag.as_str())];
     let known = asked.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag)) {
@@ -119,16 +119,16 @@ mod tests {
 
     use super::*;
 
-    /// All that a browser loads for the console.
+    /// Largest total size of the console's files.
     const WEIGHT_MAX: usize = 200_000;
     const LINES_MAX: usize = 300;
 
-    fn all() -> impl Iterator<Item = &'static File> {
+    fn all() -> impl Iterator<Item = &'static ConsoleFile> {
         FILES.iter().chain([&INDEX])
     }
 
     #[test]
-    fn the_whole_console_is_light() {
+    fn the_console_is_small() {
         let weight: usize = all().map(|file| file.content.len()).sum();
         assert!(weight <= WEIGHT_MAX, "{weight} bytes");
     }
@@ -148,9 +148,9 @@ mod tests {
         }
     }
 
-    /// What could turn a message into a page, or what the policy of the page forbids.
+    /// Forbids functions that turn text into markup, and everything that the content security policy forbids.
     #[test]
-    fn no_file_can_make_markup_of_text() {
+    fn no_file_can_turn_text_into_markup() {
         const NEVER: [&str; 13] = [
             "innerHTML",
             "outerHTML",
@@ -205,20 +205,20 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_made_in_one_place_only() {
+    fn elements_are_created_in_one_module_only() {
         for file in FILES.iter().filter(|file| file.name != "dom.js") {
             assert!(!file.content.contains("createElement"), "{}", file.name);
         }
     }
 
     #[test]
-    fn an_inline_handler_is_noticed() {
+    fn an_inline_handler_is_detected() {
         assert!(has_inline_handler("<b><img src=x onerror=alert(1)>"));
         assert!(!has_inline_handler("if (a < b) { on = 1 } // on the way"));
     }
 
     #[test]
-    fn a_file_that_is_known_is_not_sent_again() {
+    fn a_cached_file_is_not_sent_again() {
         let first = serve(INDEX.name, INDEX.content, &HeaderMap::new());
         assert_eq!(first.status(), StatusCode::OK);
         let tag = first.headers()[header::ETAG].clone();

@@ -1,26 +1,26 @@
-//! The figures of all processes together: the others as they last reported, this one as it is now.
+//! The figures of all processes together: reports of the other processes and current figures of this one.
 
 use std::collections::BTreeMap;
 
 use relais::observe::{Figures, Latency};
 use relais_core::{report::Report, time::Timestamp};
 
-/// What moved, each second.
+/// FleetRates per second.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rates {
+pub(crate) struct FleetRates {
     pub(crate) stored: f64,
     pub(crate) processed: f64,
     pub(crate) dispatched: f64,
     pub(crate) failed: f64,
     pub(crate) retried: f64,
-    /// Of what was delivered meanwhile.
+    /// Latency of the deliveries in this time.
     pub(crate) latency: Latency,
     pub(crate) destinations: BTreeMap<String, f64>,
     pub(crate) sources: BTreeMap<String, f64>,
 }
 
-impl Rates {
-    /// Of the time between two looks at the figures of one process.
+impl FleetRates {
+    /// Computes the rates between two readings of one process.
     pub(crate) fn between(before: &Figures, now: &Figures, seconds: f64) -> Self {
         let seconds = seconds.max(0.001);
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
@@ -62,7 +62,7 @@ impl Rates {
         }
     }
 
-    /// Whether anything moves.
+    /// Returns true if any rate is above zero.
     pub(crate) fn is_moving(&self) -> bool {
         [self.stored, self.processed, self.dispatched, self.failed, self.retried]
             .iter()
@@ -70,22 +70,22 @@ impl Rates {
     }
 }
 
-/// Another process.
+/// The last report of another process.
 #[derive(Clone, Debug)]
-struct Member {
+struct FleetMember {
     reported_at: Timestamp,
     figures: Figures,
-    rates: Rates,
+    rates: FleetRates,
 }
 
-/// The processes beside this one.
+/// The other processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fleet {
-    members: BTreeMap<String, Member>,
+    members: BTreeMap<String, FleetMember>,
 }
 
 impl Fleet {
-    /// Takes in what the processes last reported. Those that are lost no longer count.
+    /// Applies the newest reports and drops lost processes.
     pub(crate) fn take(&mut self, reports: &[Report], own: Option<&str>) {
         let others = || reports.iter().filter(|r| r.alive && Some(r.worker.as_str()) != own);
         self.members.retain(|worker, _| others().any(|report| report.worker == *worker));
@@ -97,21 +97,21 @@ impl Fleet {
             let Ok(figures) = serde_json::from_str::<Figures>(&report.figures) else { continue };
             let rates = before.map(|member| {
                 let micros = report.reported_at.0.saturating_sub(member.reported_at.0);
-                Rates::between(&member.figures, &figures, micros as f64 / 1e6)
+                FleetRates::between(&member.figures, &figures, micros as f64 / 1e6)
             });
             let (reported_at, rates) = (report.reported_at, rates.unwrap_or_default());
-            self.members.insert(report.worker.clone(), Member { reported_at, figures, rates });
+            self.members.insert(report.worker.clone(), FleetMember { reported_at, figures, rates });
         }
     }
 
-    /// Adds the figures of the others to those of this process.
+    /// Adds the figures of the other processes to those of this one.
     pub(crate) fn with(&self, mut own: Figures) -> Figures {
         self.members.values().for_each(|member| own.add(&member.figures));
         own
     }
 
-    /// Adds the rates of the others to those of this process.
-    pub(crate) fn rates_with(&self, mut own: Rates) -> Rates {
+    /// Adds the rates of the other processes to those of this one.
+    pub(crate) fn rates_with(&self, mut own: FleetRates) -> FleetRates {
         self.members.values().for_each(|member| own.add(&member.rates));
         own
     }
@@ -156,14 +156,18 @@ mod tests {
         fleet.take(&[own.clone(), at(3, 300)], Some("me"));
         let sum = fleet.with(figures(7, 2));
         assert_eq!((sum.destinations["orders"].dispatched, sum.sources["hook"].stored), (307, 3));
-        let rates = fleet.rates_with(Rates::between(&figures(0, 0), &figures(10, 5), 1.0));
+        let rates = fleet.rates_with(FleetRates::between(&figures(0, 0), &figures(10, 5), 1.0));
         assert_eq!((rates.dispatched, rates.destinations["orders"]), (110.0, 110.0));
         assert_eq!((rates.stored, rates.sources["hook"]), (5.0, 5.0));
         fleet.take(&[own.clone(), at(3, 300)], Some("me"));
-        assert_eq!(fleet.rates_with(Rates::default()).dispatched, 100.0, "the same report again");
+        assert_eq!(
+            fleet.rates_with(FleetRates::default()).dispatched,
+            100.0,
+            "the same report again"
+        );
         let lost = report("other", 4, &figures(400, 1), false);
         fleet.take(&[own, lost], Some("me"));
         assert_eq!(fleet.with(figures(7, 2)).destinations["orders"].dispatched, 7);
-        assert!(!fleet.rates_with(Rates::default()).is_moving());
+        assert!(!fleet.rates_with(FleetRates::default()).is_moving());
     }
 }

@@ -1,4 +1,4 @@
-//! What every answer tells a browser: run nothing but our own files, sit in nobody's frame, keep nothing.
+//! Security headers of every response: only our own scripts, no framing, no caching.
 
 use axum::{
     extract::Request,
@@ -7,13 +7,13 @@ use axum::{
     response::Response,
 };
 
-/// Only our own files, and no page that a payload could smuggle in. Text becomes markup nowhere: the
-/// browser refuses it (trusted types).
+/// The content security policy: only our own files. Trusted types make the browser reject markup from text, so
+/// no payload can become a page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; font-src 'self'; manifest-src 'self'; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
-/// Sets what the handler has not.
+/// Sets the headers that the handler has not set.
 pub(crate) async fn add(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -24,7 +24,7 @@ pub(crate) async fn add(request: Request, next: Next) -> Response {
         (header::X_FRAME_OPTIONS, "DENY"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-        // It may hold anybody's data, and is old the moment it is sent.
+        // Responses hold private data that changes all the time.
         (header::CACHE_CONTROL, "no-store"),
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`: is the process alive, and can it do its work, or why not.
+//! `/healthz` and `/readyz`: liveness and readiness of the process.
 
 use axum::{
     Json,
@@ -11,30 +11,30 @@ use serde_json::json;
 
 use crate::{Admin, soon};
 
-/// What never changes while the process runs.
+/// ServerFacts that do not change while the process runs.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct ServerFacts {
     pub version: String,
-    /// What the store calls itself.
+    /// Name and version of the database.
     pub store: String,
-    pub destinations: Vec<Target>,
+    pub destinations: Vec<DestinationInfo>,
 }
 
-/// What a destination delivers to.
+/// The target of a destination.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct DestinationInfo {
     pub name: String,
     pub kind: String,
-    /// The kind of record at the target, where there is one.
+    /// The kind of record at the target, for example a Salesforce object.
     pub object: Option<String>,
 }
 
-/// The process is alive: it answers.
+/// Answers that the process is alive.
 pub(crate) async fn alive() -> Json<serde_json::Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// The process can do its work, or why not.
+/// Answers whether the process can do its work, with the causes if it cannot.
 pub(crate) async fn ready(State(admin): State<Admin>) -> Response {
     let store = admin.store.clone();
     let store = soon(async move { store.check().await }).await;

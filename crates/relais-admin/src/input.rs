@@ -1,4 +1,4 @@
-//! What a request says: its query, its path, its JSON body; and how what is wrong with them is said.
+//! Query, path and JSON body of requests, and the errors for invalid ones.
 
 use std::time::Duration;
 
@@ -14,103 +14,104 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{error::Category, value::RawValue};
 
 use crate::{
-    access::{Caller, Identity},
-    problem::Problem,
+    access::{ApiCaller, CallerIdentity},
+    problem::ApiProblem,
 };
 
-/// Entries of a page unless the request says otherwise.
+/// Entries of a page by default.
 const PAGE: usize = 50;
-/// How long a body may take to arrive.
+/// Time limit for reading a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// Longest name of a person, and longest reason.
+/// Longest name of an actor.
 const ACTOR_MAX: usize = 200;
+/// Longest reason.
 const REASON_MAX: usize = 2_000;
 /// Longest text of a filter.
 const TEXT_MAX: usize = 1_000;
-/// Longest time ago that is asked for: a hundred years, in seconds.
+/// Largest `since_seconds`: a hundred years.
 const SINCE_MAX: i64 = 100 * 366 * 86_400;
 
-/// The query of a request.
-pub(crate) struct Asked<T>(pub(crate) T);
+/// The query parameters of a request.
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
-    type Rejection = Problem;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
         no_nul(parts.uri.query().unwrap_or_default())?;
         match Query::from_request_parts(parts, state).await {
             Ok(Query(asked)) => Ok(Self(asked)),
-            Err(rejection) => Err(Problem::bad_request(in_words(&rejection.body_text()))),
+            Err(rejection) => Err(ApiProblem::bad_request(in_words(&rejection.body_text()))),
         }
     }
 }
 
-/// No database takes it as text.
-fn no_nul(encoded: &str) -> Result<(), Problem> {
+/// Rejects NUL, which no database accepts in a text.
+fn no_nul(encoded: &str) -> Result<(), ApiProblem> {
     if encoded.contains("%00") {
-        return Err(Problem::bad_request("the character NUL (%00) is in no name and no id"));
+        return Err(ApiProblem::bad_request("names and ids cannot contain NUL (%00)"));
     }
     Ok(())
 }
 
-/// What is wrong with a query, without the words of the library that reads it.
+/// Returns the cause of an invalid query, without the wording of the library.
 fn in_words(text: &str) -> String {
     let wrong = text.rsplit_once("query string: ").map_or(text, |(_, wrong)| wrong);
     match wrong.split_once("unknown field ") {
         Some((_, rest)) => format!("unknown parameter {rest}"),
-        None => format!("the query is wrong: {wrong}"),
+        None => format!("invalid query: {wrong}"),
     }
 }
 
-/// The parts of the path that stand for something.
-pub(crate) struct Named<T>(pub(crate) T);
+/// The path parameters of a request.
+pub(crate) struct PathParams<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
-    type Rejection = Problem;
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParams<T> {
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
         no_nul(parts.uri.path())?;
         match Path::from_request_parts(parts, state).await {
             Ok(Path(named)) => Ok(Self(named)),
-            Err(rejection) => Err(Problem::bad_request(rejection.body_text())),
+            Err(rejection) => Err(ApiProblem::bad_request(rejection.body_text())),
         }
     }
 }
 
 /// The JSON body of a request.
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
-    type Rejection = Problem;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiProblem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
         let read = tokio::time::timeout(BODY_TIME, Bytes::from_request(request, state)).await;
-        let late =
-            |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the body came too slowly");
-        let bytes = read.map_err(late)?.map_err(unreadable)?;
+        let late = |_| {
+            ApiProblem::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the body arrived too slowly")
+        };
+        let bytes = read.map_err(late)?.map_err(body_problem)?;
         object(&bytes)?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| match error.classify() {
-            Category::Data => Problem::unprocessable("INVALID", error),
-            _ => Problem::bad_request(format_args!("the body is not JSON: {error}")),
+            Category::Data => ApiProblem::unprocessable("INVALID", error),
+            _ => ApiProblem::bad_request(format_args!("the body is not JSON: {error}")),
         })
     }
 }
 
-/// A derived reader takes the fields of a struct from an array too, in their order: such a body is
-/// refused, because it is a mistake.
-fn object(bytes: &[u8]) -> Result<(), Problem> {
+/// Rejects arrays: serde would read the fields of a struct from an array in order, which hides mistakes.
+fn object(bytes: &[u8]) -> Result<(), ApiProblem> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Problem::unprocessable("INVALID", "the body must be a JSON object"));
+        return Err(ApiProblem::unprocessable("INVALID", "the body must be a JSON object"));
     }
     Ok(())
 }
 
-/// A JSON object inside a body, and nothing that only looks like one.
+/// A JSON object inside a body; arrays are rejected.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(try_from = "Box<RawValue>", bound = "T: DeserializeOwned")]
-pub(crate) struct Object<T>(pub(crate) T);
+pub(crate) struct JsonObject<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> TryFrom<Box<RawValue>> for Object<T> {
+impl<T: DeserializeOwned> TryFrom<Box<RawValue>> for JsonObject<T> {
     type Error = String;
 
     fn try_from(raw: Box<RawValue>) -> Result<Self, String> {
@@ -121,35 +122,39 @@ impl<T: DeserializeOwned> TryFrom<Box<RawValue>> for Object<T> {
     }
 }
 
-fn unreadable(rejection: BytesRejection) -> Problem {
+fn body_problem(rejection: BytesRejection) -> ApiProblem {
     let detail = rejection.body_text();
     if rejection.into_response().status() == StatusCode::PAYLOAD_TOO_LARGE {
-        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", "the body is too large");
+        return ApiProblem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "TOO_LARGE",
+            "the body is too large",
+        );
     }
-    Problem::bad_request(detail)
+    ApiProblem::bad_request(detail)
 }
 
-/// How much of a list.
+/// The parameter `limit`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Limit(Option<usize>);
 
 impl Limit {
-    pub(crate) fn get(self) -> Result<usize, Problem> {
+    pub(crate) fn get(self) -> Result<usize, ApiProblem> {
         let limit = self.0.unwrap_or(PAGE);
         if (1..=PAGE_MAX).contains(&limit) {
             return Ok(limit);
         }
-        Err(Problem::bad_request(format_args!("`limit` must be from 1 to {PAGE_MAX}")))
+        Err(ApiProblem::bad_request(format_args!("`limit` must be from 1 to {PAGE_MAX}")))
     }
 }
 
-/// What a filter compares with: bounded, and something every database takes.
+/// The text of a filter: bounded, and without NUL.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Text(pub(crate) String);
+pub(crate) struct FilterText(pub(crate) String);
 
-impl TryFrom<String> for Text {
+impl TryFrom<String> for FilterText {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -160,18 +165,18 @@ impl TryFrom<String> for Text {
     }
 }
 
-impl From<Text> for String {
-    fn from(text: Text) -> Self {
+impl From<FilterText> for String {
+    fn from(text: FilterText) -> Self {
         text.0
     }
 }
 
-/// A whole number in JSON; some write one as `5.0`.
+/// A whole number in JSON; some clients write it as `5.0`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "f64")]
-pub(crate) struct Whole(pub(crate) u32);
+pub(crate) struct WholeNumber(pub(crate) u32);
 
-impl TryFrom<f64> for Whole {
+impl TryFrom<f64> for WholeNumber {
     type Error = String;
 
     fn try_from(number: f64) -> Result<Self, String> {
@@ -182,19 +187,19 @@ impl TryFrom<f64> for Whole {
     }
 }
 
-/// How long ago, in seconds.
+/// The parameter `since_seconds`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Since(Option<i64>);
 
 impl Since {
-    pub(crate) fn of(seconds: Option<Whole>) -> Self {
+    pub(crate) fn of(seconds: Option<WholeNumber>) -> Self {
         Self(seconds.map(|seconds| seconds.0.into()))
     }
 
-    pub(crate) fn get(self) -> Result<Option<i64>, Problem> {
+    pub(crate) fn get(self) -> Result<Option<i64>, ApiProblem> {
         match self.0 {
-            Some(seconds) if !(0..=SINCE_MAX).contains(&seconds) => Err(Problem::bad_request(
+            Some(seconds) if !(0..=SINCE_MAX).contains(&seconds) => Err(ApiProblem::bad_request(
                 format_args!("`since_seconds` must be from 0 to {SINCE_MAX}"),
             )),
             since => Ok(since),
@@ -202,77 +207,79 @@ impl Since {
     }
 }
 
-/// One of the words a parameter may be, whatever its case.
+/// Returns the allowed word that a parameter equals, ignoring case.
 pub(crate) fn known(
     name: &str,
     given: Option<String>,
     words: &[&str],
-) -> Result<Option<String>, Problem> {
+) -> Result<Option<String>, ApiProblem> {
     let Some(given) = given else { return Ok(None) };
     let found = words.iter().find(|word| word.eq_ignore_ascii_case(&given));
     let Some(word) = found else {
         let words = words.join(", ");
-        return Err(Problem::bad_request(format_args!("`{name}` must be one of {words}")));
+        return Err(ApiProblem::bad_request(format_args!("`{name}` must be one of {words}")));
     };
     Ok(Some((*word).to_owned()))
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug, Serialize)]
-pub(crate) struct Page<T> {
+pub(crate) struct ListPage<T> {
     items: Vec<T>,
-    /// What to give as `before` for the next page; absent if this one is the last.
+    /// The value of `before` for the next page; absent on the last page.
     next: Option<String>,
 }
 
-impl<T> Page<T> {
-    /// `id` is what the next page starts after.
+impl<T> ListPage<T> {
+    /// Builds a page; `id` returns the cursor of an item.
     pub(crate) fn of(items: Vec<T>, limit: usize, id: impl Fn(&T) -> String) -> Self {
         let next = items.last().filter(|_| items.len() >= limit).map(id);
         Self { items, next }
     }
 
-    /// Where to look on if the list may go on although this page is not full.
+    /// Sets the cursor for a page that is not full although more rows may match.
     pub(crate) fn or_next(mut self, next: Option<String>) -> Self {
         self.next = self.next.or(next);
         self
     }
 
-    pub(crate) fn map<U>(self, make: impl FnMut(T) -> U) -> Page<U> {
-        Page { items: self.items.into_iter().map(make).collect(), next: self.next }
+    pub(crate) fn map<U>(self, make: impl FnMut(T) -> U) -> ListPage<U> {
+        ListPage { items: self.items.into_iter().map(make).collect(), next: self.next }
     }
 }
 
-/// Who wants it and why, for the log and the audit.
+/// Actor and reason of a decision, for the audit log.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Who {
-    /// Not needed where the token says who it is.
+pub(crate) struct ActorAndReason {
+    /// Optional with a personal token.
     pub(crate) actor: Option<String>,
     pub(crate) reason: String,
 }
 
-impl Who {
+impl ActorAndReason {
     pub(crate) fn new(actor: Option<String>, reason: String) -> Self {
         Self { actor, reason }
     }
 
-    /// The person who acts: whom the token names, or who they say they are where it names nobody.
-    pub(crate) fn by(self, caller: &Caller) -> Result<By, Problem> {
+    /// Returns actor and reason: the actor is the name of a personal token, or `actor` of the request.
+    pub(crate) fn by(self, caller: &ApiCaller) -> Result<By, ApiProblem> {
         let actor = match (&caller.identity, self.actor) {
-            (Identity::Anybody, None) => {
-                return Err(Problem::unprocessable(
+            (CallerIdentity::Local, None) => {
+                return Err(ApiProblem::unprocessable(
                     "INVALID",
-                    "`actor` is missing: say who you are",
+                    "`actor` is missing; pass your name",
                 ));
             }
-            (Identity::Anybody | Identity::Shared { .. }, Some(actor)) => actor,
-            (Identity::Shared { name, .. } | Identity::Named { name, .. }, None) => name.clone(),
-            (Identity::Named { name, .. }, Some(actor)) if actor == *name => actor,
-            (Identity::Named { name, .. }, Some(_)) => {
-                return Err(Problem::unprocessable(
+            (CallerIdentity::Local | CallerIdentity::Shared { .. }, Some(actor)) => actor,
+            (CallerIdentity::Shared { name, .. } | CallerIdentity::Named { name, .. }, None) => {
+                name.clone()
+            }
+            (CallerIdentity::Named { name, .. }, Some(actor)) if actor == *name => actor,
+            (CallerIdentity::Named { name, .. }, Some(_)) => {
+                return Err(ApiProblem::unprocessable(
                     "ACTOR",
-                    format_args!("this token is of `{name}`: leave `actor` out, or say `{name}`"),
+                    format_args!("this token belongs to `{name}`; omit `actor`, or pass `{name}`"),
                 ));
             }
         };
@@ -282,12 +289,12 @@ impl Who {
     }
 }
 
-fn bounded(name: &str, text: &str, max: usize) -> Result<(), Problem> {
+fn bounded(name: &str, text: &str, max: usize) -> Result<(), ApiProblem> {
     let is_blank = text.chars().all(|c| c.is_whitespace() || c.is_control());
     if is_blank || text.chars().count() > max || text.contains('\0') {
-        return Err(Problem::unprocessable(
+        return Err(ApiProblem::unprocessable(
             "INVALID",
-            format_args!("`{name}` must have 1 to {max} characters, no NUL, and not be blank"),
+            format_args!("`{name}` must have 1 to {max} characters, without NUL, and not be blank"),
         ));
     }
     Ok(())
@@ -299,10 +306,10 @@ mod tests {
     use crate::Role;
 
     #[test]
-    fn the_last_page_names_no_next_one() {
-        let page = |limit| Page::of(vec![3, 2, 1], limit, ToString::to_string).next;
+    fn the_last_page_has_no_cursor() {
+        let page = |limit| ListPage::of(vec![3, 2, 1], limit, ToString::to_string).next;
         assert_eq!((page(3), page(4)), (Some("1".into()), None));
-        assert_eq!(Page::of(Vec::<u8>::new(), 1, ToString::to_string).next, None);
+        assert_eq!(ListPage::of(Vec::<u8>::new(), 1, ToString::to_string).next, None);
     }
 
     #[test]
@@ -312,56 +319,56 @@ mod tests {
         assert!(Limit(Some(0)).get().is_err() && Limit(Some(PAGE_MAX + 1)).get().is_err());
     }
 
-    fn caller(identity: Identity) -> Caller {
-        Caller { role: Role::Admin, identity }
+    fn caller(identity: CallerIdentity) -> ApiCaller {
+        ApiCaller { role: Role::Admin, identity }
     }
 
-    fn who(actor: Option<&str>, reason: &str) -> Who {
-        Who { actor: actor.map(str::to_owned), reason: reason.to_owned() }
+    fn who(actor: Option<&str>, reason: &str) -> ActorAndReason {
+        ActorAndReason { actor: actor.map(str::to_owned), reason: reason.to_owned() }
     }
 
     #[test]
-    fn somebody_must_give_a_reason() {
-        let anybody = caller(Identity::Anybody);
-        assert!(who(Some("ann"), "late").by(&anybody).is_ok());
+    fn a_decision_needs_actor_and_reason() {
+        let local = caller(CallerIdentity::Local);
+        assert!(who(Some("ann"), "late").by(&local).is_ok());
         let long = "x".repeat(REASON_MAX + 1);
         for (actor, reason) in
             [(None, "late"), (Some(""), "late"), (Some("ann"), "  "), (Some("ann"), &long)]
         {
-            assert!(who(actor, reason).by(&anybody).is_err(), "{actor:?} {reason}");
+            assert!(who(actor, reason).by(&local).is_err(), "{actor:?} {reason}");
         }
     }
 
     #[test]
-    fn the_token_says_who_acts_unless_several_share_it() {
-        let named = caller(Identity::Named { name: "bob".into(), session: None });
+    fn a_personal_token_names_the_actor_and_a_shared_one_does_not() {
+        let named = caller(CallerIdentity::Named { name: "bob".into(), session: None });
         let by = |actor, caller| who(actor, "late").by(caller).map(|by| by.actor).ok();
         assert_eq!(by(None, &named).as_deref(), Some("bob"));
         assert_eq!(by(Some("bob"), &named).as_deref(), Some("bob"));
         assert_eq!(by(Some("ann"), &named), None);
-        let shared = caller(Identity::Shared { name: "admin".into(), session: None });
+        let shared = caller(CallerIdentity::Shared { name: "admin".into(), session: None });
         assert_eq!(by(Some("ann"), &shared).as_deref(), Some("ann"));
         assert_eq!(by(None, &shared).as_deref(), Some("admin"));
     }
 
     #[test]
-    fn what_is_wrong_with_a_query_is_said_in_words() {
-        let said = in_words(
+    fn an_invalid_query_is_explained() {
+        let text = in_words(
             "Failed to deserialize query string: colour: unknown field `colour`, expected `limit`",
         );
-        assert_eq!(said, "unknown parameter `colour`, expected `limit`");
-        assert_eq!(in_words("odd"), "the query is wrong: odd");
+        assert_eq!(text, "unknown parameter `colour`, expected `limit`");
+        assert_eq!(in_words("odd"), "invalid query: odd");
     }
 
     #[test]
-    fn words_are_known_in_any_case() {
+    fn words_are_matched_in_any_case() {
         let known = |text: &str| known("status", Some(text.to_owned()), &["OPEN", "DONE"]);
         assert_eq!(known("done").unwrap().as_deref(), Some("DONE"));
-        assert!(known("gone").is_err());
+        assert!(known("other").is_err());
     }
 
     #[test]
-    fn how_long_ago_is_bounded() {
+    fn since_seconds_is_bounded() {
         assert_eq!(Since(Some(5)).get().unwrap(), Some(5));
         assert!(Since(Some(-1)).get().is_err() && Since(Some(i64::MAX)).get().is_err());
     }

@@ -1,18 +1,18 @@
-//! The HTTP side of a running relais: the console at `/`, the API under `/api/v1`, `/healthz`, `/readyz` and
-//! `/metrics`.
+//! The HTTP server of a running relais: the console at `/`, the API under `/api/v1`, `/healthz`, `/readyz`
+//! and `/metrics`.
 //!
-//! Invariant: no row is changed but by a decision of the engine's operator or desk, made for a person who
-//! is named, with a reason, and recorded by it. On an address other than loopback a token is required.
+//! Invariant: rows change only by a decision of the engine's operator or dead-letter service, which records
+//! a named actor and a reason. On an address other than loopback a token is required.
 //!
-//! - here: what is served; `serve`: how, over `relais-listen`; `mount`: in another router
-//! - `routes`: every call of the API with who may make it; `openapi`: its description
-//! - `access`: who asks, by [`Token`] or by `session`; `login`: how one begins; `headers`: what every
-//!   answer tells a browser
-//! - `redact`: what those do not see who may not see payloads
-//! - `input`: what they said; `problem`: what is wrong with it
-//! - `api`: the calls; `sample`: the numbers they show, counted beforehand; `fleet`: those of all processes
+//! - this file: the parts and the router; `serve`: the listener; `mount`: nesting in another router
+//! - `routes`: the table of API routes with their roles; `openapi`: the OpenAPI document
+//! - `access`: authentication by [`AdminToken`] or `session`; `login`: log-in and log-out; `headers`: security
+//!   headers of every response
+//! - `redact`: hides payloads from tokens that may not see them
+//! - `input`: query, path and body of requests; `problem`: error responses
+//! - `api`: the handlers; `sample`: figures counted in the background; `fleet`: figures of all processes
 //! - `console`: the files of the web console
-//! - `health`: whether this process can work; `metrics`: the page for Prometheus
+//! - `health`: liveness and readiness; `metrics`: the page for Prometheus
 
 mod access;
 mod api;
@@ -59,65 +59,66 @@ use tokio::{
 
 use self::{
     api::live::STREAMS_MAX,
-    sample::{Counted, Sampler},
+    sample::{Sampler, StoreCount},
     throttle::Throttle,
 };
 pub use self::{
-    health::{Facts, Target},
+    health::{DestinationInfo, ServerFacts},
     mount::router,
     role::Role,
     session::SessionKey,
-    token::{SHARED_NAME, Token},
+    token::{AdminToken, SHARED_NAME},
 };
 pub use relais_listen::Tls;
 
-/// A store that does not answer within this is as good as away: probes and scrapes have short limits.
+/// A store that does not answer within this time counts as unavailable: probes and scrapes have short
+/// time-outs.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Whole payloads read at once.
+/// Most whole payloads read at once.
 const DOWNLOADS_MAX: usize = 4;
 
-/// What is served. Cheap to clone.
+/// The state of the server. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Admin(Arc<Inner>);
+pub(crate) struct Admin(Arc<AdminInner>);
 
-pub(crate) struct Inner {
-    parts: Parts,
+pub(crate) struct AdminInner {
+    parts: AdminParts,
     sampler: Sampler,
     throttle: Throttle,
-    /// For log-ins, whose bodies arrive before any token is checked.
+    /// Limits log-ins, whose bodies are read before any token is checked.
     log_ins: Semaphore,
-    /// For streams.
+    /// Limits event streams.
     seats: Arc<Semaphore>,
     downloads: Semaphore,
 }
 
-/// What the pages show, and who may see them.
-pub struct Parts {
+/// The parts of the server: the data that it shows, and the tokens that may see it.
+pub struct AdminParts {
     pub store: Arc<dyn Store>,
     pub observer: Arc<Observer>,
     /// Acts on processes.
     pub operator: Operator,
     /// Acts on dead letters.
     pub desk: Desk,
-    /// The sources as they are declared now, by which rows are read again.
+    /// The configured sources, whose decoders reprocess undecodable rows.
     pub declared: Vec<Declared>,
-    /// Without any, everybody on this machine may do everything.
-    pub tokens: Vec<Token>,
+    /// If empty, every caller on this machine has the role admin.
+    pub tokens: Vec<AdminToken>,
     pub session_key: SessionKey,
-    /// Whether `/metrics` is answered without a token; nothing else is.
+    /// Serves `/metrics` without a token; all other paths need one.
     pub open_metrics: bool,
     pub sources: Vec<SourceInfo>,
-    /// By the names of destinations.
+    /// Limits by name of the destination.
     pub limits: Vec<(String, DestinationLimits)>,
     pub configuration: Vec<Configuration>,
-    pub facts: Facts,
-    /// What sources know of their origins, by their names.
+    pub facts: ServerFacts,
+    /// State at the origin, by name of the source.
     pub states: Vec<(String, AskSource)>,
-    /// What is used of the calls destinations may make, by their names.
+    /// Used API calls, by name of the destination.
     pub usage: Vec<(String, ApiUsage)>,
 }
 
-/// A source, for people.
+/// The name and kind of a source.
 #[derive(Clone, Debug)]
 pub struct SourceInfo {
     pub name: String,
@@ -129,65 +130,66 @@ pub struct SourceInfo {
 pub struct Configuration {
     pub kind: ControlKind,
     pub name: String,
-    /// Defaults included, without secrets.
+    /// One line per setting, defaults included, without secrets.
     pub lines: Vec<String>,
 }
 
-/// What the settings allow a destination.
+/// The configured limits of a destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DestinationLimits {
-    /// As it is written: `50/s`.
+    /// As in the configuration: `50/s`.
     pub rate: Option<String>,
-    /// Calls under way at once.
+    /// Most calls in flight at once.
     pub concurrency: u32,
-    /// The longest one call may take.
+    /// Time limit of one call.
     pub timeout_ms: u64,
 }
 
-/// What a source knows of its origin.
+/// The state of a source at its origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceState {
     /// Records that were deleted before they were read.
     pub missed: u64,
-    /// How often a partition was found deleted and made again.
+    /// Number of times a partition was deleted and created again.
     pub recreated: u64,
-    /// Records that wait to be read, where that is known.
+    /// Records that wait to be read, if known.
     pub lag: Option<u64>,
-    /// Whether it has a connection, where that is known.
+    /// True while the source is connected, if known.
     pub connected: Option<bool>,
 }
 
-/// Asks a source what it knows of its origin.
+/// A function that returns the state of a source.
 pub type AskSource = Arc<dyn Fn() -> SourceState + Send + Sync>;
 
-/// Calls of a day, as a target counts them.
+/// API calls of the day, as the target counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CallsUsed {
     pub used: u64,
     pub limit: u64,
 }
 
-/// Asks a destination how much of its calls is used; `None` before its first answer.
+/// A function that returns the used API calls of a destination; `None` before its first response.
 pub type ApiUsage = Arc<dyn Fn() -> Option<CallsUsed> + Send + Sync>;
 
-/// Binds the address; the returned future serves until it is dropped.
+/// Binds the address. The returned future serves until it is dropped.
 pub async fn bind(
-    parts: Parts,
+    parts: AdminParts,
     listen: SocketAddr,
 ) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
     bind_with(parts, listen, None).await
 }
 
-/// The same, encrypted if there is a certificate.
+/// Binds the address as [`bind`] does, with TLS if there is a certificate.
 pub async fn bind_with(
-    parts: Parts,
+    parts: AdminParts,
     listen: SocketAddr,
     tls: Option<Tls>,
 ) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
     if !listen.ip().is_loopback() && parts.tokens.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "an admin address other than loopback needs `admin.token` or `[[admin.tokens]]`",
+            "cannot listen on an address other than loopback without a token; set `admin.token` or \
+             `[[admin.tokens]]`",
         ));
     }
     let listener = TcpListener::bind(listen).await?;
@@ -202,7 +204,7 @@ pub async fn bind_with(
     }))
 }
 
-/// A process by its id, or as `TYPE/BUSINESS-KEY`.
+/// Parses a process id or `TYPE/BUSINESS-KEY`.
 pub fn process_ref(text: &str) -> Result<ProcessRef, String> {
     if let Ok(id) = text.parse() {
         return Ok(ProcessRef::Id(id));
@@ -210,35 +212,35 @@ pub fn process_ref(text: &str) -> Result<ProcessRef, String> {
     let (process_type, business_key) = text
         .split_once('/')
         .filter(|(process_type, key)| !process_type.is_empty() && !key.is_empty())
-        .ok_or_else(|| format!("`{text}` is not the id of a process, nor TYPE/BUSINESS-KEY"))?;
+        .ok_or_else(|| format!("`{text}` is neither a process id nor TYPE/BUSINESS-KEY"))?;
     Ok(ProcessRef::Key { process_type: process_type.into(), business_key: business_key.into() })
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for AdminParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts").field("tokens", &self.tokens).finish_non_exhaustive()
+        f.debug_struct("AdminParts").field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }
 
 impl Deref for Admin {
-    type Target = Inner;
+    type Target = AdminInner;
 
-    fn deref(&self) -> &Inner {
+    fn deref(&self) -> &AdminInner {
         &self.0
     }
 }
 
-impl Deref for Inner {
-    type Target = Parts;
+impl Deref for AdminInner {
+    type Target = AdminParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AdminParts {
         &self.parts
     }
 }
 
 impl Admin {
-    fn new(parts: Parts) -> Self {
-        Self(Arc::new(Inner {
+    fn new(parts: AdminParts) -> Self {
+        Self(Arc::new(AdminInner {
             parts,
             sampler: Sampler::new(),
             throttle: Throttle::default(),
@@ -248,7 +250,7 @@ impl Admin {
         }))
     }
 
-    /// The routes, as a table.
+    /// Builds the router of all routes.
     fn router(&self) -> Router {
         let known = from_fn_with_state(self.clone(), access::identify);
         let metrics = match self.open_metrics {
@@ -270,23 +272,24 @@ impl Admin {
             .with_state(self.clone())
     }
 
-    /// Waits until a whole payload may be read.
+    /// Waits for a permit to read a whole payload.
     pub(crate) async fn room(&self) -> Option<SemaphorePermit<'_>> {
         self.downloads.acquire().await.ok()
     }
 
-    /// The rows as they were last counted.
-    fn counted(&self) -> Option<Counted> {
+    /// Returns the rows as they were last counted.
+    fn counted(&self) -> Option<StoreCount> {
         self.sampler.counted().ok()
     }
 
-    /// By destination, where it is known.
+    /// Returns the used API calls by destination, if known.
     fn used(&self) -> impl Iterator<Item = (&str, CallsUsed)> {
         self.usage.iter().filter_map(|(name, ask)| Some((name.as_str(), ask()?)))
     }
 }
 
-/// The store's answer, if it comes soon. The work goes on in a task of its own: nobody cancels it.
+/// Returns the store's answer, or an error after [`ANSWER_MAX`]. The work runs in its own task and is not
+/// cancelled.
 async fn soon<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -299,11 +302,11 @@ async fn soon<T: Send + 'static>(
 }
 
 async fn show_metrics(State(admin): State<Admin>) -> Response {
-    // Without the store the counters of this process are still worth showing.
+    // The counters of this process are served without the store, too.
     let counted = admin.counted();
     let sources: Vec<_> = admin.states.iter().map(|(name, ask)| (name.as_str(), ask())).collect();
     let usage: Vec<_> = admin.used().collect();
-    let text = metrics::render_page(&metrics::Seen {
+    let text = metrics::render_page(&metrics::MetricsInput {
         overview: counted.as_ref().map(|counted| &counted.overview),
         controls: counted.as_ref().map_or(&[][..], |counted| &counted.controls),
         process_types: &admin.observer.figures().process_types,

@@ -1,7 +1,7 @@
 //! The Prometheus page. Every metric name of relais is in this file and in `docs/metrics.md`.
 //!
-//! Invariant: as many series as the settings name things, and a fixed number more: nothing in a message
-//! makes a new one without end.
+//! Invariant: the number of series is bounded by the configuration plus a constant; the content of messages
+//! cannot add series without bound.
 
 mod controls;
 mod page;
@@ -22,34 +22,35 @@ use relais_core::{
     time::Timestamp,
 };
 
-use self::page::Page;
-use crate::{CallsUsed, SourceState, health::Facts};
+use self::page::MetricsPage;
+use crate::{CallsUsed, SourceState, health::ServerFacts};
 
-/// Destinations told apart that are in the outbox and not in the settings.
+/// Most destinations with their own series that are in the outbox but not in the configuration.
 const UNKNOWN_MAX: usize = 20;
 
-/// What a page is made of.
-pub(crate) struct Seen<'a> {
+/// The input of a page.
+pub(crate) struct MetricsInput<'a> {
     /// Absent if the store did not answer.
     pub(crate) overview: Option<&'a Overview>,
     pub(crate) controls: &'a [Control],
-    /// Types of the processes that run here.
+    /// Process types of this process.
     pub(crate) process_types: &'a BTreeSet<String>,
     pub(crate) snapshot: &'a ObserverSnapshot,
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a ServerFacts,
     pub(crate) sources: &'a [(&'a str, SourceState)],
     pub(crate) usage: &'a [(&'a str, CallsUsed)],
 }
 
-/// Returns the page for Prometheus of a service that has a `/metrics` of its own: what the workers of this
-/// process count and, if the overview of the store is given, its rows. Append it to the service's own page;
-/// its content type is `text/plain; version=0.0.4`.
+/// Returns the Prometheus page for a service that has its own `/metrics`: the counters of this process and, if
+/// the overview of the store is given, its rows. Append it to the service's own page; its content type is
+/// `text/plain; version=0.0.4`.
 ///
-/// Each page costs what it shows: ask the store for its overview no more often than you scrape.
+/// The overview counts rows: read it no more often than the page is scraped.
 pub fn render(observer: &Observer, overview: Option<&Overview>) -> String {
-    let facts = Facts { version: env!("CARGO_PKG_VERSION").to_owned(), ..Facts::default() };
+    let facts =
+        ServerFacts { version: env!("CARGO_PKG_VERSION").to_owned(), ..ServerFacts::default() };
     let snapshot = observer.snapshot();
-    render_page(&Seen {
+    render_page(&MetricsInput {
         overview,
         controls: &[],
         process_types: &observer.figures().process_types,
@@ -60,12 +61,12 @@ pub fn render(observer: &Observer, overview: Option<&Overview>) -> String {
     })
 }
 
-/// The text format: the store's rows if it answered, and what this process counted.
-pub(crate) fn render_page(seen: &Seen<'_>) -> String {
-    let mut page = Page::default();
+/// Renders the page: the rows of the store if it answered, and the counters of this process.
+pub(crate) fn render_page(seen: &MetricsInput<'_>) -> String {
+    let mut page = MetricsPage::default();
     facts(&mut page, seen.facts);
     let up = u64::from(seen.overview.is_some());
-    page.one("relais_store_up", "gauge", "1 if the store answered.", up);
+    page.one("relais_store_up", "gauge", "1 if the database answered.", up);
     if let Some(overview) = seen.overview {
         rows(&mut page, overview);
         backlogs(&mut page, overview, seen.snapshot);
@@ -81,11 +82,15 @@ pub(crate) fn render_page(seen: &Seen<'_>) -> String {
     page.0
 }
 
-fn facts(page: &mut Page, facts: &Facts) {
-    page.head("relais_build_info", "gauge", "Always 1; the labels say what runs here.");
+fn facts(page: &mut MetricsPage, facts: &ServerFacts) {
+    page.head("relais_build_info", "gauge", "Always 1; the labels hold version and database.");
     let labels = [("version", facts.version.as_str()), ("store", facts.store.as_str())];
     page.line("relais_build_info", &labels, 1);
-    page.head("relais_destination_info", "gauge", "Always 1; the labels say what it delivers to.");
+    page.head(
+        "relais_destination_info",
+        "gauge",
+        "Always 1; the labels hold kind and object of the target.",
+    );
     for target in &facts.destinations {
         let object = target.object.as_deref().unwrap_or_default();
         let labels = [("destination", target.name.as_str()), ("kind", target.kind.as_str())];
@@ -93,7 +98,7 @@ fn facts(page: &mut Page, facts: &Facts) {
     }
 }
 
-fn rows(page: &mut Page, overview: &Overview) {
+fn rows(page: &mut MetricsPage, overview: &Overview) {
     page.head("relais_inbox_rows", "gauge", "Inbox rows by status.");
     for count in &overview.inbox {
         page.line("relais_inbox_rows", &[("status", &count.name)], count.rows);
@@ -108,8 +113,13 @@ fn rows(page: &mut Page, overview: &Overview) {
         page.line("relais_outbox_rows", &[("status", &count.name)], count.rows);
     }
     let open = overview.dead_letters_open;
-    page.one("relais_dead_letters_open", "gauge", "Dead letters that wait for a person.", open);
-    page.one("relais_parked_keys", "gauge", "Keys held back behind them.", overview.parked_keys);
+    page.one("relais_dead_letters_open", "gauge", "Dead letters that need a decision.", open);
+    page.one(
+        "relais_parked_keys",
+        "gauge",
+        "Keys parked behind a dead letter.",
+        overview.parked_keys,
+    );
     page.head("relais_processes", "gauge", "Processes by status.");
     for count in &overview.processes {
         page.line("relais_processes", &[("status", &count.name)], count.rows);
@@ -122,8 +132,8 @@ fn rows(page: &mut Page, overview: &Overview) {
     page.one("relais_timers_due", "gauge", "Timers that are due and have not fired.", due);
 }
 
-/// Senders choose event types: as with destinations, the largest are told apart up to a limit.
-fn unknown_types(page: &mut Page, overview: &Overview) {
+/// Senders choose event types, so only the most frequent ones get their own series.
+fn unknown_types(page: &mut MetricsPage, overview: &Overview) {
     let help = "Inbox rows that wait for a worker that knows their event type.";
     page.head("relais_inbox_unknown_type_rows", "gauge", help);
     let all = &overview.unknown_types;
@@ -141,9 +151,9 @@ fn age(at: Option<Timestamp>, overview: &Overview) -> u64 {
     at.map_or(0, |at| at.seconds_until(overview.now))
 }
 
-/// Anybody can write any destination into the outbox: those the settings do not know are told apart up to
-/// a limit, the longest backlogs first, and the rest counts together.
-fn backlogs(page: &mut Page, overview: &Overview, snapshot: &ObserverSnapshot) {
+/// Applications can write any destination into the outbox: of those that are not configured, only the longest
+/// backlogs get their own series, and the rest is counted together.
+fn backlogs(page: &mut MetricsPage, overview: &Overview, snapshot: &ObserverSnapshot) {
     let is_known = |b: &&Backlog| snapshot.destinations.contains_key(&b.destination);
     let (mut shown, mut unknown): (Vec<&Backlog>, Vec<&Backlog>) =
         overview.backlogs.iter().partition(is_known);
@@ -176,8 +186,8 @@ fn backlogs(page: &mut Page, overview: &Overview, snapshot: &ObserverSnapshot) {
     }
 }
 
-fn counters(page: &mut Page, snapshot: &ObserverSnapshot) {
-    page.head("relais_received_total", "counter", "Messages received, by what became of them.");
+fn counters(page: &mut MetricsPage, snapshot: &ObserverSnapshot) {
+    page.head("relais_received_total", "counter", "Messages received, by result.");
     for (source, s) in &snapshot.sources {
         for (result, count) in
             [("stored", s.stored), ("duplicate", s.duplicates), ("conflict", s.conflicts)]
@@ -186,7 +196,7 @@ fn counters(page: &mut Page, snapshot: &ObserverSnapshot) {
             page.line("relais_received_total", &labels, count);
         }
     }
-    page.head("relais_serde_errors_total", "counter", "Messages stored that could not be decoded.");
+    page.head("relais_serde_errors_total", "counter", "Undecodable messages stored.");
     for (source, s) in &snapshot.sources {
         page.line("relais_serde_errors_total", &[("source", source)], s.undecodable);
     }
@@ -197,7 +207,7 @@ fn counters(page: &mut Page, snapshot: &ObserverSnapshot) {
     {
         page.line("relais_handled_total", &[("result", result)], count);
     }
-    let help = "Messages of routes that were not sent, because they were out of order.";
+    let help = "Messages of routes that were not sent because they were out of order.";
     page.one("relais_ignored_total", "counter", help, inbox.ignored);
     page.head(
         "relais_handling_problems_total",
@@ -227,9 +237,9 @@ fn counters(page: &mut Page, snapshot: &ObserverSnapshot) {
     }
 }
 
-fn latencies(page: &mut Page, snapshot: &ObserverSnapshot) {
+fn latencies(page: &mut MetricsPage, snapshot: &ObserverSnapshot) {
     let name = "relais_handling_seconds";
-    page.head(name, "histogram", "From received to processed.");
+    page.head(name, "histogram", "From reception to the end of handling.");
     page.histogram(name, &[], &snapshot.inbox.handling);
     let mut by_destination = |name: &str, help: &str, of: fn(&Latencies<'_>) -> Latency| {
         page.head(name, "histogram", help);
@@ -238,17 +248,17 @@ fn latencies(page: &mut Page, snapshot: &ObserverSnapshot) {
             page.histogram(name, &[("destination", destination)], &of(&all));
         }
     };
-    let help = "From an outbox row's being due to the target's acknowledgement.";
+    let help = "From the due time of an outbox row to its delivery.";
     by_destination("relais_dispatch_seconds", help, |all| all.0.clone());
-    let help = "From the reception of what caused a message to the target's acknowledgement of it.";
+    let help = "From the reception of the causing message to the delivery.";
     by_destination("relais_end_to_end_seconds", help, |all| all.1.clone());
     by_destination("relais_publish_seconds", "Calls to the target.", |all| all.2.clone());
 }
 
-/// Dispatch, end to end, publish.
+/// Latencies of dispatch, end to end, and publish.
 struct Latencies<'a>(&'a Latency, &'a Latency, &'a Latency);
 
-fn processes(page: &mut Page, snapshot: &ObserverSnapshot) {
+fn processes(page: &mut MetricsPage, snapshot: &ObserverSnapshot) {
     let types = &snapshot.processes.types;
     page.head("relais_processes_started_total", "counter", "Processes started, by type.");
     for (name, counts) in types {
@@ -271,16 +281,25 @@ fn processes(page: &mut Page, snapshot: &ObserverSnapshot) {
     }
     let (timers, stale) = (snapshot.processes.timers, snapshot.processes.stale);
     page.one("relais_timers_fired_total", "counter", "Timers fired.", timers);
-    page.one("relais_process_stale_total", "counter", "Decisions made again.", stale);
+    page.one(
+        "relais_process_stale_total",
+        "counter",
+        "Process decisions that were repeated after a conflict.",
+        stale,
+    );
 }
 
-/// What each scope holds and lost.
-fn scopes(page: &mut Page, snapshot: &ObserverSnapshot) {
+/// Lanes held and lost, by scope.
+fn scopes(page: &mut MetricsPage, snapshot: &ObserverSnapshot) {
     let refused = |scope: &str| match scope.strip_prefix("outbox:") {
         Some(name) => snapshot.destinations.get(name).map_or(0, |d| d.refused),
         None => snapshot.inbox.refused,
     };
-    page.head("relais_fence_refusals_total", "counter", "Settlements refused: the lane was lost.");
+    page.head(
+        "relais_fence_refusals_total",
+        "counter",
+        "Settlements refused because the lane was lost.",
+    );
     for scope in snapshot.scopes.keys() {
         page.line("relais_fence_refusals_total", &[("scope", scope)], refused(scope));
     }
@@ -288,15 +307,11 @@ fn scopes(page: &mut Page, snapshot: &ObserverSnapshot) {
     for (scope, s) in &snapshot.scopes {
         page.line("relais_lanes_owned", &[("scope", scope)], s.lanes);
     }
-    page.head("relais_lanes_lost_total", "counter", "Lanes lost before they were given back.");
+    page.head("relais_lanes_lost_total", "counter", "Lanes lost before they were released.");
     for (scope, s) in &snapshot.scopes {
         page.line("relais_lanes_lost_total", &[("scope", scope)], s.lanes_lost);
     }
-    page.head(
-        "relais_heartbeat_age_seconds",
-        "gauge",
-        "Since the last heartbeat that was written.",
-    );
+    page.head("relais_heartbeat_age_seconds", "gauge", "Time since the last stored heartbeat.");
     for (scope, s) in &snapshot.scopes {
         let silent = format!("{:.3}", s.silent_for.as_secs_f64());
         page.line("relais_heartbeat_age_seconds", &[("scope", scope)], silent);
@@ -312,24 +327,24 @@ fn scopes(page: &mut Page, snapshot: &ObserverSnapshot) {
     }
 }
 
-/// What only some kinds of destinations have.
-fn targets(page: &mut Page, snapshot: &ObserverSnapshot, usage: &[(&str, CallsUsed)]) {
+/// Metrics of single kinds of destinations.
+fn targets(page: &mut MetricsPage, snapshot: &ObserverSnapshot, usage: &[(&str, CallsUsed)]) {
     page.head("relais_bulk_jobs_total", "counter", "Bulk jobs this process planned.");
     for (name, d) in snapshot.destinations.iter().filter(|(_, d)| d.jobs > 0) {
         page.line("relais_bulk_jobs_total", &[("destination", name)], d.jobs);
     }
-    page.head("relais_api_calls_used", "gauge", "Calls of the day, as the target counts them.");
+    page.head("relais_api_calls_used", "gauge", "API calls of the day, as the target counts them.");
     for (name, calls) in usage {
         page.line("relais_api_calls_used", &[("destination", name)], calls.used);
     }
-    page.head("relais_api_calls_limit", "gauge", "Calls the target allows in a day.");
+    page.head("relais_api_calls_limit", "gauge", "API calls that the target allows per day.");
     for (name, calls) in usage {
         page.line("relais_api_calls_limit", &[("destination", name)], calls.limit);
     }
 }
 
-fn sources(page: &mut Page, snapshot: &ObserverSnapshot, states: &[(&str, SourceState)]) {
-    page.head("relais_source_up", "gauge", "1 if the source can be read.");
+fn sources(page: &mut MetricsPage, snapshot: &ObserverSnapshot, states: &[(&str, SourceState)]) {
+    page.head("relais_source_up", "gauge", "1 if the source is available.");
     for (name, source) in &snapshot.sources {
         let state = states.iter().find(|(n, _)| n == name).map(|(_, state)| state);
         page.line(
@@ -348,7 +363,7 @@ fn sources(page: &mut Page, snapshot: &ObserverSnapshot, states: &[(&str, Source
     for (name, state) in states {
         page.line("relais_source_missed_total", &[("source", name)], state.missed);
     }
-    page.head("relais_source_recreated_total", "counter", "Partitions deleted and made again.");
+    page.head("relais_source_recreated_total", "counter", "Partitions deleted and created again.");
     for (name, state) in states {
         page.line("relais_source_recreated_total", &[("source", name)], state.recreated);
     }

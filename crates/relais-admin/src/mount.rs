@@ -1,6 +1,6 @@
-//! The same routes inside another service's router, under any path.
+//! Nesting of all routes in the router of another service, under any path.
 //!
-//! Invariant: the console has relative addresses only. What its page is called decides how they begin.
+//! Invariant: the console uses relative addresses only; their prefix depends on the address of the page.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -16,13 +16,13 @@ use relais_core::control::ControlKind;
 use tokio::task::AbortHandle;
 
 use crate::{
-    Admin, Configuration, DestinationLimits, Facts, Parts, SessionKey, SourceInfo, Target, Token,
-    problem::Problem, sample::Sampler,
+    Admin, AdminParts, AdminToken, Configuration, DestinationInfo, DestinationLimits, ServerFacts,
+    SessionKey, SourceInfo, problem::ApiProblem, sample::Sampler,
 };
 
-/// Stands for a peer that the server does not name. All of them share what is limited by address.
+/// The address of peers that the server does not name. All of them share the limits by address.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// Answered without a token: they hold no data.
+/// Paths served without a token, because they show no data.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Returns everything that [`bind`](crate::bind) serves as a router: the console at `/`, the API,
@@ -30,37 +30,37 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// `Router::new().nest("/ops/relais", relais_admin::router(parts))`.
 ///
 /// Serve it with `into_make_service_with_connect_info::<SocketAddr>()`: wrong tokens are throttled by
-/// address, and without that all callers share one. Without [`Parts::tokens`] only callers from the same
-/// machine are answered, and those whose address is not known are not.
+/// address, and without it all callers share one limit. Without [`AdminParts::tokens`] only callers from the same
+/// machine are served, and callers without a known address are refused.
 ///
-/// The service decides how many connections there are and how slow they may be.
+/// The service limits connections and their time-outs.
 ///
 /// # Panics
-/// If there is no tokio runtime: it counts rows in the background until the router is dropped.
-pub fn router(parts: Parts) -> Router {
+/// Panics without a tokio runtime, because a background task counts rows until the router is dropped.
+pub fn router(parts: AdminParts) -> Router {
     let admin = Admin::new(parts);
     let sampling = tokio::spawn(Sampler::run(admin.clone())).abort_handle();
     let known = from_fn_with_state(admin.clone(), know_peer);
-    admin.router().layer(known).layer(Extension(std::sync::Arc::new(Sampling(sampling))))
+    admin.router().layer(known).layer(Extension(std::sync::Arc::new(SamplingTask(sampling))))
 }
 
-/// The background task of a router; ends with it.
-struct Sampling(AbortHandle);
+/// The background task of a router; it ends with the router.
+struct SamplingTask(AbortHandle);
 
-impl Drop for Sampling {
+impl Drop for SamplingTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// Without tokens everybody may do everything, so only this machine may ask.
+/// Refuses callers of other machines while no tokens are configured, because such callers would be admins.
 async fn know_peer(State(admin): State<Admin>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
     let is_local = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
     if admin.tokens.is_empty() && !is_local && !OPEN.contains(&request.uri().path()) {
-        let detail = "without a token only this machine is answered; set `Parts::tokens`, or serve with \
-                      `into_make_service_with_connect_info::<SocketAddr>()` if this is this machine";
-        return Problem::new(StatusCode::FORBIDDEN, "NO_TOKENS", detail).into_response();
+        let detail = "cannot serve other machines without a token; set `AdminParts::tokens`. If the caller is on \
+                      this machine, serve with `into_make_service_with_connect_info::<SocketAddr>()`";
+        return ApiProblem::new(StatusCode::FORBIDDEN, "NO_TOKENS", detail).into_response();
     }
     if peer.is_none() {
         request.extensions_mut().insert(ConnectInfo(UNKNOWN));
@@ -73,29 +73,28 @@ pub(crate) fn base<'a>(original: &'a OriginalUri, inner: &Uri) -> &'a str {
     original.path().strip_suffix(inner.path()).unwrap_or_default()
 }
 
-/// Returns what stands before every address in the console's page, so that it is relative to the page:
-/// nothing at `/ops/relais/`, and `relais/` at `/ops/relais`. It holds behind a proxy that takes a part of
-/// the path away too.
+/// Returns the prefix that makes the addresses of the console relative to its page: empty at `/ops/relais/`,
+/// and `relais/` at `/ops/relais`. It also works behind a proxy that strips a part of the path.
 pub(crate) fn page_prefix(original: &OriginalUri) -> String {
     let last = original.path().rsplit('/').next().unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~%".contains(c);
     if last.is_empty() || !last.chars().all(is_plain) { String::new() } else { format!("{last}/") }
 }
 
-impl Parts {
-    /// What there is to show of an app, and who may see it. Set `session_key` where several replicas serve
-    /// one console, and `declared` to reprocess undecodable messages.
-    pub fn of(app: &App, tokens: Vec<Token>) -> impl Future<Output = Self> + Send + use<> {
-        // The app is not shared between threads: nothing of it is kept in the future.
+impl AdminParts {
+    /// Builds the parts from an app and its tokens. Set `session_key` if several replicas serve one console,
+    /// and `declared` to reprocess undecodable messages.
+    pub fn of(app: &App, tokens: Vec<AdminToken>) -> impl Future<Output = Self> + Send + use<> {
+        // The app is not `Sync`, so the future holds no reference to it.
         let Outline { store, observer, sources, destinations, .. } = app.outline();
         let (operator, desk) = (app.operator(), app.desk());
         async move {
-            let targets = destinations.iter().map(|(name, _)| Target {
+            let targets = destinations.iter().map(|(name, _)| DestinationInfo {
                 name: name.clone(),
                 kind: "custom".to_owned(),
                 object: None,
             });
-            let facts = Facts {
+            let facts = ServerFacts {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 store: store.describe().await.unwrap_or_default(),
                 destinations: targets.collect(),

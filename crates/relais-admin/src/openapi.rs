@@ -1,7 +1,7 @@
-//! `/api/openapi.json`: the API for programs that write clients and tests.
+//! `/api/openapi.json`: the OpenAPI document.
 //!
-//! Invariant: paths, methods and roles come from the table of routes; only what parameters and bodies look
-//! like is written by hand, in `openapi.json`, and nothing there is unused.
+//! Invariant: paths, methods and roles come from the table of routes; only parameters and schemas are written by
+//! hand, in `openapi.json`, and all of them are used.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     mount,
-    routes::{Gives, PREFIX, Route, table},
+    routes::{ApiRoute, PREFIX, SuccessBody, table},
 };
 
 static COMPONENTS: &str = include_str!("openapi.json");
@@ -44,8 +44,8 @@ fn document() -> Value {
         "info": {
             "title": "relais",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What people and programs see of a running relais, and what they may do \
-                            about it. See docs/http-api.md.",
+            "description": "The API of a running relais for operators and programs. See \
+                            docs/http-api.md.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
@@ -55,7 +55,7 @@ fn document() -> Value {
     })
 }
 
-fn operation(route: &Route, path: &str, components: &Value) -> Value {
+fn operation(route: &ApiRoute, path: &str, components: &Value) -> Value {
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameters: Vec<Value> = in_path
         .map(|name| format!("path_{name}"))
@@ -64,7 +64,7 @@ fn operation(route: &Route, path: &str, components: &Value) -> Value {
         .collect();
     let mut operation = json!({
         "operationId": operation_id(&route.method, path),
-        "summary": route.doc.says,
+        "summary": route.doc.summary,
         "description": format!("Needs the role {}.", route.role.as_str()),
         "x-role": route.role,
         "parameters": parameters,
@@ -78,24 +78,24 @@ fn operation(route: &Route, path: &str, components: &Value) -> Value {
     operation
 }
 
-/// What may come back. Every failure is a problem.
-fn responses(route: &Route, components: &Value) -> Value {
-    let content = match route.doc.gives {
-        Gives::Json(name) => {
+/// Returns the responses of a route. Every failure is a problem.
+fn responses(route: &ApiRoute, components: &Value) -> Value {
+    let content = match route.doc.success {
+        SuccessBody::Json(name) => {
             json!({ "application/json": { "schema": reference(components, "schemas", name) } })
         }
-        Gives::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
-        Gives::Events => json!({ "text/event-stream": { "schema": {
+        SuccessBody::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
+        SuccessBody::Events => json!({ "text/event-stream": { "schema": {
             "type": "string",
             "description": "Events `overview` with the JSON of GET /api/v1/overview, and `sample` with \
                             the newest point of each series of GET /api/v1/history",
         } } }),
-        Gives::File => json!({
+        SuccessBody::File => json!({
             "text/plain": { "schema": { "type": "string" } },
             "application/octet-stream": { "schema": { "type": "string" } },
         }),
     };
-    let mut responses = json!({ "200": { "description": "done", "content": content } });
+    let mut responses = json!({ "200": { "description": "Success", "content": content } });
     let mut fails = vec![400, 401, 403, 405, 503];
     if route.path.contains('{') || route.method == Method::POST {
         fails.extend([404, 409]);
@@ -116,7 +116,7 @@ fn operation_id(method: &Method, path: &str) -> String {
     format!("{}_{}", method.as_str().to_lowercase(), words.join("_"))
 }
 
-/// A pointer to something that must be there.
+/// Returns a reference to a component, which must exist.
 fn reference(components: &Value, kind: &str, name: &str) -> Value {
     assert!(components[kind][name].is_object(), "openapi.json has no {kind}/{name}");
     json!({ "$ref": format!("#/components/{kind}/{name}") })

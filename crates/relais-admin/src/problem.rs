@@ -1,5 +1,5 @@
-//! What went wrong, as `application/problem+json` (RFC 9457): a status, a stable code for programs and
-//! a sentence for people that says what to do.
+//! Error responses as `application/problem+json` (RFC 9457): a status, a stable code for programs, and a text
+//! with the next step.
 
 use axum::{
     Json,
@@ -9,17 +9,17 @@ use axum::{
 use relais_core::{delivery, store::StoreError};
 use serde::Serialize;
 
-/// An answer that is no success.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct ApiProblem {
     status: StatusCode,
     code: String,
     detail: String,
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
-    /// The code says which problem it is; there is no page about each.
+struct ProblemBody<'a> {
+    /// Always `about:blank`: `code` identifies the problem.
     r#type: &'static str,
     title: &'a str,
     status: u16,
@@ -27,12 +27,12 @@ struct Body<'a> {
     detail: &'a str,
 }
 
-impl Problem {
+impl ApiProblem {
     pub(crate) fn new(status: StatusCode, code: &str, detail: impl ToString) -> Self {
         Self { status, code: code.to_owned(), detail: detail.to_string() }
     }
 
-    /// The request itself is wrong.
+    /// Returns 400: the request is malformed.
     pub(crate) fn bad_request(detail: impl ToString) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", detail)
     }
@@ -41,23 +41,23 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", detail)
     }
 
-    /// It was understood and cannot be done to what is there now.
+    /// Returns 409: the current state does not allow it.
     pub(crate) fn conflict(code: &str, detail: impl ToString) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)
     }
 
-    /// It was understood and can never be done.
+    /// Returns 422: the values of the request are invalid.
     pub(crate) fn unprocessable(code: &str, detail: impl ToString) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
     }
 
-    /// A problem of the engine, with its own code.
+    /// Converts a problem of the engine and keeps its code.
     pub(crate) fn of(status: StatusCode, problem: &delivery::Problem) -> Self {
         Self::new(status, &problem.code, &problem.message)
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for ApiProblem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Invalid(_) => Self::unprocessable("INVALID", error),
@@ -69,9 +69,9 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
-        let body = Body {
+        let body = ProblemBody {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),

@@ -1,7 +1,7 @@
-//! Answers for those who may not see payloads.
+//! Removal of payloads and headers from responses for the role monitor.
 //!
-//! Invariant: it works on every JSON answer of the API by the names of its fields, wherever they are, so a
-//! call that is added later cannot forget it.
+//! Invariant: it applies to every JSON response of the API and finds fields by name at any depth, so a new route
+//! cannot forget it.
 
 use axum::{
     body::{Body, to_bytes},
@@ -10,17 +10,17 @@ use axum::{
 };
 use serde_json::Value;
 
-use crate::problem::Problem;
+use crate::problem::ApiProblem;
 
-/// Fields with what a message, or the data of a process, contains.
+/// Fields with the content of a message or the data of a process.
 const TEXTS: [&str; 5] = ["payload", "original_payload", "preview", "text", "data"];
 /// The same in Base64.
 const BYTES: [&str; 2] = ["base64", "raw_payload_base64"];
 const HEADERS: &str = "headers";
-/// What stands in their place; JSON, as most of them are.
+/// The replacement; valid JSON, like most payloads.
 const HIDDEN: &str = "\"hidden; needs the role viewer\"";
 
-/// Takes payloads and headers out of an answer.
+/// Removes payloads and headers from a response.
 pub(crate) async fn redact(response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_json = kind.is_some_and(|kind| kind.starts_with(b"application/json"));
@@ -30,8 +30,9 @@ pub(crate) async fn redact(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     let read = to_bytes(body, usize::MAX).await.ok();
     let Some(mut value) = read.and_then(|bytes| serde_json::from_slice(&bytes).ok()) else {
-        let detail = "the answer cannot be shown without payloads";
-        return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "REDACT", detail).into_response();
+        let detail = "cannot remove the payloads from the response";
+        return ApiProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "REDACT", detail)
+            .into_response();
     };
     hide(&mut value);
     head.headers.remove(header::CONTENT_LENGTH);

@@ -1,8 +1,8 @@
-//! What somebody may do.
+//! The roles of tokens.
 
 use serde::Serialize;
 
-/// Each may do what those before it may.
+/// A role; each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -10,9 +10,9 @@ pub enum Role {
     Monitor,
     /// Also sees payloads and headers.
     Viewer,
-    /// Acts on rows, keys and processes; replays and repairs many.
+    /// Acts on rows, keys and processes; retries and reprocesses in bulk.
     Operator,
-    /// Also changes payloads and discards many: what cannot be taken back.
+    /// Also changes payloads and discards in bulk, which cannot be undone.
     Admin,
 }
 

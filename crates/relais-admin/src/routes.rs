@@ -1,7 +1,7 @@
-//! Every call of the API: its method, its path, who may make it, and what the description says of it.
+//! The table of API routes: method, path, role, handler and OpenAPI text.
 //!
-//! Invariant: the router is made from this table and from nothing else, so no call is without a role and
-//! none is missing from `/api/openapi.json`.
+//! Invariant: the router is built from this table only, so every route has a role and is listed in
+//! `/api/openapi.json`.
 
 use axum::{
     Router,
@@ -19,56 +19,57 @@ use crate::{
     },
 };
 
-/// Where the calls are.
+/// The path prefix of all routes.
 pub(crate) const PREFIX: &str = "/api/v1";
-/// Largest body of a decision, and of one that carries a payload.
+/// Largest body of a decision.
 const BODY_MAX: usize = 64 << 10;
+/// Largest body of a decision that carries a payload.
 const PAYLOAD_BODY_MAX: usize = 16 << 20;
 
-/// One call.
-pub(crate) struct Route {
+/// One route of the API.
+pub(crate) struct ApiRoute {
     pub(crate) method: Method,
     /// Under [`PREFIX`].
     pub(crate) path: &'static str,
     pub(crate) role: Role,
     serve: MethodRouter<Admin>,
     body_max: usize,
-    pub(crate) doc: Doc,
+    pub(crate) doc: RouteDoc,
 }
 
-/// What the description says of it.
+/// The OpenAPI text of a route.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doc {
-    pub(crate) says: &'static str,
-    /// Names of parameters; what each may be is in the description's components.
+pub(crate) struct RouteDoc {
+    pub(crate) summary: &'static str,
+    /// Names of parameters, which are defined in `openapi.json`.
     pub(crate) query: &'static [&'static str],
     /// Name of the schema of the body.
     pub(crate) body: Option<&'static str>,
-    pub(crate) gives: Gives,
+    pub(crate) success: SuccessBody,
 }
 
-/// What a success carries.
+/// The body of a successful response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gives {
+pub(crate) enum SuccessBody {
     /// JSON by the schema of this name.
     Json(&'static str),
     Text,
-    /// A payload to be kept as a file.
+    /// A payload, sent as a file.
     File,
     /// Server-sent events.
     Events,
 }
 
-impl Route {
+impl ApiRoute {
     fn get(
         path: &'static str,
         serve: MethodRouter<Admin>,
-        says: &'static str,
-        gives: Gives,
+        summary: &'static str,
+        success: SuccessBody,
     ) -> Self {
-        let doc = Doc { says, query: &[], body: None, gives };
-        // What else carries a payload is hidden from a monitor field by field.
-        let role = if gives == Gives::File { Role::Viewer } else { Role::Monitor };
+        let doc = RouteDoc { summary, query: &[], body: None, success };
+        // Other responses hide payloads and headers from a monitor field by field.
+        let role = if success == SuccessBody::File { Role::Viewer } else { Role::Monitor };
         Self { method: Method::GET, path, role, serve, body_max: BODY_MAX, doc }
     }
 
@@ -76,10 +77,11 @@ impl Route {
         path: &'static str,
         role: Role,
         serve: MethodRouter<Admin>,
-        says: &'static str,
-        (body, gives): (&'static str, &'static str),
+        summary: &'static str,
+        (body, success): (&'static str, &'static str),
     ) -> Self {
-        let doc = Doc { says, query: &[], body: Some(body), gives: Gives::Json(gives) };
+        let success = SuccessBody::Json(success);
+        let doc = RouteDoc { summary, query: &[], body: Some(body), success };
         Self { method: Method::POST, path, role, serve, body_max: BODY_MAX, doc }
     }
 
@@ -94,16 +96,24 @@ impl Route {
     }
 }
 
-/// The calls.
-pub(crate) fn table() -> Vec<Route> {
-    [at_a_glance(), switches(), rows(), unreadable(), letters(), keys_and_processes()]
-        .into_iter()
-        .flatten()
-        .collect()
+/// Returns all routes.
+pub(crate) fn table() -> Vec<ApiRoute> {
+    [
+        overviews(),
+        controls(),
+        inbox_rows(),
+        outbox_rows(),
+        undecodable(),
+        letters(),
+        keys_and_processes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-/// The router of the table. What is unknown, or there for another method, is said before anything else
-/// about the request is judged.
+/// Builds the router from the table. Unknown paths (404) and methods (405) are answered before the role is
+/// checked.
 pub(crate) fn router() -> Router<Admin> {
     let mut router = Router::new();
     for route in table() {
@@ -114,164 +124,206 @@ pub(crate) fn router() -> Router<Admin> {
     router.fallback(api::nothing_here).method_not_allowed_fallback(api::wrong_method)
 }
 
-fn at_a_glance() -> Vec<Route> {
-    use Gives::{Events, Json};
-    let says = "Its effective configuration, without secrets";
-    let configuration = |path, serve| Route::get(path, serve, says, Json("Configuration"));
+fn overviews() -> Vec<ApiRoute> {
+    use SuccessBody::{Events, Json};
+    let summary = "Returns the effective configuration, without secrets";
+    let configuration = |path, serve| ApiRoute::get(path, serve, summary, Json("Configuration"));
     vec![
-        Route::get("/session", get(session::show), "Who is asking, and as what", Json("Session")),
-        Route::get("/overview", get(overview::show), "Everything at a glance", Json("Overview")),
-        Route::get("/history", get(overview::history), "The last 15 minutes", Json("History")),
-        Route::get("/live", get(live::live), "Overview and samples as they change", Events),
-        Route::get(
+        ApiRoute::get("/session", get(session::show), "Returns the session", Json("Session")),
+        ApiRoute::get("/overview", get(overview::show), "Returns the state", Json("Overview")),
+        ApiRoute::get(
+            "/history",
+            get(overview::history),
+            "Returns the figures of the last 15 minutes",
+            Json("History"),
+        ),
+        ApiRoute::get("/live", get(live::live), "Streams overview and samples", Events),
+        ApiRoute::get(
             "/destinations",
             get(destinations::list),
-            "Each destination, as all processes together see it",
+            "Lists destinations with the figures of all processes together",
             Json("Destinations"),
         ),
         configuration("/destinations/{name}/configuration", get(configuration::of_destination)),
         configuration("/sources/{name}/configuration", get(configuration::of_source)),
-        Route::get(
+        ApiRoute::get(
             "/explain/{*id}",
             get(explain::explain),
-            "What became of a message, a process or a dead letter",
+            "Returns the history of a message, a process or a dead letter",
             Json("Explanation"),
         ),
-        Route::get("/audit", get(audit::list), "Who did what, newest first", Json("AuditPage"))
-            .query(&["actor", "target", "before_number", "limit"]),
+        ApiRoute::get(
+            "/audit",
+            get(audit::list),
+            "Lists actions of operators, newest first",
+            Json("AuditPage"),
+        )
+        .query(&["actor", "target", "before_number", "limit"]),
     ]
 }
 
-/// What operators change while relais runs: in every process.
-fn switches() -> Vec<Route> {
+/// Changes that operators make while relais runs; they apply in every process.
+fn controls() -> Vec<ApiRoute> {
     let pauses = [
         ("/destinations/{name}/pause", post(controls::pause_destination), "Pauses deliveries"),
-        ("/destinations/{name}/resume", post(controls::resume_destination), "Continues deliveries"),
-        ("/destinations/{name}/reset-breaker", post(controls::reset_breaker), "Closes its breaker"),
-        ("/sources/{name}/pause", post(controls::pause_source), "Pauses reception"),
-        ("/sources/{name}/resume", post(controls::resume_source), "Continues reception"),
-        ("/process-types/{name}/pause", post(controls::pause_process_type), "Pauses processes"),
+        ("/destinations/{name}/resume", post(controls::resume_destination), "Resumes deliveries"),
         (
-            "/process-types/{name}/resume",
-            post(controls::resume_process_type),
-            "Continues processes",
+            "/destinations/{name}/reset-breaker",
+            post(controls::reset_breaker),
+            "Closes the circuit breaker",
         ),
+        ("/sources/{name}/pause", post(controls::pause_source), "Pauses reception"),
+        ("/sources/{name}/resume", post(controls::resume_source), "Resumes reception"),
+        ("/process-types/{name}/pause", post(controls::pause_process_type), "Pauses processes"),
+        ("/process-types/{name}/resume", post(controls::resume_process_type), "Resumes processes"),
     ];
-    let says = "Changes rate and concurrency in every process, until that restarts";
-    let limit = Route::post(
+    let summary = "Changes rate and concurrency in all running processes, until these restart";
+    let limit = ApiRoute::post(
         "/destinations/{name}/limit",
         Role::Operator,
         post(controls::limit_destination),
-        says,
+        summary,
         ("Limits", "Controlled"),
     );
-    let route =
-        |(path, serve, says)| Route::post(path, Role::Operator, serve, says, ("Who", "Controlled"));
+    let route = |(path, serve, summary)| {
+        ApiRoute::post(path, Role::Operator, serve, summary, ("Who", "Controlled"))
+    };
     pauses.into_iter().map(route).chain([limit]).collect()
 }
 
-fn rows() -> Vec<Route> {
-    use Gives::{File, Json};
+fn inbox_rows() -> Vec<ApiRoute> {
+    use SuccessBody::{File, Json};
     vec![
-        Route::get("/inbox", get(inbox::list), "Inbox rows, newest first", Json("InboxPage"))
-            .query(&[
-                "inbox_status",
-                "type",
-                "key",
-                "source",
-                "code",
-                "since_seconds",
-                "before_number",
-                "limit",
-            ]),
-        Route::get("/inbox/{id}", get(inbox::show), "One inbox row", Json("InboxShown")),
-        Route::get("/inbox/{id}/payload", get(inbox::payload), "Its whole payload", File),
-        Route::post(
+        ApiRoute::get(
+            "/inbox",
+            get(inbox::list),
+            "Lists inbox rows, newest first",
+            Json("InboxPage"),
+        )
+        .query(&[
+            "inbox_status",
+            "type",
+            "key",
+            "source",
+            "code",
+            "since_seconds",
+            "before_number",
+            "limit",
+        ]),
+        ApiRoute::get("/inbox/{id}", get(inbox::show), "Returns an inbox row", Json("InboxShown")),
+        ApiRoute::get(
+            "/inbox/{id}/payload",
+            get(inbox::payload),
+            "Returns the whole payload",
+            File,
+        ),
+        ApiRoute::post(
             "/inbox/{id}/retry",
             Role::Operator,
             post(inbox::retry),
-            "Tries a failed inbox row again",
+            "Retries a failed inbox row",
             ("Who", "Done"),
         ),
-        Route::get("/outbox", get(outbox::list), "Outbox rows, newest first", Json("OutboxPage"))
-            .query(&[
-                "outbox_status",
-                "type",
-                "key",
-                "destination",
-                "code",
-                "since_seconds",
-                "before_number",
-                "limit",
-            ]),
-        Route::get("/outbox/{id}", get(outbox::show), "One outbox row", Json("OutboxShown")),
-        Route::get("/outbox/{id}/payload", get(outbox::payload), "Its whole payload", File),
-        Route::post(
+    ]
+}
+
+fn outbox_rows() -> Vec<ApiRoute> {
+    use SuccessBody::{File, Json};
+    vec![
+        ApiRoute::get(
+            "/outbox",
+            get(outbox::list),
+            "Lists outbox rows, newest first",
+            Json("OutboxPage"),
+        )
+        .query(&[
+            "outbox_status",
+            "type",
+            "key",
+            "destination",
+            "code",
+            "since_seconds",
+            "before_number",
+            "limit",
+        ]),
+        ApiRoute::get(
+            "/outbox/{id}",
+            get(outbox::show),
+            "Returns an outbox row",
+            Json("OutboxShown"),
+        ),
+        ApiRoute::get(
+            "/outbox/{id}/payload",
+            get(outbox::payload),
+            "Returns the whole payload",
+            File,
+        ),
+        ApiRoute::post(
             "/outbox/{id}/retry",
             Role::Operator,
             post(outbox::retry),
-            "Tries a failed outbox row again",
+            "Retries a failed outbox row",
             ("Who", "Done"),
         ),
-        Route::post(
+        ApiRoute::post(
             "/outbox/{id}/fail",
             Role::Operator,
             post(outbox::fail),
-            "Makes a dead letter of a pending outbox row",
+            "Turns a pending outbox row into a dead letter",
             ("Who", "Done"),
         ),
     ]
 }
 
-fn unreadable() -> Vec<Route> {
-    use Gives::Json;
+fn undecodable() -> Vec<ApiRoute> {
+    use SuccessBody::Json;
     vec![
-        Route::get(
+        ApiRoute::get(
             "/serde-errors",
             get(serde_errors::list),
-            "Inbox rows nobody could read, newest first",
+            "Lists undecodable inbox rows, newest first",
             Json("SerdeErrorPage"),
         )
         .query(&["source", "code", "key", "since_seconds", "before_number", "limit"]),
-        Route::get(
+        ApiRoute::get(
             "/serde-errors/{row}",
             get(serde_errors::show),
-            "One of them, with its bytes",
+            "Returns an undecodable row with its bytes",
             Json("SerdeErrorShown"),
         ),
-        Route::post(
+        ApiRoute::post(
             "/serde-errors/repair",
             Role::Operator,
             post(serde_errors::repair_many),
-            "Reads those that match again after a fix",
+            "Reprocesses the undecodable rows that match",
             ("RepairMany", "RepairedMany"),
         ),
-        Route::post(
-            // With a payload written by a person it takes an admin.
+        ApiRoute::post(
+            // With a corrected payload it needs the role admin.
             "/serde-errors/{row}/repair",
             Role::Operator,
             post(serde_errors::repair),
-            "Reads one again after a fix, or puts a payload written by a person in its place",
+            "Reprocesses an undecodable row, on request with a corrected payload",
             ("Repair", "Repaired"),
         )
         .carries_payload(),
-        Route::post(
+        ApiRoute::post(
             "/serde-errors/{row}/discard",
             Role::Operator,
             post(serde_errors::discard),
-            "Closes one that nobody can repair",
+            "Discards an undecodable row",
             ("Who", "Done"),
         ),
     ]
 }
 
-fn letters() -> Vec<Route> {
-    use Gives::{File, Json};
+fn letters() -> Vec<ApiRoute> {
+    use SuccessBody::{File, Json};
     vec![
-        Route::get(
+        ApiRoute::get(
             "/dead-letters",
             get(dead_letters::list),
-            "Dead letters, newest first",
+            "Lists dead letters, newest first",
             Json("DeadLetterPage"),
         )
         .query(&[
@@ -285,102 +337,112 @@ fn letters() -> Vec<Route> {
             "before_uuid",
             "limit",
         ]),
-        Route::get(
+        ApiRoute::get(
             "/dead-letters/{uuid}",
             get(dead_letters::show),
-            "One, with its attempts and its key",
+            "Returns a dead letter with its attempts and its parked key",
             Json("DeadLetterShown"),
         ),
-        Route::get("/dead-letters/{uuid}/payload", get(dead_letters::payload), "Its payload", File),
-        Route::post(
+        ApiRoute::get(
+            "/dead-letters/{uuid}/payload",
+            get(dead_letters::payload),
+            "Returns the payload",
+            File,
+        ),
+        ApiRoute::post(
             "/dead-letters/{uuid}/edit",
             Role::Admin,
             post(dead_letters::edit),
-            "Gives it another payload, after a rehearsal",
+            "Validates and saves another payload",
             ("Edit", "Done"),
         )
         .carries_payload(),
-        Route::post(
+        ApiRoute::post(
             "/dead-letters/{uuid}/replay",
             Role::Operator,
             post(dead_letters::replay),
-            "Tries it again, first in its key",
+            "Retries a dead letter, ahead of other messages of its key",
             ("Who", "Done"),
         ),
-        Route::post(
+        ApiRoute::post(
             "/dead-letters/{uuid}/discard",
             Role::Operator,
             post(dead_letters::discard),
-            "Leaves it failed and lets its key go on",
+            "Discards a dead letter; delivery of its key continues",
             ("Who", "Done"),
         ),
-        Route::post(
+        ApiRoute::post(
             "/dead-letters/replay",
             Role::Operator,
             post(bulk::replay),
-            "Tries those that match again, the oldest message first",
+            "Retries the dead letters that match, oldest message first",
             ("Many", "DecidedMany"),
         ),
-        Route::post(
+        ApiRoute::post(
             "/dead-letters/discard",
             Role::Admin,
             post(bulk::discard),
-            "Discards those that match",
+            "Discards the dead letters that match",
             ("Many", "DecidedMany"),
         ),
     ]
 }
 
-fn keys_and_processes() -> Vec<Route> {
-    use Gives::{Json, Text};
+fn keys_and_processes() -> Vec<ApiRoute> {
+    use SuccessBody::{Json, Text};
     vec![
-        Route::get(
+        ApiRoute::get(
             "/parked-keys",
             get(parked_keys::list),
-            "Keys held back, longest first",
+            "Lists parked keys, longest parked first",
             Json("ParkedKeyPage"),
         )
         .query(&["limit"]),
-        Route::post(
+        ApiRoute::post(
             "/parked-keys/release",
             Role::Operator,
             post(parked_keys::release),
-            "Replays everything dead of a key in order",
+            "Retries all dead letters of a key in order",
             ("Key", "Summary"),
         ),
-        Route::post(
+        ApiRoute::post(
             "/parked-keys/skip",
             Role::Operator,
             post(parked_keys::skip),
-            "Discards everything dead of a key",
+            "Discards all dead letters of a key",
             ("Key", "Summary"),
         ),
-        Route::get("/processes", get(processes::list), "Newest first", Json("ProcessPage"))
-            .query(&["process_status", "type", "key", "since_seconds", "before_uuid", "limit"]),
-        Route::get(
+        ApiRoute::get(
+            "/processes",
+            get(processes::list),
+            "Lists processes, newest first",
+            Json("ProcessPage"),
+        )
+        .query(&["process_status", "type", "key", "since_seconds", "before_uuid", "limit"]),
+        ApiRoute::get(
             "/processes/{process}",
             get(processes::show),
-            "One process, its steps and what can be done with it",
+            "Returns a process with its steps and possible actions",
             Json("ProcessShown"),
         ),
-        Route::get(
+        ApiRoute::get(
             "/processes/{process}/log",
             get(processes::log),
-            "What happened to it, newest first",
+            "Lists the log entries of a process, newest first",
             Json("LogPage"),
         )
         .query(&["before_number", "limit"]),
-        Route::get(
+        ApiRoute::get(
             "/processes/{process}/diagram",
             get(processes::diagram),
-            "A picture of its definition, in mermaid",
+            "Returns the definition as a Mermaid diagram",
             Text,
         ),
-        Route::post(
+        ApiRoute::post(
             "/processes/{process}/{action}",
             Role::Operator,
             post(processes::act),
-            "Pauses, resumes, retries, skips, compensates or cancels",
+            "Pauses, resumes, retries, skips, compensates or cancels a process",
             ("Who", "Process"),
         ),
     ]

@@ -1,22 +1,22 @@
-//! Whatever the router serves is in the table of routes or on the short list here.
+//! Checks that every path the router serves is in the table of routes or in the short list here.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Outside the table, with what guards it.
+/// Paths outside the table, with their protection.
 const OUTSIDE: [&str; 8] = [
     "/",                 // a file of the console: no data
     "/api/openapi.json", // by `identify`
     "/console/{name}",   // a file of the console: no data
-    "/healthz",          // that the process lives: no data
+    "/healthz",          // liveness: no data
     "/login",            // by the throttle
     "/logout",           // changes nothing here
     "/metrics",          // by `identify`
-    "/readyz",           // whether it can work, and why not
+    "/readyz",           // readiness and its causes: no data of messages
 ];
 
-/// A new way in, wherever it is written, must be noticed here.
+/// Finds new routes in any file of the crate.
 #[test]
-fn nothing_is_served_beside_the_table_but_what_is_known_here() {
+fn only_known_paths_are_served_outside_the_table() {
     let mut served = BTreeSet::new();
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
         let path = entry.unwrap().path();

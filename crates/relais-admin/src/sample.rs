@@ -1,8 +1,8 @@
-//! What the console draws: the store at a glance and the last minutes of every rate, kept by two loops of
-//! their own.
+//! The figures of the console: the last count of the store and the last minutes of every rate, updated by two
+//! background loops.
 //!
-//! Invariant: no request counts rows or waits for a count. What counting costs bounds how often it is
-//! done, so that a store with many rows is asked less often.
+//! Invariant: no request counts rows or waits for a count. The pause after a count grows with its duration, so
+//! that a store with many rows is counted less often.
 
 use std::{
     collections::VecDeque,
@@ -26,61 +26,63 @@ use tokio::{
 
 use crate::{
     Admin, api,
-    fleet::{Fleet, Rates},
+    fleet::{Fleet, FleetRates},
     soon,
 };
 
-/// A point of each series.
+/// Time between two points of a series.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
-/// Points that are kept: a quarter of an hour.
+/// Most points kept: a quarter of an hour.
 const POINTS_MAX: usize = 900;
-/// While nothing moves, streams are told this often.
+/// Interval of events on a stream while no figure changes.
 const CALM: Duration = Duration::from_secs(5);
-/// The store is counted this often while somebody looks, and otherwise.
+/// Interval of counts while a client is connected.
 const WATCHED: Duration = Duration::from_secs(1);
+/// Interval of counts without a client.
 const UNWATCHED: Duration = Duration::from_secs(5);
-/// After a count that took long there is a pause of so many times as long.
+/// Shortest pause after a count while a client is connected, as a multiple of its duration.
 const WATCHED_REST: u32 = 20;
+/// Shortest pause after a count without a client, as a multiple of its duration.
 const UNWATCHED_REST: u32 = 100;
-/// Somebody who asked within this is looking.
+/// A client counts as connected for this long after a request.
 const LOOKING: Duration = Duration::from_secs(15);
 
 /// The last points and the last count.
 pub(crate) struct Sampler {
     started: Instant,
-    /// Milliseconds after `started` of the last request for what is kept here, plus one.
+    /// Milliseconds after `started` of the last request for a count, plus one.
     asked: AtomicU64,
-    /// Something was changed: the store is counted at once.
+    /// Notified after a change, to count at once.
     changed: Notify,
-    kept: Mutex<Kept>,
+    kept: Mutex<SamplerState>,
     ticks: watch::Sender<Tick>,
 }
 
 #[derive(Default)]
-struct Kept {
-    /// Of the store: which database, and its rows.
-    counted: Option<Counted>,
-    /// Why the last count failed.
+struct SamplerState {
+    /// The last successful count.
+    counted: Option<StoreCount>,
+    /// The error of the last count, if it failed.
     problem: Option<String>,
-    points: VecDeque<Point>,
+    points: VecDeque<SeriesPoint>,
     /// The processes beside this one.
     fleet: Fleet,
-    /// What moved in all processes lately.
-    rates: Rates,
-    /// When the last point was taken.
+    /// The newest rates of all processes.
+    rates: FleetRates,
+    /// The time of the last point.
     last: Option<Timestamp>,
 }
 
-/// The rows of the store at one moment.
+/// The rows of the store at one time.
 #[derive(Clone, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct StoreCount {
     pub(crate) database: String,
     pub(crate) overview: Overview,
     pub(crate) controls: Vec<Control>,
     pub(crate) reports: Vec<Report>,
 }
 
-/// What a stream is told: two events, as JSON.
+/// The two events of a stream, as JSON.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tick {
     pub(crate) sample: String,
@@ -89,7 +91,7 @@ pub(crate) struct Tick {
 
 /// One point of each series; rates are per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Point {
+pub(crate) struct SeriesPoint {
     stored: f64,
     processed: f64,
     dispatched: f64,
@@ -97,16 +99,16 @@ pub(crate) struct Point {
     retried: f64,
     inbox_depth: u64,
     outbox_depth: u64,
-    /// None if nothing was delivered.
+    /// Absent if no message was delivered.
     latency_p50_ms: Option<f64>,
     latency_p95_ms: Option<f64>,
 }
 
 /// The points that are kept, by series.
 #[derive(Debug, Serialize)]
-pub(crate) struct History {
+pub(crate) struct SeriesHistory {
     every_ms: u64,
-    /// When the first point was taken.
+    /// The time of the first point.
     from: Option<Timestamp>,
     series: Series,
 }
@@ -135,28 +137,28 @@ impl Sampler {
         }
     }
 
-    /// The last count, for somebody who looks.
-    pub(crate) fn looked_at(&self) -> Result<Counted, StoreError> {
+    /// Returns the last count and marks that a client is connected.
+    pub(crate) fn looked_at(&self) -> Result<StoreCount, StoreError> {
         self.asked.store(self.elapsed_ms(), Relaxed);
         self.counted()
     }
 
-    /// The last count; an error if there is none, or none any more.
-    pub(crate) fn counted(&self) -> Result<Counted, StoreError> {
+    /// Returns the last count, or an error if there is none or the newest one failed.
+    pub(crate) fn counted(&self) -> Result<StoreCount, StoreError> {
         let kept = self.lock();
         match (&kept.counted, &kept.problem) {
             (Some(counted), None) => Ok(counted.clone()),
             (_, Some(problem)) => Err(StoreError::unavailable(problem.clone())),
-            (None, None) => Err(StoreError::unavailable("nothing was counted yet; ask again")),
+            (None, None) => Err(StoreError::unavailable("the rows are not counted yet; try again")),
         }
     }
 
-    /// Has the store counted at once, for an operator who has just changed something.
+    /// Starts a count at once, after an operator has changed something.
     pub(crate) fn look_soon(&self) {
         self.changed.notify_one();
     }
 
-    pub(crate) fn history(&self) -> History {
+    pub(crate) fn history(&self) -> SeriesHistory {
         let kept = self.lock();
         let mut series = Series::default();
         for point in &kept.points {
@@ -172,17 +174,17 @@ impl Sampler {
         }
         let before = i64::try_from(kept.points.len().saturating_sub(1)).unwrap_or(0) * 1_000_000;
         let from = kept.last.map(|last| Timestamp(last.0 - before));
-        History { every_ms: 1_000, from, series }
+        SeriesHistory { every_ms: 1_000, from, series }
     }
 
-    /// What is published from now on, beginning with the last.
+    /// Subscribes to events, beginning with the last one.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Tick> {
         let mut ticks = self.ticks.subscribe();
         ticks.mark_changed();
         ticks
     }
 
-    /// Counts the store and takes a point again and again.
+    /// Counts rows and adds points until it is dropped.
     pub(crate) async fn run(admin: Admin) -> Infallible {
         tokio::join!(keep_counting(&admin), keep_sampling(&admin)).0
     }
@@ -199,7 +201,7 @@ impl Sampler {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, SamplerState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -224,7 +226,7 @@ async fn keep_counting(admin: &Admin) -> Infallible {
     }
 }
 
-/// Ends early when somebody begins to look.
+/// Pauses between counts; ends early when a client connects.
 async fn rest(sampler: &Sampler, took: Duration) {
     let began = Instant::now();
     loop {
@@ -241,7 +243,7 @@ async fn rest(sampler: &Sampler, took: Duration) {
     }
 }
 
-async fn count(admin: &Admin, database: &mut Option<String>) -> Result<Counted, StoreError> {
+async fn count(admin: &Admin, database: &mut Option<String>) -> Result<StoreCount, StoreError> {
     let (store, observer) = (admin.store.clone(), admin.observer.clone());
     let known = database.clone();
     let counted = soon(async move {
@@ -253,7 +255,7 @@ async fn count(admin: &Admin, database: &mut Option<String>) -> Result<Counted, 
         let overview = store.overview().await?;
         observer.database_time(asked, overview.now, SystemTime::now());
         let (controls, reports) = (store.controls().await?, store.reports().await?);
-        Ok(Counted { database, overview, controls, reports })
+        Ok(StoreCount { database, overview, controls, reports })
     })
     .await?;
     *database = Some(counted.database.clone());
@@ -265,24 +267,24 @@ async fn keep_sampling(admin: &Admin) -> Infallible {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     let mut last = (Instant::now(), admin.observer.figures());
-    let mut told = Instant::now();
+    let mut sent = Instant::now();
     loop {
         ticks.tick().await;
         let now = (Instant::now(), admin.observer.figures());
-        let own = Rates::between(&last.1, &now.1, (now.0 - last.0).as_secs_f64());
+        let own = FleetRates::between(&last.1, &now.1, (now.0 - last.0).as_secs_f64());
         let rates = admin.sampler.lock().fleet.rates_with(own);
         let moved = rates.is_moving() || now.1 != last.1;
         let point = admin.sampler.keep(&rates);
         admin.sampler.lock().rates = rates;
         last = now;
-        if admin.sampler.ticks.receiver_count() > 0 && (moved || told.elapsed() >= CALM) {
-            told = Instant::now();
+        if admin.sampler.ticks.receiver_count() > 0 && (moved || sent.elapsed() >= CALM) {
+            sent = Instant::now();
             admin.sampler.ticks.send_replace(tick(admin, &point));
         }
     }
 }
 
-fn tick(admin: &Admin, point: &Point) -> Tick {
+fn tick(admin: &Admin, point: &SeriesPoint) -> Tick {
     Tick {
         sample: serde_json::to_string(point).expect("numbers are JSON"),
         overview: api::overview::shown(admin).ok().and_then(|o| serde_json::to_string(&o).ok()),
@@ -290,17 +292,17 @@ fn tick(admin: &Admin, point: &Point) -> Tick {
 }
 
 impl Sampler {
-    /// Figures of all processes, and what moved in them lately.
-    pub(crate) fn fleet(&self, own: Figures) -> (Figures, Rates) {
+    /// Returns figures and rates of all processes.
+    pub(crate) fn fleet(&self, own: Figures) -> (Figures, FleetRates) {
         let kept = self.lock();
         (kept.fleet.with(own), kept.rates.clone())
     }
 
-    /// Makes a point of what moved, with the depths of the last count, and keeps it.
-    fn keep(&self, rates: &Rates) -> Point {
-        let mut point = Point::of(rates);
+    /// Adds a point from the rates and the depths of the last count.
+    fn keep(&self, rates: &FleetRates) -> SeriesPoint {
+        let mut point = SeriesPoint::of(rates);
         let mut kept = self.lock();
-        if let Some(Counted { overview, .. }) = &kept.counted {
+        if let Some(StoreCount { overview, .. }) = &kept.counted {
             let open = |counts: &[relais_core::query::Count], names: &[&str]| {
                 let open = counts.iter().filter(|count| names.contains(&count.name.as_str()));
                 open.map(|count| count.rows).sum()
@@ -317,8 +319,8 @@ impl Sampler {
     }
 }
 
-impl Point {
-    fn of(rates: &Rates) -> Self {
+impl SeriesPoint {
+    fn of(rates: &FleetRates) -> Self {
         let rounded = |rate: f64| (rate * 10.0).round() / 10.0;
         let millis = |q| rates.latency.quantile(q).map(|d| (d.as_secs_f64() * 1e5).round() / 100.0);
         Self {
@@ -334,7 +336,7 @@ impl Point {
     }
 }
 
-/// This machine's time: the points are taken here.
+/// Returns the time of this machine's clock.
 fn clock() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
@@ -345,10 +347,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_is_bounded_and_its_start_moves_on() {
+    fn the_history_is_bounded_and_its_start_advances() {
         let sampler = Sampler::new();
         for _ in 0..POINTS_MAX + 5 {
-            sampler.keep(&Rates::default());
+            sampler.keep(&FleetRates::default());
         }
         let history = sampler.history();
         assert_eq!(history.series.stored.len(), POINTS_MAX);
@@ -357,8 +359,8 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_count_there_is_an_answer_that_says_so() {
+    fn before_the_first_count_an_error_is_returned() {
         let error = Sampler::new().counted().unwrap_err();
-        assert!(error.to_string().contains("counted yet"), "{error}");
+        assert!(error.to_string().contains("not counted yet"), "{error}");
     }
 }

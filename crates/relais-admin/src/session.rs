@@ -1,7 +1,7 @@
-//! Sessions of people: a signed cookie, and nothing kept here.
+//! Sessions of the console: a signed cookie, without state on the server.
 //!
-//! Invariant: a session is as good as the token it was begun with; taking that away ends it. It is signed
-//! with a secret of its own: who reads the configuration, where only hashes of tokens are, cannot make one.
+//! Invariant: a session is valid only while the token that opened it is configured with the same role. The
+//! cookie is signed with its own secret, so the token hashes in the configuration are not enough to forge one.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,27 +9,27 @@ use cookie::{Cookie, CookieJar, Key, SameSite};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::token::Token;
+use crate::token::AdminToken;
 
-/// The cookie.
+/// The name of the cookie.
 pub(crate) const COOKIE: &str = "relais_session";
-/// How long a session lasts.
+/// Lifetime of a session.
 pub(crate) const LIFE: Duration = Duration::from_secs(8 * 3_600);
-/// Longest cookie that is read.
+/// Longest accepted cookie.
 const COOKIE_MAX: usize = 1_024;
 
-/// What sessions are signed with.
+/// The key that signs sessions.
 #[derive(Clone)]
 pub struct SessionKey(Key);
 
 impl SessionKey {
-    /// The same in every process that knows the secret, and of no use for finding it.
+    /// Derives the key from a secret: the same in every process with the secret, and not reversible.
     pub fn of(secret: &str) -> Self {
         let part = |n: u8| Sha256::digest(format!("relais sessions\n{n}\n{secret}"));
         Self(Key::from(&[part(1), part(2)].concat()))
     }
 
-    /// Of this process alone: its sessions end with it.
+    /// Creates a random key: sessions end with the process.
     pub fn random() -> Self {
         Self(Key::generate())
     }
@@ -41,20 +41,20 @@ impl std::fmt::Debug for SessionKey {
     }
 }
 
-/// What the cookie says once it is believed.
+/// The content of a verified cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Session {
+pub(crate) struct ConsoleSession {
     pub(crate) name: String,
     /// Seconds since 1970.
     pub(crate) expires: u64,
-    /// What an unsafe request must repeat in a header.
+    /// The token that unsafe requests must repeat in a header.
     pub(crate) csrf: String,
 }
 
-/// A new cookie: which token, until when, and what unsafe requests must repeat.
+/// Creates the cookie of a new session: token fingerprint, expiry and CSRF token.
 pub(crate) fn begin(
     key: &SessionKey,
-    token: &Token,
+    token: &AdminToken,
     now: SystemTime,
     place: (&str, bool),
 ) -> Cookie<'static> {
@@ -67,12 +67,12 @@ pub(crate) fn begin(
     attributes(signed, LIFE, place)
 }
 
-/// The cookie that ends a session in its browser.
+/// Creates the cookie that removes a session from its browser.
 pub(crate) fn end(place: (&str, bool)) -> Cookie<'static> {
     attributes(String::new(), Duration::ZERO, place)
 }
 
-/// It is for the path under which the console is, and not for the service around it.
+/// Sets the attributes; the path limits the cookie to the console, without the service around it.
 fn attributes(value: String, life: Duration, (base, secure): (&str, bool)) -> Cookie<'static> {
     let seconds = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
     Cookie::build((COOKIE, value))
@@ -84,35 +84,35 @@ fn attributes(value: String, life: Duration, (base, secure): (&str, bool)) -> Co
         .build()
 }
 
-/// The session of the cookies of a request and the token it stands for; nothing if it is not ours, has
-/// expired, or its token is no longer there.
+/// Returns the session of a cookie and its token, or `None` if the signature is wrong, the session has
+/// expired, or the token is no longer configured.
 pub(crate) fn read<'a>(
     key: &SessionKey,
-    tokens: &'a [Token],
+    tokens: &'a [AdminToken],
     cookie: Cookie<'static>,
     now: SystemTime,
-) -> Option<(Session, &'a Token)> {
+) -> Option<(ConsoleSession, &'a AdminToken)> {
     let mut jar = CookieJar::new();
     jar.add_original(cookie);
-    let believed = jar.signed(&key.0).get(COOKIE)?;
-    let mut parts = believed.value().split('.');
+    let verified = jar.signed(&key.0).get(COOKIE)?;
+    let mut parts = verified.value().split('.');
     let (print, expires, csrf) = (parts.next()?, parts.next()?, parts.next()?);
     let token = tokens.iter().find(|token| fingerprint(token) == print)?;
     let expires: u64 = expires.parse().ok()?;
     let lasts = expires > seconds(now) && !token.has_expired(now) && parts.next().is_none();
-    let session = Session { name: token.name.clone(), expires, csrf: csrf.to_owned() };
+    let session = ConsoleSession { name: token.name.clone(), expires, csrf: csrf.to_owned() };
     lasts.then_some((session, token))
 }
 
-/// The cookie among those of a request.
+/// Finds the session cookie of a request.
 pub(crate) fn of_cookies<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Cookie<'static>> {
     let mut all = headers.flat_map(Cookie::split_parse).filter_map(Result::ok);
     let own = all.find(|cookie| cookie.name() == COOKIE)?;
     (own.value().len() <= COOKIE_MAX).then(|| own.into_owned())
 }
 
-/// Names a token with its role, without saying it: what is changed or taken away is not found again.
-fn fingerprint(token: &Token) -> String {
+/// Identifies a token and its role without revealing it; a changed token has another fingerprint.
+fn fingerprint(token: &AdminToken) -> String {
     let text = [&token.sha256[..], token.role.as_str().as_bytes(), b"\n", token.name.as_bytes()];
     let hash = Sha256::digest(text.concat());
     hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
@@ -131,44 +131,48 @@ mod tests {
     use super::*;
     use crate::Role;
 
-    /// At the top, and not encrypted.
+    /// At the root path, without TLS.
     const PLAIN: (&str, bool) = ("", false);
 
     fn key() -> SessionKey {
         SessionKey::of("k3y")
     }
 
-    fn ann() -> Token {
-        Token { name: "ann.b=c; ü".into(), role: Role::Operator, ..Token::shared("s3cret") }
+    fn ann() -> AdminToken {
+        AdminToken {
+            name: "ann.b=c; ü".into(),
+            role: Role::Operator,
+            ..AdminToken::shared("s3cret")
+        }
     }
 
-    /// As a browser sends it back.
+    /// Returns the cookie as a browser sends it back.
     fn sent(cookie: &Cookie<'_>) -> Cookie<'static> {
         let header = format!("a=1; {}; b=2", cookie.stripped());
         of_cookies([header.as_str()].into_iter()).unwrap()
     }
 
     #[test]
-    fn a_session_is_known_again_until_it_ends_or_its_token_goes() {
+    fn a_session_is_valid_until_it_expires_or_its_token_is_removed() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let tokens = [Token::shared("x"), ann()];
+        let tokens = [AdminToken::shared("x"), ann()];
         let cookie = || sent(&begin(&key(), &tokens[1], now, PLAIN));
         let (session, token) = read(&key(), &tokens, cookie(), now).unwrap();
         assert_eq!((session.name.as_str(), token.role), ("ann.b=c; ü", Role::Operator));
         assert_eq!(session.expires, 1_000_000 + LIFE.as_secs());
         assert!(read(&key(), &tokens, cookie(), now + LIFE).is_none());
-        assert!(read(&key(), &tokens[..1], cookie(), now).is_none(), "its token was taken away");
+        assert!(read(&key(), &tokens[..1], cookie(), now).is_none(), "its token was removed");
         for other in [SessionKey::of("other"), SessionKey::random()] {
             assert!(read(&other, &tokens, cookie(), now).is_none(), "the hashes are not enough");
         }
-        let promoted = Token { role: Role::Admin, ..ann() };
+        let promoted = AdminToken { role: Role::Admin, ..ann() };
         assert!(read(&key(), &[promoted], cookie(), now).is_none(), "its token has another role");
-        let over = Token { expires: Some(now), ..ann() };
+        let over = AdminToken { expires: Some(now), ..ann() };
         assert!(read(&key(), &[over], cookie(), now).is_none());
     }
 
     #[test]
-    fn what_was_changed_is_not_believed() {
+    fn a_changed_cookie_is_rejected() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
         let tokens = [ann()];
         let value = begin(&key(), &tokens[0], now, PLAIN).value().to_owned();
@@ -187,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_ends_soon_makes_a_short_session_and_each_has_its_own_csrf() {
+    fn a_session_does_not_outlive_its_token_and_has_its_own_csrf_token() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
-        let tokens = [Token { expires: Some(now + Duration::from_secs(60)), ..ann() }];
+        let tokens = [AdminToken { expires: Some(now + Duration::from_secs(60)), ..ann() }];
         let begun = || begin(&key(), &tokens[0], now, PLAIN);
         let session = || read(&key(), &tokens, sent(&begun()), now).unwrap().0;
         assert_eq!(session().expires, 65);
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_and_no_other_site_gets_the_cookie() {
+    fn scripts_and_other_sites_cannot_read_the_cookie() {
         let now = SystemTime::UNIX_EPOCH;
         let cookie = begin(&key(), &ann(), now, ("/ops/relais", true)).to_string();
         for attribute in

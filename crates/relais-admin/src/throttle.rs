@@ -1,7 +1,7 @@
-//! Failed log-ins: whoever fails too often waits.
+//! The throttle of failed log-ins by address.
 //!
-//! Invariant: bounded memory, whoever tries from wherever. A token has 256 bits, so this is against noise
-//! and load more than against guessing.
+//! Invariant: memory is bounded for any number of addresses. A token has 256 bits, so this protects against
+//! load rather than against guessing.
 
 use std::{
     collections::HashMap,
@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Failures within [`WINDOW`] that are let through from one address.
+/// Failures of one address within [`WINDOW`] before it has to wait.
 const FAILURES_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses remembered; beyond, all others together count as one.
+/// Most addresses tracked; further ones are counted together.
 const ADDRESSES_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ struct Failures {
 }
 
 impl Throttle {
-    /// How long the address has to wait before it may try again.
+    /// Returns how long the address has to wait before the next attempt.
     pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let failures = all.get(&Some(network(address))).or_else(|| {
@@ -48,7 +48,7 @@ impl Throttle {
     }
 }
 
-/// Whoever has one address of IPv6 has a whole /64 of them.
+/// Returns the /64 of an IPv6 address, because one client usually owns all of it.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_fails_too_often_waits_and_nobody_else_does() {
+    fn an_address_that_fails_too_often_waits_and_others_do_not() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let (bad, good) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         for _ in 0..FAILURES_MAX {
@@ -75,17 +75,20 @@ mod tests {
         assert_eq!(throttle.wait(good, now), None);
         assert_eq!(throttle.wait(bad, now + WINDOW), None);
         throttle.failed(bad, now + WINDOW);
-        assert_eq!(throttle.wait(bad, now + WINDOW), None, "it begins anew");
+        assert_eq!(throttle.wait(bad, now + WINDOW), None, "the count starts again");
     }
 
     #[test]
-    fn many_addresses_cost_no_memory_and_neighbours_count_as_one() {
+    fn memory_is_bounded_and_neighbours_count_as_one() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         for n in 0..5_000_u32 {
             throttle.failed(IpAddr::V4(n.into()), now);
         }
         assert!(throttle.0.lock().unwrap().len() <= ADDRESSES_MAX + 1);
-        assert!(throttle.wait("10.9.9.9".parse().unwrap(), now).is_some(), "all others together");
+        assert!(
+            throttle.wait("10.9.9.9".parse().unwrap(), now).is_some(),
+            "further addresses together"
+        );
         let throttle = Throttle::default();
         for n in 0..FAILURES_MAX {
             throttle.failed(format!("2001:db8::{n:x}").parse().unwrap(), now);

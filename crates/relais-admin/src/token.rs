@@ -1,7 +1,7 @@
-//! Tokens: who has which, and what it allows.
+//! Tokens with their names and roles.
 //!
-//! Invariant: what is kept of a token is its SHA-256. A token has 256 random bits, so nobody finds it by
-//! trying, and a slow hash would only be slow.
+//! Invariant: only the SHA-256 of a token is stored. A token has 256 random bits, so it cannot be guessed, and
+//! a slow hash would add nothing.
 
 use std::{fmt, time::SystemTime};
 
@@ -10,23 +10,23 @@ use subtle::ConstantTimeEq;
 
 use crate::Role;
 
-/// The name of the token that several people share: whoever has it says who acts.
+/// The name of the shared token `admin.token`, whose users name the actor in each request.
 pub const SHARED_NAME: &str = "admin";
 
-/// A token somebody was given.
+/// A configured token.
 #[derive(Clone)]
-pub struct Token {
-    /// Who has it; the actor of what is done with it.
+pub struct AdminToken {
+    /// The owner, recorded as the actor of decisions.
     pub name: String,
     pub role: Role,
     /// SHA-256 of the token.
     pub sha256: [u8; 32],
-    /// From when on it is no longer taken.
+    /// The time of expiry.
     pub expires: Option<SystemTime>,
 }
 
-impl Token {
-    /// The one of `admin.token`.
+impl AdminToken {
+    /// Returns the token of `admin.token`.
     pub fn shared(secret: &str) -> Self {
         let (name, sha256) = (SHARED_NAME.to_owned(), hash(secret));
         Self { name, role: Role::Admin, sha256, expires: None }
@@ -41,9 +41,9 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
+        f.debug_struct("AdminToken")
             .field("name", &self.name)
             .field("role", &self.role)
             .field("expires", &self.expires)
@@ -55,9 +55,13 @@ pub(crate) fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// The token somebody shows, if it is one of these and has not expired. Every one is compared, each in
-/// constant time.
-pub(crate) fn find<'a>(tokens: &'a [Token], shown: &str, now: SystemTime) -> Option<&'a Token> {
+/// Finds the configured token that equals a presented one and has not expired. All of them are compared, each
+/// in constant time.
+pub(crate) fn find<'a>(
+    tokens: &'a [AdminToken],
+    shown: &str,
+    now: SystemTime,
+) -> Option<&'a AdminToken> {
     let shown = hash(shown);
     let mut found = None;
     for token in tokens {
@@ -75,11 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_found_until_it_expires_and_never_shown() {
+    fn a_token_is_found_until_it_expires_and_is_never_printed() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
-        let mut ann = Token { name: "ann".into(), role: Role::Viewer, ..Token::shared("s3cret") };
-        let found = |tokens: &[Token], secret| find(tokens, secret, now).map(|t| t.name.clone());
-        let tokens = [Token::shared("other"), ann.clone()];
+        let mut ann =
+            AdminToken { name: "ann".into(), role: Role::Viewer, ..AdminToken::shared("s3cret") };
+        let found =
+            |tokens: &[AdminToken], secret| find(tokens, secret, now).map(|t| t.name.clone());
+        let tokens = [AdminToken::shared("other"), ann.clone()];
         assert_eq!(found(&tokens, "s3cret").as_deref(), Some("ann"));
         assert_eq!(found(&tokens, "s3cre"), None);
         assert_eq!(found(&[], ""), None);

@@ -1,8 +1,8 @@
 //! The console in a real browser, inside the router of another service, under a path of its own.
 
-#![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "made for the tests of the program")]
+#[allow(dead_code, reason = "written for the tests of the program")]
 #[path = "../../relais-cli/tests/console/browser.rs"]
 mod browser;
 
@@ -15,7 +15,7 @@ use relais::{
     log::LogPublisher,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::{Parts, Role, Token};
+use relais_admin::{AdminParts, AdminToken, Role};
 use serde_json::json;
 
 /// Runs axe-core with all its rules.
@@ -25,7 +25,7 @@ const AXE: &str = "
         (found) => done(found.violations.map((one) => [one.id, one.help, one.nodes.map((node) => node.html)])),
         (error) => done(['axe-core failed', String(error)]))";
 
-/// A service with a page of its own, and relais below `/ops/relais`; one message waits.
+/// A service with its own page, and relais below `/ops/relais`; one message waits.
 async fn serve(folder: &std::path::Path) -> SocketAddr {
     let path = folder.join("relais.db");
     let store = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
@@ -34,8 +34,9 @@ async fn serve(folder: &std::path::Path) -> SocketAddr {
     let message = NewInbox::new("bank", "m-1", "Paid", r#"{"order": "o-1"}"#);
     store.accept(vec![message], Vec::new()).await.unwrap();
     let app = App::new(store).destination("orders", Arc::new(LogPublisher::stdout()));
-    let token = Token { name: "ann".into(), role: Role::Admin, ..Token::shared("s3cret") };
-    let parts = Parts::of(&app, vec![token]).await;
+    let token =
+        AdminToken { name: "ann".into(), role: Role::Admin, ..AdminToken::shared("s3cret") };
+    let parts = AdminParts::of(&app, vec![token]).await;
     let own = Router::new().route("/", get(async || "mine"));
     let service = own.nest("/ops/relais", relais_admin::router(parts));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -49,7 +50,7 @@ async fn serve(folder: &std::path::Path) -> SocketAddr {
     at
 }
 
-/// Goes to a page and lets axe-core look at it.
+/// Opens a page and checks it with axe-core.
 fn check(browser: &Browser, axe: Option<&str>, place: &str, words: &[&str]) {
     browser.go(place);
     browser.sees(words);
@@ -80,7 +81,7 @@ fn the_console_works_under_a_path_of_another_service() {
         (browser.script(state, &[]) == "live").then_some(())
     });
     check(&browser, axe, "#/inbox", &["Paid", "bank"]);
-    check(&browser, axe, "#/inbox/1", &["What happened", "o-1"]);
+    check(&browser, axe, "#/inbox/1", &["Timeline", "o-1"]);
     const LOAD: &str = "
         const link = [...document.querySelectorAll('a')].find((one) => one.innerText === 'Download');
         const request = new XMLHttpRequest();
@@ -97,7 +98,7 @@ fn the_console_works_under_a_path_of_another_service() {
     browser.reload();
     browser.sees(&["Paused by ann: a test in a browser"]);
     let violations = browser.script("return window.violations", &[]);
-    assert_eq!(violations, json!([]), "the page asked for nothing that its policy forbids");
+    assert_eq!(violations, json!([]), "the page requested nothing that its policy forbids");
     browser.press("Sign out");
     browser.sees(&["Sign in with a token"]);
 }

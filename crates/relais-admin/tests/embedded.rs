@@ -1,8 +1,8 @@
-//! The program of docs/embedding.md: it runs, and the page shows it as it is.
+//! The program of docs/embedding.md: it runs, and the page shows the same text.
 
-#![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, unreachable_pub, reason = "its `main` is for people")]
+#[allow(dead_code, unreachable_pub, reason = "its `main` is not called here")]
 #[path = "../examples/embedded.rs"]
 mod embedded;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use tokio::{net::TcpListener, sync::watch, time::Instant};
 
-/// How long anything may take before a test gives up.
+/// Time limit of any condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -25,7 +25,7 @@ fn the_page_shows_the_program() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_goes_through_the_service_and_its_relais() {
+async fn an_order_is_delivered_by_the_embedded_relais() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("shop.db");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,6 +1,6 @@
-//! The whole HTTP side inside the router of another service, under a path of its own.
+//! All routes nested in the router of another service, under a path.
 
-#![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,7 +10,7 @@ use relais::{
     log::LogPublisher,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_admin::{Parts, Role, Token};
+use relais_admin::{AdminParts, AdminToken, Role};
 use reqwest::{Response, StatusCode, header, redirect::Policy};
 
 struct Service {
@@ -21,13 +21,13 @@ struct Service {
 
 impl Service {
     /// Nested as `nest` does it, or as `nest_service` does.
-    async fn start(tokens: Vec<Token>, as_service: bool) -> Self {
+    async fn start(tokens: Vec<AdminToken>, as_service: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("relais.db");
         let store = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
         store.migrate().await.unwrap();
         let app = App::new(Arc::new(store)).destination("orders", Arc::new(LogPublisher::stdout()));
-        let parts = Parts::of(&app, tokens).await;
+        let parts = AdminParts::of(&app, tokens).await;
         let own = Router::new().route("/", get(async || "mine"));
         let router = relais_admin::router(parts);
         let service = match as_service {
@@ -51,8 +51,8 @@ impl Service {
     }
 }
 
-fn token() -> Token {
-    Token { name: "ann".into(), role: Role::Admin, ..Token::shared("s3cret") }
+fn token() -> AdminToken {
+    AdminToken { name: "ann".into(), role: Role::Admin, ..AdminToken::shared("s3cret") }
 }
 
 fn text(response: &Response, name: header::HeaderName) -> &str {
@@ -64,7 +64,7 @@ async fn check_pages(service: &Service) {
     let page = service.get("/ops/relais").await;
     assert_eq!(page.status(), StatusCode::OK);
     assert!(text(&page, header::CONTENT_SECURITY_POLICY).contains("script-src 'self'"));
-    // Every file the page names is found from where the page is.
+    // Every file that the page names is found relative to the page.
     let page = page.text().await.unwrap();
     let mut names: Vec<&str> =
         page.split(['"']).filter(|word| word.starts_with("relais/console/")).collect();
@@ -79,7 +79,7 @@ async fn check_pages(service: &Service) {
     }
     let nothing = service.get("/ops/relais/nothing").await;
     assert_eq!(nothing.status(), StatusCode::NOT_FOUND);
-    assert!(nothing.text().await.unwrap().contains("is no call of this API"));
+    assert!(nothing.text().await.unwrap().contains("no route `"));
 }
 
 async fn check_session(service: &Service) {
@@ -129,13 +129,13 @@ async fn without_tokens_only_this_machine_is_answered() {
     let overview = service.get("/ops/relais/api/v1/session").await;
     assert_eq!(overview.status(), StatusCode::OK, "from this machine");
 
-    // A service that does not know its peers: they could be any machine.
+    // A service that does not know its peers: they could be on any machine.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("relais.db");
     let store = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
     store.migrate().await.unwrap();
     let app = App::new(Arc::new(store));
-    let router = relais_admin::router(Parts::of(&app, Vec::new()).await);
+    let router = relais_admin::router(AdminParts::of(&app, Vec::new()).await);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });

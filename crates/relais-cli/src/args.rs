@@ -1,11 +1,11 @@
-//! The command line: names and options, nothing else.
+//! The definition of the command line: commands, arguments and help texts.
 
 mod control;
 mod decision;
 mod desk;
 mod id;
 mod process;
-mod repair;
+mod reprocess;
 mod rows;
 mod token;
 mod tools;
@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     control::{ControlArgs, DestinationCommand, SourceCommand},
-    decision::Decision,
+    decision::DecisionArgs,
     desk::{
         AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
     },
@@ -25,18 +25,18 @@ pub(crate) use self::{
         Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,
         ProcessName,
     },
-    repair::{BrokenList, BrokenRows, DiscardRows, RepairArgs, RepairCommand},
-    rows::{InboxCommand, Matching, OutboxCommand, Page, RetryRow},
+    reprocess::{DiscardRows, ReprocessArgs, ReprocessCommand, UndecodableList, UndecodableRows},
+    rows::{InboxCommand, OutboxCommand, PageArgs, RetryRow, RowFilters},
     token::TokenArgs,
     tools::{BenchArgs, CleanupArgs, CompletionsArgs, HealthArgs, ManArgs, TopArgs},
 };
 
-/// Moves messages between a database and the world so that nothing is lost, nothing happens twice,
-/// and order holds.
+/// Reliable messaging between a database and other systems: transactional inbox and outbox, sagas and
+/// dead letters.
 #[derive(Debug, Parser)]
 #[command(name = "relais", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// The settings file
+    /// The configuration file
     #[arg(short, long, global = true, env = "RELAIS_CONFIG", value_name = "FILE")]
     #[arg(default_value = "relais.toml", hide_env_values = true)]
     pub(crate) config: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) color: ColorChoice,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: RelaisCommand,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -59,43 +59,43 @@ pub(crate) enum ColorChoice {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Receive, route and deliver until told to stop
+pub(crate) enum RelaisCommand {
+    /// Receive, route and deliver messages until stopped
     #[command(after_help = "Example:\n  relais run --log json")]
     Run(RunArgs),
-    /// Show everything at work with made-up messages
+    /// Run a demonstration with generated messages and injected faults
     #[cfg(feature = "demo")]
     #[command(after_help = "Example:\n  relais demo --once")]
     Demo(DemoArgs),
-    /// Write a commented relais.toml to start from
+    /// Write a commented example configuration
     #[command(after_help = "Example:\n  relais init --config orders.toml")]
     Init(InitArgs),
     /// Validate the configuration and explain it
     #[command(after_help = "Example:\n  relais check --connect")]
     Check(CheckArgs),
-    /// Bring the tables up to date
+    /// Create the tables, or update them to this version
     #[command(after_help = "Example:\n  relais migrate --print --database postgres > relais.sql")]
     Migrate(MigrateArgs),
-    /// The store at a glance
+    /// Show counts, backlogs, circuit breakers and workers
     #[command(after_help = "Example:\n  relais status")]
     Status(StatusArgs),
-    /// The same, live on the terminal: rates, depths, ages, breakers, workers
+    /// Show rates, backlogs, circuit breakers and workers live on the terminal
     #[command(after_help = "Example:\n  relais top --every 2s\n\n\
-        Keys: q ends, p pauses, up and down choose a destination, ? helps")]
+        Keys: q quits, p pauses, up and down select a destination, ? shows help")]
     Top(TopArgs),
-    /// Ask the running relais whether it is alive or ready; exit code 0 or 1
+    /// Check whether the running relais is alive or ready; exit code 0 or 1
     #[command(after_help = "Example:\n  relais health --ready")]
     Health(HealthArgs),
-    /// Received messages
+    /// List, show and retry received messages
     #[command(subcommand)]
     Inbox(InboxCommand),
-    /// Messages to send
+    /// List, show, retry and fail messages to send
     #[command(subcommand)]
     Outbox(OutboxCommand),
-    /// Messages that need a person
+    /// List, edit, retry and discard dead letters
     #[command(subcommand)]
     DeadLetter(DeadLetterCommand),
-    /// Work of several steps
+    /// List, show and control processes (sagas)
     #[command(subcommand)]
     Process(ProcessCommand),
     /// Pause and resume deliveries, change limits, reset a circuit breaker
@@ -104,37 +104,38 @@ pub(crate) enum Command {
     /// Pause and resume reception
     #[command(subcommand)]
     Source(SourceCommand),
-    /// Read again what could not be decoded (SERDE_ERROR), after a fix
-    #[command(after_help = "Example:\n  relais repair --code INVALID_JSON --dry-run")]
-    Repair(Box<RepairArgs>),
-    /// Tell what became of a message, a process or a dead letter, and where it came from
+    /// Reprocess messages that failed to decode (SERDE_ERROR)
+    #[command(alias = "repair")]
+    #[command(after_help = "Example:\n  relais reprocess --code INVALID_JSON --dry-run")]
+    Reprocess(Box<ReprocessArgs>),
+    /// Show the history of a message, a process or a dead letter
     #[command(after_help = "Example:\n  relais explain m-1")]
     Explain(ExplainArgs),
-    /// Who did what, and why
+    /// List the actions of operators
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Remove now what is past its retention, as `relais run` does by itself
+    /// Delete rows past their retention now, as `relais run` does in the background
     #[command(after_help = "Example:\n  relais cleanup --dry-run")]
     Cleanup(CleanupArgs),
-    /// Measure the store, in tables of its own that are removed again
+    /// Benchmark the database using temporary tables
     #[command(after_help = "Example:\n  relais bench --rows 5000 --rounds 1")]
     Bench(BenchArgs),
-    /// Make a token for somebody to use the console and the API with
+    /// Create a token for the console and the API
     #[command(after_help = "Example:\n  relais token ann --role operator --expires 2027-01-31")]
     Token(TokenArgs),
-    /// Print a completion script
+    /// Print a shell completion script
     #[command(
         after_help = "Example:\n  relais completions bash > ~/.local/share/bash-completion/completions/relais"
     )]
     Completions(CompletionsArgs),
-    /// Print the manual page, or write the pages of all commands
+    /// Print the manual page, or write the manual pages of all commands
     #[command(after_help = "Example:\n  relais man --out ~/.local/share/man/man1")]
     Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// How log lines look, whatever `[log]` says; which ones is up to RUST_LOG, then `[log]`
+    /// Log format; overrides `[log]`. RUST_LOG, then `[log]`, sets the level
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) log: Option<LogFormat>,
 }
@@ -149,20 +150,20 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Debug, Args)]
 #[cfg(feature = "demo")]
 pub(crate) struct DemoArgs {
-    /// End when everything is delivered
+    /// Stop when all messages are delivered
     #[arg(long)]
     pub(crate) once: bool,
-    /// How many messages to make
+    /// Number of messages to generate
     #[arg(long, value_name = "N")]
     pub(crate) messages: Option<u64>,
-    /// Make the same messages and faults again
+    /// Seed of a run, to repeat its messages and faults
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Overwrite a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -173,16 +174,16 @@ pub(crate) struct StatusArgs {
     pub(crate) access: Access,
 }
 
-/// How the running relais at `[admin]` is asked for what only it knows: breakers and API calls.
+/// Access to the running relais at `[admin]`, which reports breakers and API calls.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Access {
-    /// Token for the running relais; needed where `[admin]` has only named tokens
+    /// Token for the running relais; required if `[admin]` has only named tokens
     #[arg(long, env = "RELAIS_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
 }
 
 impl Access {
-    /// The token that was given, if any.
+    /// Returns the token of the command line, if any.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref().filter(|token| !token.is_empty())
     }
@@ -190,33 +191,33 @@ impl Access {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Look at the file only, not at the database
+    /// Check the file only, without connecting to the database
     #[arg(long)]
     pub(crate) offline: bool,
-    /// Also try ports, brokers, targets, log-ins and `hydrate`; sends no message
+    /// Also check ports, brokers, targets, log-ins and `hydrate`; sends no message
     #[arg(long, conflicts_with = "offline")]
     pub(crate) connect: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Print the SQL instead, without connecting
+    /// Print the SQL without connecting to the database
     #[arg(long)]
     pub(crate) print: bool,
-    /// Print it for this database (default: the one in the settings)
+    /// Print it for this database (default: the configured one)
     #[arg(long, value_enum, requires = "print", value_name = "KIND")]
-    pub(crate) database: Option<Database>,
-    /// Print the SQL that makes the PostgreSQL roles PREFIX_owner, PREFIX_runtime, PREFIX_producer and
-    /// PREFIX_reader and grants what each needs, without connecting
+    pub(crate) database: Option<DatabaseKind>,
+    /// Print the SQL that creates the PostgreSQL roles PREFIX_owner, PREFIX_runtime, PREFIX_producer and
+    /// PREFIX_reader with their grants, without connecting to the database
     #[arg(long, value_name = "PREFIX", conflicts_with = "print")]
     pub(crate) roles: Option<String>,
-    /// The schema that holds the tables
+    /// Schema of the tables
     #[arg(long, value_name = "NAME", requires = "roles", default_value = "public")]
     pub(crate) schema: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Database {
+pub(crate) enum DatabaseKind {
     Sqlite,
     Postgres,
 }

@@ -1,4 +1,4 @@
-//! One file a command. Each reads its arguments, asks the store, prints.
+//! The commands, one per file: each parses its arguments, calls the store and prints the result.
 
 mod audit;
 mod bench;
@@ -29,53 +29,53 @@ use relais_core::store::{Store, StoreError};
 
 use crate::{
     WrapStore,
-    args::{Cli, Command},
-    failure::{Done, Failure},
+    args::{Cli, RelaisCommand},
+    failure::{CommandError, Done},
     output::Output,
     settings::{self, Finding, Settings, StoreUrl},
     wire::Database,
 };
 
-/// What every command needs.
+/// The context of every command.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct CommandContext {
     pub(crate) config: PathBuf,
     pub(crate) output: Output,
     pub(crate) wrap_store: WrapStore,
 }
 
-/// Carries out the command line.
+/// Runs the command.
 pub(crate) async fn dispatch(cli: Cli, wrap_store: WrapStore) -> Done {
     let output = Output::new(cli.json, cli.color);
-    let context = Context { config: cli.config, output, wrap_store };
+    let context = CommandContext { config: cli.config, output, wrap_store };
     match cli.command {
-        Command::Run(args) => run::run(&context, &args, cli.color).await,
+        RelaisCommand::Run(args) => run::run(&context, &args, cli.color).await,
         #[cfg(feature = "demo")]
-        Command::Demo(args) => demo::run(output, args).await,
-        Command::Init(args) => init::init(&context, &args),
-        Command::Check(args) => check::check(&context, &args).await,
-        Command::Migrate(args) => migrate::migrate(&context, &args).await,
-        Command::Status(args) => status::status(&context, &args).await,
-        Command::Health(args) => health::health(&context, &args).await,
-        Command::Inbox(command) => rows::inbox(&context, command).await,
-        Command::Outbox(command) => rows::outbox(&context, command).await,
-        Command::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
-        Command::Process(command) => process::process(&context, command).await,
-        Command::Destination(command) => control::destination(&context, command).await,
-        Command::Source(command) => control::source(&context, command).await,
-        Command::Repair(args) => repair::repair(&context, *args).await,
-        Command::Explain(args) => explain::run(&context, &args).await,
-        Command::Audit(command) => audit::audit(&context, command).await,
-        Command::Top(args) => top::top(&context, &args).await,
-        Command::Bench(args) => bench::bench(&context, &args).await,
-        Command::Cleanup(args) => cleanup::cleanup(&context, &args).await,
-        Command::Token(args) => token::token(&context, &args),
-        Command::Completions(args) => man::completions(&context, args.shell),
-        Command::Man(args) => man::man(&context, args.out.as_deref()),
+        RelaisCommand::Demo(args) => demo::run(output, args).await,
+        RelaisCommand::Init(args) => init::init(&context, &args),
+        RelaisCommand::Check(args) => check::check(&context, &args).await,
+        RelaisCommand::Migrate(args) => migrate::migrate(&context, &args).await,
+        RelaisCommand::Status(args) => status::status(&context, &args).await,
+        RelaisCommand::Health(args) => health::health(&context, &args).await,
+        RelaisCommand::Inbox(command) => rows::inbox(&context, command).await,
+        RelaisCommand::Outbox(command) => rows::outbox(&context, command).await,
+        RelaisCommand::DeadLetter(command) => dead_letter::dead_letter(&context, command).await,
+        RelaisCommand::Process(command) => process::process(&context, command).await,
+        RelaisCommand::Destination(command) => control::destination(&context, command).await,
+        RelaisCommand::Source(command) => control::source(&context, command).await,
+        RelaisCommand::Reprocess(args) => repair::reprocess(&context, *args).await,
+        RelaisCommand::Explain(args) => explain::run(&context, &args).await,
+        RelaisCommand::Audit(command) => audit::audit(&context, command).await,
+        RelaisCommand::Top(args) => top::top(&context, &args).await,
+        RelaisCommand::Bench(args) => bench::bench(&context, &args).await,
+        RelaisCommand::Cleanup(args) => cleanup::cleanup(&context, &args).await,
+        RelaisCommand::Token(args) => token::token(&context, &args),
+        RelaisCommand::Completions(args) => man::completions(&context, args.shell),
+        RelaisCommand::Man(args) => man::man(&context, args.out.as_deref()),
     }
 }
 
-/// Names the place of a database that does not answer; other errors name their setting.
+/// Returns the error of a database with its address or its setting.
 fn unreachable(settings: &Settings, error: &StoreError) -> String {
     match error {
         StoreError::Unavailable(why) => format!(
@@ -86,34 +86,34 @@ fn unreachable(settings: &Settings, error: &StoreError) -> String {
     }
 }
 
-impl Context {
-    /// The settings and their warnings.
-    pub(crate) fn settings(&self) -> Result<(Settings, Vec<Finding>), Failure> {
+impl CommandContext {
+    /// Loads the configuration with its warnings.
+    pub(crate) fn settings(&self) -> Result<(Settings, Vec<Finding>), CommandError> {
         if !self.config.exists() {
-            return Err(Failure::Usage(self.no_settings()));
+            return Err(CommandError::Usage(self.no_settings()));
         }
         Ok(settings::load(&self.config)?)
     }
 
     pub(crate) fn no_settings(&self) -> String {
         let file = self.config.display();
-        format!("no {file} here; run `relais init` or pass --config FILE")
+        format!("cannot find {file}; run `relais init` or pass --config FILE")
     }
 
-    /// The store, for commands that look at what is there already.
-    pub(crate) async fn store(&self) -> Result<(Settings, Arc<dyn Store>), Failure> {
+    /// Connects to an existing store.
+    pub(crate) async fn store(&self) -> Result<(Settings, Arc<dyn Store>), CommandError> {
         let (settings, _) = self.settings()?;
         if let StoreUrl::Sqlite(path) = &settings.store.url
             && !path.exists()
         {
             let path = path.display();
             let message =
-                format!("no database at {path}; `relais migrate` or `relais run` makes it");
-            return Err(Failure::failed(message));
+                format!("cannot find a database at {path}; run `relais migrate` or `relais run`");
+            return Err(CommandError::failed(message));
         }
         let connected = Database::connect(&settings).await;
         let database =
-            connected.map_err(|error| Failure::failed(unreachable(&settings, &error)))?;
+            connected.map_err(|error| CommandError::failed(unreachable(&settings, &error)))?;
         Ok((settings, database.store()))
     }
 }

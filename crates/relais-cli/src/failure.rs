@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked, by exit code.
+//! The errors of commands and their exit codes.
 
 use std::{fmt, process::ExitCode};
 
@@ -6,57 +6,57 @@ use relais_core::store::StoreError;
 
 use crate::settings::SettingsError;
 
-/// What a command gives back.
-pub(crate) type Done = Result<(), Failure>;
+/// The result of a command.
+pub(crate) type Done = Result<(), CommandError>;
 
-/// A command that did not work.
+/// The error of a command.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// It was asked the wrong way, or the settings are wrong: exit code 2.
+pub(crate) enum CommandError {
+    /// Wrong usage or configuration: exit code 2.
     Usage(String),
-    /// It was asked well and failed: exit code 1.
+    /// Any other failure: exit code 1.
     Failed(String),
-    /// Everything is said already: exit code 1.
-    Said,
-    /// Everything is said already, and the configuration is wrong: exit code 2.
-    SaidUsage,
+    /// A failure that is printed already: exit code 1.
+    Printed,
+    /// A wrong configuration that is printed already: exit code 2.
+    PrintedUsage,
 }
 
-impl Failure {
+impl CommandError {
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self::Failed(message.to_string())
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) | Self::SaidUsage => ExitCode::from(2),
-            Self::Failed(_) | Self::Said => ExitCode::from(1),
+            Self::Usage(_) | Self::PrintedUsage => ExitCode::from(2),
+            Self::Failed(_) | Self::Printed => ExitCode::from(1),
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Failed(message) => f.write_str(message),
-            Self::Said | Self::SaidUsage => Ok(()),
+            Self::Printed | Self::PrintedUsage => Ok(()),
         }
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl From<SettingsError> for Failure {
+impl From<SettingsError> for CommandError {
     fn from(error: SettingsError) -> Self {
         Self::Usage(error.to_string())
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
         Self::Failed(error.to_string())
     }

@@ -1,5 +1,4 @@
-//! Fuzz targets of the program: its settings, and what it prints. Each function panics if something does
-//! not hold.
+//! Fuzz targets of the program: its configuration and its output. Each function panics on a violation.
 
 use std::path::Path;
 
@@ -7,7 +6,7 @@ use serde_json::json;
 
 use self::parts::Parts;
 use crate::{
-    output::{Column, Lines, Output, Tone, escape, fields, harmless_json, hex, table},
+    output::{LineBreaks, Output, TableColumn, Tone, escape, fields, harmless_json, hex, table},
     settings::{self, explain::explain, quantity},
 };
 
@@ -18,12 +17,12 @@ mod parts;
 #[path = "../../../fuzz/run.rs"]
 mod run;
 
-/// What every environment variable holds here.
+/// The value of every environment variable.
 const FROM_ENVIRONMENT: &str = "CANARY-of-the-environment";
-/// What stands in secret places of the corpus.
+/// The value of secrets in the corpus.
 const IN_THE_FILE: &str = "CANARY-in-the-file";
 
-/// Any text is settings, or is told what is wrong with it: at a place, without a secret.
+/// Checks that any text is parsed or gets findings without secrets.
 pub(crate) fn settings(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let environment = |_: &str| Some(FROM_ENVIRONMENT.to_owned());
@@ -39,12 +38,12 @@ pub(crate) fn settings(input: &[u8]) {
     };
     let is_toml = text.parse::<toml::Table>().is_ok();
     for finding in findings {
-        let told = format!("{finding} {}", json!(finding));
+        let text = format!("{finding} {}", json!(finding));
         assert!(!finding.message.is_empty());
-        assert!(!told.contains(FROM_ENVIRONMENT), "{told}");
-        // Names are shown, and a text that is no TOML can have anything for a name.
-        let shows_a_name = told.contains("key `");
-        assert!(is_toml || shows_a_name || !told.contains(IN_THE_FILE), "{told}");
+        assert!(!text.contains(FROM_ENVIRONMENT), "{text}");
+        // Names are shown, and in a text that is not TOML anything may be a name.
+        let shows_a_name = text.contains("key `");
+        assert!(is_toml || shows_a_name || !text.contains(IN_THE_FILE), "{text}");
     }
     let line = text.lines().next().unwrap_or_default();
     if let Ok(duration) = quantity::duration(line) {
@@ -58,22 +57,22 @@ pub(crate) fn settings(input: &[u8]) {
     }
 }
 
-/// No text of a message acts on a terminal, however it is shown.
+/// Checks that no text of a message controls a terminal in any format.
 pub(crate) fn terminal(input: &[u8]) {
     let mut parts = Parts::new(input);
     let texts = [parts.text(), parts.text(), parts.text()];
     let output = Output { json: false, color: false, terminal: true, width: Some(80) };
-    let columns = [Column::Id("ID"), Column::Text("KEY"), Column::Number("N")];
+    let columns = [TableColumn::Id("ID"), TableColumn::Text("KEY"), TableColumn::Number("N")];
     let row = texts.iter().map(|text| (text.clone(), Tone::of_status(text))).collect();
     let shown = table(&output, &columns, [row]);
     assert_harmless(&shown);
-    assert!(shown.lines().count() <= 2, "a row is a line: {shown:?}");
+    assert!(shown.lines().count() <= 2, "a row is one line: {shown:?}");
     let [id, key, payload] = &texts;
     let row = json!({ "id": id, "key": key, "payload": payload, "headers": { key: [payload] } });
     assert_harmless(&fields(&output, &row).expect("it is JSON"));
     for text in &texts {
-        assert_harmless(&escape(text, Lines::Keep));
-        assert!(!escape(text, Lines::Escape).contains(['\n', '\t']));
+        assert_harmless(&escape(text, LineBreaks::Keep));
+        assert!(!escape(text, LineBreaks::Escape).contains(['\n', '\t']));
     }
     assert_harmless(&hex(input));
     let shown = harmless_json(&serde_json::to_string_pretty(&row).expect("it is JSON"));
@@ -92,12 +91,12 @@ mod tests {
     use super::run::run;
 
     #[test]
-    fn any_text_is_settings_or_is_told_what_is_wrong_without_a_secret() {
+    fn any_configuration_is_parsed_or_explained_without_secrets() {
         run("settings", 1_000, super::settings);
     }
 
     #[test]
-    fn no_text_of_a_message_acts_on_a_terminal() {
+    fn no_text_of_a_message_controls_a_terminal() {
         run("terminal", 1_000, super::terminal);
     }
 }

@@ -1,8 +1,8 @@
-//! The program `relais`: settings, wiring, commands. The messaging itself is in the library `relais`.
+//! The program `relais`: configuration, wiring and commands. The engine is the library `relais`.
 //!
 //! A library only so that tests can start the program with another store; it has no stable API.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or settings.
+//! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
 
 mod args;
 mod failure;
@@ -34,13 +34,13 @@ pub type WrapStore = fn(Arc<dyn Store>) -> Arc<dyn Store>;
 pub fn run(args: impl IntoIterator<Item = OsString>, wrap_store: WrapStore) -> ExitCode {
     let cli = args::Cli::parse_from(args);
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    memory::return_what_is_freed();
-    // The TLS of every client in this process.
+    memory::set_mmap_threshold();
+    // The TLS provider of all clients in this process.
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.install_default().expect("no other TLS provider is installed");
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return report(&failure::Failure::failed(error)),
+        Err(error) => return report(&failure::CommandError::failed(error)),
     };
     match runtime.block_on(commands::dispatch(cli, wrap_store)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,10 +48,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>, wrap_store: WrapStore) -> E
     }
 }
 
-fn report(failure: &failure::Failure) -> ExitCode {
+fn report(failure: &failure::CommandError) -> ExitCode {
     for line in failure.to_string().lines() {
-        // It may tell of what stands in a message.
-        eprintln!("error: {}", output::escape(line, output::Lines::Keep));
+        // The text may contain parts of a message.
+        eprintln!("error: {}", output::escape(line, output::LineBreaks::Keep));
     }
     failure.exit_code()
 }

@@ -1,7 +1,7 @@
-//! How results reach a person or a program.
+//! Output of results as text or JSON.
 //!
-//! Invariant: text from messages never reaches a terminal unescaped, so it cannot move the cursor or
-//! change what was printed before.
+//! Invariant: text of messages never reaches a terminal unescaped, so it cannot move the cursor or overwrite
+//! earlier output.
 
 mod hex;
 mod progress;
@@ -13,22 +13,22 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 pub(crate) use hex::hex;
-pub(crate) use progress::{Progress, waiting};
-pub(crate) use table::{Column, Tone, elide, fields, table};
+pub(crate) use progress::{CommandProgress, waiting};
+pub(crate) use table::{TableColumn, Tone, elide, fields, table};
 #[cfg(test)]
 pub(crate) use text::harmless_json;
-pub(crate) use text::{Lines, age, escape, is_unsafe};
+pub(crate) use text::{LineBreaks, age, escape, is_unsafe};
 
-use crate::{args::ColorChoice, failure::Failure};
+use crate::{args::ColorChoice, failure::CommandError};
 
-/// Where and how to print.
+/// The format of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) color: bool,
-    /// Whether stdout is a terminal.
+    /// True if stdout is a terminal.
     pub(crate) terminal: bool,
-    /// Columns of the terminal, where lines should end.
+    /// Columns of the terminal.
     pub(crate) width: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ impl Output {
         Self { json, color: use_color(color, terminal), terminal, width }
     }
 
-    /// Returns the text in the colour of its tone, where colours are wanted.
+    /// Returns the text in the colour of its tone, if colours are enabled.
     pub(crate) fn paint(&self, text: &str, tone: Tone) -> String {
         let code = match tone {
             Tone::Plain => return text.to_owned(),
@@ -52,29 +52,29 @@ impl Output {
     }
 
     /// Prints a text and a line end.
-    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn print(&self, text: &str) -> Result<(), CommandError> {
         let mut out = io::stdout().lock();
         let printed = out.write_all(text.trim_end_matches('\n').as_bytes());
         match printed.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
-            // Whoever reads has seen enough, e.g. `head`.
+            // The reader has closed the pipe, as `head` does.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => Ok(other?),
         }
     }
 
     /// Prints a value as JSON, indented for a terminal.
-    pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text = if self.terminal {
             serde_json::to_string_pretty(value)
         } else {
             serde_json::to_string(value)
         };
-        // Piped it may still end on a terminal, and it means the same.
-        self.print(&text::harmless_json(&text.map_err(Failure::failed)?))
+        // Piped output may still end on a terminal, and escaped JSON has the same meaning.
+        self.print(&text::harmless_json(&text.map_err(CommandError::failed)?))
     }
 }
 
-/// Whether colours are wanted on a stream that is a terminal or not.
+/// Returns true if a stream is to be coloured.
 pub(crate) fn use_color(choice: ColorChoice, terminal: bool) -> bool {
     match choice {
         ColorChoice::Always => true,

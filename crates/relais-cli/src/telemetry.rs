@@ -1,8 +1,7 @@
-//! What the program tells about itself: lines in the log, and spans for OpenTelemetry. Counters are in
-//! the engine, and the metrics page in `relais-admin`.
+//! Logs and OpenTelemetry spans of the program. Counters are in the engine, and the metrics page is in
+//! `relais-admin`.
 //!
-//! Invariant: one event is one line of the log, and nothing in it is obeyed by a terminal, whatever messages
-//! say.
+//! Invariant: one event is one line of the log, and its text cannot control a terminal.
 
 mod otlp;
 
@@ -21,8 +20,8 @@ use crate::{
     settings::{LogSettings, TelemetrySettings},
 };
 
-/// Log lines go to stderr: stdout may be a destination. What the command line and `RUST_LOG` say goes
-/// before the settings.
+/// Starts the log on stderr, because stdout may be a destination. The command line and `RUST_LOG` override the
+/// configuration.
 pub(crate) fn start_log(settings: &LogSettings, format: Option<LogFormat>, color: ColorChoice) {
     let level = || EnvFilter::new(settings.level.as_deref().unwrap_or("info"));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| level());
@@ -38,16 +37,16 @@ pub(crate) fn start_log(settings: &LogSettings, format: Option<LogFormat>, color
     }
 }
 
-/// Writes events as lines. The library escapes what starts a command of a terminal; ends of lines, and what
-/// turns the writing, it leaves.
+/// Writes each event as one line. The library escapes terminal commands, but not line ends and changes of the
+/// writing direction.
 struct SafeLines<W> {
     out: W,
-    /// Whether the library itself writes commands.
+    /// True if the library writes colours.
     colours: bool,
 }
 
 impl<W: Write> Write for SafeLines<W> {
-    /// Each event comes whole.
+    /// Writes one event, which is always passed as a whole.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         self.out.write_all(one_line(&String::from_utf8_lossy(event), self.colours).as_bytes())?;
         Ok(event.len())
@@ -58,7 +57,7 @@ impl<W: Write> Write for SafeLines<W> {
     }
 }
 
-/// The escapes are those of JSON, so a line that was JSON still is.
+/// Escapes as JSON does, so that a JSON line stays valid.
 fn one_line(event: &str, colours: bool) -> String {
     let (text, end) = match event.strip_suffix('\n') {
         Some(text) => (text, "\n"),
@@ -77,7 +76,7 @@ fn one_line(event: &str, colours: bool) -> String {
     line + end
 }
 
-/// Spans on their way to a collector; nothing without one in the settings.
+/// The exporter of spans; empty if no collector is configured.
 pub(crate) struct Traces(Option<(Arc<Exporter>, f64)>);
 
 impl Traces {
@@ -87,7 +86,7 @@ impl Traces {
         Ok(Self(Some((exporter, settings.sample))))
     }
 
-    /// An app whose workers give their spans here.
+    /// Returns an app whose workers record their spans here.
     pub(crate) fn of(&self, app: App) -> App {
         match &self.0 {
             None => app,
@@ -97,7 +96,7 @@ impl Traces {
         }
     }
 
-    /// Sends what is left, if the collector takes it soon.
+    /// Sends the remaining spans, if the collector accepts them soon.
     pub(crate) async fn close(self) {
         if let Some((exporter, _)) = self.0 {
             exporter.close().await;
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_whatever_it_says() {
+    fn an_event_is_always_one_line() {
         let forged = one_line("INFO a\nb\r\u{202e}c\u{9b}\n", false);
         assert_eq!(forged, "INFO a\\nb\\r\\u202ec\\u009b\n");
         let coloured = "\u{1b}[32mINFO\u{1b}[0m a\n";

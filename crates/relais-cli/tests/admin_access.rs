@@ -1,4 +1,4 @@
-//! Who may use the HTTP side: tokens, roles, sessions, and what is told to those who may not.
+//! Access to the HTTP server: tokens, roles, sessions, and the responses to refused requests.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
@@ -47,16 +47,17 @@ impl Guarded {
             settings.push_str(block);
             tokens.push((name, token.to_owned()));
         }
-        let gone = site.relais(&["token", "gone", "--role", "admin", "--expires", "2020-01-31"]);
-        let (token, block) = gone.out.split_once("\n\n").unwrap();
+        let expired =
+            site.relais(&["token", "expired", "--role", "admin", "--expires", "2020-01-31"]);
+        let (token, block) = expired.out.split_once("\n\n").unwrap();
         settings.push_str(block);
-        tokens.push(("gone", token.to_owned()));
+        tokens.push(("expired", token.to_owned()));
         site.write("relais.toml", &settings);
         let running = site.run();
         Self { site, running, tokens }
     }
 
-    fn anybody(&self) -> Client {
+    fn without_token(&self) -> Client {
         Client::at(self.running.logged("admin http://"))
     }
 
@@ -65,7 +66,7 @@ impl Guarded {
     }
 
     fn with_token(&self, name: &str) -> Client {
-        self.anybody().with("authorization", &format!("Bearer {}", self.token(name)))
+        self.without_token().with("authorization", &format!("Bearer {}", self.token(name)))
     }
 
     /// Logs in, as the console does.
@@ -74,11 +75,11 @@ impl Guarded {
         assert_eq!(answer.status, 200, "{answer:?}");
         let cookie = answer.header("set-cookie").unwrap();
         assert!(cookie.contains("HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
-        self.anybody().with("cookie", cookie.split(';').next().unwrap())
+        self.without_token().with("cookie", cookie.split(';').next().unwrap())
     }
 
     fn log_in(&self, token: &str) -> Answer {
-        self.anybody().post_page("/login", &json!({ "token": token }))
+        self.without_token().post_page("/login", &json!({ "token": token }))
     }
 }
 
@@ -87,7 +88,7 @@ fn reason() -> Value {
 }
 
 #[test]
-fn every_route_has_a_role_and_each_role_may_do_what_the_table_says() {
+fn every_route_has_a_role_and_each_role_has_its_permissions() {
     let guarded = Guarded::start();
     let described = guarded.with_token("vic").page("/api/openapi.json").ok();
     let ranks = ["monitor", "viewer", "operator", "admin"];
@@ -112,8 +113,8 @@ fn every_route_has_a_role_and_each_role_may_do_what_the_table_says() {
                 "get" => client.page(&path),
                 _ => client.post_page(&path, &reason()),
             };
-            assert_eq!(ask(&guarded.anybody()).status, 401, "{method} {path}");
-            assert_eq!(ask(&guarded.with_token("gone")).status, 401, "{method} {path}");
+            assert_eq!(ask(&guarded.without_token()).status, 401, "{method} {path}");
+            assert_eq!(ask(&guarded.with_token("expired")).status, 401, "{method} {path}");
             for (has, name) in ["mona", "vic", "olga", "ada"].into_iter().enumerate() {
                 let answer = ask(&guarded.with_token(name));
                 if has < needs {
@@ -153,7 +154,7 @@ fn a_monitor_sees_everything_but_payloads_and_headers() {
 #[test]
 fn without_a_token_only_the_console_and_the_probes_answer() {
     let guarded = Guarded::start();
-    let client = guarded.anybody();
+    let client = guarded.without_token();
     for page in ["/", "/healthz", "/readyz", "/console/app.js"] {
         assert_eq!(client.page(page).status, 200, "{page}");
     }
@@ -164,7 +165,7 @@ fn without_a_token_only_the_console_and_the_probes_answer() {
 }
 
 #[test]
-fn a_session_looks_with_its_cookie_and_acts_with_its_csrf_token() {
+fn a_session_reads_with_its_cookie_and_acts_with_its_csrf_token() {
     let guarded = Guarded::start();
     let client = guarded.session("olga");
     let session = client.get("/session").ok();
@@ -189,9 +190,9 @@ fn a_session_looks_with_its_cookie_and_acts_with_its_csrf_token() {
 }
 
 #[test]
-fn a_session_that_is_over_or_changed_is_told_so() {
+fn an_expired_or_changed_session_is_refused() {
     let guarded = Guarded::start();
-    let client = guarded.anybody();
+    let client = guarded.without_token();
     // Signed by another key, and long past.
     let cookie = "relais_session=b2xnYQ.1000000000.c2b1b9b8f5f84f35a3b1d4b3a0c0f4d2.AAAA";
     client.with("cookie", cookie).get("/session").problem(401, "SESSION_ENDED");
@@ -218,7 +219,7 @@ fn a_session_ends_with_its_token() {
 }
 
 #[test]
-fn whoever_shows_wrong_tokens_too_often_waits() {
+fn too_many_wrong_tokens_are_throttled() {
     let guarded = Guarded::start();
     for _ in 0..10 {
         guarded.log_in("wrong").problem(401, "WRONG_TOKEN");
@@ -235,7 +236,7 @@ fn whoever_shows_wrong_tokens_too_often_waits() {
 fn a_log_in_is_refused_to_pages_of_other_sites_and_to_forms() {
     let guarded = Guarded::start();
     let body = json!({ "token": guarded.token("vic") });
-    let client = guarded.anybody();
+    let client = guarded.without_token();
     client
         .with("origin", "http://evil.example")
         .post_page("/login", &body)
@@ -250,7 +251,7 @@ fn a_log_in_is_refused_to_pages_of_other_sites_and_to_forms() {
 }
 
 #[test]
-fn what_is_done_is_recorded_under_the_name_of_the_token() {
+fn actions_are_recorded_under_the_name_of_the_token() {
     let guarded = Guarded::start();
     let hook = guarded.running.address("hook");
     for id in ["m-1", "m-2"] {
@@ -312,7 +313,7 @@ fn an_open_address_without_any_token_is_refused() {
 }
 
 #[test]
-fn wrong_settings_of_tokens_are_told_without_repeating_them() {
+fn wrong_token_settings_are_reported_without_their_values() {
     let check = |block: &str| {
         let said = Site::with(&format!("{SETTINGS}{block}")).relais(&["check", "--offline"]);
         assert_ne!(said.code, 0, "{said:?}");
@@ -330,10 +331,10 @@ fn wrong_settings_of_tokens_are_told_without_repeating_them() {
     assert!(check(&format!("{block}{block}")).contains("another token has this name"));
 }
 
-fn wait_for<T>(look: impl Fn() -> Option<T>) -> T {
+fn wait_for<T>(check: impl Fn() -> Option<T>) -> T {
     let started = std::time::Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         assert!(started.elapsed().as_secs() < 60, "not in time");

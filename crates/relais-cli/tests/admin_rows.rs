@@ -12,8 +12,8 @@ mod fuzz;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
 #[macro_use]
-#[path = "process/shop.rs"]
-mod shop;
+#[path = "process/fixture.rs"]
+mod fixture;
 #[allow(dead_code)]
 mod support;
 
@@ -24,19 +24,19 @@ use std::{
 };
 
 use client::Client;
+use fixture::{LONG, OrderFixture};
 use serde_json::{Value, json};
-use shop::{LONG, Shop};
 use support::{Running, Site, post};
 
 scenarios!(
     rows_are_listed_without_their_payloads_and_shown_with_them,
     a_filter_is_compared_and_never_carried_out,
-    pages_are_bounded_and_go_on_where_the_last_one_ended,
-    of_two_tabs_that_retry_a_row_one_is_told_that_it_is_too_late,
-    bytes_nobody_could_read_are_shown_repaired_and_discarded,
-    many_dead_letters_are_counted_replayed_and_discarded,
-    a_process_shows_its_steps_and_what_can_be_done_with_it,
-    what_is_unknown_is_said_before_anything_else,
+    pages_are_bounded_and_continue_after_the_last_row,
+    of_two_tabs_that_retry_a_row_one_is_refused,
+    undecodable_bytes_are_shown_reprocessed_and_discarded,
+    many_dead_letters_are_counted_retried_and_discarded,
+    a_process_shows_its_steps_and_possible_actions,
+    unknown_paths_and_methods_are_reported_first,
     the_overview_and_its_history_come_without_counting,
     any_request_is_answered_without_a_fault,
 );
@@ -47,29 +47,29 @@ fn who(fields: Value) -> Value {
     body
 }
 
-fn opened(shop: Shop) -> (Shop, Client) {
-    let shop = shop.open(LONG);
-    let client = Client::at(shop.admin());
-    (shop, client)
+fn opened(fixture: OrderFixture) -> (OrderFixture, Client) {
+    let fixture = fixture.open(LONG);
+    let client = Client::at(fixture.admin());
+    (fixture, client)
 }
 
 fn items(list: &Value) -> &Vec<Value> {
     list["items"].as_array().unwrap()
 }
 
-/// Waits until a list has so many entries.
-fn until(shop: &Shop, client: &Client, path: &str, count: usize) -> Vec<Value> {
-    shop.wait(path, || {
+/// Waits until a list has this many entries.
+fn until(fixture: &OrderFixture, client: &Client, path: &str, count: usize) -> Vec<Value> {
+    fixture.wait(path, || {
         let list = client.get(path).ok();
         (items(&list).len() == count).then(|| items(&list).clone())
     })
 }
 
-fn rows_are_listed_without_their_payloads_and_shown_with_them(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    shop.command("TakePayment");
-    let row = until(&shop, &client, "/inbox?status=processed&type=OrderPlaced", 1).remove(0);
+fn rows_are_listed_without_their_payloads_and_shown_with_them(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
+    let row = until(&fixture, &client, "/inbox?status=processed&type=OrderPlaced", 1).remove(0);
     assert!(row["preview"].as_str().unwrap().contains("o-1"), "{row}");
     assert!(row.get("payload").is_none() && row.get("headers").is_none(), "{row}");
     let id = row["id"].as_i64().unwrap();
@@ -84,7 +84,8 @@ fn rows_are_listed_without_their_payloads_and_shown_with_them(shop: Shop) {
     assert!(file.header("content-disposition").unwrap().starts_with("attachment"));
     assert_eq!(file.body, client.get(&format!("/inbox/{id}")).ok()["payload"]);
 
-    let sent = until(&shop, &client, "/outbox?destination=payments&status=DISPATCHED", 1).remove(0);
+    let sent =
+        until(&fixture, &client, "/outbox?destination=payments&status=DISPATCHED", 1).remove(0);
     let shown = client.get(&format!("/outbox/{}", sent["message_id"].as_str().unwrap())).ok();
     assert_eq!((&shown["id"], &shown["causation_id"]), (&sent["id"], &json!("place-o-1")));
     assert_eq!(client.get(&format!("/outbox/{}/payload", sent["id"])).status, 200);
@@ -98,10 +99,10 @@ fn rows_are_listed_without_their_payloads_and_shown_with_them(shop: Shop) {
     assert!(retry.problem(409, "NOT_FAILED")["detail"].as_str().unwrap().contains("PROCESSED"));
 }
 
-fn a_filter_is_compared_and_never_carried_out(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    shop.command("TakePayment");
+fn a_filter_is_compared_and_never_carried_out(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
     for attack in ["'%20OR%20'1'='1", "%25", "x';DROP%20TABLE%20relais_inbox;--", "%2500", "%01"] {
         for list in ["/inbox?key=", "/inbox?source=", "/outbox?destination=", "/audit?actor="] {
             let path = format!("{list}{attack}");
@@ -123,17 +124,17 @@ fn a_filter_is_compared_and_never_carried_out(shop: Shop) {
     assert_eq!(items(&client.get("/inbox").ok()).len(), 1, "all is still there");
 }
 
-fn pages_are_bounded_and_go_on_where_the_last_one_ended(shop: Shop) {
-    let (shop, client) = opened(shop);
+fn pages_are_bounded_and_continue_after_the_last_row(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
     for n in 0..5 {
-        shop.send(&format!("m-{n}"), &[], &json!({"type": "Unheard"}));
+        fixture.send(&format!("m-{n}"), &[], &json!({"type": "Unheard"}));
     }
     for list in ["/inbox", "/outbox", "/serde-errors", "/dead-letters"] {
         for limit in ["0", "501", "1000000000", "18446744073709551616", "-1", "x"] {
             client.get(&format!("{list}?limit={limit}")).problem(400, "BAD_REQUEST");
         }
     }
-    until(&shop, &client, "/dead-letters", 5);
+    until(&fixture, &client, "/dead-letters", 5);
     for (list, id) in [("/inbox", "id"), ("/dead-letters", "id")] {
         let all: Vec<Value> = items(&client.get(list).ok()).iter().map(|i| i[id].clone()).collect();
         let (mut paged, mut path) = (Vec::new(), format!("{list}?limit=2"));
@@ -149,13 +150,13 @@ fn pages_are_bounded_and_go_on_where_the_last_one_ended(shop: Shop) {
     assert!(unknown["detail"].as_str().unwrap().starts_with("unknown parameter `colour`"));
 }
 
-fn of_two_tabs_that_retry_a_row_one_is_told_that_it_is_too_late(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.send("m-1", &[], &json!({"type": "Unheard"}));
-    let row = until(&shop, &client, "/inbox?status=failed", 1).remove(0);
+fn of_two_tabs_that_retry_a_row_one_is_refused(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.send("m-1", &[], &json!({"type": "Unheard"}));
+    let row = until(&fixture, &client, "/inbox?status=failed", 1).remove(0);
     let shown = client.get(&format!("/inbox/{}", row["id"])).ok();
     assert_eq!(shown["history"].as_array().unwrap().len(), 1, "{shown}");
-    let letter = until(&shop, &client, "/dead-letters", 1).remove(0);
+    let letter = until(&fixture, &client, "/dead-letters", 1).remove(0);
     // One tab has the row, the other the dead letter: both decide about the same thing.
     let retry = format!("/inbox/{}/retry", row["id"]);
     let replay = format!("/dead-letters/{}/replay", letter["id"].as_str().unwrap());
@@ -169,12 +170,12 @@ fn of_two_tabs_that_retry_a_row_one_is_told_that_it_is_too_late(shop: Shop) {
     assert_eq!(both, [200, 409]);
 }
 
-fn bytes_nobody_could_read_are_shown_repaired_and_discarded(shop: Shop) {
-    let (shop, client) = opened(shop);
+fn undecodable_bytes_are_shown_reprocessed_and_discarded(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
     for (id, bytes) in [("b-1", "{oops"), ("b-2", "<script>"), ("b-3", "[1,"), ("b-4", "nope")] {
-        assert_eq!(shop.send_bytes(id, bytes), 202);
+        assert_eq!(fixture.send_bytes(id, bytes), 202);
     }
-    let rows = until(&shop, &client, "/serde-errors?code=INVALID_JSON&source=shop", 4);
+    let rows = until(&fixture, &client, "/serde-errors?code=INVALID_JSON&source=shop", 4);
     let row = &rows[3];
     assert_eq!(
         (&row["bytes"], &row["topic"], &row["message_id"]),
@@ -200,7 +201,12 @@ fn bytes_nobody_could_read_are_shown_repaired_and_discarded(shop: Shop) {
         "repaired"
     );
     let late = repair(&path, json!({"decoder": "text"}));
-    assert!(late.problem(409, "NO_SERDE_ERROR")["detail"].as_str().unwrap().contains("faster"));
+    assert!(
+        late.problem(409, "NO_SERDE_ERROR")["detail"]
+            .as_str()
+            .unwrap()
+            .contains("nothing was changed")
+    );
 
     let discard = format!("/serde-errors/{}/discard", rows[2]["id"]);
     client.post(&discard, &who(json!({}))).ok();
@@ -221,13 +227,13 @@ fn bytes_nobody_could_read_are_shown_repaired_and_discarded(shop: Shop) {
     assert_eq!(items(&audit).len(), 4, "{audit}");
 }
 
-fn many_dead_letters_are_counted_replayed_and_discarded(shop: Shop) {
-    let (shop, client) = opened(shop);
+fn many_dead_letters_are_counted_retried_and_discarded(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
     for n in 0..4 {
-        shop.send(&format!("a-{n}"), &[], &json!({"type": "Unheard"}));
-        shop.send(&format!("b-{n}"), &[], &json!({"type": "Unknown"}));
+        fixture.send(&format!("a-{n}"), &[], &json!({"type": "Unheard"}));
+        fixture.send(&format!("b-{n}"), &[], &json!({"type": "Unknown"}));
     }
-    until(&shop, &client, "/dead-letters", 8);
+    until(&fixture, &client, "/dead-letters", 8);
     let many =
         |action: &str, fields: Value| client.post(&format!("/dead-letters/{action}"), &fields);
     let preview = json!({"dry_run": true, "filter": {"type": "Unheard"}});
@@ -251,22 +257,22 @@ fn many_dead_letters_are_counted_replayed_and_discarded(shop: Shop) {
     // They fail again: replayed letters come back as new ones.
     let replayed = many("replay", who(json!({"filter": {"type": "Unknown"}}))).ok();
     assert_eq!((&replayed["done"], &replayed["more"]), (&json!(4), &json!(false)));
-    until(&shop, &client, "/dead-letters?type=Unknown&status=open", 4);
+    until(&fixture, &client, "/dead-letters?type=Unknown&status=open", 4);
     assert_eq!(many("discard", who(json!({"all": true}))).ok()["done"], 5);
 }
 
-fn a_process_shows_its_steps_and_what_can_be_done_with_it(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    let pay = shop.command("TakePayment");
+fn a_process_shows_its_steps_and_possible_actions(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    let pay = fixture.command("TakePayment");
     let process = client.get("/processes/order%2Fo-1").ok();
     let steps = process["steps"].as_array().unwrap();
     assert_eq!((&steps[0]["name"], &steps[0]["state"]), (&json!("payment"), &json!("running")));
     assert_eq!((&steps[1]["name"], &steps[1]["state"]), (&json!("shipment"), &json!("waiting")));
     let actions = process["actions"].as_array().unwrap();
     assert!(actions.contains(&json!("pause")) && !actions.contains(&json!("resume")), "{process}");
-    shop.reply(&pay, "PaymentTaken", json!({"id": "p-7"}));
-    shop.command("Ship");
+    fixture.reply(&pay, "PaymentTaken", json!({"id": "p-7"}));
+    fixture.command("Ship");
     let process = client.get("/processes/order%2Fo-1").ok();
     let step = &process["steps"][0];
     assert_eq!((&step["state"], &step["attempts"]), (&json!("completed"), &json!(1)), "{process}");
@@ -276,8 +282,8 @@ fn a_process_shows_its_steps_and_what_can_be_done_with_it(shop: Shop) {
     client.get("/processes/order%2Fnone/diagram").problem(404, "NOT_FOUND");
 }
 
-fn what_is_unknown_is_said_before_anything_else(shop: Shop) {
-    let (_shop, client) = opened(shop);
+fn unknown_paths_and_methods_are_reported_first(fixture: OrderFixture) {
+    let (_shop, client) = opened(fixture);
     let bare = client.with("content-type", "text/plain");
     bare.post("/nowhere", &json!({})).problem(404, "NOT_FOUND");
     let wrong = bare.post("/inbox", &json!({}));
@@ -288,18 +294,18 @@ fn what_is_unknown_is_said_before_anything_else(shop: Shop) {
     bare.post("/inbox/1/retry", &json!({})).problem(415, "UNSUPPORTED_MEDIA_TYPE");
 }
 
-fn the_overview_and_its_history_come_without_counting(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    shop.command("TakePayment");
-    let overview = shop.wait("an overview that has seen it", || {
+fn the_overview_and_its_history_come_without_counting(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
+    let overview = fixture.wait("an overview that has seen it", || {
         let overview = client.get("/overview");
         let shown = (overview.status == 200).then(|| overview.ok())?;
         (shown["outbox"][1]["rows"] == 1).then_some(shown)
     });
     assert_eq!(overview["sources"][0]["kind"], "http");
     assert_eq!(overview["destinations"]["payments"]["limits"]["timeout_ms"], 30_000);
-    let history = shop.wait("a point that has seen it", || {
+    let history = fixture.wait("a point that has seen it", || {
         let history = client.get("/history").ok();
         let seen = history["series"]["dispatched"].as_array().unwrap().iter().any(|n| n != 0.0);
         seen.then_some(history)
@@ -307,8 +313,8 @@ fn the_overview_and_its_history_come_without_counting(shop: Shop) {
     let points = |name: &str| history["series"][name].as_array().unwrap().len();
     assert_eq!(points("stored"), points("latency_p95_ms"));
 
-    let mut stream = TcpStream::connect(shop.admin()).unwrap();
-    write!(stream, "GET /api/v1/live HTTP/1.1\r\nhost: {}\r\n\r\n", shop.admin()).unwrap();
+    let mut stream = TcpStream::connect(fixture.admin()).unwrap();
+    write!(stream, "GET /api/v1/live HTTP/1.1\r\nhost: {}\r\n\r\n", fixture.admin()).unwrap();
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     let mut wanted = vec!["event: overview", "event: sample"];
     for line in lines {
@@ -390,20 +396,20 @@ fn more_streams_than_there_are_seats_are_refused() {
     }
 }
 
-impl Shop {
+impl OrderFixture {
     /// Sends bytes that may be no JSON.
     fn send_bytes(&self, id: &str, bytes: &str) -> u16 {
         post(self.hook(), "/hook", &[("message-id", id)], bytes).0
     }
 }
 
-fn any_request_is_answered_without_a_fault(shop: Shop) {
-    let (shop, client) = opened(shop);
+fn any_request_is_answered_without_a_fault(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
     for order in ["o-1", "o-2", "o-3"] {
-        shop.place(order);
-        shop.command("TakePayment");
+        fixture.place(order);
+        fixture.command("TakePayment");
     }
-    post(shop.hook(), "/hook", &[("message-id", "odd")], "{odd");
-    until(&shop, &client, "/inbox?status=processed", 3);
+    post(fixture.hook(), "/hook", &[("message-id", "odd")], "{odd");
+    until(&fixture, &client, "/inbox?status=processed", 3);
     fuzz::any_request_is_answered(&client);
 }

@@ -77,7 +77,7 @@ fn a_wrong_configuration_exits_with_2_and_a_wrong_world_with_1() {
     assert_said(&Site::new().relais(&["check"]), 2, &["relais init"]);
     let log = "[[destination]]\nname = \"warehouse\"\nkind = \"log\"\n";
     for (store, wanted) in [
-        ("sqlite:missing/x.db", "there is no folder"),
+        ("sqlite:missing/x.db", "does not exist"),
         ("postgres://u@127.0.0.1:1/db", "cannot reach the database at 127.0.0.1:1"),
     ] {
         let site = Site::with(&format!("[store]\nurl = \"{store}\"\n{log}"));
@@ -253,7 +253,7 @@ fn an_org_is_logged_in_to_and_its_object_compared() {
 }
 
 #[test]
-fn a_private_key_that_cannot_be_used_says_what_to_do() {
+fn an_unusable_private_key_is_explained() {
     let site = |key: &str| {
         Site::with(&format!(
             "[[destination]]\nname = \"crm\"\nkind = \"salesforce\"\nobject = \"Contact\"\n\
@@ -291,7 +291,7 @@ fn a_broker_is_reached_and_its_topics_found() {
     for setting in settings {
         assert_fails(&site, setting, &["no topic `relais-check-missing`", "create it"]);
     }
-    // The look must not have created it.
+    // The check must not have created it.
     assert_fails(&site, settings[1], &["no topic"]);
     let site = at("127.0.0.1:1", &topic.name, "");
     assert_fails(&site, settings[0], &["127.0.0.1:1", "refused", "check `brokers`"]);

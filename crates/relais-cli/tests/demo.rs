@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::Value;
 
-/// So few messages that it ends soon.
+/// Few messages, so that the demo ends soon.
 const FEW: [&str; 2] = ["--messages", "80"];
 
 #[test]
@@ -29,13 +29,13 @@ fn a_demo_that_ends_by_itself_prints_its_proof() {
     assert!(output.status.success(), "{proof:#}\n{said}");
     assert_eq!((&proof["holds"], &proof["seed"]), (&Value::Bool(true), &Value::from(7)));
     let checks = proof["checks"].as_array().unwrap();
-    // There was something to lose, and something for people to decide.
+    // Messages could have been lost, and some need an operator.
     for (statement, at_least) in [
         ("orders: messages acknowledged that the target has", 80),
         ("Salesforce: contacts", 1),
-        ("checkouts: half done, waiting for a person", 1),
-        ("messages nobody can take: dead letters", 3),
-        ("messages held back behind one", 1),
+        ("checkouts: compensation failed, need an operator", 1),
+        ("undeliverable messages: dead letters", 3),
+        ("messages parked behind a dead letter", 1),
     ] {
         let check = checks.iter().find(|check| check["statement"] == statement);
         let check = check.unwrap_or_else(|| panic!("no check `{statement}`: {proof:#}"));
@@ -61,7 +61,7 @@ fn a_demo_that_is_looked_at_shows_its_console_and_ends_with_the_proof() {
     while !support::get(console, "/api/v1/explain/my-1").1.contains("\"DISPATCHED\"") {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    // Something has gone wrong by then, and is there to be looked at.
+    // Some messages have failed by then.
     loop {
         let (status, page) = support::get(console, "/api/v1/dead-letters");
         assert_eq!(status, 200, "{page}");
@@ -75,7 +75,7 @@ fn a_demo_that_is_looked_at_shows_its_console_and_ends_with_the_proof() {
     assert!(is_empty(folder.path()));
 }
 
-/// A demo that would go on until it is told.
+/// A demo without an end of its own.
 struct Watched {
     child: Child,
     log: BufReader<std::process::ChildStderr>,

@@ -1,4 +1,4 @@
-//! The dead-letter desk with the real program: look, edit, replay, discard, release.
+//! Dead letters with the real program: show, edit, retry, discard and release.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
@@ -16,7 +16,7 @@ use std::{
 use serde_json::{Value, json};
 use support::{Running, Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 
-/// How long a test waits for what must come.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Orders go to a target as they are; a batch becomes one message for each of its `ids`.
@@ -47,7 +47,7 @@ fn send(running: &Running, id: &str, body: &str) {
     assert_eq!(status, 202, "{answer}");
 }
 
-/// Waits until a list has so many entries.
+/// Waits until a list has this many entries.
 fn wait_for(site: &Site, list: &[&str], count: usize) -> Value {
     let started = Instant::now();
     loop {
@@ -104,24 +104,24 @@ fn a_pending_row_is_failed_by_hand_and_discarded() {
     let discard = ["dead-letter", "discard", "--all", "--yes", "--reason", "both"];
     assert_said(&site.relais(&discard), 0, &["discarded 2"]);
     let running = site.run();
-    assert!(target.next().body.contains("third"), "the key goes on");
+    assert!(target.next().body.contains("third"), "the key continues");
     running.stop();
 }
 
 #[test]
-fn a_dead_letter_is_edited_and_replayed_on_sqlite() {
+fn a_dead_letter_is_edited_and_retried_on_sqlite() {
     let target = Target::start();
-    edited_and_replayed(&site(&target), &target);
+    edited_and_retried(&site(&target), &target);
 }
 
 #[test]
-fn a_dead_letter_is_edited_and_replayed_on_postgres() {
+fn a_dead_letter_is_edited_and_retried_on_postgres() {
     let Some(schema) = PostgresSchema::new() else { return };
     let target = Target::start();
-    edited_and_replayed(&Site::with(&settings(&schema.url, &target)), &target);
+    edited_and_retried(&Site::with(&settings(&schema.url, &target)), &target);
 }
 
-fn edited_and_replayed(site: &Site, target: &Target) {
+fn edited_and_retried(site: &Site, target: &Target) {
     let letters = stuck(site, target, &["wrong", "second"]);
     let id = text(&letters[0]["id"]);
     let shown = site.json(&["dead-letter", "show", id]);
@@ -129,7 +129,11 @@ fn edited_and_replayed(site: &Site, target: &Target) {
     assert_eq!(shown["history"][0]["outcome"], "failed", "{shown}");
     assert_eq!(shown["parked_key"]["backlog"], 1, "{shown}");
     let said = site.relais(&["dead-letter", "show", id]);
-    assert_said(&said, 0, &["HTTP_400", "key o-1 is held back", "1 wait behind it", "explain"]);
+    assert_said(
+        &said,
+        0,
+        &["HTTP_400", "key o-1 is parked since", "1 messages wait behind it", "explain"],
+    );
     let keys = site.json(&["dead-letter", "keys"]);
     assert_eq!((&keys[0]["msg_key"], &keys[0]["backlog"]), (&json!("o-1"), &json!(1)), "{keys}");
     assert_said(&site.relais(&["dead-letter", "keys"]), 0, &["o-1", "to orders", id]);
@@ -139,7 +143,7 @@ fn edited_and_replayed(site: &Site, target: &Target) {
     };
     assert_said(&edit("{oops"), 1, &["not valid JSON", "nothing was changed"]);
     assert_said(&site.relais(&["dead-letter", "edit", id]), 2, &["--payload-file", "EDITOR"]);
-    assert_said(&edit(&order("o-1", "right")), 0, &["edited; next: relais dead-letter replay"]);
+    assert_said(&edit(&order("o-1", "right")), 0, &["edited; next: relais dead-letter retry"]);
     let shown = site.json(&["dead-letter", "show", id]);
     assert_eq!(shown["original_payload"], order("o-1", "wrong"));
     assert_eq!((&shown["edited_by"], &shown["resolution"]), (&json!("ann"), &Value::Null));
@@ -151,11 +155,11 @@ fn edited_and_replayed(site: &Site, target: &Target) {
     );
     assert!(said.out.contains(&end), "{said:?}");
 
-    let replay = |actor: &str| {
-        site.relais(&["dead-letter", "replay", id, "--reason", "mended", "--actor", actor])
+    let retry = |actor: &str| {
+        site.relais(&["dead-letter", "retry", id, "--reason", "fixed", "--actor", actor])
     };
-    assert_said(&replay("bob"), 0, &["replayed 1"]);
-    assert_said(&replay("cat"), 1, &["was resolved before: retried by bob at ", "replayed 0"]);
+    assert_said(&retry("bob"), 0, &["retried 1"]);
+    assert_said(&retry("cat"), 1, &["is already retried by bob at ", "retried 0"]);
     let running = site.run();
     assert_eq!(target.next().body, order("o-1", "right"), "first in its key");
     assert_eq!(target.next().body, order("o-1", "second"));
@@ -166,17 +170,17 @@ fn edited_and_replayed(site: &Site, target: &Target) {
     let lines: Vec<_> =
         audit.as_array().unwrap().iter().map(|l| (text(&l["actor"]), text(&l["action"]))).collect();
     assert_eq!(lines, [("bob", "dead-letter.retried"), ("ann", "dead-letter.edited")]);
-    assert_eq!(audit[0]["reason"], "mended");
+    assert_eq!(audit[0]["reason"], "fixed");
     let ann = site.json(&["audit", "list", "--actor", "ann"]);
     assert_eq!(ann.as_array().unwrap().len(), 1, "{ann}");
     assert_eq!(site.json(&["audit", "list", "--limit", "1"])[0], audit[0]);
     let before = audit[0]["id"].to_string();
     assert_eq!(site.json(&["audit", "list", "--before", &before])[0], audit[1]);
-    assert_said(&site.relais(&["audit", "list"]), 0, &["dead-letter.edited", "bob", "mended"]);
+    assert_said(&site.relais(&["audit", "list"]), 0, &["dead-letter.edited", "bob", "fixed"]);
 }
 
 #[test]
-fn an_edit_is_rehearsed_by_the_routes_unless_somebody_insists() {
+fn an_edit_is_validated_by_the_routes_unless_forced() {
     let target = Target::start();
     let site = site(&target);
     let running = site.run();
@@ -194,7 +198,7 @@ fn an_edit_is_rehearsed_by_the_routes_unless_somebody_insists() {
     assert_eq!(unchanged["edited_by"], Value::Null, "{unchanged}");
     let right = r#"{"type":"Batch","ids":[7,8]}"#;
     let said = edit(right, &["--dry-run"]);
-    assert_said(&said, 0, &["dry run: the message would be handled with it"]);
+    assert_said(&said, 0, &["dry run: the message would be handled"]);
     assert_eq!(site.json(&["dead-letter", "show", id]), unchanged);
     assert_said(&edit(wrong, &["--force"]), 0, &["edited"]);
 
@@ -225,7 +229,7 @@ fn an_edit_is_rehearsed_by_the_routes_unless_somebody_insists() {
 }
 
 #[test]
-fn many_are_replayed_by_filter_at_a_rate_oldest_first() {
+fn many_are_retried_by_filter_at_a_rate_oldest_first() {
     let target = Target::start();
     let site = site(&target);
     target.answers(400);
@@ -243,20 +247,20 @@ fn many_are_replayed_by_filter_at_a_rate_oldest_first() {
     let and = |more: &[&'static str]| [&all[..], more].concat();
     assert_said(&site.relais(&and(&[])), 2, &["--yes", "--dry-run"]);
     let said = site.relais(&and(&["--dry-run", "--key", "o-3"]));
-    assert_said(&said, 0, &["o-3", "1 would be replayed"]);
+    assert_said(&said, 0, &["o-3", "1 would be retried"]);
     let tried = site.json(&and(&["--dry-run"]));
     assert_eq!((&tried["dry_run"], tried["replayed"].as_array().unwrap().len()), (&json!(true), 5));
     assert_eq!(site.json(&["dead-letter", "list"]).as_array().unwrap().len(), 5);
     let none = site.json(&and(&["--type", "Other", "--yes"]));
     assert_eq!(none, json!({ "replayed": [], "unchanged": [], "refused": [] }));
 
-    let done = site.json(&and(&["--yes", "--rate", "1000/s", "--reason", "target mended"]));
+    let done = site.json(&and(&["--yes", "--rate", "1000/s", "--reason", "target fixed"]));
     assert_eq!(done["replayed"], tried["replayed"], "in the order that was shown");
     let audit = site.json(&["audit", "list"]);
-    let mut replayed: Vec<_> =
+    let mut targets: Vec<_> =
         audit.as_array().unwrap().iter().map(|line| line["target"].clone()).collect();
-    replayed.reverse();
-    assert_eq!(Value::from(replayed), done["replayed"]);
+    targets.reverse();
+    assert_eq!(Value::from(targets), done["replayed"]);
     let row = |id: &Value| site.json(&["dead-letter", "show", text(id)])["origin_id"].as_i64();
     let rows: Vec<_> = done["replayed"].as_array().unwrap().iter().map(row).collect();
     assert!(rows.is_sorted(), "oldest first: {rows:?}");
@@ -277,7 +281,7 @@ fn the_old_words_still_work() {
     assert_said(&site.relais(&["dead-letter", "retry", id, "--dry-run"]), 0, &["1 would be"]);
     assert_said(&site.relais(&["dead-letter", "skip", id, "--reason", "old"]), 0, &["discarded 1"]);
     let said = site.relais(&["dead-letter", "discard", id]);
-    assert_said(&said, 1, &["was resolved before: discarded by "]);
+    assert_said(&said, 1, &["is already discarded by "]);
     let help = site.relais(&["dead-letter", "--help"]).out;
     assert!(help.contains("retry") && help.contains("skip"), "{help}");
 }
@@ -289,11 +293,11 @@ fn a_key_is_released_or_skipped_as_a_whole() {
     stuck(&site, &target, &["first", "second"]);
     let release =
         |key: &str, more: &[&str]| site.relais(&[&["dead-letter", "release", key], more].concat());
-    assert_said(&release("nobody", &[]), 1, &["no open dead letter holds the key nobody"]);
+    assert_said(&release("missing", &[]), 1, &["the key missing is not parked"]);
     assert_said(&release("o-1", &["--inbox"]), 1, &["relais dead-letter keys"]);
-    assert_said(&release("o-1", &["--dry-run"]), 0, &["1 would be replayed"]);
-    let said = release("o-1", &["--destination", "orders", "--reason", "mended"]);
-    assert_said(&said, 0, &["replayed 1"]);
+    assert_said(&release("o-1", &["--dry-run"]), 0, &["1 would be retried"]);
+    let said = release("o-1", &["--destination", "orders", "--reason", "fixed"]);
+    assert_said(&said, 0, &["retried 1"]);
     let running = site.run();
     assert_eq!(target.next().body, order("o-1", "first"));
     assert_eq!(target.next().body, order("o-1", "second"));
@@ -309,17 +313,17 @@ fn a_key_is_released_or_skipped_as_a_whole() {
     wait_for(&site, &["dead-letter", "list"], 2);
     running.stop();
     let said = site.relais(&["dead-letter", "skip-key", "o-1"]);
-    assert_said(&said, 2, &["held in several places (inbox, to orders)", "--destination"]);
+    assert_said(&said, 2, &["parked in several places (inbox, to orders)", "--destination"]);
     let skip = ["dead-letter", "skip-key", "o-1", "--destination", "orders", "--reason", "a test"];
     let said = site.relais(&skip);
     assert_said(&said, 0, &["discarded 1"]);
     let left = site.json(&["dead-letter", "list"]);
     assert_eq!((left.as_array().unwrap().len(), &left[0]["origin"]), (1, &json!("inbox")));
-    assert_eq!(site.json(&["dead-letter", "keys"]), json!([]), "it goes on");
+    assert_eq!(site.json(&["dead-letter", "keys"]), json!([]), "it continues");
 }
 
 #[test]
-fn rows_that_nobody_can_repair_are_closed_with_a_reason() {
+fn undecodable_rows_are_discarded_with_a_reason() {
     let target = Target::start();
     let site = site(&target);
     let running = site.run();
@@ -327,7 +331,7 @@ fn rows_that_nobody_can_repair_are_closed_with_a_reason() {
         send(&running, &format!("m-{n}"), &format!("{{oops {n}"));
     }
     running.stop();
-    let discard = |more: &[&str]| site.relais(&[&["repair", "discard"], more].concat());
+    let discard = |more: &[&str]| site.relais(&[&["reprocess", "discard"], more].concat());
     assert_eq!(discard(&[]).code, 2, "ids or --all");
     assert_said(&discard(&["1", "--dry-run"]), 0, &["dry run: would discard 1 row"]);
     let said = discard(&["1", "--reason", "a test of the sender's", "--actor", "ann"]);
@@ -340,18 +344,19 @@ fn rows_that_nobody_can_repair_are_closed_with_a_reason() {
         (&letters[0]["resolved_by"], &letters[0]["resolution"]),
         (&json!("ann"), &json!("discarded"))
     );
-    assert_said(&discard(&["1"]), 1, &["row 1: was resolved before: discarded by ann"]);
-    assert_said(&discard(&["99"]), 1, &["no inbox entry has the id 99"]);
+    assert_said(&discard(&["1"]), 1, &["row 1: is already discarded by ann"]);
+    assert_said(&discard(&["99"]), 1, &["no inbox entry has the ID 99"]);
     assert_said(&discard(&["--all"]), 2, &["--reason"]);
     assert_said(&discard(&["--all", "--reason", "all"]), 2, &["--yes"]);
-    let all = ["repair", "discard", "--all", "--code", "INVALID_JSON", "--yes", "--reason", "all"];
+    let all =
+        ["reprocess", "discard", "--all", "--code", "INVALID_JSON", "--yes", "--reason", "all"];
     let done = site.json(&all);
     assert_eq!(done, json!({ "discarded": [2, 3], "unchanged": [] }));
     let status = site.json(&["status"]);
     assert!(!status["inbox"].to_string().contains("\"SERDE_ERROR\",\"rows\":3"), "{status}");
     assert_eq!(site.json(&["inbox", "list", "--status", "SERDE_ERROR"]), json!([]));
     // The flat form still repairs.
-    assert_said(&site.relais(&["repair", "--yes"]), 0, &["no SERDE_ERROR row matches"]);
+    assert_said(&site.relais(&["reprocess", "--yes"]), 0, &["no undecodable row matches"]);
 }
 
 #[test]
@@ -364,12 +369,12 @@ fn of_two_operators_one_decides_and_the_other_learns_who() {
         let mut command = site.command(&["dead-letter", "replay", id, "--actor", actor]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let people: Vec<_> = ["ann", "bob", "cat"].into_iter().map(start).collect();
-    let said = people.into_iter().map(|person| Said::from(person.wait_with_output().unwrap()));
-    let (done, told): (Vec<_>, Vec<_>) = said.partition(|said| said.code == 0);
-    assert_eq!((done.len(), told.len()), (1, 2), "{done:?} {told:?}");
+    let commands: Vec<_> = ["ann", "bob", "cat"].into_iter().map(start).collect();
+    let said = commands.into_iter().map(|command| Said::from(command.wait_with_output().unwrap()));
+    let (done, refused): (Vec<_>, Vec<_>) = said.partition(|said| said.code == 0);
+    assert_eq!((done.len(), refused.len()), (1, 2), "{done:?} {refused:?}");
     let faster = site.json(&["dead-letter", "show", id])["resolved_by"].clone();
-    for said in &told {
+    for said in &refused {
         assert_said(said, 1, &[&format!("retried by {}", text(&faster))]);
     }
     assert_eq!(site.json(&["audit", "list"]).as_array().unwrap().len(), 1);

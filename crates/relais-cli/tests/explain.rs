@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use support::{Running, Seen, Site, Target, assert_said, post, postgres::PostgresSchema};
 
-/// How long a test waits for what must come.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Orders go to a target; a checkout is a process of two steps with it.
@@ -46,7 +46,7 @@ fn header<'a>(seen: &'a Seen, name: &str) -> &'a str {
     found.next().unwrap_or_else(|| panic!("{name}: {seen:?}")).1.trim()
 }
 
-/// What the target's service answers to a command.
+/// Sends the reply of the target's service to a command.
 fn reply(running: &Running, id: &str, command: &Seen, body: &Value) {
     let (process, command) = (header(command, "correlation-id"), header(command, "message-id"));
     let headers = [("message-id", id), ("correlation-id", process), ("causation-id", command)];
@@ -114,18 +114,18 @@ fn explained(site: &Site, target: &Target) {
     }
 
     let said = site.relais(&["explain", "m-1"]);
-    let told = [
+    let shown = [
         "received from shop (hook): OrderPlaced m-1, key o-1",
         "attempt 1 failed permanently: HTTP_400",
         "dead-letter.retried by ann: up",
         "acknowledged by orders",
         "DISPATCHED",
     ];
-    assert_said(&said, 0, &told);
+    assert_said(&said, 0, &shown);
     let said = site.relais(&["explain", "m-1", "--color", "always"]);
     assert!(said.out.contains("\u{1b}["), "{said:?}");
     assert_said(&site.relais(&["explain", "1"]), 2, &["inbox:1 or outbox:1"]);
-    assert_said(&site.relais(&["explain", "nobody"]), 1, &["nothing here has the id nobody"]);
+    assert_said(&site.relais(&["explain", "missing"]), 1, &["has the ID missing"]);
 }
 
 #[test]
@@ -156,16 +156,16 @@ fn process_explained(site: &Site, target: &Target) {
     assert_said(&said, 1, &["the data of a process is not edited"]);
 
     // By type and business key too; what stands still says why and what can be done.
-    let told = ["StepFailed payment (permanent): no money", "no money; relais process "];
-    assert_said(&site.relais(&["explain", "checkout/o-1"]), 0, &told);
-    assert_said(&site.relais(&["explain", "checkout/nobody"]), 1, &["TYPE/BUSINESS-KEY"]);
+    let shown = ["StepFailed payment (permanent): no money", "no money; relais process "];
+    assert_said(&site.relais(&["explain", "checkout/o-1"]), 0, &shown);
+    assert_said(&site.relais(&["explain", "checkout/missing"]), 1, &["TYPE/BUSINESS-KEY"]);
     let whole = events(&site.json(&["explain", "start"]));
     let at = |name: &str| whole.iter().position(|event| event == name);
     assert!(at("StepFailed") < at("dead_letter"), "causes before effects: {whole:?}");
 
-    // Replaying it is retrying its step, through the process itself.
+    // Retrying it retries the step, through the process itself.
     let said = site.relais(&["dead-letter", "replay", id, "--reason", "paid cash"]);
-    assert_said(&said, 0, &["replayed 1"]);
+    assert_said(&said, 0, &["retried 1"]);
     reply(&running, "r-2", &target.next(), &json!({ "type": "PaymentTaken" }));
     reply(&running, "r-3", &target.next(), &json!({ "type": "OrderShipped" }));
     let process = letter["message_id"].as_str().unwrap();
@@ -190,8 +190,8 @@ fn process_explained(site: &Site, target: &Target) {
         "StepCompleted",
         "ProcessCompleted",
     ];
-    let told: Vec<_> = whole.iter().filter(|event| steps.contains(&event.as_str())).collect();
-    let wanted = |name: &str| told.iter().filter(|event| **event == name).count();
+    let shown: Vec<_> = whole.iter().filter(|event| steps.contains(&event.as_str())).collect();
+    let wanted = |name: &str| shown.iter().filter(|event| **event == name).count();
     assert_eq!((wanted("StepStarted"), wanted("StepCompleted")), (3, 2), "{whole:?}");
     assert_eq!((wanted("StepFailed"), wanted("dead_letter")), (1, 1), "{whole:?}");
     assert_eq!(whole.iter().filter(|event| *event == "received").count(), 4, "{whole:?}");

@@ -101,9 +101,9 @@ fn a_record_that_could_not_be_read_is_repaired_and_sent_on() {
     wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
     assert_eq!(site.json(&["inbox", "list"])[0]["status"], "SERDE_ERROR");
 
-    // Whoever runs meanwhile sends on what a person repairs.
+    // The running program delivers reprocessed messages.
     site.write("relais.toml", &settings("confluent-json"));
-    let said = site.relais(&["repair", "--yes", "--reason", "values have a schema number"]);
+    let said = site.relais(&["reprocess", "--yes", "--reason", "values have a schema number"]);
     assert_eq!(said.code, 0, "{said:?}");
     let records = to.read(1);
     assert_eq!(records[0].payload(), Some(&json[..]));
@@ -129,7 +129,7 @@ fn options_are_named_and_their_values_never_shown() {
         assert!(said.out.contains(words), "{words}: {said:?}");
     }
     let mut shown = format!("{said:?}");
-    // No broker is an outage, not an error: it starts, waits, and ends when it is told to.
+    // A missing broker is an outage, not an error: the program starts, waits, and ends on a signal.
     let said = site.run().stop();
     assert_eq!(said.code, 0, "{said:?}");
     shown += &format!("{said:?} {:?}", site.relais(&["check", "--json"]));

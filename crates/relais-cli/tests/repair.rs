@@ -1,4 +1,4 @@
-//! `relais repair`, with the real program: what could not be decoded over HTTP is mended and
+//! `relais reprocess`, with the real program: undecodable messages over HTTP are corrected and
 //! delivered, once.
 
 // Helpers of tests may unwrap, like the tests themselves.
@@ -99,20 +99,20 @@ fn garbage_over_http_is_repaired_by_a_new_setting_and_delivered() {
     send(&running, "{oops");
 
     let said = site.relais(&["repair", "--dry-run"]);
-    let hint = "; decoder json-latin1 would read it";
-    assert_said(&said, 1, &["row 1: still unreadable: not UTF-8 at byte ", hint]);
-    assert_said(&said, 1, &["row 2: still unreadable: not valid JSON", "relais inbox show 2"]);
-    assert_said(&said, 1, &["dry run: would repair 0 of 2 rows, 2 still unreadable"]);
+    let hint = "; decoder json-latin1 accepts it";
+    assert_said(&said, 1, &["row 1: still undecodable: not UTF-8 at byte ", hint]);
+    assert_said(&said, 1, &["row 2: still undecodable: not valid JSON", "relais inbox show 2"]);
+    assert_said(&said, 1, &["dry run: would reprocess 0 of 2 rows, 2 still undecodable"]);
 
     site.write("relais.toml", &settings(&target, "json-latin1"));
-    let said = site.relais(&["repair", "1", "--dry-run"]);
-    assert_said(&said, 0, &["row 1: would be repaired: OrderPlaced m-1, key café"]);
+    let said = site.relais(&["reprocess", "1", "--dry-run"]);
+    assert_said(&said, 0, &["row 1: would be reprocessed: OrderPlaced m-1, key café"]);
     assert_eq!(row(&site, 1)["status"], "SERDE_ERROR");
-    assert_said(&site.relais(&["repair"]), 2, &["--yes"]);
+    assert_said(&site.relais(&["reprocess"]), 2, &["--yes"]);
 
     // The program that runs notices by itself, and delivers.
-    let said = site.relais(&["repair", "--yes", "--actor", "ann", "--reason", "Latin-1"]);
-    assert_said(&said, 1, &["repaired 1 of 2 rows, 1 still unreadable"]);
+    let said = site.relais(&["reprocess", "--yes", "--actor", "ann", "--reason", "Latin-1"]);
+    assert_said(&said, 1, &["reprocessed 1 of 2 rows, 1 still undecodable"]);
     assert_eq!(target.next().body, cafe);
     running.stop();
 
@@ -123,7 +123,7 @@ fn garbage_over_http_is_repaired_by_a_new_setting_and_delivered() {
     assert!(original.starts_with("sha256:"), "{done}");
     let sql = "SELECT actor || ' ' || action || ' ' || target || ' ' || reason FROM relais_audit";
     assert_eq!(texts(&site, sql), ["ann inbox.repaired 1 Latin-1 (decoder json-latin1)"]);
-    assert_said(&site.relais(&["repair", "1"]), 1, &["is PROCESSED; only a SERDE_ERROR row"]);
+    assert_said(&site.relais(&["reprocess", "1"]), 1, &["is PROCESSED; only a SERDE_ERROR row"]);
     assert_eq!(target.unseen(), 0);
 
     // The sender sends the same again, to the source as it is declared now.
@@ -146,8 +146,8 @@ fn a_repaired_message_is_delivered_on_postgres() {
         send(&running, &order(&format!("m-{n}"), "o-1"));
         target.next();
     }
-    let said = site.relais(&["repair", "--decoder", "confluent-json", "--yes"]);
-    assert_said(&said, 0, &["repaired 1 of 1 row"]);
+    let said = site.relais(&["reprocess", "--decoder", "confluent-json", "--yes"]);
+    assert_said(&said, 0, &["reprocessed 1 of 1 row"]);
     assert_eq!(target.next().body, order("m-1", "o-1"));
     running.stop();
     let done = site.json(&["inbox", "show", "m-1"]);
@@ -159,18 +159,22 @@ fn rows_are_chosen_by_filters_and_a_decoder_by_hand() {
     let target = Target::start();
     let site = Site::with(&settings(&target, "json"));
     received(&site, &[&framed(&order("m-1", "o-1")), "", &framed(&order("m-2", "o-2"))]);
-    let none = site.json(&["repair", "--source", "crm", "--yes"]);
+    let none = site.json(&["reprocess", "--source", "crm", "--yes"]);
     assert_eq!((&none["rows"], &none["dry_run"]), (&json!([]), &false.into()));
-    assert_said(&site.relais(&["repair", "--code", "NOPE", "--yes"]), 0, &["no SERDE_ERROR row"]);
+    assert_said(
+        &site.relais(&["reprocess", "--code", "NOPE", "--yes"]),
+        0,
+        &["no undecodable row"],
+    );
 
-    let chosen = ["repair", "--source", "shop", "--code", "INVALID_JSON", "--since", "1h"];
+    let chosen = ["reprocess", "--source", "shop", "--code", "INVALID_JSON", "--since", "1h"];
     let by_hand = ["--decoder", "confluent-json", "--yes"];
     let first = site.json(&[&chosen[..], &by_hand[..], &["--limit", "1"]].concat());
     assert_eq!((&first["repaired"], &first["rows"][0]["row"]), (&1.into(), &1.into()), "{first}");
     let second = site.json(&[&chosen[..], &by_hand[..]].concat());
     assert_eq!(second["rows"][0]["row"], 3, "{second}");
-    let said = site.relais(&["repair", "--yes"]);
-    assert_said(&said, 1, &["row 2: still unreadable: empty body", "1 still unreadable"]);
+    let said = site.relais(&["reprocess", "--yes"]);
+    assert_said(&said, 1, &["row 2: still undecodable: empty body", "1 still undecodable"]);
 
     let running = site.run();
     let mut bodies = [target.next().body, target.next().body];
@@ -180,7 +184,7 @@ fn rows_are_chosen_by_filters_and_a_decoder_by_hand() {
 }
 
 #[test]
-fn a_person_writes_the_payload() {
+fn an_operator_writes_the_payload() {
     let target = Target::start();
     let site = Site::with(&settings(&target, "json"));
     let cut = r#"{"id":"m-1","type":"OrderPlaced","orderId":"#;
@@ -190,17 +194,22 @@ fn a_person_writes_the_payload() {
     assert!(shown.contains(r#"  {"id":"m-1","typ"#), "{shown}");
 
     site.write("1.json", "{\n  \"id\": }\n");
-    let said = site.relais(&["repair", "1", "--payload", "1.json"]);
-    assert_said(&said, 1, &["row 1: still unreadable", "line 2 column 9"]);
+    let said = site.relais(&["reprocess", "1", "--payload", "1.json"]);
+    assert_said(&said, 1, &["row 1: still undecodable", "line 2 column 9"]);
     site.write("1.json", &format!("{}\n", order("m-1", "o-1")));
-    let said = site.relais(&["repair", "1", "--payload", "1.json", "--reason", "cut by a proxy"]);
-    assert_said(&said, 0, &["row 1: repaired: OrderPlaced m-1, key o-1", "repaired 1 of 1 row"]);
+    let said =
+        site.relais(&["reprocess", "1", "--payload", "1.json", "--reason", "cut by a proxy"]);
+    assert_said(
+        &said,
+        0,
+        &["row 1: reprocessed: OrderPlaced m-1, key o-1", "reprocessed 1 of 1 row"],
+    );
     let row_1 = row(&site, 1);
     assert_eq!(row_1["payload"], order("m-1", "o-1"), "without the line end of the editor");
     assert_ne!(row_1["raw_payload_base64"], Value::Null);
 
     let mut typing = site
-        .command(&["repair", "2", "--payload", "-"])
+        .command(&["reprocess", "2", "--payload", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -208,9 +217,10 @@ fn a_person_writes_the_payload() {
         .unwrap();
     typing.stdin.take().unwrap().write_all(order("m-2", "o-2").as_bytes()).unwrap();
     let said = Said::from(typing.wait_with_output().unwrap());
-    assert_said(&said, 0, &["repaired 1 of 1 row"]);
-    let said = site.relais(&["repair", "3", "--set", r#"{"type":"OrderPlaced","orderId":"o-3"}"#]);
-    assert_said(&said, 0, &["row 3: repaired: OrderPlaced sha256:", "(its own id), key o-3"]);
+    assert_said(&said, 0, &["reprocessed 1 of 1 row"]);
+    let said =
+        site.relais(&["reprocess", "3", "--set", r#"{"type":"OrderPlaced","orderId":"o-3"}"#]);
+    assert_said(&said, 0, &["row 3: reprocessed: OrderPlaced sha256:", "(its own ID), key o-3"]);
     let reasons = texts(&site, "SELECT reason FROM relais_audit ORDER BY id");
     assert_eq!(reasons[0], "cut by a proxy (payload written by hand)");
 
@@ -230,8 +240,8 @@ fn a_message_that_is_there_already_is_not_delivered_twice() {
     send(&running, &order("m-1", "o-1"));
     target.next();
     send(&running, &framed(&order("m-1", "o-1")));
-    let said = site.relais(&["repair", "2", "--decoder", "confluent-json"]);
-    assert_said(&said, 0, &["row 2: m-1 is row 1 already", "1 there already"]);
+    let said = site.relais(&["reprocess", "2", "--decoder", "confluent-json"]);
+    assert_said(&said, 0, &["row 2: row 1 is the same message m-1", "1 duplicates"]);
     let settled = row(&site, 2);
     assert_eq!(
         (&settled["status"], &settled["error_code"]),
@@ -246,38 +256,38 @@ fn a_message_that_is_there_already_is_not_delivered_twice() {
 }
 
 #[test]
-fn a_conflict_is_said_with_what_to_do() {
+fn a_conflict_names_the_next_step() {
     let target = Target::start();
     let site = Site::with(&settings(&target, "json"));
     let running = site.run();
     send(&running, &order("m-1", "o-1"));
     target.next();
     send(&running, &framed(&order("m-1", "o-2")));
-    let repair = ["repair", "2", "--decoder", "confluent-json"];
+    let repair = ["reprocess", "2", "--decoder", "confluent-json"];
     let said = site.relais(&repair);
-    assert_said(&said, 1, &["message id m-1 is row 1's already", "--keep-id", "1 in conflict"]);
+    assert_said(&said, 1, &["row 1 has the message ID m-1", "--keep-id", "1 conflicts"]);
     assert_eq!(row(&site, 2)["status"], "SERDE_ERROR");
     let said = site.relais(&[&repair[..], &["--keep-id"]].concat());
-    assert_said(&said, 0, &["row 2: repaired: OrderPlaced sha256:", "(its own id), key o-2"]);
+    assert_said(&said, 0, &["row 2: reprocessed: OrderPlaced sha256:", "(its own ID), key o-2"]);
     assert_eq!(target.next().body, order("m-1", "o-2"));
     running.stop();
 }
 
 #[test]
-fn of_two_repairs_at_once_one_is_told_that_it_is_done() {
+fn of_two_concurrent_reprocess_calls_one_is_refused() {
     let target = Target::start();
     let site = Site::with(&settings(&target, "json"));
     received(&site, &[&framed(&order("m-1", "o-1"))]);
     let start = || {
-        let mut command = site.command(&["repair", "1", "--decoder", "confluent-json"]);
+        let mut command = site.command(&["reprocess", "1", "--decoder", "confluent-json"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let people: Vec<_> = (0..4).map(|_| start()).collect();
-    let said = people.into_iter().map(|person| Said::from(person.wait_with_output().unwrap()));
-    let (done, told): (Vec<_>, Vec<_>) = said.partition(|said| said.code == 0);
-    assert_eq!((done.len(), told.len()), (1, 3), "{done:?} {told:?}");
-    for said in &told {
-        assert_said(said, 1, &["row 1: is RECEIVED; only a SERDE_ERROR row can be repaired"]);
+    let commands: Vec<_> = (0..4).map(|_| start()).collect();
+    let said = commands.into_iter().map(|command| Said::from(command.wait_with_output().unwrap()));
+    let (done, refused): (Vec<_>, Vec<_>) = said.partition(|said| said.code == 0);
+    assert_eq!((done.len(), refused.len()), (1, 3), "{done:?} {refused:?}");
+    for said in &refused {
+        assert_said(said, 1, &["row 1: is RECEIVED; only a SERDE_ERROR row can be reprocessed"]);
     }
     assert_eq!(texts(&site, "SELECT action FROM relais_audit"), ["inbox.repaired"]);
 }
@@ -286,21 +296,21 @@ fn of_two_repairs_at_once_one_is_told_that_it_is_done() {
 fn wrong_usage_is_refused_before_anything_is_touched() {
     let site = Site::new();
     for args in [
-        &["repair", "--decoder", "avro"][..],
-        &["repair", "--payload", "x.json"],
-        &["repair", "1", "2", "--set", "{}"],
-        &["repair", "1", "--source", "shop"],
-        &["repair", "1", "--set", "{}", "--decoder", "json"],
-        &["repair", "--limit", "0"],
+        &["reprocess", "--decoder", "avro"][..],
+        &["reprocess", "--payload", "x.json"],
+        &["reprocess", "1", "2", "--set", "{}"],
+        &["reprocess", "1", "--source", "shop"],
+        &["reprocess", "1", "--set", "{}", "--decoder", "json"],
+        &["reprocess", "--limit", "0"],
     ] {
         assert_eq!(site.relais(args).code, 2, "{args:?}");
     }
     let target = Target::start();
     let site = Site::with(&settings(&target, "json"));
     received(&site, &["{oops"]);
-    let said = site.relais(&["repair", "1", "99", "--decoder", "text"]);
-    assert_said(&said, 1, &["no inbox entry has the id 99"]);
-    assert_eq!(row(&site, 1)["status"], "SERDE_ERROR", "all are looked up first");
-    let said = site.relais(&["repair", "1", "--payload", "missing.json"]);
+    let said = site.relais(&["reprocess", "1", "99", "--decoder", "text"]);
+    assert_said(&said, 1, &["no inbox entry has the ID 99"]);
+    assert_eq!(row(&site, 1)["status"], "SERDE_ERROR", "all ids are checked first");
+    let said = site.relais(&["reprocess", "1", "--payload", "missing.json"]);
     assert_said(&said, 1, &["cannot read missing.json"]);
 }

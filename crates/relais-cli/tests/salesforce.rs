@@ -1,4 +1,4 @@
-//! The program with Salesforce, as a person runs it: settings, members in the database, an org.
+//! The program with Salesforce: configuration, members in the database, an org.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
@@ -77,7 +77,7 @@ fn many_waiting_rows_go_in_a_job_by_themselves() {
 }
 
 #[test]
-fn an_update_sends_what_the_database_says_now() {
+fn an_update_sends_the_current_row_of_the_database() {
     for (site, base) in Base::all(&Site::new) {
         let org = Org::with(Faults::default());
         base.members(2);
@@ -104,7 +104,7 @@ fn an_update_sends_what_the_database_says_now() {
 }
 
 #[test]
-fn a_member_that_is_gone_is_a_dead_letter_or_skipped() {
+fn a_deleted_member_is_a_dead_letter_or_skipped() {
     for (more, dispatched) in [("", 1), ("on_missing = \"skip\"\n", 2)] {
         let site = Site::new();
         let base = Base::Sqlite(site.path("relais.db"));
@@ -123,7 +123,7 @@ fn a_member_that_is_gone_is_a_dead_letter_or_skipped() {
 }
 
 #[test]
-fn wrong_credentials_stop_the_lane_and_status_says_why() {
+fn wrong_credentials_stop_the_lane_and_status_shows_the_error() {
     for api in ["bulk-v2", "collections"] {
         for (site, base) in Base::all(&Site::new) {
             let auth =
@@ -139,14 +139,14 @@ fn wrong_credentials_stop_the_lane_and_status_says_why() {
             let reason = destination()["guards"]["reason"].clone();
             assert!(reason["code"].as_str().unwrap().starts_with("invalid_client"), "{reason}");
             let text = site.relais(&["status"]).out;
-            let why = "HTTP:SFDC:BulkV2:Contact rests";
+            let why = "HTTP:SFDC:BulkV2:Contact is unavailable";
             assert!(text.contains(why) && text.contains(": invalid_client"), "{text}");
             assert!(!text.contains("hush-hush"), "{text}");
             let said = running.stop();
             assert!(!said.err.contains("hush-hush"), "{said:?}");
             assert!(said.err.contains("target is unavailable"), "{said:?}");
             let left = "SELECT status FROM relais_outbox WHERE status = 'PENDING' AND attempts = 0";
-            assert_eq!(base.texts(left).len(), 5, "nobody's attempts are used");
+            assert_eq!(base.texts(left).len(), 5, "no attempts are used");
             assert!(org.ledger().is_empty());
 
             site.write("relais.toml", &wrong.replace("hush-hush", "the right one"));
@@ -159,7 +159,7 @@ fn wrong_credentials_stop_the_lane_and_status_says_why() {
 }
 
 #[test]
-fn what_the_settings_do_wrong_stops_the_lane_and_loses_nothing() {
+fn a_wrong_configuration_stops_the_lane_and_loses_nothing() {
     let site = Site::new();
     let base = Base::Sqlite(site.path("relais.db"));
     let org = Org::with(Faults::default());
@@ -168,7 +168,7 @@ fn what_the_settings_do_wrong_stops_the_lane_and_loses_nothing() {
     site.write("relais.toml", &good.replace("FirstName", "NoSuchColumn__c"));
     let running = site.run();
     send(&running, "e-1", &members_created(1..=3, 1));
-    until(|| site.relais(&["status"]).out.contains("Contact rests"));
+    until(|| site.relais(&["status"]).out.contains("Contact is unavailable"));
     let text = site.relais(&["status"]).out;
     assert!(text.contains("NoSuchColumn__c"), "{text}");
     assert_eq!(running.stop().code, 0);

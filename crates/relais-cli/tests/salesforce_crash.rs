@@ -26,7 +26,7 @@ use support::{Site, post};
 const MEMBERS: usize = 600;
 /// Small, so that there are many jobs to be killed in.
 const ROWS_OF_A_JOB: usize = 60;
-/// A process is killed after so many calls to the org, in turn. A job makes about nine.
+/// Numbers of calls to the org after which a process is killed, in turn. A job makes about nine.
 const LIVES_CALLS: [u64; 10] = [1, 4, 2, 7, 3, 5, 9, 6, 8, 13];
 /// A run whose kills fell into fewer phases of jobs was too easy.
 const PHASES_MIN: usize = 3;
@@ -34,7 +34,7 @@ const OPEN_JOBS: &str = "SELECT phase FROM relais_bulk_job WHERE finished_at IS 
 /// Rows whose worker was killed three times are held for a minute, unless another one is killed meanwhile.
 const END_OF_QUARANTINE: &str = "UPDATE relais_outbox SET next_attempt_at = '2000-01-01T00:00:00.000Z' \
      WHERE status = 'PENDING' AND error_code = 'QUARANTINED' AND job_id IS NULL";
-/// The last rows may be gone before there were so many calls.
+/// The last rows may be delivered before that many calls.
 const IDLE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(1);
 
@@ -101,7 +101,7 @@ fn accept(site: &Site, version: u64) {
     assert_eq!(post(running.address("hook"), "/hook", &headers, &body).0, 202);
 }
 
-/// Kills a process when the org has seen so many calls of it.
+/// Kills a process after this many calls to the org.
 fn live_and_die(site: &Site, org: &Org, calls: u64) {
     let total = || org.calls().values().sum::<u64>();
     let before = total();

@@ -62,13 +62,13 @@ impl<'a> Bed<'a> {
         self.topic.send("F-8842", &[("message-id", id)], Some(body.as_bytes()));
     }
 
-    /// How many rows of the inbox are in this state.
+    /// Returns the number of inbox rows in this state.
     fn inbox(&self, status: &str) -> usize {
         let sql = format!("SELECT message_id FROM relais_inbox WHERE status = '{status}'");
         self.base.texts(&sql).len()
     }
 
-    /// Nothing is left to read.
+    /// Returns true if no record is left to read.
     fn is_committed(&self) -> bool {
         self.topic.committed(&self.topic.name) == self.topic.ends()
     }
@@ -114,7 +114,7 @@ fn point_2_a_duplicate_delivery_has_one_effect() {
 }
 
 #[test]
-fn point_3_what_comes_out_of_order_is_ignored_by_its_version() {
+fn point_3_out_of_order_events_are_ignored_by_their_version() {
     let Some(broker) = Broker::from_environment() else { return };
     for bed in Bed::all(&broker, 4, &Faults::default()) {
         bed.base.execute("UPDATE members SET version = 3");
@@ -160,7 +160,7 @@ fn point_4_of_a_bulk_job_that_is_partly_ok_only_failed_rows_are_tried_again() {
 }
 
 #[test]
-fn point_5_throttling_opens_the_breaker_and_exhausts_nobody() {
+fn point_5_throttling_opens_the_breaker_and_exhausts_no_attempts() {
     let Some(broker) = Broker::from_environment() else { return };
     for action in [HttpAction::Throttled, HttpAction::Unavailable, HttpAction::ConcurrentLimit] {
         let path = Pattern::new("services/data").unwrap();

@@ -25,7 +25,7 @@ const MEMBERS: usize = 100_000;
 const ROWS_OF_A_JOB: usize = 10_000;
 /// Calls to the org for each job, beside asking how far it is.
 const CALLS_OF_A_JOB: u64 = 10;
-/// What the whole program may need at its highest, whatever the number of members.
+/// Most memory of the program, for any number of members.
 const MEMORY_MAX_MIB: u64 = 400;
 const PATIENCE: Duration = Duration::from_secs(600);
 

@@ -49,7 +49,7 @@ fn other_commands_do_not_wait_for_a_database() {
 }
 
 #[test]
-fn what_a_wait_cannot_change_ends_the_start_at_once() {
+fn errors_that_waiting_cannot_fix_end_the_start_at_once() {
     let Some(schema) = PostgresSchema::new() else { return };
     let nowhere = schema.url.replace(&schema.name, "no_such_schema");
     let said = Site::with(&settings(&nowhere, "1d")).relais(&["run"]);

@@ -1,4 +1,4 @@
-//! What operators meet on an 80-column terminal: lists and `top` that fit, ids by their first digits,
+//! The command line on an 80-column terminal: lists and `top` that fit, ids by their first digits,
 //! `status` with named tokens, and the reasons why something waits. One program serves all checks.
 
 // Helpers of tests may unwrap, like the tests themselves.
@@ -18,14 +18,14 @@ use std::{
 use serde_json::Value;
 use support::{Running, Site, Target, assert_said, get, post};
 
-/// How long a test waits for what must come.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 const COLUMNS: usize = 80;
 
-fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+fn until<T>(what: &str, check: impl Fn() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         assert!(started.elapsed() < PATIENCE, "{what} did not come");
@@ -104,10 +104,12 @@ fn operators_see_whole_lines_and_reasons() {
         letters.as_array().filter(|letters| letters.len() == 3).cloned()
     });
     lists_fit(&site, &letters);
+    dead_letters_are_filtered_by_code_and_typos_are_explained(&site);
+    lists_report_further_rows(&site);
     ids_are_found_by_their_first_digits(&site, &letters);
     many_are_discarded_only_with_a_reason(&site, &letters);
-    a_resting_destination_says_until_when(&site, &running, &target, &token);
-    rows_say_what_they_wait_for(&site);
+    an_unavailable_destination_shows_the_time_of_its_next_call(&site, &running, &target, &token);
+    rows_show_why_they_wait(&site);
     top_runs_live(&site);
 }
 
@@ -132,6 +134,65 @@ fn lists_fit(site: &Site, letters: &[Value]) {
     assert!(text.contains('…'), "a cut is shown: {text}");
 }
 
+fn dead_letters_are_filtered_by_code_and_typos_are_explained(site: &Site) {
+    let with_code = |code| site.json(&["dead-letter", "list", "--code", code]);
+    assert_eq!(with_code("HTTP_422").as_array().unwrap().len(), 3);
+    assert_eq!(with_code("HTTP_400"), serde_json::json!([]));
+    let retry = |destination, more: &[&'static str]| {
+        let args = ["dead-letter", "retry", "--all", "--yes", "--destination", destination];
+        site.relais(&[&args[..], more].concat())
+    };
+    assert_said(&retry("ordres", &[]), 1, &["no destination is `ordres`", "mean `orders`?"]);
+    assert_said(&retry("elsewhere", &[]), 1, &["`relais status` lists the names"]);
+    assert_said(&retry("orders", &["--code", "HTTP_400"]), 0, &["retried 0"]);
+    // The former name of the command still works.
+    let replay = ["dead-letter", "replay", "--all", "--destination", "orders", "--dry-run"];
+    assert_said(&site.relais(&replay), 0, &["3 would be retried"]);
+    let list = site.relais(&["dead-letter", "list", "--destination", "ordres"]);
+    assert_said(&list, 0, &["none", "mean `orders`?"]);
+    let help = site.relais(&["dead-letter", "--help"]).out;
+    assert!(help.contains("retry") && !help.contains("replay"), "{help}");
+}
+
+fn lists_report_further_rows(site: &Site) {
+    for list in ["inbox", "outbox", "dead-letter"] {
+        let page = site.relais(&[list, "list", "--limit", "2", "--json"]);
+        let rows: Value = serde_json::from_str(&page.out).unwrap();
+        assert_eq!(rows.as_array().unwrap().len(), 2, "{page:?}");
+        assert!(page.err.contains("possibly more results: add --before "), "{page:?}");
+        let all = site.relais(&[list, "list", "--json"]);
+        assert_eq!(all.err, "", "{all:?}");
+    }
+    let page = site.relais(&["inbox", "list", "--limit", "2"]);
+    assert_said(&page, 0, &["possibly more results: add --before 2"]);
+}
+
+#[test]
+fn controls_need_values_and_pauses_are_logged_after_a_restart() {
+    let site = Site::with(
+        "[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+         [[destination]]\nname = \"orders\"\nkind = \"log\"\npath = \"orders.jsonl\"\n",
+    );
+    let running = site.run();
+    let limit = |more: &[&'static str]| {
+        let args = ["destination", "limit", "orders", "--reason", "a test"];
+        site.relais(&[&args[..], more].concat())
+    };
+    assert_said(&limit(&[]), 2, &["--rate", "--concurrency", "--reset"]);
+    assert_said(&limit(&["--reset", "--rate", "5/s"]), 2, &["cannot be used with"]);
+    assert_said(&limit(&["--rate", "5/s"]), 0, &["orders is limited until restart"]);
+    assert_said(&limit(&["--reset"]), 0, &["orders is reset to its configured limits"]);
+    for (kind, name) in [("destination", "orders"), ("source", "hook")] {
+        let pause = [kind, "pause", name, "--actor", "ann", "--reason", "upgrade"];
+        assert_said(&site.relais(&pause), 0, &["is paused"]);
+    }
+    assert!(!running.stop().err.contains("is paused by an operator"));
+    let log = site.run().stop().err;
+    for words in ["destination is paused by an operator", "source is paused by an operator"] {
+        assert!(log.contains(words) && log.contains("ann") && log.contains("upgrade"), "{log}");
+    }
+}
+
 fn ids_are_found_by_their_first_digits(site: &Site, letters: &[Value]) {
     let id = letters[0]["id"].as_str().unwrap();
     // Ids that were made in one moment may begin alike.
@@ -145,7 +206,7 @@ fn ids_are_found_by_their_first_digits(site: &Site, letters: &[Value]) {
     assert_said(&site.relais(&["dead-letter", "show", "m-1"]), 2, &["not the id of a dead letter"]);
     if digits > 4 {
         let several = site.relais(&["dead-letter", "show", &id[..digits - 1]]);
-        assert_said(&several, 2, &["more than one dead letter", id, "give more digits"]);
+        assert_said(&several, 2, &["more than one dead letter", id, "pass more digits"]);
     }
     let message = site.json(&["outbox", "list"])[0]["message_id"].as_str().unwrap().to_owned();
     assert_eq!(site.json(&["outbox", "show", &message[..23]])["message_id"], message);
@@ -156,8 +217,12 @@ fn many_are_discarded_only_with_a_reason(site: &Site, letters: &[Value]) {
     assert_said(&site.relais(&all), 2, &["without a reason", "--reason"]);
     let key = letters[0]["msg_key"].as_str().unwrap();
     assert_said(&site.relais(&["dead-letter", "skip-key", key]), 2, &["without a reason"]);
-    assert_said(&site.relais(&["repair", "discard", "--all", "--yes"]), 2, &["without a reason"]);
-    assert_eq!(site.json(&["dead-letter", "list"]).as_array().unwrap().len(), 3, "none is gone");
+    assert_said(
+        &site.relais(&["reprocess", "discard", "--all", "--yes"]),
+        2,
+        &["without a reason"],
+    );
+    assert_eq!(site.json(&["dead-letter", "list"]).as_array().unwrap().len(), 3, "none is deleted");
     let reason = [&all[..], &["--reason", "a test"]].concat();
     assert_said(&site.relais(&reason), 0, &["discarded 3"]);
     let resolved = site.json(&["dead-letter", "list", "--status", "resolved"]);
@@ -166,7 +231,7 @@ fn many_are_discarded_only_with_a_reason(site: &Site, letters: &[Value]) {
     assert!(audit.contains("dead-letter.discarded") && audit.contains("a test"), "{audit}");
 }
 
-fn a_resting_destination_says_until_when(
+fn an_unavailable_destination_shows_the_time_of_its_next_call(
     site: &Site,
     running: &Running,
     target: &Target,
@@ -183,19 +248,19 @@ fn a_resting_destination_says_until_when(
     };
     let rests = until("an open breaker", || {
         let said = status();
-        said.out.contains("orders rests until 20").then_some(said)
+        said.out.contains("orders is unavailable, breaker open until 20").then_some(said)
     });
     assert!(rests.out.contains("HTTP_503"), "{rests:?}");
     let top = site.relais(&["top", "--once", "--token", token]);
     assert!(top.code == 0 && top.out.contains("open"), "{top:?}");
     let without = site.relais(&["status"]);
-    assert_said(&without, 0, &["breakers and API calls are not known", "RELAIS_TOKEN"]);
+    assert_said(&without, 0, &["breakers and API calls are unknown", "RELAIS_TOKEN"]);
     let wrong = site.relais(&["status", "--token", "wrong"]);
-    assert_said(&wrong, 0, &["wants a token"]);
+    assert_said(&wrong, 0, &["requires a token"]);
     assert_eq!(get(running.logged("admin http://"), "/api/v1/overview").0, 401);
 }
 
-fn rows_say_what_they_wait_for(site: &Site) {
+fn rows_show_why_they_wait(site: &Site) {
     let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
     db.busy_timeout(PATIENCE).unwrap();
     let insert = |id: &str, destination: &str| {
@@ -219,7 +284,7 @@ fn rows_say_what_they_wait_for(site: &Site) {
     assert!(!again.err.contains("is refused"), "{again:?}");
 }
 
-/// Draws until it is told to end.
+/// Draws until it is stopped.
 fn top_runs_live(site: &Site) {
     let mut top = terminal(site, &["top"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(top.stdout.take().unwrap());
@@ -256,8 +321,8 @@ fn a_delivery_after_an_operator_failed_the_row_is_shown() {
     call.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
     until("the delivery in the story", || {
         let story = site.relais(&["explain", "outbox:1"]).out;
-        let told = story.contains("was delivered: the destination accepted it after an operator");
-        told.then_some(())
+        let shown = story.contains("was delivered: the destination accepted it after an operator");
+        shown.then_some(())
     });
     assert_eq!(site.json(&["outbox", "show", "1"])["status"], "FAILED");
     running.stop();

@@ -12,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take before the test gives up.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// As in the workspace, so that packages it has compiled with the same features are not compiled again.
+/// The profile of the workspace, so that compiled packages with the same features are reused.
 const PROFILE: &str = "[profile.dev]\ndebug = \"line-tables-only\"\n\
     [profile.dev.package.\"*\"]\ndebug = false\n\
     [profile.dev.package.sha2]\nopt-level = 3\n\
@@ -41,7 +41,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_readme_says_how_to_get_the_command_and_its_excerpt_commits() {
+fn the_readme_shows_how_to_install_and_its_excerpt_commits() {
     let readme = page("README.md");
     let install =
         readme.find("cargo install --locked --path crates/relais-cli").expect("an install line");

@@ -1,4 +1,4 @@
-//! Who did what, and why.
+//! The audit log.
 
 use axum::extract::State;
 use relais_core::desk::{AuditEntry, AuditFilter};
@@ -7,14 +7,14 @@ use serde::Deserialize;
 use super::{Answer, run};
 use crate::{
     Admin,
-    input::{Asked, Limit, Page, Text},
+    input::{FilterText, Limit, ListPage, QueryParams},
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    actor: Option<Text>,
-    target: Option<Text>,
+pub(crate) struct AuditQuery {
+    actor: Option<FilterText>,
+    target: Option<FilterText>,
     before: Option<i64>,
     #[serde(default)]
     limit: Limit,
@@ -22,14 +22,14 @@ pub(crate) struct Wanted {
 
 pub(crate) async fn list(
     State(admin): State<Admin>,
-    Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<AuditEntry>> {
-    let Wanted { actor, target, before, limit } = wanted;
+    QueryParams(wanted): QueryParams<AuditQuery>,
+) -> Answer<ListPage<AuditEntry>> {
+    let AuditQuery { actor, target, before, limit } = wanted;
     let (actor, target) = (actor.map(String::from), target.map(String::from));
     let limit = limit.get()?;
     run(async move {
         let entries = admin.store.list_audit(AuditFilter { actor, target, before, limit }).await?;
-        Ok(Page::of(entries, limit, |entry| entry.id.to_string()))
+        Ok(ListPage::of(entries, limit, |entry| entry.id.to_string()))
     })
     .await
 }

@@ -1,7 +1,7 @@
-//! Many dead letters at once, by the filters of their list.
+//! Bulk decisions about dead letters, selected by the filters of their list.
 //!
-//! Invariant: a request is bounded in rows and in time. What is left then is said, and the same request
-//! goes on with it.
+//! Invariant: a request is bounded in rows and in time. The response reports whether rows are left, and the
+//! same request continues with them.
 
 use std::{
     ops::ControlFlow,
@@ -16,99 +16,108 @@ use serde::{Deserialize, Serialize};
 use super::{Answer, run};
 use crate::{
     Admin,
-    access::Caller,
-    input::{Body, Object, Since, Text, Who, Whole},
-    problem::Problem,
+    access::ApiCaller,
+    input::{ActorAndReason, FilterText, JsonBody, JsonObject, Since, WholeNumber},
+    problem::ApiProblem,
 };
 
-/// Rows one request changes, unless it says otherwise, and at most.
+/// Rows that one request changes by default.
 const ROWS: u32 = 1_000;
+/// Most rows that one request changes.
 pub(super) const ROWS_MAX: u32 = 10_000;
-/// Most decisions a second that can be asked for.
+/// Largest rate, in decisions per second.
 const RATE_MAX: u32 = 10_000;
-/// So long one request goes on.
+/// Time limit of one request.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(12);
 
-/// Which, how many, how fast; and who wants it why.
+/// The selection, bounds and rate of a bulk decision, with actor and reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Many {
-    /// Some field of it, or `all`.
+pub(crate) struct BulkRequest {
+    /// At least one field, unless `all` is set.
     #[serde(default)]
-    filter: Object<Matching>,
-    /// All of them; said, not left out.
+    filter: JsonObject<DeadLetterFilter>,
+    /// Selects all of them; must be explicit.
     #[serde(default)]
     all: bool,
-    /// Only count what matches.
+    /// Only counts the matching ones.
     #[serde(default)]
     dry_run: bool,
-    max: Option<Whole>,
-    /// In a second.
-    rate: Option<Whole>,
+    max: Option<WholeNumber>,
+    /// Decisions per second.
+    rate: Option<WholeNumber>,
     actor: Option<String>,
     reason: Option<String>,
 }
 
-/// What the list takes too.
+/// The filters of the list.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Matching {
-    r#type: Option<Text>,
-    key: Option<Text>,
-    destination: Option<Text>,
-    source: Option<Text>,
-    code: Option<Text>,
-    since_seconds: Option<Whole>,
+struct DeadLetterFilter {
+    r#type: Option<FilterText>,
+    key: Option<FilterText>,
+    destination: Option<FilterText>,
+    source: Option<FilterText>,
+    code: Option<FilterText>,
+    since_seconds: Option<WholeNumber>,
 }
 
-/// What became of them.
+/// The result of a bulk decision.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(crate) enum Told {
+pub(crate) enum BulkResult {
     Counted {
         matching: usize,
     },
     Decided {
         #[serde(flatten)]
         summary: Summary,
-        /// Whether the same request would find more.
+        /// True if the same request would find more.
         more: bool,
     },
 }
 
-/// Tries them again, the oldest message first.
+/// Retries them, oldest message first.
 pub(crate) async fn replay(
     State(admin): State<Admin>,
-    caller: Caller,
-    Body(many): Body<Many>,
-) -> Answer<Told> {
+    caller: ApiCaller,
+    JsonBody(many): JsonBody<BulkRequest>,
+) -> Answer<BulkResult> {
     decide(admin, &caller, many, Resolution::Retried).await
 }
 
-/// Leaves them failed and lets their keys go on.
+/// Discards them; delivery of their keys continues.
 pub(crate) async fn discard(
     State(admin): State<Admin>,
-    caller: Caller,
-    Body(many): Body<Many>,
-) -> Answer<Told> {
+    caller: ApiCaller,
+    JsonBody(many): JsonBody<BulkRequest>,
+) -> Answer<BulkResult> {
     decide(admin, &caller, many, Resolution::Discarded).await
 }
 
-async fn decide(admin: Admin, caller: &Caller, many: Many, resolution: Resolution) -> Answer<Told> {
+async fn decide(
+    admin: Admin,
+    caller: &ApiCaller,
+    many: BulkRequest,
+    resolution: Resolution,
+) -> Answer<BulkResult> {
     let filter = many.filter.0.filter()?;
     chosen(filter == Filter::default(), many.all)?;
     let most = bounded("max", many.max.map_or(ROWS, |max| max.0), ROWS_MAX)?;
     let pace = match many.rate {
         None => Pace::AtOnce,
-        Some(Whole(rate)) => Pace::Rate(bounded("rate", rate, RATE_MAX)?, Duration::from_secs(1)),
+        Some(WholeNumber(rate)) => {
+            Pace::Rate(bounded("rate", rate, RATE_MAX)?, Duration::from_secs(1))
+        }
     };
     if many.dry_run {
         return run(async move {
-            Ok(Told::Counted { matching: admin.desk.pick(&filter).await?.len() })
+            Ok(BulkResult::Counted { matching: admin.desk.pick(&filter).await?.len() })
         })
         .await;
     }
-    let by = Who { actor: many.actor, reason: many.reason.unwrap_or_default() }.by(caller)?;
+    let by =
+        ActorAndReason { actor: many.actor, reason: many.reason.unwrap_or_default() }.by(caller)?;
     run(async move {
         let mut picked = admin.desk.pick(&filter).await?;
         let all = picked.len();
@@ -120,31 +129,31 @@ async fn decide(admin: Admin, caller: &Caller, many: Many, resolution: Resolutio
         };
         let summary = admin.desk.decide_all(&picked, resolution, pace, &by, each).await?;
         let decided = summary.done + summary.unchanged + summary.refused;
-        Ok(Told::Decided { summary, more: decided < all as u64 })
+        Ok(BulkResult::Decided { summary, more: decided < all as u64 })
     })
     .await
 }
 
-/// Refuses an action on many that names none of them: a filter that was forgotten looks the same.
-pub(super) fn chosen(filter_is_empty: bool, all: bool) -> Result<(), Problem> {
+/// Refuses a bulk decision without a selection, because a forgotten filter looks the same.
+pub(super) fn chosen(filter_is_empty: bool, all: bool) -> Result<(), ApiProblem> {
     let detail = match (filter_is_empty, all) {
-        (true, false) => "name at least one field of `filter`, or say `\"all\": true`",
-        (false, true) => "`all` and a `filter` contradict each other; leave one of them out",
+        (true, false) => "set at least one field of `filter`, or `\"all\": true`",
+        (false, true) => "`all` and a `filter` contradict each other; omit one of them",
         _ => return Ok(()),
     };
-    Err(Problem::unprocessable("NO_FILTER", detail))
+    Err(ApiProblem::unprocessable("NO_FILTER", detail))
 }
 
-/// A number from 1 on.
-pub(super) fn bounded(name: &str, number: u32, max: u32) -> Result<u32, Problem> {
+/// Checks that a number is from 1 to `max`.
+pub(super) fn bounded(name: &str, number: u32, max: u32) -> Result<u32, ApiProblem> {
     if (1..=max).contains(&number) {
         return Ok(number);
     }
-    Err(Problem::unprocessable("INVALID", format_args!("`{name}` must be from 1 to {max}")))
+    Err(ApiProblem::unprocessable("INVALID", format_args!("`{name}` must be from 1 to {max}")))
 }
 
-impl Matching {
-    fn filter(self) -> Result<Filter, Problem> {
+impl DeadLetterFilter {
+    fn filter(self) -> Result<Filter, ApiProblem> {
         Ok(Filter {
             event_type: self.r#type.map(String::from),
             key: self.key.map(String::from),

@@ -1,4 +1,4 @@
-//! What operators change while relais runs: pauses, limits until restart, resets of circuit breakers.
+//! Controls of operators while relais runs: pauses, limits until restart, resets of circuit breakers.
 
 use axum::{extract::State, http::StatusCode};
 use relais::control::{ControlError, control, parse_rate};
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::{Answer, run};
 use crate::{
     Admin,
-    access::Caller,
-    input::{Body, Named, Text, Who},
-    problem::Problem,
+    access::ApiCaller,
+    input::{ActorAndReason, FilterText, JsonBody, PathParams},
+    problem::ApiProblem,
 };
 
-/// What became of it.
+/// The result of a control.
 #[derive(Serialize)]
-pub(crate) struct Controlled {
-    /// `unchanged`: it was paused before, or was not paused.
+pub(crate) struct ControlResult {
+    /// `unchanged` if the state was the same before.
     result: &'static str,
 }
 
-/// Limits of a destination until each process restarts.
+/// LimitRequest of a destination until each process restarts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Limits {
-    /// `50/s`; absent or null: as configured.
-    rate: Option<Text>,
-    /// Absent or null: as configured.
+pub(crate) struct LimitRequest {
+    /// For example `50/s`; the configured rate if absent or null.
+    rate: Option<FilterText>,
+    /// The configured number if absent or null.
     concurrency: Option<u32>,
     actor: Option<String>,
     reason: String,
@@ -34,91 +34,91 @@ pub(crate) struct Limits {
 
 pub(crate) async fn pause_destination(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    who: Body<Who>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    who: JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     change(admin, caller, name, (ControlKind::Destination, ControlChange::Pause), who).await
 }
 
 pub(crate) async fn resume_destination(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    who: Body<Who>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    who: JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     change(admin, caller, name, (ControlKind::Destination, ControlChange::Resume), who).await
 }
 
 pub(crate) async fn reset_breaker(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    who: Body<Who>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    who: JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     change(admin, caller, name, (ControlKind::Destination, ControlChange::ResetBreaker), who).await
 }
 
 pub(crate) async fn limit_destination(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    Body(limits): Body<Limits>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    JsonBody(limits): JsonBody<LimitRequest>,
+) -> Answer<ControlResult> {
     let rate = limits.rate.map(|text| {
         parse_rate(&text.0).ok_or_else(|| {
-            let text = "`rate` must be a number and a time, as in 50/s, 100/m or 5/h";
-            Problem::unprocessable("INVALID", text)
+            let text = "`rate` must be a number and a unit of time, for example 50/s, 100/m or 5/h";
+            ApiProblem::unprocessable("INVALID", text)
         })
     });
     let wanted = LimitChange { rate: rate.transpose()?, concurrency: limits.concurrency };
-    let who = Body(Who::new(limits.actor, limits.reason));
+    let who = JsonBody(ActorAndReason::new(limits.actor, limits.reason));
     change(admin, caller, name, (ControlKind::Destination, ControlChange::Limit(wanted)), who).await
 }
 
 pub(crate) async fn pause_source(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    who: Body<Who>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    who: JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     change(admin, caller, name, (ControlKind::Source, ControlChange::Pause), who).await
 }
 
 pub(crate) async fn resume_source(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    who: Body<Who>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    who: JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     change(admin, caller, name, (ControlKind::Source, ControlChange::Resume), who).await
 }
 
 pub(crate) async fn pause_process_type(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    who: Body<Who>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    who: JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     change(admin, caller, name, (ControlKind::ProcessType, ControlChange::Pause), who).await
 }
 
 pub(crate) async fn resume_process_type(
     admin: State<Admin>,
-    caller: Caller,
-    name: Named<String>,
-    who: Body<Who>,
-) -> Answer<Controlled> {
+    caller: ApiCaller,
+    name: PathParams<String>,
+    who: JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     change(admin, caller, name, (ControlKind::ProcessType, ControlChange::Resume), who).await
 }
 
 async fn change(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(name): Named<String>,
+    caller: ApiCaller,
+    PathParams(name): PathParams<String>,
     (kind, change): (ControlKind, ControlChange),
-    Body(who): Body<Who>,
-) -> Answer<Controlled> {
+    JsonBody(who): JsonBody<ActorAndReason>,
+) -> Answer<ControlResult> {
     let by = who.by(&caller)?;
     run(async move {
         let declared: Vec<String> = match kind {
@@ -129,15 +129,15 @@ async fn change(
         let order = ControlOrder { kind, name, change, actor: by.actor, reason: by.reason };
         let changed = control(admin.store.as_ref(), order, &declared).await.map_err(refused)?;
         admin.sampler.look_soon();
-        Ok(Controlled { result: if changed { "done" } else { "unchanged" } })
+        Ok(ControlResult { result: if changed { "done" } else { "unchanged" } })
     })
     .await
 }
 
-fn refused(error: ControlError) -> Problem {
+fn refused(error: ControlError) -> ApiProblem {
     match error {
-        ControlError::Unknown { .. } => Problem::not_found(error),
+        ControlError::Unknown { .. } => ApiProblem::not_found(error),
         ControlError::Store(error) => error.into(),
-        invalid => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", invalid),
+        invalid => ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", invalid),
     }
 }

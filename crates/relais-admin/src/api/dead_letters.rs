@@ -1,4 +1,4 @@
-//! Messages and processes that need a person: look, mend, replay, discard.
+//! Dead letters: list, show, edit, retry and discard.
 
 use axum::{extract::State, http::StatusCode, response::Response};
 use relais::desk::{self, Basis, By, Insist, Rewrite};
@@ -9,26 +9,29 @@ use uuid::Uuid;
 
 use super::{
     Answer, page,
-    payload::{Content, SHOWN_MAX, attachment, cut, line},
+    payload::{DownloadContent, SHOWN_MAX, attachment, cut, line},
     perform, run,
 };
 use crate::{
     Admin,
-    access::Caller,
-    input::{Asked, Body, Limit, Named, Page, Since, Text, Who, known},
-    problem::Problem,
+    access::ApiCaller,
+    input::{
+        ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
+        known,
+    },
+    problem::ApiProblem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    /// `open` (as without it), `resolved` or `all`.
+pub(crate) struct DeadLetterQuery {
+    /// `open` (the default), `resolved` or `all`.
     status: Option<String>,
-    r#type: Option<Text>,
-    key: Option<Text>,
-    destination: Option<Text>,
-    source: Option<Text>,
-    code: Option<Text>,
+    r#type: Option<FilterText>,
+    key: Option<FilterText>,
+    destination: Option<FilterText>,
+    source: Option<FilterText>,
+    code: Option<FilterText>,
     #[serde(default)]
     since_seconds: Since,
     before: Option<Uuid>,
@@ -36,8 +39,8 @@ pub(crate) struct Wanted {
     limit: Limit,
 }
 
-impl Wanted {
-    fn filter(self) -> Result<Filter, Problem> {
+impl DeadLetterQuery {
+    fn filter(self) -> Result<Filter, ApiProblem> {
         let status = known("status", self.status, &["open", "resolved", "all"])?;
         let status = status.unwrap_or_else(|| "open".to_owned());
         Ok(Filter {
@@ -55,11 +58,11 @@ impl Wanted {
     }
 }
 
-/// Newest first.
+/// Lists dead letters, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
-    Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<Value>> {
+    QueryParams(wanted): QueryParams<DeadLetterQuery>,
+) -> Answer<ListPage<Value>> {
     let filter = wanted.filter()?;
     run(async move {
         let store = &admin.store;
@@ -69,16 +72,19 @@ pub(crate) async fn list(
     .await
 }
 
-/// One with what there is to know of it; a large payload is cut.
+/// A dead letter with its details; a large payload is truncated.
 #[derive(Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct DeadLetterDetail {
     #[serde(flatten)]
     shown: desk::Shown,
     payload_bytes: usize,
     payload_truncated: bool,
 }
 
-pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<Uuid>) -> Answer<Shown> {
+pub(crate) async fn show(
+    State(admin): State<Admin>,
+    PathParams(id): PathParams<Uuid>,
+) -> Answer<DeadLetterDetail> {
     run(async move {
         let mut shown = admin.desk.show(id).await?.ok_or_else(|| not_found(id))?;
         let payload_bytes =
@@ -87,58 +93,59 @@ pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<Uuid>) -> 
         if let Some(original) = &mut shown.letter.original_payload {
             cut(original, SHOWN_MAX);
         }
-        Ok(Shown { shown, payload_bytes, payload_truncated })
+        Ok(DeadLetterDetail { shown, payload_bytes, payload_truncated })
     })
     .await
 }
 
 pub(crate) async fn payload(
     State(admin): State<Admin>,
-    Named(id): Named<Uuid>,
-) -> Result<Response, Problem> {
+    PathParams(id): PathParams<Uuid>,
+) -> Result<Response, ApiProblem> {
     perform(async move {
         let _room = admin.room().await;
         let letter = admin.store.find_dead_letter(id).await?.ok_or_else(|| not_found(id))?;
         let payload = letter.payload.unwrap_or_default();
-        Ok(attachment(&format!("dead-letter-{id}.json"), Content::Text(payload)))
+        Ok(attachment(&format!("dead-letter-{id}.json"), DownloadContent::Text(payload)))
     })
     .await
 }
 
-/// Another payload, and who gives it why.
+/// A changed payload, with actor and reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Edit {
-    /// Taken byte for byte.
+pub(crate) struct EditRequest {
+    /// Saved byte for byte.
     payload: Box<RawValue>,
-    /// `edited_at` as it was when somebody looked: refuses to write over what another person wrote.
+    /// The `edited_at` that the caller has read. A mismatch is refused, so that no edit overwrites another.
     #[serde(default, deserialize_with = "present")]
     edited_at: Option<Option<Timestamp>>,
-    /// Take it even if the rehearsal does not.
+    /// Saves it even if validation fails.
     #[serde(default)]
     force: bool,
-    /// Only rehearse it.
+    /// Only validates it.
     #[serde(default)]
     dry_run: bool,
     actor: Option<String>,
     reason: String,
 }
 
-/// Tells `null` from nothing.
+/// Distinguishes `null` from an absent field.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Timestamp>>, D::Error> {
     Option::deserialize(value).map(Some)
 }
 
-/// Gives it and its row another payload; it stays a dead letter until it is replayed.
+/// Changes the payload of a dead letter and its row; it stays a dead letter until it is retried.
 pub(crate) async fn edit(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<Uuid>,
-    Body(edit): Body<Edit>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<Uuid>,
+    JsonBody(edit): JsonBody<EditRequest>,
 ) -> Answer<Value> {
-    let by = Who { actor: edit.actor, reason: edit.reason }.by(&caller)?;
+    let by = ActorAndReason { actor: edit.actor, reason: edit.reason }.by(&caller)?;
     let payload = edit.payload.get();
-    json::check(payload.as_bytes()).map_err(|error| Problem::unprocessable(error.code(), error))?;
+    json::check(payload.as_bytes())
+        .map_err(|error| ApiProblem::unprocessable(error.code(), error))?;
     let payload = payload.to_owned();
     let insist = if edit.force { Insist::Forced } else { Insist::Rehearsed };
     let mode = if edit.dry_run { Mode::Try } else { Mode::Write };
@@ -150,9 +157,13 @@ pub(crate) async fn edit(
     .await
 }
 
-/// A time is shown in milliseconds and kept in microseconds: the one that was shown is the one that is
-/// kept, if it would be shown so.
-async fn basis(admin: &Admin, id: Uuid, seen: Option<Option<Timestamp>>) -> Result<Basis, Problem> {
+/// Compares the caller's `edited_at` with the stored one in milliseconds, the precision of the API, and returns
+/// the stored one, in microseconds, if they are equal.
+async fn basis(
+    admin: &Admin,
+    id: Uuid,
+    seen: Option<Option<Timestamp>>,
+) -> Result<Basis, ApiProblem> {
     let Some(seen) = seen else { return Ok(Basis::AsItIs) };
     let letter = admin.store.find_dead_letter(id).await?;
     let kept = letter.and_then(|letter| letter.edited_at);
@@ -160,43 +171,43 @@ async fn basis(admin: &Admin, id: Uuid, seen: Option<Option<Timestamp>>) -> Resu
     Ok(Basis::Seen(if same { kept } else { seen }))
 }
 
-/// Tries it again: first in its key, attempts from zero.
+/// Retries a dead letter ahead of other messages of its key and resets its attempt count.
 pub(crate) async fn replay(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<Uuid>,
-    Body(who): Body<Who>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<Uuid>,
+    JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
     run(async move { said(id, admin.desk.replay(id, &by).await?) }).await
 }
 
-/// Leaves it failed and lets its key go on.
+/// Discards a dead letter; delivery of its key continues.
 pub(crate) async fn discard(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<Uuid>,
-    Body(who): Body<Who>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<Uuid>,
+    JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
     run(async move { said(id, admin.desk.discard(id, &by).await?) }).await
 }
 
-/// Replays the dead letter of a row of the inbox or the outbox.
+/// Retries the dead letter of a row of the inbox or the outbox.
 pub(crate) async fn retry_row(
     admin: &Admin,
     (origin, row): (Origin, i64),
     key: &str,
     status: &str,
     by: &By,
-) -> Result<Value, Problem> {
+) -> Result<Value, ApiProblem> {
     let letter = admin.desk.letter_of(origin, row, key).await?;
     let letter = letter.ok_or_else(|| {
-        Problem::conflict(
+        ApiProblem::conflict(
             "NOT_FAILED",
             format_args!(
-                "{} row {row} is {status} and has no open dead letter; only a failed row can be \
-                 retried, and somebody may have been faster",
+                "cannot retry {} row {row}: it is {status} and has no open dead letter; only a failed row \
+                 can be retried",
                 origin.as_str()
             ),
         )
@@ -204,25 +215,25 @@ pub(crate) async fn retry_row(
     said(letter.id, admin.desk.replay(letter.id, by).await?)
 }
 
-pub(super) fn said(id: impl std::fmt::Display, answer: desk::Answer) -> Result<Value, Problem> {
+pub(super) fn said(id: impl std::fmt::Display, answer: desk::Answer) -> Result<Value, ApiProblem> {
     match answer {
         desk::Answer::Done => Ok(serde_json::json!({ "result": "done" })),
         desk::Answer::NotFound => Err(not_found(id)),
-        desk::Answer::ResolvedBefore { resolution, by, at } => Err(Problem::conflict(
+        desk::Answer::ResolvedBefore { resolution, by, at } => Err(ApiProblem::conflict(
             "RESOLVED_BEFORE",
-            format_args!("`{by}` was faster: it is {resolution} since {at}; nothing was changed"),
+            format_args!("already {resolution} by `{by}` at {at}; nothing was changed"),
         )),
-        desk::Answer::EditedMeanwhile { by, at } => Err(Problem::conflict(
+        desk::Answer::EditedMeanwhile { by, at } => Err(ApiProblem::conflict(
             "EDITED_MEANWHILE",
-            format_args!("`{by}` gave it another payload at {at}; look at that, then edit again"),
+            format_args!("`{by}` changed the payload at {at}; read it, then edit again"),
         )),
         desk::Answer::WouldFail { problem } => {
-            Err(Problem::of(StatusCode::UNPROCESSABLE_ENTITY, &problem))
+            Err(ApiProblem::of(StatusCode::UNPROCESSABLE_ENTITY, &problem))
         }
-        desk::Answer::Refused { problem } => Err(Problem::of(StatusCode::CONFLICT, &problem)),
+        desk::Answer::Refused { problem } => Err(ApiProblem::of(StatusCode::CONFLICT, &problem)),
     }
 }
 
-fn not_found(id: impl std::fmt::Display) -> Problem {
-    Problem::not_found(format_args!("no dead letter has the id {id}"))
+fn not_found(id: impl std::fmt::Display) -> ApiProblem {
+    ApiProblem::not_found(format_args!("no dead letter has the id {id}"))
 }

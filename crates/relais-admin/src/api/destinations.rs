@@ -1,4 +1,4 @@
-//! Destinations and sources as all processes together see them, and the pauses of operators.
+//! Destinations and sources with the figures of all processes together, and the pauses of operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,51 +8,51 @@ use relais_core::control::{Control, ControlKind, Pause};
 use serde::Serialize;
 
 use super::Answer;
-use crate::{Admin, CallsUsed, DestinationLimits, fleet::Rates, sample::Counted};
+use crate::{Admin, CallsUsed, DestinationLimits, fleet::FleetRates, sample::StoreCount};
 
-/// One destination.
+/// The state of a destination.
 #[derive(Serialize)]
-pub(crate) struct Guards {
+pub(crate) struct DestinationState {
     kind: Option<String>,
-    /// As configured; absent if another program declares it.
+    /// The configured limits; absent if this process does not configure it.
     limits: Option<DestinationLimits>,
-    /// Of the day, by everybody who uses the target.
+    /// API calls of the day, by all clients of the target.
     calls: Option<CallsUsed>,
     pause: Option<Pause>,
-    /// Whether a live process delivers to it.
+    /// True if a live process delivers to it.
     served: bool,
-    /// Delivered each second.
+    /// Deliveries per second.
     per_second: f64,
     #[serde(flatten)]
     figures: DestinationFigures,
 }
 
-/// One source.
+/// The state of a source.
 #[derive(Serialize)]
-pub(crate) struct Source {
+pub(crate) struct SourceEntry {
     name: String,
     kind: Option<&'static str>,
     /// Records that were deleted at their origin before this process read them.
     missed: u64,
-    /// How often a partition was found deleted and made again.
+    /// Number of times a partition was deleted and created again.
     recreated: u64,
-    /// Records that wait there, where that is known.
+    /// Records that wait at the origin, if known.
     lag: Option<u64>,
     pause: Option<Pause>,
-    /// Stored each second.
+    /// Messages stored per second.
     per_second: f64,
     #[serde(flatten)]
     figures: SourceFigures,
 }
 
-/// One type of processes.
+/// A process type and its pause.
 #[derive(Serialize)]
-pub(crate) struct ProcessType {
+pub(crate) struct ProcessTypeState {
     name: String,
     pause: Option<Pause>,
 }
 
-pub(crate) async fn list(State(admin): State<Admin>) -> Answer<BTreeMap<String, Guards>> {
+pub(crate) async fn list(State(admin): State<Admin>) -> Answer<BTreeMap<String, DestinationState>> {
     let counted = admin.sampler.looked_at()?;
     let (figures, rates) = admin.sampler.fleet(admin.observer.figures());
     Ok(Json(guards(&admin, &counted, &figures, &rates)))
@@ -60,17 +60,17 @@ pub(crate) async fn list(State(admin): State<Admin>) -> Answer<BTreeMap<String, 
 
 pub(super) fn guards(
     admin: &Admin,
-    counted: &Counted,
+    counted: &StoreCount,
     figures: &Figures,
-    rates: &Rates,
-) -> BTreeMap<String, Guards> {
+    rates: &FleetRates,
+) -> BTreeMap<String, DestinationState> {
     let usage: BTreeMap<&str, CallsUsed> = admin.used().collect();
     let pauses = pauses(&counted.controls, ControlKind::Destination);
     let names = figures.destinations.keys().chain(pauses.keys());
     let shown = names.collect::<BTreeSet<_>>().into_iter().map(|name| {
         let kind = admin.facts.destinations.iter().find(|target| target.name == *name);
         let limits = admin.limits.iter().find(|(of, _)| of == name);
-        let guards = Guards {
+        let guards = DestinationState {
             kind: kind.map(|target| target.kind.clone()),
             limits: limits.map(|(_, limits)| limits.clone()),
             calls: usage.get(name.as_str()).copied(),
@@ -86,10 +86,10 @@ pub(super) fn guards(
 
 pub(super) fn sources(
     admin: &Admin,
-    counted: &Counted,
+    counted: &StoreCount,
     figures: &Figures,
-    rates: &Rates,
-) -> Vec<Source> {
+    rates: &FleetRates,
+) -> Vec<SourceEntry> {
     let pauses = pauses(&counted.controls, ControlKind::Source);
     let mut names: BTreeSet<&String> = figures.sources.keys().chain(pauses.keys()).collect();
     names.extend(admin.sources.iter().map(|source| &source.name));
@@ -97,7 +97,7 @@ pub(super) fn sources(
         let state = admin.states.iter().find(|(of, _)| of == name);
         let state = state.map(|(_, ask)| ask()).unwrap_or_default();
         let declared = admin.sources.iter().find(|source| source.name == *name);
-        Source {
+        SourceEntry {
             name: name.clone(),
             kind: declared.map(|source| source.kind),
             missed: state.missed,
@@ -111,10 +111,11 @@ pub(super) fn sources(
     names.into_iter().map(source).collect()
 }
 
-pub(super) fn process_types(counted: &Counted, figures: &Figures) -> Vec<ProcessType> {
+pub(super) fn process_types(counted: &StoreCount, figures: &Figures) -> Vec<ProcessTypeState> {
     let pauses = pauses(&counted.controls, ControlKind::ProcessType);
     let names: BTreeSet<&String> = figures.process_types.iter().chain(pauses.keys()).collect();
-    let one = |name: &String| ProcessType { name: name.clone(), pause: pauses.get(name).cloned() };
+    let one =
+        |name: &String| ProcessTypeState { name: name.clone(), pause: pauses.get(name).cloned() };
     names.into_iter().map(one).collect()
 }
 

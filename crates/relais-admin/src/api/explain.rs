@@ -1,27 +1,28 @@
-//! What became of a message, a process or a dead letter, and where it came from.
+//! The history of a message, a process or a dead letter.
 
 use axum::extract::State;
 use relais::explain::{ExplainOutcome, Explanation};
 
 use super::{Answer, run};
-use crate::{Admin, input::Named, problem::Problem};
+use crate::{Admin, input::PathParams, problem::ApiProblem};
 
 pub(crate) async fn explain(
     State(admin): State<Admin>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
 ) -> Answer<Explanation> {
     run(async move {
         match relais::explain::explain(admin.store.as_ref(), &id).await? {
             ExplainOutcome::One(explanation) => Ok(*explanation),
-            ExplainOutcome::Nothing => Err(Problem::not_found(format_args!(
-                "nothing here has the id `{id}`; it may be cleaned up, or never have come"
+            ExplainOutcome::Nothing => Err(ApiProblem::not_found(format_args!(
+                "no message, process or dead letter has the id `{id}`; it may have been removed by \
+                 retention"
             ))),
             ExplainOutcome::Ambiguous(things) => {
                 let names: Vec<String> =
                     things.iter().map(|thing| thing.name.to_string()).collect();
                 let names = names.join(", ");
-                let detail = format!("several things have the id `{id}`; ask for one of {names}");
-                Err(Problem::conflict("AMBIGUOUS", detail))
+                let detail = format!("several items have the id `{id}`; use one of {names}");
+                Err(ApiProblem::conflict("AMBIGUOUS", detail))
             }
         }
     })

@@ -1,4 +1,4 @@
-//! Rows of the inbox: look, download, retry.
+//! Inbox rows: list, show, download and retry.
 
 use axum::{extract::State, response::Response};
 use relais_core::{
@@ -12,24 +12,27 @@ use serde_json::Value;
 
 use super::{
     Answer, dead_letters, page,
-    payload::{Content, SHOWN_MAX, Shown, attachment, cut, line},
+    payload::{DownloadContent, RowDetail, SHOWN_MAX, attachment, cut, line},
     perform, run,
 };
 use crate::{
     Admin,
-    access::Caller,
-    input::{Asked, Body, Limit, Named, Page, Since, Text, Who, known},
-    problem::Problem,
+    access::ApiCaller,
+    input::{
+        ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
+        known,
+    },
+    problem::ApiProblem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct InboxQuery {
     status: Option<String>,
-    r#type: Option<Text>,
-    key: Option<Text>,
-    source: Option<Text>,
-    code: Option<Text>,
+    r#type: Option<FilterText>,
+    key: Option<FilterText>,
+    source: Option<FilterText>,
+    code: Option<FilterText>,
     #[serde(default)]
     since_seconds: Since,
     before: Option<i64>,
@@ -37,8 +40,8 @@ pub(crate) struct Wanted {
     limit: Limit,
 }
 
-impl Wanted {
-    fn filter(self) -> Result<Filter, Problem> {
+impl InboxQuery {
+    fn filter(self) -> Result<Filter, ApiProblem> {
         Ok(Filter {
             status: known("status", self.status, &InboxStatus::ALL.map(InboxStatus::as_str))?,
             event_type: self.r#type.map(String::from),
@@ -53,11 +56,11 @@ impl Wanted {
     }
 }
 
-/// Newest first.
+/// Lists inbox rows, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
-    Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<Value>> {
+    QueryParams(wanted): QueryParams<InboxQuery>,
+) -> Answer<ListPage<Value>> {
     let filter = wanted.filter()?;
     run(async move {
         let store = &admin.store;
@@ -69,8 +72,8 @@ pub(crate) async fn list(
 
 pub(crate) async fn show(
     State(admin): State<Admin>,
-    Named(id): Named<String>,
-) -> Answer<Shown<InboxRow>> {
+    PathParams(id): PathParams<String>,
+) -> Answer<RowDetail<InboxRow>> {
     run(async move {
         let mut row = find(&admin, &id).await?;
         let history = admin.store.attempts(Origin::Inbox, row.id).await?;
@@ -81,38 +84,38 @@ pub(crate) async fn show(
         // The bytes are shown by /serde-errors/{id}, and downloaded whole.
         row.raw_payload_base64 = None;
         let shown = row.payload.as_ref().map_or(0, String::len);
-        Ok(Shown { payload_truncated: payload_bytes > shown, payload_bytes, history, row })
+        Ok(RowDetail { payload_truncated: payload_bytes > shown, payload_bytes, history, row })
     })
     .await
 }
 
-/// The whole payload; of a row that could not be read, its bytes.
+/// Returns the whole payload; for an undecodable row, its bytes.
 pub(crate) async fn payload(
     State(admin): State<Admin>,
-    Named(id): Named<String>,
-) -> Result<Response, Problem> {
+    PathParams(id): PathParams<String>,
+) -> Result<Response, ApiProblem> {
     perform(async move {
         let _room = admin.room().await;
         let row = find(&admin, &id).await?;
         let name = format!("inbox-{}", row.id);
         Ok(match row.payload {
-            Some(payload) => attachment(&format!("{name}.json"), Content::Text(payload)),
+            Some(payload) => attachment(&format!("{name}.json"), DownloadContent::Text(payload)),
             None => {
                 let bytes = original(&row)
-                    .map_err(|problem| Problem::conflict(&problem.code, problem.message))?;
-                attachment(&format!("{name}.bin"), Content::Bytes(bytes))
+                    .map_err(|problem| ApiProblem::conflict(&problem.code, problem.message))?;
+                attachment(&format!("{name}.bin"), DownloadContent::Bytes(bytes))
             }
         })
     })
     .await
 }
 
-/// Tries a failed row again: what [`Desk::replay`](relais::desk::Desk::replay) does to its dead letter.
+/// Retries a failed row: calls [`Desk::replay`](relais::desk::Desk::replay) for its dead letter.
 pub(crate) async fn retry(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<String>,
-    Body(who): Body<Who>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<String>,
+    JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
     run(async move {
@@ -123,7 +126,7 @@ pub(crate) async fn retry(
     .await
 }
 
-async fn find(admin: &Admin, id: &str) -> Result<InboxRow, Problem> {
+async fn find(admin: &Admin, id: &str) -> Result<InboxRow, ApiProblem> {
     let found = admin.store.find_inbox(id.to_owned()).await?;
-    found.ok_or_else(|| Problem::not_found(format_args!("no inbox row has the id `{id}`")))
+    found.ok_or_else(|| ApiProblem::not_found(format_args!("no inbox row has the id `{id}`")))
 }

@@ -1,4 +1,4 @@
-//! The overview and a point of each series as they change: a stream of server-sent events.
+//! The stream of server-sent events: the overview and a point of each series as they change.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -13,20 +13,19 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{Admin, problem::Problem, sample::Tick};
+use crate::{Admin, problem::ApiProblem, sample::Tick};
 
-/// Streams at once.
+/// Most streams at once.
 pub(crate) const STREAMS_MAX: usize = 32;
-/// A stream ends after this long, so that whoever may no longer look is asked again; browsers connect anew
-/// by themselves.
+/// Lifetime of a stream. Browsers reconnect by themselves, and the token is checked again then.
 const LIFE: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) async fn live(
     State(admin): State<Admin>,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiProblem> {
     let seat = admin.seats.clone().try_acquire_owned().map_err(|_| {
-        let detail = format!("{STREAMS_MAX} streams are open already; close one, then try again");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_STREAMS", detail)
+        let detail = format!("{STREAMS_MAX} streams are open; close one, then try again");
+        ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_STREAMS", detail)
     })?;
     let watcher = Watcher {
         ticks: admin.sampler.subscribe(),
@@ -44,7 +43,7 @@ struct Watcher {
     _seat: OwnedSemaphorePermit,
 }
 
-/// Nobody should wait for something to move before there is anything to see.
+/// Returns the first events, so that a new client does not wait for a change.
 fn first(admin: &Admin) -> VecDeque<Event> {
     let overview = super::overview::shown(admin).ok();
     let overview = overview.and_then(|shown| serde_json::to_string(&shown).ok());

@@ -1,4 +1,4 @@
-//! Rows of the outbox: look, download, retry, fail.
+//! Outbox rows: list, show, download, retry and fail.
 
 use axum::{extract::State, response::Response};
 use relais_core::{
@@ -12,24 +12,27 @@ use uuid::Uuid;
 
 use super::{
     Answer, dead_letters, page,
-    payload::{Content, SHOWN_MAX, Shown, attachment, cut, line},
+    payload::{DownloadContent, RowDetail, SHOWN_MAX, attachment, cut, line},
     perform, run,
 };
 use crate::{
     Admin,
-    access::Caller,
-    input::{Asked, Body, Limit, Named, Page, Since, Text, Who, known},
-    problem::Problem,
+    access::ApiCaller,
+    input::{
+        ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
+        known,
+    },
+    problem::ApiProblem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct OutboxQuery {
     status: Option<String>,
-    r#type: Option<Text>,
-    key: Option<Text>,
-    destination: Option<Text>,
-    code: Option<Text>,
+    r#type: Option<FilterText>,
+    key: Option<FilterText>,
+    destination: Option<FilterText>,
+    code: Option<FilterText>,
     #[serde(default)]
     since_seconds: Since,
     before: Option<i64>,
@@ -37,8 +40,8 @@ pub(crate) struct Wanted {
     limit: Limit,
 }
 
-impl Wanted {
-    fn filter(self) -> Result<Filter, Problem> {
+impl OutboxQuery {
+    fn filter(self) -> Result<Filter, ApiProblem> {
         Ok(Filter {
             status: known("status", self.status, &OutboxStatus::ALL.map(OutboxStatus::as_str))?,
             event_type: self.r#type.map(String::from),
@@ -53,11 +56,11 @@ impl Wanted {
     }
 }
 
-/// Newest first.
+/// Lists outbox rows, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
-    Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<Value>> {
+    QueryParams(wanted): QueryParams<OutboxQuery>,
+) -> Answer<ListPage<Value>> {
     let filter = wanted.filter()?;
     run(async move {
         let store = &admin.store;
@@ -69,36 +72,36 @@ pub(crate) async fn list(
 
 pub(crate) async fn show(
     State(admin): State<Admin>,
-    Named(id): Named<String>,
-) -> Answer<Shown<OutboxRow>> {
+    PathParams(id): PathParams<String>,
+) -> Answer<RowDetail<OutboxRow>> {
     run(async move {
         let mut row = find(&admin, &id).await?;
         let history = admin.store.attempts(Origin::Outbox, row.id).await?;
         let payload_bytes = cut(&mut row.payload, SHOWN_MAX);
         let payload_truncated = payload_bytes > row.payload.len();
-        Ok(Shown { payload_truncated, payload_bytes, history, row })
+        Ok(RowDetail { payload_truncated, payload_bytes, history, row })
     })
     .await
 }
 
 pub(crate) async fn payload(
     State(admin): State<Admin>,
-    Named(id): Named<String>,
-) -> Result<Response, Problem> {
+    PathParams(id): PathParams<String>,
+) -> Result<Response, ApiProblem> {
     perform(async move {
         let _room = admin.room().await;
         let row = find(&admin, &id).await?;
-        Ok(attachment(&format!("outbox-{}.json", row.id), Content::Text(row.payload)))
+        Ok(attachment(&format!("outbox-{}.json", row.id), DownloadContent::Text(row.payload)))
     })
     .await
 }
 
-/// Tries a failed row again: what [`Desk::replay`](relais::desk::Desk::replay) does to its dead letter.
+/// Retries a failed row: calls [`Desk::replay`](relais::desk::Desk::replay) for its dead letter.
 pub(crate) async fn retry(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<String>,
-    Body(who): Body<Who>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<String>,
+    JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
     run(async move {
@@ -109,12 +112,12 @@ pub(crate) async fn retry(
     .await
 }
 
-/// Makes a dead letter of a pending row: what [`Desk::fail`](relais::desk::Desk::fail) does.
+/// Turns a pending row into a dead letter: calls [`Desk::fail`](relais::desk::Desk::fail).
 pub(crate) async fn fail(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<String>,
-    Body(who): Body<Who>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<String>,
+    JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
     run(async move {
@@ -124,20 +127,20 @@ pub(crate) async fn fail(
     .await
 }
 
-async fn find(admin: &Admin, id: &str) -> Result<OutboxRow, Problem> {
+async fn find(admin: &Admin, id: &str) -> Result<OutboxRow, ApiProblem> {
     let mut found = match Uuid::try_parse(id) {
         Ok(message_id) => admin.store.sent_as(message_id).await?,
         Err(_) => admin.store.find_outbox(id.to_owned()).await?.into_iter().collect(),
     };
     match found.len() {
-        0 => Err(Problem::not_found(format_args!("no outbox row has the id `{id}`"))),
+        0 => Err(ApiProblem::not_found(format_args!("no outbox row has the id `{id}`"))),
         1 => Ok(found.remove(0)),
         _ => {
             let rows = found.iter().map(|row| format!("{} to {}", row.id, row.destination));
             let rows = rows.collect::<Vec<_>>().join(", ");
             let detail =
                 format!("{} rows have the message id `{id}`: {rows}; use the row id", found.len());
-            Err(Problem::conflict("AMBIGUOUS_ID", detail))
+            Err(ApiProblem::conflict("AMBIGUOUS_ID", detail))
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Everything at a glance: the rows of the store as they were last counted, and what all processes together
-//! report of sources and destinations.
+//! The overview: the rows of the store as they were last counted, and the figures that all processes report of
+//! sources and destinations.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::{
     Answer,
-    destinations::{self, Guards, ProcessType, Source},
+    destinations::{self, DestinationState, ProcessTypeState, SourceEntry},
 };
-use crate::{Admin, sample::History};
+use crate::{Admin, sample::SeriesHistory};
 
-/// What is shown.
+/// The response.
 #[derive(Serialize)]
-pub(crate) struct Shown {
-    /// Which database.
+pub(crate) struct OverviewResponse {
+    /// Name and version of the database.
     store: String,
     version: &'static str,
     /// The name of this process among the workers.
@@ -24,27 +24,27 @@ pub(crate) struct Shown {
     #[serde(flatten)]
     overview: Overview,
     serde_errors: u64,
-    sources: Vec<Source>,
-    destinations: BTreeMap<String, Guards>,
-    process_types: Vec<ProcessType>,
-    /// The processes that run, or were lost lately.
+    sources: Vec<SourceEntry>,
+    destinations: BTreeMap<String, DestinationState>,
+    process_types: Vec<ProcessTypeState>,
+    /// Processes that run or were lost recently.
     instances: Vec<Report>,
 }
 
-pub(crate) async fn show(State(admin): State<Admin>) -> Answer<Shown> {
+pub(crate) async fn show(State(admin): State<Admin>) -> Answer<OverviewResponse> {
     Ok(Json(shown(&admin)?))
 }
 
-pub(crate) async fn history(State(admin): State<Admin>) -> Json<History> {
+pub(crate) async fn history(State(admin): State<Admin>) -> Json<SeriesHistory> {
     Json(admin.sampler.history())
 }
 
-/// Counts nothing: see [`Sampler`](crate::sample::Sampler).
-pub(crate) fn shown(admin: &Admin) -> Result<Shown, crate::problem::Problem> {
+/// Returns the last count; it does not count rows itself: see [`Sampler`](crate::sample::Sampler).
+pub(crate) fn shown(admin: &Admin) -> Result<OverviewResponse, crate::problem::ApiProblem> {
     let counted = admin.sampler.looked_at()?;
     let (figures, rates) = admin.sampler.fleet(admin.observer.figures());
     let serde_errors = counted.overview.inbox.iter().find(|count| count.name == "SERDE_ERROR");
-    Ok(Shown {
+    Ok(OverviewResponse {
         version: env!("CARGO_PKG_VERSION"),
         worker: admin.observer.worker(),
         serde_errors: serde_errors.map_or(0, |count| count.rows),

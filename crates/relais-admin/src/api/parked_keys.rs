@@ -1,4 +1,4 @@
-//! Keys held back behind a dead letter: which, and letting them go on.
+//! Keys parked behind a dead letter: list, release and discard.
 
 use axum::extract::State;
 use relais::desk::{By, Desk, HeldKey, Summary};
@@ -8,49 +8,50 @@ use serde::Deserialize;
 use super::{Answer, run};
 use crate::{
     Admin,
-    access::Caller,
-    input::{Asked, Body, Limit, Page, Text, Who},
-    problem::Problem,
+    access::ApiCaller,
+    input::{ActorAndReason, FilterText, JsonBody, Limit, ListPage, QueryParams},
+    problem::ApiProblem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct ParkedKeyQuery {
     #[serde(default)]
     limit: Limit,
 }
 
-/// Longest held first. There is no next page: those come into view as the first are decided.
+/// Lists parked keys, longest parked first. There is no next page: further keys appear as the first ones are
+/// decided.
 pub(crate) async fn list(
     State(admin): State<Admin>,
-    Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<ParkedKey>> {
+    QueryParams(wanted): QueryParams<ParkedKeyQuery>,
+) -> Answer<ListPage<ParkedKey>> {
     let limit = wanted.limit.get()?;
     run(async move {
         let keys = admin.desk.parked_keys(limit).await?;
-        Ok(Page::of(keys, usize::MAX, |_| String::new()))
+        Ok(ListPage::of(keys, usize::MAX, |_| String::new()))
     })
     .await
 }
 
-/// Which key, and who decides why.
+/// A parked key, with actor and reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Decision {
+pub(crate) struct KeyDecision {
     /// `inbox` or `outbox`.
     origin: String,
-    /// Of an outbox key.
-    destination: Option<Text>,
-    key: Text,
+    /// The destination of an outbox key.
+    destination: Option<FilterText>,
+    key: FilterText,
     actor: Option<String>,
     reason: String,
 }
 
-/// Replays everything dead of the key in order; then it goes on.
+/// Retries all dead letters of the key in order; then delivery continues.
 pub(crate) async fn release(
     State(admin): State<Admin>,
-    caller: Caller,
-    Body(decision): Body<Decision>,
+    caller: ApiCaller,
+    JsonBody(decision): JsonBody<KeyDecision>,
 ) -> Answer<Summary> {
     run(async move {
         let (key, by) = held(&admin.desk, decision, &caller).await?;
@@ -59,11 +60,11 @@ pub(crate) async fn release(
     .await
 }
 
-/// Discards everything dead of the key; then it goes on.
+/// Discards all dead letters of the key; then delivery continues.
 pub(crate) async fn skip(
     State(admin): State<Admin>,
-    caller: Caller,
-    Body(decision): Body<Decision>,
+    caller: ApiCaller,
+    JsonBody(decision): JsonBody<KeyDecision>,
 ) -> Answer<Summary> {
     run(async move {
         let (key, by) = held(&admin.desk, decision, &caller).await?;
@@ -72,19 +73,22 @@ pub(crate) async fn skip(
     .await
 }
 
-async fn held(desk: &Desk, decision: Decision, caller: &Caller) -> Result<(HeldKey, By), Problem> {
-    let Decision { origin, destination, key: Text(key), actor, reason } = decision;
+async fn held(
+    desk: &Desk,
+    decision: KeyDecision,
+    caller: &ApiCaller,
+) -> Result<(HeldKey, By), ApiProblem> {
+    let KeyDecision { origin, destination, key: FilterText(key), actor, reason } = decision;
     let destination = destination.map(String::from);
-    let by = Who { actor, reason }.by(caller)?;
+    let by = ActorAndReason { actor, reason }.by(caller)?;
     let Some(origin @ (Origin::Inbox | Origin::Outbox)) = Origin::parse(&origin) else {
-        return Err(Problem::unprocessable("INVALID", "`origin` must be `inbox` or `outbox`"));
+        return Err(ApiProblem::unprocessable("INVALID", "`origin` must be `inbox` or `outbox`"));
     };
     let found = desk.held(&key).await?.into_iter();
     let found = found.filter(|held| held.origin == origin && held.destination == destination);
     found.map(|held| (held, by.clone())).next().ok_or_else(|| {
-        Problem::not_found(format_args!(
-            "no dead letter holds the key `{key}` back there; GET /api/v1/parked-keys lists those that \
-             are held"
+        ApiProblem::not_found(format_args!(
+            "the key `{key}` is not parked there; GET /api/v1/parked-keys lists the parked keys"
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! Payloads of any size: a preview in lists, a part in the detail, the whole as a download.
+//! Payloads of any size: a preview in lists, a part in the details, the whole as a download.
 
 use axum::{
     http::{HeaderValue, header},
@@ -8,15 +8,15 @@ use relais_core::{browse::Listed, desk::Attempt};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Bytes of a payload that the detail of a row carries.
+/// Most bytes of a payload in the details of a row.
 pub(super) const SHOWN_MAX: usize = 1 << 20;
-/// Bytes that could not be read are shown so far.
+/// Most bytes of an undecodable payload in the details of a row.
 pub(super) const RAW_SHOWN_MAX: usize = 64 << 10;
 
-/// Fields that may be large, and are not in lists.
+/// Fields that may be large and are left out of lists.
 const LARGE: [&str; 4] = ["payload", "raw_payload_base64", "original_payload", "headers"];
 
-/// A row of a list: without what may be large, with the beginning of its payload.
+/// Returns a row of a list: without large fields, with the beginning of its payload.
 pub(super) fn line<T: Serialize>(listed: &Listed<T>) -> Value {
     let mut line = serde_json::to_value(listed).expect("a row is JSON");
     if let Some(fields) = line.as_object_mut() {
@@ -27,18 +27,18 @@ pub(super) fn line<T: Serialize>(listed: &Listed<T>) -> Value {
     line
 }
 
-/// A row of the inbox or the outbox with what there is to know of it; a large payload is cut.
+/// A row of the inbox or the outbox with its details; a large payload is truncated.
 #[derive(Serialize)]
-pub(crate) struct Shown<R> {
+pub(crate) struct RowDetail<R> {
     #[serde(flatten)]
     pub(super) row: R,
     pub(super) payload_bytes: usize,
     pub(super) payload_truncated: bool,
-    /// What was tried and failed, oldest first.
+    /// Recorded attempts, oldest first.
     pub(super) history: Vec<Attempt>,
 }
 
-/// Cuts a text to what is shown of it; its length before.
+/// Truncates a text and returns its length before.
 pub(super) fn cut(text: &mut String, max: usize) -> usize {
     let bytes = text.len();
     if bytes > max {
@@ -48,11 +48,11 @@ pub(super) fn cut(text: &mut String, max: usize) -> usize {
     bytes
 }
 
-/// A payload as a file, which no browser takes for a page.
-pub(super) fn attachment(name: &str, content: Content) -> Response {
+/// Returns a payload as a file, which no browser renders as a page.
+pub(super) fn attachment(name: &str, content: DownloadContent) -> Response {
     let (kind, body) = match content {
-        Content::Text(text) => ("text/plain; charset=utf-8", text.into_bytes()),
-        Content::Bytes(bytes) => ("application/octet-stream", bytes),
+        DownloadContent::Text(text) => ("text/plain; charset=utf-8", text.into_bytes()),
+        DownloadContent::Bytes(bytes) => ("application/octet-stream", bytes),
     };
     let disposition = format!("attachment; filename=\"{name}\"");
     let disposition = HeaderValue::from_str(&disposition)
@@ -64,8 +64,8 @@ pub(super) fn attachment(name: &str, content: Content) -> Response {
     (headers, body).into_response()
 }
 
-/// What a download has.
-pub(crate) enum Content {
+/// The content of a download.
+pub(crate) enum DownloadContent {
     Text(String),
     Bytes(Vec<u8>),
 }

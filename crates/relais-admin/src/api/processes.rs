@@ -1,4 +1,4 @@
-//! Processes: look, and act as a person.
+//! Processes: list, show and act on them.
 
 use axum::{
     extract::State,
@@ -19,17 +19,19 @@ use uuid::Uuid;
 use super::{Answer, perform, run};
 use crate::{
     Admin,
-    access::Caller,
-    input::{Asked, Body, Limit, Named, Page, Since, Text, Who},
-    problem::Problem,
+    access::ApiCaller,
+    input::{
+        ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
+    },
+    problem::ApiProblem,
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct ProcessQuery {
     status: Option<String>,
-    r#type: Option<Text>,
-    key: Option<Text>,
+    r#type: Option<FilterText>,
+    key: Option<FilterText>,
     #[serde(default)]
     since_seconds: Since,
     before: Option<Uuid>,
@@ -37,12 +39,12 @@ pub(crate) struct Wanted {
     limit: Limit,
 }
 
-impl Wanted {
-    fn filter(self) -> Result<ProcessFilter, Problem> {
+impl ProcessQuery {
+    fn filter(self) -> Result<ProcessFilter, ApiProblem> {
         let status = self.status.map(|text| {
             ProcessStatus::parse(&text.to_uppercase()).ok_or_else(|| {
                 let all = ProcessStatus::ALL.map(ProcessStatus::as_str).join(", ");
-                Problem::bad_request(format_args!("`status` must be one of {all}"))
+                ApiProblem::bad_request(format_args!("`status` must be one of {all}"))
             })
         });
         Ok(ProcessFilter {
@@ -56,66 +58,69 @@ impl Wanted {
     }
 }
 
-/// One process of a list.
+/// A process of a list.
 #[derive(Serialize)]
-pub(crate) struct Line {
+pub(crate) struct ProcessItem {
     #[serde(flatten)]
     process: Process,
-    /// Whether it waits for a decision of an operator.
+    /// True while it waits for a decision of an operator.
     needs_operator: bool,
 }
 
-impl Line {
+impl ProcessItem {
     fn new(process: Process) -> Self {
         Self { needs_operator: process.needs_operator(), process }
     }
 }
 
-/// Newest first.
+/// Lists processes, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
-    Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<Line>> {
+    QueryParams(wanted): QueryParams<ProcessQuery>,
+) -> Answer<ListPage<ProcessItem>> {
     let filter = wanted.filter()?;
     run(async move {
         let limit = filter.limit;
         let processes = admin.operator.list(filter).await?;
-        let lines: Vec<Line> = processes.into_iter().map(Line::new).collect();
-        Ok(Page::of(lines, limit, |line| line.process.process_id.to_string()))
+        let lines: Vec<ProcessItem> = processes.into_iter().map(ProcessItem::new).collect();
+        Ok(ListPage::of(lines, limit, |line| line.process.process_id.to_string()))
     })
     .await
 }
 
-/// One with what became of its steps, and what can be done with it now.
+/// A process with its steps and the actions that are possible now.
 #[derive(Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct ProcessDetail {
     #[serde(flatten)]
-    process: Line,
+    process: ProcessItem,
     steps: Vec<StepLine>,
     actions: Vec<Action>,
 }
 
-pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<String>) -> Answer<Shown> {
+pub(crate) async fn show(
+    State(admin): State<Admin>,
+    PathParams(id): PathParams<String>,
+) -> Answer<ProcessDetail> {
     run(async move {
         let process = find(&admin, &id).await?;
         let mut log = admin.operator.log(process.process_id, None, PAGE_MAX).await?;
         log.reverse();
         let steps = steps(admin.operator.definition(&process).ok(), &log);
         let actions = admin.operator.actions(&process);
-        Ok(Shown { process: Line::new(process), steps, actions })
+        Ok(ProcessDetail { process: ProcessItem::new(process), steps, actions })
     })
     .await
 }
 
-/// A picture of its definition, in the language of mermaid.
+/// Returns the definition as a Mermaid diagram.
 pub(crate) async fn diagram(
     State(admin): State<Admin>,
-    Named(id): Named<String>,
-) -> Result<Response, Problem> {
+    PathParams(id): PathParams<String>,
+) -> Result<Response, ApiProblem> {
     perform(async move {
         let process = find(&admin, &id).await?;
         let definition = admin.operator.definition(&process);
-        let definition = definition.map_err(|p| Problem::of(StatusCode::CONFLICT, &p))?;
+        let definition = definition.map_err(|p| ApiProblem::of(StatusCode::CONFLICT, &p))?;
         Ok(definition.diagram().into_response())
     })
     .await
@@ -123,64 +128,64 @@ pub(crate) async fn diagram(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Part {
+pub(crate) struct LogQuery {
     before: Option<i64>,
     #[serde(default)]
     limit: Limit,
 }
 
-/// Newest first.
+/// Lists log entries, newest first.
 pub(crate) async fn log(
     State(admin): State<Admin>,
-    Named(id): Named<String>,
-    Asked(part): Asked<Part>,
-) -> Answer<Page<LogEntry>> {
+    PathParams(id): PathParams<String>,
+    QueryParams(part): QueryParams<LogQuery>,
+) -> Answer<ListPage<LogEntry>> {
     let limit = part.limit.get()?;
     run(async move {
         let process = find(&admin, &id).await?;
         let entries = admin.operator.log(process.process_id, part.before, limit).await?;
-        Ok(Page::of(entries, limit, |entry| entry.seq.to_string()))
+        Ok(ListPage::of(entries, limit, |entry| entry.seq.to_string()))
     })
     .await
 }
 
-/// Does it, and gives the process as it is then.
+/// Performs an action and returns the changed process.
 pub(crate) async fn act(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named((id, action)): Named<(String, String)>,
-    Body(who): Body<Who>,
-) -> Answer<Line> {
+    caller: ApiCaller,
+    PathParams((id, action)): PathParams<(String, String)>,
+    JsonBody(who): JsonBody<ActorAndReason>,
+) -> Answer<ProcessItem> {
     let action = parse_action(&action)?;
     let by = who.by(&caller)?;
     run(async move {
         let process = find(&admin, &id).await?;
         let acted = admin.operator.act(process.process_id, action, &by.actor, &by.reason).await;
-        acted.map(Line::new).map_err(refused)
+        acted.map(ProcessItem::new).map_err(refused)
     })
     .await
 }
 
-fn parse_action(word: &str) -> Result<Action, Problem> {
+fn parse_action(word: &str) -> Result<Action, ApiProblem> {
     Action::parse(word).ok_or_else(|| {
         let all = Action::ALL.map(Action::as_str).join(", ");
-        Problem::not_found(format_args!(
-            "`{word}` is nothing that can be done to a process; there are {all}"
+        ApiProblem::not_found(format_args!(
+            "`{word}` is not an action on a process; use one of {all}"
         ))
     })
 }
 
-async fn find(admin: &Admin, id: &str) -> Result<Process, Problem> {
-    let wanted: ProcessRef = crate::process_ref(id).map_err(Problem::bad_request)?;
+async fn find(admin: &Admin, id: &str) -> Result<Process, ApiProblem> {
+    let wanted: ProcessRef = crate::process_ref(id).map_err(ApiProblem::bad_request)?;
     let found = admin.operator.find(wanted).await?;
-    found.ok_or_else(|| Problem::not_found(format_args!("no process is `{id}`")))
+    found.ok_or_else(|| ApiProblem::not_found(format_args!("no process has the id or key `{id}`")))
 }
 
-fn refused(error: ActError) -> Problem {
+fn refused(error: ActError) -> ApiProblem {
     match error {
-        ActError::NotFound(_) => Problem::not_found(error),
-        ActError::Refused(problem) => Problem::of(StatusCode::CONFLICT, &problem),
+        ActError::NotFound(_) => ApiProblem::not_found(error),
+        ActError::Refused(problem) => ApiProblem::of(StatusCode::CONFLICT, &problem),
         ActError::Store(error) => error.into(),
-        _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", error),
+        _ => ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", error),
     }
 }

@@ -1,4 +1,4 @@
-//! Rows whose bytes nobody could read: look at them, read them again after a fix, or give them up.
+//! Undecodable rows: list, show, reprocess and discard.
 
 use std::{ops::ControlFlow, time::Instant};
 
@@ -30,20 +30,23 @@ use super::{
 };
 use crate::{
     Admin, Role,
-    access::{Caller, not_allowed},
-    input::{Asked, Body, Limit, Named, Object, Page, Since, Text, Who, Whole},
-    problem::Problem,
+    access::{ApiCaller, not_allowed},
+    input::{
+        ActorAndReason, FilterText, JsonBody, JsonObject, Limit, ListPage, PathParams, QueryParams,
+        Since, WholeNumber,
+    },
+    problem::ApiProblem,
 };
 
-/// Rows one request repairs unless it says otherwise.
+/// Rows that one request reprocesses by default.
 const ROWS: u32 = 1_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    source: Option<Text>,
-    code: Option<Text>,
-    key: Option<Text>,
+pub(crate) struct UndecodableQuery {
+    source: Option<FilterText>,
+    code: Option<FilterText>,
+    key: Option<FilterText>,
     #[serde(default)]
     since_seconds: Since,
     before: Option<i64>,
@@ -51,9 +54,9 @@ pub(crate) struct Wanted {
     limit: Limit,
 }
 
-/// What is known of such a row.
+/// An undecodable row of the list.
 #[derive(Serialize)]
-pub(crate) struct Line {
+pub(crate) struct UndecodableItem {
     id: i64,
     source: String,
     topic: String,
@@ -68,7 +71,7 @@ pub(crate) struct Line {
     received_at: Timestamp,
 }
 
-impl Line {
+impl UndecodableItem {
     fn of(row: InboxRow, bytes: u64) -> Self {
         Self {
             id: row.id,
@@ -87,11 +90,11 @@ impl Line {
     }
 }
 
-/// Newest first.
+/// Lists undecodable rows, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
-    Asked(wanted): Asked<Wanted>,
-) -> Answer<Page<Line>> {
+    QueryParams(wanted): QueryParams<UndecodableQuery>,
+) -> Answer<ListPage<UndecodableItem>> {
     let filter = Filter {
         status: Some(InboxStatus::SerdeError.as_str().to_owned()),
         source: wanted.source.map(String::from),
@@ -106,57 +109,60 @@ pub(crate) async fn list(
         let store = &admin.store;
         let (reach, browse) = (|f| store.reach_inbox(f), |f| store.browse_inbox(f));
         let page = page(filter, reach, browse, |row| row.id.to_string()).await?;
-        Ok(page.map(|Listed { row, payload_bytes }| Line::of(row, payload_bytes)))
+        Ok(page.map(|Listed { row, payload_bytes }| UndecodableItem::of(row, payload_bytes)))
     })
     .await
 }
 
-/// The bytes, as far as they are shown.
+/// An undecodable row with its bytes, truncated to a limit.
 #[derive(Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct UndecodableDetail {
     #[serde(flatten)]
-    line: Line,
+    line: UndecodableItem,
     status: InboxStatus,
     headers: Headers,
     base64: String,
-    /// The same as text; what is no UTF-8 is replaced.
+    /// The same as text; invalid UTF-8 is replaced.
     text: String,
     truncated: bool,
-    /// Decoders that would read them.
+    /// Decoders that accept the bytes.
     readable_by: Vec<&'static str>,
 }
 
-pub(crate) async fn show(State(admin): State<Admin>, Named(id): Named<i64>) -> Answer<Shown> {
+pub(crate) async fn show(
+    State(admin): State<Admin>,
+    PathParams(id): PathParams<i64>,
+) -> Answer<UndecodableDetail> {
     run(async move {
         let row = find(&admin, id).await?;
-        let bytes = original(&row).map_err(|p| Problem::of(StatusCode::CONFLICT, &p))?;
+        let bytes = original(&row).map_err(|p| ApiProblem::of(StatusCode::CONFLICT, &p))?;
         let shown = &bytes[..bytes.len().min(RAW_SHOWN_MAX)];
         let readable_by = relais_core::repair::readable_by(&bytes);
-        Ok(Shown {
+        Ok(UndecodableDetail {
             base64: STANDARD.encode(shown),
             text: String::from_utf8_lossy(shown).into_owned(),
             truncated: bytes.len() > shown.len(),
             readable_by: readable_by.into_iter().map(Decoder::as_str).collect(),
             status: row.status,
             headers: row.headers.clone(),
-            line: Line::of(row, bytes.len() as u64),
+            line: UndecodableItem::of(row, bytes.len() as u64),
         })
     })
     .await
 }
 
-/// What was fixed, and who wants the row read again why.
+/// The way to reprocess one row, with actor and reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Repair {
-    /// JSON a person wrote in place of the bytes.
+pub(crate) struct ReprocessRequest {
+    /// A corrected payload (JSON) that replaces the bytes.
     payload: Option<String>,
-    /// Read the bytes with this one, whatever the source declares.
+    /// The decoder to use instead of the one of the source.
     decoder: Option<String>,
-    /// Keep the id of the row, whatever its source promises.
+    /// Keeps the message id of the row.
     #[serde(default)]
     keep_id: bool,
-    /// Only say what would happen.
+    /// Only returns the expected result.
     #[serde(default)]
     dry_run: bool,
     actor: Option<String>,
@@ -165,15 +171,15 @@ pub(crate) struct Repair {
 
 pub(crate) async fn repair(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<i64>,
-    Body(wanted): Body<Repair>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<i64>,
+    JsonBody(wanted): JsonBody<ReprocessRequest>,
 ) -> Answer<RepairReport> {
-    let by = Who { actor: wanted.actor, reason: wanted.reason }.by(&caller)?;
+    let by = ActorAndReason { actor: wanted.actor, reason: wanted.reason }.by(&caller)?;
     let fix = match (wanted.payload, wanted.decoder) {
         (Some(_), Some(_)) => {
-            let detail = "give a `payload` or a `decoder`, not both";
-            return Err(Problem::unprocessable("INVALID", detail));
+            let detail = "pass a `payload` or a `decoder`, not both";
+            return Err(ApiProblem::unprocessable("INVALID", detail));
         }
         (Some(payload), None) if caller.role >= Role::Admin => {
             Fix::Payload(payload.trim().as_bytes().to_vec())
@@ -185,18 +191,18 @@ pub(crate) async fn repair(
     run(async move {
         let row = find(&admin, id).await?;
         let report = repair::row(admin.store.as_ref(), &admin.declared, &row, &plan).await?;
-        told(report)
+        result(report)
     })
     .await
 }
 
-/// Which rows, what was fixed, and who wants them read again why.
+/// The selection of rows and the way to reprocess them, with actor and reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RepairMany {
+pub(crate) struct ReprocessManyRequest {
     #[serde(default)]
-    filter: Object<Matching>,
-    /// All of them; said, not left out.
+    filter: JsonObject<UndecodableFilter>,
+    /// Selects all of them; must be explicit.
     #[serde(default)]
     all: bool,
     decoder: Option<String>,
@@ -204,41 +210,41 @@ pub(crate) struct RepairMany {
     keep_id: bool,
     #[serde(default)]
     dry_run: bool,
-    max: Option<Whole>,
+    max: Option<WholeNumber>,
     actor: Option<String>,
     reason: String,
 }
 
-/// What the list takes too.
+/// The filters of the list.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Matching {
-    source: Option<Text>,
-    code: Option<Text>,
-    key: Option<Text>,
-    since_seconds: Option<Whole>,
+struct UndecodableFilter {
+    source: Option<FilterText>,
+    code: Option<FilterText>,
+    key: Option<FilterText>,
+    since_seconds: Option<WholeNumber>,
 }
 
-/// What became of them, or would.
+/// The result of reprocessing several rows.
 #[derive(Serialize)]
-pub(crate) struct Told {
+pub(crate) struct ReprocessSummary {
     matching: u64,
     #[serde(flatten)]
     summary: repair::RepairSummary,
-    /// Whether there are rows that were not looked at.
+    /// True if rows are left.
     more: bool,
 }
 
-/// Oldest first.
+/// Reprocesses the rows that match, oldest first.
 pub(crate) async fn repair_many(
     State(admin): State<Admin>,
-    caller: Caller,
-    Body(wanted): Body<RepairMany>,
-) -> Answer<Told> {
-    let by = Who { actor: wanted.actor, reason: wanted.reason }.by(&caller)?;
+    caller: ApiCaller,
+    JsonBody(wanted): JsonBody<ReprocessManyRequest>,
+) -> Answer<ReprocessSummary> {
+    let by = ActorAndReason { actor: wanted.actor, reason: wanted.reason }.by(&caller)?;
     let plan = plan(declared_or(wanted.decoder)?, wanted.keep_id, wanted.dry_run, by);
     let most = bounded("max", wanted.max.map_or(ROWS, |max| max.0), ROWS_MAX)?;
-    let Matching { source, code, key, since_seconds } = wanted.filter.0;
+    let UndecodableFilter { source, code, key, since_seconds } = wanted.filter.0;
     let none = source.is_none() && code.is_none() && key.is_none() && since_seconds.is_none();
     chosen(none, wanted.all)?;
     let rows = SerdeErrors {
@@ -257,17 +263,17 @@ pub(crate) async fn repair_many(
         let (store, declared) = (admin.store.as_ref(), &admin.declared);
         let summary = repair::all(store, declared, rows, &plan, most as usize, each).await?;
         let matching = summary.rows();
-        Ok(Told { matching, summary, more: stopped || matching >= most.into() })
+        Ok(ReprocessSummary { matching, summary, more: stopped || matching >= most.into() })
     })
     .await
 }
 
-/// Closes a row nobody can repair.
+/// Discards an undecodable row.
 pub(crate) async fn discard(
     State(admin): State<Admin>,
-    caller: Caller,
-    Named(id): Named<i64>,
-    Body(who): Body<Who>,
+    caller: ApiCaller,
+    PathParams(id): PathParams<i64>,
+    JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
     run(async move {
@@ -287,44 +293,46 @@ fn plan(fix: Fix, keep_id: bool, dry_run: bool, By { actor, reason }: By) -> Rep
     }
 }
 
-fn declared_or(decoder: Option<String>) -> Result<Fix, Problem> {
+fn declared_or(decoder: Option<String>) -> Result<Fix, ApiProblem> {
     let Some(name) = decoder else { return Ok(Fix::Declared) };
     let found = Decoder::ALL.into_iter().find(|decoder| decoder.as_str() == name);
     found.map(Fix::Decoder).ok_or_else(|| {
         let names = Decoder::ALL.map(Decoder::as_str).join(", ");
-        Problem::unprocessable("INVALID", format_args!("`decoder` must be one of {names}"))
+        ApiProblem::unprocessable("INVALID", format_args!("`decoder` must be one of {names}"))
     })
 }
 
-fn told(report: RepairReport) -> Result<RepairReport, Problem> {
+fn result(report: RepairReport) -> Result<RepairReport, ApiProblem> {
     match &report.outcome {
         RepairOutcome::Repaired { .. } | RepairOutcome::Duplicate { .. } => Ok(report),
-        RepairOutcome::Conflict { message_id, with } => Err(Problem::conflict(
+        RepairOutcome::Conflict { message_id, with } => Err(ApiProblem::conflict(
             "CONFLICT",
             format_args!(
-                "message id {message_id} is that of row {with} already, with other content; compare \
-                 them, and repair this one with `keep_id` if it is a message of its own"
+                "row {with} has the message id {message_id} with other content; compare them, and \
+                 reprocess this one with `keep_id` if it is a different message"
             ),
         )),
         RepairOutcome::Unreadable { problem, readable_by } => {
             let hint = match readable_by.as_slice() {
                 [] => String::new(),
-                names => format!("; it could be read by {}", names.join(", ")),
+                names => format!("; decoders that accept it: {}", names.join(", ")),
             };
-            let detail = format!("it still cannot be read: {}{hint}", problem.message);
-            Err(Problem::unprocessable(&problem.code, detail))
+            let detail = format!("still undecodable: {}{hint}", problem.message);
+            Err(ApiProblem::unprocessable(&problem.code, detail))
         }
         RepairOutcome::Refused { status } => {
-            let now = status.map_or("gone", InboxStatus::as_str);
-            Err(Problem::conflict(
+            let now = status.map_or("deleted", InboxStatus::as_str);
+            Err(ApiProblem::conflict(
                 "NO_SERDE_ERROR",
-                format_args!("it is {now} now; somebody may have been faster. Nothing was changed"),
+                format_args!(
+                    "the row is not undecodable any more: it is {now}; nothing was changed"
+                ),
             ))
         }
     }
 }
 
-async fn find(admin: &Admin, id: i64) -> Result<InboxRow, Problem> {
+async fn find(admin: &Admin, id: i64) -> Result<InboxRow, ApiProblem> {
     let found = admin.store.find_inbox(id.to_string()).await?.filter(|row| row.id == id);
-    found.ok_or_else(|| Problem::not_found(format_args!("no inbox row has the id {id}")))
+    found.ok_or_else(|| ApiProblem::not_found(format_args!("no inbox row has the id {id}")))
 }

@@ -1,4 +1,4 @@
-//! Who is logged in, and as what.
+//! The session of the caller.
 
 use axum::Json;
 use relais_core::time::Timestamp;
@@ -6,28 +6,30 @@ use serde::Serialize;
 
 use crate::{
     Role,
-    access::{Caller, Identity},
+    access::{ApiCaller, CallerIdentity},
 };
 
 #[derive(Serialize)]
-pub(crate) struct Shown {
-    /// None without tokens.
+pub(crate) struct SessionResponse {
+    /// The name of the token; absent without tokens.
     name: Option<String>,
     role: Role,
-    /// What unsafe requests must repeat in the header `x-csrf-token`; none without a session.
+    /// The value that unsafe requests must repeat in the header `x-csrf-token`; absent without a session.
     csrf: Option<String>,
-    /// There are no tokens: whoever is at this machine may do everything, and says who they are.
+    /// True without tokens: every caller on this machine has the role admin and names the actor.
     loopback: bool,
     expires: Option<Timestamp>,
 }
 
-pub(crate) async fn show(caller: Caller) -> Json<Shown> {
+pub(crate) async fn show(caller: ApiCaller) -> Json<SessionResponse> {
     let session = caller.identity.session();
     let name = match &caller.identity {
-        Identity::Anybody => None,
-        Identity::Shared { name, .. } | Identity::Named { name, .. } => Some(name.clone()),
+        CallerIdentity::Local => None,
+        CallerIdentity::Shared { name, .. } | CallerIdentity::Named { name, .. } => {
+            Some(name.clone())
+        }
     };
-    Json(Shown {
+    Json(SessionResponse {
         loopback: name.is_none(),
         role: caller.role,
         csrf: session.map(|session| session.csrf.clone()),

@@ -1,10 +1,10 @@
-//! What operators paused.
+//! Pauses of operators.
 
 use relais_core::control::ControlKind;
 
-use super::{Seen, page::Page};
+use super::{MetricsInput, page::MetricsPage};
 
-pub(super) fn render(page: &mut Page, seen: &Seen<'_>) {
+pub(super) fn render(page: &mut MetricsPage, seen: &MetricsInput<'_>) {
     let is_paused = |kind: ControlKind, name: &str| {
         let mut controls = seen.controls.iter();
         u64::from(controls.any(|c| c.kind == kind && c.name == name && c.pause.is_some()))

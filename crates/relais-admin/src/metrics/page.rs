@@ -1,19 +1,19 @@
 //! The text format of Prometheus, version 0.0.4.
 //!
-//! Invariant: the samples of one metric stand together under one head, and no label can break out of its
-//! quotes, whatever a message had in it.
+//! Invariant: the samples of one metric are grouped under one header, and label values are escaped, so that the
+//! content of a message cannot end its quotes.
 
 use std::fmt::{Display, Write};
 
 use relais::observe::Latency;
 
 #[derive(Default)]
-pub(super) struct Page(pub(super) String);
+pub(super) struct MetricsPage(pub(super) String);
 
 /// Name and value.
 pub(super) type Label<'a> = (&'a str, &'a str);
 
-impl Page {
+impl MetricsPage {
     pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }

@@ -1,15 +1,15 @@
-//! What the operating system counts of this process, under the names every Prometheus client uses. Only
-//! where there is a `/proc`.
+//! Metrics of the operating system about this process, under the usual names of Prometheus clients. They exist
+//! only on systems with `/proc`.
 
 use std::fs;
 
-use super::page::Page;
+use super::page::MetricsPage;
 
-/// Clock ticks in a second, as `/proc` counts them on every Linux.
+/// Clock ticks per second in `/proc` on Linux.
 const TICKS: f64 = 100.0;
 
-pub(super) fn render(page: &mut Page) {
-    let Some(usage) = Usage::read() else { return };
+pub(super) fn render(page: &mut MetricsPage) {
+    let Some(usage) = ProcessUsage::read() else { return };
     let name = "process_cpu_seconds_total";
     page.one(name, "counter", "Processor time used, user and system.", usage.cpu_seconds);
     let name = "process_resident_memory_bytes";
@@ -17,10 +17,10 @@ pub(super) fn render(page: &mut Page) {
     let name = "process_start_time_seconds";
     page.one(name, "gauge", "Start of this process, in seconds since 1970.", usage.started);
     page.one("process_open_fds", "gauge", "Open files and connections.", usage.open_fds);
-    page.one("process_max_fds", "gauge", "Most of them the system allows.", usage.max_fds);
+    page.one("process_max_fds", "gauge", "Most open files that the system allows.", usage.max_fds);
 }
 
-struct Usage {
+struct ProcessUsage {
     cpu_seconds: f64,
     resident_bytes: u64,
     started: f64,
@@ -28,10 +28,10 @@ struct Usage {
     max_fds: u64,
 }
 
-impl Usage {
+impl ProcessUsage {
     fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // The second field is the name in brackets, which may hold anything.
+        // The second field is the name in brackets, which may contain any character.
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
@@ -49,7 +49,7 @@ impl Usage {
     }
 }
 
-/// The first number behind a name that begins a line.
+/// Returns the first number after a name at the beginning of a line.
 fn number<T: std::str::FromStr>(text: &str, name: &str) -> Option<T> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn this_process_has_memory_files_and_a_past() {
-        let usage = Usage::read().expect("tests run where there is a /proc");
+        let usage = ProcessUsage::read().expect("tests run where there is a /proc");
         assert!(usage.resident_bytes > 100_000);
         assert!(usage.open_fds >= 3 && usage.max_fds >= usage.open_fds as u64);
         assert!(usage.started > 1.6e9 && usage.cpu_seconds >= 0.0);

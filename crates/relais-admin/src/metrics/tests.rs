@@ -13,7 +13,7 @@ use relais_core::{
 };
 
 use super::*;
-use crate::health::Target;
+use crate::health::DestinationInfo;
 
 const EVIL: &str = "a\"b\\c\nd} 1";
 
@@ -84,12 +84,12 @@ fn overview() -> Overview {
 }
 
 fn page() -> String {
-    let target = |name: &str, kind: &str, object: Option<&str>| Target {
+    let target = |name: &str, kind: &str, object: Option<&str>| DestinationInfo {
         name: name.into(),
         kind: kind.into(),
         object: object.map(str::to_owned),
     };
-    let facts = Facts {
+    let facts = ServerFacts {
         version: "0.1.0".into(),
         store: "sqlite 3.51.3".into(),
         destinations: vec![
@@ -106,7 +106,7 @@ fn page() -> String {
         limits_changed: 0,
         breaker_resets: 0,
     };
-    render_page(&Seen {
+    render_page(&MetricsInput {
         overview: Some(&overview()),
         controls: &[paused],
         process_types: &BTreeSet::from(["order".to_owned()]),
@@ -120,7 +120,7 @@ fn page() -> String {
 /// Type and label names, by metric.
 type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// Reads a page as the format's definition has it; anything else is a panic.
+/// Parses a page strictly by the definition of the format; panics on any deviation.
 fn parse(page: &str) -> Metrics {
     let mut metrics = Metrics::new();
     let mut open: Option<(String, String)> = None;
@@ -217,13 +217,13 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
 }
 
 #[test]
-fn without_the_store_the_process_still_tells_what_it_counted() {
-    let page = render_page(&Seen {
+fn without_the_store_the_counters_of_the_process_are_served() {
+    let page = render_page(&MetricsInput {
         overview: None,
         controls: &[],
         process_types: &BTreeSet::new(),
         snapshot: &snapshot(),
-        facts: &Facts::default(),
+        facts: &ServerFacts::default(),
         sources: &[],
         usage: &[],
     });
@@ -233,7 +233,7 @@ fn without_the_store_the_process_still_tells_what_it_counted() {
 }
 
 #[test]
-fn destinations_nobody_knows_do_not_make_series_without_end() {
+fn unknown_destinations_do_not_add_series_without_bound() {
     let page = page();
     let lines = page.lines().filter(|line| line.starts_with("relais_outbox_pending{"));
     assert_eq!(lines.count(), 1 + UNKNOWN_MAX + 1);
@@ -253,7 +253,7 @@ fn histograms_count_up_to_infinity() {
     );
 }
 
-/// Prometheus's own checker; `RELAIS_TEST_PROMTOOL` says where it is.
+/// Checks the page with promtool, whose path is in `RELAIS_TEST_PROMTOOL`.
 #[test]
 fn promtool_finds_nothing() {
     let Ok(promtool) = std::env::var("RELAIS_TEST_PROMTOOL") else {

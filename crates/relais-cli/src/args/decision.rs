@@ -1,73 +1,65 @@
-//! Who decides, why, and how sure they are.
+//! The arguments of a decision: reason, actor, dry run and confirmation.
 
-use std::{env, fs};
+use std::env;
 
 use clap::Args;
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 #[derive(Debug, Args)]
-pub(crate) struct Decision {
-    /// Why, for the audit
+pub(crate) struct DecisionArgs {
+    /// Reason, recorded in the audit log
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
-    /// Who, for the audit (default: the user of this terminal)
+    /// Actor, recorded in the audit log (default: the current user)
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
-    /// Only say what would happen
+    /// Only print the expected result
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-impl Decision {
-    /// Refuses an action on many things without a reason.
-    pub(crate) fn needs_reason(&self, action: &str) -> Result<(), Failure> {
+impl DecisionArgs {
+    /// Refuses a bulk action without a reason.
+    pub(crate) fn needs_reason(&self, action: &str) -> Result<(), CommandError> {
         if self.reason.trim().is_empty() {
             let text = format!("cannot {action} without a reason; pass --reason TEXT");
-            return Err(Failure::Usage(text));
+            return Err(CommandError::Usage(text));
         }
         Ok(())
     }
 
-    /// Who decides. The audit never has a line by nobody.
-    pub(crate) fn actor(&self) -> Result<String, Failure> {
+    /// Returns the actor: `--actor`, `$USER`, `$LOGNAME` or the user of the process.
+    pub(crate) fn actor(&self) -> Result<String, CommandError> {
         let named = self.actor.clone().into_iter();
         let known = ["USER", "LOGNAME"].into_iter().filter_map(|name| env::var(name).ok());
         let mut names = named.chain(known).map(|name| name.trim().to_owned());
         if let Some(name) = names.find(|name| !name.is_empty()) {
             return Ok(name);
         }
-        login_name().ok_or_else(|| {
-            Failure::Usage("cannot determine the current user; pass --actor NAME".to_owned())
+        current_user().ok_or_else(|| {
+            CommandError::Usage("cannot determine the current user; pass --actor NAME".to_owned())
         })
     }
 }
 
-/// The name of the user this program runs as, or their number where nobody named it.
-fn login_name() -> Option<String> {
-    let uid = owner_of("/proc/self")?;
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    Some(name_of(&users, uid).unwrap_or_else(|| format!("uid {uid}")))
+/// Returns the user of this process, or its number if it has no name, as in many containers.
+fn current_user() -> Option<String> {
+    whoami::username().ok().filter(|name| !name.is_empty()).or_else(user_number)
 }
 
 #[cfg(unix)]
-fn owner_of(path: &str) -> Option<u32> {
-    fs::metadata(path).ok().map(|found| std::os::unix::fs::MetadataExt::uid(&found))
+fn user_number() -> Option<String> {
+    let process = std::fs::metadata("/proc/self").ok()?;
+    Some(format!("uid {}", std::os::unix::fs::MetadataExt::uid(&process)))
 }
 
 #[cfg(not(unix))]
-fn owner_of(_path: &str) -> Option<u32> {
+fn user_number() -> Option<String> {
     None
-}
-
-fn name_of(users: &str, uid: u32) -> Option<String> {
-    let uid = uid.to_string();
-    let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let own = users.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-    Some(own[0].to_owned()).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -75,15 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_number() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\n";
-        assert_eq!(name_of(users, 1000).as_deref(), Some("ann"));
-        assert_eq!(name_of(users, 7), None);
-    }
-
-    #[test]
-    fn whoever_is_named_decides() {
-        let decision = |actor: Option<&str>| Decision {
+    fn the_named_actor_is_used_and_a_blank_one_is_not() {
+        let decision = |actor: Option<&str>| DecisionArgs {
             reason: String::new(),
             actor: actor.map(str::to_owned),
             dry_run: false,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{
-    Decision, IdPrefix,
-    rows::{Matching, Page, limit},
+    DecisionArgs, IdPrefix,
+    rows::{PageArgs, RowFilters, limit},
 };
 use crate::settings::quantity::{self, Rate};
 
@@ -15,39 +15,39 @@ pub(crate) enum DeadLetterCommand {
     /// List dead letters, newest first
     #[command(after_help = "Example:\n  relais dead-letter list --destination orders --since 2d")]
     List(DeadLetterList),
-    /// Show one with its payload, what was tried, and what waits behind it
+    /// Show a dead letter with its payload, its attempts and its parked key
     #[command(
         after_help = "Example:\n  relais dead-letter show 0192f3c4-5a6b-7c8d-9e0f-112233445566"
     )]
     Show {
-        /// Its id, or the first digits of it
+        /// ID of the dead letter, or its first digits
         #[arg(value_parser = letter)]
         id: IdPrefix,
     },
-    /// Give one another payload, after a rehearsal; the original is kept
+    /// Validate and save another payload; the original is kept
     #[command(
-        after_help = "Example:\n  relais dead-letter edit 0192f3c4-5a6b-7c8d-9e0f-112233445566 --payload-file mended.json"
+        after_help = "Example:\n  relais dead-letter edit 0192f3c4-5a6b-7c8d-9e0f-112233445566 --payload-file fixed.json"
     )]
     Edit(EditArgs),
-    /// Try again: first in its key, attempts from zero
-    #[command(visible_alias = "retry")]
+    /// Retry dead letters ahead of other messages of their keys and reset their attempt counts
+    #[command(alias = "replay")]
     #[command(
-        after_help = "Example:\n  relais dead-letter replay --all --destination orders --rate 50/s"
+        after_help = "Example:\n  relais dead-letter retry --all --destination orders --rate 50/s"
     )]
-    Replay(ReplayArgs),
-    /// Leave it failed and let its key go on
-    #[command(visible_alias = "skip")]
+    Retry(RetryArgs),
+    /// Discard dead letters; delivery of their keys continues
+    #[command(alias = "skip")]
     #[command(
         after_help = "Example:\n  relais dead-letter discard 0192f3c4-5a6b-7c8d-9e0f-112233445566 --reason \"a test\""
     )]
     Discard(Resolve),
-    /// Keys held back behind dead letters, longest first
+    /// List keys parked behind dead letters, longest parked first
     #[command(after_help = "Example:\n  relais dead-letter keys")]
     Keys(KeyList),
-    /// Replay everything dead of a key, in order; then it goes on
-    #[command(after_help = "Example:\n  relais dead-letter release o-1 --reason \"target mended\"")]
+    /// Retry all dead letters of a key in order; then delivery continues
+    #[command(after_help = "Example:\n  relais dead-letter release o-1 --reason \"target fixed\"")]
     Release(KeyArgs),
-    /// Discard everything dead of a key; then it goes on
+    /// Discard all dead letters of a key; then delivery continues
     #[command(
         after_help = "Example:\n  relais dead-letter skip-key o-1 --destination orders --dry-run"
     )]
@@ -56,68 +56,68 @@ pub(crate) enum DeadLetterCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeadLetterList {
-    /// Which ones
+    /// Only dead letters in this state
     #[arg(long, ignore_case = true, value_parser = ["open", "resolved", "all"])]
     #[arg(default_value = "open")]
     pub(crate) status: String,
-    /// Only those of this destination
+    /// Only dead letters of this destination
     #[arg(long, value_name = "NAME")]
     pub(crate) destination: Option<String>,
     #[command(flatten)]
-    pub(crate) matching: Matching,
+    pub(crate) matching: RowFilters,
     #[command(flatten)]
-    pub(crate) page: Page,
+    pub(crate) page: PageArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
-    /// Its id, or the first digits of it
+    /// ID of the dead letter, or its first digits
     #[arg(value_parser = letter)]
     pub(crate) id: IdPrefix,
-    /// The new payload, as JSON (default: opens $EDITOR)
+    /// New payload as JSON (default: opens $EDITOR)
     #[arg(long, value_name = "JSON", conflicts_with = "payload_file")]
     pub(crate) payload: Option<String>,
-    /// Take the new payload from this file (- is stdin)
+    /// File with the new payload (- is stdin)
     #[arg(long, value_name = "FILE")]
     pub(crate) payload_file: Option<PathBuf>,
-    /// Take it even if the rehearsal fails; valid JSON it must be all the same
+    /// Save even if validation fails (must still be valid JSON)
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) decision: Decision,
+    pub(crate) decision: DecisionArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ReplayArgs {
-    /// At most this many in a time, e.g. 50/s or 100/m
+pub(crate) struct RetryArgs {
+    /// Most retries per unit of time, e.g. 50/s or 100/m
     #[arg(long, value_parser = rate)]
     pub(crate) rate: Option<Rate>,
     #[command(flatten)]
     pub(crate) resolve: Resolve,
 }
 
-/// Which dead letters are decided.
+/// The selection of dead letters.
 #[derive(Debug, Args)]
 pub(crate) struct Resolve {
-    /// Ids of dead letters, or the first digits of them
+    /// IDs of dead letters, or their first digits
     #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
     #[arg(value_parser = letter)]
     pub(crate) ids: Vec<IdPrefix>,
-    /// Every open one that the filters match
+    /// Select all open dead letters that match the filters
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only those of this destination
+    /// Only dead letters of this destination
     #[arg(long, value_name = "NAME")]
     pub(crate) destination: Option<String>,
     #[command(flatten)]
-    pub(crate) matching: Matching,
+    pub(crate) matching: RowFilters,
     #[command(flatten)]
-    pub(crate) decision: Decision,
+    pub(crate) decision: DecisionArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyList {
-    /// At most this many
+    /// Most keys to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
     pub(crate) limit: usize,
 }
@@ -126,42 +126,42 @@ pub(crate) struct KeyList {
 pub(crate) struct KeyArgs {
     /// The key
     pub(crate) key: String,
-    /// Where it is held: messages to this destination
+    /// Parked messages to this destination
     #[arg(long, value_name = "NAME", conflicts_with = "inbox")]
     pub(crate) destination: Option<String>,
-    /// Where it is held: received messages
+    /// Parked messages of the inbox
     #[arg(long)]
     pub(crate) inbox: bool,
     #[command(flatten)]
-    pub(crate) decision: Decision,
+    pub(crate) decision: DecisionArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A message id, the number of an inbox or outbox row, the id of a process or its TYPE/BUSINESS-KEY,
-    /// the id of a dead letter; the first digits of any of these; or a full name such as inbox:17
+    /// ID of a message, process or dead letter, or its first digits; number of an inbox or outbox row;
+    /// TYPE/BUSINESS-KEY of a process; or a full name such as inbox:17
     pub(crate) id: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// List who did what and why, newest first
+    /// List actions with actor, target and reason, newest first
     #[command(after_help = "Example:\n  relais audit list --actor ann")]
     List(AuditList),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditList {
-    /// Only what this person did
+    /// Only actions of this actor
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
-    /// Only what was done to this: the id of a dead letter, or the number of an inbox row
+    /// Only actions on this target: ID of a dead letter, number of an inbox row, or name
     #[arg(long, value_name = "ID")]
     pub(crate) target: Option<String>,
-    /// At most this many
+    /// Most entries to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
     pub(crate) limit: usize,
-    /// The page after the line with this id
+    /// List the page after the entry with this ID
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<i64>,
 }
@@ -169,7 +169,7 @@ pub(crate) struct AuditList {
 fn letter(text: &str) -> Result<IdPrefix, String> {
     let id = text.strip_prefix("dead-letter:").unwrap_or(text);
     IdPrefix::parse(id).ok_or_else(|| {
-        "not the id of a dead letter; `relais dead-letter list` shows them, and `relais explain` finds one \
+        "not the ID of a dead letter; `relais dead-letter list` lists them, and `relais explain` finds one \
          by its message"
             .to_owned()
     })
@@ -185,20 +185,21 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, RelaisCommand};
 
     fn parse(rest: &[&str]) -> Result<DeadLetterCommand, String> {
         let parsed = Cli::try_parse_from(["relais", "dead-letter"].iter().chain(rest));
         match parsed.map_err(|error| error.to_string())?.command {
-            Command::DeadLetter(command) => Ok(command),
+            RelaisCommand::DeadLetter(command) => Ok(command),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn ids_or_all_but_not_both_nor_none() {
+    fn either_ids_or_all_is_required() {
         let id = Uuid::nil().to_string();
-        for word in ["replay", "retry", "discard", "skip"] {
+        // `replay` and `skip` are hidden aliases.
+        for word in ["retry", "replay", "discard", "skip"] {
             assert!(parse(&[word, &id]).is_ok());
             assert!(parse(&[word, "--all", "--destination", "x", "--dry-run"]).is_ok());
             assert!(parse(&[word]).is_err());
@@ -207,18 +208,18 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_read_and_a_wrong_one_says_how_to_write_it() {
-        let Ok(DeadLetterCommand::Replay(args)) = parse(&["replay", "--all", "--rate", "50/s"])
+    fn a_rate_is_parsed_and_a_wrong_one_is_explained() {
+        let Ok(DeadLetterCommand::Retry(args)) = parse(&["retry", "--all", "--rate", "50/s"])
         else {
             panic!("not read")
         };
         assert_eq!(args.rate.map(|rate| rate.calls), Some(50));
-        let wrong = parse(&["replay", "--all", "--rate", "fast"]).unwrap_err();
+        let wrong = parse(&["retry", "--all", "--rate", "fast"]).unwrap_err();
         assert!(wrong.contains("50/s"), "{wrong}");
     }
 
     #[test]
-    fn a_payload_comes_from_one_place() {
+    fn a_payload_has_one_source() {
         let id = Uuid::nil().to_string();
         assert!(parse(&["edit", &id]).is_ok());
         assert!(parse(&["edit", &id, "--payload", "{}", "--payload-file", "-"]).is_err());

@@ -1,8 +1,8 @@
-//! Ids on the command line: whole, or the first digits of one.
+//! IDs on the command line: whole, or only the first digits.
 
 use uuid::Uuid;
 
-/// Fewer digits are a typo rather than an id.
+/// Fewest digits of a prefix; fewer are more likely a typo.
 const DIGITS_MIN: usize = 4;
 const DIGITS: usize = 32;
 
@@ -10,13 +10,13 @@ const DIGITS: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IdPrefix {
     pub(crate) written: String,
-    /// The first and the last id that begin so; the same if all digits were given.
+    /// The first and the last id with this prefix; equal if all digits were given.
     pub(crate) low: Uuid,
     pub(crate) high: Uuid,
 }
 
 impl IdPrefix {
-    /// Nothing if it is not the beginning of a UUID.
+    /// Parses a prefix; `None` if it is not the beginning of a UUID.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits: String = text.chars().filter(|c| *c != '-').collect();
         let fits = (DIGITS_MIN..=DIGITS).contains(&digits.len());
@@ -30,7 +30,7 @@ impl IdPrefix {
         Some(Self { written: text.to_owned(), low: filled("0")?, high: filled("f")? })
     }
 
-    /// The id, if all its digits were given.
+    /// Returns the id if all its digits were given.
     pub(crate) fn whole(&self) -> Option<Uuid> {
         (self.low == self.high).then_some(self.low)
     }

@@ -7,7 +7,7 @@ use relais_core::process::{ProcessRef, ProcessStatus};
 use uuid::Uuid;
 
 use super::{
-    ControlArgs, Decision, IdPrefix,
+    ControlArgs, DecisionArgs, IdPrefix,
     rows::{limit, since},
 };
 
@@ -16,18 +16,18 @@ pub(crate) enum ProcessCommand {
     /// List processes, newest first
     #[command(after_help = "Example:\n  relais process list --status paused")]
     List(ProcessList),
-    /// Show one, and all that happened to it
+    /// Show a process with its log
     #[command(after_help = "Example:\n  relais process show order/o-1")]
     Show(ProcessId),
-    /// The log of one, newest first
+    /// Show the log of a process, newest first
     #[command(after_help = "Example:\n  relais process log order/o-1")]
     Log(ProcessLog),
-    /// Hold: replies are taken in, nothing new begins
+    /// Pause a process: replies are still received, no new step starts
     #[command(after_help = "Example:\n  relais process pause order/o-1 --reason \"wrong address\"")]
     Pause(Act),
-    /// Go on where it stood
+    /// Resume a process at its current step
     #[command(
-        after_help = "Example:\n  relais process resume order/o-1 --reason \"address mended\""
+        after_help = "Example:\n  relais process resume order/o-1 --reason \"address fixed\""
     )]
     Resume(Act),
     /// Send the command of the current step, or of its compensation, again
@@ -35,26 +35,26 @@ pub(crate) enum ProcessCommand {
         after_help = "Example:\n  relais process retry order/o-1 --reason \"refund possible again\""
     )]
     Retry(Act),
-    /// Take the current step, or its compensation, for done
+    /// Skip the current step, or its compensation, as if it were completed
     #[command(after_help = "Example:\n  relais process skip order/o-1 --reason \"paid in cash\"")]
     Skip(Act),
-    /// Undo the completed steps, last first
+    /// Compensate the completed steps, last first
     #[command(
         after_help = "Example:\n  relais process compensate order/o-1 --reason \"customer left\""
     )]
     Compensate(Act),
-    /// End as FAILED, with what is done standing
+    /// End a process as FAILED without compensation
     #[command(after_help = "Example:\n  relais process cancel order/o-1 --reason \"a test\"")]
     Cancel(Act),
-    /// Let messages and timers of a process type wait in every process, until it is resumed
+    /// Pause messages and timers of a process type in all processes until it is resumed
     #[command(after_help = "Example:\n  relais process pause-type order --reason \"wrong prices\"")]
     PauseType(ControlArgs),
-    /// End the pause of a process type
+    /// Resume a process type
     #[command(
         after_help = "Example:\n  relais process resume-type order --reason \"prices fixed\""
     )]
     ResumeType(ControlArgs),
-    /// Print the states of a kind of process as a Mermaid diagram
+    /// Print the states of a process type as a Mermaid diagram
     #[command(after_help = "Example:\n  relais process diagram order")]
     Diagram(Diagram),
 }
@@ -63,34 +63,34 @@ pub(crate) enum ProcessCommand {
 pub(crate) struct ProcessList {
     #[command(flatten)]
     pub(crate) matching: ProcessMatching,
-    /// At most this many
+    /// Most processes to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
     pub(crate) limit: usize,
-    /// The page after the process with this id
+    /// List the page after the process with this ID
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<Uuid>,
 }
 
-/// Which processes.
+/// The filters of processes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ProcessMatching {
-    /// Only those in this state
+    /// Only processes in this state
     #[arg(long, ignore_case = true, value_parser = status)]
     pub(crate) status: Option<ProcessStatus>,
-    /// Only this type of process
+    /// Only this process type
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) process_type: Option<String>,
     /// Only this business key
     #[arg(long)]
     pub(crate) key: Option<String>,
-    /// Only those not created longer ago than this, e.g. 15m or 2d
+    /// Only processes created within this time, e.g. 15m or 2d
     #[arg(long, value_name = "DURATION", value_parser = since)]
     pub(crate) since: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ProcessId {
-    /// The id of the process, the first digits of it, or TYPE/BUSINESS-KEY
+    /// ID of the process, its first digits, or TYPE/BUSINESS-KEY
     #[arg(value_parser = process_name)]
     pub(crate) id: ProcessName,
 }
@@ -99,40 +99,40 @@ pub(crate) struct ProcessId {
 pub(crate) struct ProcessLog {
     #[command(flatten)]
     pub(crate) process: ProcessId,
-    /// At most this many entries
+    /// Most entries to show
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
     pub(crate) limit: usize,
-    /// The page after the entry with this number
+    /// Show the page after the entry with this number
     #[arg(long, value_name = "SEQ")]
     pub(crate) before: Option<i64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Act {
-    /// Ids of processes, the first digits of them, or TYPE/BUSINESS-KEY
+    /// IDs of processes, their first digits, or TYPE/BUSINESS-KEY
     #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
     #[arg(value_parser = process_name)]
     pub(crate) ids: Vec<ProcessName>,
-    /// Every one that the filters match; needs --status
+    /// Select all processes that match the filters; needs --status
     #[arg(long, requires = "status")]
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) matching: ProcessMatching,
     #[command(flatten)]
-    pub(crate) decision: Decision,
+    pub(crate) decision: DecisionArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Diagram {
-    /// The type of process
+    /// Process type
     #[arg(value_name = "TYPE")]
     pub(crate) process_type: String,
-    /// The version of its definition (default: the highest)
+    /// Version of the definition (default: the highest)
     #[arg(long, value_name = "N")]
     pub(crate) definition: Option<i32>,
 }
 
-/// A process as the command line names it.
+/// The name of a process on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessName {
     Exact(ProcessRef),
@@ -157,12 +157,12 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, RelaisCommand};
 
     fn parse(rest: &[&str]) -> Result<ProcessCommand, String> {
         let parsed = Cli::try_parse_from(["relais", "process"].iter().chain(rest));
         match parsed.map_err(|error| error.to_string())?.command {
-            Command::Process(command) => Ok(command),
+            RelaisCommand::Process(command) => Ok(command),
             other => panic!("{other:?}"),
         }
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_need_a_state() {
+    fn all_needs_a_state() {
         assert!(parse(&["pause", "--all", "--status", "running", "--type", "order"]).is_ok());
         assert!(parse(&["pause", "--all"]).is_err());
         assert!(parse(&["pause"]).is_err());

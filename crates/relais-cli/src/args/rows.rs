@@ -1,38 +1,38 @@
-//! `relais inbox …` and `relais outbox …`, and the filters that every list has.
+//! `relais inbox …` and `relais outbox …`, and the filters of every list.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use relais_core::query::PAGE_MAX;
 
-use super::Decision;
+use super::DecisionArgs;
 use crate::settings::quantity;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum InboxCommand {
-    /// List rows, newest first
+    /// List inbox rows, newest first
     #[command(after_help = "Example:\n  relais inbox list --status failed --since 1h")]
     List(InboxList),
-    /// Show one row with its payload
+    /// Show an inbox row with its payload
     #[command(after_help = "Example:\n  relais inbox show m-1")]
     Show(RowId),
-    /// Try a failed row again
+    /// Retry a failed inbox row
     #[command(after_help = "Example:\n  relais inbox retry inbox:4 --reason \"route added\"")]
     Retry(RetryRow),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutboxCommand {
-    /// List rows, newest first
+    /// List outbox rows, newest first
     #[command(after_help = "Example:\n  relais outbox list --status pending --destination orders")]
     List(OutboxList),
-    /// Show one row with its payload
+    /// Show an outbox row with its payload
     #[command(after_help = "Example:\n  relais outbox show 17")]
     Show(RowId),
-    /// Try a failed row again
+    /// Retry a failed outbox row
     #[command(after_help = "Example:\n  relais outbox retry 17 --reason \"target is back\"")]
     Retry(RetryRow),
-    /// Make a dead letter of a pending row, which can then be discarded or retried
+    /// Turn a pending row into a dead letter, which can be retried or discarded
     #[command(after_help = "Example:\n  relais outbox fail 17 --reason \"blocks its destination\"")]
     Fail(RetryRow),
 }
@@ -47,9 +47,9 @@ pub(crate) struct InboxList {
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
     #[command(flatten)]
-    pub(crate) matching: Matching,
+    pub(crate) matching: RowFilters,
     #[command(flatten)]
-    pub(crate) page: Page,
+    pub(crate) page: PageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -61,47 +61,50 @@ pub(crate) struct OutboxList {
     #[arg(long, value_name = "NAME")]
     pub(crate) destination: Option<String>,
     #[command(flatten)]
-    pub(crate) matching: Matching,
+    pub(crate) matching: RowFilters,
     #[command(flatten)]
-    pub(crate) page: Page,
+    pub(crate) page: PageArgs,
 }
 
-/// Filters that every list has.
+/// The filters of every list.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Matching {
+pub(crate) struct RowFilters {
     /// Only this event type
     #[arg(long = "type", value_name = "EVENT_TYPE")]
     pub(crate) event_type: Option<String>,
     /// Only this key
     #[arg(long)]
     pub(crate) key: Option<String>,
-    /// Only those not older than this, e.g. 15m or 2d
+    /// Only rows with this error code, e.g. HTTP_503
+    #[arg(long)]
+    pub(crate) code: Option<String>,
+    /// Only rows of this time, e.g. 15m or 2d
     #[arg(long, value_name = "DURATION", value_parser = since)]
     pub(crate) since: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Page {
-    /// At most this many
+pub(crate) struct PageArgs {
+    /// Most rows to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
     pub(crate) limit: usize,
-    /// The page after the row with this id
+    /// List the page after the row with this ID
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RowId {
-    /// The number of the row (17, or inbox:17 and outbox:17), or the id of its message (m-1, message:17)
+    /// Number of the row (17, inbox:17, outbox:17), or ID of its message (m-1, message:17)
     pub(crate) id: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RetryRow {
-    /// The number of the row (17, or inbox:17 and outbox:17), or the id of its message (m-1, message:17)
+    /// Number of the row (17, inbox:17, outbox:17), or ID of its message (m-1, message:17)
     pub(crate) id: String,
     #[command(flatten)]
-    pub(crate) decision: Decision,
+    pub(crate) decision: DecisionArgs,
 }
 
 pub(super) fn since(text: &str) -> Result<Duration, String> {

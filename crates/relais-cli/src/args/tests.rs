@@ -1,4 +1,4 @@
-//! The command line is consistent, and so is what is written about it.
+//! Consistency of the command line and its documentation.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::CommandFactory;
 
 use super::*;
 
-/// Where every command is described.
+/// The page that describes every command.
 const PAGE: &str = include_str!("../../../../docs/cli.md");
 
 #[test]
@@ -15,36 +15,36 @@ fn the_command_line_is_consistent() {
 }
 
 #[test]
-fn filters_are_read() {
+fn filters_are_parsed() {
     let cli = Cli::try_parse_from([
         "relais", "outbox", "list", "--status", "pending", "--since", "15m", "--type", "A",
         "--json",
     ])
     .unwrap();
     assert!(cli.json);
-    let Command::Outbox(OutboxCommand::List(list)) = cli.command else { panic!("{cli:?}") };
+    let RelaisCommand::Outbox(OutboxCommand::List(list)) = cli.command else { panic!("{cli:?}") };
     assert_eq!(list.matching.since, Some(Duration::from_secs(900)));
     assert_eq!(list.matching.event_type.as_deref(), Some("A"));
     assert_eq!(list.page.limit, 50);
 }
 
 #[test]
-fn every_command_has_an_example_that_it_takes() {
+fn every_command_has_a_valid_example() {
     for (path, command) in runnable() {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let mut lines = help.lines();
         assert_eq!(lines.next(), Some("Example:"), "{path}: {help}");
         let example = lines.next().unwrap_or_default().trim();
         assert!(example.starts_with(&format!("{path} ")) || example == path, "{path}: {example}");
-        assert_takes(example);
+        assert_parses(example);
     }
 }
 
 #[test]
-fn the_page_has_every_command_and_no_other() {
+fn the_page_shows_every_command_and_no_other() {
     let examples: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("relais ")).collect();
     for example in &examples {
-        assert_takes(example);
+        assert_parses(example);
     }
     for (path, _) in runnable() {
         let own = |example: &&str| words(example).join(" ").starts_with(&path);
@@ -52,7 +52,7 @@ fn the_page_has_every_command_and_no_other() {
     }
 }
 
-/// Everything that can be called, by its full name.
+/// Returns all commands with their full names.
 fn runnable() -> Vec<(String, clap::Command)> {
     let mut found = Vec::new();
     let mut open = vec![("relais".to_owned(), Cli::command())];
@@ -68,12 +68,12 @@ fn runnable() -> Vec<(String, clap::Command)> {
     found
 }
 
-fn assert_takes(example: &str) {
+fn assert_parses(example: &str) {
     let taken = Cli::try_parse_from(words(example));
     assert!(taken.is_ok(), "{example}: {}", taken.unwrap_err());
 }
 
-/// As a shell reads it, without where it goes and what is said about it.
+/// Splits a line as a shell does, without redirections and comments.
 fn words(line: &str) -> Vec<String> {
     let line = line.split(" > ").next().unwrap_or_default();
     let line = line.split(" # ").next().unwrap_or_default();

@@ -5,14 +5,14 @@ use relais_admin::Role;
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// Who gets it: the actor of what is done with it
+    /// Name of the owner, recorded as actor in the audit log
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// What it allows: monitor (see everything but payloads and headers), viewer (see them too), operator
-    /// (act on rows, keys and processes) or admin (also change payloads and discard many)
+    /// Role: monitor (sees everything but payloads and headers), viewer (sees them too), operator (acts on
+    /// rows, keys and processes) or admin (also changes payloads and discards in bulk)
     #[arg(long, value_name = "ROLE", value_parser = role)]
     pub(crate) role: Role,
-    /// The day from which on it is no longer taken
+    /// Expiry date (UTC)
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = day)]
     pub(crate) expires: Option<String>,
 }
@@ -24,14 +24,16 @@ fn role(text: &str) -> Result<Role, String> {
     })
 }
 
-/// It stands in the audit, and in TOML between quotes.
+/// Checks a name, which is written to the audit log and to TOML.
 fn name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_alphanumeric() || "-_.@ ".contains(c);
     if text == relais_admin::SHARED_NAME {
-        return Err("is the name of `admin.token`; say who gets this one".to_owned());
+        return Err(
+            "is the name of the shared `admin.token`; pass the name of the owner".to_owned()
+        );
     }
     if text.trim() != text || text.is_empty() || text.len() > 200 || !text.chars().all(fits) {
-        return Err("may have letters, digits, spaces and - _ . @".to_owned());
+        return Err("may contain letters, digits, spaces and - _ . @".to_owned());
     }
     Ok(text.to_owned())
 }

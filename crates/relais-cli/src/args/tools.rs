@@ -8,20 +8,20 @@ use super::{Access, rows::since};
 
 #[derive(Debug, Args)]
 pub(crate) struct CleanupArgs {
-    /// Only say what would be removed
+    /// Only print the number of expired rows
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Print one picture and end; so it does where there is no terminal
+    /// Print the state once and exit; this is the default without a terminal
     #[arg(long)]
     pub(crate) once: bool,
-    /// Between two looks
+    /// Refresh interval
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = every)]
     pub(crate) every: Duration,
     #[command(flatten)]
@@ -30,23 +30,23 @@ pub(crate) struct TopArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// Ask whether it can do its work (/readyz), not only whether it runs (/healthz)
+    /// Check readiness (/readyz) instead of liveness (/healthz)
     #[arg(long)]
     pub(crate) ready: bool,
-    /// Ask at this address instead of `admin.listen`; no configuration is read then
+    /// Address to check instead of `admin.listen`; the configuration is not read then
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// How long to wait for the answer
+    /// Time limit for the response
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = answer_within)]
     pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Messages of each round
+    /// Messages per round
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = rows)]
     pub(crate) rows: u64,
-    /// How often each figure is taken; the median counts
+    /// Number of rounds; the median is reported
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
     pub(crate) rounds: u32,
 }
@@ -59,12 +59,12 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write one page a command into this folder, made if it is not there (default: print the first)
+    /// Write one page per command to this directory, which is created if missing (default: print the first)
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Messages one `relais bench` writes at most in a round.
+/// Most messages of one round of `relais bench`.
 const BENCH_ROWS_MAX: u64 = 1_000_000;
 
 fn rows(text: &str) -> Result<u64, String> {
@@ -72,21 +72,21 @@ fn rows(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("must be a whole number from 100 to {BENCH_ROWS_MAX}"))
 }
 
-/// The shortest time between two looks: each counts rows.
-const LOOK_MIN: Duration = Duration::from_millis(100);
-/// The longest.
-const LOOK_MAX: Duration = Duration::from_secs(3_600);
+/// The shortest refresh interval: each refresh counts rows.
+const REFRESH_MIN: Duration = Duration::from_millis(100);
+/// The longest refresh interval.
+const REFRESH_MAX: Duration = Duration::from_secs(3_600);
 
 fn every(text: &str) -> Result<Duration, String> {
     let every = since(text)?;
-    if (LOOK_MIN..=LOOK_MAX).contains(&every) {
+    if (REFRESH_MIN..=REFRESH_MAX).contains(&every) {
         Ok(every)
     } else {
         Err("must be from 100ms to 1h".to_owned())
     }
 }
 
-/// The longest time that `relais health` waits.
+/// Longest time limit of `relais health`.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 fn answer_within(text: &str) -> Result<Duration, String> {

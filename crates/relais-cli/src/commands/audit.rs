@@ -1,33 +1,34 @@
-//! `relais audit list`: who did what and why.
+//! `relais audit list`: actions of operators.
 
 use relais_core::desk::AuditFilter;
 
 use super::{
-    Context,
-    rows::{plain, print_list},
+    CommandContext,
+    rows::{plain, print_list, print_page_json},
 };
 use crate::{
     args::AuditCommand,
     failure::Done,
-    output::{Column, table},
+    output::{TableColumn, table},
 };
 
-pub(crate) async fn audit(context: &Context, command: AuditCommand) -> Done {
-    const COLUMNS: [Column; 6] = [
-        Column::Id("ID"),
-        Column::Id("AT"),
-        Column::Text("WHO"),
-        Column::Text("WHAT"),
-        Column::Id("TO"),
-        Column::Id("WHY"),
+pub(crate) async fn audit(context: &CommandContext, command: AuditCommand) -> Done {
+    const COLUMNS: [TableColumn; 6] = [
+        TableColumn::Id("ID"),
+        TableColumn::Id("AT"),
+        TableColumn::Text("ACTOR"),
+        TableColumn::Text("ACTION"),
+        TableColumn::Id("TARGET"),
+        TableColumn::Id("REASON"),
     ];
     let AuditCommand::List(args) = command;
     let (_, store) = context.store().await?;
     let limit = args.limit;
     let filter = AuditFilter { actor: args.actor, target: args.target, before: args.before, limit };
     let lines = store.list_audit(filter).await?;
+    let last = lines.last().map(|line| line.id);
     if context.output.json {
-        return context.output.print_json(&lines);
+        return print_page_json(context, &lines, limit, last);
     }
     let cells = lines.iter().map(|line| {
         vec![
@@ -40,5 +41,5 @@ pub(crate) async fn audit(context: &Context, command: AuditCommand) -> Done {
         ]
     });
     let shown = table(&context.output, &COLUMNS, cells);
-    print_list(context, &shown, lines.len(), limit, lines.last().map(|line| line.id))
+    print_list(context, &shown, lines.len(), limit, last)
 }

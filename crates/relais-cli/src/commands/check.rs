@@ -1,15 +1,15 @@
-//! `relais check`: what the settings mean, and whether they work.
+//! `relais check`: validates the configuration and explains it.
 
 use std::fmt::Write;
 
 use relais_core::store::StoreError;
 use serde::Serialize;
 
-use super::{Context, process};
+use super::{CommandContext, process};
 use crate::{
     args::CheckArgs,
-    failure::{Done, Failure},
-    output::{Lines, escape},
+    failure::{CommandError, Done},
+    output::{LineBreaks, escape},
     settings::{
         Finding, Settings, Severity, StoreUrl,
         explain::{Explained, explain},
@@ -17,32 +17,32 @@ use crate::{
     wire::{self, Connection, Database},
 };
 
-/// Why an empty configuration is refused by `relais check` and `relais run`. Other commands need no more
-/// than the store.
+/// The error of `relais check` and `relais run` about an empty configuration. Other commands need only the
+/// store.
 pub(super) const IDLE: &str = "the configuration has no [[source]], [[route]], [[process]], \
      [[destination]] or [admin]: relais would do nothing; `relais init` writes an example";
 
-/// Everything that was found.
+/// The result of the check.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct CheckReport {
     ok: bool,
     file: String,
     sections: Vec<Explained>,
-    /// What the database is; absent if nobody looked or could.
+    /// Name and version of the database; absent if it was not checked.
     database: Option<String>,
     errors: Vec<String>,
     warnings: Vec<String>,
-    /// What `--connect` tried.
+    /// The results of `--connect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<Vec<Connection>>,
     next: String,
-    /// Whether the configuration itself is wrong, not what it names.
+    /// True if the configuration itself is wrong, not a system that it names.
     #[serde(skip)]
     wrong: bool,
 }
 
-/// Looks at the file, then at the parts, then at the database, and says all of it.
-pub(crate) async fn check(context: &Context, args: &CheckArgs) -> Done {
+/// Checks the file, the parts and the database, and prints all findings.
+pub(crate) async fn check(context: &CommandContext, args: &CheckArgs) -> Done {
     let report = examine(context, args).await;
     if context.output.json {
         context.output.print_json(&report)?;
@@ -50,18 +50,19 @@ pub(crate) async fn check(context: &Context, args: &CheckArgs) -> Done {
         context.output.print(&show(&report))?;
     }
     match report {
-        Report { ok: true, .. } => Ok(()),
-        Report { wrong: true, .. } => Err(Failure::SaidUsage),
-        _ => Err(Failure::Said),
+        CheckReport { ok: true, .. } => Ok(()),
+        CheckReport { wrong: true, .. } => Err(CommandError::PrintedUsage),
+        _ => Err(CommandError::Printed),
     }
 }
 
-async fn examine(context: &Context, args: &CheckArgs) -> Report {
-    let mut report = Report { file: context.config.display().to_string(), ..Report::default() };
+async fn examine(context: &CommandContext, args: &CheckArgs) -> CheckReport {
+    let mut report =
+        CheckReport { file: context.config.display().to_string(), ..CheckReport::default() };
     report.wrong = true;
     if !context.config.exists() {
         report.errors.push(context.no_settings());
-        report.next = "`relais init` writes a file to start from".to_owned();
+        report.next = "`relais init` writes an example".to_owned();
         return report;
     }
     let settings = match crate::settings::load(&context.config) {
@@ -71,7 +72,7 @@ async fn examine(context: &Context, args: &CheckArgs) -> Report {
         }
         Err(error) => {
             report.note(&error.findings);
-            report.next = "correct the lines above, then `relais check` again".to_owned();
+            report.next = "fix the lines above, then run `relais check` again".to_owned();
             return report;
         }
     };
@@ -83,7 +84,7 @@ async fn examine(context: &Context, args: &CheckArgs) -> Report {
     if !args.offline {
         report.errors.extend(wire::admin_certificate(&settings).err().map(|e| e.to_string()));
     }
-    report.next = "`relais run` starts it".to_owned();
+    report.next = "`relais run`".to_owned();
     report.wrong = !report.errors.is_empty();
     if !args.offline {
         let database = database(&settings, &mut report).await;
@@ -94,12 +95,12 @@ async fn examine(context: &Context, args: &CheckArgs) -> Report {
     let connected = report.connections.iter().flatten().all(|connection| connection.ok);
     report.ok = report.errors.is_empty() && connected;
     if !report.ok && report.next.contains("run") {
-        report.next = "correct what is named above, then `relais check` again".to_owned();
+        report.next = "fix the errors above, then run `relais check` again".to_owned();
     }
     report
 }
 
-impl Report {
+impl CheckReport {
     fn note(&mut self, findings: &[Finding]) {
         for finding in findings {
             match finding.severity {
@@ -110,18 +111,19 @@ impl Report {
     }
 }
 
-/// Connects and looks. Tables that are missing or old are no error if `relais run` may change that.
-async fn database(settings: &Settings, report: &mut Report) -> Option<Database> {
+/// Checks the database. Missing or old tables are no error if `relais run` may migrate them.
+async fn database(settings: &Settings, report: &mut CheckReport) -> Option<Database> {
     if let StoreUrl::Sqlite(path) = &settings.store.url
         && !path.exists()
     {
-        // Looking must not make the file.
-        report.database = Some("not there yet".to_owned());
+        // The check must not create the file.
+        report.database = Some("does not exist yet".to_owned());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             let folder = folder.display();
-            let why =
-                format!("store.url: there is no folder {folder}; create it, or correct the URL");
+            let why = format!(
+                "store.url: the directory {folder} does not exist; create it, or fix the URL"
+            );
             report.errors.push(why);
         }
         report.needs_migration(settings, "the tables are missing; run `relais migrate`");
@@ -134,7 +136,7 @@ async fn database(settings: &Settings, report: &mut Report) -> Option<Database> 
             return None;
         }
     };
-    let looked = async {
+    let checked = async {
         let store = database.store();
         report.database = Some(store.describe().await?);
         let wrong = database.try_hydrate(settings).await;
@@ -143,9 +145,9 @@ async fn database(settings: &Settings, report: &mut Report) -> Option<Database> 
         report.warnings.extend(process::undeclared(settings, store.as_ref()).await?);
         Ok(())
     };
-    match looked.await {
+    match checked.await {
         Ok(()) => {}
-        // The store's own advice tells this refusal from those that only a person can mend.
+        // The advice in the error distinguishes missing migrations from errors that need an operator.
         Err(StoreError::Setup(why)) if why.ends_with("run `relais migrate`") => {
             report.needs_migration(settings, &why);
         }
@@ -154,17 +156,17 @@ async fn database(settings: &Settings, report: &mut Report) -> Option<Database> 
     Some(database)
 }
 
-impl Report {
+impl CheckReport {
     fn needs_migration(&mut self, settings: &Settings, why: &str) {
         if settings.store.migrate {
-            self.next = "`relais run` makes the tables and starts it".to_owned();
+            self.next = "`relais run` creates the tables and starts".to_owned();
         } else {
             self.errors.push(format!("store: {why}"));
         }
     }
 }
 
-fn show(report: &Report) -> String {
+fn show(report: &CheckReport) -> String {
     let mut out = format!("{}\n", report.file);
     for Explained { section, name, lines } in &report.sections {
         let title = match name {
@@ -183,7 +185,7 @@ fn show(report: &Report) -> String {
     }
     for Connection { setting, ok, detail } in report.connections.iter().flatten() {
         let mark = if *ok { "ok  " } else { "FAIL" };
-        let detail = escape(detail, Lines::Escape);
+        let detail = escape(detail, LineBreaks::Escape);
         let _ = writeln!(out, "  {mark} {setting}: {detail}");
     }
     for warning in &report.warnings {

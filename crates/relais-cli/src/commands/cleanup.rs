@@ -1,4 +1,4 @@
-//! `relais cleanup`: what is past its retention goes now, in the same small steps as `relais run` takes.
+//! `relais cleanup`: deletes rows past their retention, in the same small transactions as `relais run`.
 
 use std::io::{self, IsTerminal};
 
@@ -8,60 +8,60 @@ use relais_core::{
 };
 use serde_json::json;
 
-use super::{Context, dead_letter::ask};
+use super::{CommandContext, dead_letter::ask};
 use crate::{
     args::CleanupArgs,
-    failure::{Done, Failure},
-    output::{Progress, waiting},
+    failure::{CommandError, Done},
+    output::{CommandProgress, waiting},
 };
 
-/// Rows of one table removed in one transaction.
+/// Most rows of one table deleted in one transaction.
 const ROWS_MAX: usize = 1_000;
-/// Passes that remove nothing before it ends: rows that stay for ever may lie in between, and one pass
-/// looks past this many of them at most.
-const LOOKED_PAST: u64 = 10_000;
+/// Rows that one pass skips at most. Kept rows may lie between expired ones, so several passes may delete
+/// nothing before the end.
+const SKIPPED_MAX: u64 = 10_000;
 
-pub(crate) async fn cleanup(context: &Context, args: &CleanupArgs) -> Done {
+pub(crate) async fn cleanup(context: &CommandContext, args: &CleanupArgs) -> Done {
     let (settings, store) = context.store().await?;
     let retention = settings.retention;
     let expired = waiting("counting", store.expired(retention)).await?;
     if args.dry_run || expired.total() == 0 {
-        return say(context, expired, true);
+        return print_result(context, expired, true);
     }
     if !args.yes {
         confirm(expired)?;
     }
     let cleaned = remove(store.as_ref(), retention, expired).await?;
-    say(context, cleaned, false)
+    print_result(context, cleaned, false)
 }
 
 fn confirm(expired: Cleaned) -> Done {
     if !io::stdin().is_terminal() {
-        return Err(Failure::Usage(format!(
-            "{} would be removed for good and nobody is here to ask; add --yes, or look with \
+        return Err(CommandError::Usage(format!(
+            "cannot ask for confirmation: stdin is not a terminal; pass --yes to delete {}, or check with \
              --dry-run",
             listed(expired)
         )));
     }
-    ask(&format!("remove {} for good?", listed(expired)))
+    ask(&format!("Delete {}? This cannot be undone.", listed(expired)))
 }
 
-/// Pass by pass. What becomes old meanwhile is left to the next time.
+/// Deletes pass by pass. Rows that expire meanwhile are left for the next run.
 async fn remove(
     store: &dyn Store,
     retention: Retention,
     expired: Cleaned,
-) -> Result<Cleaned, Failure> {
+) -> Result<Cleaned, CommandError> {
     let overview = store.overview().await?;
     let rows: u64 = overview.inbox.iter().chain(&overview.outbox).map(|count| count.rows).sum();
-    let idle_max = 2 + rows / LOOKED_PAST;
-    let mut progress = Progress::new("rows", Some(expired.total()), true);
+    let idle_max = 2 + rows / SKIPPED_MAX;
+    let progress = CommandProgress::new("rows", Some(expired.total()), true);
     let (mut cleaned, mut idle) = (Cleaned::default(), 0);
     while cleaned.total() < expired.total() && idle < idle_max {
         let pass = store.cleanup(retention, ROWS_MAX).await?;
         idle = if pass.total() == 0 { idle + 1 } else { 0 };
         cleaned = sum(cleaned, pass);
-        progress.advance(pass.total())?;
+        progress.advance(pass.total());
     }
     progress.finish();
     Ok(cleaned)
@@ -77,15 +77,15 @@ fn sum(a: Cleaned, b: Cleaned) -> Cleaned {
     }
 }
 
-fn say(context: &Context, rows: Cleaned, dry_run: bool) -> Done {
+fn print_result(context: &CommandContext, rows: Cleaned, dry_run: bool) -> Done {
     let output = &context.output;
     if output.json {
         return output.print_json(&json!({ "dry_run": dry_run, "removed": rows }));
     }
     match (rows.total(), dry_run) {
-        (0, _) => output.print("nothing is past its retention"),
-        (_, true) => output.print(&format!("dry run: would remove {}", listed(rows))),
-        (_, false) => output.print(&format!("removed {}", listed(rows))),
+        (0, _) => output.print("no row is past its retention"),
+        (_, true) => output.print(&format!("dry run: would delete {}", listed(rows))),
+        (_, false) => output.print(&format!("deleted {}", listed(rows))),
     }
 }
 
@@ -94,7 +94,7 @@ fn listed(rows: Cleaned) -> String {
     let parts = [
         (inbox, "inbox rows"),
         (outbox, "outbox rows"),
-        (handled, "marks of handlers"),
+        (handled, "handler records"),
         (dead_letters, "resolved dead letters"),
         (processes, "ended processes"),
     ];
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_there_is_is_said() {
+    fn only_counts_above_zero_are_listed() {
         let rows = Cleaned { inbox: 2, processes: 1, ..Cleaned::default() };
         assert_eq!(listed(rows), "2 inbox rows, 1 ended processes");
         assert_eq!(sum(rows, rows).total(), 6);

@@ -1,24 +1,35 @@
 //! `relais destination …`, `relais source …`, `relais process pause-type`: pauses, limits and resets.
 
+use std::collections::BTreeSet;
+
 use relais::control::{ControlError, control};
-use relais_core::control::{Control, ControlChange, ControlKind, ControlOrder, LimitChange};
-use relais_core::time::Timestamp;
+use relais_core::{
+    control::{Control, ControlChange, ControlKind, ControlOrder, LimitChange},
+    store::{Store, StoreError},
+    time::Timestamp,
+};
 use serde_json::json;
 
-use super::Context;
+use super::CommandContext;
 use crate::{
     args::{ControlArgs, DestinationCommand, SourceCommand},
-    failure::{Done, Failure},
-    output::{Lines, age, escape},
+    failure::{CommandError, Done},
+    output::{LineBreaks, age, escape},
+    settings::Settings,
 };
 
-pub(crate) async fn destination(context: &Context, command: DestinationCommand) -> Done {
+pub(crate) async fn destination(context: &CommandContext, command: DestinationCommand) -> Done {
     let kind = ControlKind::Destination;
     let (args, change) = match command {
         DestinationCommand::Pause(args) => (args, ControlChange::Pause),
         DestinationCommand::Resume(args) => (args, ControlChange::Resume),
         DestinationCommand::ResetBreaker(args) => (args, ControlChange::ResetBreaker),
         DestinationCommand::Limit(args) => {
+            if args.rate.is_none() && args.concurrency.is_none() && !args.reset {
+                let text = "cannot change limits: none is given; pass --rate, --concurrency, or --reset \
+                            to restore the configured limits";
+                return Err(CommandError::Usage(text.to_owned()));
+            }
             let rate = args.rate.map(|rate| (rate.calls, rate.period));
             let limits = LimitChange { rate, concurrency: args.concurrency };
             (args.control, ControlChange::Limit(limits))
@@ -27,7 +38,7 @@ pub(crate) async fn destination(context: &Context, command: DestinationCommand) 
     act(context, kind, change, args).await
 }
 
-pub(crate) async fn source(context: &Context, command: SourceCommand) -> Done {
+pub(crate) async fn source(context: &CommandContext, command: SourceCommand) -> Done {
     let (args, change) = match command {
         SourceCommand::Pause(args) => (args, ControlChange::Pause),
         SourceCommand::Resume(args) => (args, ControlChange::Resume),
@@ -36,7 +47,7 @@ pub(crate) async fn source(context: &Context, command: SourceCommand) -> Done {
 }
 
 pub(crate) async fn process_type(
-    context: &Context,
+    context: &CommandContext,
     change: ControlChange,
     args: ControlArgs,
 ) -> Done {
@@ -44,30 +55,23 @@ pub(crate) async fn process_type(
 }
 
 async fn act(
-    context: &Context,
+    context: &CommandContext,
     kind: ControlKind,
     change: ControlChange,
     args: ControlArgs,
 ) -> Done {
     let ControlArgs { name, decision } = args;
     if decision.reason.trim().is_empty() {
-        let text = "a reason is needed for the audit; add --reason \"WHY\"";
-        return Err(Failure::Usage(text.to_owned()));
+        let text = "cannot act without a reason; pass --reason TEXT";
+        return Err(CommandError::Usage(text.to_owned()));
     }
     let (settings, store) = context.store().await?;
-    let declared: Vec<String> = match kind {
-        ControlKind::Destination => settings.destinations.iter().map(|d| d.name.clone()).collect(),
-        ControlKind::Source => settings.sources.iter().map(|s| s.name.clone()).collect(),
-        ControlKind::ProcessType => {
-            let types = settings.processes.iter().map(|p| p.definition.process_type());
-            types.map(str::to_owned).collect()
-        }
-    };
-    let thing = escape(&format!("{} {name}", kind.words()), Lines::Escape);
+    let declared = declared(&settings, kind);
+    let thing = escape(&format!("{} {name}", kind.words()), LineBreaks::Escape);
     if decision.dry_run {
         let known = relais::control::known(store.as_ref(), kind, &declared).await?;
         if !known.contains(&name) {
-            return Err(Failure::failed(format!("no {} is `{name}`", kind.words())));
+            return Err(CommandError::failed(unknown(kind, &name, &known)));
         }
         return print(context, "dry run", &format!("dry run: {thing} would be {}", words(change)));
     }
@@ -75,12 +79,12 @@ async fn act(
     let order = ControlOrder { kind, name, change, actor, reason };
     let changed = control(store.as_ref(), order, &declared).await.map_err(|error| match error {
         ControlError::Store(error) => error.into(),
-        other => Failure::failed(other),
+        other => CommandError::failed(other),
     })?;
     if !changed {
-        return print(context, "unchanged", &format!("{thing} was {} before", words(change)));
+        return print(context, "unchanged", &format!("{thing} is already {}", words(change)));
     }
-    let when = "; every process obeys within 2 seconds";
+    let when = "; all processes apply it within 2 seconds";
     print(context, "done", &format!("{thing} is {}{when}", words(change)))
 }
 
@@ -88,26 +92,70 @@ fn words(change: ControlChange) -> &'static str {
     match change {
         ControlChange::Pause => "paused",
         ControlChange::Resume => "resumed",
+        ControlChange::Limit(LimitChange { rate: None, concurrency: None }) => {
+            "reset to its configured limits"
+        }
         ControlChange::Limit(_) => "limited until restart",
         ControlChange::ResetBreaker => "reset: its circuit breaker is closed",
     }
 }
 
-fn print(context: &Context, result: &str, text: &str) -> Done {
+fn print(context: &CommandContext, result: &str, text: &str) -> Done {
     if context.output.json {
         return context.output.print_json(&json!({ "result": result }));
     }
     context.output.print(text)
 }
 
-/// Returns one line for each thing that is paused, for `status` and `top`.
+/// Returns the configured names of a kind.
+fn declared(settings: &Settings, kind: ControlKind) -> Vec<String> {
+    match kind {
+        ControlKind::Destination => settings.destinations.iter().map(|d| d.name.clone()).collect(),
+        ControlKind::Source => settings.sources.iter().map(|s| s.name.clone()).collect(),
+        ControlKind::ProcessType => {
+            let types = settings.processes.iter().map(|p| p.definition.process_type());
+            types.map(str::to_owned).collect()
+        }
+    }
+}
+
+/// Returns an error text with the nearest name if a filter names an unknown destination.
+pub(super) async fn unknown_destination(
+    settings: &Settings,
+    store: &dyn Store,
+    destination: Option<&str>,
+) -> Result<Option<String>, StoreError> {
+    let Some(name) = destination else { return Ok(None) };
+    let kind = ControlKind::Destination;
+    let known = relais::control::known(store, kind, &declared(settings, kind)).await?;
+    let is_known = known.contains(name) || settings.defines(name);
+    Ok((!is_known).then(|| unknown(kind, name, &known)))
+}
+
+fn unknown(kind: ControlKind, name: &str, known: &BTreeSet<String>) -> String {
+    let nearest = nearest(name, known);
+    let hint = nearest.map_or_else(
+        || "`relais status` lists the names".to_owned(),
+        |nearest| format!("did you mean `{nearest}`?"),
+    );
+    escape(&format!("no {} is `{name}`; {hint}", kind.words()), LineBreaks::Escape)
+}
+
+/// Returns the known name with the fewest edits, if these are few enough for a typo.
+fn nearest<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a String> {
+    let tolerated = (name.chars().count() / 3).max(1);
+    let edits = |known: &&String| strsim::osa_distance(name, known);
+    known.iter().min_by_key(edits).filter(|nearest| edits(nearest) <= tolerated)
+}
+
+/// Returns one line per paused destination, source and process type, for `status` and `top`.
 pub(crate) fn paused(controls: &[Control], now: Timestamp) -> Vec<String> {
     let line = |control: &Control| {
         let pause = control.pause.as_ref()?;
         let (kind, name) = (control.kind.words(), &control.name);
         let since = age(pause.at, now);
         let text = format!("{kind} {name}, for {since}, by {}: {}", pause.by, pause.reason);
-        Some(escape(&text, Lines::Escape))
+        Some(escape(&text, LineBreaks::Escape))
     };
     controls.iter().filter_map(line).collect()
 }

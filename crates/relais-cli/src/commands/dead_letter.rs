@@ -1,8 +1,8 @@
-//! `relais dead-letter …`: look, edit, replay, discard.
+//! `relais dead-letter …`: list, show, edit, retry and discard.
 //!
-//! - here: what there is to see
-//! - `decide`: replay and discard, by id, filter and key
-//! - `edit`: another payload; `editor`: written by a person now
+//! - this file: list, show and parked keys
+//! - `decide`: retry and discard, by id, filter and key
+//! - `edit`: changes a payload; `editor`: opens the operator's editor
 
 mod decide;
 mod edit;
@@ -17,29 +17,33 @@ use relais_core::{
     time::Timestamp,
 };
 
-pub(super) use self::decide::{Selection, ask, decide, said};
+pub(super) use self::decide::{Selection, ask, decide, unchanged_text};
 use super::{
-    Context, ids,
-    rows::{filter, not_found, plain, print_list, problem},
+    CommandContext,
+    control::unknown_destination,
+    ids,
+    rows::{filter, not_found, plain, print_list, print_page_json, problem},
 };
 use crate::{
     args::{DeadLetterCommand, DeadLetterList},
-    failure::{Done, Failure},
-    output::{Column, Lines, Tone, age, escape, fields, table},
+    failure::{CommandError, Done},
+    output::{LineBreaks, TableColumn, Tone, age, escape, fields, table},
+    settings::Settings,
     wire,
 };
 
-/// The desk, and the store it is about.
-pub(super) struct At<'a> {
-    pub(super) context: &'a Context,
+/// The context of a command about dead letters.
+pub(super) struct DeadLetterContext<'a> {
+    pub(super) context: &'a CommandContext,
+    pub(super) settings: &'a Settings,
     pub(super) store: &'a dyn Store,
     pub(super) desk: Desk,
 }
 
-pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -> Done {
+pub(crate) async fn dead_letter(context: &CommandContext, command: DeadLetterCommand) -> Done {
     let (settings, store) = context.store().await?;
     let desk = wire::desk(&settings, store.clone());
-    let at = At { context, store: store.as_ref(), desk };
+    let at = DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
     match command {
         DeadLetterCommand::List(list) => list_dead_letters(&at, list).await,
         DeadLetterCommand::Show { id } => {
@@ -48,7 +52,7 @@ pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -
             show(&at, shown.ok_or_else(|| not_found("dead letter", &id.to_string()))?).await
         }
         DeadLetterCommand::Edit(args) => edit::edit(&at, args).await,
-        DeadLetterCommand::Replay(args) => {
+        DeadLetterCommand::Retry(args) => {
             decide::selected(&at, Resolution::Retried, &args.resolve, args.rate).await
         }
         DeadLetterCommand::Discard(args) => {
@@ -60,28 +64,38 @@ pub(crate) async fn dead_letter(context: &Context, command: DeadLetterCommand) -
     }
 }
 
-async fn list_dead_letters(at: &At<'_>, list: DeadLetterList) -> Done {
+async fn list_dead_letters(at: &DeadLetterContext<'_>, list: DeadLetterList) -> Done {
     let status = Some(list.status.to_lowercase()).filter(|status| status != "all");
+    let destination = list.destination.clone();
     let filter = filter(status, list.destination, &list.matching, Some(&list.page));
     let letters = at.desk.list(filter).await?;
+    if letters.is_empty() {
+        let unknown = unknown_destination(at.settings, at.store, destination.as_deref()).await?;
+        unknown.iter().for_each(|text| eprintln!("{text}"));
+    }
+    let last = letters.last().map(|letter| letter.id);
     if at.context.output.json {
-        return at.context.output.print_json(&letters);
+        return print_page_json(at.context, &letters, list.page.limit, last);
     }
     let now = at.store.overview().await?.now;
     let shown = letters_table(at.context, &letters, now);
-    print_list(at.context, &shown, letters.len(), list.page.limit, letters.last().map(|l| l.id))
+    print_list(at.context, &shown, letters.len(), list.page.limit, last)
 }
 
-pub(super) fn letters_table(context: &Context, letters: &[DeadLetter], now: Timestamp) -> String {
-    const COLUMNS: [Column; 8] = [
-        Column::Id("ID"),
-        Column::Text("ORIGIN"),
-        Column::Text("STATUS"),
-        Column::Text("TYPE"),
-        Column::Text("KEY"),
-        Column::Text("WHERE"),
-        Column::Number("AGE"),
-        Column::Text("PROBLEM"),
+pub(super) fn letters_table(
+    context: &CommandContext,
+    letters: &[DeadLetter],
+    now: Timestamp,
+) -> String {
+    const COLUMNS: [TableColumn; 8] = [
+        TableColumn::Id("ID"),
+        TableColumn::Text("ORIGIN"),
+        TableColumn::Text("STATUS"),
+        TableColumn::Text("TYPE"),
+        TableColumn::Text("KEY"),
+        TableColumn::Text("WHERE"),
+        TableColumn::Number("AGE"),
+        TableColumn::Text("ERROR"),
     ];
     let lines = letters.iter().map(|letter| {
         let status = letter.resolution.as_deref().unwrap_or(&letter.failed_status);
@@ -107,22 +121,23 @@ pub(super) fn letters_table(context: &Context, letters: &[DeadLetter], now: Time
     table(&context.output, &COLUMNS, lines)
 }
 
-/// For people: the fields, what was tried, what waits.
-async fn show(at: &At<'_>, shown: Shown) -> Done {
+/// Prints the fields, the attempts and the parked key.
+async fn show(at: &DeadLetterContext<'_>, shown: Shown) -> Done {
     let output = &at.context.output;
     if output.json {
         return output.print_json(&shown);
     }
     let Shown { letter, history, parked_key } = &shown;
-    output.print(&fields(output, letter).map_err(Failure::failed)?)?;
+    output.print(&fields(output, letter).map_err(CommandError::failed)?)?;
     if !history.is_empty() {
         output.print(&format!("\n{}", attempts_table(at.context, history)))?;
     }
     if let Some(parked) = parked_key {
         let age = age(parked.parked_at, at.store.overview().await?.now);
         let ParkedKey { msg_key, backlog, .. } = parked;
-        let line = format!("key {msg_key} is held back for {age}; {backlog} wait behind it");
-        output.print(&format!("\n{}", escape(&line, Lines::Escape)))?;
+        let line =
+            format!("key {msg_key} is parked since {age}; {backlog} messages wait behind it");
+        output.print(&format!("\n{}", escape(&line, LineBreaks::Escape)))?;
     }
     if letter.resolution.is_none() {
         output.print(&format!("\nnext: {}", next(letter)))?;
@@ -136,16 +151,16 @@ fn next(letter: &DeadLetter) -> String {
         Origin::Process => "discard",
     };
     let id = letter.id;
-    format!("relais dead-letter replay {id} (or {other}); relais explain {id} tells all of it")
+    format!("relais dead-letter retry {id} (or {other}); relais explain {id} shows its history")
 }
 
-fn attempts_table(context: &Context, history: &[Attempt]) -> String {
-    const COLUMNS: [Column; 5] = [
-        Column::Number("ATTEMPT"),
-        Column::Id("AT"),
-        Column::Text("OUTCOME"),
-        Column::Id("PROBLEM"),
-        Column::Text("WORKER"),
+fn attempts_table(context: &CommandContext, history: &[Attempt]) -> String {
+    const COLUMNS: [TableColumn; 5] = [
+        TableColumn::Number("ATTEMPT"),
+        TableColumn::Id("AT"),
+        TableColumn::Text("OUTCOME"),
+        TableColumn::Id("ERROR"),
+        TableColumn::Text("WORKER"),
     ];
     let lines = history.iter().map(|attempt| {
         let tone = if attempt.outcome == "failed" { Tone::Bad } else { Tone::Waiting };
@@ -160,17 +175,23 @@ fn attempts_table(context: &Context, history: &[Attempt]) -> String {
     table(&context.output, &COLUMNS, lines)
 }
 
-async fn keys(at: &At<'_>, limit: usize) -> Done {
-    const COLUMNS: [Column; 5] = [
-        Column::Key("KEY"),
-        Column::Text("WHERE"),
-        Column::Number("AGE"),
-        Column::Number("WAITING"),
-        Column::Id("DEAD LETTER"),
+const MORE_KEYS: &str = "possibly more results: raise --limit";
+
+async fn keys(at: &DeadLetterContext<'_>, limit: usize) -> Done {
+    const COLUMNS: [TableColumn; 5] = [
+        TableColumn::Key("KEY"),
+        TableColumn::Text("WHERE"),
+        TableColumn::Number("AGE"),
+        TableColumn::Number("WAITING"),
+        TableColumn::Id("DEAD LETTER"),
     ];
     let keys = at.desk.parked_keys(limit).await?;
     if at.context.output.json {
-        return at.context.output.print_json(&keys);
+        at.context.output.print_json(&keys)?;
+        if keys.len() >= limit {
+            eprintln!("{MORE_KEYS}");
+        }
+        return Ok(());
     }
     let now = at.store.overview().await?.now;
     let lines = keys.iter().map(|key| {
@@ -185,14 +206,12 @@ async fn keys(at: &At<'_>, limit: usize) -> Done {
     let shown = table(&at.context.output, &COLUMNS, lines);
     match keys.len() {
         0 => at.context.output.print("none"),
-        rows if rows >= limit => {
-            at.context.output.print(&format!("{shown}\nperhaps more: raise --limit"))
-        }
+        rows if rows >= limit => at.context.output.print(&format!("{shown}\n{MORE_KEYS}")),
         _ => at.context.output.print(&shown),
     }
 }
 
-/// Where a key is ordered, for people.
+/// Returns the place of a parked key.
 fn place(origin: Origin, destination: Option<&str>) -> String {
     match destination {
         Some(destination) => format!("to {destination}"),

@@ -1,22 +1,21 @@
-//! `relais demo`: the whole product in one process, with faults, a console to look at, and a proof at
-//! the end.
+//! `relais demo`: the whole product in one process, with injected faults, a console, and a proof at the end.
 //!
-//! Senders post events over HTTP, some twice, some as garbage. relais stores, routes and relays them:
-//! orders to a target that fails at times, is down for a while, and does the work but loses its reply;
-//! members and blocks in bulk jobs to a simulated Salesforce that does the same; checkouts through three
-//! services that refuse, are busy, answer late and answer twice. The workers are killed in the middle.
-//! The proof compares what was acknowledged with what all of these did.
+//! Senders post events over HTTP, some twice, some undecodable. relais stores, routes and delivers them: orders
+//! to a target that fails at times, is unavailable for a while, and loses replies after doing the work; members
+//! and blocks in bulk jobs to a simulated Salesforce with the same faults; checkouts through three services that
+//! refuse, are busy, answer late and answer twice. The workers are killed several times. The proof compares the
+//! acknowledged messages with the effects at the targets.
 //!
-//! - `plan`, `sender`: what is sent; `target`, `services`, `salesforce`: where it ends
-//! - `relais.toml`: what runs in between, as it would for a user
-//! - `proof`, `view`: what is shown
+//! - `plan`, `sender`: the messages; `target`, `services`, `salesforce`: the targets
+//! - `relais.toml`: the configuration of relais
+//! - `proof`, `view`: the output
 
+mod environment;
 mod plan;
 mod proof;
 mod salesforce;
 mod sender;
 mod services;
-mod stage;
 mod target;
 mod view;
 
@@ -28,55 +27,55 @@ use std::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
-    plan::{Plan, Until},
-    proof::{People, Proof},
+    environment::{DemoAddresses, DemoEnvironment},
+    plan::{DemoEnd, DemoPlan},
+    proof::{DemoProof, OperatorActivity},
     sender::Senders,
-    stage::{Places, Stage},
-    view::View,
+    view::DemoView,
 };
 use super::run::Signals;
 use crate::{
     args::DemoArgs,
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
     output::Output,
 };
 
-/// Messages of `--once` unless said otherwise.
+/// Messages of `--once` by default.
 const MESSAGES: u64 = 1_000;
-/// Nobody looks for longer; everything a demo has made is kept until it ends.
+/// Longest duration of a demo, which keeps all its data in memory and on disk.
 const LOOK_MAX: Duration = Duration::from_secs(3_600);
-/// The longest a demo may take to drain after the last message was sent.
+/// Time limit for the deliveries after the last message was sent.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
-/// How often the view is drawn.
+/// Interval of updates of the view.
 const FRAME: Duration = Duration::from_millis(200);
 
 /// Runs the demo.
 pub(crate) async fn run(output: Output, args: DemoArgs) -> Done {
-    // Before anything is made that a signal would leave behind.
+    // Before any file is created that a signal would leave behind.
     let mut signals = Signals::new()?;
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
     let until = match (args.once, args.messages) {
-        (false, None) => Until::Told,
-        (_, messages) => Until::Messages(messages.unwrap_or(MESSAGES).max(1)),
+        (false, None) => DemoEnd::Signal,
+        (_, messages) => DemoEnd::Messages(messages.unwrap_or(MESSAGES).max(1)),
     };
-    let plan = Arc::new(Plan::new(seed, until));
-    let mut stage = Stage::build(&plan).await?;
-    let mut view = View::new(output, &plan, stage.places());
+    let plan = Arc::new(DemoPlan::new(seed, until));
+    let mut stage = DemoEnvironment::build(&plan).await?;
+    let mut view = DemoView::new(output, &plan, stage.places());
     let proof = play(&plan, &mut stage, &mut view, &mut signals).await?;
     view.summary(&proof)?;
     stage.stop().await;
-    if proof.holds { Ok(()) } else { Err(Failure::Said) }
+    if proof.holds { Ok(()) } else { Err(CommandError::Printed) }
 }
 
-/// Faults until everything was sent, then none until everything is delivered.
+/// Injects faults until all messages are sent, then waits until all are delivered.
 async fn play(
-    plan: &Arc<Plan>,
-    stage: &mut Stage,
-    view: &mut View,
+    plan: &Arc<DemoPlan>,
+    stage: &mut DemoEnvironment,
+    view: &mut DemoView,
     signals: &mut Signals,
-) -> Result<Proof, Failure> {
+) -> Result<DemoProof, CommandError> {
     let mut senders = Senders::start(plan, stage.places().hook);
-    let mut trouble = Trouble::new(plan.until);
+    let mut trouble = FaultSchedule::new(plan.until);
     let started = Instant::now();
     let mut draining: Option<Instant> = None;
     let mut is_stopping = false;
@@ -91,13 +90,13 @@ async fn play(
         let facts = stage.facts().await?;
         view.draw(&senders.counts, &facts, &stage.target);
         if let Some(since) = draining {
-            let prove = |people| {
+            let prove = |operators| {
                 let run = (plan.seed, trouble.kills);
-                Proof::new(run, &senders.counts, &facts, &stage.target, people)
+                DemoProof::new(run, &senders.counts, &facts, &stage.target, operators)
             };
-            let mut proof = prove(People::Looked);
-            if !proof.holds && stage.people().await? == People::Acted {
-                proof = prove(People::Acted);
+            let mut proof = prove(OperatorActivity::None);
+            if !proof.holds && stage.operator_activity().await? == OperatorActivity::Decided {
+                proof = prove(OperatorActivity::Decided);
             }
             if proof.holds || since.elapsed() > DRAIN_MAX {
                 return Ok(proof);
@@ -107,12 +106,12 @@ async fn play(
             () = tokio::time::sleep(FRAME) => {}
             name = signals.next() => {
                 if is_stopping {
-                    return Err(Failure::failed(format!("{name} again: ended without the proof")));
+                    return Err(CommandError::failed(format!("received {name} again: stopped without the proof")));
                 }
                 is_stopping = true;
             }
-            // The terminal is gone: nobody reads the proof, and nothing may stay behind.
-            _ = hangup.recv() => return Err(Failure::Said),
+            // The terminal is closed, so the proof is not printed; the files are removed.
+            _ = hangup.recv() => return Err(CommandError::Printed),
         }
         is_stopping |= started.elapsed() > LOOK_MAX;
         if is_stopping && draining.is_none() {
@@ -121,22 +120,22 @@ async fn play(
     }
 }
 
-/// When the workers are killed and the target is down.
-struct Trouble {
-    until: Until,
+/// The schedule of killed workers and outages of the target.
+struct FaultSchedule {
+    until: DemoEnd,
     kills: u64,
     outages: u64,
 }
 
-impl Trouble {
-    /// With a number of messages: when these shares of them were sent, in percent.
+impl FaultSchedule {
+    /// Shares of sent messages, in percent, for a demo with a number of messages.
     const KILLS_AT: [u64; 2] = [35, 70];
     const OUTAGES_AT: [u64; 1] = [50];
-    /// Without one: first after this many seconds, then each time so many later.
+    /// Seconds until the first fault and between two faults, for a demo without a number of messages.
     const KILL_FIRST_EVERY: (u64, u64) = (8, 30);
     const OUTAGE_FIRST_EVERY: (u64, u64) = (4, 25);
 
-    fn new(until: Until) -> Self {
+    fn new(until: DemoEnd) -> Self {
         Self { until, kills: 0, outages: 0 }
     }
 
@@ -144,28 +143,30 @@ impl Trouble {
         &mut self,
         senders: &Senders,
         elapsed: Duration,
-        stage: &mut Stage,
-        view: &mut View,
+        stage: &mut DemoEnvironment,
+        view: &mut DemoView,
     ) -> Done {
         let sent = senders.counts.orders.load(std::sync::atomic::Ordering::Relaxed);
         let is_due = |so_far: u64, at: &[u64], (first, every): (u64, u64)| match self.until {
-            Until::Messages(messages) => {
+            DemoEnd::Messages(messages) => {
                 let index = usize::try_from(so_far).unwrap_or(usize::MAX);
                 at.get(index).is_some_and(|at| sent * 100 / messages >= *at)
             }
-            Until::Told => elapsed.as_secs() >= first + so_far * every,
+            DemoEnd::Signal => elapsed.as_secs() >= first + so_far * every,
         };
         if is_due(self.outages, &Self::OUTAGES_AT, Self::OUTAGE_FIRST_EVERY) {
             self.outages += 1;
-            view.event("the target is down; messages wait, nobody's attempts are used");
+            view.event("target unavailable: messages wait, no attempts are used");
             stage.target.go_down(match self.until {
-                Until::Messages(_) => Duration::from_secs(1),
-                Until::Told => Duration::from_secs(3),
+                DemoEnd::Messages(_) => Duration::from_secs(1),
+                DemoEnd::Signal => Duration::from_secs(3),
             });
         }
         if is_due(self.kills, &Self::KILLS_AT, Self::KILL_FIRST_EVERY) {
             self.kills += 1;
-            view.event("workers killed in mid-flight; the next ones take over when the lease ends");
+            view.event(
+                "workers killed with messages in flight; new ones take over when the lease expires",
+            );
             stage.kill_and_restart().await?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `relais explain ID`: the story of a message, a process or a dead letter.
+//! `relais explain ID`: the history of a message, a process or a dead letter.
 
 use relais::explain::{
     EventDetail, ExplainOutcome, Explanation, Thing, ThingKind, ThingRole, TimelineEvent, explain,
@@ -7,16 +7,16 @@ use relais_core::process::ProcessEvent;
 use serde_json::json;
 
 use super::{
-    Context, ids,
+    CommandContext, ids,
     rows::{plain, problem},
 };
 use crate::{
     args::{ExplainArgs, IdPrefix},
-    failure::{Done, Failure},
-    output::{Column, Lines, Tone, escape, table},
+    failure::{CommandError, Done},
+    output::{LineBreaks, TableColumn, Tone, escape, table},
 };
 
-pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> Done {
+pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     let mut found = explain(store.as_ref(), &args.id).await?;
     if let (ExplainOutcome::Nothing, Some(prefix)) = (&found, IdPrefix::parse(&args.id))
@@ -25,48 +25,49 @@ pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> Done {
         found = explain(store.as_ref(), &id.to_string()).await?;
     }
     match found {
-        ExplainOutcome::Nothing => Err(Failure::failed(format!(
-            "nothing here has the id {}: no message, inbox or outbox row, process (by id or \
-             TYPE/BUSINESS-KEY) or dead letter",
+        ExplainOutcome::Nothing => Err(CommandError::failed(format!(
+            "no message, inbox or outbox row, process (by ID or TYPE/BUSINESS-KEY) or dead letter has the \
+             ID {}; it may have been removed by retention",
             args.id
         ))),
         ExplainOutcome::Ambiguous(things) => ambiguous(context, &args.id, &things),
         ExplainOutcome::One(explanation) if context.output.json => {
             context.output.print_json(&explanation)
         }
-        ExplainOutcome::One(explanation) => tell(context, &explanation),
+        ExplainOutcome::One(explanation) => print_history(context, &explanation),
     }
 }
 
-fn ambiguous(context: &Context, id: &str, things: &[Thing]) -> Done {
+fn ambiguous(context: &CommandContext, id: &str, things: &[Thing]) -> Done {
     if context.output.json {
         context.output.print_json(&json!({ "ambiguous": things }))?;
     } else {
         context.output.print(&things_table(context, things))?;
     }
     let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
-    Err(Failure::Usage(format!("{id} is several things; ask for one: {}", names.join(" or "))))
+    Err(CommandError::Usage(format!("{id} is ambiguous; pass one of {}", names.join(", "))))
 }
 
-fn tell(context: &Context, story: &Explanation) -> Done {
+fn print_history(context: &CommandContext, story: &Explanation) -> Done {
     let output = &context.output;
     output.print(&timeline(context, &story.events))?;
     let now: Vec<_> =
         story.things.iter().filter(|thing| thing.role != ThingRole::Cause).cloned().collect();
     output.print(&format!("\nnow\n{}", things_table(context, &now)))?;
     for note in &story.notes {
-        output.print(&format!("\nnote: {}", escape(note, Lines::Escape)))?;
+        output.print(&format!("\nnote: {}", escape(note, LineBreaks::Escape)))?;
     }
     if story.cut {
         output.print(
-            "\nthere is more than is told here; ask for one of the things above by its name",
+            "\nthe history is incomplete; run `relais explain` with one of the names above",
         )?;
     }
     Ok(())
 }
 
-fn timeline(context: &Context, events: &[TimelineEvent]) -> String {
-    const COLUMNS: [Column; 3] = [Column::Id("TIME"), Column::Id("WHAT"), Column::Id("EVENT")];
+fn timeline(context: &CommandContext, events: &[TimelineEvent]) -> String {
+    const COLUMNS: [TableColumn; 3] =
+        [TableColumn::Id("TIME"), TableColumn::Id("ITEM"), TableColumn::Id("EVENT")];
     let lines = events.iter().map(|event| {
         vec![plain(event.at), plain(&event.about), (event.what.to_string(), tone(&event.what))]
     });
@@ -104,14 +105,14 @@ fn tone_of_step(entry: &ProcessEvent) -> Tone {
     }
 }
 
-fn things_table(context: &Context, things: &[Thing]) -> String {
-    const COLUMNS: [Column; 6] = [
-        Column::Id("WHAT"),
-        Column::Text("STATUS"),
-        Column::Text("TYPE"),
-        Column::Text("KEY"),
-        Column::Text("WHERE"),
-        Column::Id("NEXT"),
+fn things_table(context: &CommandContext, things: &[Thing]) -> String {
+    const COLUMNS: [TableColumn; 6] = [
+        TableColumn::Id("ITEM"),
+        TableColumn::Text("STATUS"),
+        TableColumn::Text("TYPE"),
+        TableColumn::Text("KEY"),
+        TableColumn::Text("WHERE"),
+        TableColumn::Id("NEXT"),
     ];
     let lines = things.iter().map(|thing| {
         let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
@@ -127,7 +128,7 @@ fn things_table(context: &Context, things: &[Thing]) -> String {
     table(&context.output, &COLUMNS, lines)
 }
 
-/// A process that needs an operator is as bad as one that failed.
+/// Shows a process that needs an operator in the colour of a failed one.
 fn tone_of(thing: &Thing) -> Tone {
     match (thing.name.kind, &thing.problem, thing.status.as_str()) {
         (ThingKind::Process, Some(_), "COMPENSATING") => Tone::Bad,
@@ -135,10 +136,10 @@ fn tone_of(thing: &Thing) -> Tone {
     }
 }
 
-/// What it waits for, or what was wrong with it last.
+/// Returns the reason why it waits, the next step, or its last error.
 fn next(thing: &Thing) -> String {
     if let Some(letter) = thing.held_by {
-        return format!("its key waits behind dead letter {letter}");
+        return format!("its key is parked behind dead letter {letter}");
     }
     if let (ThingKind::Process, Some(why)) = (thing.name.kind, &thing.problem) {
         let id = &thing.name.id;
@@ -154,7 +155,7 @@ fn next(thing: &Thing) -> String {
     let last = thing.problem.as_ref();
     let last = problem(last.map(|p| p.code.as_str()), last.map(|p| p.message.as_str()));
     let waits = thing.waits_for.clone();
-    let again = thing.next_attempt_at.map(|at| format!("again at {at}"));
+    let again = thing.next_attempt_at.map(|at| format!("next attempt at {at}"));
     let parts = [waits, again, Some(last).filter(|last| !last.is_empty())];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

@@ -1,30 +1,31 @@
-//! `relais health`: asks the running relais, for supervisors and containers that have no HTTP client.
+//! `relais health`: checks the running relais, for supervisors and containers without an HTTP client.
 //!
-//! Exit codes: 0 healthy, 1 not healthy or no answer, 2 the address is not known.
+//! Exit codes: 0 healthy, 1 not healthy or no answer, 2 unknown address.
 
 use std::time::Duration;
 
 use reqwest::{Client, Url};
 use serde_json::{Value, json};
 
-use super::{Context, status::guards::reachable};
+use super::{CommandContext, status::guards::reachable};
 use crate::{
     args::HealthArgs,
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
 };
 
-/// The largest answer that is read.
+/// Largest accepted response.
 const ANSWER_MAX: u64 = 64 * 1024;
 
-pub(crate) async fn health(context: &Context, args: &HealthArgs) -> Done {
+pub(crate) async fn health(context: &CommandContext, args: &HealthArgs) -> Done {
     let url = address(context, args)?;
     let answer = ask(url.clone(), args.timeout).await;
     let healthy = answer.as_ref().is_ok_and(|answer| answer.healthy);
     if context.output.json {
-        let detail = answer.unwrap_or_else(|error| Answer { healthy, detail: json!(error) }).detail;
+        let detail =
+            answer.unwrap_or_else(|error| HealthResponse { healthy, detail: json!(error) }).detail;
         let result = json!({ "healthy": healthy, "url": url.as_str(), "detail": detail });
         context.output.print_json(&result)?;
-        return if healthy { Ok(()) } else { Err(Failure::Said) };
+        return if healthy { Ok(()) } else { Err(CommandError::Printed) };
     }
     match answer {
         Ok(answer) if answer.healthy => {
@@ -32,36 +33,36 @@ pub(crate) async fn health(context: &Context, args: &HealthArgs) -> Done {
             context.output.print(&format!("{word}: {url}"))
         }
         Ok(answer) => {
-            let reason = answer.detail["reason"].as_str().unwrap_or("the answer names no reason");
-            Err(Failure::Failed(format!("not healthy: {url}: {reason}")))
+            let reason = answer.detail["reason"].as_str().unwrap_or("no reason is given");
+            Err(CommandError::Failed(format!("not healthy: {url}: {reason}")))
         }
-        Err(error) => Err(Failure::Failed(format!(
-            "cannot ask {url}: {error}; is relais running, with [admin] at this address?"
+        Err(error) => Err(CommandError::Failed(format!(
+            "cannot reach {url}: {error}; check that relais is running with [admin] at this address"
         ))),
     }
 }
 
-/// The answer of the running relais.
-struct Answer {
+/// The response of the running relais.
+struct HealthResponse {
     healthy: bool,
-    /// The JSON body; the status where the body is no JSON.
+    /// The JSON body, or the status if the body is not JSON.
     detail: Value,
 }
 
-fn address(context: &Context, args: &HealthArgs) -> Result<Url, Failure> {
+fn address(context: &CommandContext, args: &HealthArgs) -> Result<Url, CommandError> {
     let base = match &args.url {
         Some(url) => url.clone(),
         None => {
             let (settings, _) = context.settings()?;
             let Some(admin) = settings.admin else {
-                return Err(Failure::Usage(
-                    "cannot ask: the configuration has no [admin]; add it, or pass --url URL"
+                return Err(CommandError::Usage(
+                    "cannot check the health: the configuration has no [admin]; add it, or pass --url URL"
                         .to_owned(),
                 ));
             };
             if admin.listen.port() == 0 {
-                return Err(Failure::Usage(
-                    "cannot ask: `admin.listen` has port 0, which every start replaces; pass --url URL"
+                return Err(CommandError::Usage(
+                    "cannot check the health: `admin.listen` has port 0, so the port is unknown; pass --url URL"
                         .to_owned(),
                 ));
             }
@@ -71,27 +72,27 @@ fn address(context: &Context, args: &HealthArgs) -> Result<Url, Failure> {
     let path = if args.ready { "readyz" } else { "healthz" };
     let url = Url::parse(&format!("{}/{path}", base.trim_end_matches('/')));
     url.map_err(|error| {
-        Failure::Usage(format!("--url is not a URL: {error}; write http://HOST:PORT"))
+        CommandError::Usage(format!("--url is not a URL: {error}; pass http://HOST:PORT"))
     })
 }
 
-async fn ask(url: Url, within: Duration) -> Result<Answer, String> {
-    // The certificate is for a name, and this is an address. The request has no secrets, and what a false
-    // relais answers does no harm.
+async fn ask(url: Url, within: Duration) -> Result<HealthResponse, String> {
+    // The certificate is for a name, and this is an address. The request holds no secret, and a false answer
+    // does no harm.
     let client = Client::builder().no_proxy().timeout(within).tls_danger_accept_invalid_certs(true);
     let client = client.build();
     let client = client.map_err(|error| root(&error))?;
     let answer = client.get(url).send().await.map_err(|error| root(&error))?;
     let status = answer.status();
     if answer.content_length().is_none_or(|length| length > ANSWER_MAX) {
-        return Err(format!("the answer ({status}) is not one of relais"));
+        return Err(format!("the response ({status}) is not one of relais"));
     }
     let body = answer.bytes().await.map_err(|error| root(&error))?;
     let detail = serde_json::from_slice(&body).unwrap_or_else(|_| json!(status.as_str()));
-    Ok(Answer { healthy: status.is_success(), detail })
+    Ok(HealthResponse { healthy: status.is_success(), detail })
 }
 
-/// Returns the innermost cause: the outer ones repeat the URL.
+/// Returns the innermost cause, because the outer ones repeat the URL.
 fn root(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), root)
 }

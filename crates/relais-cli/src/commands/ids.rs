@@ -1,4 +1,4 @@
-//! Which id is meant by its first digits. Nothing is guessed: several that begin so are named.
+//! Finds ids by their first digits. An ambiguous prefix is an error that lists the matches.
 
 use relais_core::{
     desk::{IDS_MAX, IdKind},
@@ -6,28 +6,31 @@ use relais_core::{
 };
 use uuid::Uuid;
 
-use crate::{args::IdPrefix, failure::Failure};
+use crate::{args::IdPrefix, failure::CommandError};
 
-/// The only id of its kind that begins so. One that is given whole need not be there.
+/// Returns the only id of its kind with this prefix. A whole id is returned without a check.
 pub(super) async fn only(
     store: &dyn Store,
     kind: IdKind,
     prefix: &IdPrefix,
-) -> Result<Uuid, Failure> {
+) -> Result<Uuid, CommandError> {
     if let Some(id) = prefix.whole() {
         return Ok(id);
     }
     let found = store.ids_between(kind, prefix.low, prefix.high).await?;
     let (what, written) = (name(kind), &prefix.written);
     match found.as_slice() {
-        [] => Err(Failure::failed(format!("no {what} has an id that begins with {written}"))),
+        [] => Err(CommandError::failed(format!("no {what} has an ID that begins with {written}"))),
         [only] => Ok(*only),
         several => Err(ambiguous(what, written, several)),
     }
 }
 
-/// Every id that begins so, with its kind.
-pub(super) async fn any(store: &dyn Store, prefix: &IdPrefix) -> Result<Option<Uuid>, Failure> {
+/// Returns the only id of any kind with this prefix.
+pub(super) async fn any(
+    store: &dyn Store,
+    prefix: &IdPrefix,
+) -> Result<Option<Uuid>, CommandError> {
     let mut found = Vec::new();
     for kind in [IdKind::DeadLetter, IdKind::Process, IdKind::Message] {
         found.extend(store.ids_between(kind, prefix.low, prefix.high).await?);
@@ -37,15 +40,15 @@ pub(super) async fn any(store: &dyn Store, prefix: &IdPrefix) -> Result<Option<U
     match found.as_slice() {
         [] => Ok(None),
         [only] => Ok(Some(*only)),
-        several => Err(ambiguous("thing", &prefix.written, several)),
+        several => Err(ambiguous("ID", &prefix.written, several)),
     }
 }
 
-fn ambiguous(what: &str, written: &str, ids: &[Uuid]) -> Failure {
+fn ambiguous(what: &str, written: &str, ids: &[Uuid]) -> CommandError {
     let more = if ids.len() >= IDS_MAX { " and more" } else { "" };
     let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
-    Failure::Usage(format!(
-        "{written} is the beginning of more than one {what}: {}{more}; give more digits",
+    CommandError::Usage(format!(
+        "{written} matches more than one {what}: {}{more}; pass more digits",
         ids.join(", ")
     ))
 }

@@ -1,4 +1,4 @@
-//! `relais init`: a file to start from.
+//! `relais init`: writes an example configuration.
 
 use std::{
     fs::OpenOptions,
@@ -7,16 +7,16 @@ use std::{
 
 use serde_json::json;
 
-use super::Context;
+use super::CommandContext;
 use crate::{
     args::InitArgs,
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
 };
 
 const TEMPLATE: &str = include_str!("relais.toml");
 
-/// Writes the file; never over another one unless told to.
-pub(crate) fn init(context: &Context, args: &InitArgs) -> Done {
+/// Writes the file; overwrites an existing one only with `--force`.
+pub(crate) fn init(context: &CommandContext, args: &InitArgs) -> Done {
     let path = &context.config;
     let mut options = OpenOptions::new();
     options.write(true);
@@ -25,21 +25,22 @@ pub(crate) fn init(context: &Context, args: &InitArgs) -> Done {
     } else {
         options.create_new(true);
     }
-    // It may come to hold secrets.
+    // It may hold secrets later.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            Failure::failed(format!("{} is there already; --force overwrites it", path.display()))
-        }
-        _ => Failure::failed(format!("cannot write {}: {error}", path.display())),
+        ErrorKind::AlreadyExists => CommandError::failed(format!(
+            "{} exists already; --force overwrites it",
+            path.display()
+        )),
+        _ => CommandError::failed(format!("cannot write {}: {error}", path.display())),
     })?;
     file.write_all(TEMPLATE.as_bytes())?;
     if context.output.json {
         return context.output.print_json(&json!({ "written": path }));
     }
     context.output.print(&format!(
-        "wrote {}\nnext: `relais check` says what it means, `relais run` starts it",
+        "wrote {}\nnext: `relais check` validates and explains it, `relais run` starts it",
         path.display()
     ))
 }
@@ -52,7 +53,7 @@ mod tests {
     use crate::settings;
 
     #[test]
-    fn the_file_to_start_from_is_good() {
+    fn the_example_is_valid() {
         let (settings, warnings) =
             settings::read(Path::new("relais.toml"), TEMPLATE, &|_| None).unwrap();
         assert_eq!(warnings, []);
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_that_is_commented_out_would_be_good_too() {
+    fn the_commented_lines_of_the_example_are_valid() {
         let mut text = String::new();
         for line in TEMPLATE.lines() {
             // Example settings start at the margin with `# word = …` or `# [[section]]`.

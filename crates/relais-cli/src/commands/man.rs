@@ -1,4 +1,4 @@
-//! `relais completions` and `relais man`: what a shell and `man` want to know.
+//! `relais completions` and `relais man`: shell completions and manual pages.
 
 use std::{fs, path::Path};
 
@@ -7,13 +7,13 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
 
-use super::Context;
+use super::CommandContext;
 use crate::{
     args::Cli,
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
 };
 
-pub(crate) fn completions(context: &Context, shell: Shell) -> Done {
+pub(crate) fn completions(context: &CommandContext, shell: Shell) -> Done {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "relais", &mut script);
     let script = String::from_utf8_lossy(&script);
@@ -23,8 +23,8 @@ pub(crate) fn completions(context: &Context, shell: Shell) -> Done {
     context.output.print(&script)
 }
 
-/// Prints the first page, or writes one for each command.
-pub(crate) fn man(context: &Context, out: Option<&Path>) -> Done {
+/// Prints the first page, or writes one page per command.
+pub(crate) fn man(context: &CommandContext, out: Option<&Path>) -> Done {
     let Some(folder) = out else {
         let mut page = Vec::new();
         Man::new(Cli::command()).render(&mut page)?;
@@ -34,7 +34,8 @@ pub(crate) fn man(context: &Context, out: Option<&Path>) -> Done {
             false => context.output.print(&page),
         };
     };
-    let cannot = |error| Failure::failed(format!("cannot write to {}: {error}", folder.display()));
+    let cannot =
+        |error| CommandError::failed(format!("cannot write to {}: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(cannot)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(cannot)?;
     if context.output.json {
@@ -43,5 +44,5 @@ pub(crate) fn man(context: &Context, out: Option<&Path>) -> Done {
     let folder = folder.display();
     context
         .output
-        .print(&format!("wrote the pages to {folder}; `man -l {folder}/relais.1` reads one"))
+        .print(&format!("wrote the pages to {folder}; read one with `man -l {folder}/relais.1`"))
 }

@@ -1,24 +1,24 @@
-//! `relais migrate`: applies the scripts, or prints them for somebody who may.
+//! `relais migrate`: applies the migrations, or prints their SQL.
 
 use std::fmt::Write;
 
 use relais::{postgres, sqlite};
 use serde_json::json;
 
-use super::Context;
+use super::CommandContext;
 use crate::{
-    args::{Database, MigrateArgs},
-    failure::{Done, Failure},
+    args::{DatabaseKind, MigrateArgs},
+    failure::{CommandError, Done},
     output::waiting,
     settings::StoreUrl,
     wire,
 };
 
-/// Brings the schema up to date, or prints how.
-pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
+/// Migrates the tables, or prints the SQL.
+pub(crate) async fn migrate(context: &CommandContext, args: &MigrateArgs) -> Done {
     if let Some(prefix) = &args.roles {
         let sql = postgres::roles_sql(prefix, &args.schema);
-        let sql = sql.map_err(|error| Failure::Usage(error.to_string()))?;
+        let sql = sql.map_err(|error| CommandError::Usage(error.to_string()))?;
         return print_sql(context, "postgres", &sql);
     }
     if args.print {
@@ -27,16 +27,17 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
             None => database_of_settings(context)?,
         };
         let (name, sql) = match database {
-            Database::Sqlite => ("sqlite", sqlite::schema_sql()),
-            Database::Postgres => ("postgres", postgres::schema_sql()),
+            DatabaseKind::Sqlite => ("sqlite", sqlite::schema_sql()),
+            DatabaseKind::Postgres => ("postgres", postgres::schema_sql()),
         };
         return print_sql(context, name, &sql);
     }
     let (settings, _) = context.settings()?;
     let connected = wire::Database::connect(&settings).await;
-    let store =
-        connected.map_err(|error| Failure::failed(super::unreachable(&settings, &error)))?.store();
-    let migrated = waiting("bringing the tables up to date", store.migrate()).await?;
+    let store = connected
+        .map_err(|error| CommandError::failed(super::unreachable(&settings, &error)))?
+        .store();
+    let migrated = waiting("migrating the tables", store.migrate()).await?;
     if context.output.json {
         return context.output.print_json(&migrated);
     }
@@ -46,27 +47,27 @@ pub(crate) async fn migrate(context: &Context, args: &MigrateArgs) -> Done {
     }
     let _ = match migrated.applied.len() {
         0 => write!(out, "nothing to do: the tables are at version {}", migrated.to),
-        _ => write!(out, "the tables went from version {} to {}", migrated.from, migrated.to),
+        _ => write!(out, "migrated the tables from version {} to {}", migrated.from, migrated.to),
     };
     context.output.print(&out)
 }
 
-fn print_sql(context: &Context, database: &str, sql: &str) -> Done {
+fn print_sql(context: &CommandContext, database: &str, sql: &str) -> Done {
     match context.output.json {
         true => context.output.print_json(&json!({ "database": database, "sql": sql })),
         false => context.output.print(sql),
     }
 }
 
-fn database_of_settings(context: &Context) -> Result<Database, Failure> {
+fn database_of_settings(context: &CommandContext) -> Result<DatabaseKind, CommandError> {
     if !context.config.exists() {
-        return Err(Failure::Usage(format!(
-            "{}, or say --database sqlite or --database postgres",
+        return Err(CommandError::Usage(format!(
+            "{}, or pass --database sqlite or --database postgres",
             context.no_settings()
         )));
     }
     Ok(match context.settings()?.0.store.url {
-        StoreUrl::Sqlite(_) => Database::Sqlite,
-        StoreUrl::Postgres { .. } => Database::Postgres,
+        StoreUrl::Sqlite(_) => DatabaseKind::Sqlite,
+        StoreUrl::Postgres { .. } => DatabaseKind::Postgres,
     })
 }

@@ -1,4 +1,4 @@
-//! `relais process …`: look, act, draw.
+//! `relais process …`: list, show, act and diagram.
 
 mod act;
 mod orphans;
@@ -15,19 +15,19 @@ use relais_core::{
 use serde_json::json;
 
 use super::{
-    Context, control, ids,
-    rows::{plain, print_list, seconds},
+    CommandContext, control, ids,
+    rows::{plain, print_list, print_page_json, seconds},
 };
 use crate::{
     args::{Diagram, ProcessCommand, ProcessList, ProcessMatching, ProcessName},
-    failure::{Done, Failure},
-    output::{Column, Lines, Tone, age, escape, table},
+    failure::{CommandError, Done},
+    output::{LineBreaks, TableColumn, Tone, age, escape, table},
     settings::Settings,
 };
 
 pub(crate) use self::orphans::undeclared;
 
-pub(crate) async fn process(context: &Context, command: ProcessCommand) -> Done {
+pub(crate) async fn process(context: &CommandContext, command: ProcessCommand) -> Done {
     let (action, args) = match command {
         ProcessCommand::List(args) => return list(context, args).await,
         ProcessCommand::Show(args) => return show::show(context, args).await,
@@ -49,19 +49,19 @@ pub(crate) async fn process(context: &Context, command: ProcessCommand) -> Done 
     act::act(context, action, &args).await
 }
 
-async fn list(context: &Context, list: ProcessList) -> Done {
+async fn list(context: &CommandContext, list: ProcessList) -> Done {
     let (_, store) = context.store().await?;
     let filter = ProcessFilter { before: list.before, limit: list.limit, ..filter(&list.matching) };
     let processes = store.list_processes(filter).await?;
+    let last = processes.last().map(|process| process.process_id);
     if context.output.json {
-        return context.output.print_json(&processes);
+        return print_page_json(context, &processes, list.limit, last);
     }
     let shown = processes_table(context, &processes, store.overview().await?.now);
-    let last = processes.last().map(|process| process.process_id);
     print_list(context, &shown, processes.len(), list.limit, last)
 }
 
-/// The first page of what the command line says.
+/// Returns the filter for the first page.
 fn filter(matching: &ProcessMatching) -> ProcessFilter {
     ProcessFilter {
         status: matching.status,
@@ -73,17 +73,17 @@ fn filter(matching: &ProcessMatching) -> ProcessFilter {
     }
 }
 
-fn processes_table(context: &Context, processes: &[Process], now: Timestamp) -> String {
-    const COLUMNS: [Column; 9] = [
-        Column::Id("ID"),
-        Column::Text("STATUS"),
-        Column::Text("TYPE"),
-        Column::Number("DEFINITION"),
-        Column::Text("KEY"),
-        Column::Text("STEP"),
-        Column::Number("STEP FAILURES"),
-        Column::Number("AGE"),
-        Column::Number("CHANGED"),
+fn processes_table(context: &CommandContext, processes: &[Process], now: Timestamp) -> String {
+    const COLUMNS: [TableColumn; 9] = [
+        TableColumn::Id("ID"),
+        TableColumn::Text("STATUS"),
+        TableColumn::Text("TYPE"),
+        TableColumn::Number("DEFINITION"),
+        TableColumn::Text("KEY"),
+        TableColumn::Text("STEP"),
+        TableColumn::Number("STEP FAILURES"),
+        TableColumn::Number("AGE"),
+        TableColumn::Number("CHANGED"),
     ];
     let lines = processes.iter().map(|process| {
         vec![
@@ -115,8 +115,8 @@ fn tone(process: &Process) -> Tone {
     }
 }
 
-/// The process that is meant; that it is not there is a failure.
-async fn find(store: &dyn Store, wanted: &ProcessName) -> Result<Process, Failure> {
+/// Returns the named process, or a failure if it does not exist.
+async fn find(store: &dyn Store, wanted: &ProcessName) -> Result<Process, CommandError> {
     let wanted = &match wanted {
         ProcessName::Exact(exact) => exact.clone(),
         ProcessName::Prefix(prefix) => {
@@ -125,23 +125,23 @@ async fn find(store: &dyn Store, wanted: &ProcessName) -> Result<Process, Failur
     };
     let found = store.load_processes(vec![wanted.clone()]).await?.into_iter().next().flatten();
     found.ok_or_else(|| match wanted {
-        ProcessRef::Id(id) => Failure::failed(format!("no process has the id {id}")),
-        ProcessRef::Key { process_type, business_key } => Failure::failed(format!(
+        ProcessRef::Id(id) => CommandError::failed(format!("no process has the id {id}")),
+        ProcessRef::Key { process_type, business_key } => CommandError::failed(format!(
             "no process of type `{process_type}` has the business key `{business_key}`"
         )),
     })
 }
 
-/// `order o-1`, or the id where there is no business key; fit for a terminal.
+/// Returns `order o-1`, or the id of a process without a business key, escaped for a terminal.
 fn name(process: &Process) -> String {
     let name = match &process.business_key {
         Some(key) => format!("{} {key}", process.process_type),
         None => format!("{} {}", process.process_type, process.process_id),
     };
-    escape(&name, Lines::Escape)
+    escape(&name, LineBreaks::Escape)
 }
 
-fn diagram(context: &Context, args: &Diagram) -> Done {
+fn diagram(context: &CommandContext, args: &Diagram) -> Done {
     let (settings, _) = context.settings()?;
     let Diagram { process_type, definition: version } = args;
     let definitions = settings.processes.iter().map(|process| &process.definition);
@@ -160,14 +160,14 @@ fn diagram(context: &Context, args: &Diagram) -> Done {
     context.output.print(&drawn)
 }
 
-fn unknown_type(settings: &Settings, wanted: &Diagram) -> Failure {
+fn unknown_type(settings: &Settings, wanted: &Diagram) -> CommandError {
     let version =
         wanted.definition.map(|version| format!(" version {version}")).unwrap_or_default();
     let known: Vec<String> = settings.processes.iter().map(|process| process.title()).collect();
     let known = match known.as_slice() {
-        [] => "the settings declare none".to_owned(),
-        known => format!("the settings declare {}", known.join(", ")),
+        [] => "the configuration has none".to_owned(),
+        known => format!("the configuration has {}", known.join(", ")),
     };
     let wanted = &wanted.process_type;
-    Failure::failed(format!("no [[process]] has the type `{wanted}`{version}; {known}"))
+    CommandError::failed(format!("no [[process]] has the type `{wanted}`{version}; {known}"))
 }

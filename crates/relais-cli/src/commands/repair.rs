@@ -1,4 +1,4 @@
-//! `relais repair`: rows that could not be decoded, read again after a fix, or given up.
+//! `relais reprocess`: decodes undecodable rows again after a fix, or discards them.
 
 mod discard;
 mod list;
@@ -18,30 +18,31 @@ use relais_core::{query::PAGE_MAX, store::Store};
 use serde_json::json;
 
 use super::{
-    Context,
+    CommandContext,
     dead_letter::ask,
     rows::{inbox_row, not_found, seconds},
 };
 use crate::{
-    args::{BrokenRows, RepairArgs, RepairCommand},
-    failure::{Done, Failure},
-    output::{Lines, Output, Progress, escape},
+    args::{ReprocessArgs, ReprocessCommand, UndecodableRows},
+    failure::{CommandError, Done},
+    output::{CommandProgress, LineBreaks, Output, escape},
     wire,
 };
 
-/// Largest payload that is read from a file.
+/// Largest payload of a file.
 const PAYLOAD_MAX: u64 = 256 << 20;
 
-pub(crate) async fn repair(context: &Context, args: RepairArgs) -> Done {
+pub(crate) async fn reprocess(context: &CommandContext, args: ReprocessArgs) -> Done {
     match args.command {
-        Some(RepairCommand::List(args)) => return list::list(context, args).await,
-        Some(RepairCommand::Discard(args)) => return discard::discard(context, &args).await,
+        Some(ReprocessCommand::List(args)) => return list::list(context, args).await,
+        Some(ReprocessCommand::Discard(args)) => return discard::discard(context, &args).await,
         None => {}
     }
     let plan = plan(&args)?;
     let (settings, store) = context.store().await?;
-    let work = Work { store: store.as_ref(), sources: wire::declared(&settings), plan, args };
-    let mut log = Log::new(context.output, work.plan.mode);
+    let work =
+        ReprocessRun { store: store.as_ref(), sources: wire::declared(&settings), plan, args };
+    let mut log = ReprocessLog::new(context.output, work.plan.mode);
     if work.args.rows.ids.is_empty() {
         work.matching(&mut log).await
     } else {
@@ -49,11 +50,13 @@ pub(crate) async fn repair(context: &Context, args: RepairArgs) -> Done {
     }
 }
 
-/// What is to be done, checked as far as the command line goes.
-fn plan(args: &RepairArgs) -> Result<RepairPlan, Failure> {
+/// Builds the plan and checks the arguments.
+fn plan(args: &ReprocessArgs) -> Result<RepairPlan, CommandError> {
     let by_hand = args.payload.is_some() || args.set.is_some();
     if by_hand && args.rows.ids.len() != 1 {
-        return Err(Failure::Usage("a payload by hand is for one row; name its id".to_owned()));
+        return Err(CommandError::Usage(
+            "a corrected payload is for one row; pass its ID".to_owned(),
+        ));
     }
     let fix = match (&args.payload, &args.set, args.decoder) {
         (Some(path), ..) => Fix::Payload(read_payload(path)?),
@@ -70,23 +73,25 @@ fn plan(args: &RepairArgs) -> Result<RepairPlan, Failure> {
     })
 }
 
-/// Without the line end that editors add: white space around JSON says nothing.
-pub(super) fn read_payload(path: &Path) -> Result<Vec<u8>, Failure> {
+/// Reads a payload without the white space around it, such as the line end that editors add.
+pub(super) fn read_payload(path: &Path) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
         io::stdin().lock().take(PAYLOAD_MAX + 1).read_to_end(&mut bytes)
     } else {
         File::open(path).and_then(|file| file.take(PAYLOAD_MAX + 1).read_to_end(&mut bytes))
     };
-    read.map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+    read.map_err(|error| CommandError::failed(format!("cannot read {}: {error}", path.display())))?;
     if bytes.len() as u64 > PAYLOAD_MAX {
-        return Err(Failure::failed(format!("the payload is larger than {PAYLOAD_MAX} bytes")));
+        return Err(CommandError::failed(format!(
+            "the payload is larger than {PAYLOAD_MAX} bytes"
+        )));
     }
     Ok(bytes.trim_ascii().to_vec())
 }
 
-/// The rows the filters match, from the first on.
-fn wanted(rows: &BrokenRows) -> SerdeErrors {
+/// Returns the filter of the store, from the first row on.
+fn serde_errors(rows: &UndecodableRows) -> SerdeErrors {
     SerdeErrors {
         source_system: rows.source.clone(),
         error_code: rows.code.clone(),
@@ -96,22 +101,22 @@ fn wanted(rows: &BrokenRows) -> SerdeErrors {
     }
 }
 
-struct Work<'a> {
+struct ReprocessRun<'a> {
     store: &'a dyn Store,
     sources: Vec<Declared>,
     plan: RepairPlan,
-    args: RepairArgs,
+    args: ReprocessArgs,
 }
 
-impl Work<'_> {
-    /// The rows that were named; all of them must be there.
-    async fn named(&self, log: &mut Log) -> Done {
+impl ReprocessRun<'_> {
+    /// Reprocesses the named rows; all of them must exist.
+    async fn named(&self, log: &mut ReprocessLog) -> Done {
         let mut rows = Vec::with_capacity(self.args.rows.ids.len());
         for id in &self.args.rows.ids {
             rows.push(inbox_row(self.store, id).await?.id);
         }
         if self.must_ask() && io::stdin().is_terminal() && !self.payload_on_stdin() {
-            ask(&format!("repair {}?", rows_text(rows.len() as u64)))?;
+            ask(&format!("Reprocess {}?", rows_text(rows.len() as u64)))?;
         }
         for id in rows {
             let found = self.store.find_inbox(id.to_string()).await?;
@@ -120,12 +125,12 @@ impl Work<'_> {
         }
         log.finish()?;
         let failed = log.failed() || log.summary.refused > 0;
-        if failed { Err(Failure::Said) } else { Ok(()) }
+        if failed { Err(CommandError::Printed) } else { Ok(()) }
     }
 
-    /// Every row the filters match; somebody else may be faster with some.
-    async fn matching(&self, log: &mut Log) -> Done {
-        let wanted = wanted(&self.args.rows);
+    /// Reprocesses the rows that match the filters; other operators may change some of them meanwhile.
+    async fn matching(&self, log: &mut ReprocessLog) -> Done {
+        let wanted = serde_errors(&self.args.rows);
         if self.must_ask() {
             self.ask_for(wanted.clone()).await?;
         }
@@ -139,9 +144,9 @@ impl Work<'_> {
         printed?;
         log.finish()?;
         if log.summary.rows() >= most as u64 && !log.output.json {
-            log.output.print("perhaps more: run it again, with filters or a larger --limit")?;
+            log.output.print("possibly more rows: run the command again, or raise --limit")?;
         }
-        if log.failed() { Err(Failure::Said) } else { Ok(()) }
+        if log.failed() { Err(CommandError::Printed) } else { Ok(()) }
     }
 
     fn must_ask(&self) -> bool {
@@ -154,9 +159,9 @@ impl Work<'_> {
 
     async fn ask_for(&self, mut wanted: SerdeErrors) -> Done {
         if !io::stdin().is_terminal() {
-            return Err(Failure::Usage(
-                "without ids many rows change at once and nobody is here to ask; add --yes, or \
-                 look with --dry-run"
+            return Err(CommandError::Usage(
+                "cannot ask for confirmation: stdin is not a terminal; pass --yes to reprocess all matching \
+                 rows, or check with --dry-run"
                     .to_owned(),
             ));
         }
@@ -171,35 +176,35 @@ impl Work<'_> {
         if rows == 0 {
             return Ok(());
         }
-        ask(&format!("read {} again and repair what can be?", rows_text(rows as u64)))
+        ask(&format!("Reprocess {}?", rows_text(rows as u64)))
     }
 }
 
-/// Says what becomes of each row, and at the end of all.
-struct Log {
+/// Prints the result of each row and the summary.
+struct ReprocessLog {
     output: Output,
     mode: Mode,
     summary: RepairSummary,
-    /// For JSON, which is one object: at most as many as `--limit` allows.
+    /// Reports for JSON, which is one object; bounded by `--limit`.
     reports: Vec<RepairReport>,
-    progress: Progress,
+    progress: CommandProgress,
 }
 
-impl Log {
+impl ReprocessLog {
     fn new(output: Output, mode: Mode) -> Self {
-        // Where the rows are not seen going by.
-        let progress = Progress::new("rows", None, output.json || !output.terminal);
+        // Without a line per row on the terminal, a counter shows the progress.
+        let progress = CommandProgress::new("rows", None, output.json || !output.terminal);
         Self { output, mode, summary: RepairSummary::default(), reports: Vec::new(), progress }
     }
 
-    fn add(&mut self, report: RepairReport) -> Result<(), Failure> {
+    fn add(&mut self, report: RepairReport) -> Result<(), CommandError> {
         self.summary.add(&report.outcome);
-        self.progress.step()?;
+        self.progress.step();
         if self.output.json {
             self.reports.push(report);
             return Ok(());
         }
-        self.output.print(&escape(&line(&report, self.mode), Lines::Escape))
+        self.output.print(&escape(&line(&report, self.mode), LineBreaks::Escape))
     }
 
     fn finish(&self) -> Done {
@@ -227,14 +232,14 @@ fn rows_text(rows: u64) -> String {
 
 fn summary_line(summary: RepairSummary, mode: Mode) -> String {
     if summary.rows() == 0 {
-        return "no SERDE_ERROR row matches".to_owned();
+        return "no undecodable row matches".to_owned();
     }
-    let word = if mode == Mode::Try { "dry run: would repair" } else { "repaired" };
+    let word = if mode == Mode::Try { "dry run: would reprocess" } else { "reprocessed" };
     let mut line = format!("{word} {} of {}", summary.repaired, rows_text(summary.rows()));
     for (count, what) in [
-        (summary.duplicates, "there already"),
-        (summary.conflicts, "in conflict"),
-        (summary.unreadable, "still unreadable"),
+        (summary.duplicates, "duplicates"),
+        (summary.conflicts, "conflicts"),
+        (summary.unreadable, "still undecodable"),
         (summary.refused, "not SERDE_ERROR"),
     ] {
         if count > 0 {
@@ -254,42 +259,41 @@ fn line(RepairReport { row, outcome }: &RepairReport, mode: Mode) -> String {
             let kind = event_type.as_deref().unwrap_or("no type");
             let own = match identity {
                 Identity::Promised => "",
-                Identity::Own => " (its own id)",
+                Identity::Own => " (its own ID)",
             };
-            let word = would("repaired", "would be repaired");
+            let word = would("reprocessed", "would be reprocessed");
             format!("row {row}: {word}: {kind} {message_id}{own}, key {key}")
         }
         RepairOutcome::Duplicate { message_id, of } => {
-            let word = would("settled as its", "would be settled as its");
-            format!("row {row}: {message_id} is row {of} already, {word} duplicate")
+            let word = would("closed as its", "would be closed as its");
+            format!("row {row}: row {of} is the same message {message_id}; {word} duplicate")
         }
         RepairOutcome::Conflict { message_id, with } => format!(
-            "row {row}: message id {message_id} is row {with}'s already, with other content; \
-             compare them with `relais inbox show`; if this is a message of its own, repair it \
-             with --keep-id"
+            "row {row}: row {with} has the message ID {message_id} with other content; compare them with \
+             `relais inbox show`, and reprocess this one with --keep-id if it is a different message"
         ),
         RepairOutcome::Unreadable { problem, readable_by } => {
             let hint = hint(*row, readable_by);
-            format!("row {row}: still unreadable: {}{hint}", problem.message)
+            format!("row {row}: still undecodable: {}{hint}", problem.message)
         }
         RepairOutcome::Refused { status: Some(status) } => {
-            format!("row {row}: is {}; only a SERDE_ERROR row can be repaired", status.as_str())
+            format!("row {row}: is {}; only a SERDE_ERROR row can be reprocessed", status.as_str())
         }
-        RepairOutcome::Refused { status: None } => format!("row {row}: is gone"),
+        RepairOutcome::Refused { status: None } => format!("row {row}: does not exist any more"),
     }
 }
 
-/// What could be done about bytes that this decoder does not read.
+/// Suggests a way to reprocess bytes that the decoder rejects.
 fn hint(row: i64, readable_by: &[&str]) -> String {
     match readable_by {
         [] => String::new(),
         ["text", ..] | ["bytes"] => format!(
-            "; look at it with `relais inbox show {row}` and give it a payload with --payload, or \
-             take it as it is with --decoder {}",
+            "; show it with `relais inbox show {row}` and pass a corrected payload with --payload, or accept \
+             the bytes with --decoder {}",
             readable_by.join(" or ")
         ),
-        [one] => format!("; decoder {one} would read it"),
-        several => format!("; decoders {} would read it", several.join(", ")),
+        [one] => format!("; decoder {one} accepts it"),
+        several => format!("; decoders {} accept it", several.join(", ")),
     }
 }
 
@@ -299,30 +303,33 @@ mod tests {
 
     use super::*;
 
-    fn said(outcome: RepairOutcome) -> String {
+    fn text(outcome: RepairOutcome) -> String {
         line(&RepairReport { row: 17, outcome }, Mode::Write)
     }
 
     #[test]
-    fn a_row_that_cannot_be_read_says_what_would_read_it() {
-        let unreadable = |readable_by: &[&'static str]| RepairOutcome::Unreadable {
+    fn an_undecodable_row_names_the_decoders_that_accept_it() {
+        let undecodable = |readable_by: &[&'static str]| RepairOutcome::Unreadable {
             problem: Problem::new("INVALID_JSON", "not valid JSON: expected value"),
             readable_by: readable_by.to_vec(),
         };
         assert_eq!(
-            said(unreadable(&["confluent-json"])),
-            "row 17: still unreadable: not valid JSON: expected value; \
-             decoder confluent-json would read it"
+            text(undecodable(&["confluent-json"])),
+            "row 17: still undecodable: not valid JSON: expected value; \
+             decoder confluent-json accepts it"
         );
-        assert!(said(unreadable(&["text", "bytes"])).contains("--decoder text or bytes"));
-        assert!(said(unreadable(&[])).ends_with("expected value"));
+        assert!(text(undecodable(&["text", "bytes"])).contains("--decoder text or bytes"));
+        assert!(text(undecodable(&[])).ends_with("expected value"));
     }
 
     #[test]
-    fn the_last_line_counts_only_what_there_is() {
+    fn the_summary_lists_only_counts_above_zero() {
         let summary = RepairSummary { repaired: 2, unreadable: 1, ..RepairSummary::default() };
-        assert_eq!(summary_line(summary, Mode::Write), "repaired 2 of 3 rows, 1 still unreadable");
+        assert_eq!(
+            summary_line(summary, Mode::Write),
+            "reprocessed 2 of 3 rows, 1 still undecodable"
+        );
         let one = RepairSummary { repaired: 1, ..RepairSummary::default() };
-        assert_eq!(summary_line(one, Mode::Try), "dry run: would repair 1 of 1 row");
+        assert_eq!(summary_line(one, Mode::Try), "dry run: would reprocess 1 of 1 row");
     }
 }

@@ -1,7 +1,7 @@
 //! `relais inbox …` and `relais outbox …`.
 //!
-//! - here: lists and rows in full
-//! - `find`: which row an id means
+//! - this file: lists, and rows with all fields
+//! - `find`: finds a row by its id
 
 mod find;
 
@@ -19,21 +19,23 @@ use relais_core::{
     repair::original,
     time::Timestamp,
 };
+use serde::Serialize;
 use serde_json::json;
 
 pub(super) use self::find::{inbox_row, outbox_row};
 use super::{
-    Context,
-    dead_letter::{At, Selection, ask, decide, said},
+    CommandContext,
+    control::unknown_destination,
+    dead_letter::{DeadLetterContext, Selection, ask, decide, unchanged_text},
 };
 use crate::{
-    args::{Decision, InboxCommand, Matching, OutboxCommand, Page, RetryRow},
-    failure::{Done, Failure},
-    output::{Column, Tone, age, fields, hex, table},
+    args::{DecisionArgs, InboxCommand, OutboxCommand, PageArgs, RetryRow, RowFilters},
+    failure::{CommandError, Done},
+    output::{TableColumn, Tone, age, fields, hex, table},
     wire,
 };
 
-pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
+pub(crate) async fn inbox(context: &CommandContext, command: InboxCommand) -> Done {
     let (settings, store) = context.store().await?;
     match command {
         InboxCommand::List(list) => {
@@ -42,13 +44,14 @@ pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
                 ..filter(upper(list.status), None, &list.matching, Some(&list.page))
             };
             let rows = store.list_inbox(filter).await?;
+            let last = rows.last().map(|row| row.id);
             if context.output.json {
-                return context.output.print_json(&rows);
+                return print_page_json(context, &rows, list.page.limit, last);
             }
             let now = store.overview().await?.now;
             let lines = rows.iter().map(|row| inbox_line(row, now));
             let shown = table(&context.output, &INBOX_COLUMNS, lines);
-            print_list(context, &shown, rows.len(), list.page.limit, rows.last().map(|r| r.id))
+            print_list(context, &shown, rows.len(), list.page.limit, last)
         }
         InboxCommand::Show(wanted) => {
             show_inbox(context, inbox_row(store.as_ref(), &wanted.id).await?)
@@ -56,22 +59,31 @@ pub(crate) async fn inbox(context: &Context, command: InboxCommand) -> Done {
         InboxCommand::Retry(args) => {
             let row = inbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
-            let wanted = Wanted { origin: Origin::Inbox, id: row.id, key: row.msg_key, status };
+            let failed = FailedRow { origin: Origin::Inbox, id: row.id, key: row.msg_key, status };
             let desk = wire::desk(&settings, store.clone());
-            retry(&At { context, store: store.as_ref(), desk }, wanted, &args).await
+            let at =
+                DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
+            retry(&at, failed, &args).await
         }
     }
 }
 
-pub(crate) async fn outbox(context: &Context, command: OutboxCommand) -> Done {
+pub(crate) async fn outbox(context: &CommandContext, command: OutboxCommand) -> Done {
     let (settings, store) = context.store().await?;
     match command {
         OutboxCommand::List(list) => {
+            let destination = list.destination.clone();
             let filter =
                 filter(upper(list.status), list.destination, &list.matching, Some(&list.page));
             let rows = store.list_outbox(filter).await?;
+            if rows.is_empty() {
+                let named = destination.as_deref();
+                let unknown = unknown_destination(&settings, store.as_ref(), named).await?;
+                unknown.iter().for_each(|text| eprintln!("{text}"));
+            }
+            let last = rows.last().map(|row| row.id);
             if context.output.json {
-                return context.output.print_json(&rows);
+                return print_page_json(context, &rows, list.page.limit, last);
             }
             let now = store.overview().await?.now;
             let lines = rows.iter().map(|row| {
@@ -79,7 +91,7 @@ pub(crate) async fn outbox(context: &Context, command: OutboxCommand) -> Done {
                 outbox_line(row, now, waits.then_some("waits: no [[destination]] names it"))
             });
             let shown = table(&context.output, &OUTBOX_COLUMNS, lines);
-            print_list(context, &shown, rows.len(), list.page.limit, rows.last().map(|r| r.id))
+            print_list(context, &shown, rows.len(), list.page.limit, last)
         }
         OutboxCommand::Show(wanted) => {
             show(context, &outbox_row(store.as_ref(), &wanted.id).await?)
@@ -87,34 +99,39 @@ pub(crate) async fn outbox(context: &Context, command: OutboxCommand) -> Done {
         OutboxCommand::Retry(args) => {
             let row = outbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
-            let wanted = Wanted { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
+            let failed = FailedRow { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
             let desk = wire::desk(&settings, store.clone());
-            retry(&At { context, store: store.as_ref(), desk }, wanted, &args).await
+            let at =
+                DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
+            retry(&at, failed, &args).await
         }
         OutboxCommand::Fail(args) => {
             let row = outbox_row(store.as_ref(), &args.id).await?;
             let desk = wire::desk(&settings, store.clone());
-            fail(&At { context, store: store.as_ref(), desk }, &row, &args.decision).await
+            let at =
+                DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
+            fail(&at, &row, &args.decision).await
         }
     }
 }
 
-/// States are written in capitals; people need not.
+/// Converts a state to upper case, which the store expects.
 fn upper(status: Option<String>) -> Option<String> {
     status.map(|status| status.to_uppercase())
 }
 
-/// The store's filter from what the command line says.
+/// Builds the store's filter from the arguments.
 pub(super) fn filter(
     status: Option<String>,
     destination: Option<String>,
-    matching: &Matching,
-    page: Option<&Page>,
+    matching: &RowFilters,
+    page: Option<&PageArgs>,
 ) -> Filter {
     Filter {
         status,
         event_type: matching.event_type.clone(),
         key: matching.key.clone(),
+        code: matching.code.clone(),
         destination,
         since_seconds: matching.since.map(seconds),
         before: page.and_then(|page| page.before.clone()),
@@ -123,20 +140,20 @@ pub(super) fn filter(
     }
 }
 
-/// A duration as the store's filters take it.
+/// Converts a duration for the store's filters.
 pub(super) fn seconds(since: Duration) -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-const INBOX_COLUMNS: [Column; 8] = [
-    Column::Id("ID"),
-    Column::Text("STATUS"),
-    Column::Text("TYPE"),
-    Column::Text("KEY"),
-    Column::Text("MESSAGE"),
-    Column::Number("ATTEMPTS"),
-    Column::Number("AGE"),
-    Column::Text("PROBLEM"),
+const INBOX_COLUMNS: [TableColumn; 8] = [
+    TableColumn::Id("ID"),
+    TableColumn::Text("STATUS"),
+    TableColumn::Text("TYPE"),
+    TableColumn::Text("KEY"),
+    TableColumn::Text("MESSAGE"),
+    TableColumn::Number("ATTEMPTS"),
+    TableColumn::Number("AGE"),
+    TableColumn::Text("ERROR"),
 ];
 
 fn inbox_line(row: &InboxRow, now: Timestamp) -> Vec<(String, Tone)> {
@@ -153,15 +170,15 @@ fn inbox_line(row: &InboxRow, now: Timestamp) -> Vec<(String, Tone)> {
     ]
 }
 
-const OUTBOX_COLUMNS: [Column; 8] = [
-    Column::Id("ID"),
-    Column::Text("STATUS"),
-    Column::Text("TYPE"),
-    Column::Text("KEY"),
-    Column::Text("DESTINATION"),
-    Column::Number("ATTEMPTS"),
-    Column::Number("AGE"),
-    Column::Text("PROBLEM"),
+const OUTBOX_COLUMNS: [TableColumn; 8] = [
+    TableColumn::Id("ID"),
+    TableColumn::Text("STATUS"),
+    TableColumn::Text("TYPE"),
+    TableColumn::Text("KEY"),
+    TableColumn::Text("DESTINATION"),
+    TableColumn::Number("ATTEMPTS"),
+    TableColumn::Number("AGE"),
+    TableColumn::Text("ERROR"),
 ];
 
 fn outbox_line(row: &OutboxRow, now: Timestamp, note: Option<&str>) -> Vec<(String, Tone)> {
@@ -192,9 +209,9 @@ pub(super) fn problem(code: Option<&str>, message: Option<&str>) -> String {
     }
 }
 
-/// The table, and how to get the next page if there may be one.
+/// Prints the table, and the option for the next page if there may be one.
 pub(super) fn print_list(
-    context: &Context,
+    context: &CommandContext,
     shown: &str,
     rows: usize,
     limit: usize,
@@ -202,24 +219,41 @@ pub(super) fn print_list(
 ) -> Done {
     match last {
         None => context.output.print("none"),
-        Some(last) if rows >= limit => context.output.print(&format!(
-            "{shown}\nperhaps more: --before {} shows the next page",
-            last.to_string()
-        )),
+        Some(last) if rows >= limit => {
+            context.output.print(&format!("{shown}\n{}", more_results(last.to_string())))
+        }
         Some(_) => context.output.print(shown),
     }
 }
 
-/// One row in full.
-fn show(context: &Context, row: &impl serde::Serialize) -> Done {
+/// Prints a page as a JSON array. That more rows may match is reported on stderr, so that stdout stays an array.
+pub(super) fn print_page_json<T: Serialize>(
+    context: &CommandContext,
+    rows: &[T],
+    limit: usize,
+    last: Option<impl ToString>,
+) -> Done {
+    context.output.print_json(&rows)?;
+    if let Some(last) = last.filter(|_| rows.len() >= limit) {
+        eprintln!("{}", more_results(last));
+    }
+    Ok(())
+}
+
+fn more_results(last: impl ToString) -> String {
+    format!("possibly more results: add --before {}", last.to_string())
+}
+
+/// Prints one row with all fields.
+fn show(context: &CommandContext, row: &impl Serialize) -> Done {
     if context.output.json {
         return context.output.print_json(row);
     }
-    context.output.print(&fields(&context.output, row).map_err(Failure::failed)?)
+    context.output.print(&fields(&context.output, row).map_err(CommandError::failed)?)
 }
 
-/// For people, bytes that could not be decoded show as such, not as Base64.
-fn show_inbox(context: &Context, mut row: InboxRow) -> Done {
+/// Prints an inbox row; undecodable bytes are shown in hexadecimal instead of Base64.
+fn show_inbox(context: &CommandContext, mut row: InboxRow) -> Done {
     let raw = row.raw_payload_base64.as_ref().and_then(|_| original(&row).ok());
     let Some(raw) = raw.filter(|_| !context.output.json) else {
         return show(context, &row);
@@ -229,20 +263,20 @@ fn show_inbox(context: &Context, mut row: InboxRow) -> Done {
     context.output.print(&format!("raw\n{}", hex(&raw)))
 }
 
-pub(super) fn not_found(what: &str, id: &str) -> Failure {
-    Failure::failed(format!("no {what} entry has the id {id}"))
+pub(super) fn not_found(what: &str, id: &str) -> CommandError {
+    CommandError::failed(format!("no {what} entry has the ID {id}"))
 }
 
-/// A row whose dead letter is looked for.
-struct Wanted {
+/// A row whose dead letter is retried.
+struct FailedRow {
     origin: Origin,
     id: i64,
     key: String,
     status: &'static str,
 }
 
-/// Makes a dead letter of a pending row.
-async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
+/// Turns a pending row into a dead letter.
+async fn fail(at: &DeadLetterContext<'_>, row: &OutboxRow, decision: &DecisionArgs) -> Done {
     let output = &at.context.output;
     let id = row.id;
     decision.needs_reason("fail a row, whose error it becomes,")?;
@@ -258,21 +292,21 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
         let status = row.status.as_str();
         let text =
             format!("cannot fail outbox row {id}: it is {status}; only a pending row can be");
-        return Err(Failure::failed(text));
+        return Err(CommandError::failed(text));
     }
     if io::stdin().is_terminal() && !decision.yes {
-        ask(&format!("make a dead letter of outbox row {id}?"))?;
+        ask(&format!("Turn outbox row {id} into a dead letter?"))?;
     }
     let by = By::new(&decision.actor()?, &decision.reason);
     let answer = at.desk.fail(row, &by).await?;
     if answer != Answer::Done {
-        // A worker was faster.
+        // A worker has settled the row meanwhile.
         let why = match &answer {
             Answer::Refused { problem } => problem.message.clone(),
-            other => said(other),
+            other => unchanged_text(other),
         };
         let text = format!("cannot fail outbox row {id}: {why}");
-        return Err(Failure::failed(text));
+        return Err(CommandError::failed(text));
     }
     let letter = at.desk.letter_of(Origin::Outbox, id, &row.msg_key).await?;
     let letter = letter.map(|letter| letter.id);
@@ -280,17 +314,18 @@ async fn fail(at: &At<'_>, row: &OutboxRow, decision: &Decision) -> Done {
         return output.print_json(&json!({ "failed": [id], "dead_letter": letter }));
     }
     let next = letter.map_or_else(String::new, |letter| {
-        format!(": dead letter {letter}; `relais dead-letter discard {letter}` closes it")
+        format!(": dead letter {letter}; `relais dead-letter discard {letter}` discards it")
     });
     output.print(&format!("outbox row {id} is FAILED{next}"))
 }
 
-async fn retry(at: &At<'_>, wanted: Wanted, args: &RetryRow) -> Done {
-    let letter = at.desk.letter_of(wanted.origin, wanted.id, &wanted.key).await?;
+async fn retry(at: &DeadLetterContext<'_>, row: FailedRow, args: &RetryRow) -> Done {
+    let letter = at.desk.letter_of(row.origin, row.id, &row.key).await?;
     let Some(letter) = letter else {
-        let Wanted { origin, id, status, .. } = wanted;
-        return Err(Failure::failed(format!(
-            "{} row {id} is {status} and has no open dead letter; only a failed row can be retried",
+        let FailedRow { origin, id, status, .. } = row;
+        return Err(CommandError::failed(format!(
+            "cannot retry {} row {id}: it is {status} and has no open dead letter; only a failed row can be \
+             retried",
             origin.as_str()
         )));
     };

@@ -1,4 +1,4 @@
-//! `relais run`: everything the settings name, until told to stop.
+//! `relais run`: runs all configured sources, workers and servers until a signal.
 
 use std::{
     io,
@@ -7,25 +7,29 @@ use std::{
 };
 
 use relais::{RunningApp, observe::ObserverSnapshot};
-use relais_core::store::{Store, StoreError};
+use relais_core::{
+    control::Control,
+    store::{Store, StoreError},
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-use super::{Context, check::IDLE, process, supervisor};
+use super::{CommandContext, check::IDLE, process, supervisor};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
     settings::{Origin, Settings, quantity::show_duration, scheme},
     telemetry::{Traces, start_log},
     wire::{self, Database, Served, WireError, Wired},
 };
 
-/// Pauses between two attempts to reach a database that does not answer yet.
+/// First pause between two attempts to reach the database.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest pause between two attempts to reach the database.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Starts, waits for a signal, hands everything over.
-pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -> Done {
+/// Starts, waits for a signal, and stops.
+pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorChoice) -> Done {
     let (settings, warnings) = context.settings()?;
     let json = context.output.json.then_some(LogFormat::Json);
     start_log(&settings.log, json.or(args.log), color);
@@ -33,32 +37,38 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
         warn!("{warning}");
     }
     if settings.is_idle() {
-        return Err(Failure::Usage(IDLE.to_owned()));
+        return Err(CommandError::Usage(IDLE.to_owned()));
     }
-    // Before anything listens, so that no early signal is lost.
+    // Before any listener starts, so that no early signal is lost.
     let mut signals = Signals::new()?;
     let Some(database) = until_ready(&settings, &mut signals).await? else { return Ok(()) };
     let store = database.store();
     for orphan in process::undeclared(&settings, store.as_ref()).await? {
         warn!("{orphan}");
     }
+    log_pauses(&store.controls().await?);
     let wired = wire::app(&settings, &database, (context.wrap_store)(store.clone())).await;
-    let Wired { app, listening, states, usage } = wired.map_err(Failure::failed)?;
-    let traces = Traces::start(&settings.telemetry).map_err(Failure::Failed)?;
+    let Wired { app, listening, states, usage } = wired.map_err(CommandError::failed)?;
+    let traces = Traces::start(&settings.telemetry).map_err(CommandError::Failed)?;
     let running = traces.of(app).start();
     for (name, address) in &listening {
-        info!(source = name, "POST {}://{address}/{name}", settings.scheme_of(name));
+        info!(source = name, "listening for POST {}://{address}/{name}", settings.scheme_of(name));
     }
     for destination in &settings.destinations {
-        info!(destination = destination.name, kind = destination.target.kind(), "delivers");
+        info!(
+            destination = destination.name,
+            kind = destination.target.kind(),
+            "serving destination"
+        );
     }
     for process in &settings.processes {
         let starts = process.declared.starts.join(", ");
-        info!(process = process.title(), "starts with {starts}");
+        info!(process = process.title(), "serving process, which starts with {starts}");
     }
     for source in &settings.sources {
         if let Origin::Kafka(kafka) = &source.origin {
-            info!(source = source.name, group = kafka.group, "reads {}", kafka.topics.join(", "));
+            let topics = kafka.topics.join(", ");
+            info!(source = source.name, group = kafka.group, "reading topics {topics}");
         }
     }
     let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
@@ -72,7 +82,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs, color: ColorChoice) -
     done
 }
 
-/// Serves the HTTP side until a signal, or until something breaks; then stops everything.
+/// Serves until a signal or a failure, then stops all workers.
 async fn work(
     admin: Result<Option<(&str, Served)>, WireError>,
     mut running: RunningApp,
@@ -90,7 +100,7 @@ async fn work(
             supervisor::ready();
             tokio::select! {
                 name = signals.next() => {
-                    info!("{name}: finishing what is under way; once more to stop at once");
+                    info!("received {name}: finishing messages in flight; send it again to stop at once");
                     None
                 }
                 reason = running.failed() => Some(reason),
@@ -102,15 +112,15 @@ async fn work(
     };
     supervisor::stopping();
     stop(running, signals, store.as_ref()).await?;
-    broken.map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
+    broken.map_or(Ok(()), |reason| Err(CommandError::Failed(reason)))
 }
 
-/// Connects and prepares the database. One that does not answer yet is asked again until the grace of the
-/// configuration is over: in most deployments both start at the same time. `None` after a signal.
+/// Connects to the database and prepares it. An unavailable database is tried again until `store.wait` is over,
+/// because in most deployments both start at the same time. Returns `None` after a signal.
 async fn until_ready(
     settings: &Settings,
     signals: &mut Signals,
-) -> Result<Option<Database>, Failure> {
+) -> Result<Option<Database>, CommandError> {
     let wait = settings.store.wait;
     let place = settings.store.url.place();
     let deadline = Instant::now().checked_add(wait);
@@ -124,7 +134,7 @@ async fn until_ready(
         let left =
             deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
         if left.is_zero() {
-            return Err(Failure::failed(format!(
+            return Err(CommandError::failed(format!(
                 "cannot start: the database at {place} did not answer within {}: {error}; start it, \
                  or check `store.url` and raise `store.wait`",
                 show_duration(wait)
@@ -134,7 +144,7 @@ async fn until_ready(
         tokio::select! {
             () = tokio::time::sleep(pause.min(left)) => {}
             name = signals.next() => {
-                info!("{name}: stopped while waiting for the database");
+                info!("received {name}: stopped while waiting for the database");
                 return Ok(None);
             }
         }
@@ -148,7 +158,7 @@ async fn open(settings: &Settings) -> Result<Database, StoreError> {
     Ok(database)
 }
 
-/// Makes the tables if that is allowed, and refuses a database that cannot keep the promises.
+/// Migrates the tables if allowed, and refuses a database with unsafe settings.
 async fn prepare(settings: &Settings, store: &dyn Store) -> Result<(), StoreError> {
     let database = store.describe().await?;
     if settings.store.migrate {
@@ -157,7 +167,7 @@ async fn prepare(settings: &Settings, store: &dyn Store) -> Result<(), StoreErro
         }
     }
     store.check().await?;
-    info!("store {} ({database})", settings.store.url);
+    info!("connected to store {} ({database})", settings.store.url);
     Ok(())
 }
 
@@ -167,34 +177,44 @@ async fn stop(running: RunningApp, signals: &mut Signals, store: &dyn Store) -> 
     tokio::select! {
         () = running.stop() => {}
         name = signals.next() => {
-            return Err(Failure::failed(format!(
-                "{name} again: stopped at once; what was in flight is delivered again later"
+            return Err(CommandError::failed(format!(
+                "received {name} again: stopped at once; messages in flight are delivered again later"
             )));
         }
     }
-    handed_over(&observer.snapshot());
+    log_totals(&observer.snapshot());
     match store.overview().await {
         Ok(overview) => {
             let pending: u64 = overview.backlogs.iter().map(|backlog| backlog.pending).sum();
-            info!(pending, dead_letters = overview.dead_letters_open, "stopped; lanes handed over");
+            info!(pending, dead_letters = overview.dead_letters_open, "stopped; lanes released");
         }
         Err(error) => warn!("stopped; {error}"),
     }
     Ok(())
 }
 
-fn handed_over(snapshot: &ObserverSnapshot) {
+/// Logs the pauses that hold after a restart, because a paused destination looks like a stuck one.
+fn log_pauses(controls: &[Control]) {
+    for control in controls {
+        let Some(pause) = &control.pause else { continue };
+        let (kind, name, by) = (control.kind.words(), &control.name, &pause.by);
+        let (since, reason) = (pause.at.to_string(), &pause.reason);
+        warn!(name, by, since, reason, "{kind} is paused by an operator until it is resumed");
+    }
+}
+
+fn log_totals(snapshot: &ObserverSnapshot) {
     let inbox = &snapshot.inbox;
     info!(
         stored = inbox.stored,
         duplicates = inbox.duplicates,
         processed = inbox.processed,
         failed = inbox.failed,
-        "inbox"
+        "inbox totals"
     );
     for (destination, counts) in &snapshot.destinations {
         let (dispatched, failed) = (counts.dispatched, counts.failed);
-        info!(destination, dispatched, failed, "outbox");
+        info!(destination, dispatched, failed, "outbox totals");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `relais status`: the store at a glance, and the guards of the process that runs here.
+//! `relais status`: counts of the store, and the circuit breakers of the running process.
 
 pub(super) mod guards;
 #[cfg(test)]
@@ -17,21 +17,21 @@ use relais_core::{
 };
 use serde::Serialize;
 
-use self::guards::Guards;
-use super::{Context, control, rows::plain};
+use self::guards::DestinationGuards;
+use super::{CommandContext, control, rows::plain};
 use crate::{
     args::StatusArgs,
     failure::Done,
-    output::{Column, Lines, Output, Tone, age, escape, table},
+    output::{LineBreaks, Output, TableColumn, Tone, age, escape, table},
     settings::{Settings, quantity::show_rate},
 };
 
-/// Parked keys shown by name.
+/// Most parked keys listed by name.
 const PARKED_SHOWN: usize = 10;
-/// Bulk jobs looked at; those that are open come first.
+/// Most bulk jobs read; open ones come first.
 const JOBS_MAX: usize = 50;
 
-/// What a program reads: the overview and what the settings say about it.
+/// The output of `--json`: the overview and the configuration of the destinations.
 #[derive(Debug, Serialize)]
 struct Status {
     store: String,
@@ -39,14 +39,14 @@ struct Status {
     #[serde(flatten)]
     overview: Overview,
     destinations: Vec<DestinationStatus>,
-    /// Why breakers and API calls are not known.
+    /// The reason why breakers and API calls are unknown.
     guards_unknown: Option<String>,
     bulk_jobs: Vec<BulkJob>,
-    paused: Vec<Paused>,
+    paused: Vec<PausedItem>,
 }
 
 #[derive(Debug, Serialize)]
-struct Paused {
+struct PausedItem {
     kind: &'static str,
     name: String,
     #[serde(flatten)]
@@ -57,18 +57,18 @@ struct Paused {
 struct DestinationStatus {
     #[serde(flatten)]
     backlog: Backlog,
-    /// Whether a `[[destination]]` names it; if not, its rows wait.
+    /// True if a `[[destination]]` names it; otherwise its rows wait.
     defined: bool,
-    /// Whether another program serves it.
+    /// True if another program serves it.
     external: bool,
-    /// As the settings allow it.
+    /// The configured rate.
     rate: Option<String>,
-    /// As the running process sees it; absent if none answers.
-    guards: Option<Guards>,
+    /// The state in the running process; absent if none answers.
+    guards: Option<DestinationGuards>,
 }
 
-/// Counts, backlogs, dead letters, parked keys and workers.
-pub(crate) async fn status(context: &Context, args: &StatusArgs) -> Done {
+/// Prints counts, backlogs, dead letters, parked keys and workers.
+pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done {
     let (settings, store) = context.store().await?;
     let database = store.describe().await?;
     let overview = store.overview().await?;
@@ -83,7 +83,7 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> Done {
     let store = settings.store.url.to_string();
     let paused = controls.iter().filter_map(|control| {
         let (kind, name) = (control.kind.as_str(), control.name.clone());
-        Some(Paused { kind, name, pause: control.pause.clone()? })
+        Some(PausedItem { kind, name, pause: control.pause.clone()? })
     });
     let paused = paused.collect();
     let status =
@@ -94,11 +94,11 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> Done {
     context.output.print(&show(&context.output, &status, &parked, &controls))
 }
 
-/// Every destination that is defined or has rows waiting.
+/// Returns all destinations that are configured or have a backlog.
 fn destinations(
     settings: &Settings,
     backlogs: &[Backlog],
-    guards: &BTreeMap<String, Guards>,
+    guards: &BTreeMap<String, DestinationGuards>,
 ) -> Vec<DestinationStatus> {
     let nothing =
         |name: &String| Backlog { destination: name.clone(), pending: 0, oldest: None, parked: 0 };
@@ -137,12 +137,12 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
     let oldest = oldest.unwrap_or_default();
     let _ = writeln!(out, "inbox         {}{oldest}{parked_rows}", counts(inbox));
     for Count { name, rows } in &status.overview.unknown_types {
-        let line = format!("{rows} wait for a worker that knows {name}");
-        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+        let line = format!("{rows} wait for a worker that knows event type {name}");
+        let _ = writeln!(out, "              {}", escape(&line, LineBreaks::Escape));
     }
     for Count { name, rows } in &status.overview.unserved_inboxes {
         let line = format!("{rows} wait in inbox {name}, which no worker serves");
-        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+        let _ = writeln!(out, "              {}", escape(&line, LineBreaks::Escape));
     }
     let _ = writeln!(out, "outbox        {}", counts(outbox));
     let processes: Vec<Count> =
@@ -170,25 +170,25 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
         let ParkedKey { origin, destination, msg_key, parked_at, backlog, .. } = key;
         let place = destination.as_deref().unwrap_or(origin.as_str());
         let line = format!("{place}: {msg_key}, for {}, {backlog} wait", age(*parked_at, *now));
-        let _ = writeln!(out, "              {}", escape(&line, Lines::Escape));
+        let _ = writeln!(out, "              {}", escape(&line, LineBreaks::Escape));
     }
     if !status.destinations.is_empty() {
         let _ = write!(out, "\n{}\n", destinations_table(output, &status.destinations, *now));
     }
     for destination in &status.destinations {
-        if let Some(rest) = destination.rest() {
-            let line = format!("{} {rest}", destination.backlog.destination);
-            let _ = writeln!(out, "{}", escape(&line, Lines::Escape));
+        if let Some(why) = destination.suspension() {
+            let line = format!("{} {why}", destination.backlog.destination);
+            let _ = writeln!(out, "{}", escape(&line, LineBreaks::Escape));
         }
     }
     if let Some(why) = &status.guards_unknown {
-        let _ = writeln!(out, "breakers and API calls are not known: {why}");
+        let _ = writeln!(out, "breakers and API calls are unknown: {why}");
     }
     if !status.bulk_jobs.is_empty() {
         let _ = write!(out, "\n{}\n", jobs_table(output, &status.bulk_jobs, *now));
         for job in &status.bulk_jobs {
             let line = format!("bulk job of {} {}", job.destination, job_state(status, job));
-            let _ = writeln!(out, "{}", escape(&line, Lines::Escape));
+            let _ = writeln!(out, "{}", escape(&line, LineBreaks::Escape));
         }
     }
     let _ = write!(out, "\n{}", workers(output, &status.overview));
@@ -196,24 +196,25 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
 }
 
 impl DestinationStatus {
-    /// Why it rests and until when.
-    fn rest(&self) -> Option<String> {
-        self.guards.as_ref().and_then(Guards::rest)
+    /// Returns the reason why deliveries are suspended, and the time of the next call.
+    fn suspension(&self) -> Option<String> {
+        self.guards.as_ref().and_then(DestinationGuards::suspension)
     }
 }
 
-/// Why a job is where it is, and what happens next.
+/// Returns the state of a job and the next step.
 fn job_state(status: &Status, job: &BulkJob) -> String {
     let mut of = status.destinations.iter();
     let of = of.find(|destination| destination.backlog.destination == job.destination);
-    if let Some(rest) = of.and_then(DestinationStatus::rest) {
-        return rest;
+    if let Some(why) = of.and_then(DestinationStatus::suspension) {
+        return why;
     }
-    let last = job.error_message.as_ref().map(|why| format!("; last: {why}")).unwrap_or_default();
+    let last =
+        job.error_message.as_ref().map(|why| format!("; last error: {why}")).unwrap_or_default();
     let state = match (&job.owner, job.phase) {
-        (None, _) => "waits for a worker; a running relais takes it within one lease",
-        (Some(_), Phase::Closed) => "is being worked on by the target, which is polled",
-        (Some(_), _) => "is driven by its worker",
+        (None, _) => "waits for a worker; a running relais continues it within one lease",
+        (Some(_), Phase::Closed) => "is in progress at the target, which is polled",
+        (Some(_), _) => "is in progress at its worker",
     };
     format!("{state}{last}")
 }
@@ -224,15 +225,15 @@ fn counts(counts: &[Count]) -> String {
 }
 
 fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp) -> String {
-    const COLUMNS: [Column; 8] = [
-        Column::Text("DESTINATION"),
-        Column::Number("PENDING"),
-        Column::Number("PARKED"),
-        Column::Number("OLDEST"),
-        Column::Text("BREAKER"),
-        Column::Text("RATE"),
-        Column::Text("API CALLS"),
-        Column::Text(""),
+    const COLUMNS: [TableColumn; 8] = [
+        TableColumn::Text("DESTINATION"),
+        TableColumn::Number("PENDING"),
+        TableColumn::Number("PARKED"),
+        TableColumn::Number("OLDEST"),
+        TableColumn::Text("BREAKER"),
+        TableColumn::Text("RATE"),
+        TableColumn::Text("API CALLS"),
+        TableColumn::Text(""),
     ];
     let lines = all.iter().map(|DestinationStatus { backlog, defined, external, rate, guards }| {
         let (breaker, calls) = guards::show(guards.as_ref());
@@ -256,13 +257,13 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
 }
 
 fn jobs_table(output: &Output, jobs: &[BulkJob], now: Timestamp) -> String {
-    const COLUMNS: [Column; 6] = [
-        Column::Text("BULK JOB"),
-        Column::Text("PHASE"),
-        Column::Number("ROWS"),
-        Column::Number("AGE"),
-        Column::Text("ID THERE"),
-        Column::Text("WORKER"),
+    const COLUMNS: [TableColumn; 6] = [
+        TableColumn::Text("BULK JOB"),
+        TableColumn::Text("PHASE"),
+        TableColumn::Number("ROWS"),
+        TableColumn::Number("AGE"),
+        TableColumn::Text("REMOTE ID"),
+        TableColumn::Text("WORKER"),
     ];
     let lines = jobs.iter().map(|job| {
         vec![
@@ -278,22 +279,24 @@ fn jobs_table(output: &Output, jobs: &[BulkJob], now: Timestamp) -> String {
 }
 
 fn workers(output: &Output, overview: &Overview) -> String {
-    const COLUMNS: [Column; 3] =
-        [Column::Text("SCOPE"), Column::Text("WORKER"), Column::Number("LANES")];
+    const COLUMNS: [TableColumn; 3] =
+        [TableColumn::Text("SCOPE"), TableColumn::Text("WORKER"), TableColumn::Number("LANES")];
     if overview.workers.is_empty() {
-        return "no worker has been seen lately; `relais run` starts one".to_owned();
+        return "no worker was active in the last hour; `relais run` starts one".to_owned();
     }
-    let (alive, gone): (Vec<&WorkerRow>, Vec<_>) = overview.workers.iter().partition(|w| w.alive);
+    let (alive, lost): (Vec<&WorkerRow>, Vec<_>) = overview.workers.iter().partition(|w| w.alive);
     let lines = alive
         .iter()
         .map(|worker| vec![plain(&worker.scope), plain(&worker.worker), plain(worker.lanes)]);
     let mut out = match alive.len() {
-        0 => "no worker is at work; `relais run` starts one".to_owned(),
+        0 => "no worker is running; `relais run` starts one".to_owned(),
         _ => table(output, &COLUMNS, lines),
     };
-    let names: BTreeSet<&str> = gone.iter().map(|worker| worker.worker.as_str()).collect();
+    let names: BTreeSet<&str> = lost.iter().map(|worker| worker.worker.as_str()).collect();
     if !names.is_empty() {
-        let _ = write!(out, "\n{} gone lately without saying so", names.len());
+        let plural = if names.len() == 1 { "" } else { "s" };
+        let lost = format!("{} worker{plural} lost recently (no clean shutdown)", names.len());
+        let _ = write!(out, "\n{}", output.paint(&lost, Tone::Waiting));
     }
     out
 }

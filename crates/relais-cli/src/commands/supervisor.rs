@@ -1,4 +1,4 @@
-//! What systemd learns of `relais run` (`Type=notify`, `WatchdogSec`). Without systemd nothing happens.
+//! Notifications of `relais run` to systemd (`Type=notify`, `WatchdogSec`). Without systemd they do nothing.
 
 use std::{convert::Infallible, future, io};
 
@@ -6,17 +6,17 @@ use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-/// Everything listens and works: units that are ordered after this one may start.
+/// Reports readiness: units that are ordered after this one may start.
 pub(super) fn ready() {
     log(sd_notify::notify(&[NotifyState::Ready]));
 }
 
-/// What is in flight is being finished.
+/// Reports that the process is stopping.
 pub(super) fn stopping() {
     log(sd_notify::notify(&[NotifyState::Stopping]));
 }
 
-/// Feeds the watchdog twice per `WatchdogSec`, for as long as the runtime runs tasks.
+/// Notifies the watchdog twice per `WatchdogSec`, as long as the runtime runs tasks.
 pub(super) async fn keep_alive() -> Infallible {
     let Some(limit) = sd_notify::watchdog_enabled() else { return future::pending().await };
     let mut ticks = interval(limit / 2);

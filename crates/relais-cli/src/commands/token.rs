@@ -1,19 +1,19 @@
-//! `relais token`: a new token, and the block of `relais.toml` that lets it in.
+//! `relais token`: creates a token and the section of `relais.toml` for it.
 
 use std::fmt::Write;
 
 use relais_core::text::sha256_hex;
 use serde_json::json;
 
-use super::Context;
+use super::CommandContext;
 use crate::{
     args::TokenArgs,
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
 };
 
-/// Prints it once; only its hash is kept, and only where a person puts it.
-pub(crate) fn token(context: &Context, args: &TokenArgs) -> Done {
-    let token = random().map_err(Failure::failed)?;
+/// Prints the token once; only its hash belongs in the configuration.
+pub(crate) fn token(context: &CommandContext, args: &TokenArgs) -> Done {
+    let token = random().map_err(CommandError::failed)?;
     let sha256 = sha256_hex(token.as_bytes());
     let (name, role) = (&args.name, args.role.as_str());
     if context.output.json {
@@ -27,15 +27,16 @@ pub(crate) fn token(context: &Context, args: &TokenArgs) -> Done {
         let _ = writeln!(block, "expires = \"{day}\"");
     }
     context.output.print(&format!(
-        "{token}\n\n# Give the line above to {name}; it is not shown again. Add this to relais.toml, then \
+        "{token}\n\n# Send the line above to {name}; it is not shown again. Add this to relais.toml, then \
          restart relais:\n\n{block}"
     ))
 }
 
-/// 256 random bits. The first word is for those who look for secrets in the wrong place.
+/// Returns 256 random bits. The prefix lets secret scanners recognize the token.
 fn random() -> Result<String, String> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| format!("no random numbers: {error}"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| format!("cannot generate random numbers: {error}"))?;
     let hex = bytes.iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex

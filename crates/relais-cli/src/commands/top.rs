@@ -1,12 +1,12 @@
-//! `relais top`: everything that moves, live on the terminal; as one picture, or as JSON lines, elsewhere.
+//! `relais top`: rates and backlogs, live on the terminal, once as text, or as JSON lines.
 //!
-//! - `look`: what there is to see; `rates`: how fast it moves
-//! - `picture`: what is drawn; `screen`: where
+//! - `state`: reads the state; `rates`: computes rates
+//! - `picture`: renders lines; `screen`: draws them on the terminal
 
-mod look;
 mod picture;
 mod rates;
 mod screen;
+mod state;
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -20,47 +20,47 @@ use tokio::{
 };
 
 use self::{
-    look::{Look, Looker, Place},
-    picture::{Choice, Scene, WIDTH, choices, picture},
-    rates::{History, Rates},
-    screen::{Key, Screen},
+    picture::{Choice, TopView, WIDTH, choices, picture},
+    rates::{RateHistory, TopRates},
+    screen::{KeyCommand, Screen},
+    state::{StateReader, TopConfig, TopState},
 };
-use super::Context;
+use super::CommandContext;
 use crate::{
     args::TopArgs,
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
 };
 
-pub(crate) async fn top(context: &Context, args: &TopArgs) -> Done {
+pub(crate) async fn top(context: &CommandContext, args: &TopArgs) -> Done {
     let (settings, store) = context.store().await?;
-    let place = Place::new(&settings);
-    let mut looker = Looker::new(store, settings.admin, args.access.clone());
+    let place = TopConfig::new(&settings);
+    let mut reader = StateReader::new(store, settings.admin, args.access.clone());
     let live = context.output.terminal && io::stdin().is_terminal();
     match (context.output.json, args.once || !live) {
-        (true, _) => snapshots(&mut looker, args).await,
-        (false, true) => once(context, &mut looker, &place, args.every).await,
-        (false, false) => watch(context, &mut looker, &place, args.every).await,
+        (true, _) => snapshots(&mut reader, args).await,
+        (false, true) => once(context, &mut reader, &place, args.every).await,
+        (false, false) => watch(context, &mut reader, &place, args.every).await,
     }
 }
 
-/// One line of `--json`.
+/// A line of `--json`.
 #[derive(Serialize)]
-struct Snapshot<'a> {
+struct TopSnapshot<'a> {
     #[serde(flatten)]
-    look: &'a Look,
-    /// Absent in the first, which has nothing to be compared with.
-    rates: Option<&'a Rates>,
+    state: &'a TopState,
+    /// Absent in the first line.
+    rates: Option<&'a TopRates>,
 }
 
-/// One line each, until nobody reads them any more; with `--once` one.
-async fn snapshots(looker: &mut Looker, args: &TopArgs) -> Done {
-    let mut history = History::default();
+/// Prints lines until stdout is closed; with `--once` one line.
+async fn snapshots(reader: &mut StateReader, args: &TopArgs) -> Done {
+    let mut history = RateHistory::default();
     loop {
-        let look = looker.look().await?;
-        history.add(&look);
-        let snapshot = Snapshot { look: &look, rates: history.now() };
+        let state = reader.read().await?;
+        history.add(&state);
+        let snapshot = TopSnapshot { state: &state, rates: history.now() };
         if !(args.once && snapshot.rates.is_none()) {
-            let line = serde_json::to_string(&snapshot).map_err(Failure::failed)?;
+            let line = serde_json::to_string(&snapshot).map_err(CommandError::failed)?;
             match writeln!(io::stdout(), "{line}") {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 other => other?,
@@ -73,20 +73,25 @@ async fn snapshots(looker: &mut Looker, args: &TopArgs) -> Done {
     }
 }
 
-/// Two looks, because rates are differences.
-async fn once(context: &Context, looker: &mut Looker, place: &Place, every: Duration) -> Done {
-    let mut history = History::default();
-    let mut look = looker.look().await?;
-    history.add(&look);
+/// Reads the state twice, because rates are differences, and prints it.
+async fn once(
+    context: &CommandContext,
+    reader: &mut StateReader,
+    place: &TopConfig,
+    every: Duration,
+) -> Done {
+    let mut history = RateHistory::default();
+    let mut state = reader.read().await?;
+    history.add(&state);
     while history.now().is_none() {
         tokio::time::sleep(every).await;
-        look = looker.look().await?;
-        history.add(&look);
+        state = reader.read().await?;
+        history.add(&state);
     }
     let choice = Choice { destination: usize::MAX, ..Choice::default() };
     let width = context.output.width.unwrap_or(WIDTH);
     let scene =
-        Scene { place, look: &look, history: &history, choice: &choice, trouble: None, width };
+        TopView { place, state: &state, history: &history, choice: &choice, trouble: None, width };
     let lines = picture(&scene).into_iter().map(|line| {
         let text: String = line.into_iter().map(|(text, _)| text).collect();
         text.trim_end().to_owned()
@@ -94,11 +99,16 @@ async fn once(context: &Context, looker: &mut Looker, place: &Place, every: Dura
     context.output.print(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Looks and draws until somebody has seen enough.
-async fn watch(context: &Context, looker: &mut Looker, place: &Place, every: Duration) -> Done {
-    let (mut history, mut choice) = (History::default(), Choice::default());
-    let mut look = looker.look().await?;
-    history.add(&look);
+/// Reads and draws the state until the operator quits.
+async fn watch(
+    context: &CommandContext,
+    reader: &mut StateReader,
+    place: &TopConfig,
+    every: Duration,
+) -> Done {
+    let (mut history, mut choice) = (RateHistory::default(), Choice::default());
+    let mut state = reader.read().await?;
+    history.add(&state);
     let mut trouble: Option<String> = None;
     let mut ended = signal(SignalKind::terminate())?;
     let mut keys = screen::keys();
@@ -108,9 +118,9 @@ async fn watch(context: &Context, looker: &mut Looker, place: &Place, every: Dur
     loop {
         let trouble_now = trouble.as_deref();
         let width = screen.width()?;
-        let scene = Scene {
+        let scene = TopView {
             place,
-            look: &look,
+            state: &state,
             history: &history,
             choice: &choice,
             trouble: trouble_now,
@@ -120,30 +130,30 @@ async fn watch(context: &Context, looker: &mut Looker, place: &Place, every: Dur
         tokio::select! {
             _ = ended.recv() => return Ok(()),
             key = keys.recv() => match key {
-                None | Some(Key::Quit) => return Ok(()),
-                Some(key) => pressed(&mut choice, key, choices(place, &look)),
+                None | Some(KeyCommand::Quit) => return Ok(()),
+                Some(key) => pressed(&mut choice, key, choices(place, &state)),
             },
-            _ = ticks.tick(), if !choice.paused => match looker.look().await {
+            _ = ticks.tick(), if !choice.paused => match reader.read().await {
                 Ok(seen) => {
                     history.add(&seen);
-                    (look, trouble) = (seen, None);
+                    (state, trouble) = (seen, None);
                 }
-                // It may come back; whoever looks wants to see that.
+                // The database may be available again soon, so the screen stays.
                 Err(failure) => trouble = Some(failure.to_string()),
             },
         }
     }
 }
 
-fn pressed(choice: &mut Choice, key: Key, destinations: usize) {
+fn pressed(choice: &mut Choice, key: KeyCommand, destinations: usize) {
     match key {
-        Key::Pause => choice.paused = !choice.paused,
-        Key::Help => choice.help = !choice.help,
-        Key::Up => choice.destination = choice.destination.saturating_sub(1),
-        Key::Down => {
+        KeyCommand::Pause => choice.paused = !choice.paused,
+        KeyCommand::Help => choice.help = !choice.help,
+        KeyCommand::Up => choice.destination = choice.destination.saturating_sub(1),
+        KeyCommand::Down => {
             choice.destination = (choice.destination + 1).min(destinations.saturating_sub(1));
         }
-        Key::Quit | Key::Resized => {}
+        KeyCommand::Quit | KeyCommand::Resized => {}
     }
 }
 

@@ -1,13 +1,13 @@
-//! Bytes for people: offsets, hexadecimal, and what of it is text.
+//! Hex dumps: offsets, hexadecimal and printable characters.
 
 use std::fmt::Write;
 
 /// Bytes of one line.
 const LINE: usize = 16;
-/// Most bytes that are shown.
+/// Most bytes shown.
 const SHOWN_MAX: usize = 512;
 
-/// The first bytes, 16 a line. Only printable ASCII is shown as text, so nothing can write to the
+/// Renders the first bytes, 16 per line. Only printable ASCII is shown as text, so that bytes cannot control the
 /// terminal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut out = String::new();
@@ -15,15 +15,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let mut pairs = String::new();
         let mut text = String::new();
         for byte in line {
-            write!(pairs, "{byte:02x} ").expect("a String takes all");
+            write!(pairs, "{byte:02x} ").expect("writing to a String cannot fail");
             let printable = byte.is_ascii_graphic() || *byte == b' ';
             text.push(if printable { char::from(*byte) } else { '.' });
         }
-        writeln!(out, "{:08x}  {pairs:48} {text}", number * LINE).expect("a String takes all");
+        writeln!(out, "{:08x}  {pairs:48} {text}", number * LINE)
+            .expect("writing to a String cannot fail");
     }
     if bytes.len() > SHOWN_MAX {
         let more = bytes.len() - SHOWN_MAX;
-        writeln!(out, "… and {more} more; --json has all, in Base64").expect("a String takes all");
+        writeln!(out, "… and {more} more; --json prints all of them in Base64")
+            .expect("writing to a String cannot fail");
     }
     out
 }
@@ -33,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_show_as_hexadecimal_and_as_text_where_they_are_text() {
+    fn bytes_are_shown_in_hexadecimal_and_as_text() {
         let shown = hex(b"\0\0\0\0\x07{\"id\":\"m\x1b[2J\"}\xff");
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(
@@ -45,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_is_cut_and_says_so() {
+    fn a_long_value_is_cut_with_a_note() {
         let shown = hex(&[b'x'; SHOWN_MAX + 9]);
         assert_eq!(shown.lines().count(), SHOWN_MAX / LINE + 1);
         assert!(shown.contains("… and 9 more"));

@@ -1,97 +1,67 @@
-//! How far a long command is, for whoever watches.
+//! Progress of long commands on the terminal.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-/// Between two words; what is done sooner needs none.
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shortest time between two updates.
 const EVERY: Duration = Duration::from_millis(200);
-/// Clears what a longer line left behind.
-const CLEAR: &str = "\x1b[K";
+/// Updates per second.
+const UPDATES: u8 = 5;
+const BAR: &str = "[{bar:24}] {pos} of {len} {msg}, {eta} left";
+const COUNTER: &str = "{pos} {msg}";
+const SPINNER: &str = "{msg}, {elapsed}";
 
-/// A counter on one line of the terminal; silent where nobody watches, or where the steps themselves
-/// are seen going by.
+/// A counter on one line of stderr; hidden without a terminal, or if the command prints a line per step.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    shown: bool,
-    what: &'static str,
-    /// How many there will be, if that is known.
-    total: Option<u64>,
-    done: u64,
-    said: bool,
-    started: Instant,
-    last: Instant,
+pub(crate) struct CommandProgress {
+    bar: ProgressBar,
 }
 
-impl Progress {
-    /// `quiet`: nothing else is printed meanwhile.
+impl CommandProgress {
+    /// Starts a counter. `total` is absent if it is unknown; `quiet` means that nothing else is printed.
     pub(crate) fn new(what: &'static str, total: Option<u64>, quiet: bool) -> Self {
-        let shown = quiet && io::stderr().is_terminal();
-        let now = Instant::now();
-        Self { shown, what, total, done: 0, said: false, started: now, last: now }
+        let target = match quiet {
+            true => ProgressDrawTarget::stderr_with_hz(UPDATES),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let total = total.filter(|total| *total > 0);
+        let bar = ProgressBar::with_draw_target(total, target).with_message(what);
+        bar.set_style(style(if total.is_some() { BAR } else { COUNTER }));
+        Self { bar }
     }
 
-    pub(crate) fn step(&mut self) -> io::Result<()> {
-        self.advance(1)
+    pub(crate) fn step(&self) {
+        self.advance(1);
     }
 
-    /// So many more are done.
-    pub(crate) fn advance(&mut self, more: u64) -> io::Result<()> {
-        self.done += more;
-        if self.shown && self.last.elapsed() >= EVERY {
-            (self.said, self.last) = (true, Instant::now());
-            eprint!("\r{}{CLEAR}", self.line());
-            io::stderr().flush()?;
-        }
-        Ok(())
+    /// Adds to the number of completed steps.
+    pub(crate) fn advance(&self, more: u64) {
+        self.bar.inc(more);
     }
 
-    /// Ends the line.
+    /// Ends the line, or clears it after a short command.
     pub(crate) fn finish(&self) {
-        if self.said {
-            eprintln!("\r{}{CLEAR}", self.line());
-        }
-    }
-
-    fn line(&self) -> String {
-        line(self.what, self.done, self.total, self.started.elapsed())
-    }
-}
-
-/// Says that it goes on, while one thing takes its time whose end nobody knows.
-pub(crate) async fn waiting<T>(what: &str, work: impl Future<Output = T>) -> T {
-    if !io::stderr().is_terminal() {
-        return work.await;
-    }
-    let mut work = std::pin::pin!(work);
-    let started = Instant::now();
-    loop {
-        match tokio::time::timeout(EVERY, &mut work).await {
-            Ok(done) => {
-                eprint!("\r{CLEAR}");
-                return done;
-            }
-            Err(_) => eprint!("\r{what}, {}s{CLEAR}", started.elapsed().as_secs()),
+        match self.bar.elapsed() < EVERY {
+            true => self.bar.finish_and_clear(),
+            false => self.bar.abandon(),
         }
     }
 }
 
-fn line(what: &str, done: u64, total: Option<u64>, elapsed: Duration) -> String {
-    const WIDTH: u64 = 24;
-    let Some(total) = total.filter(|total| *total > 0) else { return format!("{done} {what}") };
-    let filled = usize::try_from(done.min(total) * WIDTH / total).unwrap_or_default();
-    let empty = usize::try_from(WIDTH).unwrap_or_default().saturating_sub(filled);
-    let bar = format!("[{}{}]", "=".repeat(filled), " ".repeat(empty));
-    let left = match done {
-        0 => String::new(),
-        done if done >= total => format!(", {}s", elapsed.as_secs()),
-        done => {
-            let whole = elapsed.as_secs_f64() * total as f64 / done as f64;
-            format!(", {:.0}s left", (whole - elapsed.as_secs_f64()).ceil())
-        }
-    };
-    format!("{bar} {done} of {total} {what}{left}")
+/// Shows the elapsed time while waiting for work of unknown length.
+pub(crate) async fn waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
+    let spinner = ProgressBar::new_spinner().with_message(what);
+    spinner.set_style(style(SPINNER));
+    spinner.enable_steady_tick(EVERY);
+    let done = work.await;
+    spinner.finish_and_clear();
+    done
+}
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).expect("a template of this file is valid");
+    style.progress_chars("=> ")
 }
 
 #[cfg(test)]
@@ -99,15 +69,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_fills_up_where_the_end_is_known() {
-        let after = |seconds| Duration::from_secs(seconds);
-        assert_eq!(line("rows", 200, None, after(1)), "200 rows");
-        assert_eq!(line("rows", 200, Some(0), after(1)), "200 rows");
-        assert_eq!(
-            line("dead letters", 100, Some(400), after(2)),
-            "[======                  ] 100 of 400 dead letters, 6s left"
-        );
-        let full = line("rows", 400, Some(400), after(9));
-        assert_eq!(full, "[========================] 400 of 400 rows, 9s");
+    fn templates_are_valid_and_steps_are_counted() {
+        for template in [BAR, COUNTER, SPINNER] {
+            style(template);
+        }
+        let progress = CommandProgress::new("rows", Some(3), false);
+        progress.step();
+        progress.advance(2);
+        progress.finish();
+        assert_eq!((progress.bar.position(), progress.bar.length()), (3, Some(3)));
+        assert_eq!(CommandProgress::new("rows", Some(0), false).bar.length(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Tables and field lists for people.
+//! Tables and field lists.
 
 use std::collections::HashSet;
 
@@ -11,24 +11,24 @@ use serde_json::Value;
 
 use super::{
     Output,
-    text::{Lines, cut, escape},
+    text::{LineBreaks, cut, escape},
 };
 
-/// Longest text of one cell.
+/// Most characters of a cell.
 const CELL_MAX: usize = 48;
 
-/// A column: its title and on which side numbers line up.
+/// A column: its title, alignment and way of shortening.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Column {
+pub(crate) enum TableColumn {
     Text(&'static str),
     Number(&'static str),
-    /// Never cut: people copy it into the next command.
+    /// Never cut, because operators copy it into the next command.
     Id(&'static str),
-    /// Copied too, but of any length: cut only where a terminal is too narrow.
+    /// Copied too, but of any length: cut only if the terminal is too narrow.
     Key(&'static str),
 }
 
-impl Column {
+impl TableColumn {
     fn title(self) -> &'static str {
         match self {
             Self::Text(title) | Self::Number(title) | Self::Id(title) | Self::Key(title) => title,
@@ -36,13 +36,13 @@ impl Column {
     }
 }
 
-impl Column {
+impl TableColumn {
     fn shrinks(self) -> bool {
         matches!(self, Self::Text(_) | Self::Key(_))
     }
 }
 
-/// What a cell's colour says.
+/// The meaning of a cell's colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -52,7 +52,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// The tone of a row's state.
+    /// Returns the tone of a row's state.
     pub(crate) fn of_status(status: &str) -> Self {
         match status {
             "FAILED" | "SERDE_ERROR" | "CONFLICT" | "TIMED_OUT" | "COMPENSATION_FAILED" => {
@@ -65,10 +65,10 @@ impl Tone {
     }
 }
 
-/// A table without borders, one line a row.
+/// Renders a table without borders, one line per row.
 pub(crate) fn table(
     output: &Output,
-    columns: &[Column],
+    columns: &[TableColumn],
     rows: impl IntoIterator<Item = Vec<(String, Tone)>>,
 ) -> String {
     let mut table = Table::new();
@@ -82,8 +82,8 @@ pub(crate) fn table(
     let mut rows: Vec<Vec<(String, Tone)>> = rows.into_iter().collect();
     for (cell, column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(columns)) {
         cell.0 = match column {
-            Column::Id(_) | Column::Key(_) => escape(&cell.0, Lines::Escape),
-            Column::Text(_) | Column::Number(_) => cut(&cell.0, CELL_MAX),
+            TableColumn::Id(_) | TableColumn::Key(_) => escape(&cell.0, LineBreaks::Escape),
+            TableColumn::Text(_) | TableColumn::Number(_) => cut(&cell.0, CELL_MAX),
         };
     }
     if let Some(width) = output.width {
@@ -95,24 +95,24 @@ pub(crate) fn table(
     for (at, (column, shown)) in columns.iter().zip(table.column_iter_mut()).enumerate() {
         let last = at + 1 == columns.len();
         shown.set_padding((0, if last { 0 } else { GAP_WIDTH }));
-        if matches!(column, Column::Number(_)) {
+        if matches!(column, TableColumn::Number(_)) {
             shown.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.trim_fmt()
 }
 
-/// Between two columns.
+/// Width of the gap between two columns.
 const GAP_WIDTH: u16 = 2;
 const GAP: usize = GAP_WIDTH as usize;
-/// What is left of a text, at least.
+/// Fewest characters of a shortened text.
 const TEXT_MIN: usize = 6;
-/// Digits that are left of a UUID, at least; more if two rows begin alike.
+/// Fewest characters of a shortened UUID; more if two rows have the same prefix.
 const ID_MIN: usize = 8;
 
-/// Shortens ids to what tells them apart, then the longest texts, until a line fits. Numbers and other ids
-/// are never cut: people copy them.
-fn fit(columns: &[Column], rows: &mut [Vec<(String, Tone)>], width: usize) {
+/// Shortens UUIDs to distinct prefixes, then the longest texts, until a line fits. Numbers and other ids are
+/// never cut, because operators copy them.
+fn fit(columns: &[TableColumn], rows: &mut [Vec<(String, Tone)>], width: usize) {
     let measured = |rows: &[Vec<(String, Tone)>], at: usize| {
         let cells = rows.iter().map(|row| row[at].0.chars().count());
         cells.max().unwrap_or_default().max(columns[at].title().chars().count())
@@ -125,7 +125,7 @@ fn fit(columns: &[Column], rows: &mut [Vec<(String, Tone)>], width: usize) {
         return;
     }
     for at in 0..columns.len() {
-        if matches!(columns[at], Column::Id(_)) {
+        if matches!(columns[at], TableColumn::Id(_)) {
             shorten_ids(rows, at);
             widths[at] = measured(rows, at);
         }
@@ -145,7 +145,7 @@ fn fit(columns: &[Column], rows: &mut [Vec<(String, Tone)>], width: usize) {
     }
 }
 
-/// So many digits of each that no two are alike; commands take them as they take the whole.
+/// Shortens UUIDs to the shortest distinct prefixes, which commands accept.
 fn shorten_ids(rows: &mut [Vec<(String, Tone)>], at: usize) {
     let ids: Vec<String> = rows.iter().map(|row| row[at].0.clone()).collect();
     if !ids.iter().all(|id| uuid::Uuid::try_parse(id).is_ok()) {
@@ -161,7 +161,7 @@ fn shorten_ids(rows: &mut [Vec<(String, Tone)>], at: usize) {
     }
 }
 
-/// The text, or its beginning and an ellipsis.
+/// Returns the text, cut to the width with an ellipsis.
 pub(crate) fn elide(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -178,10 +178,10 @@ fn paint(cell: Cell, tone: Tone) -> Cell {
     }
 }
 
-/// Every field of a row on its line, in the order of its columns; payloads last, and as they are unless
-/// they go to a terminal.
+/// Renders each field of a row on its own line, in the order of its columns. Payloads come last and are escaped
+/// only for a terminal.
 pub(crate) fn fields(output: &Output, row: &impl Serialize) -> Result<String, serde_json::Error> {
-    let Ordered(fields) = serde_json::from_str(&serde_json::to_string(row)?)?;
+    let OrderedObject(fields) = serde_json::from_str(&serde_json::to_string(row)?)?;
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let (mut lines, mut payloads) = (String::new(), String::new());
     for (name, value) in &fields {
@@ -189,14 +189,14 @@ pub(crate) fn fields(output: &Output, row: &impl Serialize) -> Result<String, se
             Value::String(text) if name == "payload" => {
                 payloads.push_str(&format!("{name}\n{}\n", shown(output, text)));
             }
-            // Before the one that counts now.
+            // Before the current payload.
             Value::String(text) if name == "original_payload" => {
                 payloads.insert_str(0, &format!("{name}\n{}\n", shown(output, text)));
             }
             value => {
                 // A line end in a value must not look like the next field.
                 let next_line = format!("\n{:width$}  ", "");
-                let text = escape(&plain(value), Lines::Keep).replace('\n', &next_line);
+                let text = escape(&plain(value), LineBreaks::Keep).replace('\n', &next_line);
                 lines.push_str(&format!("{name:width$}  {text}\n"));
             }
         }
@@ -213,31 +213,31 @@ fn plain(value: &Value) -> String {
 }
 
 fn shown(output: &Output, text: &str) -> String {
-    if output.terminal { escape(text, Lines::Keep) } else { text.to_owned() }
+    if output.terminal { escape(text, LineBreaks::Keep) } else { text.to_owned() }
 }
 
-/// An object with its fields in the order they are written.
-struct Ordered(Vec<(String, Value)>);
+/// A JSON object that keeps the order of its fields.
+struct OrderedObject(Vec<(String, Value)>);
 
-impl<'de> Deserialize<'de> for Ordered {
+impl<'de> Deserialize<'de> for OrderedObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Ordered;
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = OrderedObject;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedObject, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     fields.push(entry);
                 }
-                Ok(Ordered(fields))
+                Ok(OrderedObject(fields))
             }
         }
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 
@@ -249,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_table_is_plain_text_without_colours() {
-        let columns = [Column::Id("ID"), Column::Text("STATUS"), Column::Number("N")];
+        let columns =
+            [TableColumn::Id("ID"), TableColumn::Text("STATUS"), TableColumn::Number("N")];
         let cell = |text: &str, tone| (text.to_owned(), tone);
         let rows = [
             vec![cell("7", Tone::Plain), cell("FAILED", Tone::Bad), cell("1", Tone::Plain)],
@@ -263,8 +264,12 @@ mod tests {
 
     #[test]
     fn a_line_fits_the_terminal_and_ids_stay_distinct() {
-        let columns =
-            [Column::Id("ID"), Column::Text("TYPE"), Column::Number("N"), Column::Text("PROBLEM")];
+        let columns = [
+            TableColumn::Id("ID"),
+            TableColumn::Text("TYPE"),
+            TableColumn::Number("N"),
+            TableColumn::Text("PROBLEM"),
+        ];
         let row = |id: &str| {
             let cells =
                 [id, "OrderPlacedWithALongName", "12345", "HTTP_503: the target is down for now"];
@@ -279,11 +284,14 @@ mod tests {
             }
             assert!(text.contains("0192f3c4-5a6b-7c8d ") && text.contains("12345"), "{text}");
         }
-        assert!(table(&OUTPUT, &columns, ids.map(row)).contains(ids[0]), "piped it is whole");
+        assert!(
+            table(&OUTPUT, &columns, ids.map(row)).contains(ids[0]),
+            "piped output is not shortened"
+        );
     }
 
     #[test]
-    fn fields_keep_their_order_and_the_payload_comes_last_unchanged() {
+    fn fields_keep_their_order_with_the_unchanged_payload_last() {
         #[derive(Serialize)]
         struct Row {
             zeta: u8,
@@ -298,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_poses_as_another_one_even_when_it_is_piped() {
+    fn a_line_end_in_a_field_cannot_look_like_another_field() {
         let row = serde_json::json!({ "key": "a\nstatus  DONE\u{1b}[2J\r" });
         let piped = Output { terminal: false, ..OUTPUT };
         let text = fields(&piped, &row).unwrap();

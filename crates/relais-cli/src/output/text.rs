@@ -1,8 +1,8 @@
-//! Small texts: ages, cuts, escapes.
+//! Formats and escapes of short texts.
 
 use relais_core::time::Timestamp;
 
-/// How long ago, in its largest unit: `12s`, `3m`, `5h`, `8d`.
+/// Returns the age in its largest unit: `12s`, `3m`, `5h`, `8d`.
 pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     let seconds = then.seconds_until(now);
     match seconds {
@@ -13,9 +13,9 @@ pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// At most `chars_max` characters, on one line, with `…` for what is missing.
+/// Returns at most `chars_max` characters on one line, with `…` if the text is cut.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
-    let line = escape(text, Lines::Escape);
+    let line = escape(text, LineBreaks::Escape);
     if line.chars().count() <= chars_max {
         return line;
     }
@@ -24,18 +24,18 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     kept
 }
 
-/// What to do with line ends and tabs.
+/// The treatment of line ends and tabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lines {
+pub(crate) enum LineBreaks {
     Keep,
     Escape,
 }
 
-/// The text with control characters, and those that change the writing direction, written out.
-pub(crate) fn escape(text: &str, lines: Lines) -> String {
+/// Escapes control characters and those that change the writing direction.
+pub(crate) fn escape(text: &str, lines: LineBreaks) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let keep = lines == Lines::Keep && matches!(c, '\n' | '\t');
+        let keep = lines == LineBreaks::Keep && matches!(c, '\n' | '\t');
         if is_unsafe(c) && !keep {
             out.extend(c.escape_default());
         } else {
@@ -45,7 +45,7 @@ pub(crate) fn escape(text: &str, lines: Lines) -> String {
     out
 }
 
-/// JSON that means the same, with what is unsafe written as JSON does: it leaves some of that as it is.
+/// Escapes unsafe characters in JSON that JSON itself does not escape; the value stays the same.
 pub(crate) fn harmless_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -58,8 +58,8 @@ pub(crate) fn harmless_json(json: &str) -> String {
     out
 }
 
-/// What a terminal obeys instead of showing it: control characters, other line ends, and what turns the
-/// direction of writing.
+/// Returns true for characters that control a terminal: control characters, line separators, and changes of the
+/// writing direction.
 pub(crate) fn is_unsafe(c: char) -> bool {
     let turns = matches!(
         c,
@@ -81,8 +81,8 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cannot_write_to_the_terminal() {
-        assert_eq!(escape("a\u{1b}[2Jb\nc\u{202e}", Lines::Keep), "a\\u{1b}[2Jb\nc\\u{202e}");
+    fn a_message_cannot_control_the_terminal() {
+        assert_eq!(escape("a\u{1b}[2Jb\nc\u{202e}", LineBreaks::Keep), "a\\u{1b}[2Jb\nc\\u{202e}");
         assert_eq!(cut("a\nb\u{7}", 20), "a\\nb\\u{7}");
         let json = "{\n  \"a\": \"\u{9b}2J\u{7f}\u{202e}\"\n}";
         assert_eq!(harmless_json(json), "{\n  \"a\": \"\\u009b2J\\u007f\\u202e\"\n}");

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use relais_admin::{Role, Token};
+use relais_admin::{AdminToken, Role};
 use relais_core::time::Timestamp;
 
 use super::{encryption::tls, parse::listen_address, reader::Section, types::AdminSettings};
@@ -44,7 +44,7 @@ pub(super) fn admin(section: Section<'_>, folder: &Path) -> Option<AdminSettings
     present.then_some(AdminSettings { listen, token, session_key, open_metrics, tokens, tls })
 }
 
-fn read_token(section: &Section<'_>) -> Option<Token> {
+fn read_token(section: &Section<'_>) -> Option<AdminToken> {
     let name = section.required_name("name");
     if name.as_deref() == Some(relais_admin::SHARED_NAME) {
         section.error("name", "is that of `admin.token`; name the person or program that has it");
@@ -61,7 +61,7 @@ fn read_token(section: &Section<'_>) -> Option<Token> {
                 .error(key, "is missing; `relais token NAME --role ROLE` prints the whole block");
         }
     }
-    Some(Token { name: name?, role: role?, sha256: sha256?, expires })
+    Some(AdminToken { name: name?, role: role?, sha256: sha256?, expires })
 }
 
 /// 64 hexadecimal digits.

@@ -7,7 +7,7 @@ mod destination;
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use relais::postgres::PostgresOptions;
-use relais_admin::Token;
+use relais_admin::AdminToken;
 use relais_core::{
     extract::Mapping,
     process::{
@@ -168,7 +168,7 @@ pub(crate) struct AdminSettings {
     /// Whether `/metrics` is answered without a token.
     pub(crate) open_metrics: bool,
     /// `[[admin.tokens]]`, of people and programs; only their hashes.
-    pub(crate) tokens: Vec<Token>,
+    pub(crate) tokens: Vec<AdminToken>,
     pub(crate) tls: Option<TlsFiles>,
 }
 

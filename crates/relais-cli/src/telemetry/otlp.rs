@@ -1,8 +1,8 @@
-//! Sends spans to a collector: OTLP over HTTP, in its JSON form.
+//! Sends spans to a collector: OTLP over HTTP with JSON, without compression.
 //!
-//! Invariant: workers never wait for it. Spans go into a bounded queue; what finds no room, because the
-//! collector is slow or away, is dropped and counted. It needs no library of its own: the form is a fixed
-//! standard, and the client is the one HTTP destinations use.
+//! Invariant: workers never wait for it. Spans go into a bounded queue; if it is full, because the collector is
+//! slow or unavailable, spans are dropped and counted. It needs no OpenTelemetry library: the format is a fixed
+//! standard, and the HTTP client is that of HTTP destinations.
 
 mod encode;
 
@@ -29,22 +29,22 @@ use tokio::{
 use self::encode::encode;
 use crate::settings::TelemetrySettings;
 
-/// Spans that may wait.
+/// Most spans in the queue.
 const QUEUE_MAX: usize = 8_192;
-/// Spans in one request.
+/// Most spans in one request.
 const BATCH_MAX: usize = 512;
-/// How long a request waits for more spans.
+/// Time that a request waits for more spans.
 const LINGER: Duration = Duration::from_secs(1);
-/// The longest one request may take.
+/// Time limit of a request.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
-/// How often a batch is tried, …
+/// Most attempts for a batch.
 const TRIES_MAX: u32 = 4;
-/// … and the pause after the first failure; it doubles.
+/// The pause after the first failure; it doubles.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the end waits for the collector.
+/// Time limit for the last spans on shutdown.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 
-/// The queue, and what empties it.
+/// The queue and the task that empties it.
 pub(super) struct Exporter {
     queue: Mutex<Option<mpsc::Sender<Span>>>,
     dropped: Arc<AtomicU64>,
@@ -52,7 +52,7 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Connects to nobody yet.
+    /// Starts the task, which connects with the first span.
     pub(super) fn start(endpoint: Url, settings: &TelemetrySettings) -> Result<Arc<Self>, String> {
         let client = Client::builder()
             .timeout(REQUEST_MAX)
@@ -60,7 +60,7 @@ impl Exporter {
             .redirect(reqwest::redirect::Policy::none())
             .default_headers(headers(&settings.headers)?)
             .build()
-            .map_err(|error| format!("no HTTP client for `telemetry.otlp`: {error}"))?;
+            .map_err(|error| format!("cannot create a client for `telemetry.otlp`: {error}"))?;
         let (queue, spans) = mpsc::channel(QUEUE_MAX);
         let dropped = Arc::<AtomicU64>::default();
         let sender = Sender {
@@ -74,7 +74,7 @@ impl Exporter {
         Ok(Arc::new(Self { queue: Mutex::new(Some(queue)), dropped, task: Mutex::new(Some(task)) }))
     }
 
-    /// Takes no more spans, and gives the rest a moment to go out.
+    /// Stops accepting spans and waits a moment for the rest to be sent.
     pub(super) async fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -82,7 +82,7 @@ impl Exporter {
         let end = task.abort_handle();
         if timeout(CLOSE_MAX, task).await.is_err() {
             end.abort();
-            tracing::warn!("the collector took too long; the last spans are lost");
+            tracing::warn!("lost the last spans: the collector did not accept them in time");
         }
     }
 }
@@ -117,13 +117,13 @@ struct Sender {
     endpoint: Url,
     service_name: String,
     dropped: Arc<AtomicU64>,
-    /// The collector did not take the last batch.
+    /// The collector did not accept the last batch.
     troubled: bool,
 }
 
-/// Why a batch was not taken.
-enum Refusal {
-    /// It may be taken later.
+/// The reason why a batch was not accepted.
+enum ExportError {
+    /// It may be accepted later.
     Later(String),
     Never(String),
 }
@@ -143,22 +143,22 @@ impl Sender {
                     }
                 }
             };
-            // Too few for a full batch go after a moment.
+            // An incomplete batch is sent after a moment.
             let _ = timeout(LINGER, fill).await;
             self.send(&batch).await;
             batch.clear();
         }
     }
 
-    /// Tries until the collector takes it or has refused it too often.
+    /// Sends a batch until the collector accepts it or the attempts are used up.
     async fn send(&mut self, batch: &[Span]) {
         let body = encode(batch, &self.service_name);
         let mut pause = PAUSE;
         for last in (1..=TRIES_MAX).map(|n| n == TRIES_MAX) {
             match self.post(body.clone()).await {
                 Ok(()) => return self.recovered(),
-                Err(Refusal::Later(reason)) if !last => self.complain(&reason),
-                Err(Refusal::Later(reason) | Refusal::Never(reason)) => {
+                Err(ExportError::Later(reason)) if !last => self.complain(&reason),
+                Err(ExportError::Later(reason) | ExportError::Never(reason)) => {
                     self.complain(&reason);
                     self.dropped.fetch_add(batch.len() as u64, Relaxed);
                     return;
@@ -169,11 +169,11 @@ impl Sender {
         }
     }
 
-    async fn post(&self, body: Vec<u8>) -> Result<(), Refusal> {
+    async fn post(&self, body: Vec<u8>) -> Result<(), ExportError> {
         let sent = self.client.post(self.endpoint.clone()).body(body).send().await;
         let status = match sent {
-            // Without its URL, which is in the settings and may hold more than an address.
-            Err(error) => return Err(Refusal::Later(error.without_url().to_string())),
+            // Without the URL, which is in the configuration and may hold a secret.
+            Err(error) => return Err(ExportError::Later(error.without_url().to_string())),
             Ok(answer) => answer.status(),
         };
         let again = [
@@ -186,22 +186,22 @@ impl Sender {
         if status.is_success() {
             Ok(())
         } else if again.contains(&status) {
-            Err(Refusal::Later(format!("status {status}")))
+            Err(ExportError::Later(format!("status {status}")))
         } else {
-            Err(Refusal::Never(format!("status {status}")))
+            Err(ExportError::Never(format!("status {status}")))
         }
     }
 
     fn complain(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.troubled, true) {
-            tracing::warn!(reason, "the collector takes no spans; messages go on without");
+            tracing::warn!(reason, "the collector refused spans; message processing continues");
         }
     }
 
     fn recovered(&mut self) {
         let dropped = self.dropped.swap(0, Relaxed);
         if std::mem::take(&mut self.troubled) || dropped > 0 {
-            tracing::info!(dropped, "the collector takes spans again");
+            tracing::info!(dropped, "the collector accepts spans again");
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
 
     /// On a runtime with one thread nothing is sent before the first wait.
     #[tokio::test]
-    async fn what_finds_no_room_is_dropped_and_nobody_waits_for_a_collector_that_is_away() {
+    async fn spans_are_dropped_without_waiting_for_an_unavailable_collector() {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let settings = TelemetrySettings {
             otlp: None,
@@ -224,8 +224,8 @@ mod tests {
             service_name: "relais".into(),
             sample: 1.0,
         };
-        let nobody = "http://127.0.0.1:1/v1/traces".parse().unwrap();
-        let exporter = Exporter::start(nobody, &settings).unwrap();
+        let closed_port = "http://127.0.0.1:1/v1/traces".parse().unwrap();
+        let exporter = Exporter::start(closed_port, &settings).unwrap();
         let span = Span {
             trace_id: [1; 16],
             span_id: [2; 8],
@@ -243,6 +243,6 @@ mod tests {
         assert_eq!(exporter.dropped.load(Relaxed), 7);
         timeout(CLOSE_MAX * 10, exporter.close()).await.expect("it ends without a collector");
         exporter.record(span);
-        assert!(exporter.dropped.load(Relaxed) >= 8, "after the end nothing is kept");
+        assert!(exporter.dropped.load(Relaxed) >= 8, "after the end spans are dropped");
     }
 }

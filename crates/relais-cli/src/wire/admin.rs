@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use relais::{http::Tls, observe::Observer, repair::Declared};
 use relais_admin::{
-    ApiUsage, AskSource, Configuration, DestinationLimits, Facts, Parts, SessionKey, SourceInfo,
-    Token,
+    AdminParts, AdminToken, ApiUsage, AskSource, Configuration, DestinationLimits, ServerFacts,
+    SessionKey, SourceInfo,
 };
 use relais_core::{BoxFuture, control::ControlKind, store::Store};
 use secrecy::ExposeSecret;
@@ -29,7 +29,7 @@ pub(crate) async fn admin(
     usage: Vec<(String, ApiUsage)>,
 ) -> Result<Option<Served>, WireError> {
     let Some(admin) = &settings.admin else { return Ok(None) };
-    let parts = Parts {
+    let parts = AdminParts {
         operator: operator(settings, Arc::clone(&store)),
         desk: desk(settings, Arc::clone(&store)),
         declared: declared(settings),
@@ -72,8 +72,8 @@ pub(crate) fn declared(settings: &Settings) -> Vec<Declared> {
     declared.collect()
 }
 
-fn tokens(admin: &AdminSettings) -> Vec<Token> {
-    let shared = admin.token.iter().map(|token| Token::shared(token.expose_secret()));
+fn tokens(admin: &AdminSettings) -> Vec<AdminToken> {
+    let shared = admin.token.iter().map(|token| AdminToken::shared(token.expose_secret()));
     shared.chain(admin.tokens.iter().cloned()).collect()
 }
 
@@ -112,8 +112,8 @@ fn configuration(settings: &Settings) -> Vec<Configuration> {
 }
 
 /// What the metrics page says of the process as a whole.
-async fn facts(settings: &Settings, store: &dyn Store) -> Facts {
-    let target = |destination: &Destination| relais_admin::Target {
+async fn facts(settings: &Settings, store: &dyn Store) -> ServerFacts {
+    let target = |destination: &Destination| relais_admin::DestinationInfo {
         name: destination.name.clone(),
         kind: destination.target.kind().to_owned(),
         object: match &destination.target {
@@ -121,7 +121,7 @@ async fn facts(settings: &Settings, store: &dyn Store) -> Facts {
             Target::Http(_) | Target::Kafka(_) | Target::Log { .. } => None,
         },
     };
-    Facts {
+    ServerFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         store: store.describe().await.unwrap_or_default(),
         destinations: settings.destinations.iter().map(target).collect(),

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-/// How long an answer may take before a test gives up.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) struct Answer {
     asked: String,
     pub(crate) status: u16,
     pub(crate) head: String,
-    /// As it came.
+    /// The raw body.
     exact: String,
     pub(crate) body: String,
 }
@@ -96,13 +96,13 @@ impl Answer {
         })
     }
 
-    /// What it says; it must be a success.
+    /// Returns the body of a success.
     pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The problem it tells of, which must be this one.
+    /// Returns the problem, which must have this status and code.
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         let problem = self.fails(status);
         assert_eq!(problem["code"], code, "{}: {problem}", self.asked);

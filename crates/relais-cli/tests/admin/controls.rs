@@ -10,7 +10,7 @@ const PROCESS: &str = "[[process]]\ntype = \"checkout\"\nstart = \"CheckoutStart
     [[process.step]]\nname = \"payment\"\ndestination = \"out\"\ncommand = \"TakePayment\"\n\
     completed = \"PaymentTaken\"\n";
 
-/// What each route must do.
+/// The cases of the routes.
 struct Case {
     path: &'static str,
     /// Fields beside the reason.
@@ -87,8 +87,8 @@ fn a_control_needs_an_operator_and_is_recorded_once_under_his_name() {
         |target: &str| olga.get(&format!("/audit?target={target}")).ok()["items"].clone();
     for case in &CASES {
         let sent = body(case, reason());
-        guarded.anybody().post(case.path, &sent).problem(401, "UNAUTHORIZED");
-        guarded.with_token("gone").post(case.path, &sent).fails(401);
+        guarded.without_token().post(case.path, &sent).problem(401, "UNAUTHORIZED");
+        guarded.with_token("expired").post(case.path, &sent).fails(401);
         for name in ["mona", "vic"] {
             guarded.with_token(name).post(case.path, &sent).problem(403, "ROLE");
         }

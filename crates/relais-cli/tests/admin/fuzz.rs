@@ -21,7 +21,7 @@ pub(crate) fn any_request_is_answered(client: &Client) {
             None => (input, &[][..]),
         };
         let path = format!("/{}", printable(path.strip_prefix(b"/").unwrap_or(path)));
-        // A stream, which ends when nobody reads it any more.
+        // A stream, which ends when its reader closes it.
         if path.starts_with("/live") {
             return;
         }
@@ -56,7 +56,7 @@ fn assert_next_page_is_another(client: &Client, path: &str, answer: &Answer) {
     assert!(ids(&list).is_disjoint(&ids(&more)), "{path} {before}: a row on two pages");
 }
 
-/// What may stand in the first line of a request; the rest is refused before anybody of us sees it.
+/// Returns true for characters allowed in the first line of a request; hyper refuses the others.
 fn printable(path: &[u8]) -> String {
     let one = |byte: &u8| match byte {
         byte if byte.is_ascii_alphanumeric() || b"-._~/?&=%+:;,@!$'()*".contains(byte) => {

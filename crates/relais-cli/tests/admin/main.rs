@@ -9,8 +9,8 @@ mod client;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
 #[macro_use]
-#[path = "../process/shop.rs"]
-mod shop;
+#[path = "../process/fixture.rs"]
+mod fixture;
 #[allow(dead_code)]
 #[path = "../support/mod.rs"]
 mod support;
@@ -18,30 +18,30 @@ mod support;
 use std::thread;
 
 use client::{Answer, Client};
+use fixture::{LONG, OrderFixture};
 use serde_json::{Value, json};
-use shop::{LONG, Shop};
 
 scenarios!(
     processes_are_listed_shown_and_logged_by_the_page,
     every_action_on_a_process_is_there_and_does_it_once,
-    of_two_who_act_at_once_one_is_told_that_it_is_too_late,
-    dead_letters_are_looked_at_mended_replayed_and_discarded,
+    of_two_concurrent_decisions_one_is_refused,
+    dead_letters_are_shown_edited_retried_and_discarded,
     parked_keys_are_listed_released_and_skipped,
     a_message_is_explained_from_its_start_to_its_command,
-    nothing_is_done_without_a_person_and_a_reason,
+    no_action_is_possible_without_actor_and_reason,
     pages_of_other_sites_and_other_names_are_refused,
-    with_a_token_nothing_is_told_or_done_without_it,
-    an_answer_says_how_it_may_be_kept_and_what_it_is,
+    configured_tokens_are_required,
+    a_response_has_cache_and_content_type_headers,
 );
 
 fn who() -> Value {
     json!({"actor": "ann", "reason": "a test"})
 }
 
-fn opened(shop: Shop) -> (Shop, Client) {
-    let shop = shop.open(LONG);
-    let client = Client::at(shop.admin());
-    (shop, client)
+fn opened(fixture: OrderFixture) -> (OrderFixture, Client) {
+    let fixture = fixture.open(LONG);
+    let client = Client::at(fixture.admin());
+    (fixture, client)
 }
 
 /// A body with more fields than who and why.
@@ -51,11 +51,11 @@ fn with(fields: Value) -> Value {
     body
 }
 
-fn processes_are_listed_shown_and_logged_by_the_page(shop: Shop) {
-    let (shop, client) = opened(shop);
+fn processes_are_listed_shown_and_logged_by_the_page(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
     for order in ["o-1", "o-2", "o-3"] {
-        shop.place(order);
-        shop.command("TakePayment");
+        fixture.place(order);
+        fixture.command("TakePayment");
     }
     let first = client.get("/processes?type=order&status=running&limit=2").ok();
     assert_eq!(first["items"].as_array().unwrap().len(), 2, "{first}");
@@ -97,26 +97,26 @@ fn processes_are_listed_shown_and_logged_by_the_page(shop: Shop) {
     }
 }
 
-fn every_action_on_a_process_is_there_and_does_it_once(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    shop.command("TakePayment");
+fn every_action_on_a_process_is_there_and_does_it_once(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
     let act = |action: &str| client.post(&format!("/processes/order%2Fo-1/{action}"), &who());
     assert_eq!(act("pause").ok()["status"], "PAUSED");
     let again = act("pause");
     assert!(again.problem(409, "PROCESS_ACTION")["detail"].as_str().unwrap().contains("resume"));
     assert_eq!(act("resume").ok()["status"], "RUNNING");
     assert_eq!(act("retry").ok()["status"], "RUNNING");
-    shop.reply(&shop.command("TakePayment"), "PaymentTaken", json!({"id": "p-7"}));
-    shop.command("Ship");
+    fixture.reply(&fixture.command("TakePayment"), "PaymentTaken", json!({"id": "p-7"}));
+    fixture.command("Ship");
     assert_eq!(act("skip").ok()["status"], "SUCCEEDED");
     act("skip").problem(409, "PROCESS_ACTION");
     act("cancel").problem(409, "PROCESS_ACTION");
     assert_eq!(act("compensate").ok()["status"], "COMPENSATING");
-    shop.reply(&shop.command("RefundPayment"), "PaymentRefunded", json!({}));
-    shop.until("o-1", "COMPENSATED");
-    shop.place("o-2");
-    shop.command("TakePayment");
+    fixture.reply(&fixture.command("RefundPayment"), "PaymentRefunded", json!({}));
+    fixture.until("o-1", "COMPENSATED");
+    fixture.place("o-2");
+    fixture.command("TakePayment");
     assert_eq!(client.post("/processes/order%2Fo-2/cancel", &who()).ok()["status"], "FAILED");
     let log = client.get("/processes/order%2Fo-2/log").ok();
     let entry = &log["items"][0];
@@ -126,12 +126,12 @@ fn every_action_on_a_process_is_there_and_does_it_once(shop: Shop) {
     client.post("/processes/order%2Fnobody/pause", &who()).problem(404, "NOT_FOUND");
 }
 
-fn of_two_who_act_at_once_one_is_told_that_it_is_too_late(shop: Shop) {
-    let (shop, client) = opened(shop);
+fn of_two_concurrent_decisions_one_is_refused(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
     for round in 0..5 {
         let order = format!("o-{round}");
-        shop.place(&order);
-        shop.command("TakePayment");
+        fixture.place(&order);
+        fixture.command("TakePayment");
         let path = format!("/processes/order%2F{order}/pause");
         let both: Vec<u16> = thread::scope(|scope| {
             let one = || client.post(&path, &who()).status;
@@ -141,18 +141,18 @@ fn of_two_who_act_at_once_one_is_told_that_it_is_too_late(shop: Shop) {
         let mut sorted = both.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, [200, 409], "{both:?}");
-        let process = shop.process(&order);
+        let process = fixture.process(&order);
         let pauses = process["log"].as_array().unwrap().iter();
         assert_eq!(pauses.filter(|entry| entry["type"] == "ProcessPaused").count(), 1, "{process}");
     }
 }
 
-fn dead_letters_are_looked_at_mended_replayed_and_discarded(shop: Shop) {
-    let (shop, client) = opened(shop);
-    // What the process needs is missing; the first is mended, the second is given up.
-    shop.send("m-1", &[], &json!({"type": "OrderPlaced", "cents": 1}));
-    shop.send("m-2", &[], &json!({"type": "Unheard"}));
-    let letters = shop.wait("two dead letters", || {
+fn dead_letters_are_shown_edited_retried_and_discarded(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    // A field that the process needs is missing; the first message is edited, the second discarded.
+    fixture.send("m-1", &[], &json!({"type": "OrderPlaced", "cents": 1}));
+    fixture.send("m-2", &[], &json!({"type": "Unheard"}));
+    let letters = fixture.wait("two dead letters", || {
         let letters = client.get("/dead-letters").ok();
         (letters["items"].as_array().unwrap().len() == 2).then_some(letters)
     });
@@ -179,7 +179,7 @@ fn dead_letters_are_looked_at_mended_replayed_and_discarded(shop: Shop) {
     let shown = client.get(&letter).ok();
     assert_eq!((&shown["edited_by"], &shown["payload"]), (&json!("ann"), &json!(good.to_string())));
     assert_eq!(client.post(&format!("{letter}/replay"), &who()).ok(), json!({"result": "done"}));
-    assert_eq!(shop.command("TakePayment").payload, json!({"order": "o-1", "cents": 1}));
+    assert_eq!(fixture.command("TakePayment").payload, json!({"order": "o-1", "cents": 1}));
     for action in ["replay", "discard"] {
         client.post(&format!("{letter}/{action}"), &who()).problem(409, "RESOLVED_BEFORE");
     }
@@ -192,10 +192,10 @@ fn dead_letters_are_looked_at_mended_replayed_and_discarded(shop: Shop) {
         client.get("/dead-letters?status=resolved").ok()["items"].as_array().unwrap().len(),
         2
     );
-    let nobody = uuid::Uuid::new_v4();
-    client.get(&format!("/dead-letters/{nobody}")).problem(404, "NOT_FOUND");
+    let missing = uuid::Uuid::new_v4();
+    client.get(&format!("/dead-letters/{missing}")).problem(404, "NOT_FOUND");
     for action in ["replay", "discard"] {
-        client.post(&format!("/dead-letters/{nobody}/{action}"), &who()).problem(404, "NOT_FOUND");
+        client.post(&format!("/dead-letters/{missing}/{action}"), &who()).problem(404, "NOT_FOUND");
     }
     audited(&client, &other);
 }
@@ -208,7 +208,7 @@ fn audited(client: &Client, discarded: &str) {
         .iter()
         .map(|entry| entry["action"].as_str().unwrap())
         .collect();
-    assert_eq!(actions.len(), 4, "two edits, a replay, a discard: {all}");
+    assert_eq!(actions.len(), 4, "two edits, a retry, a discard: {all}");
     let page = client.get("/audit?limit=1").ok();
     assert_eq!(page["items"][0], all["items"][0]);
     let next = page["next"].as_str().unwrap();
@@ -222,15 +222,15 @@ fn audited(client: &Client, discarded: &str) {
     assert_eq!(client.get("/audit?actor=bob").ok()["items"], json!([]));
 }
 
-fn parked_keys_are_listed_released_and_skipped(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.refuses(400);
-    shop.place("o-1");
-    shop.place("o-2");
+fn parked_keys_are_listed_released_and_skipped(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.refuses(400);
+    fixture.place("o-1");
+    fixture.place("o-2");
     for _ in 0..2 {
-        shop.command("TakePayment");
+        fixture.command("TakePayment");
     }
-    let parked = shop.wait("two parked keys", || {
+    let parked = fixture.wait("two parked keys", || {
         let parked = client.get("/parked-keys").ok();
         (parked["items"].as_array().unwrap().len() == 2).then_some(parked)
     });
@@ -246,9 +246,9 @@ fn parked_keys_are_listed_released_and_skipped(shop: Shop) {
     let shown = client.get(&format!("/dead-letters/{id}")).ok();
     assert_eq!(shown["parked_key"]["msg_key"], first["msg_key"]);
     assert_eq!(decide("skip", first).ok(), json!({"done": 1, "unchanged": 0, "refused": 0}));
-    shop.refuses(200);
+    fixture.refuses(200);
     assert_eq!(decide("release", second).ok()["done"], 1);
-    let sent = shop.command("TakePayment");
+    let sent = fixture.command("TakePayment");
     assert_eq!(json!(sent.process_id), second["msg_key"]);
     assert_eq!(client.get("/parked-keys?limit=500").ok()["items"], json!([]));
     decide("release", first).problem(404, "NOT_FOUND");
@@ -257,24 +257,24 @@ fn parked_keys_are_listed_released_and_skipped(shop: Shop) {
     client.post("/parked-keys/skip", &who()).problem(422, "INVALID");
 }
 
-fn a_message_is_explained_from_its_start_to_its_command(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    let pay = shop.command("TakePayment");
-    let told = client.get("/explain/place-o-1").ok();
+fn a_message_is_explained_from_its_start_to_its_command(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    let pay = fixture.command("TakePayment");
+    let story = client.get("/explain/place-o-1").ok();
     let names =
-        told["things"].as_array().unwrap().iter().map(|thing| thing["name"].as_str().unwrap());
+        story["things"].as_array().unwrap().iter().map(|thing| thing["name"].as_str().unwrap());
     let names: Vec<&str> = names.collect();
-    assert!(names.contains(&format!("process:{}", pay.process_id).as_str()), "{told}");
-    assert!(names.iter().any(|name| name.starts_with("outbox:")), "{told}");
+    assert!(names.contains(&format!("process:{}", pay.process_id).as_str()), "{story}");
+    assert!(names.iter().any(|name| name.starts_with("outbox:")), "{story}");
     assert!(client.get(&format!("/explain/process:{}", pay.process_id)).ok()["events"].is_array());
     client.get("/explain/a/b%2Fc").problem(404, "NOT_FOUND");
 }
 
-fn nothing_is_done_without_a_person_and_a_reason(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    shop.command("TakePayment");
+fn no_action_is_possible_without_actor_and_reason(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
     let pause = "/processes/order%2Fo-1/pause";
     for body in [
         json!({}),
@@ -296,14 +296,14 @@ fn nothing_is_done_without_a_person_and_a_reason(shop: Shop) {
     client.get(pause).problem(405, "METHOD_NOT_ALLOWED");
     client.post("/processes", &who()).problem(405, "METHOD_NOT_ALLOWED");
     client.get("/nowhere").problem(404, "NOT_FOUND");
-    let running = shop.process("o-1");
+    let running = fixture.process("o-1");
     assert_eq!((&running["status"], &running["version"]), (&json!("RUNNING"), &json!(2)));
 }
 
-fn pages_of_other_sites_and_other_names_are_refused(shop: Shop) {
-    let (shop, client) = opened(shop);
-    shop.place("o-1");
-    shop.command("TakePayment");
+fn pages_of_other_sites_and_other_names_are_refused(fixture: OrderFixture) {
+    let (fixture, client) = opened(fixture);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
     let pause = "/processes/order%2Fo-1/pause";
     let with = |name: &'static str, value: &str| client.with(name, value).post(pause, &who());
     with("origin", "http://evil.example").problem(403, "CROSS_SITE");
@@ -311,18 +311,18 @@ fn pages_of_other_sites_and_other_names_are_refused(shop: Shop) {
     with("host", "evil.example").problem(403, "HOST_REFUSED");
     with("content-type", "text/plain").problem(415, "UNSUPPORTED_MEDIA_TYPE");
     client.with("host", "evil.example").get("/processes").problem(403, "HOST_REFUSED");
-    assert_eq!(shop.process("o-1")["status"], "RUNNING");
-    let own = format!("http://{}", shop.admin());
+    assert_eq!(fixture.process("o-1")["status"], "RUNNING");
+    let own = format!("http://{}", fixture.admin());
     with("origin", &own).ok();
 }
 
-fn with_a_token_nothing_is_told_or_done_without_it(mut shop: Shop) {
-    let settings = shop.settings(LONG);
-    shop.settle(&settings.replace("[admin]\n", "[admin]\ntoken = \"s3cret-token\"\n"));
-    shop.start();
-    shop.place("o-1");
-    shop.command("TakePayment");
-    let client = Client::at(shop.admin());
+fn configured_tokens_are_required(mut fixture: OrderFixture) {
+    let settings = fixture.settings(LONG);
+    fixture.settle(&settings.replace("[admin]\n", "[admin]\ntoken = \"s3cret-token\"\n"));
+    fixture.start();
+    fixture.place("o-1");
+    fixture.command("TakePayment");
+    let client = Client::at(fixture.admin());
     let pause = "/processes/order%2Fo-1/pause";
     for client in [
         client.clone(),
@@ -348,12 +348,12 @@ fn with_a_token_nothing_is_told_or_done_without_it(mut shop: Shop) {
     assert!(client.get("/destinations").ok()["payments"].is_object());
     assert_eq!(client.page("/metrics").status, 200);
     assert_eq!(client.post(pause, &who()).ok()["status"], "PAUSED");
-    let said = shop.stop();
+    let said = fixture.stop();
     assert!(!said.err.contains("s3cret"), "{said:?}");
 }
 
-fn an_answer_says_how_it_may_be_kept_and_what_it_is(shop: Shop) {
-    let (_shop, client) = opened(shop);
+fn a_response_has_cache_and_content_type_headers(fixture: OrderFixture) {
+    let (_shop, client) = opened(fixture);
     let Answer { head, .. } = client.get("/processes");
     assert!(head.contains("cache-control: no-store"), "{head}");
     let Answer { head, .. } = client.get("/nowhere");

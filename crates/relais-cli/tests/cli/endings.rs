@@ -18,9 +18,9 @@ use crate::{
     support::{Site, Target},
 };
 
-/// Messages that are answered before the program is asked to end, each time.
+/// Messages that are answered before each stop of the program.
 const ANSWERED: usize = 150;
-/// How often it is.
+/// Number of stops.
 const ENDS: usize = 3;
 
 /// Posts one order; its status, or `None` if there was no answer.
@@ -39,7 +39,7 @@ fn try_post(address: SocketAddr, order: &str) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
-/// Sends orders until nobody answers; those that were not answered go again the next time.
+/// Sends orders until the program does not answer; orders without an answer are sent again the next time.
 fn send_all(address: SocketAddr, next: &AtomicUsize, again: &mut Vec<String>, over: &AtomicBool) {
     while !over.load(SeqCst) {
         let order = again.pop().unwrap_or_else(|| format!("o-{}", next.fetch_add(1, SeqCst)));
@@ -84,7 +84,7 @@ fn a_program_that_ends_under_load_loses_nothing_and_repeats_nothing() {
         over.store(true, SeqCst);
         open = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
     }
-    // What nobody answered is sent once more, then everything must be there.
+    // Orders without an answer are sent once more, then all of them must be stored.
     let running = site.run();
     for order in open.concat() {
         assert!(matches!(try_post(running.address("hook"), &order), Some(200 | 202)), "{order}");
@@ -123,7 +123,7 @@ fn a_program_out_of_file_handles_takes_messages_again_when_there_are_some() {
     while open() < most {
         assert!(started.elapsed() < PATIENCE, "it never ran out");
     }
-    // The one behind all these waits until some of them are gone.
+    // The request behind all these waits until some of them end.
     drop(held);
     assert_eq!(waiting.join().unwrap(), Some(202));
     assert!(target.next().body.contains("behind"));

@@ -127,7 +127,7 @@ fn a_rolling_deployment_that_adds_a_route_makes_no_dead_letters() {
 }
 
 #[test]
-fn programs_with_inboxes_of_their_own_each_handle_what_they_receive() {
+fn programs_with_their_own_inboxes_handle_their_own_messages() {
     let Some(schema) = PostgresSchema::new() else { return };
     let (for_crm, for_billing) = (Target::start(), Target::start());
     let crm = site(&schema.url, &[hook(), routes(&["OrderPlaced"], &for_crm)]);

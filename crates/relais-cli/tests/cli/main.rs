@@ -10,7 +10,7 @@ mod support;
 
 use support::{Running, Said, Site, Target, get, post, postgres::PostgresSchema};
 
-/// How long a test waits for what must come.
+/// Time limit of a condition.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Settings with a hook, a route and a target.
@@ -74,23 +74,23 @@ fn a_first_file_is_written_checked_and_works() {
 }
 
 #[test]
-fn a_message_goes_through_on_sqlite() {
+fn a_message_is_delivered_on_sqlite() {
     let target = Target::start();
     let site = Site::with(&settings("sqlite:relais.db", &target));
-    goes_through(&site, &target);
+    is_delivered(&site, &target);
 }
 
 #[test]
-fn a_message_goes_through_on_postgres() {
+fn a_message_is_delivered_on_postgres() {
     let Some(schema) = PostgresSchema::new() else { return };
     let target = Target::start();
     let site = Site::with(&settings(&schema.url, &target));
-    goes_through(&site, &target);
+    is_delivered(&site, &target);
     let said = site.relais(&["check"]);
     assert_eq!(said.code, 0, "{said:?}");
 }
 
-fn goes_through(site: &Site, target: &Target) {
+fn is_delivered(site: &Site, target: &Target) {
     let running = site.run();
     place_order(&running, "m-1", "o-1");
     let seen = target.next();
@@ -102,7 +102,7 @@ fn goes_through(site: &Site, target: &Target) {
     let said = running.stop();
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(target.unseen(), 0, "a duplicate was delivered");
-    assert!(said.err.contains("lanes handed over"), "{said:?}");
+    assert!(said.err.contains("lanes released"), "{said:?}");
     assert!(!format!("{said:?}").contains("CANARY"), "{said:?}");
 
     let inbox = site.json(&["inbox", "list"]);
@@ -122,7 +122,7 @@ fn goes_through(site: &Site, target: &Target) {
     assert!(said.out.ends_with("\npayload\n{\"type\": \"OrderPlaced\",  \"orderId\": \"o-1\"}\n"));
     let said = site.relais(&["status"]);
     assert!(said.out.contains("1 PROCESSED") && said.out.contains("1 DISPATCHED"), "{said:?}");
-    assert_failed(&site.relais(&["outbox", "show", "999"]), 1, "no outbox entry has the id 999");
+    assert_failed(&site.relais(&["outbox", "show", "999"]), 1, "no outbox entry has the ID 999");
     assert_failed(&site.relais(&["outbox", "retry", id]), 1, "only a failed row can be retried");
 }
 
@@ -148,18 +148,18 @@ fn a_dead_letter_is_shown_retried_and_then_delivered() {
     let said = site.relais(&["dead-letter", "retry", "--all"]);
     assert_failed(&said, 2, "--yes");
     let said = site.relais(&["dead-letter", "retry", "--all", "--dry-run"]);
-    assert!(said.out.contains("1 would be replayed"), "{said:?}");
+    assert!(said.out.contains("1 would be retried"), "{said:?}");
     let none = site.json(&["dead-letter", "retry", "--all", "--type", "Other", "--yes"]);
     assert_eq!(none["replayed"], serde_json::json!([]));
 
     let row = letters[0]["origin_id"].to_string();
     let said =
         site.relais(&["outbox", "retry", &row, "--reason", "target fixed", "--actor", "ann"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "replayed 1\n"), "{said:?}");
+    assert_eq!((said.code, said.out.as_str()), (0, "retried 1\n"), "{said:?}");
     let resolved = site.json(&["dead-letter", "list", "--status", "resolved"]);
     assert_eq!(resolved[0]["resolved_by"], "ann", "{resolved}");
     assert_eq!(resolved[0]["reason"], "target fixed");
-    assert_failed(&site.relais(&["dead-letter", "retry", id]), 1, "was resolved before");
+    assert_failed(&site.relais(&["dead-letter", "retry", id]), 1, "is already retried");
 
     target.answers(200);
     let running = site.run();
@@ -169,7 +169,7 @@ fn a_dead_letter_is_shown_retried_and_then_delivered() {
 }
 
 #[test]
-fn a_skipped_dead_letter_lets_its_key_go_on() {
+fn a_discarded_dead_letter_releases_its_key() {
     let target = Target::start();
     let site = Site::with(&settings("sqlite:relais.db", &target));
     target.answers(400);
@@ -262,10 +262,10 @@ fn secrets_never_show() {
 }
 
 #[test]
-fn exit_codes_tell_usage_from_failure() {
+fn exit_codes_distinguish_usage_from_failure() {
     let empty = Site::new();
     let said = empty.relais(&["status"]);
-    let expected = "error: no relais.toml here; run `relais init` or pass --config FILE\n";
+    let expected = "error: cannot find relais.toml; run `relais init` or pass --config FILE\n";
     assert_eq!((said.code, said.err.as_str()), (2, expected));
     assert_eq!(empty.relais(&["check"]).code, 2);
     assert_eq!(empty.relais(&["nonsense"]).code, 2);
@@ -331,7 +331,7 @@ fn printed_migrations_work_on_postgres() {
 
 #[cfg(not(feature = "kafka"))]
 #[test]
-fn a_build_without_kafka_reads_its_settings_and_says_how_to_get_one() {
+fn a_build_without_kafka_explains_how_to_get_one() {
     let site = Site::with(
         "[[source]]\nname = \"m\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"t\"]\n\
          [[route]]\non = \"A\"\ndestination = \"b\"\n\
@@ -343,6 +343,6 @@ fn a_build_without_kafka_reads_its_settings_and_says_how_to_get_one() {
     }
     assert!(said.out.contains("cargo build --release --features kafka"), "{said:?}");
     assert_failed(&site.relais(&["run"]), 1, "this build has no Kafka");
-    // Commands that only look at the database work in any build.
+    // Commands that only read the database work in any build.
     assert_eq!(site.relais(&["status"]).code, 0);
 }

@@ -34,17 +34,17 @@ fn axe_core_finds_nothing_on_any_page() {
         return;
     };
     let axe = fs::read_to_string(script).unwrap();
-    let Some((shop, browser)) = signed_in(ANN) else { return };
-    place_badly(&shop, "m-1");
-    post(shop.hook(), "/hook", &[("message-id", "m-2")], "{");
-    shop.refuses(400);
-    shop.place("o-1");
-    shop.command("TakePayment");
-    let letter = shop.wait("a dead letter", || shop.dead_letters().pop());
+    let Some((fixture, browser)) = signed_in(ANN) else { return };
+    place_badly(&fixture, "m-1");
+    post(fixture.hook(), "/hook", &[("message-id", "m-2")], "{");
+    fixture.refuses(400);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
+    let letter = fixture.wait("a dead letter", || fixture.dead_letters().pop());
     let letter = format!("#/dead-letters/{}", letter["id"].as_str().unwrap());
-    let process = shop.process("o-1")["process_id"].as_str().unwrap().to_owned();
+    let process = fixture.process("o-1")["process_id"].as_str().unwrap().to_owned();
     let process = format!("#/processes/{process}");
-    let paused = shop.site.relais(&["destination", "pause", "shipping", "--reason", "a test"]);
+    let paused = fixture.site.relais(&["destination", "pause", "shipping", "--reason", "a test"]);
     assert_eq!(paused.code, 0, "{paused:?}");
     let pages = [
         ("#/", "Throughput"),
@@ -54,15 +54,15 @@ fn axe_core_finds_nothing_on_any_page() {
         ("#/sources/hook", "Received since start"),
         ("#/workers", "alive"),
         ("#/inbox", "OrderPlaced"),
-        ("#/inbox/1", "What happened"),
+        ("#/inbox/1", "Timeline"),
         ("#/outbox", "TakePayment"),
         ("#/dead-letters", "OrderPlaced"),
-        (letter.as_str(), "Why it is here"),
-        ("#/parked-keys", "Longest held first"),
+        (letter.as_str(), "Last error"),
+        ("#/parked-keys", "Longest parked first"),
         ("#/processes", "o-1"),
         (process.as_str(), "Steps"),
         ("#/repair", "shop"),
-        ("#/explain/m-1", "The story of"),
+        ("#/explain/m-1", "History of"),
         ("#/audit", "a test"),
         ("#/nowhere", "no such page"),
     ];
@@ -77,6 +77,6 @@ fn axe_core_finds_nothing_on_any_page() {
     }
     browser.go("#/destinations/payments");
     browser.press("Change limits");
-    browser.sees(&["until it restarts"]);
+    browser.sees(&["until these restart"]);
     assert_eq!(browser.script_later(RUN, &[]), json!([]), "an open dialog");
 }

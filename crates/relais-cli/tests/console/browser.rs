@@ -1,4 +1,4 @@
-//! A real browser, driven over the WebDriver protocol as a person would: by what is written on things.
+//! A real browser, driven over the WebDriver protocol by the visible labels of elements.
 //!
 //! Invariant: every browser and its driver end with the test, also with one that fails.
 
@@ -12,10 +12,10 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long a test waits for what must come.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between two checks.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The name of a reference to an element, as the protocol has it.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -33,7 +33,7 @@ pub(crate) struct Browser {
     address: SocketAddr,
     session: String,
     site: String,
-    /// What the browser leaves behind goes with it.
+    /// The profile of the browser, removed with it.
     _folder: TempDir,
 }
 
@@ -80,17 +80,17 @@ impl Browser {
         self.ask("POST", "/refresh", &json!({}));
     }
 
-    /// What a script returns.
+    /// Returns the result of a script.
     pub(crate) fn script(&self, script: &str, arguments: &[Value]) -> Value {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
-    /// What a script gives to the function that is its last argument.
+    /// Returns the value that a script passes to its last argument, a function.
     pub(crate) fn script_later(&self, script: &str, arguments: &[Value]) -> Value {
         self.ask("POST", "/execute/async", &json!({ "script": script, "args": arguments }))
     }
 
-    /// What is written on the page.
+    /// Returns the text of the page.
     pub(crate) fn text(&self) -> String {
         let text = self.script("return document.body.innerText", &[]);
         text.as_str().unwrap_or_default().to_owned()
@@ -117,12 +117,12 @@ impl Browser {
         self.until(&format!("{words:?} to press"), || {
             let found = self.script(FIND, &[json!(words)]);
             let id = found[ELEMENT].as_str()?;
-            // It may be drawn anew, or be under something, just now: then we look again.
+            // The element may be redrawn or covered at this moment; then it is tried again.
             self.try_ask("POST", &format!("/element/{id}/click"), &json!({})).ok()
         });
     }
 
-    /// Whether there is something with exactly these words to press.
+    /// Returns true if a button has exactly this label.
     pub(crate) fn offers(&self, words: &str) -> bool {
         let all =
             "return [...document.querySelectorAll('button')].map((one) => one.innerText.trim())";
@@ -199,7 +199,7 @@ impl Browser {
         self.ask("POST", "/window", &json!({ "handle": tab }));
     }
 
-    /// What is on the screen, as a PNG in Base64.
+    /// Returns a screenshot as PNG in Base64.
     pub(crate) fn picture(&self) -> String {
         self.ask("GET", "/screenshot", &Value::Null).as_str().unwrap().to_owned()
     }
@@ -217,17 +217,17 @@ impl Browser {
     }
 
     /// Waits for it; says what the page showed if it does not come.
-    pub(crate) fn until<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> T {
+    pub(crate) fn until<T>(&self, what: &str, check: impl Fn() -> Option<T>) -> T {
         let started = Instant::now();
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = check() {
                 return found;
             }
             if started.elapsed() > PATIENCE {
                 let state = self.script("return [location.hash, window.violations]", &[]);
                 panic!("no {what} in time; at {state}:\n{}", self.text());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_EVERY);
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{OSKAR, TOKENS, VERA, rows, sign_in, signed_in};
 use crate::{
     browser::Browser,
-    shop::{LONG, Shop},
+    fixture::{LONG, OrderFixture},
     support::assert_said,
 };
 
@@ -27,7 +27,7 @@ fn metrics(browser: &Browser) -> String {
 
 #[test]
 fn a_destination_is_paused_limited_and_resumed() {
-    let Some((shop, browser)) = signed_in(OSKAR) else { return };
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
     browser.go("#/destinations");
     browser.until("two destinations", || (rows(&browser) == 2).then_some(()));
     browser.sees(&["not contacted yet"]);
@@ -35,32 +35,32 @@ fn a_destination_is_paused_limited_and_resumed() {
     browser.sees(&["No call has failed", "Concurrency in force"]);
     browser.press("Pause");
     browser.decide("Pause");
-    browser.sees(&["It is paused", "Paused by oskar: a test in a browser", "Resume"]);
+    browser.sees(&["Paused.", "Paused by oskar: a test in a browser", "Resume"]);
     browser.go("#/");
     browser.until("the pause on the overview", || {
         attention(&browser).contains("payments").then_some(())
     });
     assert_said(
-        &shop.site.relais(&["status"]),
+        &fixture.site.relais(&["status"]),
         0,
         &["paused", "destination payments", "by oskar: a test in a browser"],
     );
-    assert_said(&shop.site.relais(&["top", "--once"]), 0, &["destination payments"]);
-    shop.place("o-1");
+    assert_said(&fixture.site.relais(&["top", "--once"]), 0, &["destination payments"]);
+    fixture.place("o-1");
     browser.go("#/destinations?search=pay&show=paused");
     browser.until("the row that waits", || {
         (rows(&browser) == 1 && browser.text().contains("paused")).then_some(())
     });
-    shop.no_more_commands();
+    fixture.no_more_commands();
     browser.go("#/destinations/payments");
     browser.press("Change limits");
     browser.fill("Rate", "7/m");
     browser.fill("Concurrency", "3");
     browser.decide("Change limits");
-    browser.sees(&["The limits are changed", "7/m"]);
+    browser.sees(&["Limits changed", "7/m"]);
     browser.press("Resume");
     browser.decide("Resume");
-    shop.command("TakePayment");
+    fixture.command("TakePayment");
     browser.sees(&["reachable"]);
     browser.go("#/audit?target=payments");
     browser.sees(&["destination.paused", "destination.limited", "destination.resumed"]);
@@ -70,16 +70,16 @@ fn a_destination_is_paused_limited_and_resumed() {
 
 #[test]
 fn a_source_and_a_process_type_are_paused_and_resumed() {
-    let Some((shop, browser)) = signed_in(OSKAR) else { return };
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
     browser.go("#/sources");
     browser.press("hook");
     browser.press("Pause");
     browser.decide("Pause");
-    browser.sees(&["It is paused", "Resume"]);
+    browser.sees(&["Paused.", "Resume"]);
     let order = json!({"type": "OrderPlaced", "orderId": "o-1", "cents": 1}).to_string();
-    shop.wait("503 for senders", || {
+    fixture.wait("503 for senders", || {
         let headers = [("message-id", "m-1")];
-        let (status, answer) = crate::support::post(shop.hook(), "/hook", &headers, &order);
+        let (status, answer) = crate::support::post(fixture.hook(), "/hook", &headers, &order);
         (status == 503 && answer.to_string().contains("PAUSED")).then_some(())
     });
     browser.press("Resume");
@@ -88,41 +88,45 @@ fn a_source_and_a_process_type_are_paused_and_resumed() {
     browser.press("Pause order");
     browser.decide("Pause");
     browser.sees(&["by oskar: a test in a browser", "Resume order"]);
-    shop.wait("the source to receive again", || {
+    fixture.wait("the source to receive again", || {
         let headers = [("message-id", "m-1")];
-        let (status, _) = crate::support::post(shop.hook(), "/hook", &headers, &order);
+        let (status, _) = crate::support::post(fixture.hook(), "/hook", &headers, &order);
         (status == 202).then_some(())
     });
     // A message that came before every process had read of the pause is handled.
     let number = std::cell::Cell::new(1);
-    let held = shop.wait("a message that waits", || {
+    let held = fixture.wait("a message that waits", || {
         number.set(number.get() + 1);
         let order = format!("held-{}", number.get());
         let id = format!("m-{}", number.get());
-        shop.send(&id, &[], &json!({"type": "OrderPlaced", "orderId": order, "cents": 1}));
-        let story = shop.wait("its story", || {
-            let story = shop.site.relais(&["explain", &id]).out;
-            let told = ["ProcessStarted", "process started", "is paused since"];
-            told.iter().any(|words| story.contains(words)).then_some(story)
+        fixture.send(&id, &[], &json!({"type": "OrderPlaced", "orderId": order, "cents": 1}));
+        let story = fixture.wait("its story", || {
+            let story = fixture.site.relais(&["explain", &id]).out;
+            let words = ["ProcessStarted", "process started", "is paused since"];
+            words.iter().any(|word| story.contains(word)).then_some(story)
         });
         story.contains("process type order is paused since").then_some(order)
     });
     browser.go("#/processes");
     browser.press("Resume order");
     browser.decide("Resume");
-    shop.wait("the message that waited", || {
-        (shop.command("TakePayment").payload["order"] == held.as_str()).then_some(())
+    fixture.wait("the message that waited", || {
+        (fixture.command("TakePayment").payload["order"] == held.as_str()).then_some(())
     });
 }
 
 #[test]
 fn a_process_that_needs_an_operator_is_red_everywhere() {
-    let Some((shop, browser)) = signed_in(OSKAR) else { return };
-    shop.place("o-1");
-    shop.reply(&shop.command("TakePayment"), "PaymentTaken", json!({"id": "p-1"}));
-    shop.reply(&shop.command("Ship"), "NotShippable", json!({"why": "out of stock"}));
-    shop.reply(&shop.command("RefundPayment"), "RefundRefused", json!({"why": "closed account"}));
-    shop.wait("a dead letter", || shop.dead_letters().pop());
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
+    fixture.place("o-1");
+    fixture.reply(&fixture.command("TakePayment"), "PaymentTaken", json!({"id": "p-1"}));
+    fixture.reply(&fixture.command("Ship"), "NotShippable", json!({"why": "out of stock"}));
+    fixture.reply(
+        &fixture.command("RefundPayment"),
+        "RefundRefused",
+        json!({"why": "closed account"}),
+    );
+    fixture.wait("a dead letter", || fixture.dead_letters().pop());
     browser.go("#/");
     browser.until("the overview to say so", || {
         attention(&browser).contains("needs an operator").then_some(())
@@ -137,8 +141,12 @@ fn a_process_that_needs_an_operator_is_red_everywhere() {
     browser.sees(&["1 process needs an operator", "needs an operator (compensating)"]);
     browser.press("o-1");
     browser.sees(&["This process needs an operator", "Retry the step", "Skip the step"]);
-    assert_said(&shop.site.relais(&["status"]), 0, &["1 need an operator"]);
-    assert_said(&shop.site.relais(&["explain", "order/o-1"]), 0, &["needs an operator", "retry"]);
+    assert_said(&fixture.site.relais(&["status"]), 0, &["1 need an operator"]);
+    assert_said(
+        &fixture.site.relais(&["explain", "order/o-1"]),
+        0,
+        &["needs an operator", "retry"],
+    );
     let metrics = metrics(&browser);
     assert!(metrics.contains("relais_processes_need_operator 1\n"), "{metrics}");
     browser.press("Skip the step");
@@ -146,17 +154,17 @@ fn a_process_that_needs_an_operator_is_red_everywhere() {
     browser.until("no banner", || {
         (!browser.text().contains("This process needs an operator")).then_some(())
     });
-    assert_said(&shop.site.relais(&["process", "list"]), 0, &["COMPENSATED"]);
+    assert_said(&fixture.site.relais(&["process", "list"]), 0, &["COMPENSATED"]);
 }
 
 #[test]
 fn figures_are_dimmed_when_relais_does_not_answer() {
-    let Some((mut shop, browser)) = signed_in(VERA) else { return };
+    let Some((mut fixture, browser)) = signed_in(VERA) else { return };
     browser.go("#/destinations");
     browser.sees(&["payments"]);
     assert!(!browser.text().contains("No connection to relais"));
-    shop.stop();
-    browser.sees(&["No connection to relais", "may be wrong now"]);
+    fixture.stop();
+    browser.sees(&["No connection to relais", "may be out of date"]);
     let stale = "return document.querySelector('main').classList.contains('stale')";
     assert_eq!(browser.script(stale, &[]), true);
 }
@@ -177,13 +185,17 @@ fn many(count: usize) -> String {
 #[test]
 fn the_overview_fits_one_screen_and_hides_nothing_that_is_broken() {
     for count in [1, 300] {
-        let mut shop = Shop::sqlite();
-        shop.settle(&format!("{}{}{TOKENS}", shop.settings(LONG), many(count)));
-        shop.start();
-        let Some(browser) = Browser::open(shop.admin()) else { return };
+        let mut fixture = OrderFixture::sqlite();
+        fixture.settle(&format!("{}{}{TOKENS}", fixture.settings(LONG), many(count)));
+        fixture.start();
+        let Some(browser) = Browser::open(fixture.admin()) else { return };
         sign_in(&browser, VERA);
         for number in 0..3 {
-            shop.send(&format!("lost-{number}"), &[], &json!({"type": "Lost", "number": number}));
+            fixture.send(
+                &format!("lost-{number}"),
+                &[],
+                &json!({"type": "Lost", "number": number}),
+            );
         }
         browser.resize(1440, 900);
         browser.until("the broken destination, first of all", || {

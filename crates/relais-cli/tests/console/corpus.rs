@@ -1,10 +1,10 @@
-//! What an evil sender would write into everything a console shows. Nothing of it may run, and all of it
-//! must be readable as it was written.
+//! Attacks of a sender in every field that the console shows. None of them may run, and all of them must be shown
+//! as text.
 
 use serde_json::{Value, json};
 
 use super::{ANN, nothing_ran, signed_in};
-use crate::{browser::Browser, shop::Shop, support::post};
+use crate::{browser::Browser, fixture::OrderFixture, support::post};
 
 /// Each calls `xss()` if anything of it is taken for more than text.
 const CORPUS: [&str; 26] = [
@@ -57,43 +57,43 @@ fn the_page_itself_refuses_to_make_markup_of_text() {
 
 #[test]
 fn no_message_can_become_a_part_of_the_page() {
-    let Some((shop, browser)) = signed_in(ANN) else { return };
+    let Some((fixture, browser)) = signed_in(ANN) else { return };
     let numbered: Vec<(usize, &str)> = CORPUS.into_iter().enumerate().collect();
     // Few at a time: a target that refuses five and takes none is paused.
     for few in numbered.chunks(4) {
-        shop.refuses(400);
+        fixture.refuses(400);
         for (number, evil) in few {
-            send(&shop, *number, evil);
+            send(&fixture, *number, evil);
         }
         // One for each unknown type, and one for each command that is refused.
         let sent = few.last().map_or(0, |(number, _)| number + 1);
-        shop.wait("the dead letters", || (letters(&shop).len() == 2 * sent).then_some(()));
-        shop.refuses(200);
+        fixture.wait("the dead letters", || (letters(&fixture).len() == 2 * sent).then_some(()));
+        fixture.refuses(200);
         let order = format!("good-{sent}");
-        shop.place(&order);
-        shop.wait("a command that is taken", || {
-            let waiting = shop.site.json(&["outbox", "list", "--status", "pending"]);
-            let is_gone = waiting.as_array()?.is_empty() && !shop.process(&order).is_null();
-            is_gone.then_some(())
+        fixture.place(&order);
+        fixture.wait("a command that is taken", || {
+            let waiting = fixture.site.json(&["outbox", "list", "--status", "pending"]);
+            let is_handled = waiting.as_array()?.is_empty() && !fixture.process(&order).is_null();
+            is_handled.then_some(())
         });
     }
     lists(&browser);
-    details(&shop, &browser);
+    details(&fixture, &browser);
 }
 
-fn letters(shop: &Shop) -> Vec<Value> {
-    shop.site.json(&["dead-letter", "list", "--limit", "200"]).as_array().unwrap().clone()
+fn letters(fixture: &OrderFixture) -> Vec<Value> {
+    fixture.site.json(&["dead-letter", "list", "--limit", "200"]).as_array().unwrap().clone()
 }
 
-/// As the type, the key, a header, a part of the payload, the id, and in bytes that are no JSON.
-fn send(shop: &Shop, number: usize, evil: &str) {
+/// Sends it as type, key, header, part of the payload, id, and in undecodable bytes.
+fn send(fixture: &OrderFixture, number: usize, evil: &str) {
     let payload = json!({"type": evil, evil: evil, "list": [evil]});
-    shop.send(&format!("type-{number}-{evil}"), &[("x-evil", evil)], &payload);
+    fixture.send(&format!("type-{number}-{evil}"), &[("x-evil", evil)], &payload);
     let order = json!({"type": "OrderPlaced", "orderId": format!("{number}{evil}"), "cents": evil});
-    shop.send(&format!("order-{number}"), &[], &order);
+    fixture.send(&format!("order-{number}"), &[], &order);
     let id = format!("broken-{number}");
     let (status, answer) =
-        post(shop.hook(), "/hook", &[("message-id", &id), ("x-evil", evil)], evil);
+        post(fixture.hook(), "/hook", &[("message-id", &id), ("x-evil", evil)], evil);
     assert_eq!(status, 202, "{answer}");
 }
 
@@ -119,31 +119,31 @@ fn lists(browser: &Browser) {
     }
 }
 
-fn details(shop: &Shop, browser: &Browser) {
-    for letter in letters(shop) {
+fn details(fixture: &OrderFixture, browser: &Browser) {
+    for letter in letters(fixture) {
         let place = format!("#/dead-letters/{}", letter["id"].as_str().unwrap());
         browser.go(&place);
-        browser.sees(&["Why it is here", letter["message_id"].as_str().unwrap()]);
+        browser.sees(&["Last error", letter["message_id"].as_str().unwrap()]);
         nothing_ran(browser, &place);
     }
     for number in [0, 5, 10, 17, CORPUS.len() - 1] {
         let evil = CORPUS[number];
         browser.go(&format!("#/explain/{}", encoded(&format!("type-{number}-{evil}"))));
-        browser.sees(&["What happened", evil]);
+        browser.sees(&["Timeline", evil]);
         nothing_ran(browser, evil);
         browser.go(&format!("#/processes/{}", encoded(&format!("order/{number}{evil}"))));
-        browser.sees(&["What it knows", evil]);
+        browser.sees(&["State", evil]);
         nothing_ran(browser, evil);
     }
     browser.go("#/repair");
     let first = "return document.querySelector('tr[data-key] a')?.getAttribute('href') ?? null";
     let href = browser.until("a row", || browser.script(first, &[]).as_str().map(str::to_owned));
     browser.go(&href);
-    browser.sees(&["Why it could not be read", CORPUS[CORPUS.len() - 1]]);
+    browser.sees(&["Decoding error", CORPUS[CORPUS.len() - 1]]);
     nothing_ran(browser, &href);
 }
 
-/// As the console itself writes ids into addresses.
+/// Encodes an id as the console does in addresses.
 fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let write = |byte: u8| match plain(byte) {

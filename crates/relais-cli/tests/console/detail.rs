@@ -1,5 +1,5 @@
-//! What the pages of a destination and a source show of their configuration, and a dead letter that is edited
-//! and retried in one step.
+//! The configuration on the pages of a destination and a source, and a dead letter that is edited and retried in
+//! one step.
 
 use serde_json::json;
 
@@ -7,9 +7,9 @@ use super::{ANN, VERA, signed_in};
 
 #[test]
 fn destinations_and_sources_show_their_effective_configuration() {
-    let Some((shop, browser)) = signed_in(VERA) else { return };
+    let Some((fixture, browser)) = signed_in(VERA) else { return };
     // The same lines as `relais check` prints.
-    let checked = shop.site.json(&["check", "--offline"]);
+    let checked = fixture.site.json(&["check", "--offline"]);
     let lines = |section: &str, name: &str| {
         let sections = checked["sections"].as_array().unwrap().iter();
         let mut found = sections.filter(|one| one["section"] == section && one["name"] == name);
@@ -28,12 +28,12 @@ fn destinations_and_sources_show_their_effective_configuration() {
 
 #[test]
 fn a_payload_is_saved_and_retried_with_one_reason_and_its_row_is_followed() {
-    let Some((shop, browser)) = signed_in(ANN) else { return };
-    shop.refuses(422);
-    shop.place("o-1");
-    let letter = shop.wait("a dead letter", || shop.dead_letters().pop());
-    shop.command("TakePayment");
-    shop.refuses(200);
+    let Some((fixture, browser)) = signed_in(ANN) else { return };
+    fixture.refuses(422);
+    fixture.place("o-1");
+    let letter = fixture.wait("a dead letter", || fixture.dead_letters().pop());
+    fixture.command("TakePayment");
+    fixture.refuses(200);
     browser.go(&format!("#/dead-letters/{}", letter["id"].as_str().unwrap()));
     browser.press("Edit the payload");
     browser.fill("Payload", r#"{"cents": 13"#);
@@ -44,7 +44,7 @@ fn a_payload_is_saved_and_retried_with_one_reason_and_its_row_is_followed() {
     browser.decide("Save and retry");
     // No reload and no click: the page follows the row to its end.
     browser.sees(&["retried", "Row now", "delivered", "Payload before it was edited"]);
-    assert_eq!(shop.command("TakePayment").payload, json!({"cents": 13}));
+    assert_eq!(fixture.command("TakePayment").payload, json!({"cents": 13}));
     browser.go("#/audit");
     browser.sees(&["dead-letter.edited", "dead-letter.retried"]);
     let reasons = browser.text().matches("a test in a browser").count();

@@ -1,4 +1,4 @@
-//! The web console in a real browser, as people use it, on the real program.
+//! The web console in a real browser, on the real program.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
@@ -11,18 +11,18 @@ mod detail;
 mod pictures;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code, unused_macros)]
-#[path = "../process/shop.rs"]
-mod shop;
+#[path = "../process/fixture.rs"]
+mod fixture;
 #[allow(dead_code)]
 #[path = "../support/mod.rs"]
 mod support;
 
 use browser::Browser;
+use fixture::{LONG, OrderFixture};
 use serde_json::{Value, json};
-use shop::{LONG, Shop};
 use support::post;
 
-/// What each token is; the settings have only their hashes.
+/// The tokens; the configuration has only their hashes.
 const ANN: &str = "browser-ann-token";
 const OSKAR: &str = "browser-oskar-token";
 const VERA: &str = "browser-vera-token";
@@ -42,20 +42,20 @@ role = "viewer"
 sha256 = "739066af67495430ea58de57c7aa4ac55e2320f44500c18e0a1a1248ced7d99a"
 "#;
 
-/// A shop that is open, and a browser at its console's door.
-fn opened() -> Option<(Shop, Browser)> {
-    let mut shop = Shop::sqlite();
-    shop.settle(&format!("{}{TOKENS}", shop.settings(LONG)));
-    shop.start();
-    let browser = Browser::open(shop.admin())?;
-    Some((shop, browser))
+/// A fixture that is open, and a browser at its console's door.
+fn opened() -> Option<(OrderFixture, Browser)> {
+    let mut fixture = OrderFixture::sqlite();
+    fixture.settle(&format!("{}{TOKENS}", fixture.settings(LONG)));
+    fixture.start();
+    let browser = Browser::open(fixture.admin())?;
+    Some((fixture, browser))
 }
 
-/// The same, with somebody signed in.
-fn signed_in(token: &str) -> Option<(Shop, Browser)> {
-    let (shop, browser) = opened()?;
+/// Starts a browser with a signed-in operator.
+fn signed_in(token: &str) -> Option<(OrderFixture, Browser)> {
+    let (fixture, browser) = opened()?;
     sign_in(&browser, token);
-    Some((shop, browser))
+    Some((fixture, browser))
 }
 
 fn sign_in(browser: &Browser, token: &str) {
@@ -65,16 +65,16 @@ fn sign_in(browser: &Browser, token: &str) {
 }
 
 /// A message the order process cannot begin with: its id is missing.
-fn place_badly(shop: &Shop, id: &str) {
-    shop.send(id, &[], &json!({"type": "OrderPlaced", "cents": 1}));
+fn place_badly(fixture: &OrderFixture, id: &str) {
+    fixture.send(id, &[], &json!({"type": "OrderPlaced", "cents": 1}));
 }
 
 #[test]
-fn a_person_signs_in_sees_the_numbers_move_and_signs_out() {
-    let Some((shop, browser)) = opened() else { return };
+fn an_operator_signs_in_sees_live_figures_and_signs_out() {
+    let Some((fixture, browser)) = opened() else { return };
     browser.fill("Token", "not-a-token");
     browser.press("Sign in");
-    browser.sees(&["This token is not known here"]);
+    browser.sees(&["Invalid token"]);
     sign_in(&browser, ANN);
     browser.until("a live stream", || {
         let state =
@@ -89,7 +89,7 @@ fn a_person_signs_in_sees_the_numbers_move_and_signs_out() {
     };
     let before = received();
     for order in 0..20 {
-        shop.place(&format!("o-{order}"));
+        fixture.place(&format!("o-{order}"));
     }
     browser.until("other numbers", || (received() != before).then_some(()));
     browser.until("all that was received, as done", || {
@@ -109,7 +109,7 @@ fn a_person_signs_in_sees_the_numbers_move_and_signs_out() {
     sign_in_at(&browser, VERA, "Outbox");
 }
 
-/// Whoever signs in lands where they wanted to go.
+/// After sign-in the requested page is shown.
 fn sign_in_at(browser: &Browser, token: &str, title: &str) {
     browser.fill("Token", token);
     browser.press("Sign in");
@@ -120,32 +120,32 @@ fn sign_in_at(browser: &Browser, token: &str, title: &str) {
 }
 
 #[test]
-fn a_dead_letter_is_edited_rehearsed_and_replayed() {
-    let Some((shop, browser)) = signed_in(ANN) else { return };
-    place_badly(&shop, "m-1");
+fn a_dead_letter_is_edited_validated_and_retried() {
+    let Some((fixture, browser)) = signed_in(ANN) else { return };
+    place_badly(&fixture, "m-1");
     browser.go("#/dead-letters");
     browser.press("OrderPlaced");
-    browser.sees(&["Why it is here", "Failed attempts", "What happened", "Received from shop"]);
+    browser.sees(&["Last error", "Attempts", "Timeline", "Received from shop"]);
     browser.press("Edit the payload");
     browser.fill("Payload", r#"{"type": "OrderPlaced""#);
     browser.press("Validate");
     browser.sees(&["This is not JSON"]);
     browser.fill("Payload", r#"{"type": "OrderPlaced"}"#);
     browser.press("Validate");
-    browser.sees(&["It would fail again"]);
+    browser.sees(&["Validation failed"]);
     // A number that no browser can hold.
-    let mended = r#"{"type": "OrderPlaced", "orderId": "o-1", "cents": 12345678901234567890}"#;
-    browser.fill("Payload", mended);
+    let fixed = r#"{"type": "OrderPlaced", "orderId": "o-1", "cents": 12345678901234567890}"#;
+    browser.fill("Payload", fixed);
     browser.press("Validate");
-    browser.sees(&["The message would be handled"]);
+    browser.sees(&["Validation passed"]);
     browser.press("Keep");
     browser.decide("Keep");
     browser.sees(&["Payload before it was edited", "edited", "12345678901234567890"]);
-    browser.press("Replay");
-    browser.decide("Replay");
+    browser.press("Retry");
+    browser.decide("Retry");
     browser.sees(&["retried", "Decided"]);
-    assert!(!browser.offers("Replay"), "it is decided");
-    let command = shop.command("TakePayment");
+    assert!(!browser.offers("Retry"), "it is decided");
+    let command = fixture.command("TakePayment");
     assert_eq!(command.payload, json!({"order": "o-1", "cents": 12_345_678_901_234_567_890_u64}));
     browser.go("#/dead-letters");
     browser.sees(&["No dead letter"]);
@@ -156,17 +156,17 @@ fn a_dead_letter_is_edited_rehearsed_and_replayed() {
 /// Only its syntax can be known before it is sent, and the console says no more than that.
 #[test]
 fn a_valid_payload_of_an_outgoing_message_is_not_called_deliverable() {
-    let Some((shop, browser)) = signed_in(ANN) else { return };
-    shop.refuses(422);
-    shop.place("o-1");
-    let letter = shop.wait("a dead letter", || shop.dead_letters().pop());
+    let Some((fixture, browser)) = signed_in(ANN) else { return };
+    fixture.refuses(422);
+    fixture.place("o-1");
+    let letter = fixture.wait("a dead letter", || fixture.dead_letters().pop());
     assert_eq!(letter["origin"], "outbox", "{letter}");
     let letter = letter["id"].as_str().unwrap().to_owned();
     browser.go(&format!("#/dead-letters/{letter}"));
     browser.press("Edit the payload");
     browser.fill("Payload", r#"{"cents": "thirteen"}"#);
     browser.press("Validate");
-    browser.sees(&["Valid JSON", "is known when it is sent again"]);
+    browser.sees(&["Valid JSON", "only when the message is sent"]);
     let page = browser.script("return document.body.innerText", &[]);
     let page = page.as_str().unwrap().to_lowercase();
     for untrue in ["would go through", "passes", "deliverable"] {
@@ -174,24 +174,24 @@ fn a_valid_payload_of_an_outgoing_message_is_not_called_deliverable() {
     }
     let payload = r#"{"cents": "thirteen"}"#;
     let edit = ["dead-letter", "edit", &letter, "--payload", payload, "--dry-run"];
-    let said = shop.site.relais(&edit);
-    let wanted = "valid JSON; whether the destination accepts it is known";
+    let said = fixture.site.relais(&edit);
+    let wanted = "valid JSON; the destination checks it only";
     assert!(said.code == 0 && said.out.contains(wanted), "{said:?}");
 }
 
 #[test]
-fn many_dead_letters_are_counted_before_they_are_replayed() {
-    let Some((shop, browser)) = signed_in(OSKAR) else { return };
+fn many_dead_letters_are_counted_before_they_are_retried() {
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
     for id in ["m-1", "m-2", "m-3"] {
-        shop.send(id, &[], &json!({"type": "Unheard"}));
+        fixture.send(id, &[], &json!({"type": "Unheard"}));
     }
-    place_badly(&shop, "m-4");
+    place_badly(&fixture, "m-4");
     browser.go("#/dead-letters?type=Unheard");
     browser.until("three rows", || (rows(&browser) == 3).then_some(()));
-    assert!(!browser.offers("Discard all shown"), "that takes an admin");
-    browser.press("Replay all shown");
-    browser.sees(&["3 dead letters", "type Unheard", "You act as oskar"]);
-    browser.decide("Replay 3");
+    assert!(!browser.offers("Discard all matching"), "that takes an admin");
+    browser.press("Retry all matching");
+    browser.sees(&["3 dead letters", "type Unheard", "Recorded as oskar"]);
+    browser.decide("Retry 3");
     browser.sees(&["3 done, 0 unchanged, 0 refused"]);
 }
 
@@ -202,55 +202,55 @@ fn rows(browser: &Browser) -> u64 {
 }
 
 #[test]
-fn what_could_not_be_read_is_repaired_by_hand() {
-    let Some((shop, browser)) = signed_in(ANN) else { return };
+fn an_undecodable_message_is_reprocessed_with_a_corrected_payload() {
+    let Some((fixture, browser)) = signed_in(ANN) else { return };
     let broken = r#"{"type": "OrderPlaced", "orderId": "o-1", "cents": 42"#;
-    let (status, answer) = post(shop.hook(), "/hook", &[("message-id", "m-1")], broken);
+    let (status, answer) = post(fixture.hook(), "/hook", &[("message-id", "m-1")], broken);
     assert_eq!(status, 202, "{answer}");
     browser.go("#/repair");
     browser.until("a row", || (rows(&browser) == 1).then_some(()));
     browser.keys("j");
     browser.keys("\u{e007}");
-    browser.sees(&["Why it could not be read", "7b 22 74 79 70 65", broken]);
-    browser.press("Try a second reading");
-    browser.sees(&["It would not be repaired"]);
-    browser.fill("What it should have said, as JSON", &format!("{broken}}}"));
-    browser.press("Try it");
-    browser.sees(&["It would be repaired"]);
-    browser.press("Repair with this text");
+    browser.sees(&["Decoding error", "7b 22 74 79 70 65", broken]);
+    browser.press("Test decode");
+    browser.sees(&["Decoding fails"]);
+    browser.fill("Corrected payload (JSON)", &format!("{broken}}}"));
+    browser.press("Validate");
+    browser.sees(&["Decoding succeeds"]);
+    browser.press("Reprocess with this payload");
     browser.decide("Repair");
-    browser.sees(&["It is no longer unreadable"]);
-    assert_eq!(shop.command("TakePayment").payload, json!({"order": "o-1", "cents": 42}));
+    browser.sees(&["This message is resolved"]);
+    assert_eq!(fixture.command("TakePayment").payload, json!({"order": "o-1", "cents": 42}));
     browser.go("#/repair");
-    browser.sees(&["Everything could be read"]);
+    browser.sees(&["No undecodable messages"]);
 }
 
 #[test]
 fn a_process_is_paused_and_resumed() {
-    let Some((shop, browser)) = signed_in(OSKAR) else { return };
-    shop.place("o-1");
-    shop.command("TakePayment");
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
+    fixture.place("o-1");
+    fixture.command("TakePayment");
     browser.go("#/processes?status=running");
     browser.press("o-1");
-    browser.sees(&["Steps", "payment", "running", "shipment", "not begun", "process started"]);
+    browser.sees(&["Steps", "payment", "running", "shipment", "not started", "process started"]);
     browser.press("Pause");
     browser.decide("Pause");
-    browser.sees(&["It is paused now", "process paused", "by oskar: a test in a browser"]);
-    assert_eq!(shop.process("o-1")["status"], "PAUSED");
+    browser.sees(&["The process is now paused", "process paused", "by oskar: a test in a browser"]);
+    assert_eq!(fixture.process("o-1")["status"], "PAUSED");
     assert!(!browser.offers("Pause"), "only what is possible now is offered");
     browser.press("Resume");
     browser.decide("Resume");
-    browser.sees(&["It is running now", "process resumed"]);
-    assert_eq!(shop.process("o-1")["status"], "RUNNING");
+    browser.sees(&["The process is now running", "process resumed"]);
+    assert_eq!(fixture.process("o-1")["status"], "RUNNING");
 }
 
 #[test]
-fn without_tokens_a_person_says_who_they_are_once() {
-    let shop = Shop::sqlite().open(LONG);
-    let Some(browser) = Browser::open(shop.admin()) else { return };
+fn without_tokens_the_console_asks_for_the_actor_once() {
+    let fixture = OrderFixture::sqlite().open(LONG);
+    let Some(browser) = Browser::open(fixture.admin()) else { return };
     browser.sees(&["Overview", "this machine"]);
-    shop.place("o-1");
-    shop.command("TakePayment");
+    fixture.place("o-1");
+    fixture.command("TakePayment");
     browser.go("#/processes");
     browser.press("o-1");
     browser.press("Pause");
@@ -259,8 +259,8 @@ fn without_tokens_a_person_says_who_they_are_once() {
     browser.sees(&["by bea: a test in a browser"]);
     browser.press("Resume");
     browser.decide("Resume");
-    browser.sees(&["It is running now"]);
-    let log = shop.process("o-1")["log"].clone();
+    browser.sees(&["The process is now running"]);
+    let log = fixture.process("o-1")["log"].clone();
     let by = log
         .as_array()
         .unwrap()
@@ -272,9 +272,9 @@ fn without_tokens_a_person_says_who_they_are_once() {
 
 #[test]
 fn a_large_payload_is_shown_in_part_and_cannot_be_edited_by_mistake() {
-    let Some((shop, browser)) = signed_in(ANN) else { return };
+    let Some((fixture, browser)) = signed_in(ANN) else { return };
     let large = "x".repeat(2 << 20);
-    shop.send("m-1", &[], &json!({"type": "Unheard", "large": large, "last": "the very end"}));
+    fixture.send("m-1", &[], &json!({"type": "Unheard", "large": large, "last": "the very end"}));
     browser.go("#/dead-letters");
     browser.press("Unheard");
     browser.sees(&["2 MiB", "only the beginning is shown", "too large to be edited here"]);
@@ -291,25 +291,25 @@ fn a_large_payload_is_shown_in_part_and_cannot_be_edited_by_mistake() {
 
 #[test]
 fn a_parked_key_is_released() {
-    let Some((shop, browser)) = signed_in(OSKAR) else { return };
-    shop.refuses(400);
-    shop.place("o-1");
-    shop.command("TakePayment");
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
+    fixture.refuses(400);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
     browser.go("#/parked-keys");
     browser.until("a parked key", || (rows(&browser) == 1).then_some(()));
-    shop.refuses(200);
+    fixture.refuses(200);
     browser.press("Release");
     browser.decide("Release");
-    browser.sees(&["1 done, 0 unchanged, 0 refused", "No key is held back"]);
-    shop.command("TakePayment");
+    browser.sees(&["1 done, 0 unchanged, 0 refused", "No parked keys"]);
+    fixture.command("TakePayment");
 }
 
 #[test]
 fn filters_and_pages_are_in_the_address_and_survive_a_reload() {
-    let Some((shop, browser)) = signed_in(VERA) else { return };
+    let Some((fixture, browser)) = signed_in(VERA) else { return };
     for number in 0..120 {
         let kind = if number % 2 == 0 { "Even" } else { "Odd" };
-        shop.send(&format!("m-{number}"), &[], &json!({ "type": kind }));
+        fixture.send(&format!("m-{number}"), &[], &json!({ "type": kind }));
     }
     browser.go("#/inbox");
     browser.fill("Type", "Even");
@@ -328,27 +328,27 @@ fn filters_and_pages_are_in_the_address_and_survive_a_reload() {
     browser.press("Previous");
     browser.until("the first fifty", || (rows(&browser) == 50).then_some(()));
     browser.choose("Status", "received");
-    browser.sees(&["Nothing matches"]);
+    browser.sees(&["No matches"]);
     assert_eq!(browser.address_bar(), "#/inbox?status=received&type=Even");
     browser.press("Clear the filters");
     browser.until("everything", || browser.text().contains("Odd").then_some(()));
-    // The keys of people who know them.
+    // Keyboard shortcuts.
     browser.keys("go");
     browser.sees(&["Throughput"]);
     browser.keys("/");
     let focus = browser.script("return document.activeElement.id", &[]);
     assert_eq!(focus, "find");
     browser.keys("m-7\u{e007}");
-    browser.sees(&["The story of", "What happened", "Received from shop"]);
+    browser.sees(&["History of", "Timeline", "Received from shop"]);
 }
 
 #[test]
-fn of_two_tabs_on_one_row_the_slower_is_told_and_sees_what_is() {
-    let Some((shop, browser)) = signed_in(OSKAR) else { return };
-    place_badly(&shop, "m-1");
+fn of_two_tabs_on_one_row_the_slower_sees_the_new_state() {
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
+    place_badly(&fixture, "m-1");
     browser.go("#/dead-letters");
     browser.press("OrderPlaced");
-    browser.sees(&["Why it is here"]);
+    browser.sees(&["Last error"]);
     let (address, first) = (browser.address_bar(), browser.tab());
     browser.press("Discard");
     browser.fill("Reason", "too slow");
@@ -359,54 +359,49 @@ fn of_two_tabs_on_one_row_the_slower_is_told_and_sees_what_is() {
     browser.sees(&["discarded"]);
     browser.switch(&first);
     browser.press("Discard");
-    browser.sees(&[
-        "Somebody was faster",
-        "`oskar` was faster",
-        "Nothing was changed",
-        "discarded",
-    ]);
+    browser.sees(&["The state has changed", "by `oskar`", "Nothing was changed", "discarded"]);
     assert!(!browser.offers("Discard"), "what is shown is how it is now");
 }
 
 #[test]
 fn a_viewer_sees_everything_and_is_offered_nothing() {
-    let Some((shop, browser)) = signed_in(VERA) else { return };
-    place_badly(&shop, "m-1");
-    shop.refuses(400);
-    shop.place("o-1");
-    shop.command("TakePayment");
-    post(shop.hook(), "/hook", &[("message-id", "m-2")], "{");
-    let letter = shop.wait("a dead letter", || shop.dead_letters().pop());
-    let process = shop.process("o-1")["process_id"].as_str().unwrap().to_owned();
+    let Some((fixture, browser)) = signed_in(VERA) else { return };
+    place_badly(&fixture, "m-1");
+    fixture.refuses(400);
+    fixture.place("o-1");
+    fixture.command("TakePayment");
+    post(fixture.hook(), "/hook", &[("message-id", "m-2")], "{");
+    let letter = fixture.wait("a dead letter", || fixture.dead_letters().pop());
+    let process = fixture.process("o-1")["process_id"].as_str().unwrap().to_owned();
     let look = |place: &str, words: &str| {
         browser.go(place);
         browser.sees(&[words]);
         let shown = "return [...document.querySelectorAll('main button')].map((one) => one.innerText.trim())";
-        let known = ["", "As it came", "Filter", "Next", "Previous"];
+        let known = ["", "Raw", "Filter", "Next", "Previous"];
         for button in browser.script(shown, &[]).as_array().unwrap() {
             assert!(known.contains(&button.as_str().unwrap()), "{place} offers {button}");
         }
     };
     look("#/dead-letters", "OrderPlaced");
-    look(&format!("#/dead-letters/{}", letter["id"].as_str().unwrap()), "Why it is here");
+    look(&format!("#/dead-letters/{}", letter["id"].as_str().unwrap()), "Last error");
     look("#/parked-keys", "Behind");
     look(&format!("#/processes/{process}"), "payment");
     look("#/repair", "shop");
     browser.press("3");
-    look(&browser.address_bar(), "Why it could not be read");
-    look("#/audit", "No operator has decided anything yet");
+    look(&browser.address_bar(), "Decoding error");
+    look("#/audit", "No actions yet");
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_to_do() {
+fn missing_items_are_reported_with_the_next_step() {
     let Some((_shop, browser)) = signed_in(VERA) else { return };
     for (place, words) in [
-        ("#/inbox/999", ["no inbox row", "Check the id"]),
-        ("#/dead-letters/00000000-0000-4000-8000-000000000000", ["dead letter", "Check the id"]),
-        ("#/dead-letters/none", ["That did not work", "Try again"]),
-        ("#/explain/nothing-has-this-id", ["nothing here has the id", "Check the id"]),
-        ("#/nowhere", ["There is no such page", "write an id"]),
-        ("#/inbox?since_seconds=1;DROP", ["That did not work", "Try again"]),
+        ("#/inbox/999", ["No inbox row", "Check the ID"]),
+        ("#/dead-letters/00000000-0000-4000-8000-000000000000", ["dead letter", "Check the ID"]),
+        ("#/dead-letters/none", ["The request failed", "Try again"]),
+        ("#/explain/nothing-has-this-id", ["dead letter has the id", "Check the ID"]),
+        ("#/nowhere", ["There is no such page", "enter an ID"]),
+        ("#/inbox?since_seconds=1;DROP", ["The request failed", "Try again"]),
     ] {
         browser.go(place);
         browser.until(place, || {

@@ -1,4 +1,4 @@
-//! The pictures of the documentation: `RELAIS_SCREENSHOTS=docs/images cargo test … pictures` writes them anew.
+//! The pictures of the documentation: `RELAIS_SCREENSHOTS=docs/images cargo test … pictures` writes them again.
 //! Without that variable there is nothing to do here.
 
 use std::{
@@ -13,11 +13,11 @@ use serde_json::json;
 use super::{ANN, TOKENS, sign_in};
 use crate::{
     browser::Browser,
-    shop::{Command, LONG, Shop},
+    fixture::{Command, LONG, OrderFixture},
     support::{Target, post},
 };
 
-/// So long traffic runs before the charts are worth a picture, and again before each one.
+/// Duration of traffic before the first picture and before each further one.
 const TRAFFIC: Duration = Duration::from_secs(100);
 const STIR: Duration = Duration::from_secs(4);
 
@@ -46,22 +46,22 @@ url = "http://LEDGER/entries"
 fn pictures_for_the_documentation() {
     let Some(folder) = std::env::var_os("RELAIS_SCREENSHOTS").map(PathBuf::from) else { return };
     let (billing, ledger) = (Target::start(), Target::start());
-    let mut shop = Shop::sqlite();
+    let mut fixture = OrderFixture::sqlite();
     let more = BILLING
         .replace("BILLING", &billing.address.to_string())
         .replace("LEDGER", &ledger.address.to_string());
-    let settings = shop.settings(LONG).replace(
+    let settings = fixture.settings(LONG).replace(
         "source_system = \"shop\"\n",
         "source_system = \"shop\"\naggregate_id = \"payload:/orderId\"\n",
     );
-    shop.settle(&format!("{settings}{more}{TOKENS}"));
-    shop.start();
-    let Some(browser) = Browser::open(shop.admin()) else { return };
+    fixture.settle(&format!("{settings}{more}{TOKENS}"));
+    fixture.start();
+    let Some(browser) = Browser::open(fixture.admin()) else { return };
     sign_in(&browser, ANN);
     let mut market =
-        Market { shop: &shop, billing: &billing, began: Instant::now(), number: 1_000 };
+        Market { fixture: &fixture, billing: &billing, began: Instant::now(), number: 1_000 };
     market.trade_for(TRAFFIC);
-    garble(&shop);
+    garble(&fixture);
     let mut take = |name: &str, theme: &str, size: (u32, u32), place: &str, words: &str| {
         show(&browser, theme, size, place, words);
         // Numbers and charts are worth seeing while something moves.
@@ -71,36 +71,36 @@ fn pictures_for_the_documentation() {
     take("console-overview.png", "light", (1280, 960), "#/", "Throughput");
     take("console-overview-dark.png", "dark", (1280, 960), "#/", "Throughput");
     take("console-phone.png", "light", (360, 780), "#/", "Flow");
-    let letter = shop.dead_letters().into_iter().find(|one| one["destination"] == "billing");
+    let letter = fixture.dead_letters().into_iter().find(|one| one["destination"] == "billing");
     let id = letter.expect("one that billing refused")["id"].as_str().unwrap().to_owned();
     take(
         "console-dead-letter.png",
         "light",
         (1280, 900),
         &format!("#/dead-letters/{id}"),
-        "Why it is here",
+        "Last error",
     );
-    let process = shop.process("o-1013")["process_id"].as_str().unwrap().to_owned();
+    let process = fixture.process("o-1013")["process_id"].as_str().unwrap().to_owned();
     take("console-process.png", "light", (1280, 860), &format!("#/processes/{process}"), "Steps");
     browser.go("#/repair");
-    let href = browser.until("an unreadable row", || {
+    let href = browser.until("an undecodable row", || {
         let first = "return document.querySelector('tr[data-key] a')?.getAttribute('href') ?? null";
         browser.script(first, &[]).as_str().map(str::to_owned)
     });
     take("console-repair.png", "dark", (1280, 860), &href, "Bytes");
 }
 
-/// What cannot be read; Latin-1 among UTF-8, and an end that is missing.
-fn garble(shop: &Shop) {
+/// Undecodable bodies: Latin-1 among UTF-8, and a truncated one.
+fn garble(fixture: &OrderFixture) {
     let text =
         "{\"type\":\"OrderPlaced\",\"orderId\":\"o-9\",\"name\":\"Ren\u{e9}e\",\"cents\":4200";
-    let (status, answer) = post(shop.hook(), "/hook", &[("message-id", "evt-77120")], text);
+    let (status, answer) = post(fixture.hook(), "/hook", &[("message-id", "evt-77120")], text);
     assert_eq!(status, 202, "{answer}");
 }
 
 /// Orders of all fates, invoices that billing takes, refuses, and then cannot take at all.
 struct Market<'a> {
-    shop: &'a Shop,
+    fixture: &'a OrderFixture,
     billing: &'a Target,
     began: Instant,
     number: u32,
@@ -118,8 +118,8 @@ impl Market<'_> {
         let number = self.number;
         self.number += 1;
         let order = format!("o-{number}");
-        self.shop.place(&order);
-        go_through(self.shop, number);
+        self.fixture.place(&order);
+        handle_order(self.fixture, number);
         self.billing.answers(match number % 400 {
             60..=63 => 422,
             _ if self.began.elapsed() > TRAFFIC * 4 / 5 => 503,
@@ -127,27 +127,27 @@ impl Market<'_> {
         });
         let invoice =
             json!({"type": "InvoiceIssued", "orderId": order, "cents": 4200, "currency": "XXX"});
-        self.shop.send(&format!("invoice-{number}"), &[("traceparent", TRACE)], &invoice);
+        self.fixture.send(&format!("invoice-{number}"), &[("traceparent", TRACE)], &invoice);
     }
 }
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// Most orders are paid and shipped; some are not.
-fn go_through(shop: &Shop, number: u32) {
-    let answer = |command: &Command, event: &str, more| shop.reply(command, event, more);
-    let pay = shop.command("TakePayment");
+fn handle_order(fixture: &OrderFixture, number: u32) {
+    let answer = |command: &Command, event: &str, more| fixture.reply(command, event, more);
+    let pay = fixture.command("TakePayment");
     if number % 50 == 7 {
         answer(&pay, "PaymentDeclined", json!({"why": "the card has expired"}));
         return;
     }
     answer(&pay, "PaymentTaken", json!({"id": format!("p-{number}")}));
-    let ship = shop.command("Ship");
+    let ship = fixture.command("Ship");
     match number % 50 {
         13 => {}
         19 => {
             answer(&ship, "NotShippable", json!({"why": "out of stock"}));
-            let refund = shop.command("RefundPayment");
+            let refund = fixture.command("RefundPayment");
             answer(&refund, "PaymentRefunded", json!({}));
         }
         _ => drop(answer(&ship, "Shipped", json!({}))),

@@ -1,4 +1,4 @@
-//! Every block of code in the documentation is run, compiled or checked by somebody.
+//! Every block of code in the documentation is run, compiled or checked by a test.
 
 use std::{
     fs,
@@ -68,7 +68,7 @@ timeout = "1s"
 "#;
 
 #[test]
-fn every_kind_of_block_has_somebody_who_runs_it() {
+fn every_kind_of_block_has_a_runner() {
     for block in blocks() {
         let is_run = match block.kind.as_str() {
             "text" | "toml" | "json" | "sql" | "sh" => true,
@@ -79,11 +79,11 @@ fn every_kind_of_block_has_somebody_who_runs_it() {
             }),
         };
         let (place, kind) = (block.place(), &block.kind);
-        assert!(is_run, "{place}: nobody runs this `{kind}`; if it is no code, call it `text`");
+        assert!(is_run, "{place}: no test runs this `{kind}`; if it is no code, call it `text`");
     }
 }
 
-/// As a test of the documentation, or because it is a part of an example.
+/// Returns true if it is a documentation test or a part of an example.
 fn is_compiled(block: &Block) -> bool {
     let copy = block.page.replace("docs/", "guide/");
     let included = format!("include_str!(\"../{copy}\")");
@@ -218,7 +218,7 @@ pub(crate) fn tables() -> String {
     read("docs/languages/tables.sql")
 }
 
-/// What is for this store: the part below its comment, or all if no part is marked.
+/// Returns the part for this store, below its comment, or all if no part is marked.
 fn for_store(sql: &str, mark: &str) -> Option<String> {
     let marks = ["-- PostgreSQL", "-- SQLite"];
     if !sql.lines().any(|line| marks.iter().any(|mark| line.starts_with(mark))) {
@@ -255,7 +255,7 @@ fn every_command_is_understood() {
                 Some("cargo") => known_to_cargo(&line, &place),
                 // The test of the tutorial pastes it into a shell.
                 Some("curl") if place.starts_with("docs/tutorial-rust.md") => {}
-                other => panic!("{place}: nobody runs {other:?}; call the block `text`"),
+                other => panic!("{place}: no test runs {other:?}; call the block `text`"),
             }
             commands += 1;
         }
@@ -283,7 +283,7 @@ fn program(line: &str) -> Option<&str> {
 
 /// Runs a command as a shell would. It may find nothing; what it may not do is not to be understood.
 fn understood(site: &Site, line: &str, place: &str) {
-    /// These take long, or go on until somebody has seen enough; here only their arguments are looked at.
+    /// Commands that take long or run until a signal; only their arguments are parsed.
     const LONG: [&str; 4] = ["run", "demo", "top", "bench"];
     let line = line.split(" | ").next().unwrap_or(line);
     // Ids are cut short on a page.
@@ -308,8 +308,8 @@ fn understood(site: &Site, line: &str, place: &str) {
         .unwrap();
     let code = output.status.code();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // What opens an editor or asks a person needs a terminal, which is not here.
-    let alone = ["on a terminal", "nobody is here to ask"];
+    // Commands that open an editor or ask for confirmation need a terminal, which is missing here.
+    let alone = ["use a terminal", "cannot ask for confirmation"];
     let is_understood =
         matches!(code, Some(0 | 1)) || alone.iter().any(|words| said.contains(words));
     assert!(is_understood, "{place} ended with {code:?}: {said}");

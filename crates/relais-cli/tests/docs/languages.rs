@@ -1,7 +1,7 @@
 //! The programs of `docs/languages` write the outbox as services in other languages do: each commits
 //! one order with its message, and rolls another one back.
 //!
-//! What they need is installed once below `RELAIS_TEST_CLIENTS_DIR`, or else the target folder, from npm,
+//! Their dependencies are installed once below `RELAIS_TEST_CLIENTS_DIR`, or else the target folder, from npm,
 //! PyPI, Maven Central and the Go proxy. Where a language is missing its test says so loudly; with `CI`
 //! set it fails. There is no .NET for the tests: of the C# program its statements are run, and nothing else.
 
@@ -21,31 +21,31 @@ use crate::{
 
 #[test]
 fn the_outbox_is_written_from_node() {
-    let Some(shop) = Shop::on_postgres("Node", &["node", "npm"]) else { return };
+    let Some(database) = OrderDatabase::on_postgres("Node", &["node", "npm"]) else { return };
     let folder = copied("node", &["package.json", "package-lock.json", "order.mjs"], |folder| {
         let mut npm = Command::new("npm");
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
         finish(&mut npm);
     });
-    shop.places_orders(|| {
+    database.places_orders(|| {
         let mut node = Command::new("node");
-        node.arg(folder.join("order.mjs")).env("DATABASE_URL", &shop.url);
+        node.arg(folder.join("order.mjs")).env("DATABASE_URL", &database.url);
         node
     });
 }
 
 #[test]
 fn the_outbox_is_written_from_python() {
-    let Some(shop) = Shop::on_postgres("Python", &["python3"]) else { return };
+    let Some(database) = OrderDatabase::on_postgres("Python", &["python3"]) else { return };
     let folder = copied("python", &["requirements.txt", "order.py"], |folder| {
         let venv = folder.join("venv");
         finish(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv));
         let mut pip = Command::new(venv.join("bin/python"));
         finish(pip.args(["-m", "pip", "install", "-q", "-r"]).arg(folder.join("requirements.txt")));
     });
-    shop.places_orders(|| {
+    database.places_orders(|| {
         let mut python = Command::new(folder.join("venv/bin/python"));
-        python.arg(folder.join("order.py")).env("DATABASE_URL", &shop.url);
+        python.arg(folder.join("order.py")).env("DATABASE_URL", &database.url);
         python
     });
 }
@@ -55,18 +55,20 @@ fn the_outbox_is_written_from_python_to_sqlite() {
     if !is_there("python3") {
         return not_tested("Python");
     }
-    let shop = Shop::on_sqlite();
+    let database = OrderDatabase::on_sqlite();
     let program = root().join("docs/languages/python/order_sqlite.py");
-    shop.places_orders(|| {
+    database.places_orders(|| {
         let mut python = Command::new("python3");
-        python.arg(&program).env("DATABASE_FILE", shop.site.path("relais.db"));
+        python.arg(&program).env("DATABASE_FILE", database.site.path("relais.db"));
         python
     });
 }
 
 #[test]
 fn the_outbox_is_written_from_java() {
-    let Some(shop) = Shop::on_postgres("Java", &["javac", "java", "mvn"]) else { return };
+    let Some(database) = OrderDatabase::on_postgres("Java", &["javac", "java", "mvn"]) else {
+        return;
+    };
     let folder = copied("java", &["pom.xml", "Order.java"], |folder| {
         let mut maven = Command::new("mvn");
         maven.args([
@@ -82,30 +84,30 @@ fn the_outbox_is_written_from_java() {
     let mut javac = Command::new("javac");
     finish(javac.arg("-d").arg(classes.path()).arg(folder.join("Order.java")));
     let path = format!("{}:{}/*", classes.path().display(), folder.join("jars").display());
-    shop.places_orders(|| {
+    database.places_orders(|| {
         let mut java = Command::new("java");
-        java.args(["-cp", &path, "Order"]).env("JDBC_URL", shop.jdbc_url());
+        java.args(["-cp", &path, "Order"]).env("JDBC_URL", database.jdbc_url());
         java
     });
 }
 
 #[test]
 fn the_outbox_is_written_from_go() {
-    let Some(shop) = Shop::on_postgres("Go", &["go"]) else { return };
+    let Some(database) = OrderDatabase::on_postgres("Go", &["go"]) else { return };
     let folder = copied("go", &["go.mod", "go.sum", "main.go"], |_| {});
     let mut go = Command::new("go");
     finish(go.args(["build", "-o", "order", "."]).current_dir(&folder));
-    shop.places_orders(|| {
+    database.places_orders(|| {
         let mut order = Command::new(folder.join("order"));
-        order.env("DATABASE_URL", format!("{}&sslmode=disable", shop.url));
+        order.env("DATABASE_URL", format!("{}&sslmode=disable", database.url));
         order
     });
 }
 
 #[test]
-fn the_statements_of_the_csharp_program_do_what_the_others_do() {
-    let Some(shop) = Shop::on_postgres("C#", &[]) else { return };
-    let schema = shop.schema.as_ref().unwrap();
+fn the_csharp_statements_have_the_same_effects_as_the_others() {
+    let Some(database) = OrderDatabase::on_postgres("C#", &[]) else { return };
+    let schema = database.schema.as_ref().unwrap();
     let mut sql = format!("SET search_path TO {}; BEGIN;", schema.name);
     let statements = statements(&read("docs/languages/csharp/Order.cs"));
     assert_eq!(statements.len(), 2, "an order and its message: {statements:?}");
@@ -116,7 +118,7 @@ fn the_statements_of_the_csharp_program_do_what_the_others_do() {
         sql.push(';');
     }
     schema.execute(&(sql + "COMMIT"));
-    shop.has_one_message();
+    database.has_one_message();
 }
 
 /// The texts in a C# program that begin with INSERT, between `"` or `"""`.
@@ -126,14 +128,14 @@ fn statements(program: &str) -> Vec<String> {
     texts.map(|text| text.trim().to_owned()).collect()
 }
 
-/// A database with the tables of relais and of a shop.
-struct Shop {
+/// A database with the tables of relais and of a database.
+struct OrderDatabase {
     site: Site,
     url: String,
     schema: Option<PostgresSchema>,
 }
 
-impl Shop {
+impl OrderDatabase {
     /// None where PostgreSQL or the language is not to be had.
     fn on_postgres(language: &str, programs: &[&str]) -> Option<Self> {
         let schema = PostgresSchema::new()?;

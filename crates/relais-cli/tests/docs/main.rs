@@ -25,7 +25,7 @@ use serde_json::Value;
 const PROBE: &str = "zzzzzzzzzzzz";
 /// The value of every variable an example names.
 const ANY_VALUE: &str = "s3cret-value";
-/// What a token needs.
+/// The keys of a token.
 const TOKEN: &str = "name = \"ann\"\nrole = \"viewer\"\nsha256 = \
                      \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
 
@@ -96,7 +96,7 @@ fn the_page_on_the_outbox_names_every_column() {
 
 // ---- the program ------------------------------------------------------------------------------
 
-/// What `relais check --offline --json` says of a file.
+/// Returns the output of `relais check --offline --json` for a file.
 fn check(settings: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("relais.toml"), settings).unwrap();
@@ -104,7 +104,7 @@ fn check(settings: &str) -> Value {
     serde_json::from_str(&output).unwrap_or_else(|error| panic!("{error}: {output}\n{settings}"))
 }
 
-/// What a command prints. Every variable that its settings name has a value.
+/// Returns the output of a command. Every variable that its configuration names has a value.
 fn relais(folder: &Path, args: &[&str]) -> String {
     let settings = fs::read_to_string(folder.join("relais.toml")).unwrap_or_default();
     let variables = settings.split("${").skip(1).filter_map(|rest| rest.split('}').next());

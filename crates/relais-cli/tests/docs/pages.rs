@@ -10,7 +10,7 @@ pub(crate) struct Block {
     /// The file, from the top of the repository.
     pub(crate) page: String,
     pub(crate) line: usize,
-    /// What is written behind the opening fence.
+    /// The text after the opening fence.
     pub(crate) kind: String,
     pub(crate) text: String,
 }
@@ -75,7 +75,7 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Whether the lines of a block stand together in a program, whatever their indentation.
+/// Returns true if the lines of a block are consecutive in a program, with any indentation.
 pub(crate) fn is_part_of(block: &str, program: &str) -> bool {
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()

@@ -15,7 +15,7 @@ const NO_WORD: &str = "\"?\"";
 const NO_NUMBER: &str = "4_294_967_295";
 /// Kinds that the program knows by name and refuses.
 const NOT_BUILT: [&str; 3] = ["rabbitmq", "nats", "servicebus"];
-/// What an answer to a wrong text names, and the type that the page must have then.
+/// The type in the error about a wrong value, and the type that the page must show.
 const TEXT_TYPES: [(&str, &str); 5] = [
     ("\"100ms\"", "duration"),
     ("KiB\"", "size"),
@@ -85,7 +85,7 @@ fn assert_has_range(row: &Row, answer: &str, place: &str) {
     assert!(row.meaning.replace(',', "").contains(&range), "{place} does not say {range}");
 }
 
-/// What the program says of each key when it has this value.
+/// Returns the errors of the program for each key with this value.
 fn answers(value: &str) -> BTreeMap<(Section, String), String> {
     let mut answers = BTreeMap::new();
     // A section without its kind or its name is another section: those keys are asked for by themselves.
@@ -109,7 +109,7 @@ fn answers(value: &str) -> BTreeMap<(Section, String), String> {
     answers
 }
 
-/// Keys that tell sections apart.
+/// Keys that identify sections.
 const LABELS: [&str; 3] = ["name", "kind", "type"];
 
 /// A file with every key of every section, each once; those asked for have the wrong value.

@@ -23,32 +23,32 @@ use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
+    harness::{CrashHarness, Program},
     http::letters,
-    stage::{Program, Stage},
 };
 
 /// Names of payments; the last is refused by the handler.
 const PAYMENTS: [&str; 4] = ["p-1", "p-2", "p-3", "bad"];
-/// What the publisher writes, one message a line.
+/// The file of the publisher, one message per line.
 const PUBLISHED: &str = "published";
 
-pub(crate) fn change_and_message(stage: &mut Stage, service: &'static str) {
-    stage.play(Program::Service(service));
-    stage.base.execute("CREATE TABLE ledger (payment TEXT NOT NULL)");
+pub(crate) fn change_and_message(harness: &mut CrashHarness, service: &'static str) {
+    harness.play(Program::Service(service));
+    harness.base.execute("CREATE TABLE ledger (payment TEXT NOT NULL)");
     let done = "SELECT status FROM relais_outbox WHERE status = 'DISPATCHED'";
-    stage.until("the tables are there", |stage| stage.said().contains("running"));
-    stage.until("all are handled", |stage| stage.base.texts(done).len() == 3);
-    stage.until("one is refused", |stage| letters(stage).len() == 1);
-    stage.drain();
-    stage.finish();
+    harness.until("the tables are there", |harness| harness.said().contains("running"));
+    harness.until("all are handled", |harness| harness.base.texts(done).len() == 3);
+    harness.until("one is refused", |harness| letters(harness).len() == 1);
+    harness.drain();
+    harness.finish();
 
-    let ledger = stage.base.texts("SELECT payment FROM ledger ORDER BY payment");
+    let ledger = harness.base.texts("SELECT payment FROM ledger ORDER BY payment");
     assert_eq!(ledger, PAYMENTS[..3], "one change for each payment");
-    assert_eq!(letters(stage), ["bad OPEN"]);
-    let published = fs::read_to_string(stage.site.path(PUBLISHED)).unwrap();
+    assert_eq!(letters(harness), ["bad OPEN"]);
+    let published = fs::read_to_string(harness.site.path(PUBLISHED)).unwrap();
     let mut firsts: Vec<&str> = published.lines().collect();
     assert!(
-        firsts.len() <= 3 * (1 + stage.crashes),
+        firsts.len() <= 3 * (1 + harness.crashes),
         "more copies than crashes can make: {firsts:?}"
     );
     firsts.sort_unstable();
@@ -117,7 +117,7 @@ async fn pay(tx: &tokio_postgres::Transaction<'_>, paid: Received<Paid>) -> Outc
     Outcome::Done
 }
 
-/// As a source would: what was taken in by an earlier life is recognised.
+/// Accepts messages as a source does: duplicates of an earlier run are recognized.
 async fn receive(store: &Arc<dyn Store>) {
     store.migrate().await.unwrap();
     store.check().await.unwrap();

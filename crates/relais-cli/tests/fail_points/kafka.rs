@@ -2,15 +2,15 @@
 
 use rdkafka::Message;
 
-use crate::{broker::Broker, stage::Stage};
+use crate::{broker::Broker, harness::CrashHarness};
 
 const RECORDS: [&str; 4] = ["m-0", "m-1", "m-2", "m-3"];
 
-pub(crate) fn in_and_out(stage: &mut Stage) {
+pub(crate) fn in_and_out(harness: &mut CrashHarness) {
     let broker = Broker::from_environment().expect("it was asked for");
     let (from, to) = (broker.topic("points-in", 1), broker.topic("points-out", 1));
     // A dead process is noticed after two seconds instead of 45.
-    stage.settings(&format!(
+    harness.settings(&format!(
         "[[source]]\nname = \"records\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
          group = \"{group}\"\ntopics = [\"{group}\"]\nmessage_id = \"header:message-id\"\n\
          aggregate_id = \"key\"\n\
@@ -27,14 +27,14 @@ pub(crate) fn in_and_out(stage: &mut Stage) {
         from.send("a", &[("message-id", id)], Some(body.as_bytes()));
     }
     let processed = "SELECT status FROM relais_inbox WHERE status = 'PROCESSED'";
-    stage.until("it runs", |stage| stage.said().contains("\"message\":\"running\""));
-    stage.until("all are taken", |stage| stage.base.texts(processed).len() == RECORDS.len());
-    stage.drain();
-    stage.until("the lag is zero", |_| from.committed(&from.name) == from.ends());
-    stage.finish();
+    harness.until("it runs", |harness| harness.said().contains("\"message\":\"running\""));
+    harness.until("all are taken", |harness| harness.base.texts(processed).len() == RECORDS.len());
+    harness.drain();
+    harness.until("the lag is zero", |_| from.committed(&from.name) == from.ends());
+    harness.finish();
 
     let copies = usize::try_from(to.ends()[0]).unwrap();
-    assert!(copies <= (1 + stage.crashes) * RECORDS.len(), "{copies} records");
+    assert!(copies <= (1 + harness.crashes) * RECORDS.len(), "{copies} records");
     let mut firsts: Vec<String> = Vec::new();
     for record in to.read(copies) {
         let body: serde_json::Value = serde_json::from_slice(record.payload().unwrap()).unwrap();
@@ -44,8 +44,8 @@ pub(crate) fn in_and_out(stage: &mut Stage) {
         }
     }
     assert_eq!(firsts, RECORDS, "all of them, in the order of the key");
-    assert_eq!(stage.base.texts("SELECT status FROM relais_inbox").len(), RECORDS.len());
+    assert_eq!(harness.base.texts("SELECT status FROM relais_inbox").len(), RECORDS.len());
     let stored = "SELECT CAST(position AS TEXT) FROM relais_source_position";
-    let stored = stage.base.texts(stored);
+    let stored = harness.base.texts(stored);
     assert!(stored.contains(&RECORDS.len().to_string()), "{stored:?}");
 }

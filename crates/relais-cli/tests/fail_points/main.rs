@@ -1,5 +1,5 @@
 //! Every named point of every flow: the program ends there at the first hit, at the second, and so on;
-//! another one goes on, and nothing is lost, done twice, out of order or left over.
+//! another one continues, and nothing is lost, done twice, out of order or left over.
 //!
 //! `FAIL_POINTS_ONLY=relay.after_publish:2` tries only what has this in its name, `FLOW with POINT:HIT`.
 
@@ -15,12 +15,12 @@ mod handler;
 mod http;
 mod kafka;
 // Some helpers are made for other tests of the program.
+mod harness;
 #[allow(dead_code)]
 #[path = "../support/org.rs"]
 mod org;
 mod process;
 mod sink;
-mod stage;
 #[allow(dead_code)]
 #[path = "../support/mod.rs"]
 mod support;
@@ -36,9 +36,9 @@ use std::{
     time::Instant,
 };
 
-use stage::{Database, Fault, Stage};
+use harness::{CrashHarness, Database, Fault};
 
-/// How deep a sweep goes: hits of one point that are tried, because those of a heartbeat have no end.
+/// Most hits of one point that are tried, because those of a heartbeat have no end.
 #[derive(Clone, Copy)]
 struct Depth {
     /// In the flow that hits it most; in a bulk job twice as many, because each is another phase.
@@ -48,7 +48,7 @@ struct Depth {
 }
 
 impl Depth {
-    /// What differs between the databases are their own points: the engine is swept once in full.
+    /// The databases differ only in their own points, so the engine is swept once in full.
     /// `FAIL_POINTS_HITS=8` goes deeper, everywhere.
     fn of(database: Database) -> Self {
         let asked = std::env::var("FAIL_POINTS_HITS").ok();
@@ -66,16 +66,16 @@ const EVERYWHERE: [&str; 5] = ["migrate.", "lease.", "leave.", "lanes.", "cleanu
 /// Cycles at once: they mostly wait.
 const CYCLES: usize = 4;
 
-/// What happens between an empty store and the end.
+/// The actions of a cycle.
 #[derive(Clone, Copy)]
 struct Flow {
     name: &'static str,
-    run: fn(&mut Stage),
-    /// Where it has crashed before the points are looked at: some are met by the next one alone.
+    run: fn(&mut CrashHarness),
+    /// A crash before the points are counted: some are hit only by the next process.
     crashed: Option<&'static str>,
 }
 
-const fn flow(name: &'static str, run: fn(&mut Stage)) -> Flow {
+const fn flow(name: &'static str, run: fn(&mut CrashHarness)) -> Flow {
     Flow { name, run, crashed: None }
 }
 
@@ -83,7 +83,7 @@ const FLOWS: [Flow; 9] = [
     flow("http", http::in_and_out),
     flow("retry", http::retry_and_dead_letter),
     flow("cleanup", http::cleanup),
-    flow("handler", |stage| handler::change_and_message(stage, SERVICE)),
+    flow("handler", |harness| handler::change_and_message(harness, SERVICE)),
     flow("process", process::timer_and_compensation),
     flow("bulk", bulk::job),
     flow("desk", desk::decisions),
@@ -93,13 +93,13 @@ const FLOWS: [Flow; 9] = [
 const KAFKA: [Flow; 1] = [flow("kafka", kafka::in_and_out)];
 
 #[test]
-fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_on_sqlite() {
+fn a_crash_at_any_point_loses_and_repeats_nothing_on_sqlite() {
     let hit = sweep(&FLOWS, Database::Sqlite);
     assert_eq!(hit, points(Database::Sqlite), "points that are hit, and points that are named");
 }
 
 #[test]
-fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_on_postgres() {
+fn a_crash_at_any_point_loses_and_repeats_nothing_on_postgres() {
     if support::postgres::PostgresSchema::new().is_none() {
         return;
     }
@@ -108,7 +108,7 @@ fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_on_postgres() {
 }
 
 #[test]
-fn a_crash_at_any_point_leaves_nothing_undone_or_done_twice_with_kafka() {
+fn a_crash_at_any_point_loses_and_repeats_nothing_with_kafka() {
     if broker::Broker::from_environment().is_none() {
         return;
     }
@@ -127,10 +127,10 @@ fn a_crash_loses_a_message_that_is_acknowledged_before_its_commit_or_marked_befo
         for (bug, point, nth) in planted {
             scope.spawn(move || {
                 let fault = Fault { point: point.to_owned(), nth };
-                let mut stage = Stage::new(Database::Sqlite, Some(fault));
-                stage.plant(bug);
-                let found = catch_unwind(AssertUnwindSafe(|| http::in_and_out(&mut stage)));
-                assert!(stage.crashes == 1 && found.is_err(), "{bug} was not found");
+                let mut harness = CrashHarness::new(Database::Sqlite, Some(fault));
+                harness.plant(bug);
+                let found = catch_unwind(AssertUnwindSafe(|| http::in_and_out(&mut harness)));
+                assert!(harness.crashes == 1 && found.is_err(), "{bug} was not detected");
             });
         }
     });
@@ -159,7 +159,7 @@ fn the_program_with_a_planted_bug() {
 
 const SERVICE: &str = "a_service_with_handlers";
 
-/// What the flow `handler` starts, and nothing when the tests run.
+/// The program of the flow `handler`; it does nothing when the tests run.
 #[test]
 fn a_service_with_handlers() {
     if let Ok(url) = std::env::var("FAIL_POINTS_STORE") {
@@ -267,11 +267,11 @@ fn run(cycle: &Cycle, database: Database) -> (BTreeMap<String, usize>, bool) {
     let crashed = cycle.flow.crashed.map(|point| Fault { point: point.to_owned(), nth: 1 });
     let faults: Vec<Fault> = crashed.into_iter().chain(cycle.fault.clone()).collect();
     let planned = faults.len();
-    let mut stage = Stage::new(database, faults);
-    (cycle.flow.run)(&mut stage);
-    let all = stage.crashes == planned;
+    let mut harness = CrashHarness::new(database, faults);
+    (cycle.flow.run)(&mut harness);
+    let all = harness.crashes == planned;
     assert!(all || cycle.fault.is_some(), "it did not crash at {:?}", cycle.flow.crashed);
-    (stage.hits_since_crash(), all)
+    (harness.hits_since_crash(), all)
 }
 
 fn name(cycle: &Cycle) -> String {

@@ -1,41 +1,41 @@
 //! A process of two steps: the first is done, the second is not answered, asked for again when its timer
-//! fires, and refused; so the first is undone.
+//! fires, and refused; so the first is compensated.
 
 use serde_json::json;
 
 use crate::{
+    harness::CrashHarness,
     sink::{Seen, Sink},
-    stage::Stage,
 };
 
 const ORDERS: [&str; 2] = ["o-1", "o-2"];
 
-pub(crate) fn timer_and_compensation(stage: &mut Stage) {
+pub(crate) fn timer_and_compensation(harness: &mut CrashHarness) {
     let sink = Sink::start(|_, _| 200);
-    stage.settings(&format!("{}{}", process(), sink.destination("services", 50)));
+    harness.settings(&format!("{}{}", process(), sink.destination("services", 50)));
     for order in ORDERS {
         let body = json!({ "type": "OrderPlaced", "order": order }).to_string();
-        stage.post(&[("message-id", order)], &body);
+        harness.post(&[("message-id", order)], &body);
     }
     let mut answered = 0;
     let ends = "SELECT status FROM relais_process WHERE status = 'COMPENSATED'";
-    stage.until("the processes end", |stage| {
+    harness.until("the processes end", |harness| {
         let seen = sink.seen();
         while let Some(command) = seen.get(answered) {
-            answer(stage, &seen[..answered], command);
+            answer(harness, &seen[..answered], command);
             answered += 1;
         }
-        stage.base.texts(ends).len() == ORDERS.len()
+        harness.base.texts(ends).len() == ORDERS.len()
     });
-    stage.drain();
-    stage.finish();
+    harness.drain();
+    harness.finish();
 
-    check_logs(stage);
-    sink.assert_copies(stage.crashes);
+    check_logs(harness);
+    sink.assert_copies(harness.crashes);
     for order in ORDERS {
         assert_eq!(effects(&sink, order), ["Pay", "Ship", "Ship", "Refund"], "{order}");
     }
-    let letters = stage.base.texts("SELECT error_class FROM relais_dead_letter");
+    let letters = harness.base.texts("SELECT error_class FROM relais_dead_letter");
     assert!(letters.is_empty(), "{letters:?}");
 }
 
@@ -61,7 +61,7 @@ fn process() -> String {
 }
 
 /// Copies of a command are answered as it was: under the same id.
-fn answer(stage: &mut Stage, before: &[Seen], command: &Seen) {
+fn answer(harness: &mut CrashHarness, before: &[Seen], command: &Seen) {
     let ending = match command.event_type.as_str() {
         "Pay" | "Refund" => "Done",
         _ => {
@@ -79,15 +79,15 @@ fn answer(stage: &mut Stage, before: &[Seen], command: &Seen) {
         ("causation-id", &command.message_id),
     ];
     let body = json!({ "type": format!("{}{ending}", command.event_type) }).to_string();
-    stage.post(&headers, &body);
+    harness.post(&headers, &body);
 }
 
 fn same_step(one: &Seen, other: &Seen) -> bool {
     (&one.process_id, &one.event_type) == (&other.process_id, &other.event_type)
 }
 
-/// Commands of an order in the order they first came. A third time-out, while its answer is under way on
-/// a slow machine, asks once more; that is no effect of its own.
+/// Returns the commands of an order by first arrival. A third time-out, while the answer is in flight on a slow
+/// machine, sends the command once more; that is no additional effect.
 fn effects(sink: &Sink, order: &str) -> Vec<String> {
     let mut ids = Vec::new();
     let mut names: Vec<String> = Vec::new();
@@ -105,8 +105,8 @@ fn effects(sink: &Sink, order: &str) -> Vec<String> {
 }
 
 /// Entries are numbered from 1 without a gap, up to the version.
-pub(crate) fn check_logs(stage: &Stage) {
-    let gaps = stage.base.texts(
+pub(crate) fn check_logs(harness: &CrashHarness) {
+    let gaps = harness.base.texts(
         "SELECT p.business_key FROM relais_process AS p \
          LEFT JOIN (SELECT process_id, count(*) AS n, min(seq) AS first, max(seq) AS last \
                     FROM relais_process_log GROUP BY process_id) AS l ON l.process_id = p.process_id \

@@ -1,4 +1,4 @@
-//! A target over HTTP: keeps what came in the order it came, and answers as it is told to.
+//! An HTTP target that records requests in their order and answers by a script.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ pub(crate) struct Seen {
     pub(crate) status: u16,
 }
 
-/// What it answers to a request, by those before it.
+/// Returns the answer to a request, by the requests before it.
 type Answer = fn(&[Seen], &Seen) -> u16;
 
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Sink {
         self.shared.seen.lock().unwrap().clone()
     }
 
-    /// What it accepted, each once, in the order it first came, by a field of the body.
+    /// Returns accepted messages once each, in the order of their first arrival, by a field of the body.
     pub(crate) fn accepted(&self, field: &str) -> Vec<String> {
         let mut firsts: Vec<(String, String)> = Vec::new();
         for seen in self.seen().into_iter().filter(|seen| seen.status == 200) {
@@ -73,7 +73,7 @@ impl Sink {
         firsts.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Nothing was accepted more often than crashes can explain.
+    /// Checks that no message was accepted more often than crashes can explain.
     pub(crate) fn assert_copies(&self, crashes: usize) {
         let mut copies: HashMap<String, usize> = HashMap::new();
         for seen in self.seen().into_iter().filter(|seen| seen.status == 200) {

@@ -1,4 +1,4 @@
-//! The tables as anybody else sees them, on both databases.
+//! The tables as another client sees them, on both databases.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ const DEAD_LETTERS: &str = "SELECT count(*), 0::bigint FROM relais_dead_letter";
 const DEAD_LETTERS_SQLITE: &str = "SELECT count(*), 0 FROM relais_dead_letter";
 
 impl Database {
-    /// How many rows there are, and how many of them are finished. None while there are no tables.
+    /// Returns the number of rows and of finished rows; `None` without tables.
     pub(crate) fn progress(&self) -> Option<(i64, i64)> {
         self.pair(PROGRESS)
     }

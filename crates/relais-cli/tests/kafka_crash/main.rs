@@ -36,14 +36,14 @@ use plan::{Plan, Record};
 use support::{Site, postgres::PostgresSchema};
 
 const PARTITIONS: i32 = 8;
-/// How long the whole may take before the test gives up.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long the producer waits when its queue is full.
+/// Pause of the producer when its queue is full.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How often the database is looked at, whose work is not to be disturbed.
-const LOOK: Duration = Duration::from_millis(500);
+/// Interval of reads of the database, long enough not to disturb it.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// How large, how long, and how much has to happen for the run to count.
+/// The size of a run, and the faults that it must have to count.
 struct Size {
     records: usize,
     keys: usize,
@@ -54,7 +54,7 @@ struct Size {
     goal: Goal,
 }
 
-/// When the run is over. To handle so many rows takes a debug build longer than to store them.
+/// The end of the run. A debug build needs longer to handle the rows than to store them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     Stored,
@@ -110,7 +110,7 @@ fn survives(broker: &Broker, site: &Site, store: &str, database: &Database, size
             stored == wanted
         })
     });
-    // The last kill leaves its partitions to the other one, which also has to tell the broker.
+    // The other process takes over the partitions of the killed one and commits their offsets.
     let ends = topic.ends();
     assert_eq!(usize::try_from(ends.iter().sum::<i64>()).unwrap(), size.records);
     wait(
@@ -152,8 +152,8 @@ fn settings(broker: &Broker, store: &str, topic: &Topic<'_>) -> String {
          group = \"{topic}\"\ntopics = [\"{topic}\"]\nsource_system = \"counter\"\n\
          message_id = \"header:message-id\"\naggregate_id = \"key\"\n\
          [source.options]\nsession.timeout.ms = 2000\nheartbeat.interval.ms = 500\n\
-         [[route]]\non = \"Counted\"\neach = \"payload:/none\"\ndestination = \"nobody\"\n\
-         [[destination]]\nname = \"nobody\"\nkind = \"log\"\n",
+         [[route]]\non = \"Counted\"\neach = \"payload:/none\"\ndestination = \"missing\"\n\
+         [[destination]]\nname = \"missing\"\nkind = \"log\"\n",
         broker.address,
         topic = topic.name,
     )
@@ -208,7 +208,7 @@ fn message_id(key: usize, seq: usize) -> String {
 fn wait(started: Instant, mut done: impl FnMut() -> bool, state: impl Fn() -> String) {
     while !done() {
         assert!(started.elapsed() < PATIENCE, "{}", state());
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_EVERY);
     }
 }
 

@@ -1,11 +1,11 @@
-//! What is sent: the same records in every run, with duplicates and garbage among them.
+//! The records: the same in every run, with duplicates and undecodable ones.
 
 use std::collections::HashMap;
 
 /// Among a hundred records: ten repeat an earlier one, one is garbage.
 const AGAIN_EVERY: usize = 10;
 const GARBAGE_EVERY: usize = 100;
-/// How many records back a repetition may reach.
+/// Largest distance between a record and its repetition.
 const REACH: usize = 5_000;
 
 /// One record.
@@ -19,7 +19,7 @@ pub(crate) enum Record {
 /// All records, in the order they are sent.
 pub(crate) struct Plan {
     pub(crate) records: Vec<Record>,
-    /// How many messages each key has.
+    /// Number of messages per key.
     pub(crate) messages: HashMap<usize, usize>,
     pub(crate) garbage: usize,
     pub(crate) repeated: usize,
@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// Looks random, and is the same for the same number.
+/// Returns a pseudo-random number of a number.
 fn scatter(index: usize) -> usize {
     let mut bits = (index as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     bits ^= bits >> 29;

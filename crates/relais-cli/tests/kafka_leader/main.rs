@@ -9,11 +9,11 @@ mod cluster;
 #[path = "../trouble/place.rs"]
 mod place;
 #[allow(dead_code)]
-#[path = "../trouble/shop.rs"]
-mod shop;
-#[allow(dead_code)]
 #[path = "../support/mod.rs"]
 mod support;
+#[allow(dead_code)]
+#[path = "../trouble/target.rs"]
+mod target;
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use std::{
 use cluster::Cluster;
 use place::{Place, on_both};
 
-/// How long the second broker is away: longer than a call of the publisher may take.
+/// Outage of the second broker, longer than the time limit of a publisher's call.
 const OUTAGE: Duration = Duration::from_secs(35);
 const KEYS: usize = 40;
 

@@ -31,7 +31,7 @@ fn the_optional_manifests_fit_the_others() {
     assert_eq!(open, ports());
     let admin = policy["spec"]["ingress"].as_vec().unwrap();
     let admin = admin.iter().find(|rule| rule["ports"][0]["port"].as_str() == Some("admin"));
-    assert!(!admin.unwrap()["from"].is_badvalue(), "not everybody reaches the console");
+    assert!(!admin.unwrap()["from"].is_badvalue(), "access to the console is restricted");
 
     let path = &yaml("ops/kubernetes/ingress.yaml")[0]["spec"]["rules"][0]["http"]["paths"][0];
     let service = &path["backend"]["service"];

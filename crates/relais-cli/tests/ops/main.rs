@@ -228,7 +228,7 @@ fn the_settings_in_the_manifests_are_settings_and_listen_where_the_ports_are() {
     assert!(check.status.success(), "{said}");
 }
 
-/// As Prometheus does by the annotations, and as `prometheus.yml` does: without a token.
+/// Scrapes without a token, as the annotations and `prometheus.yml` do.
 #[test]
 fn metrics_are_scraped_as_the_manifests_say() {
     let deployment = &manifests("Deployment")[0];
@@ -270,7 +270,7 @@ fn metrics_are_scraped_as_the_manifests_say() {
 }
 
 #[test]
-fn the_other_files_are_what_they_say() {
+fn the_other_files_have_their_documented_content() {
     let collector = &yaml("ops/opentelemetry/collector.yaml")[0];
     let endpoint = &collector["receivers"]["otlp"]["protocols"]["http"]["endpoint"];
     assert_eq!(endpoint.as_str(), Some("0.0.0.0:4318"));
@@ -304,7 +304,7 @@ fn the_other_files_are_what_they_say() {
     }
 }
 
-/// Whether the program is where the unit says is seen when the Debian package is installed
+/// Checks the unit; the path of the program is checked with the installed Debian package
 /// (`xtask/tests/packages.rs`).
 #[test]
 fn systemd_takes_the_unit() {

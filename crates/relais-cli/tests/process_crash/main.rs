@@ -1,11 +1,11 @@
 //! Thousands of processes of three steps at once, on two relais of which one is killed again and again:
-//! each process ends in the one state its script demands, each effect happens once and is undone exactly
+//! each process ends in the one state its script demands, each effect happens once and is compensated exactly
 //! where it must be, logs have no gap, and nothing is left over.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
-mod mail;
+mod posts;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
@@ -25,15 +25,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mail::{Mail, Outgoing};
 use node::{Kills, Node, kill_until};
 use org::Base;
 use plan::{Order, Script, Step, Way};
+use posts::{Outgoing, PostQueue};
 use serde_json::json;
 use service::Services;
 use support::{Site, postgres::PostgresSchema};
 
-/// How long the whole may take before the test gives up.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(400);
 /// Kills of a process that owned lanes of the inbox.
 const KILLS_MIN: usize = 3;
@@ -55,37 +55,37 @@ fn survives(site: &Site, base: &Base, orders: usize) {
     let started = Instant::now();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let (mail, services, address) = runtime.block_on(async {
-        let mail = Mail::start();
-        let (services, address) = Services::start(mail.clone()).await;
-        (mail, services, address)
+    let (posts, services, address) = runtime.block_on(async {
+        let posts = PostQueue::start();
+        let (services, address) = Services::start(posts.clone()).await;
+        (posts, services, address)
     });
     site.write("relais.toml", &settings(base, address));
     let steady = Node::start(site, "steady");
     let home = listens(&steady, started);
-    mail.move_to(vec![home]);
-    runtime.spawn(place(mail.clone(), orders));
+    posts.move_to(vec![home]);
+    runtime.spawn(place(posts.clone(), orders));
 
     let is_at_work = |victim: &mut Node| {
         victim.assert_alive();
         let Some(address) = victim.address("hook") else { return false };
-        mail.move_to(vec![home, address]);
+        posts.move_to(vec![home, address]);
         owns_lanes(base, victim.pid())
     };
     let kills = kill_until(site, is_at_work, || {
-        let quiet = is_quiet(base, &services, &mail, orders);
+        let quiet = is_quiet(base, &services, &posts, orders);
         assert!(quiet || started.elapsed() < PATIENCE, "{}\n{}", state(base), steady.said());
         quiet
     });
     // The last kill must not have been the one that did it.
     steady.stop();
-    assert!(is_quiet(base, &services, &mail, orders), "{}", state(base));
+    assert!(is_quiet(base, &services, &posts, orders), "{}", state(base));
 
     let processes = check_processes(base, orders);
     check_logs(base);
     check_dead_letters(base, orders);
     check_effects(&services, &processes, orders);
-    report(&services, &mail, &kills, orders, started);
+    report(&services, &posts, &kills, orders, started);
 }
 
 fn settings(base: &Base, services: SocketAddr) -> String {
@@ -110,7 +110,7 @@ fn listens(node: &Node, started: Instant) -> SocketAddr {
 }
 
 /// Sends what starts each order.
-async fn place(mail: Mail, orders: usize) {
+async fn place(posts: PostQueue, orders: usize) {
     for order in (0..orders).map(Order) {
         let start = |id: String| Outgoing {
             id,
@@ -119,16 +119,16 @@ async fn place(mail: Mail, orders: usize) {
         };
         let first = start(format!("start-{}", order.0));
         if order.is_sent_twice() {
-            mail.send(first.clone()).await;
+            posts.send(first.clone()).await;
         }
-        mail.send(first).await;
+        posts.send(first).await;
         if order.is_wanted_twice() {
-            mail.send(start(format!("second-{}", order.0))).await;
+            posts.send(start(format!("second-{}", order.0))).await;
         }
     }
 }
 
-/// Whether a process owns lanes of the inbox: what it has in hand is lost with it.
+/// Returns true if a process owns lanes of the inbox: its messages in flight are lost with it.
 fn owns_lanes(base: &Base, pid: u32) -> bool {
     let sql = format!(
         "SELECT owner FROM relais_lane WHERE scope = 'inbox' AND owner LIKE '{pid}-%' LIMIT 1"
@@ -136,7 +136,7 @@ fn owns_lanes(base: &Base, pid: u32) -> bool {
     !base.texts(&sql).is_empty()
 }
 
-/// What is not over yet, by its name.
+/// The state that is not final, by name.
 const OPEN: &str = "\
     SELECT 'processes' FROM relais_process WHERE status NOT IN ('SUCCEEDED', 'FAILED', 'COMPENSATED') \
     UNION ALL SELECT 'inbox' FROM relais_inbox WHERE status IN ('RECEIVED', 'RETRY') \
@@ -144,19 +144,19 @@ const OPEN: &str = "\
     UNION ALL SELECT 'timers' FROM relais_timer \
     UNION ALL SELECT 'parked keys' FROM relais_parked_key";
 
-/// Nothing happens any more, and nothing ever will.
-fn is_quiet(base: &Base, services: &Services, mail: &Mail, orders: usize) -> bool {
-    let commands = || services.look(|ledger| ledger.commands);
+/// Returns true if no work is left.
+fn is_quiet(base: &Base, services: &Services, posts: &PostQueue, orders: usize) -> bool {
+    let commands = || services.read(|ledger| ledger.commands);
     // In this order: a command that comes while the tables are read shows in the second count.
     let before = commands();
-    if !mail.is_idle() || !base.texts(&format!("{OPEN} LIMIT 1")).is_empty() {
+    if !posts.is_idle() || !base.texts(&format!("{OPEN} LIMIT 1")).is_empty() {
         return false;
     }
     let count = base.texts("SELECT CAST(count(*) AS TEXT) FROM relais_process");
-    count == [orders.to_string()] && mail.is_idle() && before == commands()
+    count == [orders.to_string()] && posts.is_idle() && before == commands()
 }
 
-/// How much of what is not over, for the report of a failure.
+/// Returns the open work, for the report of a failure.
 fn state(base: &Base) -> String {
     let mut open = BTreeMap::<String, usize>::new();
     for name in base.texts(OPEN) {
@@ -201,7 +201,7 @@ fn check_logs(base: &Base) {
     assert!(strays.is_empty(), "logs of no process: {strays:?}");
 }
 
-/// What needs a person: processes that failed with nothing to undo, and second starts.
+/// Checks the dead letters: failed processes without completed steps, and second starts.
 fn check_dead_letters(base: &Base, orders: usize) {
     let mut found = BTreeMap::<String, usize>::new();
     for letter in base.texts("SELECT origin || ' ' || error_class FROM relais_dead_letter") {
@@ -215,10 +215,10 @@ fn check_dead_letters(base: &Base, orders: usize) {
     assert_eq!(found, expected.map(|(name, count)| (name.to_owned(), count)).into());
 }
 
-/// Each effect once, in the order of the steps, and undone backwards; of nobody but the one process.
+/// Checks each effect: once, in the order of the steps, compensated in reverse, and only of its process.
 fn check_effects(services: &Services, processes: &HashMap<Order, String>, orders: usize) {
     let mut effects = HashMap::<Order, BTreeMap<(Step, Way), usize>>::new();
-    services.look(|ledger| {
+    services.read(|ledger| {
         for (key, account) in ledger.accounts() {
             let undo = if account.way == Way::Undo { "/undo" } else { "" };
             let id = &processes[&account.order];
@@ -233,7 +233,7 @@ fn check_effects(services: &Services, processes: &HashMap<Order, String>, orders
         let had = effects.remove(&order).unwrap_or_default();
         let expected: BTreeSet<_> = order.effects().into_iter().collect();
         assert_eq!(had.keys().copied().collect::<BTreeSet<_>>(), expected, "{order:?}");
-        // What was in doubt is undone when its answer comes, at no certain place.
+        // A step in doubt is compensated when its answer arrives, at any place in the order.
         if order.script() != Script::InDoubt {
             let mut in_time: Vec<_> = had.iter().map(|(what, effect)| (*effect, *what)).collect();
             in_time.sort_unstable();
@@ -244,14 +244,14 @@ fn check_effects(services: &Services, processes: &HashMap<Order, String>, orders
 }
 
 /// Says what happened; too little of it is a failure.
-fn report(services: &Services, mail: &Mail, kills: &Kills, orders: usize, started: Instant) {
-    let (commands, copies) = services.look(|ledger| (ledger.commands, ledger.copies));
-    let mail = mail.tally();
+fn report(services: &Services, posts: &PostQueue, kills: &Kills, orders: usize, started: Instant) {
+    let (commands, copies) = services.read(|ledger| (ledger.commands, ledger.copies));
+    let posts = posts.tally();
     eprintln!(
-        "{orders} processes; {commands} commands, {copies} of them copies; {mail:?}; {kills:?}; {:.1?}",
+        "{orders} processes; {commands} commands, {copies} of them copies; {posts:?}; {kills:?}; {:.1?}",
         started.elapsed()
     );
     assert!(kills.at_work >= KILLS_MIN, "the run was too easy: {kills:?}");
     assert!(copies > 0, "the run was too easy: no command came twice");
-    assert!(mail.failures > 0 && mail.duplicates > 0, "the run was too easy: {mail:?}");
+    assert!(posts.failures > 0 && posts.duplicates > 0, "the run was too easy: {posts:?}");
 }

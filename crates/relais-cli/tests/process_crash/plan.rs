@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Order(pub(crate) usize);
 
-/// How the services treat an order.
+/// The behaviour of the services for an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Smooth,
@@ -14,9 +14,9 @@ pub(crate) enum Script {
     Twice,
     /// The first answer about the second step is lost until it is asked for again.
     Late,
-    /// The step is refused for good.
+    /// The step is refused.
     Refused(Step),
-    /// The third step is refused for good, and undoing the second is busy at first.
+    /// The third step is refused, and compensating the second is busy at first.
     BusyUndo,
     /// The third step is done but not answered before its last time-out; the answer comes while what
     /// was done before it is undone.
@@ -30,14 +30,14 @@ pub(crate) enum Step {
     Shipment,
 }
 
-/// What a command asks for.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Way {
     Do,
     Undo,
 }
 
-/// What a service says to a command.
+/// The answer of a service to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Done,
@@ -95,12 +95,12 @@ impl Order {
         self.0 % 100 == 1
     }
 
-    /// What starts it is sent twice.
+    /// Its start message is sent twice.
     pub(crate) fn is_sent_twice(self) -> bool {
         self.0 % 50 == 2
     }
 
-    /// What starts it: each kind of process has time-outs of its own.
+    /// Returns its start message; each kind of process has its own time-outs.
     pub(crate) fn start(self) -> &'static str {
         match self.script() {
             Script::Late => "HastyPlaced",
@@ -109,7 +109,7 @@ impl Order {
         }
     }
 
-    /// How it must end.
+    /// Returns the state in which it must end.
     pub(crate) fn end(self) -> &'static str {
         match self.script() {
             Script::Smooth | Script::Busy | Script::Twice | Script::Late => "SUCCEEDED",
@@ -118,7 +118,7 @@ impl Order {
         }
     }
 
-    /// What the services say to the n-th attempt of a command.
+    /// Returns the answer to the n-th attempt of a command.
     pub(crate) fn ending(self, step: Step, way: Way, attempt: usize) -> Ending {
         match (self.script(), way) {
             (Script::Busy, Way::Do) if step == Step::Stock && attempt == 1 => Ending::Busy,

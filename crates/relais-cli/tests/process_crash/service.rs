@@ -11,16 +11,16 @@ use axum::{Router, extract::State, http::HeaderMap, routing::post};
 use serde_json::{Value, json};
 
 use crate::{
-    mail::{Mail, Outgoing},
     plan::{Ending, Order, Script, Step, Way},
+    posts::{Outgoing, PostQueue},
 };
 
-/// What happened on the side of the services.
+/// The effects of the services.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// By idempotency key.
     accounts: HashMap<String, Account>,
-    /// Effects so far, to tell their order.
+    /// Number of effects so far, for their order.
     effects: usize,
     /// Commands that came, copies among them.
     pub(crate) commands: usize,
@@ -43,13 +43,13 @@ pub(crate) struct Account {
 #[derive(Clone)]
 pub(crate) struct Services {
     ledger: Arc<Mutex<Ledger>>,
-    mail: Mail,
+    posts: PostQueue,
 }
 
 impl Services {
     /// Listens; where.
-    pub(crate) async fn start(mail: Mail) -> (Self, SocketAddr) {
-        let services = Self { ledger: Arc::default(), mail };
+    pub(crate) async fn start(posts: PostQueue) -> (Self, SocketAddr) {
+        let services = Self { ledger: Arc::default(), posts };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = Router::new().route("/commands", post(take)).with_state(services.clone());
@@ -57,7 +57,7 @@ impl Services {
         (services, address)
     }
 
-    pub(crate) fn look<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
+    pub(crate) fn read<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
         at(&self.ledger.lock().unwrap())
     }
 }
@@ -74,7 +74,7 @@ async fn take(State(services): State<Services>, headers: HeaderMap, body: String
     };
     let replies = services.ledger.lock().unwrap().take(&command);
     for reply in replies {
-        services.mail.send(reply).await;
+        services.posts.send(reply).await;
     }
 }
 

@@ -19,9 +19,9 @@ use crate::{
     wait_for,
 };
 
-/// What each secret begins with.
+/// The prefix of each secret.
 pub(crate) const CANARY: &str = "CANARY-";
-/// What is no secret; wherever it is not found, the search could not have found a secret either.
+/// A public value: where the search does not find it, it could not have found a secret either.
 const PLANTED: &str = "PLANTED";
 
 /// Everything that was said, and where.
@@ -45,14 +45,14 @@ impl Said {
         assert!(shown.is_empty(), "secrets are shown: {shown:#?}");
     }
 
-    /// Somewhere in these places the word was found that everybody may see.
+    /// True after the public value was found in these places.
     fn was_searched_in(&self, place: &str) {
         let found = self.0.iter().any(|(of, text)| of.starts_with(place) && text.contains(PLANTED));
         assert!(found, "nothing planted was found in {place}, so no secret could have been");
     }
 }
 
-/// As it is, and what Base64 makes of it wherever it stands.
+/// Searches for the value and its Base64 forms at any offset.
 fn forms() -> Vec<String> {
     let shifted = ["", "x", "xx"].iter().enumerate().map(|(shift, before)| {
         let text = STANDARD.encode(format!("{before}{CANARY}"));
@@ -95,7 +95,7 @@ fn no_secret_shows_anywhere_while_everything_runs_and_fails() {
         fs::read_to_string(format!("/proc/{}/cmdline", running.pid())).unwrap(),
     );
     send(&running);
-    wait_for("what is refused and what is away", || {
+    wait_for("refused and unavailable destinations", || {
         let refused = ask(&site, &["dead-letter", "list", "--json"]).contains("HTTP_400");
         (refused && running.said().matches("target is unavailable").count() >= 3).then_some(())
     });
@@ -153,8 +153,8 @@ fn send(running: &Traced) {
 
 /// Every page there is, asked well and asked badly.
 fn pages(address: SocketAddr, said: &mut Said) {
-    let anybody = Client::at(address);
-    let admin = anybody.with("authorization", "Bearer CANARY-admin-token");
+    let without_token = Client::at(address);
+    let admin = without_token.with("authorization", "Bearer CANARY-admin-token");
     let described = admin.page("/api/openapi.json").ok();
     let mut ask = |client: &Client, method: &str, path: &str, body: &str| {
         let answer = client.ask(method, path, body);
@@ -163,10 +163,10 @@ fn pages(address: SocketAddr, said: &mut Said) {
     for page in ["/", "/metrics", "/healthz", "/readyz", "/api/openapi.json"] {
         ask(&admin, "GET", page, "");
     }
-    ask(&anybody, "POST", "/login", r#"{"token":"CANARY-typed"}"#);
-    ask(&anybody, "POST", "/login", r#"{"token":["CANARY-typed"]}"#);
-    ask(&anybody.with("authorization", "Bearer CANARY-typed"), "GET", "/api/v1/inbox", "");
-    ask(&anybody.with("cookie", "relais_session=CANARY-typed"), "GET", "/api/v1/inbox", "");
+    ask(&without_token, "POST", "/login", r#"{"token":"CANARY-typed"}"#);
+    ask(&without_token, "POST", "/login", r#"{"token":["CANARY-typed"]}"#);
+    ask(&without_token.with("authorization", "Bearer CANARY-typed"), "GET", "/api/v1/inbox", "");
+    ask(&without_token.with("cookie", "relais_session=CANARY-typed"), "GET", "/api/v1/inbox", "");
     for (path, operations) in described["paths"].as_object().unwrap() {
         for method in operations.as_object().unwrap().keys() {
             if path.ends_with("/live") {
@@ -185,7 +185,7 @@ fn pages(address: SocketAddr, said: &mut Said) {
     }
 }
 
-/// Every command that tells something.
+/// All commands that print data.
 fn commands(site: &Site, said: &mut Said) {
     let mut all: Vec<Vec<&str>> = [
         "check",
@@ -198,13 +198,13 @@ fn commands(site: &Site, said: &mut Said) {
         "outbox show 2",
         "dead-letter list",
         "process list",
-        "repair list",
+        "reprocess list",
         "audit",
         "cleanup",
         "migrate --print",
         "explain PLANTED-0",
         "explain PLANTED-1",
-        "explain nobody",
+        "explain missing",
     ]
     .iter()
     .map(|line| line.split(' ').collect())
@@ -222,7 +222,7 @@ fn commands(site: &Site, said: &mut Said) {
     }
 }
 
-/// What a command says, on both its streams.
+/// Returns the output of a command on both streams.
 fn ask(site: &Site, args: &[&str]) -> String {
     let output = site.command(args).envs(VARIABLES.iter().copied()).output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -233,7 +233,7 @@ fn ask(site: &Site, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_database_that_refuses_us_tells_nobody_the_password() {
+fn a_refused_connection_does_not_reveal_the_password() {
     let refuses_tls = answering(b"N");
     let speaks_nonsense = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let refuses_login = answering(
@@ -268,7 +268,7 @@ fn a_database_that_refuses_us_tells_nobody_the_password() {
     said.holds_no_secret();
 }
 
-/// Says the same to whoever comes, after their first words.
+/// A server that sends the same answer to every client.
 fn answering(words: &'static [u8]) -> SocketAddr {
     use std::io::{Read, Write};
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -7,7 +7,7 @@ use crate::{
     support::Site,
 };
 
-/// What some of them name.
+/// Files that some of them name.
 pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ("ADMIN_TOKEN", "CANARY-admin-token"),
     ("DESTINATION_KEY", "CANARY-destination-key"),
@@ -125,7 +125,7 @@ fn kafka() -> &'static str {
     ""
 }
 
-/// A line with a secret, and how somebody may get it wrong.
+/// A line with a secret, and wrong variants of it.
 fn mistakes(line: &str) -> Vec<String> {
     let (key, value) = line.split_once(" = ").unwrap();
     let bare = value.trim_matches('"');
@@ -173,12 +173,12 @@ columns = { LastName = "payload:/note" }
 "#;
 
 fn everything() -> String {
-    let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
-    settings(nobody, nobody, nobody) + SIGNED_IN
+    let closed = SocketAddr::from(([127, 0, 0, 1], 1));
+    settings(closed, closed, closed) + SIGNED_IN
 }
 
 #[test]
-fn settings_that_are_wrong_are_told_without_their_secrets() {
+fn wrong_settings_are_reported_without_their_secrets() {
     let all = everything();
     let lines: Vec<&str> = all.lines().filter(|line| holds_one_secret(line)).collect();
     assert!(lines.len() >= 8, "{lines:?}");

@@ -47,7 +47,7 @@ fn both_doors_are_encrypted_by_the_configuration() {
     }
 }
 
-/// Whether a request without TLS gets no answer.
+/// Returns true if a request without TLS gets no answer.
 fn is_deaf_to_plain_text(address: SocketAddr) -> bool {
     std::panic::catch_unwind(|| post(address, "/hook", &[("message-id", "m-2")], "{}")).is_err()
 }

@@ -1,6 +1,5 @@
-//! Messages that pose as something else: as lines of a log, as rows of a table, as commands to the terminal
-//! of whoever looks. (What poses as a part of a page is in `console/corpus.rs`; what goes into CSV for
-//! Salesforce is written exactly, and tested with its writer.)
+//! Messages that imitate log lines, table rows or terminal commands. Attacks on the console are in
+//! `console/corpus.rs`; values in CSV for Salesforce are tested with its writer.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -41,7 +40,7 @@ const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
     [inbox]\nunknown_type_wait = \"0s\"\n\
     [admin]\nlisten = \"127.0.0.1:0\"\n";
 
-/// What moves a cursor, ends a line or turns the writing.
+/// Characters that move the cursor, end a line or change the writing direction.
 fn is_evil(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -103,13 +102,13 @@ fn no_message_writes_a_line_of_the_log_or_a_command_for_the_terminal() {
                 "json" => serde_json::from_str::<serde_json::Value>(line).is_ok(),
                 _ => line.starts_with("20") && line.contains("Z "),
             };
-            assert!(whole, "{log}: a line nobody of us wrote: {line:?}");
+            assert!(whole, "{log}: a forged line: {line:?}");
         }
     }
 }
 
 #[test]
-fn no_message_writes_a_command_into_what_the_command_line_prints() {
+fn no_message_can_control_the_terminal_of_the_command_line() {
     let (site, running) = run("json");
     send(&site, &running);
     let letters = site.json(&["dead-letter", "list", "--limit", "200"]);
@@ -117,7 +116,7 @@ fn no_message_writes_a_command_into_what_the_command_line_prints() {
         "inbox list --limit 200",
         "outbox list --limit 200",
         "dead-letter list --limit 200",
-        "repair list",
+        "reprocess list",
         "status",
         "audit",
     ]

@@ -22,7 +22,7 @@ const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
     [admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"t0ken\"\n";
 /// `CONNECTIONS_MAX` of `relais-admin/src/serve.rs`.
 const ADMIN_CONNECTIONS_MAX: usize = 256;
-/// How many come although all seats are taken.
+/// Number of connections beyond the limit.
 const SURPLUS: usize = 50;
 /// Nested much deeper than a stack is tall.
 const DEEP: usize = 200_000;
@@ -57,7 +57,7 @@ impl Served {
 fn raw(address: SocketAddr, bytes: &[u8]) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // Whoever refuses early does not read to the end.
+    // A server that refuses early does not read the rest.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -119,7 +119,7 @@ fn bodies_that_are_too_large_too_deep_or_packed_are_refused() {
 }
 
 #[test]
-fn a_message_that_is_too_deep_is_kept_and_kills_nobody() {
+fn a_message_that_is_nested_too_deep_is_kept_and_kills_no_worker() {
     let served = Served::start();
     let deep = r#"{"a":"#.repeat(DEEP) + "1" + &"}".repeat(DEEP);
     let half = "[".repeat(DEEP);
@@ -167,12 +167,12 @@ impl Slow {
 }
 
 #[test]
-fn slow_senders_hold_up_nobody_and_are_cut_off_by_the_admin_side() {
+fn slow_senders_do_not_block_others_and_are_disconnected_by_the_admin_server() {
     let served = Served::start();
     let mut slow = Slow::open(served.admin, ADMIN_CONNECTIONS_MAX + SURPLUS, "GET /healthz");
     let files = std::fs::read_dir(format!("/proc/{}/fd", served.running.pid())).unwrap().count();
     assert!(files < ADMIN_CONNECTIONS_MAX + 100, "{files} files are open");
-    // All seats are taken; whoever comes is served as soon as the slow ones have had their time.
+    // All seats are taken; new clients are served as soon as the slow ones time out.
     assert_eq!(get(served.admin, "/healthz").0, 200);
     // The last ones have not had theirs yet.
     wait_for("the slow ones to be cut off", || {
@@ -183,7 +183,7 @@ fn slow_senders_hold_up_nobody_and_are_cut_off_by_the_admin_side() {
 }
 
 #[test]
-fn slow_senders_hold_up_nobody_at_a_source() {
+fn slow_senders_do_not_block_others_at_a_source() {
     let served = Served::start();
     let mut slow = Slow::open(served.hook, 300, "POST /hook");
     for _ in 0..3 {

@@ -1,6 +1,6 @@
-//! What somebody with bad intentions may try against a real relais, and what must come of it.
+//! Attacks against a real relais, which must fail.
 //!
-//! - `routes`: whoever has no token sees nothing
+//! - `routes`: requests without a token see nothing
 //! - `ssrf`: where messages must not be sent
 //! - `canary`: secrets that must show nowhere
 //! - `injection`: messages that pose as log lines, as table rows or as commands to a terminal
@@ -28,14 +28,14 @@ mod traced;
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test gives up.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks again until something is there.
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Waits until a value is present.
+fn wait_for<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         assert!(started.elapsed() < PATIENCE, "not in time: {what}");

@@ -1,4 +1,4 @@
-//! Whoever has no token sees nothing, whatever they ask for and however they write it.
+//! Requests without a token see nothing, for every path in every notation.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -12,7 +12,7 @@ use crate::{
     wait_for,
 };
 
-/// What only those may see who have a token.
+/// A value that only requests with a token may see.
 const DATA: &str = "V3RY-PRIVATE";
 const SETTINGS: &str = "[store]\nurl = \"sqlite:relais.db\"\n\
     [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\nsource_system = \"V3RY-PRIVATE\"\n\
@@ -34,7 +34,7 @@ const OUTSIDE: [&str; 8] = [
 ];
 
 #[test]
-fn nothing_tells_anything_without_a_token_however_it_is_asked() {
+fn no_request_reveals_data_without_a_token() {
     let site = Site::with(SETTINGS);
     let running = site.run();
     let hook = running.address("hook");
@@ -46,8 +46,8 @@ fn nothing_tells_anything_without_a_token_however_it_is_asked() {
         assert_eq!(post(hook, "/hook", &[("message-id", id)], body).0, 202);
     }
     let address = running.logged("admin http://");
-    let anybody = Client::at(address);
-    let admin = anybody.with("authorization", "Bearer t0ken");
+    let client = Client::at(address);
+    let admin = client.with("authorization", "Bearer t0ken");
     // The search finds what is there to be found.
     for page in ["/metrics", "/api/v1/overview", "/api/v1/inbox", "/api/v1/dead-letters"] {
         wait_for(page, || admin.page(page).body.contains(DATA).then_some(()));
@@ -58,26 +58,26 @@ fn nothing_tells_anything_without_a_token_however_it_is_asked() {
     for path in paths.into_iter().map(String::as_str).chain(OUTSIDE) {
         let (path, open) = (filled(path), is_open(path));
         for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
-            tells_nothing(&anybody, method, &path, open);
+            reveals_nothing(&client, method, &path, open);
         }
-        for client in forged(&anybody) {
-            tells_nothing(&client, "GET", &path, open);
-            tells_nothing(&client, "POST", &path, open);
+        for client in forged(&client) {
+            reveals_nothing(&client, "GET", &path, open);
+            reveals_nothing(&client, "POST", &path, open);
         }
         for path in disguised(&path) {
-            tells_nothing(&anybody, "GET", &path, open);
-            tells_nothing(&anybody, "POST", &path, open);
+            reveals_nothing(&client, "GET", &path, open);
+            reveals_nothing(&client, "POST", &path, open);
         }
     }
 }
 
-fn tells_nothing(client: &Client, method: &str, path: &str, open: bool) {
+fn reveals_nothing(client: &Client, method: &str, path: &str, open: bool) {
     let answer = client.ask(method, path, "{}");
     assert!(!answer.body.contains(DATA), "{method} {path}: {answer:?}");
     assert!(answer.status >= 300 || open, "{method} {path}: {answer:?}");
 }
 
-/// What needs no token: it holds no data.
+/// Paths that need no token, because they hold no data.
 fn is_open(path: &str) -> bool {
     ["/", "/healthz", "/readyz", "/logout", "/console/app.js"].contains(&path)
 }
@@ -90,7 +90,7 @@ fn filled(path: &str) -> String {
         .replace("{action}", "pause")
 }
 
-/// How it might get past a careless guard.
+/// Notations that might bypass a careless check.
 fn disguised(path: &str) -> Vec<String> {
     let inside = path.trim_start_matches('/');
     vec![
@@ -108,9 +108,9 @@ fn disguised(path: &str) -> Vec<String> {
     ]
 }
 
-/// Those who say they are somebody.
-fn forged(anybody: &Client) -> Vec<Client> {
-    let with = |name: &'static str, value: &str| anybody.with(name, value);
+/// Clients with forged credentials.
+fn forged(client: &Client) -> Vec<Client> {
+    let with = |name: &'static str, value: &str| client.with(name, value);
     vec![
         with("authorization", "Bearer "),
         with("authorization", "Basic YWRtaW46dDBrZW4="),
@@ -121,7 +121,7 @@ fn forged(anybody: &Client) -> Vec<Client> {
 }
 
 #[test]
-fn a_stream_is_for_those_who_may_look() {
+fn a_stream_needs_a_token() {
     let site = Site::with(SETTINGS);
     let running = site.run();
     let address = running.logged("admin http://");

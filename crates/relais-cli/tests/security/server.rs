@@ -1,4 +1,4 @@
-//! A server that answers as it is told and remembers every request whole.
+//! A server with scripted answers that records whole requests.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -1,5 +1,5 @@
-//! Where messages must not be sent: into this machine, its network, its cloud. The program itself is asked,
-//! and whoever must not be called listens.
+//! Addresses that messages must not be sent to: this machine, its network, its cloud. The real program is
+//! tested, with a listener at the forbidden address.
 //!
 //! Names that lie (private and mixed answers, an answer that changes) need a name server that lies; they
 //! are in `relais-connect/src/http/private_address/tests.rs`, against the publisher this program uses.
@@ -57,8 +57,8 @@ fn refused(settings: &str) -> (i32, String) {
 }
 
 #[test]
-fn no_destination_inside_is_taken_in_whatever_form_it_is_written() {
-    // Where the settings end, the connector goes on; so each is asked for alone.
+fn private_addresses_are_refused_in_every_notation() {
+    // The configuration and the connector both check; each is tested alone.
     for (number, host) in inside().into_iter().enumerate() {
         let (code, said) = refused(&destination(number, &format!("http://{host}:8080/a?b")));
         assert_ne!(code, 0, "{host}: {said}");
@@ -67,11 +67,11 @@ fn no_destination_inside_is_taken_in_whatever_form_it_is_written() {
     let all: String =
         (0..).zip(inside()).map(|(n, host)| destination(n, &format!("https://{host}/"))).collect();
     let (code, said) = refused(&all.replace("kind =", "allow_private = true\nkind ="));
-    assert_eq!(code, 0, "whoever means it may: {said}");
+    assert_eq!(code, 0, "it can be allowed explicitly: {said}");
 }
 
 #[test]
-fn nothing_but_http_without_a_login_is_taken_as_a_target() {
+fn only_http_urls_without_credentials_are_targets() {
     let all: String = (0..).zip(NO_TARGETS).map(|(n, url)| destination(n, url)).collect();
     let (code, said) = refused(&all.replace("kind =", "allow_private = true\nkind ="));
     assert_ne!(code, 0);
@@ -80,7 +80,7 @@ fn nothing_but_http_without_a_login_is_taken_as_a_target() {
     }
 }
 
-/// Somebody who must not be called.
+/// A server that must not be called.
 struct Quiet(TcpListener);
 
 impl Quiet {

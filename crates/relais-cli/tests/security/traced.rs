@@ -1,4 +1,4 @@
-//! `relais run` that says much: its log goes to a file, because nobody reads along.
+//! `relais run` with a verbose log, which goes to a file.
 
 use std::{
     fs::{self, File},
@@ -34,7 +34,7 @@ impl Traced {
         self.child.id()
     }
 
-    /// What it has said so far.
+    /// Returns its output so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }

@@ -12,7 +12,7 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord, Producer},
 };
 
-/// How long one question to the broker may take.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The broker the environment names.
@@ -39,7 +39,7 @@ impl Broker {
         client
     }
 
-    /// A new topic with a name of its own; gone afterwards.
+    /// Creates a topic with a unique name, which is deleted afterwards.
     pub(crate) fn topic(&self, what: &str, partitions: i32) -> Topic<'_> {
         let name = format!("relais-{what}-{}", uuid::Uuid::new_v4().simple());
         let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
@@ -65,15 +65,15 @@ pub(crate) struct Topic<'a> {
 }
 
 impl Topic<'_> {
-    /// Where each partition ends.
+    /// Returns the end of each partition.
     pub(crate) fn ends(&self) -> Vec<i64> {
         let client: BaseConsumer = self.broker.client().create().unwrap();
         let end = |partition| client.fetch_watermarks(&self.name, partition, PATIENCE).unwrap().1;
         (0..self.partitions).map(end).collect()
     }
 
-    /// What a group has committed in each partition; nothing counts as zero, and so does a group
-    /// whose coordinator is not there yet: a broker that has just started makes it at the first use.
+    /// Returns the committed offsets of a group by partition; zero without a commit, and for a group without a
+    /// coordinator, which a new broker creates at the first use.
     pub(crate) fn committed(&self, group: &str) -> Vec<i64> {
         let client: BaseConsumer = self.broker.client().set("group.id", group).create().unwrap();
         let mut asked = TopicPartitionList::new();

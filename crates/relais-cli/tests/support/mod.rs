@@ -19,7 +19,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with settings, and the program in it.
@@ -91,7 +91,7 @@ impl Site {
     }
 }
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -156,13 +156,13 @@ impl Running {
         }
     }
 
-    // Not every test looks at the process itself.
+    // Not every test uses the process itself.
     #[allow(dead_code)]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where a source listens.
+    /// Returns the address of a source.
     pub(crate) fn address(&self, source: &str) -> SocketAddr {
         let wanted = format!("\"source\":\"{source}\"");
         let line = self.lines.iter().find(|line| line.contains(&wanted)).expect("it is logged");
@@ -273,7 +273,7 @@ impl Target {
         self.seen.recv_timeout(PATIENCE).expect("the target gets a request")
     }
 
-    /// Requests nobody looked at yet.
+    /// Returns the number of unread requests.
     pub(crate) fn unseen(&self) -> usize {
         self.seen.try_iter().count()
     }

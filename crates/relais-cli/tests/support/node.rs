@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use crate::support::{Site, get};
 
-/// How often a process is looked at, and how often the whole, whose work is not to be disturbed.
+/// Interval of checks of a process, and of the whole, long enough not to disturb it.
 const GLANCE: Duration = Duration::from_millis(100);
-const LOOK: Duration = Duration::from_millis(500);
-/// How long a process lives once it is at work, in turn; from round to round longer, so that a slow
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// Lifetimes of a working process, in turn; longer from round to round, so that a slow
 /// machine gets done too.
 const LIVES_MS: [u64; 5] = [1_000, 100, 5_000, 0, 3_000];
 
@@ -40,7 +40,7 @@ pub(crate) fn kill_until(
         let mut node = Node::start(site, &format!("victim-{}", kills.at_work + kills.idle));
         let mut end: Option<Instant> = None;
         let finished = loop {
-            if looked.elapsed() > LOOK {
+            if looked.elapsed() > CHECK_EVERY {
                 looked = Instant::now();
                 if done() {
                     break true;
@@ -91,7 +91,7 @@ impl Node {
         Self { child, log }
     }
 
-    /// How many records it has stored or recognised so far; none while it is starting.
+    /// Returns the number of records stored or recognized so far; `None` while it is starting.
     pub(crate) fn received(&mut self) -> u64 {
         self.assert_alive();
         let Some(admin) = self.admin() else { return 0 };
@@ -109,7 +109,7 @@ impl Node {
         self.child.id()
     }
 
-    /// Where a source of it listens; nowhere while it is starting.
+    /// Returns the address of a source; `None` while it is starting.
     pub(crate) fn address(&self, source: &str) -> Option<SocketAddr> {
         let lines = self.lines();
         let line = lines.iter().find(|line| line["source"] == source)?;

@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use crate::support::{Site, postgres::PostgresSchema};
 
-/// How long anything may take before a test gives up.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks again and again until it is so.
+/// Waits until a condition holds.
 pub(crate) fn until(mut done: impl FnMut() -> bool) {
     let give_up = Instant::now() + PATIENCE;
     while !done() {
@@ -27,7 +27,7 @@ pub(crate) fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A simulated org; gone with its runtime.
+/// A simulated org; it ends with its runtime.
 pub(crate) struct Org {
     sim: RunningSimulator,
     _runtime: tokio::runtime::Runtime,
@@ -79,7 +79,7 @@ impl Org {
         self.sim.jobs().iter().filter(|job| job["state"] == state).count()
     }
 
-    /// Every record of this object was written so many times in all, and none twice the same.
+    /// Checks the total number of writes of this object, without repeated ones.
     pub(crate) fn assert_once(&self, object: &str, records: usize) {
         let ledger = self.ledger();
         let repeated: Vec<_> = ledger.entries().filter(|entry| entry.is_repeated()).collect();
@@ -99,7 +99,7 @@ pub(crate) fn fault(method: &str, path: &str, action: HttpAction) -> HttpFault {
     }
 }
 
-/// Where the program keeps its rows, with tables of members beside them.
+/// The database of the program, with tables of members.
 pub(crate) enum Base {
     Sqlite(PathBuf),
     Postgres(PostgresSchema),
@@ -172,7 +172,7 @@ impl Base {
         ));
     }
 
-    /// How many outbox rows are in each state.
+    /// Returns the number of outbox rows by state.
     pub(crate) fn outbox(&self, status: &str) -> usize {
         let sql = format!("SELECT event_type FROM relais_outbox WHERE status = '{status}'");
         self.texts(&sql).len()

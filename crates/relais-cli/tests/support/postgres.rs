@@ -1,6 +1,6 @@
 //! A place of its own in a real PostgreSQL.
 
-/// A schema of its own in the database the environment names; gone afterwards.
+/// A schema in the database that the environment names; it is dropped afterwards.
 pub(crate) struct PostgresSchema {
     base: String,
     pub(crate) name: String,

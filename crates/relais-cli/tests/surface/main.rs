@@ -20,7 +20,7 @@ use std::{
 use serde_json::{Value, json};
 use support::{Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 
-/// How long a test waits for what must come.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Commands with a test of their own for `--json`: `run` below, the demo, tokens and health elsewhere.
@@ -55,7 +55,7 @@ fn stocked(target: &Target) -> Site {
     send("m-1", r#"{"type":"OrderPlaced","orderId":"o-1"}"#);
     send("3", r#"{"type":"CheckoutStarted","orderId":"o-2"}"#);
     send("m-3", "{oops");
-    send("m-4", r#"{"type":"Nobody","orderId":"o-4"}"#);
+    send("m-4", r#"{"type":"Unknown","orderId":"o-4"}"#);
     let started = Instant::now();
     while site.json(&["dead-letter", "list"]).as_array().unwrap().len() < 3 {
         assert!(started.elapsed() < PATIENCE, "no dead letters");
@@ -114,7 +114,7 @@ fn calls(id: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("dead-letter keys", vec![]),
         ("dead-letter release", vec!["o-1", "--dry-run"]),
         ("dead-letter skip-key", vec!["o-1", "--dry-run"]),
-        ("dead-letter replay", vec![id]),
+        ("dead-letter retry", vec![id]),
         ("dead-letter discard", vec!["--all", "--dry-run"]),
         ("process list", vec![]),
         ("process show", vec!["checkout/o-2"]),
@@ -134,9 +134,9 @@ fn calls(id: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("destination reset-breaker", vec!["orders", "--reason", "look"]),
         ("source pause", vec!["hook", "--reason", "look"]),
         ("source resume", vec!["hook", "--reason", "seen"]),
-        ("repair list", vec![]),
-        ("repair", vec!["--dry-run"]),
-        ("repair discard", vec!["m-3", "--dry-run"]),
+        ("reprocess list", vec![]),
+        ("reprocess", vec!["--dry-run"]),
+        ("reprocess discard", vec!["m-3", "--dry-run"]),
         ("explain", vec!["m-1"]),
         ("audit list", vec![]),
         ("cleanup", vec!["--dry-run"]),
@@ -168,16 +168,16 @@ fn every_command_prints_json_when_asked_to() {
             path.split(' ').chain(more.iter().copied()).chain(["--json"]).collect();
         let said = site.relais(&args);
         assert!(parses(&said.out), "{args:?}: {said:?}");
-        assert!(said.code == 0 || *path == "repair", "{args:?}: {said:?}");
+        assert!(said.code == 0 || *path == "reprocess", "{args:?}: {said:?}");
     }
-    assert!(site.path("pages/relais-dead-letter-replay.1").exists());
+    assert!(site.path("pages/relais-dead-letter-retry.1").exists());
     let left = std::fs::read_dir(site.path(".")).unwrap().map(|file| file.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("bench")).collect();
     assert!(left.is_empty(), "a benchmark left {left:?}");
 }
 
 #[test]
-fn shells_and_man_are_told_of_every_command() {
+fn completions_and_manual_pages_cover_every_command() {
     let site = Site::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let said = site.relais(&["completions", shell]);
@@ -207,22 +207,30 @@ fn a_running_relais_logs_json_when_asked_to() {
 }
 
 #[test]
-fn wrong_ids_are_told_what_they_are_not() {
+fn wrong_ids_are_explained() {
     let target = Target::start();
     let site = stocked(&target);
     let said = site.relais(&["dead-letter", "show", "nope"]);
     assert_said(&said, 2, &["not the id of a dead letter", "relais dead-letter list"]);
     let said = site.relais(&["process", "diagram", "nope"]);
-    assert_said(&said, 1, &["no [[process]] has the type `nope`", "the settings declare checkout"]);
-    assert_said(&site.relais(&["repair", "list"]), 0, &["INVALID_JSON", "m-3"]);
-    assert_said(&site.relais(&["repair", "list", "--code", "OTHER"]), 0, &["none"]);
+    assert_said(
+        &said,
+        1,
+        &["no [[process]] has the type `nope`", "the configuration has checkout"],
+    );
+    assert_said(&site.relais(&["reprocess", "list"]), 0, &["INVALID_JSON", "m-3"]);
+    assert_said(&site.relais(&["reprocess", "list", "--code", "OTHER"]), 0, &["none"]);
     // Row 3 is another message than the one whose id is 3.
     let said = site.relais(&["inbox", "show", "3"]);
-    assert_said(&said, 2, &["inbox:3 is message m-3", "inbox:2 is message 3", "say which"]);
+    assert_said(
+        &said,
+        2,
+        &["inbox:3 is message m-3", "inbox:2 is message 3", "pass one of these names"],
+    );
     assert_eq!(site.json(&["inbox", "show", "inbox:3"])["message_id"], "m-3");
     assert_eq!(site.json(&["inbox", "show", "message:3"])["id"], 2);
     assert_eq!(site.json(&["inbox", "show", "1"])["message_id"], "m-1");
-    assert_said(&site.relais(&["inbox", "show", "99"]), 1, &["no inbox entry has the id 99"]);
+    assert_said(&site.relais(&["inbox", "show", "99"]), 1, &["no inbox entry has the ID 99"]);
     let said = site.relais(&["process", "list"]);
     assert_said(&said, 0, &["DEFINITION", "STEP FAILURES", "checkout"]);
 }
@@ -238,7 +246,7 @@ fn a_dry_run_does_not_look_like_done() {
 }
 
 #[test]
-fn the_audit_never_has_a_line_by_nobody() {
+fn every_audit_entry_has_an_actor() {
     let target = Target::start();
     let site = stocked(&target);
     let letters = site.json(&["dead-letter", "list", "--type", "OrderPlaced"]);
@@ -251,7 +259,7 @@ fn the_audit_never_has_a_line_by_nobody() {
 }
 
 #[test]
-fn clean_up_counts_asks_and_removes_what_is_past_its_retention() {
+fn cleanup_counts_asks_and_deletes_expired_rows() {
     let target = Target::start();
     let site = Site::with(&settings(&target));
     let running = site.run();
@@ -259,7 +267,7 @@ fn clean_up_counts_asks_and_removes_what_is_past_its_retention() {
     post(running.address("hook"), "/hook", &[("message-id", "m-1")], body);
     target.next();
     running.stop();
-    assert_said(&site.relais(&["cleanup"]), 0, &["nothing is past its retention"]);
+    assert_said(&site.relais(&["cleanup"]), 0, &["no row is past its retention"]);
     let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
     db.execute("UPDATE relais_inbox SET processed_at = '2001-01-01T00:00:00.000Z'", []).unwrap();
     drop(db);
@@ -292,11 +300,11 @@ fn a_benchmark_works_beside_the_rows_of_a_postgres_store_and_leaves_nothing() {
     let said = site.relais(&["status"]);
     assert_said(&said, 1, &["relais migrate"]);
     assert_eq!(site.relais(&["migrate"]).code, 0);
-    assert_said(&site.relais(&["cleanup", "--dry-run"]), 0, &["nothing is past its retention"]);
+    assert_said(&site.relais(&["cleanup", "--dry-run"]), 0, &["no row is past its retention"]);
 }
 
 #[test]
-fn one_look_of_top_tells_what_a_running_relais_does() {
+fn top_once_shows_the_state_of_a_running_relais() {
     let target = Target::start();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings =
@@ -327,7 +335,7 @@ fn one_look_of_top_tells_what_a_running_relais_does() {
     };
     assert!(look["rates"]["received"].is_number(), "{look}");
     assert_eq!(look["destinations"]["orders"]["breaker"], "closed", "{look}");
-    // Whoever answers there for another store is not believed.
+    // The answer of a relais with another store is ignored.
     let other = Site::with(&settings);
     assert_eq!(other.relais(&["migrate"]).code, 0);
     let look = other.json(&["top", "--once", "--every", "100ms"]);
@@ -336,6 +344,6 @@ fn one_look_of_top_tells_what_a_running_relais_does() {
     assert_eq!(status["destinations"][0]["guards"], Value::Null, "{status}");
     running.stop();
     let said = site.relais(&["top", "--every", "100ms"]);
-    assert_said(&said, 0, &["no worker is at work"]);
+    assert_said(&said, 0, &["no worker is running"]);
     assert_said(&site.relais(&["status"]), 0, &["no worker"]);
 }

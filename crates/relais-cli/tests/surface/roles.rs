@@ -8,11 +8,11 @@ use crate::{
 };
 
 const ROLES: [&str; 4] = ["owner", "runtime", "producer", "reader"];
-/// What a service writes: docs/outbox-from-any-language.md.
+/// The statement of a service in docs/outbox-from-any-language.md.
 const SEND: &str = "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, \
                     payload) VALUES ('Order', '42', 'OrderCreated', 'orders', '{\"orderId\":\"42\"}')";
 
-/// A schema with roles that are gone afterwards, as it is.
+/// A schema with roles, which are dropped afterwards.
 struct Cast {
     schema: PostgresSchema,
 }
@@ -84,7 +84,7 @@ fn the_owner_makes_the_tables_and_runtime_does_the_work() {
     assert_eq!(runtime.json(&["migrate"])["applied"], json!([]));
 }
 
-/// As the producer, who can do only this.
+/// Writes as the producer, whose role allows only this.
 fn send(cast: &Cast) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -98,7 +98,7 @@ fn send(cast: &Cast) {
 }
 
 #[test]
-fn a_reader_can_look_at_everything_and_is_told_when_it_may_not_act() {
+fn a_reader_role_sees_everything_and_its_actions_are_refused() {
     let Some(cast) = Cast::new() else { return };
     let target = Target::start();
     assert_eq!(cast.site("owner", &target).relais(&["migrate"]).code, 0);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::Target;
 
-/// One span as it came.
+/// A received span.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) service: String,
@@ -22,7 +22,7 @@ pub(crate) struct Span {
 pub(crate) struct Collector {
     target: Target,
     spans: Vec<Span>,
-    /// Everything as it came.
+    /// All received spans.
     pub(crate) raw: String,
 }
 

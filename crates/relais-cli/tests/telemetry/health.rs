@@ -18,7 +18,7 @@ const ROUTE: &str =
     "[[route]]\non = \"Ordered\"\naggregate_type = \"Order\"\ndestination = \"shop\"\n";
 
 #[test]
-fn the_settings_say_how_the_log_looks_and_the_command_line_has_the_last_word() {
+fn the_command_line_overrides_the_configured_log_format() {
     let target = Target::start();
     let log = "[log]\nformat = \"json\"\nlevel = \"debug\"\n";
     let site = Site::with(&format!("{log}{HOOK}{ROUTE}{}", to_http("shop", &target)));
@@ -95,7 +95,7 @@ fn no_secret_of_the_settings_is_in_the_log_even_at_trace() {
 }
 
 #[test]
-fn the_page_of_a_running_program_tells_its_latencies_and_facts() {
+fn the_metrics_page_has_latencies_and_facts() {
     let target = Target::start();
     let site = Site::with(&format!("{ADMIN}{HOOK}{ROUTE}{}", to_http("shop", &target)));
     let running = site.run();
@@ -143,7 +143,7 @@ fn a_disk_that_is_full_makes_it_unready_with_the_reason_until_there_is_room() {
         "[lanes]\nlease = \"2s\"\n{ADMIN}{HOOK}{ROUTE}{}",
         to_http("shop", &target)
     ));
-    // Beyond such a limit a program is killed, unless it does not care; a full disk kills nobody.
+    // A program beyond this limit is killed, unless it ignores the signal; a full disk kills no program.
     let mut patient = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_relais");
     patient.args(["-c", "trap '' XFSZ; exec \"$0\" run --log json", program]);
@@ -171,8 +171,8 @@ fn a_disk_that_is_full_makes_it_unready_with_the_reason_until_there_is_room() {
 
 #[cfg(feature = "kafka")]
 #[test]
-fn a_program_whose_only_source_is_away_is_not_ready_and_says_which() {
-    // Nobody listens on port 1.
+fn a_program_whose_only_source_is_unavailable_is_not_ready_and_names_it() {
+    // No server listens on port 1.
     let site = Site::with(&format!(
         "{ADMIN}[[source]]\nname = \"orders\"\nkind = \"kafka\"\nbrokers = \"127.0.0.1:1\"\n\
          group = \"g\"\ntopics = [\"t\"]\n{ROUTE}\

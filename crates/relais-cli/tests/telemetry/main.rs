@@ -1,4 +1,4 @@
-//! What the program tells about itself, from the outside: traces, log, metrics, readiness.
+//! The telemetry of the program: traces, log, metrics, readiness.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
@@ -112,7 +112,7 @@ fn one_trace_covers_the_way_from_a_post_over_two_processes_to_http_and_salesforc
 
 #[cfg(feature = "kafka")]
 #[test]
-fn one_trace_covers_the_way_from_a_kafka_record_to_a_kafka_record_and_the_lag_is_told() {
+fn one_trace_covers_the_way_between_two_kafka_records_and_the_lag_is_reported() {
     use broker::{Broker, header};
     let Some(broker) = Broker::from_environment() else { return };
     let (from, to) = (broker.topic("in", 1), broker.topic("out", 1));
@@ -149,11 +149,11 @@ fn one_trace_covers_the_way_from_a_kafka_record_to_a_kafka_record_and_the_lag_is
 }
 
 #[test]
-fn a_collector_that_is_down_disturbs_nobody() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+fn an_unavailable_collector_does_not_affect_messages() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let target = Target::start();
     let site = Site::with(&format!(
-        "[telemetry]\notlp = \"http://{nobody}\"\n{HOOK}\
+        "[telemetry]\notlp = \"http://{closed}\"\n{HOOK}\
          [[route]]\non = \"Ordered\"\naggregate_type = \"Order\"\ndestination = \"shop\"\n{}",
         to_http("shop", &target)
     ));
@@ -168,7 +168,7 @@ fn a_collector_that_is_down_disturbs_nobody() {
     }
     let said = running.stop();
     assert_eq!(said.code, 0, "{}", said.err);
-    let complaints = said.err.matches("the collector takes no spans").count();
+    let complaints = said.err.matches("the collector refused spans").count();
     assert!(complaints <= 1, "{}", said.err);
 }
 

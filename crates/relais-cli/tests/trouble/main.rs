@@ -5,21 +5,21 @@
 #![allow(clippy::unwrap_used)]
 
 mod place;
-mod shop;
+mod target;
 // Shared with tests that use more of it.
 #[allow(dead_code)]
 #[path = "../support/mod.rs"]
 mod support;
 
 use place::{Place, on_both};
-use shop::{Reply, Shop};
+use target::{Reply, RuleTarget};
 
-/// A destination at the shop's path of its name.
-fn destination(shop: &Shop, name: &str, more: &str) -> String {
+/// A destination at the target's path of its name.
+fn destination(target: &RuleTarget, name: &str, more: &str) -> String {
     format!(
         "[[destination]]\nname = \"{name}\"\nkind = \"http\"\nallow_private = true\n\
          url = \"http://{}/{name}\"\n{more}",
-        shop.address
+        target.address
     )
 }
 
@@ -35,14 +35,14 @@ const SHORT_TIMEOUT: &str = "[destination.limits]\ntimeout = \"300ms\"\n";
 #[test]
 fn one_poison_key_beside_200_healthy_ones_is_a_dead_letter_and_they_are_delivered() {
     on_both(|store| {
-        let shop = Shop::start(|call| match (call.destination(), call.key()) {
+        let target = RuleTarget::start(|call| match (call.destination(), call.key()) {
             ("hangs", "poison") => Reply::Never,
             (status, "poison") => Reply::Status(status.parse().unwrap()),
             _ => Reply::Status(200),
         });
         let names = ["429", "500", "502", "503", "504", "hangs"];
         let more = format!("{FIVE_ATTEMPTS}{SHORT_TIMEOUT}");
-        let all: String = names.iter().map(|name| destination(&shop, name, &more)).collect();
+        let all: String = names.iter().map(|name| destination(&target, name, &more)).collect();
         let place = Place::new(&store, &all);
         for name in names {
             place.send(name, &["poison".to_owned()]);
@@ -59,14 +59,14 @@ fn one_poison_key_beside_200_healthy_ones_is_a_dead_letter_and_they_are_delivere
 #[test]
 fn a_poison_message_alone_stops_no_key_that_comes_later() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.key() {
+        let target = RuleTarget::start(|call| match call.key() {
             "poison" => Reply::Status(503),
             _ => Reply::Status(200),
         });
-        let place = Place::new(&store, &destination(&shop, "out", ""));
+        let place = Place::new(&store, &destination(&target, "out", ""));
         place.send("out", &["poison".to_owned()]);
         let _running = place.run();
-        shop.wait_for_calls(6);
+        target.wait_for_calls(6);
         place.send("out", &keys(20));
         place.until("DISPATCHED", 20);
         assert!(place.dead_letters().is_empty());
@@ -76,7 +76,7 @@ fn a_poison_message_alone_stops_no_key_that_comes_later() {
 #[test]
 fn a_short_outage_makes_no_dead_letter_with_default_settings() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.destination() {
+        let target = RuleTarget::start(|call| match call.destination() {
             _ if call.is_calm() => Reply::Status(200),
             "errs" | "one" | "many" => Reply::Status(500),
             "cuts" => Reply::Cut,
@@ -85,7 +85,8 @@ fn a_short_outage_makes_no_dead_letter_with_default_settings() {
         });
         let names = ["errs", "cuts", "refuses", "hangs", "one", "many"];
         let limit = |name: &&str| if *name == "hangs" { SHORT_TIMEOUT } else { "" };
-        let all: String = names.iter().map(|name| destination(&shop, name, limit(name))).collect();
+        let all: String =
+            names.iter().map(|name| destination(&target, name, limit(name))).collect();
         let place = Place::new(&store, &all);
         for name in names {
             let count = match name {
@@ -97,9 +98,9 @@ fn a_short_outage_makes_no_dead_letter_with_default_settings() {
         }
         let _running = place.run();
         // Far longer than the five attempts of 1.5 s that used to make dead letters of all.
-        shop.wait_for_calls(60);
+        target.wait_for_calls(60);
         assert_eq!(place.count("FAILED"), 0);
-        shop.calm();
+        target.calm();
         place.until("DISPATCHED", 4 * 8 + 1 + u64::from(MANY));
         assert!(place.dead_letters().is_empty());
     });
@@ -108,12 +109,12 @@ fn a_short_outage_makes_no_dead_letter_with_default_settings() {
 #[test]
 fn a_wrong_deployment_pauses_its_destination_as_a_matter_of_configuration() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.destination() {
+        let target = RuleTarget::start(|call| match call.destination() {
             _ if call.is_calm() => Reply::Status(200),
             status => Reply::Status(status.parse().unwrap()),
         });
         let names = ["404", "401", "400"];
-        let all: String = names.iter().map(|name| destination(&shop, name, "")).collect();
+        let all: String = names.iter().map(|name| destination(&target, name, "")).collect();
         let place = Place::new(&store, &all);
         for name in names {
             place.send(name, &keys(40));
@@ -122,10 +123,10 @@ fn a_wrong_deployment_pauses_its_destination_as_a_matter_of_configuration() {
         for name in names {
             place.until_guard(name, |guards| guards["cause"] == "configuration");
         }
-        shop.wait_for_calls(40);
+        target.wait_for_calls(40);
         let dead = place.count("FAILED");
         assert!(dead <= 5, "{dead} dead letters");
-        shop.calm();
+        target.calm();
         place.until("DISPATCHED", 120 - dead);
         assert_eq!(place.count("FAILED"), dead);
     });
@@ -134,11 +135,11 @@ fn a_wrong_deployment_pauses_its_destination_as_a_matter_of_configuration() {
 #[test]
 fn one_call_in_three_fails_and_everything_arrives() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.number % 3 {
+        let target = RuleTarget::start(|call| match call.number % 3 {
             0 => Reply::Status(500),
             _ => Reply::Status(200),
         });
-        let place = Place::new(&store, &destination(&shop, "out", ""));
+        let place = Place::new(&store, &destination(&target, "out", ""));
         place.send("out", &keys(150));
         let _running = place.run();
         place.until("DISPATCHED", 150);
@@ -149,17 +150,17 @@ fn one_call_in_three_fails_and_everything_arrives() {
 #[test]
 fn two_shards_of_ten_fail_and_the_others_continue() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.key().chars().last() {
+        let target = RuleTarget::start(|call| match call.key().chars().last() {
             Some('0' | '1') if !call.is_calm() => Reply::Status(503),
             _ => Reply::Status(200),
         });
-        let place = Place::new(&store, &destination(&shop, "out", ""));
+        let place = Place::new(&store, &destination(&target, "out", ""));
         place.send("out", &keys(200));
         let _running = place.run();
         place.until("DISPATCHED", 160);
-        shop.wait_for_calls(210);
+        target.wait_for_calls(210);
         assert_eq!((place.count("DISPATCHED"), place.count("FAILED")), (160, 0));
-        shop.calm();
+        target.calm();
         place.until("DISPATCHED", 200);
     });
 }
@@ -167,11 +168,11 @@ fn two_shards_of_ten_fail_and_the_others_continue() {
 #[test]
 fn a_pause_that_one_key_is_asked_for_delays_no_other() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.key() {
+        let target = RuleTarget::start(|call| match call.key() {
             "k7" => Reply::RetryAfter(3_600),
             _ => Reply::Status(200),
         });
-        let place = Place::new(&store, &destination(&shop, "out", ""));
+        let place = Place::new(&store, &destination(&target, "out", ""));
         place.send("out", &keys(50));
         let _running = place.run();
         place.until("DISPATCHED", 49);
@@ -183,34 +184,34 @@ fn a_pause_that_one_key_is_asked_for_delays_no_other() {
 #[test]
 fn half_of_the_calls_throttled_make_no_dead_letter_and_no_storm() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.number % 2 {
+        let target = RuleTarget::start(|call| match call.number % 2 {
             0 => Reply::Status(429),
             _ => Reply::Status(200),
         });
-        let place = Place::new(&store, &destination(&shop, "out", ""));
+        let place = Place::new(&store, &destination(&target, "out", ""));
         place.send("out", &keys(100));
         let _running = place.run();
         place.until("DISPATCHED", 100);
         assert!(place.dead_letters().is_empty());
-        assert!(shop.calls() < 400, "{} calls for 100 messages", shop.calls());
+        assert!(target.calls() < 400, "{} calls for 100 messages", target.calls());
     });
 }
 
 #[test]
 fn a_hot_key_that_fails_lets_the_others_continue() {
     on_both(|store| {
-        let shop = Shop::start(|call| match call.key() {
+        let target = RuleTarget::start(|call| match call.key() {
             "hot" => Reply::Status(500),
             _ => Reply::Status(200),
         });
         let quick = "[destination.retry]\nmax = \"100ms\"\nattempts = 1000\n";
-        let place = Place::new(&store, &destination(&shop, "out", quick));
+        let place = Place::new(&store, &destination(&target, "out", quick));
         place.send("out", &vec!["hot".to_owned(); 50]);
         let _running = place.run();
-        shop.wait_for_calls(10);
+        target.wait_for_calls(10);
         for part in keys(30).chunks(3) {
             place.send("out", part);
-            shop.wait_for_calls(shop.calls() + 5);
+            target.wait_for_calls(target.calls() + 5);
         }
         place.until("DISPATCHED", 30);
     });
@@ -219,13 +220,13 @@ fn a_hot_key_that_fails_lets_the_others_continue() {
 #[test]
 fn kills_while_the_target_is_unavailable_use_no_attempts() {
     on_both(|store| {
-        let shop = Shop::start(|_| Reply::Cut);
-        let place = Place::new(&store, &destination(&shop, "out", ""));
+        let target = RuleTarget::start(|_| Reply::Cut);
+        let place = Place::new(&store, &destination(&target, "out", ""));
         place.send("out", &keys(300));
         for life in 1..=10 {
             // Killed as soon as something of it was in flight.
             let running = place.run();
-            shop.wait_for_calls(12 * life);
+            target.wait_for_calls(12 * life);
             drop(running);
         }
         assert_eq!((place.attempts_max(), place.count("PENDING")), (0, 300));

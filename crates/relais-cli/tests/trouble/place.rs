@@ -8,11 +8,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    shop::PATIENCE,
     support::{Running, Site, postgres::PostgresSchema},
+    target::PATIENCE,
 };
 
-/// Where the tables are.
+/// The database.
 pub(crate) enum Database {
     Sqlite,
     Postgres(PostgresSchema),
@@ -79,7 +79,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// How many outbox rows have this status.
+    /// Returns the number of outbox rows with this status.
     pub(crate) fn count(&self, status: &str) -> u64 {
         let found = self.site.json(&["status"]);
         let counts = found["outbox"].as_array().expect("counts").iter();

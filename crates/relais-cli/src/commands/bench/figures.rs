@@ -1,4 +1,4 @@
-//! What is measured, through relais.
+//! The measurements with relais.
 
 use std::{
     sync::Arc,
@@ -14,29 +14,33 @@ use relais_core::{
 };
 use uuid::Uuid;
 
-use super::Name;
-use crate::failure::Failure;
+use super::Measurement;
+use crate::failure::CommandError;
 
 pub(super) const DESTINATION: &str = "bench";
-/// Rows of one transaction, and of one call.
+/// Rows of one transaction and of one call.
 pub(super) const BATCH: usize = 1_000;
-/// How long messages are sent one by one.
+/// Duration of sending messages one by one.
 pub(super) const SEND_TIME: Duration = Duration::from_secs(1);
-/// Different ordering keys.
+/// Number of ordering keys.
 const KEYS: u64 = 10_000;
-/// What makes a payload about 400 bytes long.
+/// Length of a note that makes a payload about 400 bytes long.
 const NOTE_BYTES: usize = 350;
-/// How long a backlog may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// How often we look whether all of it is settled.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Time limit for a backlog.
+const RELAY_MAX: Duration = Duration::from_secs(600);
+/// Interval of checks whether all rows are settled.
+const CHECK_EVERY: Duration = Duration::from_millis(2);
 
-/// Messages a second.
-pub(super) async fn measure(name: Name, store: &Arc<dyn Store>, rows: u64) -> Result<f64, Failure> {
+/// Returns messages per second.
+pub(super) async fn measure(
+    name: Measurement,
+    store: &Arc<dyn Store>,
+    rows: u64,
+) -> Result<f64, CommandError> {
     match name {
-        Name::Send => send(store.as_ref()).await,
-        Name::Accept => accept(store.as_ref(), rows).await,
-        Name::Relay => relay(store, rows).await,
+        Measurement::Send => send(store.as_ref()).await,
+        Measurement::Accept => accept(store.as_ref(), rows).await,
+        Measurement::Relay => relay(store, rows).await,
     }
 }
 
@@ -48,15 +52,15 @@ pub(super) fn payload(number: u64) -> String {
     format!(r#"{{"orderId":"{}","note":"{}"}}"#, key(number), "n".repeat(NOTE_BYTES))
 }
 
-/// Sent in the background to nobody: that they wait disturbs no later figure.
-const NOBODY: &str = "bench-nobody";
+/// A destination without a worker: its rows wait and do not disturb later measurements.
+const UNSERVED: &str = "bench-unserved";
 
-async fn send(store: &dyn Store) -> Result<f64, Failure> {
+async fn send(store: &dyn Store) -> Result<f64, CommandError> {
     let started = Instant::now();
     let mut sent = 0;
     while started.elapsed() < SEND_TIME {
         sent += 1;
-        store.enqueue(vec![message(sent, NOBODY)]).await?;
+        store.enqueue(vec![message(sent, UNSERVED)]).await?;
     }
     Ok(sent as f64 / started.elapsed().as_secs_f64())
 }
@@ -66,7 +70,7 @@ fn message(number: u64, destination: &str) -> NewMessage {
     NewMessage::new(Uuid::now_v7(), ("Order", &key), "OrderChanged", destination, payload(number))
 }
 
-async fn accept(store: &dyn Store, rows: u64) -> Result<f64, Failure> {
+async fn accept(store: &dyn Store, rows: u64) -> Result<f64, CommandError> {
     let arrived: Vec<NewInbox> = (0..rows).map(arrival).collect();
     let started = Instant::now();
     for batch in arrived.chunks(BATCH) {
@@ -93,7 +97,7 @@ fn arrival(number: u64) -> NewInbox {
     }
 }
 
-async fn relay(store: &Arc<dyn Store>, rows: u64) -> Result<f64, Failure> {
+async fn relay(store: &Arc<dyn Store>, rows: u64) -> Result<f64, CommandError> {
     let mut number = 0;
     while number < rows {
         let upto = rows.min(number + BATCH as u64);
@@ -101,29 +105,31 @@ async fn relay(store: &Arc<dyn Store>, rows: u64) -> Result<f64, Failure> {
         number = upto;
     }
     let started = Instant::now();
-    let app = App::new(Arc::clone(store)).destination(DESTINATION, Arc::new(Nothing));
+    let app = App::new(Arc::clone(store)).destination(DESTINATION, Arc::new(AcceptAll));
     let running = app.start();
     let observer = running.observer();
     let settled = || {
         let snapshot = observer.snapshot();
         snapshot.destinations.get(DESTINATION).map_or(0, |counts| counts.dispatched)
     };
-    while settled() < rows && started.elapsed() < PATIENCE {
-        tokio::time::sleep(LOOK_EVERY).await;
+    while settled() < rows && started.elapsed() < RELAY_MAX {
+        tokio::time::sleep(CHECK_EVERY).await;
     }
     let (took, done) = (started.elapsed(), settled());
     running.stop().await;
     if done < rows {
-        return Err(Failure::failed(format!("{done} of {rows} rows were relayed in {PATIENCE:?}")));
+        return Err(CommandError::failed(format!(
+            "only {done} of {rows} rows were delivered within {RELAY_MAX:?}"
+        )));
     }
     Ok(rows as f64 / took.as_secs_f64())
 }
 
-/// Takes everything at once.
-struct Nothing;
+/// A publisher that accepts everything at once.
+struct AcceptAll;
 
 #[async_trait]
-impl Publisher for Nothing {
+impl Publisher for AcceptAll {
     async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
         vec![Delivery::Accepted; messages.len()]
     }

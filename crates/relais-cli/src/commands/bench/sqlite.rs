@@ -9,12 +9,12 @@ use rusqlite::{Connection, Result, TransactionBehavior, params};
 use uuid::Uuid;
 
 use super::{
-    Name,
+    Measurement,
     figures::{BATCH, DESTINATION, SEND_TIME, key, payload},
 };
-use crate::failure::{Done, Failure};
+use crate::failure::{CommandError, Done};
 
-/// How long to wait for somebody else's transaction.
+/// Time limit for the transaction of another connection.
 const BUSY: Duration = Duration::from_secs(10);
 
 pub(super) async fn make_tables(folder: PathBuf) -> Done {
@@ -23,13 +23,13 @@ pub(super) async fn make_tables(folder: PathBuf) -> Done {
 
 pub(super) async fn raw(
     folder: PathBuf,
-    name: Name,
+    name: Measurement,
     rows: u64,
-) -> std::result::Result<f64, Failure> {
+) -> std::result::Result<f64, CommandError> {
     on_connection(folder, move |db| match name {
-        Name::Send => send(db),
-        Name::Accept => accept(db, rows),
-        Name::Relay => relay(db, rows),
+        Measurement::Send => send(db),
+        Measurement::Accept => accept(db, rows),
+        Measurement::Relay => relay(db, rows),
     })
     .await
 }
@@ -37,12 +37,12 @@ pub(super) async fn raw(
 async fn on_connection<T: Send + 'static>(
     folder: PathBuf,
     work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
-) -> std::result::Result<T, Failure> {
+) -> std::result::Result<T, CommandError> {
     let task = tokio::task::spawn_blocking(move || work(&mut connect(&folder)?));
-    task.await.map_err(Failure::failed)?.map_err(Failure::failed)
+    task.await.map_err(CommandError::failed)?.map_err(CommandError::failed)
 }
 
-/// With the settings relais uses itself.
+/// Opens a connection with the settings of relais.
 fn connect(folder: &Path) -> Result<Connection> {
     let db = Connection::open(folder.join("bench.db"))?;
     db.busy_timeout(BUSY)?;

@@ -1,4 +1,4 @@
-//! Replay and discard: by id, by filter, by key. Shows, asks, does, says what was done.
+//! Retry and discard: by id, by filter and by key, with dry run and confirmation.
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
@@ -13,43 +13,43 @@ use relais_core::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{At, letters_table, place};
+use super::{DeadLetterContext, letters_table, place};
 use crate::{
-    args::{Decision, IdPrefix, KeyArgs, Resolve},
-    commands::{ids, rows::filter},
-    failure::{Done, Failure},
-    output::{Lines, Output, Progress, escape},
+    args::{DecisionArgs, IdPrefix, KeyArgs, Resolve},
+    commands::{control::unknown_destination, ids, rows::filter},
+    failure::{CommandError, Done},
+    output::{CommandProgress, LineBreaks, Output, escape},
     settings::quantity::Rate,
 };
 
 /// Most dead letters that a dry run shows.
 const SHOWN_MAX: usize = 50;
 
-/// What is decided.
+/// The dead letters of a decision.
 pub(in crate::commands) struct Selection {
     pub(in crate::commands) picked: Vec<Picked>,
     pub(in crate::commands) resolution: Resolution,
-    pub(in crate::commands) named: Named,
+    pub(in crate::commands) by: SelectedBy,
     pub(in crate::commands) pace: Pace,
 }
 
-/// How they were chosen.
+/// The way the dead letters were selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::commands) enum Named {
-    /// One by one, or all of one key: whoever did that knows what they do.
-    Named,
-    /// By a filter that may match many.
-    Filtered,
+pub(in crate::commands) enum SelectedBy {
+    /// By their ids or their key: no confirmation is needed without a terminal.
+    Name,
+    /// By a filter, which may match many.
+    Filter,
 }
 
 impl Selection {
     pub(in crate::commands) fn named(picked: Vec<Picked>, resolution: Resolution) -> Self {
-        Self { picked, resolution, named: Named::Named, pace: Pace::AtOnce }
+        Self { picked, resolution, by: SelectedBy::Name, pace: Pace::AtOnce }
     }
 }
 
 pub(super) async fn selected(
-    at: &At<'_>,
+    at: &DeadLetterContext<'_>,
     resolution: Resolution,
     args: &Resolve,
     rate: Option<Rate>,
@@ -58,26 +58,33 @@ pub(super) async fn selected(
     let filtered = args.destination.is_some()
         || args.matching.event_type.is_some()
         || args.matching.key.is_some()
+        || args.matching.code.is_some()
         || args.matching.since.is_some();
     if filtered && !args.all {
-        return Err(Failure::Usage("filters go with --all, not with ids".to_owned()));
+        return Err(CommandError::Usage("filters go with --all, not with ids".to_owned()));
     }
-    let (picked, named) = if args.all {
-        (at.desk.pick(&filters).await?, Named::Filtered)
+    let (picked, by) = if args.all {
+        (at.desk.pick(&filters).await?, SelectedBy::Filter)
     } else {
-        (by_ids(at, &args.ids).await?, Named::Named)
+        (by_ids(at, &args.ids).await?, SelectedBy::Name)
     };
+    if picked.is_empty()
+        && let Some(text) =
+            unknown_destination(at.settings, at.store, args.destination.as_deref()).await?
+    {
+        return Err(CommandError::failed(text));
+    }
     let pace = rate.map_or(Pace::AtOnce, |rate| Pace::Rate(rate.calls, rate.period));
-    decide(at, Selection { picked, resolution, named, pace }, &args.decision).await
+    decide(at, Selection { picked, resolution, by, pace }, &args.decision).await
 }
 
-async fn by_ids(at: &At<'_>, ids: &[IdPrefix]) -> Result<Vec<Picked>, Failure> {
+async fn by_ids(at: &DeadLetterContext<'_>, ids: &[IdPrefix]) -> Result<Vec<Picked>, CommandError> {
     let mut picked = Vec::with_capacity(ids.len());
     for id in ids {
         let id = ids::only(at.store, IdKind::DeadLetter, id).await?;
         let letter = at.store.find_dead_letter(id).await?;
         let letter = letter.ok_or_else(|| {
-            Failure::failed(format!("no dead letter has the id {id}; nothing was changed"))
+            CommandError::failed(format!("no dead letter has the ID {id}; nothing was changed"))
         })?;
         picked.push(Picked::from(&letter));
     }
@@ -85,7 +92,11 @@ async fn by_ids(at: &At<'_>, ids: &[IdPrefix]) -> Result<Vec<Picked>, Failure> {
     Ok(picked)
 }
 
-pub(super) async fn key(at: &At<'_>, resolution: Resolution, args: &KeyArgs) -> Done {
+pub(super) async fn key(
+    at: &DeadLetterContext<'_>,
+    resolution: Resolution,
+    args: &KeyArgs,
+) -> Done {
     let mut held = at.desk.held(&args.key).await?;
     if args.inbox {
         held.retain(|key| key.origin == Origin::Inbox);
@@ -93,9 +104,8 @@ pub(super) async fn key(at: &At<'_>, resolution: Resolution, args: &KeyArgs) -> 
         held.retain(|key| key.destination.as_ref() == Some(destination));
     }
     match held.len() {
-        0 => Err(Failure::failed(format!(
-            "no open dead letter holds the key {} there; `relais dead-letter keys` lists those that are \
-             held",
+        0 => Err(CommandError::failed(format!(
+            "the key {} is not parked there; `relais dead-letter keys` lists the parked keys",
             args.key
         ))),
         1 => {
@@ -107,62 +117,69 @@ pub(super) async fn key(at: &At<'_>, resolution: Resolution, args: &KeyArgs) -> 
         }
         _ => {
             let places = held.iter().map(|key| place(key.origin, key.destination.as_deref()));
-            let places = escape(&places.collect::<Vec<_>>().join(", "), Lines::Escape);
-            Err(Failure::Usage(format!(
-                "the key {} is held in several places ({places}); say which with --inbox or \
-                 --destination",
+            let places = escape(&places.collect::<Vec<_>>().join(", "), LineBreaks::Escape);
+            Err(CommandError::Usage(format!(
+                "the key {} is parked in several places ({places}); pass --inbox or --destination",
                 args.key
             )))
         }
     }
 }
 
-/// Shows, asks, does, says what was done.
+/// Shows the selection, asks for confirmation, decides and prints the result.
 pub(in crate::commands) async fn decide(
-    at: &At<'_>,
+    at: &DeadLetterContext<'_>,
     selection: Selection,
-    decision: &Decision,
+    decision: &DecisionArgs,
 ) -> Done {
     if decision.dry_run {
         return dry_run(at, &selection).await;
     }
-    if (selection.named, selection.resolution) == (Named::Filtered, Resolution::Discarded) {
+    if (selection.by, selection.resolution) == (SelectedBy::Filter, Resolution::Discarded) {
         decision.needs_reason("discard many dead letters")?;
     }
     if !selection.picked.is_empty() && !decision.yes {
         confirm(&selection)?;
     }
-    let by = By::new(&decision.actor()?, &decision.reason);
-    let Selection { picked, resolution, named, pace } = selection;
-    let mut log = Log::new(at.context.output, resolution, picked.len());
+    let actor = By::new(&decision.actor()?, &decision.reason);
+    let Selection { picked, resolution, by, pace } = selection;
+    let mut log = DecisionLog::new(at.context.output, resolution, picked.len());
     let mut printed = Ok(());
     let each = |report| {
         printed = log.add(report);
         if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let decided = at.desk.decide_all(&picked, resolution, pace, &by, each).await;
+    let decided = at.desk.decide_all(&picked, resolution, pace, &actor, each).await;
     printed?;
     log.finish()?;
     decided?;
-    // By a filter somebody else may have been faster; a named one that did not change is a failure.
-    let failed = !log.refused.is_empty() || (named == Named::Named && !log.unchanged.is_empty());
-    if failed { Err(Failure::Said) } else { Ok(()) }
+    // Other operators may decide dead letters of a filter first; a named one that is unchanged is a failure.
+    let failed = !log.refused.is_empty() || (by == SelectedBy::Name && !log.unchanged.is_empty());
+    if failed { Err(CommandError::Printed) } else { Ok(()) }
 }
 
-/// What was done, in the past tense.
+/// Returns the result in the past tense.
 fn past(resolution: Resolution) -> &'static str {
+    match resolution {
+        Resolution::Retried => "retried",
+        Resolution::Discarded => "discarded",
+    }
+}
+
+/// Returns the field of `--json`, whose names are stable.
+fn field(resolution: Resolution) -> &'static str {
     match resolution {
         Resolution::Retried => "replayed",
         Resolution::Discarded => "discarded",
     }
 }
 
-async fn dry_run(at: &At<'_>, selection: &Selection) -> Done {
-    let word = past(selection.resolution);
+async fn dry_run(at: &DeadLetterContext<'_>, selection: &Selection) -> Done {
+    let (word, field) = (past(selection.resolution), field(selection.resolution));
     let output = &at.context.output;
     let ids: Vec<Uuid> = selection.picked.iter().map(|picked| picked.id).collect();
     if output.json {
-        return output.print_json(&json!({ "dry_run": true, word: ids }));
+        return output.print_json(&json!({ "dry_run": true, field: ids }));
     }
     if ids.is_empty() {
         return output.print("none");
@@ -178,21 +195,21 @@ async fn dry_run(at: &At<'_>, selection: &Selection) -> Done {
     output.print(&format!("{} would be {word}", ids.len()))
 }
 
-/// Asks on a terminal. Where nobody can answer, what was named goes on; a filter does not.
-fn confirm(selection: &Selection) -> Result<(), Failure> {
+/// Asks on a terminal. Without one, a selection by name continues and a filter is refused.
+fn confirm(selection: &Selection) -> Result<(), CommandError> {
     if !io::stdin().is_terminal() {
-        return match selection.named {
-            Named::Named => Ok(()),
-            Named::Filtered => Err(Failure::Usage(
-                "--all changes many at once and nobody is here to ask; add --yes, or look with \
-                 --dry-run"
+        return match selection.by {
+            SelectedBy::Name => Ok(()),
+            SelectedBy::Filter => Err(CommandError::Usage(
+                "cannot ask for confirmation: stdin is not a terminal; pass --yes to change all matching \
+                 dead letters, or check with --dry-run"
                     .to_owned(),
             )),
         };
     }
     let what = match selection.resolution {
-        Resolution::Retried => "replay",
-        Resolution::Discarded => "discard",
+        Resolution::Retried => "Retry",
+        Resolution::Discarded => "Discard",
     };
     let count = selection.picked.len();
     let plural = if count == 1 { "" } else { "s" };
@@ -203,8 +220,8 @@ fn confirm(selection: &Selection) -> Result<(), Failure> {
     ask(&format!("{what} {count} dead letter{plural}?{warning}"))
 }
 
-/// Goes on only after a yes.
-pub(in crate::commands) fn ask(question: &str) -> Result<(), Failure> {
+/// Asks a question and fails without a yes.
+pub(in crate::commands) fn ask(question: &str) -> Result<(), CommandError> {
     eprint!("{question} [y/N] ");
     io::stderr().flush()?;
     let mut answer = String::new();
@@ -212,26 +229,26 @@ pub(in crate::commands) fn ask(question: &str) -> Result<(), Failure> {
     if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         Ok(())
     } else {
-        Err(Failure::failed("not confirmed; nothing was changed"))
+        Err(CommandError::failed("not confirmed; nothing was changed"))
     }
 }
 
-/// Says what did not change as it goes, and at the end what did.
-struct Log {
+/// Prints unchanged dead letters as they occur, and the number of changed ones at the end.
+struct DecisionLog {
     output: Output,
     resolution: Resolution,
-    progress: Progress,
+    progress: CommandProgress,
     done: Vec<Uuid>,
     unchanged: Vec<Report>,
     refused: Vec<Report>,
 }
 
-impl Log {
+impl DecisionLog {
     fn new(output: Output, resolution: Resolution, total: usize) -> Self {
         Self {
             output,
             resolution,
-            progress: Progress::new("dead letters", Some(total as u64), true),
+            progress: CommandProgress::new("dead letters", Some(total as u64), true),
             done: Vec::new(),
             unchanged: Vec::new(),
             refused: Vec::new(),
@@ -239,13 +256,13 @@ impl Log {
     }
 
     fn add(&mut self, report: Report) -> Done {
-        self.progress.step()?;
+        self.progress.step();
         if report.answer == Answer::Done {
             self.done.push(report.id);
             return Ok(());
         }
         if !self.output.json {
-            self.output.print(&escape(&unchanged(&report), Lines::Escape))?;
+            self.output.print(&escape(&unchanged(&report), LineBreaks::Escape))?;
         }
         let refused = matches!(report.answer, Answer::Refused { .. } | Answer::WouldFail { .. });
         if refused { &mut self.refused } else { &mut self.unchanged }.push(report);
@@ -254,37 +271,37 @@ impl Log {
 
     fn finish(&self) -> Done {
         self.progress.finish();
-        let word = past(self.resolution);
         if self.output.json {
             let Self { done, unchanged, refused, .. } = self;
-            let said = json!({ word: done, "unchanged": unchanged, "refused": refused });
-            return self.output.print_json(&said);
+            let field = field(self.resolution);
+            let result = json!({ field: done, "unchanged": unchanged, "refused": refused });
+            return self.output.print_json(&result);
         }
-        self.output.print(&format!("{word} {}", self.done.len()))
+        self.output.print(&format!("{} {}", past(self.resolution), self.done.len()))
     }
 }
 
 fn unchanged(Report { id, answer }: &Report) -> String {
-    format!("{id} {}", said(answer))
+    format!("{id} {}", unchanged_text(answer))
 }
 
-/// Why nothing was changed, for people.
-pub(in crate::commands) fn said(answer: &Answer) -> String {
+/// Returns the reason why nothing was changed.
+pub(in crate::commands) fn unchanged_text(answer: &Answer) -> String {
     match answer {
         Answer::Done => "done".to_owned(),
-        Answer::NotFound => "is not there (any more); nothing was changed".to_owned(),
+        Answer::NotFound => "does not exist (any more); nothing was changed".to_owned(),
         Answer::ResolvedBefore { resolution, by, at } => {
-            format!("was resolved before: {resolution} by {by} at {at}; nothing was changed")
+            format!("is already {resolution} by {by} at {at}; nothing was changed")
         }
         Answer::EditedMeanwhile { by, at } => format!(
-            "was edited by {by} at {at}, after you looked at it; nothing was changed; look again"
+            "was edited by {by} at {at}, after you read it; nothing was changed; read it again"
         ),
         Answer::WouldFail { problem } => format!(
-            "would fail again: {} ({}); nothing was changed; --force takes it all the same",
+            "would fail again: {} ({}); nothing was changed; --force saves it anyway",
             problem.message, problem.code
         ),
         Answer::Refused { problem } => {
-            format!("is refused: {} ({}); nothing was changed", problem.message, problem.code)
+            format!("was refused: {} ({}); nothing was changed", problem.message, problem.code)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `relais dead-letter edit`: another payload, validated before it is saved.
+//! `relais dead-letter edit`: validates and saves another payload.
 
 use std::io::{self, IsTerminal};
 
@@ -7,23 +7,23 @@ use relais_core::{dead_letter::Origin, desk::IdKind, repair::Mode};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{At, decide::said, editor::Draft};
+use super::{DeadLetterContext, decide::unchanged_text, editor::Draft};
 use crate::{
     args::EditArgs,
     commands::{ids, repair::read_payload, rows::not_found},
-    failure::{Done, Failure},
-    output::{Lines, escape},
+    failure::{CommandError, Done},
+    output::{LineBreaks, escape},
 };
 
-/// A new payload, and what the person looked at when they wrote it.
-struct Written {
+/// A new payload, and the state of the dead letter when it was written.
+struct NewPayload {
     payload: String,
     basis: Basis,
-    /// Their text, so that it is not lost when it is refused.
+    /// The text in the editor, kept if it is refused.
     draft: Option<Draft>,
 }
 
-pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
+pub(super) async fn edit(at: &DeadLetterContext<'_>, args: EditArgs) -> Done {
     let id = ids::only(at.store, IdKind::DeadLetter, &args.id).await?;
     let written = write(at, &args, id).await?;
     let dry_run = args.decision.dry_run;
@@ -47,11 +47,11 @@ pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
         let text = match (&answer, dry_run) {
             (Answer::Done, true) => format!("dry run: {}; nothing was changed", validated.1),
             (Answer::Done, false) => {
-                format!("edited; next: relais dead-letter replay {id}")
+                format!("edited; next: relais dead-letter retry {id}")
             }
-            (other, _) => format!("{id} {}", said(other)),
+            (other, _) => format!("{id} {}", unchanged_text(other)),
         };
-        output.print(&escape(&text, Lines::Escape))?;
+        output.print(&escape(&text, LineBreaks::Escape))?;
     }
     if let Some(draft) = written.draft {
         if done && !dry_run {
@@ -60,41 +60,47 @@ pub(super) async fn edit(at: &At<'_>, args: EditArgs) -> Done {
             eprintln!("your text is in {}", draft.path().display());
         }
     }
-    if done { Ok(()) } else { Err(Failure::Said) }
+    if done { Ok(()) } else { Err(CommandError::Printed) }
 }
 
 const VALID_JSON: (&str, &str) =
-    ("valid_json", "valid JSON; whether the destination accepts it is known when it is sent again");
-const HANDLED: (&str, &str) = ("would_be_handled", "the message would be handled with it");
+    ("valid_json", "valid JSON; the destination checks it only when the message is sent");
+const HANDLED: (&str, &str) = ("would_be_handled", "the message would be handled");
 
-/// What a validation has shown: of a message that goes out, only that its payload is JSON.
-async fn validated(at: &At<'_>, id: uuid::Uuid) -> Result<(&'static str, &'static str), Failure> {
+/// Returns the result of the validation: for an outbox message, only that its payload is JSON.
+async fn validated(
+    at: &DeadLetterContext<'_>,
+    id: uuid::Uuid,
+) -> Result<(&'static str, &'static str), CommandError> {
     let letter = at.store.find_dead_letter(id).await?;
     let is_inbox = letter.is_some_and(|letter| letter.origin == Origin::Inbox);
     Ok(if is_inbox { HANDLED } else { VALID_JSON })
 }
 
-async fn write(at: &At<'_>, args: &EditArgs, id: Uuid) -> Result<Written, Failure> {
+async fn write(
+    at: &DeadLetterContext<'_>,
+    args: &EditArgs,
+    id: Uuid,
+) -> Result<NewPayload, CommandError> {
     let given = match (&args.payload, &args.payload_file) {
         (Some(json), _) => Some(json.trim().to_owned()),
         (None, Some(path)) => {
             let bytes = read_payload(path)?;
             Some(
                 String::from_utf8(bytes)
-                    .map_err(|_| Failure::failed("the payload is not UTF-8"))?,
+                    .map_err(|_| CommandError::failed("the payload is not UTF-8"))?,
             )
         }
         (None, None) => None,
     };
     if let Some(payload) = given {
-        return Ok(Written { payload, basis: Basis::AsItIs, draft: None });
+        return Ok(NewPayload { payload, basis: Basis::AsItIs, draft: None });
     }
     let editor = ["VISUAL", "EDITOR"].iter().filter_map(|name| std::env::var(name).ok());
     let editor = editor.into_iter().find(|editor| !editor.trim().is_empty());
     let Some(editor) = editor.filter(|_| io::stdin().is_terminal()) else {
-        return Err(Failure::Usage(
-            "give the new payload with --payload or --payload-file; on a terminal, with EDITOR set, \
-             an editor opens"
+        return Err(CommandError::Usage(
+            "pass the new payload with --payload or --payload-file, or set EDITOR and use a terminal"
                 .to_owned(),
         ));
     };
@@ -105,7 +111,7 @@ async fn write(at: &At<'_>, args: &EditArgs, id: Uuid) -> Result<Written, Failur
     let payload = draft.edit(&editor)?;
     if payload == before.trim() {
         draft.remove();
-        return Err(Failure::failed("the payload is as it was; nothing was changed"));
+        return Err(CommandError::failed("the payload is the same; nothing was changed"));
     }
-    Ok(Written { payload, basis: Basis::Seen(letter.edited_at), draft: Some(draft) })
+    Ok(NewPayload { payload, basis: Basis::Seen(letter.edited_at), draft: Some(draft) })
 }

@@ -1,4 +1,4 @@
-//! A text in the editor of whoever sits at the terminal.
+//! A text in the operator's editor.
 
 use std::{
     fs::{self, OpenOptions},
@@ -7,15 +7,15 @@ use std::{
     process::Command,
 };
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
-/// A file only this user can read: payloads may be anything.
+/// A temporary file that only this user can read, because payloads may be confidential.
 pub(super) struct Draft {
     path: PathBuf,
 }
 
 impl Draft {
-    pub(super) fn new(name: &str, text: &str) -> Result<Self, Failure> {
+    pub(super) fn new(name: &str, text: &str) -> Result<Self, CommandError> {
         let name = format!("relais-{name}-{}.json", std::process::id());
         let path = std::env::temp_dir().join(name);
         let mut options = OpenOptions::new();
@@ -24,7 +24,7 @@ impl Draft {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let written = options.open(&path).and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|error| {
-            Failure::failed(format!("cannot write {}: {error}", path.display()))
+            CommandError::failed(format!("cannot write {}: {error}", path.display()))
         })?;
         Ok(Self { path })
     }
@@ -33,8 +33,8 @@ impl Draft {
         &self.path
     }
 
-    /// Waits until the editor ends. What it is called with may have arguments, as in `code --wait`.
-    pub(super) fn edit(&self, editor: &str) -> Result<String, Failure> {
+    /// Waits until the editor ends. The command may have arguments, as in `code --wait`.
+    pub(super) fn edit(&self, editor: &str) -> Result<String, CommandError> {
         let status = Command::new("sh")
             .args(["-c", &format!("{editor} \"$1\""), "relais"])
             .arg(&self.path)
@@ -42,19 +42,19 @@ impl Draft {
         let kept = self.path.display();
         match status {
             Ok(status) if status.success() => {
-                let text = fs::read_to_string(&self.path).map_err(Failure::failed)?;
-                // White space around JSON says nothing, and editors add a line end.
+                let text = fs::read_to_string(&self.path).map_err(CommandError::failed)?;
+                // Editors add a line end; white space around JSON has no meaning.
                 Ok(text.trim().to_owned())
             }
             Ok(status) => {
-                Err(Failure::failed(format!("{editor}: {status}; your text is in {kept}")))
+                Err(CommandError::failed(format!("{editor}: {status}; your text is in {kept}")))
             }
-            Err(error) => Err(Failure::failed(format!("cannot start {editor}: {error}"))),
+            Err(error) => Err(CommandError::failed(format!("cannot start {editor}: {error}"))),
         }
     }
 
     pub(super) fn remove(self) {
-        // What stays is in the folder for what may go at any time.
+        // A file that cannot be removed stays in the temporary directory.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_editor_with_arguments_changes_the_text_and_nobody_else_can_read_it() {
+    fn an_editor_with_arguments_changes_a_private_file() {
         let draft = Draft::new("changes", "{\"total\": -1}").unwrap();
         #[cfg(unix)]
         {

@@ -1,4 +1,4 @@
-//! What the senders will send, all from one seed: events, repeats, garbage, and what nobody can take.
+//! The messages of the senders, generated from one seed: events, repeats, undecodable and poison messages.
 
 use std::time::Duration;
 
@@ -6,51 +6,53 @@ use serde_json::json;
 
 /// The event type of every message about an order.
 pub(super) const EVENT_TYPE: &str = "OrderChanged";
-/// Orders whose key begins so are about poison; the target's sums leave them out.
+/// Key prefix of poison orders, which the sums of the target leave out.
 pub(super) const POISON: &str = "p-";
-/// The event types of light messages: ids, and nothing else.
+/// The event types of light messages, which hold only ids.
 const MEMBERS_CREATED: &str = "MembersCreated";
 const BLOCKS_TO_CREATE: &str = "BlocksToCreate";
-/// Each order has a family in each round, with so many members and blocks.
+/// Members and blocks of the family that each order has in each round.
 const MEMBERS: u64 = 8;
 const BLOCKS: u64 = 12;
-/// How many orders the messages are about.
+/// Number of orders.
 const ORDERS: u64 = 40;
 /// Messages of an order in one round.
 const ROUND: u64 = 50;
 /// One message in this many is sent twice.
 const REPEAT_EVERY: u64 = 10;
-/// One garbage body comes along with this many messages.
+/// One undecodable body is sent per this many messages.
 const GARBAGE_EVERY: u64 = 40;
 
-/// How long it goes on.
+/// The end of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
-    /// So many messages about orders.
+pub(super) enum DemoEnd {
+    /// After this many messages about orders.
     Messages(u64),
-    /// Somebody has seen enough.
-    Told,
+    /// On a signal.
+    Signal,
 }
 
-/// What there is beside the orders, so that there is something for people to do.
+/// Messages beside the orders, which give operators something to decide.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extras {
-    /// Checkouts begun, and the pause between two.
+pub(super) struct ExtraMessages {
+    /// Number of checkouts.
     pub(super) checkouts: u64,
+    /// Pause between two checkouts.
     pub(super) checkout_every: Duration,
-    /// Orders whose second message the target refuses. A new one comes with so many checkouts.
+    /// Orders whose second message the target refuses.
     pub(super) poison: u64,
+    /// Checkouts per poison order.
     pub(super) poison_every: u64,
 }
 
-pub(super) struct Plan {
+pub(super) struct DemoPlan {
     pub(super) seed: u64,
-    pub(super) until: Until,
+    pub(super) until: DemoEnd,
 }
 
 /// One message about one order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
+pub(super) struct OrderEvent {
     pub(super) order: u64,
     /// 1, 2, 3 … within its order.
     pub(super) step: u64,
@@ -58,53 +60,57 @@ pub(super) struct Event {
 }
 
 /// One message that becomes many records.
-pub(super) struct Light {
+pub(super) struct LightMessage {
     pub(super) id: String,
     pub(super) body: String,
     pub(super) contacts: u64,
     pub(super) blocks: u64,
 }
 
-impl Plan {
-    pub(super) fn new(seed: u64, until: Until) -> Self {
+impl DemoPlan {
+    pub(super) fn new(seed: u64, until: DemoEnd) -> Self {
         Self { seed, until }
     }
 
     pub(super) fn orders(&self) -> u64 {
         match self.until {
-            Until::Messages(messages) => ORDERS.min(messages),
-            Until::Told => ORDERS,
+            DemoEnd::Messages(messages) => ORDERS.min(messages),
+            DemoEnd::Signal => ORDERS,
         }
     }
 
-    /// The messages of one order, in the order they must take effect.
-    pub(super) fn events(&self, order: u64) -> impl Iterator<Item = Event> + use<> {
+    /// Returns the messages of one order in their order.
+    pub(super) fn events(&self, order: u64) -> impl Iterator<Item = OrderEvent> + use<> {
         let (seed, orders) = (self.seed, self.orders());
         let count = match self.until {
-            Until::Messages(messages) => messages / orders + u64::from(order < messages % orders),
-            Until::Told => u64::MAX,
+            DemoEnd::Messages(messages) => messages / orders + u64::from(order < messages % orders),
+            DemoEnd::Signal => u64::MAX,
         };
-        (1..=count).map(move |step| Event { order, step, cents: mix(seed, order, step) % 10_000 })
-    }
-
-    /// A breath between two messages of a sender, so that a person can watch.
-    pub(super) fn breath(&self) -> Duration {
-        Duration::from_millis(match self.until {
-            Until::Messages(_) => 15,
-            Until::Told => 100,
+        (1..=count).map(move |step| OrderEvent {
+            order,
+            step,
+            cents: mix(seed, order, step) % 10_000,
         })
     }
 
-    pub(super) fn extras(&self) -> Extras {
+    /// Returns the pause between two messages of a sender.
+    pub(super) fn breath(&self) -> Duration {
+        Duration::from_millis(match self.until {
+            DemoEnd::Messages(_) => 15,
+            DemoEnd::Signal => 100,
+        })
+    }
+
+    pub(super) fn extras(&self) -> ExtraMessages {
         match self.until {
-            Until::Messages(_) => Extras {
+            DemoEnd::Messages(_) => ExtraMessages {
                 checkouts: 24,
                 checkout_every: Duration::from_millis(120),
                 poison: 2,
                 poison_every: 8,
             },
-            // Few enough of what waits for people to fit on a page.
-            Until::Told => Extras {
+            // Few enough dead letters to fit on a page.
+            DemoEnd::Signal => ExtraMessages {
                 checkouts: u64::MAX,
                 checkout_every: Duration::from_millis(1_500),
                 poison: 20,
@@ -113,19 +119,19 @@ impl Plan {
         }
     }
 
-    /// How long rows wait for others before they go as a bulk job.
+    /// Returns how long rows wait before they are sent as a bulk job.
     pub(super) fn linger(&self) -> &'static str {
         match self.until {
-            Until::Messages(_) => "300ms",
-            Until::Told => "2s",
+            DemoEnd::Messages(_) => "300ms",
+            DemoEnd::Signal => "2s",
         }
     }
 
-    /// The light messages that go along with this one: in each round, each family has one of each type.
-    pub(super) fn light(&self, event: Event) -> Vec<Light> {
+    /// Returns the light messages sent with this one: in each round, each family has one of each type.
+    pub(super) fn light(&self, event: OrderEvent) -> Vec<LightMessage> {
         let round = match self.until {
-            Until::Messages(messages) => ROUND.min(messages / self.orders()),
-            Until::Told => ROUND,
+            DemoEnd::Messages(messages) => ROUND.min(messages / self.orders()),
+            DemoEnd::Signal => ROUND,
         };
         let (number, step) = ((event.step - 1) / round, (event.step - 1) % round);
         let family = format!("{}-{number}", event.order);
@@ -138,24 +144,24 @@ impl Plan {
             let ids = ids("M", MEMBERS);
             let body = json!({"type": MEMBERS_CREATED, "family": family, "memberIds": ids});
             let id = format!("members-{family}");
-            light.push(Light { id, body: body.to_string(), contacts: MEMBERS, blocks: 0 });
+            light.push(LightMessage { id, body: body.to_string(), contacts: MEMBERS, blocks: 0 });
         }
         if is_now(4) {
             let ids = ids("B", BLOCKS);
             let body = json!({"type": BLOCKS_TO_CREATE, "family": family, "blockIds": ids});
             let id = format!("blocks-{family}");
-            light.push(Light { id, body: body.to_string(), contacts: 0, blocks: BLOCKS });
+            light.push(LightMessage { id, body: body.to_string(), contacts: 0, blocks: BLOCKS });
         }
         light
     }
 
-    pub(super) fn is_repeated(&self, event: Event) -> bool {
+    pub(super) fn is_repeated(&self, event: OrderEvent) -> bool {
         mix(self.seed ^ 1, event.order, event.step).is_multiple_of(REPEAT_EVERY)
     }
 
-    /// A body whose end is missing, for some messages; each is different. Mended by hand it is a message
-    /// the target takes, and leaves out of its sums.
-    pub(super) fn garbage(&self, event: Event) -> Option<String> {
+    /// Returns a truncated body for some messages; each is different. Corrected by an operator, it is a message
+    /// that the target accepts and leaves out of its sums.
+    pub(super) fn garbage(&self, event: OrderEvent) -> Option<String> {
         let number = mix(self.seed ^ 2, event.order, event.step);
         let cut = || {
             let order = format!("{POISON}cut-{number}");
@@ -165,7 +171,7 @@ impl Plan {
     }
 }
 
-impl Event {
+impl OrderEvent {
     pub(super) fn id(self) -> String {
         format!("order-{}-{}", self.order, self.step)
     }
@@ -176,7 +182,7 @@ impl Event {
     }
 }
 
-/// Three messages of one key: well, refused by the target, and one that must wait behind it.
+/// Returns three messages of one key: accepted, refused by the target, and parked behind the second.
 pub(super) fn poison(number: u64) -> [(String, String); 3] {
     let message = |step: u64, cents: &str| {
         let order = format!("{POISON}{number}");
@@ -187,13 +193,13 @@ pub(super) fn poison(number: u64) -> [(String, String); 3] {
     [message(1, "100"), message(2, "\"twelve\""), message(3, "300")]
 }
 
-/// A message of a type that nothing is declared for.
+/// Returns a message of an unknown event type.
 pub(super) fn stranger() -> (String, String) {
     let body = json!({"type": "OrderArchived", "order": "archived-1"});
     ("stranger-1".to_owned(), body.to_string())
 }
 
-/// Three numbers to one that looks random (SplitMix64).
+/// Mixes three numbers into a pseudo-random one (SplitMix64).
 pub(super) fn mix(seed: u64, a: u64, b: u64) -> u64 {
     let mut z = seed
         .wrapping_add(a.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -209,24 +215,24 @@ mod tests {
 
     #[test]
     fn every_message_is_planned_once() {
-        let all = |plan: &Plan| -> Vec<_> {
+        let all = |plan: &DemoPlan| -> Vec<_> {
             (0..plan.orders()).flat_map(|order| plan.events(order)).collect()
         };
-        let plan = Plan::new(7, Until::Messages(2_003));
+        let plan = DemoPlan::new(7, DemoEnd::Messages(2_003));
         let events = all(&plan);
         assert_eq!(events.len(), 2_003);
         assert!(events.iter().any(|event| plan.is_repeated(*event)));
         assert!(events.iter().any(|event| plan.garbage(*event).is_some()));
         for messages in [1, 41, 2_000] {
-            let plan = Plan::new(7, Until::Messages(messages));
+            let plan = DemoPlan::new(7, DemoEnd::Messages(messages));
             let light: usize = all(&plan).into_iter().map(|event| plan.light(event).len()).sum();
             assert!(light >= 2 * usize::try_from(plan.orders()).unwrap(), "{messages}: {light}");
         }
     }
 
     #[test]
-    fn a_plan_without_an_end_goes_on_with_new_families() {
-        let plan = Plan::new(7, Until::Told);
+    fn a_plan_without_an_end_continues_with_new_families() {
+        let plan = DemoPlan::new(7, DemoEnd::Signal);
         let events = plan.events(3).take(200);
         let ids: Vec<_> =
             events.flat_map(|event| plan.light(event)).map(|light| light.id).collect();

@@ -1,64 +1,67 @@
-//! The proof: what the senders were told is safe against what is stored and what was done with it.
+//! The proof: compares acknowledged messages with stored rows and effects at the targets.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use relais_core::query::{Count, Overview, ParkedKey};
 use serde::Serialize;
 
-use super::{salesforce::Seen, sender::Counts, services::Done, target::Target};
+use super::{
+    salesforce::OrgTotals, sender::SentCounts, services::CheckoutTotals, target::DemoTarget,
+};
 
-/// One statement with the two numbers that must be equal.
+/// A statement with two numbers that must be equal.
 #[derive(Debug, Serialize)]
-pub(super) struct Check {
+pub(super) struct ProofCheck {
     pub(super) statement: &'static str,
     pub(super) expected: u64,
     pub(super) found: u64,
 }
 
-/// What `--json` prints, too.
+/// The proof, also the output of `--json`.
 #[derive(Debug, Serialize)]
-pub(super) struct Proof {
+pub(super) struct DemoProof {
     pub(super) seed: u64,
     pub(super) holds: bool,
-    pub(super) checks: Vec<Check>,
-    /// Posts that were made again.
+    pub(super) checks: Vec<ProofCheck>,
+    /// Repeated posts.
     pub(super) repeats: u64,
     /// Copies at the target beyond the first.
     pub(super) copies: u64,
-    /// Calls that the target did not answer well.
+    /// Failed calls of the target.
     pub(super) failures: u64,
-    /// Effects of checkouts that were undone.
-    pub(super) undone: u64,
-    /// How often the workers were killed.
+    /// Compensated effects of checkouts.
+    #[serde(rename = "undone")]
+    pub(super) compensated: u64,
+    /// Number of times the workers were killed.
     pub(super) kills: u64,
 }
 
-/// Whether somebody has decided something by hand: then nobody knows what must be left for people.
+/// Records whether an operator made a decision: then the expected numbers of dead letters are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum People {
-    Looked,
-    Acted,
+pub(super) enum OperatorActivity {
+    None,
+    Decided,
 }
 
-/// What there is to be seen at one moment.
-pub(super) struct Facts {
+/// The state at one time.
+pub(super) struct DemoFacts {
     pub(super) overview: Overview,
     pub(super) parked: Vec<ParkedKey>,
-    pub(super) seen: Seen,
-    pub(super) done: Done,
+    pub(super) seen: OrgTotals,
+    pub(super) done: CheckoutTotals,
 }
 
-impl Proof {
+impl DemoProof {
     pub(super) fn new(
         (seed, kills): (u64, u64),
-        counts: &Counts,
-        facts: &Facts,
-        target: &Target,
-        people: People,
+        counts: &SentCounts,
+        facts: &DemoFacts,
+        target: &DemoTarget,
+        operators: OperatorActivity,
     ) -> Self {
         let mut checks = delivered(counts, facts, target);
-        if people == People::Looked {
-            checks.extend(left_for_people(counts, facts));
+        if operators == OperatorActivity::None {
+            checks.extend(dead_letters(counts, facts));
         }
         let ledger = target.ledger();
         Self {
@@ -68,76 +71,72 @@ impl Proof {
             repeats: get(&counts.repeats),
             copies: ledger.extra_copies(),
             failures: ledger.failures,
-            undone: facts.done.undone,
+            compensated: facts.done.compensated,
             kills,
         }
     }
 }
 
-/// What holds whatever people do.
-fn delivered(counts: &Counts, facts: &Facts, target: &Target) -> Vec<Check> {
+/// Returns the checks that hold with any decisions of operators.
+fn delivered(counts: &SentCounts, facts: &DemoFacts, target: &DemoTarget) -> Vec<ProofCheck> {
     let (ledger, seen) = (target.ledger(), facts.seen);
     let rows = |status| rows(&facts.overview.processes, status);
     let checkouts: u64 = facts.overview.processes.iter().map(|count| count.rows).sum();
     vec![
-        check(
-            "orders: messages acknowledged that the target has",
-            &counts.orders,
-            ledger.distinct(),
-        ),
-        check("orders: cents added up, each message once", &counts.cents, ledger.cents),
-        none("orders: messages that overtook an earlier one", ledger.out_of_order),
+        check("orders: acknowledged messages at the target", &counts.orders, ledger.distinct()),
+        check("orders: sum of cents, each message counted once", &counts.cents, ledger.cents),
+        none("orders: messages delivered out of order", ledger.out_of_order),
         check("Salesforce: contacts", &counts.contacts, seen.contacts),
         check("Salesforce: blocks", &counts.blocks, seen.blocks),
         none("Salesforce: records written more than once", seen.repeated),
         none("Salesforce: bulk jobs left open", seen.open_jobs),
-        check("checkouts: processes begun", &counts.checkouts, checkouts),
-        none("checkouts: processes under way", rows("RUNNING")),
-        none("messages still on their way", on_their_way(facts)),
+        check("checkouts: processes started", &counts.checkouts, checkouts),
+        none("checkouts: processes still running", rows("RUNNING")),
+        none("messages not delivered yet", open_rows(facts)),
     ]
 }
 
-/// What nobody can deliver is there for people, and nothing else is.
-fn left_for_people(counts: &Counts, facts: &Facts) -> Vec<Check> {
-    let Facts { overview, parked, done, .. } = facts;
+/// Returns the checks that every undeliverable message, and no other, is a dead letter.
+fn dead_letters(counts: &SentCounts, facts: &DemoFacts) -> Vec<ProofCheck> {
+    let DemoFacts { overview, parked, done, .. } = facts;
     let dead = get(&counts.dead) + get(&counts.hopeless);
-    let equal = |statement, expected, found| Check { statement, expected, found };
+    let equal = |statement, expected, found| ProofCheck { statement, expected, found };
     vec![
         equal(
-            "checkouts: done, with stock, payment and parcel",
+            "checkouts: succeeded, with stock, payment and parcel",
             rows(&overview.processes, "SUCCEEDED"),
             done.whole,
         ),
-        check("checkouts: half done, waiting for a person", &counts.hopeless, done.torn),
+        check("checkouts: compensation failed, need an operator", &counts.hopeless, done.torn),
         equal(
-            "… and shown as such",
+            "checkouts: shown as compensating",
             get(&counts.hopeless),
             rows(&overview.processes, "COMPENSATING"),
         ),
-        equal("messages nobody can take: dead letters", dead, overview.dead_letters_open),
-        check("messages held back behind one", &counts.held, backlog(parked)),
+        equal("undeliverable messages: dead letters", dead, overview.dead_letters_open),
+        check("messages parked behind a dead letter", &counts.held, backlog(parked)),
         check(
-            "undecodable bodies kept for repair",
+            "undecodable messages kept for reprocessing",
             &counts.garbage,
             rows(&overview.inbox, "SERDE_ERROR"),
         ),
     ]
 }
 
-fn check(statement: &'static str, expected: &AtomicU64, found: u64) -> Check {
-    Check { statement, expected: get(expected), found }
+fn check(statement: &'static str, expected: &AtomicU64, found: u64) -> ProofCheck {
+    ProofCheck { statement, expected: get(expected), found }
 }
 
-fn none(statement: &'static str, found: u64) -> Check {
-    Check { statement, expected: 0, found }
+fn none(statement: &'static str, found: u64) -> ProofCheck {
+    ProofCheck { statement, expected: 0, found }
 }
 
 fn get(count: &AtomicU64) -> u64 {
     count.load(Relaxed)
 }
 
-/// Open rows that no dead letter holds back.
-fn on_their_way(facts: &Facts) -> u64 {
+/// Returns the number of open rows that are not parked.
+fn open_rows(facts: &DemoFacts) -> u64 {
     let waiting = ["RECEIVED", "RETRY", "PENDING"];
     let all = facts.overview.inbox.iter().chain(&facts.overview.outbox);
     let open = all.filter(|count| waiting.contains(&count.name.as_str()));

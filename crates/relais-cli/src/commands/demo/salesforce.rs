@@ -1,28 +1,28 @@
-//! A simulated Salesforce that refuses rows, loses replies and throttles, and what it has seen.
+//! A simulated Salesforce that refuses rows, loses replies and throttles, with its totals.
 
 use salesforce_sim::{
     Faults, RunningSimulator, Simulator, SimulatorConfig,
     faults::{HttpAction, HttpFault, Pattern, RowFault},
 };
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
-/// What the org has and did.
+/// The totals of the org.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct OrgTotals {
     pub(super) contacts: u64,
     pub(super) blocks: u64,
-    /// Records that were written more than once.
+    /// Records written more than once.
     pub(super) repeated: u64,
     pub(super) jobs: u64,
     pub(super) open_jobs: u64,
 }
 
-pub(super) struct Org(RunningSimulator);
+pub(super) struct DemoOrg(RunningSimulator);
 
-impl Org {
-    pub(super) async fn start(seed: u64) -> Result<Self, Failure> {
-        let faults = faults(seed).map_err(Failure::Failed)?;
+impl DemoOrg {
+    pub(super) async fn start(seed: u64) -> Result<Self, CommandError> {
+        let faults = faults(seed).map_err(CommandError::Failed)?;
         Ok(Self(Simulator::start(SimulatorConfig { faults, ..SimulatorConfig::default() }).await?))
     }
 
@@ -30,12 +30,12 @@ impl Org {
         self.0.url()
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> OrgTotals {
         let (ledger, jobs) = (self.0.ledger(), self.0.jobs());
         let records = |object: &str| ledger.entries().filter(|e| e.object == object).count() as u64;
         let is_over = |state: &str| ["JobComplete", "Failed", "Aborted"].contains(&state);
         let open = jobs.iter().filter(|job| !job["state"].as_str().is_some_and(is_over));
-        Seen {
+        OrgTotals {
             contacts: records("Contact"),
             blocks: records("Block__c"),
             repeated: ledger.repeated() as u64,

@@ -1,4 +1,4 @@
-//! The senders: post each event until it is acknowledged, as any careful client would, and keep count.
+//! The senders: post each event until it is acknowledged, and count.
 
 use std::{
     net::SocketAddr,
@@ -13,23 +13,23 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{
-    plan::{self, Light, Plan},
-    services::Fate,
+    plan::{self, DemoPlan, LightMessage},
+    services::CheckoutFaults,
 };
 
-/// Senders of orders at work at once; each has its own orders.
+/// Number of concurrent senders of orders; each has its own orders.
 const SENDERS: u64 = 8;
 /// The pause before an unanswered message is posted again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 pub(super) struct Senders {
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<SentCounts>,
     tasks: JoinSet<()>,
 }
 
-/// What was acknowledged, each message counted once; and what was sent beside that.
+/// SentCounts of acknowledged messages, each counted once, and of other posts.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct SentCounts {
     stop: AtomicBool,
     /// Messages about orders.
     pub(super) orders: AtomicU64,
@@ -37,53 +37,53 @@ pub(super) struct Counts {
     pub(super) contacts: AtomicU64,
     pub(super) blocks: AtomicU64,
     pub(super) checkouts: AtomicU64,
-    /// Checkouts that only a person can bring to an end.
+    /// Checkouts that need an operator.
     pub(super) hopeless: AtomicU64,
     /// Messages that must become dead letters.
     pub(super) dead: AtomicU64,
-    /// Messages that must wait behind one of them.
+    /// Messages that must be parked behind one of them.
     pub(super) held: AtomicU64,
-    /// Bodies that are no JSON.
+    /// Undecodable bodies.
     pub(super) garbage: AtomicU64,
-    /// Extra copies posted on purpose or because no answer came.
+    /// Extra copies posted on purpose or because no answer arrived.
     pub(super) repeats: AtomicU64,
 }
 
 impl Senders {
-    pub(super) fn start(plan: &Arc<Plan>, hook: SocketAddr) -> Self {
-        let counts = Arc::<Counts>::default();
+    pub(super) fn start(plan: &Arc<DemoPlan>, hook: SocketAddr) -> Self {
+        let counts = Arc::<SentCounts>::default();
         let mut tasks = JoinSet::new();
         for sender in 0..SENDERS {
-            let (plan, client) = (Arc::clone(plan), Client::new(hook, &counts));
+            let (plan, client) = (Arc::clone(plan), PostClient::new(hook, &counts));
             tasks.spawn(async move { client.send_orders(&plan, sender).await });
         }
-        let (plan, client) = (Arc::clone(plan), Client::new(hook, &counts));
+        let (plan, client) = (Arc::clone(plan), PostClient::new(hook, &counts));
         tasks.spawn(async move { client.send_extras(&plan).await });
         Self { counts, tasks }
     }
 
-    /// Each sender ends when its message under way is acknowledged.
+    /// Stops each sender after its message in flight is acknowledged.
     pub(super) fn stop(&self) {
         self.counts.stop.store(true, Relaxed);
     }
 
-    /// Whether everything was sent.
+    /// Returns true after all messages were sent.
     pub(super) fn finished(&mut self) -> bool {
         while self.tasks.try_join_next().is_some() {}
         self.tasks.is_empty()
     }
 }
 
-struct Client {
+struct PostClient {
     http: reqwest::Client,
     url: String,
-    counts: Arc<Counts>,
+    counts: Arc<SentCounts>,
 }
 
-impl Client {
-    fn new(hook: SocketAddr, counts: &Arc<Counts>) -> Self {
+impl PostClient {
+    fn new(hook: SocketAddr, counts: &Arc<SentCounts>) -> Self {
         let http = reqwest::Client::builder().no_proxy().build();
-        let http = http.expect("a client without special settings can be built");
+        let http = http.expect("a client with default settings can be built");
         Self { http, url: format!("http://{hook}/hook"), counts: Arc::clone(counts) }
     }
 
@@ -91,8 +91,8 @@ impl Client {
         self.counts.stop.load(Relaxed)
     }
 
-    /// Takes one message of each of its orders in turn, so that orders interleave.
-    async fn send_orders(&self, plan: &Plan, sender: u64) {
+    /// Sends one message of each of its orders in turn, so that orders interleave.
+    async fn send_orders(&self, plan: &DemoPlan, sender: u64) {
         let mine = (0..plan.orders()).filter(|order| order % SENDERS == sender);
         let mut queues: Vec<_> = mine.map(|order| plan.events(order)).collect();
         while !queues.is_empty() {
@@ -122,16 +122,16 @@ impl Client {
         }
     }
 
-    /// Always twice: an order of one message may have no repeats.
-    async fn send_light(&self, light: &Light) {
+    /// Posts it twice, because an order of one message may have no repeats.
+    async fn send_light(&self, light: &LightMessage) {
         self.post(&light.id, &light.body).await;
         self.counts.contacts.fetch_add(light.contacts, Relaxed);
         self.counts.blocks.fetch_add(light.blocks, Relaxed);
         self.repeat(&light.id, &light.body).await;
     }
 
-    /// Checkouts, and what gives people something to decide.
-    async fn send_extras(&self, plan: &Plan) {
+    /// Sends checkouts and the messages that operators have to decide about.
+    async fn send_extras(&self, plan: &DemoPlan) {
         let extras = plan.extras();
         let (id, body) = plan::stranger();
         self.post(&id, &body).await;
@@ -145,7 +145,7 @@ impl Client {
             });
             self.post(&format!("checkout-{number}"), &body.to_string()).await;
             self.counts.checkouts.fetch_add(1, Relaxed);
-            if Fate::of(number).refund_is_refused() {
+            if CheckoutFaults::of(number).refund_is_refused() {
                 self.counts.hopeless.fetch_add(1, Relaxed);
             }
             let batch = number / extras.poison_every;
@@ -163,7 +163,7 @@ impl Client {
         self.counts.dead.fetch_add(1, Relaxed);
         self.post(&held.0, &held.1).await;
         self.counts.held.fetch_add(1, Relaxed);
-        // The id of the first again, with the content of the last: a conflict.
+        // The id of the first message with the content of the last one is a conflict.
         self.post(&well.0, &held.1).await;
         self.counts.dead.fetch_add(1, Relaxed);
     }
@@ -173,7 +173,7 @@ impl Client {
         self.post(id, body).await;
     }
 
-    /// Posts until the answer is 202: what was not acknowledged may be lost, so it is sent again.
+    /// Posts until the answer is 202, because a message without acknowledgement may be lost.
     async fn post(&self, id: &str, body: &str) {
         loop {
             let request = self

@@ -1,6 +1,5 @@
 //! The three services of a checkout: a warehouse, a bank and a carrier. Each acts once for an idempotency
-//! key and answers by message, at times late, twice, or with a refusal. The number of an order decides
-//! what goes wrong with it.
+//! key and answers by message, at times late, twice, or with a refusal. The number of an order selects its faults.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,16 +17,16 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// Later than a checkout waits (`timeout` in relais.toml): the command comes again.
+/// Longer than the `timeout` of a checkout in relais.toml, so that the command is sent again.
 const LATE: Duration = Duration::from_millis(1_400);
-/// The pause before a reply is posted again that was not taken.
+/// The pause before a reply that was not accepted is posted again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What goes wrong with a checkout.
+/// The faults of a checkout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fate(u64);
+pub(super) struct CheckoutFaults(u64);
 
-impl Fate {
+impl CheckoutFaults {
     pub(super) fn of(number: u64) -> Self {
         Self(number)
     }
@@ -57,7 +56,8 @@ impl Fate {
         self.0 % 7 == 4
     }
 
-    /// Only where it comes to that: the payment was taken, the parcel refused. A person must help.
+    /// Returns true if the refund is refused. It matters only after a payment whose parcel is refused; then an
+    /// operator must decide.
     pub(super) fn refund_is_refused(self) -> bool {
         self.0 % 35 == 4
     }
@@ -65,41 +65,41 @@ impl Fate {
 
 /// All three services behind one address.
 #[derive(Clone)]
-pub(super) struct Services {
-    ledger: Arc<Mutex<Ledger>>,
+pub(super) struct DemoServices {
+    ledger: Arc<Mutex<ServiceLedger>>,
     client: reqwest::Client,
-    /// Where replies go.
+    /// The address for replies.
     replies: String,
 }
 
-/// What the services have done.
+/// The effects of the services.
 #[derive(Default)]
-struct Ledger {
-    /// By idempotency key, what was answered.
+struct ServiceLedger {
+    /// Replies by idempotency key.
     answers: HashMap<String, Value>,
-    /// By idempotency key, the command that was turned away: should it come again, it is again.
+    /// Commands that were refused as busy, by idempotency key; the same command is refused again.
     turned_away: HashMap<String, String>,
     reserved: HashSet<String>,
     paid: HashSet<String>,
     shipped: HashSet<String>,
-    undone: u64,
+    compensated: u64,
 }
 
-/// The ledger in numbers.
+/// The totals of the ledger.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Done {
+pub(super) struct CheckoutTotals {
     /// Orders with stock, payment and parcel.
     pub(super) whole: u64,
-    /// Orders with some of them.
+    /// Orders with only some of them.
     pub(super) torn: u64,
-    pub(super) undone: u64,
+    pub(super) compensated: u64,
 }
 
-impl Services {
-    /// Listens; replies go to the hook.
+impl DemoServices {
+    /// Starts the listener; replies are posted to the hook.
     pub(super) async fn start(hook: SocketAddr) -> io::Result<(Self, SocketAddr)> {
         let client = reqwest::Client::builder().no_proxy().build();
-        let client = client.expect("a client without special settings can be built");
+        let client = client.expect("a client with default settings can be built");
         let replies = format!("http://{hook}/hook");
         let services = Self { ledger: Arc::default(), client, replies };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -109,21 +109,25 @@ impl Services {
         Ok((services, address))
     }
 
-    pub(super) fn done(&self) -> Done {
+    pub(super) fn done(&self) -> CheckoutTotals {
         let ledger = self.ledger();
-        let Ledger { reserved, paid, shipped, .. } = &*ledger;
+        let ServiceLedger { reserved, paid, shipped, .. } = &*ledger;
         let is_whole = |order: &&String| reserved.contains(*order) && paid.contains(*order);
         let whole = shipped.iter().filter(is_whole).count();
         let touched: HashSet<_> = reserved.iter().chain(paid).chain(shipped).collect();
-        Done { whole: whole as u64, torn: (touched.len() - whole) as u64, undone: ledger.undone }
+        CheckoutTotals {
+            whole: whole as u64,
+            torn: (touched.len() - whole) as u64,
+            compensated: ledger.compensated,
+        }
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, ServiceLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Posts a reply until relais has it; its workers may just have been killed.
-    async fn reply(&self, command: &Command, id: &str, body: &Value) {
+    /// Posts a reply until relais accepts it; its workers may just have been killed.
+    async fn reply(&self, command: &ServiceCommand, id: &str, body: &Value) {
         loop {
             let request = self
                 .client
@@ -141,16 +145,16 @@ impl Services {
     }
 }
 
-/// What a service needs to know of a command.
+/// The parts of a command that a service needs.
 #[derive(Clone)]
-struct Command {
+struct ServiceCommand {
     id: String,
     process: String,
     name: String,
     idempotency_key: String,
 }
 
-impl Command {
+impl ServiceCommand {
     fn read(headers: &HeaderMap) -> Self {
         let read = |name: &str| {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
@@ -166,13 +170,13 @@ impl Command {
 }
 
 async fn take(
-    State(services): State<Services>,
+    State(services): State<DemoServices>,
     headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> StatusCode {
-    let command = Command::read(&headers);
+    let command = ServiceCommand::read(&headers);
     let answer = services.ledger().act(&command, &body);
-    let fate = Fate::read(&body);
+    let fate = CheckoutFaults::read(&body);
     tokio::spawn(async move {
         if fate.payment_answers_late() && answer["type"] == "PaymentTaken" {
             tokio::time::sleep(LATE).await;
@@ -186,15 +190,15 @@ async fn take(
     StatusCode::ACCEPTED
 }
 
-impl Ledger {
-    /// Carries a command out, unless that was done before: then the answer is the same.
-    fn act(&mut self, command: &Command, body: &Value) -> Value {
+impl ServiceLedger {
+    /// Executes a command once; a repeated command gets the same reply.
+    fn act(&mut self, command: &ServiceCommand, body: &Value) -> Value {
         if let Some(answer) = self.answers.get(&command.idempotency_key) {
             return answer.clone();
         }
         let key = &command.idempotency_key;
         let is_busy = command.name == "ReserveStock"
-            && Fate::read(body).stock_is_busy_at_first()
+            && CheckoutFaults::read(body).stock_is_busy_at_first()
             && *self.turned_away.entry(key.clone()).or_insert(command.id.clone()) == command.id;
         if is_busy {
             return json!({ "type": "StockBusy", "order": body["order"] });
@@ -206,7 +210,7 @@ impl Ledger {
     }
 
     fn carry_out(&mut self, command: &str, body: &Value) -> Value {
-        let fate = Fate::read(body);
+        let fate = CheckoutFaults::read(body);
         let order = body["order"].as_str().unwrap_or_default().to_owned();
         let refused = |reply: &str, reason: &str| json!({ "type": reply, "reason": reason });
         match command {
@@ -224,7 +228,7 @@ impl Ledger {
                 json!({ "type": "StockReserved" })
             }
             "ReleaseStock" => {
-                self.undone += u64::from(self.reserved.remove(&order));
+                self.compensated += u64::from(self.reserved.remove(&order));
                 json!({ "type": "StockReleased" })
             }
             "TakePayment" => {
@@ -233,7 +237,7 @@ impl Ledger {
                 json!({ "type": "PaymentTaken", "payment": payment })
             }
             "RefundPayment" => {
-                self.undone += u64::from(self.paid.remove(&order));
+                self.compensated += u64::from(self.paid.remove(&order));
                 json!({ "type": "PaymentRefunded" })
             }
             "ShipParcel" => {
@@ -252,7 +256,7 @@ mod tests {
     #[test]
     fn a_refund_is_refused_only_where_one_is_asked_for() {
         let refused: Vec<_> =
-            (0..200).map(Fate::of).filter(|fate| fate.refund_is_refused()).collect();
+            (0..200).map(CheckoutFaults::of).filter(|fate| fate.refund_is_refused()).collect();
         assert!(!refused.is_empty());
         for fate in refused {
             assert!(fate.shipment_is_refused() && !fate.payment_is_refused(), "{fate:?}");

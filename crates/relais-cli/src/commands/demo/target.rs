@@ -1,4 +1,4 @@
-//! The target: an HTTP service that fails at times, refuses poison, and keeps a ledger of what it did.
+//! The target: an HTTP service that fails at times, refuses poison messages, and keeps a ledger of its effects.
 
 use std::{
     collections::HashMap,
@@ -18,33 +18,33 @@ use axum::{
 
 use super::plan::{POISON, mix};
 
-/// Calls in a hundred that fail and do nothing.
+/// Percentage of calls that fail without effect.
 const FAILS: u64 = 5;
-/// Calls in a hundred that do the work and then answer with an error: the reply is as good as lost.
+/// Percentage of calls that take effect and then fail, as if the reply were lost.
 const LOSES_REPLY: u64 = 4;
 
-pub(super) struct Target {
+pub(super) struct DemoTarget {
     seed: u64,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<TargetLedger>,
 }
 
-/// What the target did.
+/// The effects at the target.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct TargetLedger {
     calls: u64,
-    /// Copies of each message id that arrived.
+    /// Number of arrivals by message id.
     copies: HashMap<String, u64>,
     /// The last step applied to each order.
     steps: HashMap<String, u64>,
     down_until: Option<Instant>,
-    /// Cents added up, each message once: a receiver that uses the message id has one effect.
+    /// Sum of cents, each message counted once by its id.
     pub(super) cents: u64,
     pub(super) failures: u64,
-    /// Steps that came before their predecessor.
+    /// Steps that arrived before their predecessor.
     pub(super) out_of_order: u64,
 }
 
-impl Ledger {
+impl TargetLedger {
     pub(super) fn distinct(&self) -> u64 {
         self.copies.len() as u64
     }
@@ -53,13 +53,13 @@ impl Ledger {
         self.copies.values().map(|n| n - 1).sum()
     }
 
-    /// Applies a message that was not seen before; nothing if it is not what it should be.
+    /// Applies a new message; returns `None` for an invalid one.
     fn apply(&mut self, id: &str, body: &[u8]) -> Option<()> {
         let event: serde_json::Value = serde_json::from_slice(body).ok()?;
         let order = event["order"].as_str()?;
         let (step, cents) = (event["step"].as_u64()?, event["cents"].as_u64()?);
         if order.starts_with(POISON) {
-            // People may do with these what they like, so they are in no sum.
+            // Operators may decide about these, so they are in no sum.
             return Some(());
         }
         let copies = self.copies.entry(id.to_owned()).or_default();
@@ -75,7 +75,7 @@ impl Ledger {
     }
 }
 
-impl Target {
+impl DemoTarget {
     pub(super) fn new(seed: u64) -> Self {
         Self { seed, ledger: Mutex::default() }
     }
@@ -93,12 +93,16 @@ impl Target {
         self.ledger().down_until = Some(Instant::now() + pause);
     }
 
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub(super) fn ledger(&self) -> MutexGuard<'_, TargetLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn receive(State(target): State<Arc<Target>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive(
+    State(target): State<Arc<DemoTarget>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     let id = headers.get("idempotency-key").and_then(|value| value.to_str().ok());
     let Some(id) = id else { return StatusCode::BAD_REQUEST };
     let mut ledger = target.ledger();

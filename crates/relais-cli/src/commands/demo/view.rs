@@ -1,5 +1,5 @@
-//! What a person sees: a live picture on a terminal, one line a second elsewhere, then the summary.
-//! For a program (`--json`) stdout has the proof and nothing else.
+//! The output: a live view on a terminal, one line per second elsewhere, then the summary. With `--json`, stdout
+//! holds only the proof.
 
 use std::{
     io::{Write, stdout},
@@ -8,23 +8,23 @@ use std::{
 };
 
 use super::{
-    Places,
-    plan::{Plan, Until},
-    proof::{Check, Facts, Proof, rows},
-    sender::Counts,
-    target::Target,
+    DemoAddresses,
+    plan::{DemoEnd, DemoPlan},
+    proof::{DemoFacts, DemoProof, ProofCheck, rows},
+    sender::SentCounts,
+    target::DemoTarget,
 };
 use crate::{failure::Done, output::Output};
 
 const BAR: usize = 30;
-/// Without a terminal, one line this often.
+/// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(1);
-/// Lines of what happened that stay on the picture.
+/// Most events in the view.
 const EVENTS_MAX: usize = 6;
-/// Lines of the picture that go into one line elsewhere.
+/// Lines of the view that form one line without a terminal.
 const NUMBERS: usize = 6;
 
-pub(super) struct View {
+pub(super) struct DemoView {
     output: Output,
     started: Instant,
     drawn: usize,
@@ -32,25 +32,25 @@ pub(super) struct View {
     events: Vec<String>,
 }
 
-impl View {
-    pub(super) fn new(output: Output, plan: &Plan, places: &Places) -> Self {
-        let Places { store, console, hook, org, settings } = places;
+impl DemoView {
+    pub(super) fn new(output: Output, plan: &DemoPlan, places: &DemoAddresses) -> Self {
+        let DemoAddresses { store, console, hook, org, settings } = places;
         let view =
             Self { output, started: Instant::now(), drawn: 0, last_line: None, events: Vec::new() };
         view.say(&format!(
-            "relais demo, seed {}: everything in this process, on {store}. Nothing is left behind.\n\n  \
+            "relais demo, seed {}: all parts run in this process, on {store}. All files are removed at the end.\n\n  \
              HTTP source → inbox → routes and processes → outbox → an HTTP target, three services and\n  \
-             bulk jobs of a simulated Salesforce; faults on, workers get killed\n\n  \
+             bulk jobs of a simulated Salesforce; faults are injected and workers are killed\n\n  \
              console     http://{console}/\n  \
              Salesforce  {org}/\n  \
-             settings    {settings}\n  \
-             look        relais --config {settings} status\n  \
+             config      {settings}\n  \
+             status      relais --config {settings} status\n  \
              send        curl http://{hook}/hook -H 'content-type: application/json' -H 'message-id: my-1' \
              -d '{{\"type\":\"OrderChanged\",\"order\":\"p-me\",\"step\":1,\"cents\":1}}'\n",
             plan.seed
         ));
-        if plan.until == Until::Told {
-            view.say("\n  Ctrl-C ends it, with a proof of what became of every message.\n");
+        if plan.until == DemoEnd::Signal {
+            view.say("\n  Ctrl-C stops the demo and prints the proof.\n");
         }
         view
     }
@@ -66,13 +66,13 @@ impl View {
         }
     }
 
-    pub(super) fn draw(&mut self, counts: &Counts, facts: &Facts, target: &Target) {
+    pub(super) fn draw(&mut self, counts: &SentCounts, facts: &DemoFacts, target: &DemoTarget) {
         if self.output.json {
             return;
         }
         let picture = self.picture(counts, facts, target);
         if self.is_live() {
-            // Back to the top of the last picture, then over it, line by line.
+            // Moves to the top of the last picture and overwrites it line by line.
             let up = if self.drawn > 0 { format!("\x1b[{}A", self.drawn) } else { String::new() };
             let lines: String = picture.iter().map(|line| format!("\x1b[2K{line}\n")).collect();
             let mut out = stdout().lock();
@@ -84,7 +84,7 @@ impl View {
         }
     }
 
-    fn picture(&self, counts: &Counts, facts: &Facts, target: &Target) -> Vec<String> {
+    fn picture(&self, counts: &SentCounts, facts: &DemoFacts, target: &DemoTarget) -> Vec<String> {
         let (overview, seen, ledger) = (&facts.overview, facts.seen, target.ledger());
         let sent = counts.orders.load(Relaxed);
         let records = counts.contacts.load(Relaxed) + counts.blocks.load(Relaxed);
@@ -100,7 +100,7 @@ impl View {
         let (out, all_out) = (outbox("DISPATCHED"), overview.outbox.iter().map(|c| c.rows).sum());
         let repeats = counts.repeats.load(Relaxed);
         let mut lines = vec![
-            line("sent", sent, sent, format!("orders' messages; {repeats} posted again")),
+            line("sent", sent, sent, format!("messages about orders; {repeats} repeated posts")),
             line("inbox", done, stored, format!("undecodable {}", inbox("SERDE_ERROR"))),
             line(
                 "outbox",
@@ -130,7 +130,7 @@ impl View {
                 ended,
                 counts.checkouts.load(Relaxed),
                 format!(
-                    "done {}, undone {}, being undone or stuck {}",
+                    "succeeded {}, compensated {}, compensating {}",
                     processes("SUCCEEDED"),
                     processes("COMPENSATED"),
                     processes("COMPENSATING")
@@ -141,8 +141,8 @@ impl View {
         lines
     }
 
-    /// The proof, as a table or as JSON.
-    pub(super) fn summary(&self, proof: &Proof) -> Done {
+    /// Prints the proof as a table or as JSON.
+    pub(super) fn summary(&self, proof: &DemoProof) -> Done {
         if self.output.json {
             return self.output.print_json(proof);
         }
@@ -154,22 +154,22 @@ impl View {
                 true => format!("\x1b[{colour}m{mark}\x1b[0m"),
                 false => mark.to_owned(),
             };
-            let Check { statement, found, expected } = check;
+            let ProofCheck { statement, found, expected } = check;
             self.say(&format!("  {mark} {statement:<54} {found:>8} of {expected}"));
         }
         self.say(&format!(
-            "  on the way: workers killed {} times, {} posts repeated, {} calls failed, {} extra copies \
-             recognised by their id, {} effects undone",
-            proof.kills, proof.repeats, proof.failures, proof.copies, proof.undone
+            "  meanwhile: workers killed {} times, {} posts repeated, {} calls failed, {} extra copies \
+             recognized by their id, {} effects compensated",
+            proof.kills, proof.repeats, proof.failures, proof.copies, proof.compensated
         ));
         self.say(match proof.holds {
-            true => "Nothing lost, nothing doubled, order kept.",
+            true => "No message lost, no effect duplicated, order kept.",
             false => "The proof FAILED: please report this with the seed above.",
         });
         Ok(())
     }
 
-    /// Whether the picture is drawn over and over.
+    /// Returns true if the view is updated in place.
     fn is_live(&self) -> bool {
         self.output.terminal && self.output.color
     }

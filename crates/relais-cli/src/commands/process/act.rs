@@ -1,4 +1,4 @@
-//! What a person does to processes: shows which, asks, does it, says what became of each.
+//! Actions of operators on processes, with dry run and confirmation.
 
 use std::io::{self, IsTerminal};
 
@@ -13,54 +13,56 @@ use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{super::Context, filter, find, name, processes_table};
+use super::{super::CommandContext, filter, find, name, processes_table};
 use crate::{
     args::Act,
     commands::dead_letter::ask,
-    failure::{Done, Failure},
-    output::{Lines, Progress, escape},
+    failure::{CommandError, Done},
+    output::{CommandProgress, LineBreaks, escape},
     wire,
 };
 
-/// Most processes one `--all` takes; run it again for more.
+/// Most processes of one `--all`; run it again for more.
 const ACTED_MAX: usize = 10_000;
 
-/// An action and how it is said.
+/// An action with its texts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deed {
+pub(super) struct ActionText {
     action: Action,
-    /// The word of the command line.
+    /// The name of the command.
     word: &'static str,
-    /// What the question asks.
+    /// The beginning of the question.
     question: &'static str,
 }
 
-pub(super) const PAUSE: Deed = Deed { action: Action::Pause, word: "pause", question: "pause" };
-pub(super) const RESUME: Deed = Deed { action: Action::Resume, word: "resume", question: "resume" };
-pub(super) const RETRY: Deed =
-    Deed { action: Action::RetryStep, word: "retry", question: "send the command again of" };
-pub(super) const SKIP: Deed =
-    Deed { action: Action::SkipStep, word: "skip", question: "take the current step for done in" };
-pub(super) const COMPENSATE: Deed = Deed {
+pub(super) const PAUSE: ActionText =
+    ActionText { action: Action::Pause, word: "pause", question: "Pause" };
+pub(super) const RESUME: ActionText =
+    ActionText { action: Action::Resume, word: "resume", question: "Resume" };
+pub(super) const RETRY: ActionText =
+    ActionText { action: Action::RetryStep, word: "retry", question: "Retry the current step of" };
+pub(super) const SKIP: ActionText =
+    ActionText { action: Action::SkipStep, word: "skip", question: "Skip the current step of" };
+pub(super) const COMPENSATE: ActionText = ActionText {
     action: Action::Compensate,
     word: "compensate",
-    question: "undo the completed steps of",
+    question: "Compensate the completed steps of",
 };
-pub(super) const CANCEL: Deed = Deed {
+pub(super) const CANCEL: ActionText = ActionText {
     action: Action::Cancel,
     word: "cancel",
-    question: "end for good, without undoing anything,",
+    question: "Cancel, without compensation,",
 };
 
-/// A process that is as it was, and why.
+/// An unchanged process, and the reason.
 #[derive(Debug, Serialize)]
-struct Unchanged {
+struct UnchangedProcess {
     process_id: Uuid,
     #[serde(flatten)]
     problem: Problem,
 }
 
-pub(super) async fn act(context: &Context, deed: Deed, args: &Act) -> Done {
+pub(super) async fn act(context: &CommandContext, deed: ActionText, args: &Act) -> Done {
     let decision = &args.decision;
     check(args)?;
     let actor = decision.actor()?;
@@ -73,7 +75,7 @@ pub(super) async fn act(context: &Context, deed: Deed, args: &Act) -> Done {
         confirm(deed, args.all, processes.len())?;
     }
     let operator = wire::operator(&settings, store);
-    let mut progress = Progress::new("processes", Some(processes.len() as u64), true);
+    let progress = CommandProgress::new("processes", Some(processes.len() as u64), true);
     let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
     for process in processes {
         let acted = operator.act(process.process_id, deed.action, &actor, &decision.reason).await;
@@ -81,16 +83,18 @@ pub(super) async fn act(context: &Context, deed: Deed, args: &Act) -> Done {
             Ok(process) => changed.push(process),
             Err(error) => {
                 let problem = refusal(error)?;
-                unchanged
-                    .push((name(&process), Unchanged { process_id: process.process_id, problem }));
+                unchanged.push((
+                    name(&process),
+                    UnchangedProcess { process_id: process.process_id, problem },
+                ));
             }
         }
-        progress.step()?;
+        progress.step();
     }
     progress.finish();
-    say(context, deed, &changed, &unchanged)?;
-    // With --all some may have moved on meanwhile; a named one that did not change is a failure.
-    if unchanged.is_empty() || args.all { Ok(()) } else { Err(Failure::Said) }
+    print_results(context, deed, &changed, &unchanged)?;
+    // Processes of --all may have changed meanwhile; a named one that is unchanged is a failure.
+    if unchanged.is_empty() || args.all { Ok(()) } else { Err(CommandError::Printed) }
 }
 
 fn check(args: &Act) -> Done {
@@ -100,17 +104,17 @@ fn check(args: &Act) -> Done {
         || matching.key.is_some()
         || matching.since.is_some();
     if filtered && !args.all {
-        return Err(Failure::Usage("filters go with --all, not with ids".to_owned()));
+        return Err(CommandError::Usage("filters go with --all, not with ids".to_owned()));
     }
     if args.decision.reason.trim().is_empty() && !args.decision.dry_run {
-        let message = "say why with --reason: it goes into the log of the process";
-        return Err(Failure::Usage(message.to_owned()));
+        let message = "cannot act without a reason; pass --reason TEXT";
+        return Err(CommandError::Usage(message.to_owned()));
     }
     Ok(())
 }
 
-/// Those that are named, or every one the filters match, oldest first.
-async fn selected(store: &dyn Store, args: &Act) -> Result<Vec<Process>, Failure> {
+/// Returns the named processes, or all that match the filters, oldest first.
+async fn selected(store: &dyn Store, args: &Act) -> Result<Vec<Process>, CommandError> {
     let mut processes = Vec::new();
     for wanted in &args.ids {
         processes.push(find(store, wanted).await?);
@@ -131,7 +135,12 @@ async fn selected(store: &dyn Store, args: &Act) -> Result<Vec<Process>, Failure
     Ok(processes)
 }
 
-async fn dry_run(context: &Context, store: &dyn Store, deed: Deed, processes: &[Process]) -> Done {
+async fn dry_run(
+    context: &CommandContext,
+    store: &dyn Store,
+    deed: ActionText,
+    processes: &[Process],
+) -> Done {
     if context.output.json {
         let ids: Vec<Uuid> = processes.iter().map(|process| process.process_id).collect();
         return context
@@ -143,18 +152,18 @@ async fn dry_run(context: &Context, store: &dyn Store, deed: Deed, processes: &[
     }
     let shown = processes_table(context, processes, store.overview().await?.now);
     let count = counted(processes.len());
-    context.output.print(&format!("{shown}\nwould {} {count}", deed.question))
+    context.output.print(&format!("{shown}\ndry run: would {} {count}", deed.word))
 }
 
-/// Asks on a terminal. Where nobody can answer, what was named goes on; `--all` does not.
-fn confirm(deed: Deed, all: bool, count: usize) -> Done {
+/// Asks on a terminal. Without one, named processes continue and `--all` is refused.
+fn confirm(deed: ActionText, all: bool, count: usize) -> Done {
     if io::stdin().is_terminal() {
         return ask(&format!("{} {}?", deed.question, counted(count)));
     }
     if all {
-        let message = "--all changes many at once and nobody is here to ask; add --yes, or look with \
-                       --dry-run";
-        return Err(Failure::Usage(message.to_owned()));
+        let message = "cannot ask for confirmation: stdin is not a terminal; pass --yes to change all \
+                       matching processes, or check with --dry-run";
+        return Err(CommandError::Usage(message.to_owned()));
     }
     Ok(())
 }
@@ -163,8 +172,8 @@ fn counted(count: usize) -> String {
     format!("{count} process{}", if count == 1 { "" } else { "es" })
 }
 
-/// What speaks against it; a database that is away ends the command.
-fn refusal(error: ActError) -> Result<Problem, Failure> {
+/// Returns the reason of a refusal; an unavailable database ends the command.
+fn refusal(error: ActError) -> Result<Problem, CommandError> {
     match error {
         ActError::Refused(problem) => Ok(problem),
         ActError::Store(error) => Err(error.into()),
@@ -173,26 +182,27 @@ fn refusal(error: ActError) -> Result<Problem, Failure> {
     }
 }
 
-fn say(
-    context: &Context,
-    deed: Deed,
+fn print_results(
+    context: &CommandContext,
+    deed: ActionText,
     changed: &[Process],
-    unchanged: &[(String, Unchanged)],
+    unchanged: &[(String, UnchangedProcess)],
 ) -> Done {
     if context.output.json {
-        let unchanged: Vec<&Unchanged> = unchanged.iter().map(|(_, why)| why).collect();
+        let unchanged: Vec<&UnchangedProcess> = unchanged.iter().map(|(_, why)| why).collect();
         return context.output.print_json(
             &json!({ "action": deed.word, "changed": changed, "unchanged": unchanged }),
         );
     }
-    for (name, Unchanged { problem, .. }) in unchanged {
-        let why = escape(&problem.message, Lines::Escape);
+    for (name, UnchangedProcess { problem, .. }) in unchanged {
+        let why = escape(&problem.message, LineBreaks::Escape);
         context.output.print(&format!("{name} is unchanged: {why}"))?;
     }
     for process in changed {
         let step = process.current_step.as_deref();
         let step = step.map(|step| format!(", step {step}")).unwrap_or_default();
-        context.output.print(&format!("{} is {}{step}", name(process), process.status.as_str()))?;
+        let (name, status) = (name(process), process.status.as_str());
+        context.output.print(&format!("{name}: {} done; now {status}{step}", deed.word))?;
     }
     if changed.is_empty() && unchanged.is_empty() { context.output.print("none") } else { Ok(()) }
 }

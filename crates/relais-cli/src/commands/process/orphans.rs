@@ -1,4 +1,4 @@
-//! Processes under way that the settings do not declare: nothing can happen to them until they are.
+//! Open processes whose definition is missing in the configuration; they wait until it is added again.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use relais_core::{
 
 use crate::settings::Settings;
 
-/// One sentence for each version, and each step, that is missing. Looks at the newest page of each
-/// state, so it may miss some, and never names one that is not missing.
+/// Returns one sentence per missing version or step. Only the newest page of each state is read, so some may
+/// be missed.
 pub(crate) async fn undeclared(
     settings: &Settings,
     store: &dyn Store,
@@ -25,14 +25,14 @@ pub(crate) async fn undeclared(
             *missing.entry(lack).or_default() += 1;
         }
     }
-    let said = missing.into_iter().map(|(lack, count)| {
+    let lines = missing.into_iter().map(|(lack, count)| {
         let plural = if count == 1 { "process waits" } else { "processes wait" };
-        format!("{lack}; {count} {plural} for it: put it back until they have ended")
+        format!("{lack}; {count} {plural} for it: add it again until they have ended")
     });
-    Ok(said.collect())
+    Ok(lines.collect())
 }
 
-/// What the settings lack for a process to go on.
+/// Returns the part of the configuration that a process needs and lacks.
 fn lack(settings: &Settings, process: &Process) -> Option<String> {
     let Process { process_type, definition: version, current_step, .. } = process;
     let declared = settings.processes.iter().map(|declared| &declared.definition);

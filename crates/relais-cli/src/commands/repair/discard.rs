@@ -1,4 +1,4 @@
-//! `relais repair discard`: rows that nobody can repair are closed.
+//! `relais reprocess discard`: discards undecodable rows.
 
 use std::io::{self, IsTerminal};
 
@@ -6,20 +6,20 @@ use relais::desk::{Answer, By};
 use relais_core::{query::PAGE_MAX, store::Store};
 use serde_json::json;
 
-use super::{rows_text, wanted};
+use super::{rows_text, serde_errors};
 use crate::{
     args::DiscardRows,
     commands::{
-        Context,
-        dead_letter::{ask, said},
+        CommandContext,
+        dead_letter::{ask, unchanged_text},
         rows::inbox_row,
     },
-    failure::{Done, Failure},
-    output::{Lines, Progress, escape},
+    failure::{CommandError, Done},
+    output::{CommandProgress, LineBreaks, escape},
     wire,
 };
 
-pub(super) async fn discard(context: &Context, args: &DiscardRows) -> Done {
+pub(super) async fn discard(context: &CommandContext, args: &DiscardRows) -> Done {
     let (settings, store) = context.store().await?;
     let rows = match args.rows.ids.is_empty() {
         true => matching(store.as_ref(), args).await?,
@@ -42,17 +42,20 @@ pub(super) async fn discard(context: &Context, args: &DiscardRows) -> Done {
     }
     let desk = wire::desk(&settings, store);
     let by = By::new(&args.decision.actor()?, &args.decision.reason);
-    let mut progress = Progress::new("rows", Some(rows.len() as u64), true);
+    let progress = CommandProgress::new("rows", Some(rows.len() as u64), true);
     let (mut discarded, mut unchanged) = (Vec::new(), Vec::new());
     for row in rows {
         let answer = desk.discard_unreadable(row, &by).await?;
-        progress.step()?;
+        progress.step();
         if answer == Answer::Done {
             discarded.push(row);
             continue;
         }
         if !output.json {
-            output.print(&escape(&format!("row {row}: {}", said(&answer)), Lines::Escape))?;
+            output.print(&escape(
+                &format!("row {row}: {}", unchanged_text(&answer)),
+                LineBreaks::Escape,
+            ))?;
         }
         unchanged.push(json!({ "row": row, "answer": answer }));
     }
@@ -62,10 +65,10 @@ pub(super) async fn discard(context: &Context, args: &DiscardRows) -> Done {
     } else {
         output.print(&format!("discarded {}", rows_text(discarded.len() as u64)))?;
     }
-    if unchanged.is_empty() || args.all { Ok(()) } else { Err(Failure::Said) }
+    if unchanged.is_empty() || args.all { Ok(()) } else { Err(CommandError::Printed) }
 }
 
-async fn named(store: &dyn Store, ids: &[String]) -> Result<Vec<i64>, Failure> {
+async fn named(store: &dyn Store, ids: &[String]) -> Result<Vec<i64>, CommandError> {
     let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
         rows.push(inbox_row(store, id).await?.id);
@@ -73,9 +76,9 @@ async fn named(store: &dyn Store, ids: &[String]) -> Result<Vec<i64>, Failure> {
     Ok(rows)
 }
 
-/// Every one the filters match, oldest first.
-async fn matching(store: &dyn Store, args: &DiscardRows) -> Result<Vec<i64>, Failure> {
-    let mut wanted = wanted(&args.rows);
+/// Returns the rows that match the filters, oldest first.
+async fn matching(store: &dyn Store, args: &DiscardRows) -> Result<Vec<i64>, CommandError> {
+    let mut wanted = serde_errors(&args.rows);
     let mut rows = Vec::new();
     while rows.len() < args.rows.limit {
         wanted.limit = PAGE_MAX.min(args.rows.limit - rows.len());
@@ -89,12 +92,12 @@ async fn matching(store: &dyn Store, args: &DiscardRows) -> Result<Vec<i64>, Fai
 
 fn confirm(count: usize, args: &DiscardRows) -> Done {
     if io::stdin().is_terminal() {
-        return ask(&format!("discard {} for good?", rows_text(count as u64)));
+        return ask(&format!("Discard {}? This cannot be undone.", rows_text(count as u64)));
     }
     if args.all {
-        return Err(Failure::Usage(
-            "--all discards many rows at once and nobody is here to ask; add --yes, or look with \
-             --dry-run"
+        return Err(CommandError::Usage(
+            "cannot ask for confirmation: stdin is not a terminal; pass --yes to discard all matching rows, \
+             or check with --dry-run"
                 .to_owned(),
         ));
     }

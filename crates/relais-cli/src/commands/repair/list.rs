@@ -1,26 +1,26 @@
-//! `relais repair list`: what could not be decoded.
+//! `relais reprocess list`: undecodable rows.
 
 use relais_core::{browse::Listed, inbox::InboxRow, query::Filter};
 
 use crate::{
-    args::BrokenList,
+    args::UndecodableList,
     commands::{
-        Context,
-        rows::{plain, print_list, problem, seconds},
+        CommandContext,
+        rows::{plain, print_list, print_page_json, problem, seconds},
     },
     failure::Done,
-    output::{Column, age, table},
+    output::{TableColumn, age, table},
 };
 
-pub(super) async fn list(context: &Context, list: BrokenList) -> Done {
-    const COLUMNS: [Column; 7] = [
-        Column::Id("ID"),
-        Column::Text("FROM"),
-        Column::Text("KEY"),
-        Column::Text("MESSAGE"),
-        Column::Number("BYTES"),
-        Column::Number("AGE"),
-        Column::Text("PROBLEM"),
+pub(super) async fn list(context: &CommandContext, list: UndecodableList) -> Done {
+    const COLUMNS: [TableColumn; 7] = [
+        TableColumn::Id("ID"),
+        TableColumn::Text("FROM"),
+        TableColumn::Text("KEY"),
+        TableColumn::Text("MESSAGE"),
+        TableColumn::Number("BYTES"),
+        TableColumn::Number("AGE"),
+        TableColumn::Text("ERROR"),
     ];
     let (_, store) = context.store().await?;
     let filter = Filter {
@@ -33,10 +33,12 @@ pub(super) async fn list(context: &Context, list: BrokenList) -> Done {
         limit: list.page.limit,
         ..Filter::default()
     };
+    let limit = list.page.limit;
     if context.output.json {
-        return context.output.print_json(&store.list_inbox(filter).await?);
+        let rows = store.list_inbox(filter).await?;
+        return print_page_json(context, &rows, limit, rows.last().map(|row| row.id));
     }
-    // Without the bytes, which may be many.
+    // Without the bytes, which may be large.
     let rows = store.browse_inbox(filter).await?;
     let now = store.overview().await?.now;
     let lines = rows.iter().map(|Listed { row, payload_bytes }| {
@@ -53,5 +55,5 @@ pub(super) async fn list(context: &Context, list: BrokenList) -> Done {
         ]
     });
     let shown = table(&context.output, &COLUMNS, lines);
-    print_list(context, &shown, rows.len(), list.page.limit, rows.last().map(|r| r.row.id))
+    print_list(context, &shown, rows.len(), limit, rows.last().map(|r| r.row.id))
 }

@@ -1,7 +1,7 @@
-//! Which row is meant: by its number, or by the id of its message.
+//! Finds a row by its number or by the id of its message.
 //!
-//! A number may be both, and two sources or destinations may have one message id. Then nothing is guessed: the names of the
-//! rows are said, as `relais explain` writes them.
+//! A number may be both, and two sources or destinations may have one message id. Such an ambiguous id is an error
+//! that lists the full names of the rows.
 
 use relais_core::{desk::IdKind, inbox::InboxRow, outbox::OutboxRow, store::Store};
 use uuid::Uuid;
@@ -10,44 +10,44 @@ use super::not_found;
 use crate::{
     args::IdPrefix,
     commands::ids,
-    failure::Failure,
-    output::{Lines, escape},
+    failure::CommandError,
+    output::{LineBreaks, escape},
 };
 
 const MESSAGE: &str = "message:";
 
-/// What was asked for.
+/// The parsed id of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked<'a> {
+enum RowQuery<'a> {
     Row(i64),
     Message(&'a str),
     /// A number may be either.
     Either(i64, &'a str),
 }
 
-/// Reads `17`, `inbox:17` (where `table` is `inbox`), `message:17` and `m-1`.
-fn asked<'a>(table: &str, id: &'a str) -> Asked<'a> {
+/// Parses `17`, `inbox:17` (with `inbox` as `table`), `message:17` and `m-1`.
+fn row_query<'a>(table: &str, id: &'a str) -> RowQuery<'a> {
     if let Some(message) = id.strip_prefix(MESSAGE) {
-        return Asked::Message(message);
+        return RowQuery::Message(message);
     }
     let named = id.strip_prefix(table).and_then(|rest| rest.strip_prefix(':'));
     if let Some(row) = named.and_then(|row| row.parse().ok()) {
-        return Asked::Row(row);
+        return RowQuery::Row(row);
     }
     match id.parse() {
-        Ok(number) => Asked::Either(number, id),
-        Err(_) => Asked::Message(id),
+        Ok(number) => RowQuery::Either(number, id),
+        Err(_) => RowQuery::Message(id),
     }
 }
 
 pub(in crate::commands) async fn inbox_row(
     store: &dyn Store,
     id: &str,
-) -> Result<InboxRow, Failure> {
-    let (number, message) = match asked("inbox", id) {
-        Asked::Row(number) => (Some(number), None),
-        Asked::Message(message) => (None, Some(message)),
-        Asked::Either(number, message) => (Some(number), Some(message)),
+) -> Result<InboxRow, CommandError> {
+    let (number, message) = match row_query("inbox", id) {
+        RowQuery::Row(number) => (Some(number), None),
+        RowQuery::Message(message) => (None, Some(message)),
+        RowQuery::Either(number, message) => (Some(number), Some(message)),
     };
     let mut found = Vec::new();
     if let Some(number) = number {
@@ -70,26 +70,26 @@ pub(in crate::commands) async fn inbox_row(
     }
 }
 
-fn ambiguous(id: &str, table: &str, rows: &[(i64, String)]) -> Failure {
+fn ambiguous(id: &str, table: &str, rows: &[(i64, String)]) -> CommandError {
     let named = rows.iter().map(|(row, what)| format!("{table}:{row} is {what}"));
-    let named = escape(&named.collect::<Vec<_>>().join(", "), Lines::Escape);
-    Failure::Usage(format!(
-        "{id} is {} rows: {named}; say which, as in {table}:{}",
+    let named = escape(&named.collect::<Vec<_>>().join(", "), LineBreaks::Escape);
+    CommandError::Usage(format!(
+        "{id} matches {} rows: {named}; pass one of these names, for example {table}:{}",
         rows.len(),
         rows[0].0
     ))
 }
 
-/// The id of a message is a UUID there, so a number is a row.
+/// Finds an outbox row. Message ids of the outbox are UUIDs, so a number is a row.
 pub(in crate::commands) async fn outbox_row(
     store: &dyn Store,
     id: &str,
-) -> Result<OutboxRow, Failure> {
-    let mut found = match asked("outbox", id) {
-        Asked::Row(number) | Asked::Either(number, _) => {
+) -> Result<OutboxRow, CommandError> {
+    let mut found = match row_query("outbox", id) {
+        RowQuery::Row(number) | RowQuery::Either(number, _) => {
             store.find_outbox(number.to_string()).await?.into_iter().collect()
         }
-        Asked::Message(message) => match Uuid::try_parse(message) {
+        RowQuery::Message(message) => match Uuid::try_parse(message) {
             Ok(message_id) => store.sent_as(message_id).await?,
             Err(_) => match IdPrefix::parse(message) {
                 Some(prefix) => {
@@ -115,11 +115,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_names_are_told_from_ids_of_messages() {
-        assert_eq!(asked("inbox", "17"), Asked::Either(17, "17"));
-        assert_eq!(asked("inbox", "inbox:17"), Asked::Row(17));
-        assert_eq!(asked("inbox", "message:17"), Asked::Message("17"));
-        assert_eq!(asked("inbox", "m-1"), Asked::Message("m-1"));
-        assert_eq!(asked("outbox", "inbox:17"), Asked::Message("inbox:17"));
+    fn full_names_are_distinguished_from_message_ids() {
+        assert_eq!(row_query("inbox", "17"), RowQuery::Either(17, "17"));
+        assert_eq!(row_query("inbox", "inbox:17"), RowQuery::Row(17));
+        assert_eq!(row_query("inbox", "message:17"), RowQuery::Message("17"));
+        assert_eq!(row_query("inbox", "m-1"), RowQuery::Message("m-1"));
+        assert_eq!(row_query("outbox", "inbox:17"), RowQuery::Message("inbox:17"));
     }
 }

@@ -1,6 +1,6 @@
-//! The guards of each destination, as the process that serves `[admin]` sees them.
+//! Circuit breaker and API calls of each destination, read from the process that serves `[admin]`.
 //!
-//! They live in that process, not in the store: breaker and budget of another process may differ.
+//! They are kept in that process, not in the store: those of another process may differ.
 
 use std::{
     collections::BTreeMap,
@@ -18,19 +18,20 @@ use crate::{
     settings::{AdminSettings, scheme},
 };
 
-/// How long the answer may take; it comes from the same machine as a rule.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The largest answer that is read.
+/// Time limit of the request, which usually stays on the same machine.
+const REQUEST_MAX: Duration = Duration::from_secs(2);
+/// Largest accepted response.
 const ANSWER_MAX: u64 = 1 << 20;
 
+/// The state of a destination in the running process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Guards {
+pub(crate) struct DestinationGuards {
     pub(crate) breaker: Option<String>,
-    /// What kind of trouble opened the breaker.
+    /// The kind of failure that opened the breaker.
     #[serde(default)]
     pub(crate) cause: Option<String>,
     pub(crate) reason: Option<Reason>,
-    /// When the next call is tried, while the breaker is open.
+    /// The time of the next call while the breaker is open.
     #[serde(default)]
     pub(crate) open_until: Option<String>,
     pub(crate) calls: Option<Calls>,
@@ -56,42 +57,42 @@ pub(super) async fn ask(
     admin: Option<&AdminSettings>,
     access: &Access,
     workers: &[WorkerRow],
-) -> Result<BTreeMap<String, Guards>, String> {
+) -> Result<BTreeMap<String, DestinationGuards>, String> {
     #[derive(Deserialize)]
-    struct Answer {
-        /// The process that answers. Its count of workers is a few seconds old, and empty after its start.
+    struct GuardsResponse {
+        /// The process that answers. Its list of workers is a few seconds old, and empty after its start.
         worker: Option<String>,
-        workers: Vec<Worker>,
-        destinations: BTreeMap<String, Guards>,
+        workers: Vec<WorkerName>,
+        destinations: BTreeMap<String, DestinationGuards>,
     }
     #[derive(Deserialize)]
-    struct Worker {
+    struct WorkerName {
         worker: String,
     }
-    let answer: Answer = overview(admin, access).await?;
+    let answer: GuardsResponse = overview(admin, access).await?;
     let mut there = answer.workers.iter().map(|worker| &worker.worker).chain(&answer.worker);
     if there.any(|name| is_ours(name, workers)) {
         return Ok(answer.destinations);
     }
-    Err("the relais at the address of [admin] works on another store".to_owned())
+    Err("the relais at the address of [admin] uses another database".to_owned())
 }
 
-/// Whether a worker that answers over HTTP works on this store: another relais may listen at that address.
-/// Names of workers have a random part.
+/// Returns true if the worker that answers over HTTP uses this store: another relais may listen at that
+/// address. Names of workers have a random part.
 pub(crate) fn is_ours(worker: &str, workers: &[WorkerRow]) -> bool {
     workers.iter().any(|row| row.worker == worker)
 }
 
-/// What a running relais says of itself, or why that is not known.
+/// Reads the overview of the running relais, or returns the reason why it is unknown.
 pub(crate) async fn overview<T: DeserializeOwned>(
     admin: Option<&AdminSettings>,
     access: &Access,
 ) -> Result<T, String> {
     let admin = admin.ok_or("the configuration has no [admin]")?;
     let place = format!("{}://{}", scheme(admin.tls.as_ref()), reachable(admin.listen));
-    // It is asked by its number, which no certificate names; on this machine that is as good as plain HTTP.
+    // The address is an IP number, which no certificate names; on this machine that is as safe as plain HTTP.
     let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true);
-    let client = builder.no_proxy().timeout(PATIENCE).build();
+    let client = builder.no_proxy().timeout(REQUEST_MAX).build();
     let client = client.map_err(|error| error.to_string())?;
     let mut request = client.get(format!("{place}/api/v1/overview"));
     let shared = admin.token.as_ref().map(|token| token.expose_secret());
@@ -103,15 +104,15 @@ pub(crate) async fn overview<T: DeserializeOwned>(
         200 => {}
         401 | 403 => {
             return Err(format!(
-                "the relais at {place} wants a token: pass --token or set RELAIS_TOKEN"
+                "the relais at {place} requires a token: pass --token or set RELAIS_TOKEN"
             ));
         }
         status => return Err(format!("{place} answered {status}")),
     }
-    let strange = || format!("{place} is not a relais of this version");
-    answer.content_length().filter(|length| *length <= ANSWER_MAX).ok_or_else(strange)?;
-    let body = answer.bytes().await.map_err(|_| strange())?;
-    serde_json::from_slice(&body).map_err(|_| strange())
+    let invalid = || format!("{place} is not a relais of this version");
+    answer.content_length().filter(|length| *length <= ANSWER_MAX).ok_or_else(invalid)?;
+    let body = answer.bytes().await.map_err(|_| invalid())?;
+    serde_json::from_slice(&body).map_err(|_| invalid())
 }
 
 /// Returns the address at which a listener on this machine can be reached.
@@ -124,18 +125,18 @@ pub(crate) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-impl Guards {
-    /// Why the destination rests and until when.
-    pub(crate) fn rest(&self) -> Option<String> {
+impl DestinationGuards {
+    /// Returns the reason why deliveries are suspended, and the time of the next call.
+    pub(crate) fn suspension(&self) -> Option<String> {
         let Reason { code, message } = self.reason.as_ref()?;
         let until = self.open_until.as_ref().map(|at| format!(" until {at}")).unwrap_or_default();
         let cause = self.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
-        Some(format!("rests{until}{cause}: {code}: {message}"))
+        Some(format!("is unavailable, breaker open{until}{cause}: {code}: {message}"))
     }
 }
 
-/// Breaker and calls as a table shows them.
-pub(crate) fn show(guards: Option<&Guards>) -> ((String, Tone), String) {
+/// Returns the cells for breaker and API calls.
+pub(crate) fn show(guards: Option<&DestinationGuards>) -> ((String, Tone), String) {
     let unknown = || "-".to_owned();
     let breaker = match guards.and_then(|guards| guards.breaker.as_deref()) {
         None => (unknown(), Tone::Plain),

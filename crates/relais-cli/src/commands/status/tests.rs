@@ -1,4 +1,4 @@
-//! What `relais status` prints about what waits, and why.
+//! The texts of `relais status` about waiting rows and jobs.
 
 use relais_core::{
     bulk::{BulkJob, Phase},
@@ -7,10 +7,10 @@ use relais_core::{
 };
 use uuid::Uuid;
 
-use super::{DestinationStatus, Status, guards::Guards, show};
+use super::{DestinationStatus, Status, guards::DestinationGuards, show};
 use crate::output::Output;
 
-fn status(guards: Option<Guards>, bulk_jobs: Vec<BulkJob>) -> Status {
+fn status(guards: Option<DestinationGuards>, bulk_jobs: Vec<BulkJob>) -> Status {
     let overview = Overview {
         now: Timestamp(60_000_000),
         schema_version: 1,
@@ -62,8 +62,8 @@ fn printed(status: &Status) -> String {
     show(&output, status, &[], &[])
 }
 
-/// As the running process reports a destination whose breaker is open.
-fn resting() -> Guards {
+/// Returns the report of a destination whose breaker is open.
+fn unavailable() -> DestinationGuards {
     let json = r#"{"breaker": "open", "cause": "throttled", "open_until": "2026-11-17T09:00:00Z",
                    "reason": {"code": "REQUEST_LIMIT_EXCEEDED", "message": "TotalRequests Limit exceeded"},
                    "calls": null}"#;
@@ -71,33 +71,33 @@ fn resting() -> Guards {
 }
 
 #[test]
-fn a_bulk_job_of_a_resting_destination_says_why_and_until_when() {
-    let text = printed(&status(Some(resting()), vec![job(Some("w"), Phase::Uploading, None)]));
-    let why = "rests until 2026-11-17T09:00:00Z (throttled): REQUEST_LIMIT_EXCEEDED: TotalRequests Limit \
-               exceeded";
+fn a_bulk_job_of_an_unavailable_destination_shows_cause_and_time() {
+    let text = printed(&status(Some(unavailable()), vec![job(Some("w"), Phase::Uploading, None)]));
+    let why = "is unavailable, breaker open until 2026-11-17T09:00:00Z (throttled): \
+               REQUEST_LIMIT_EXCEEDED: TotalRequests Limit exceeded";
     assert!(text.contains(&format!("\nbulk job of contacts {why}\n")), "{text}");
-    assert!(text.contains(&format!("\ncontacts {why}\n")), "the destination says it too: {text}");
+    assert!(text.contains(&format!("\ncontacts {why}\n")), "the destination shows it too: {text}");
 }
 
 #[test]
-fn a_bulk_job_without_a_worker_says_who_takes_it_and_what_failed_last() {
+fn a_bulk_job_without_a_worker_shows_the_next_step_and_the_last_error() {
     let stuck = job(None, Phase::Uploading, Some("upload: connection reset"));
     let text = printed(&status(None, vec![stuck]));
-    let expected = "bulk job of contacts waits for a worker; a running relais takes it within one lease; \
-                    last: upload: connection reset";
+    let expected = "bulk job of contacts waits for a worker; a running relais continues it within one lease; \
+                    last error: upload: connection reset";
     assert!(text.contains(expected), "{text}");
 }
 
 #[test]
-fn a_bulk_job_that_the_target_works_on_says_so() {
+fn a_bulk_job_in_progress_shows_where() {
     let text = printed(&status(None, vec![job(Some("w"), Phase::Closed, None)]));
-    assert!(text.contains("bulk job of contacts is being worked on by the target"), "{text}");
+    assert!(text.contains("bulk job of contacts is in progress at the target"), "{text}");
     let text = printed(&status(None, vec![job(Some("w"), Phase::Uploading, None)]));
-    assert!(text.contains("bulk job of contacts is driven by its worker"), "{text}");
+    assert!(text.contains("bulk job of contacts is in progress at its worker"), "{text}");
 }
 
 #[test]
-fn what_waits_for_a_subscriber_without_a_worker_is_shown() {
+fn rows_of_a_subscriber_without_a_worker_are_shown() {
     let mut status = status(None, Vec::new());
     status.overview.unserved_inboxes = vec![Count { name: "@search".into(), rows: 2 }];
     let text = printed(&status);

@@ -1,57 +1,59 @@
-//! What is drawn: lines of coloured pieces that fit the width of the terminal. Pure.
+//! Renders lines of coloured pieces that fit the width of the terminal. Pure.
 //!
 //! Invariant: text from messages or targets is escaped before it gets here, see [`safe`].
 
 use std::collections::BTreeMap;
 
 use super::{
-    look::{Look, Place, Waiting},
-    rates::{History, sparkline},
+    rates::{RateHistory, sparkline},
+    state::{DestinationBacklog, TopConfig, TopState},
 };
 use crate::{
-    commands::status::guards::{self, Guards},
-    output::{Lines, Tone, age, elide, escape},
+    commands::status::guards::{self, DestinationGuards},
+    output::{LineBreaks, Tone, age, elide, escape},
 };
 
 /// The default width of a terminal.
 pub(super) const WIDTH: usize = 80;
-/// Characters of a curve, at most and at least.
+/// Most characters of a curve.
 const CURVE_MAX: usize = 24;
+/// Fewest characters of a curve.
 const CURVE_MIN: usize = 8;
-/// What stands beside the curve in its line.
+/// Width of the rest of a line with a curve.
 const BESIDE_CURVE: usize = 64;
-/// Characters of a destination's name, at most and at least.
+/// Most characters of a destination's name.
 const NAME_MAX: usize = 28;
+/// Fewest characters of a destination's name.
 const NAME_MIN: usize = 12;
-/// What stands beside the name in its line, with a short reason.
+/// Width of the rest of a line with a name, with a short reason.
 const BESIDE_NAME: usize = 60;
 
 /// A piece of a line.
 pub(super) type Piece = (String, Tone);
 pub(super) type Line = Vec<Piece>;
 
-/// What a person has chosen.
+/// The choices of the operator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Choice {
-    /// The number of a destination, from 0.
+    /// The index of the selected destination.
     pub(super) destination: usize,
     pub(super) paused: bool,
     pub(super) help: bool,
 }
 
-/// All there is to draw.
-pub(super) struct Scene<'a> {
-    pub(super) place: &'a Place,
-    pub(super) look: &'a Look,
-    pub(super) history: &'a History,
+/// The input of the picture.
+pub(super) struct TopView<'a> {
+    pub(super) place: &'a TopConfig,
+    pub(super) state: &'a TopState,
+    pub(super) history: &'a RateHistory,
     pub(super) choice: &'a Choice,
-    /// Why the last look did not work.
+    /// The error of the last read.
     pub(super) trouble: Option<&'a str>,
     /// Columns of the terminal.
     pub(super) width: usize,
 }
 
-impl Scene<'_> {
+impl TopView<'_> {
     fn curve(&self) -> usize {
         self.width.saturating_sub(BESIDE_CURVE).clamp(CURVE_MIN, CURVE_MAX)
     }
@@ -65,31 +67,31 @@ const HELP: [&str; 8] = [
     "received   rows that came into the inbox, per second",
     "handled    inbox rows whose handler, route or process is committed",
     "delivered  outbox rows that a destination has accepted",
-    "attention  what waits for an operator",
-    "oldest     how long the oldest row that is not done has waited",
+    "attention  items that need an operator",
+    "oldest     age of the oldest open row",
     "breaker    open: the destination is unavailable; its messages wait, and no",
     "           attempts are used",
-    "keys       q or Esc ends, p pauses, up and down choose, ? closes this",
+    "keys       q or Esc quits, p pauses, up and down select, ? closes this help",
 ];
 
-/// The whole picture, as long as it gets.
-pub(super) fn picture(scene: &Scene<'_>) -> Vec<Line> {
+/// Renders all lines.
+pub(super) fn picture(scene: &TopView<'_>) -> Vec<Line> {
     let mut lines = vec![title(scene), Line::new()];
     if scene.choice.help {
         lines.extend(HELP.iter().map(|line| vec![plain(format!(" {line}"))]));
         return lines;
     }
     lines.extend(flow(scene));
-    let paused = scene.look.paused.iter();
+    let paused = scene.state.paused.iter();
     lines.extend(paused.map(|line| vec![(format!(" paused       {line}"), Tone::Waiting)]));
     lines.push(Line::new());
     lines.extend(destinations(scene));
     lines.push(Line::new());
-    lines.extend(workers(scene.look));
+    lines.extend(workers(scene.state));
     lines.into_iter().map(|line| fit(line, scene.width)).collect()
 }
 
-/// The line, or as much of it as there is room for and an ellipsis.
+/// Returns the line, cut to the width with an ellipsis.
 fn fit(line: Line, width: usize) -> Line {
     let mut left = width;
     let mut kept = Line::with_capacity(line.len());
@@ -104,7 +106,7 @@ fn fit(line: Line, width: usize) -> Line {
     kept
 }
 
-/// A text in as many lines as it needs, broken between words.
+/// Wraps a text between words.
 fn wrapped(text: &str, indent: &str, width: usize) -> Vec<Line> {
     let room = width.saturating_sub(indent.chars().count()).max(1);
     let mut lines: Vec<String> = Vec::new();
@@ -124,16 +126,16 @@ fn plain(text: impl Into<String>) -> Piece {
     (text.into(), Tone::Plain)
 }
 
-/// Fit for a terminal, on one line.
+/// Escapes a text for one line of a terminal.
 pub(super) fn safe(text: &str) -> String {
-    escape(text, Lines::Escape)
+    escape(text, LineBreaks::Escape)
 }
 
-fn title(scene: &Scene<'_>) -> Line {
+fn title(scene: &TopView<'_>) -> Line {
     let mut line =
-        vec![plain(format!("relais top   {}   {}", safe(&scene.place.store), scene.look.now))];
+        vec![plain(format!("relais top   {}   {}", safe(&scene.place.store), scene.state.now))];
     if scene.choice.paused {
-        line.push(("   paused: p goes on".to_owned(), Tone::Waiting));
+        line.push(("   paused: p continues".to_owned(), Tone::Waiting));
     }
     if let Some(trouble) = scene.trouble {
         line.push((format!("   {}", safe(trouble)), Tone::Bad));
@@ -141,8 +143,8 @@ fn title(scene: &Scene<'_>) -> Line {
     line
 }
 
-fn flow(scene: &Scene<'_>) -> Vec<Line> {
-    let Scene { look, history, place, .. } = scene;
+fn flow(scene: &TopView<'_>) -> Vec<Line> {
+    let TopView { state, history, place, .. } = scene;
     let rates = history.now();
     let width = scene.curve();
     let moving = |name: &str, curve: Vec<f64>, rate: Option<f64>| {
@@ -150,11 +152,11 @@ fn flow(scene: &Scene<'_>) -> Vec<Line> {
         plain(format!(" {name:10}{curve} {:>7}  ", per_second(rate)))
     };
     let still = |name: &str| plain(format!(" {name:10}{:width$} {:>7}  ", "", ""));
-    let inbox = |names: &[&str]| Look::rows(&look.inbox, names);
-    let outbox = |names: &[&str]| Look::rows(&look.outbox, names);
+    let inbox = |names: &[&str]| TopState::rows(&state.inbox, names);
+    let outbox = |names: &[&str]| TopState::rows(&state.outbox, names);
     let open = inbox(&["RECEIVED", "RETRY"]);
-    let oldest = look.inbox_oldest.map(|at| format!(", oldest {}", age(at, look.now)));
-    let pending: u64 = look.backlogs.iter().map(|backlog| backlog.pending).sum();
+    let oldest = state.inbox_oldest.map(|at| format!(", oldest {}", age(at, state.now)));
+    let pending: u64 = state.backlogs.iter().map(|backlog| backlog.pending).sum();
     vec![
         vec![
             moving("received", history.curve(|r| r.received), rates.map(|r| r.received)),
@@ -166,7 +168,7 @@ fn flow(scene: &Scene<'_>) -> Vec<Line> {
             bad(inbox(&["FAILED"]), "failed"),
             bad(inbox(&["SERDE_ERROR"]), "undecodable"),
         ],
-        processes(look, still("processes")),
+        processes(state, still("processes")),
         vec![
             moving("delivered", history.curve(|r| r.dispatched), rates.map(|r| r.dispatched)),
             plain(format!("{pending} pending")),
@@ -176,21 +178,21 @@ fn flow(scene: &Scene<'_>) -> Vec<Line> {
             still("attention"),
             plain("dead letters "),
             (
-                look.dead_letters_open.to_string(),
-                if look.dead_letters_open > 0 { Tone::Bad } else { Tone::Good },
+                state.dead_letters_open.to_string(),
+                if state.dead_letters_open > 0 { Tone::Bad } else { Tone::Good },
             ),
-            plain(format!(", parked keys {}", look.parked_keys)),
+            plain(format!(", parked keys {}", state.parked_keys)),
         ],
     ]
 }
 
-/// Nothing if there are none.
+/// Returns an empty piece for zero.
 fn bad(count: u64, what: &str) -> Piece {
     if count == 0 { plain("") } else { (format!(", {count} {what}"), Tone::Bad) }
 }
 
-fn processes(look: &Look, start: Piece) -> Line {
-    let some: Vec<String> = look
+fn processes(state: &TopState, start: Piece) -> Line {
+    let some: Vec<String> = state
         .processes
         .iter()
         .filter(|count| count.rows > 0)
@@ -199,8 +201,8 @@ fn processes(look: &Look, start: Piece) -> Line {
     let some = if some.is_empty() { "none".to_owned() } else { some.join(", ") };
     vec![
         start,
-        plain(format!("{some}; {} timers due", look.timers_due)),
-        bad(look.processes_need_operator, "need an operator"),
+        plain(format!("{some}; {} timers due", state.timers_due)),
+        bad(state.processes_need_operator, "need an operator"),
     ]
 }
 
@@ -212,30 +214,30 @@ fn per_second(rate: Option<f64>) -> String {
     }
 }
 
-/// One destination, as it is shown.
-struct Row<'a> {
+/// The line of a destination.
+struct DestinationLine<'a> {
     name: &'a str,
     limit: Option<&'a str>,
-    waiting: Option<&'a Waiting>,
-    guards: Option<&'a Guards>,
+    waiting: Option<&'a DestinationBacklog>,
+    guards: Option<&'a DestinationGuards>,
     defined: bool,
 }
 
-/// Those of the settings in their order, then those that only rows name.
-fn rows<'a>(place: &'a Place, look: &'a Look) -> Vec<Row<'a>> {
-    let mut waiting: BTreeMap<&str, &Waiting> =
-        look.backlogs.iter().map(|waiting| (waiting.destination.as_str(), waiting)).collect();
-    let mut rows: Vec<Row<'_>> = Vec::new();
+/// Returns the configured destinations in their order, then those that only rows name.
+fn rows<'a>(place: &'a TopConfig, state: &'a TopState) -> Vec<DestinationLine<'a>> {
+    let mut waiting: BTreeMap<&str, &DestinationBacklog> =
+        state.backlogs.iter().map(|waiting| (waiting.destination.as_str(), waiting)).collect();
+    let mut rows: Vec<DestinationLine<'_>> = Vec::new();
     for (name, limit) in &place.destinations {
-        rows.push(Row {
+        rows.push(DestinationLine {
             name,
             limit: limit.as_deref(),
             waiting: waiting.remove(name.as_str()),
-            guards: look.destinations.get(name),
+            guards: state.destinations.get(name),
             defined: true,
         });
     }
-    rows.extend(waiting.into_iter().map(|(name, waiting)| Row {
+    rows.extend(waiting.into_iter().map(|(name, waiting)| DestinationLine {
         name,
         limit: None,
         waiting: Some(waiting),
@@ -245,21 +247,21 @@ fn rows<'a>(place: &'a Place, look: &'a Look) -> Vec<Row<'a>> {
     rows
 }
 
-/// How many destinations there are to choose from.
-pub(super) fn choices(place: &Place, look: &Look) -> usize {
-    rows(place, look).len()
+/// Returns the number of destinations that can be selected.
+pub(super) fn choices(place: &TopConfig, state: &TopState) -> usize {
+    rows(place, state).len()
 }
 
-fn destinations(scene: &Scene<'_>) -> Vec<Line> {
-    let Scene { place, look, history, choice, .. } = scene;
-    let rows = rows(place, look);
+fn destinations(scene: &TopView<'_>) -> Vec<Line> {
+    let TopView { place, state, history, choice, .. } = scene;
+    let rows = rows(place, state);
     if rows.is_empty() {
-        return vec![vec![plain(" no destination is defined and nothing waits for one")]];
+        return vec![vec![plain(" no destination is configured")]];
     }
     let width = scene.name();
     let head = format!(
         "   {:width$}{:>8}{:>7}{:>8}  {:10}{}",
-        "DESTINATION", "PENDING", "OLDEST", "RATE", "BREAKER", "WHY"
+        "DESTINATION", "PENDING", "OLDEST", "RATE", "BREAKER", "REASON"
     );
     let mut lines = vec![vec![plain(head)]];
     for (number, row) in rows.iter().enumerate() {
@@ -272,7 +274,7 @@ fn destinations(scene: &Scene<'_>) -> Vec<Line> {
                 " {chosen} {:width$}{:>8}{:>7}{:>8}  ",
                 elide(&safe(row.name), width),
                 row.waiting.map_or(0, |waiting| waiting.pending),
-                oldest.map_or_else(|| "-".to_owned(), |at| age(at, look.now)),
+                oldest.map_or_else(|| "-".to_owned(), |at| age(at, state.now)),
                 per_second(rate),
             )),
             (format!("{breaker:10}"), tone),
@@ -280,12 +282,12 @@ fn destinations(scene: &Scene<'_>) -> Vec<Line> {
         ]);
     }
     if let Some(row) = rows.get(choice.destination) {
-        lines.extend(wrapped(&detail(look, row), "   ", scene.width));
+        lines.extend(wrapped(&detail(state, row), "   ", scene.width));
     }
     lines
 }
 
-fn why(row: &Row<'_>) -> String {
+fn why(row: &DestinationLine<'_>) -> String {
     if !row.defined {
         return "waits: no [[destination]] names it".to_owned();
     }
@@ -293,32 +295,33 @@ fn why(row: &Row<'_>) -> String {
     reason.map_or_else(String::new, |reason| safe(&format!("{}: {}", reason.code, reason.message)))
 }
 
-/// More of the one that is chosen.
-fn detail(look: &Look, row: &Row<'_>) -> String {
+/// Returns the details of the selected destination.
+fn detail(state: &TopState, row: &DestinationLine<'_>) -> String {
     let (_, calls) = guards::show(row.guards);
     let counted = row.guards.and_then(|guards| guards.dispatched);
-    let counted = match (counted, &look.guards_unknown) {
+    let counted = match (counted, &state.guards_unknown) {
         (Some(count), _) => {
-            format!("{count} delivered since that relais started, API calls {calls}")
+            format!("{count} delivered since the start of that process, API calls {calls}")
         }
-        (None, Some(why)) => format!("rates and breakers are not known: {}", safe(why)),
-        (None, None) => "no relais that runs here serves it".to_owned(),
+        (None, Some(why)) => format!("rates and breakers are unknown: {}", safe(why)),
+        (None, None) => "the running relais does not serve it".to_owned(),
     };
-    let rest = row.guards.and_then(Guards::rest).map(|rest| format!("; {}", safe(&rest)));
+    let why =
+        row.guards.and_then(DestinationGuards::suspension).map(|why| format!("; {}", safe(&why)));
     let (name, limit) = (safe(row.name), row.limit.unwrap_or("none"));
-    format!("{name}: rate limit {limit}; {counted}{}", rest.unwrap_or_default())
+    format!("{name}: rate limit {limit}; {counted}{}", why.unwrap_or_default())
 }
 
-fn workers(look: &Look) -> Vec<Line> {
+fn workers(state: &TopState) -> Vec<Line> {
     let mut alive: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-    for worker in look.workers.iter().filter(|worker| worker.alive) {
+    for worker in state.workers.iter().filter(|worker| worker.alive) {
         let (scopes, lanes) = alive.entry(&worker.worker).or_default();
         *scopes += 1;
         *lanes += worker.lanes;
     }
     if alive.is_empty() {
         return vec![vec![(
-            " no worker is at work; `relais run` starts one".to_owned(),
+            " no worker is running; `relais run` starts one".to_owned(),
             Tone::Bad,
         )]];
     }

@@ -1,36 +1,36 @@
-//! How fast things move: the differences of two looks, by the database's time. Pure.
+//! TopRates: the differences between two readings, by the database's time. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use super::look::Look;
+use super::state::TopState;
 
-/// Looks that a curve shows.
+/// Most readings of a curve.
 pub(super) const KEPT_MAX: usize = 60;
 
-/// Rows a second.
+/// Rows per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Rates {
+pub(super) struct TopRates {
     pub(super) received: f64,
     pub(super) processed: f64,
     pub(super) dispatched: f64,
-    /// By destination; only those a running relais counts.
+    /// TopRates of the destinations that a running relais serves.
     pub(super) destinations: BTreeMap<String, f64>,
 }
 
 /// The last rates, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct History {
-    last: Option<Look>,
-    kept: VecDeque<Rates>,
+pub(super) struct RateHistory {
+    last: Option<TopState>,
+    kept: VecDeque<TopRates>,
 }
 
-impl History {
-    /// Takes a look in. The first has nothing to be compared with, and one that is no newer says nothing.
-    pub(super) fn add(&mut self, look: &Look) {
+impl RateHistory {
+    /// Adds a reading. The first one gives no rate, and one that is not newer is ignored.
+    pub(super) fn add(&mut self, state: &TopState) {
         if let Some(last) = &self.last {
-            let micros = look.now.0.saturating_sub(last.now.0);
+            let micros = state.now.0.saturating_sub(last.now.0);
             if micros <= 0 {
                 return;
             }
@@ -38,44 +38,44 @@ impl History {
             if self.kept.len() == KEPT_MAX {
                 self.kept.pop_front();
             }
-            self.kept.push_back(rates(last, look, seconds));
+            self.kept.push_back(rates(last, state, seconds));
         }
-        self.last = Some(look.clone());
+        self.last = Some(state.clone());
     }
 
-    pub(super) fn now(&self) -> Option<&Rates> {
+    pub(super) fn now(&self) -> Option<&TopRates> {
         self.kept.back()
     }
 
-    /// One value of each kept look.
-    pub(super) fn curve(&self, value: impl Fn(&Rates) -> f64) -> Vec<f64> {
+    /// Returns one value of each kept reading.
+    pub(super) fn curve(&self, value: impl Fn(&TopRates) -> f64) -> Vec<f64> {
         self.kept.iter().map(value).collect()
     }
 }
 
-fn rates(last: &Look, look: &Look, seconds: f64) -> Rates {
-    let all = |look: &Look| look.inbox.iter().map(|count| count.rows).sum::<u64>();
+fn rates(last: &TopState, state: &TopState, seconds: f64) -> TopRates {
+    let all = |state: &TopState| state.inbox.iter().map(|count| count.rows).sum::<u64>();
     let rate = |before: u64, after: u64| {
-        // Fewer than before: clean-up was there, or the counting process is another one.
+        // Fewer rows than before: retention removed some, or another process counts.
         after.saturating_sub(before) as f64 / seconds
     };
-    let processed = |look: &Look| Look::rows(&look.inbox, &["PROCESSED"]);
-    let dispatched = |look: &Look| Look::rows(&look.outbox, &["DISPATCHED"]);
-    let each = look.destinations.iter().filter_map(|(name, guards)| {
+    let processed = |state: &TopState| TopState::rows(&state.inbox, &["PROCESSED"]);
+    let dispatched = |state: &TopState| TopState::rows(&state.outbox, &["DISPATCHED"]);
+    let each = state.destinations.iter().filter_map(|(name, guards)| {
         let before = last.destinations.get(name)?.dispatched?;
         Some((name.clone(), rate(before, guards.dispatched?)))
     });
-    Rates {
-        received: rate(all(last), all(look)),
-        processed: rate(processed(last), processed(look)),
-        dispatched: rate(dispatched(last), dispatched(look)),
+    TopRates {
+        received: rate(all(last), all(state)),
+        processed: rate(processed(last), processed(state)),
+        dispatched: rate(dispatched(last), dispatched(state)),
         destinations: each.collect(),
     }
 }
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The newest `width` values as a line of bars; the highest is the largest there is.
+/// Renders the newest `width` values as bars, scaled to the largest of them.
 pub(super) fn sparkline(values: &[f64], width: usize) -> String {
     let shown = &values[values.len().saturating_sub(width)..];
     let most = shown.iter().copied().fold(0.0, f64::max);
@@ -83,7 +83,7 @@ pub(super) fn sparkline(values: &[f64], width: usize) -> String {
         if most <= 0.0 || value <= 0.0 {
             return BARS[0];
         }
-        // From 1 to 7: what moves at all is told from what stands.
+        // From 1 to 7, so that any value above zero differs from zero.
         BARS[((value / most * 7.0).ceil() as usize).clamp(1, 7)]
     };
     let empty = width - shown.len();
@@ -93,25 +93,25 @@ pub(super) fn sparkline(values: &[f64], width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::top::tests::look;
+    use crate::commands::top::tests::state;
 
     #[test]
     fn rates_are_differences_by_the_databases_time() {
-        let mut history = History::default();
-        history.add(&look(0, 100, 50));
+        let mut history = RateHistory::default();
+        history.add(&state(0, 100, 50));
         assert_eq!(history.now(), None);
-        history.add(&look(2, 300, 250));
+        history.add(&state(2, 300, 250));
         let rates = history.now().unwrap();
         assert_eq!((rates.received, rates.dispatched), (100.0, 100.0));
         assert_eq!(rates.destinations["orders"], 100.0);
-        history.add(&look(2, 999, 999));
-        assert_eq!(history.now().unwrap().received, 100.0, "no newer look");
-        history.add(&look(3, 10, 5));
-        assert_eq!(history.now().unwrap().received, 0.0, "clean-up is no traffic");
+        history.add(&state(2, 999, 999));
+        assert_eq!(history.now().unwrap().received, 100.0, "not newer");
+        history.add(&state(3, 10, 5));
+        assert_eq!(history.now().unwrap().received, 0.0, "retention is no traffic");
     }
 
     #[test]
-    fn a_curve_is_as_wide_as_asked_and_shows_the_newest() {
+    fn a_curve_has_its_width_and_shows_the_newest_values() {
         assert_eq!(sparkline(&[0.0, 1.0, 7.0, 3.5], 4), "▁▂█▅");
         assert_eq!(sparkline(&[5.0], 3), "  █");
         assert_eq!(sparkline(&[9.0, 0.0], 1), "▁");

@@ -1,4 +1,4 @@
-//! The terminal: taken over while somebody looks, given back in any case.
+//! The alternate screen of the terminal, restored in any case.
 
 use std::{
     io::{self, Stdout, stdout},
@@ -27,14 +27,14 @@ use tokio::sync::mpsc;
 use super::picture::{Line, WIDTH};
 use crate::output::{Output, Tone};
 
-/// How often the keyboard thread looks whether anybody still listens.
+/// Interval at which the keyboard thread checks whether its receiver exists.
 const LISTEN: Duration = Duration::from_millis(200);
-/// Keys that wait to be read.
+/// Most unread keys.
 const KEYS_MAX: usize = 16;
 /// The last line.
 const KEYS: &str = " q quit   p pause   up/down destination   ? help";
 
-/// The terminal as long as this lives.
+/// The alternate screen while this value exists.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     color: bool,
@@ -44,21 +44,21 @@ impl Screen {
     pub(super) fn enter(output: Output) -> io::Result<Self> {
         let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         enable_raw_mode()?;
-        // From here on the drop gives everything back.
+        // From here on `drop` restores the terminal.
         let mut screen = Self { terminal, color: output.color };
-        // Not by ratatui, which asks the terminal where its cursor is; some do not answer.
+        // ratatui would query the cursor position, which some terminals do not answer.
         execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All))?;
         screen.terminal.hide_cursor()?;
         Ok(screen)
     }
 
-    /// A terminal that does not know its size is taken for a usual one.
+    /// Returns the width; the default for a terminal without a known size.
     pub(super) fn width(&self) -> io::Result<usize> {
         let width = usize::from(self.terminal.size()?.width);
         Ok(if width == 0 { WIDTH } else { width })
     }
 
-    /// Only what has changed is written, so nothing flickers.
+    /// Writes only changed cells, so that nothing flickers.
     pub(super) fn draw(&mut self, lines: &[Line]) -> io::Result<()> {
         let color = self.color;
         self.terminal.draw(|frame| {
@@ -74,7 +74,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that is gone.
+        // A closed terminal needs no restore.
         let _ = execute!(stdout(), Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }
@@ -100,20 +100,20 @@ fn tone_color(tone: Tone) -> Option<Color> {
     }
 }
 
-/// What a person wants.
+/// A command of the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyCommand {
     Quit,
     Pause,
     Up,
     Down,
     Help,
-    /// The terminal has another size.
+    /// The size of the terminal has changed.
     Resized,
 }
 
-/// Reads the keyboard in a thread of its own until nobody listens any more.
-pub(super) fn keys() -> mpsc::Receiver<Key> {
+/// Reads the keyboard in its own thread until the receiver is dropped.
+pub(super) fn keys() -> mpsc::Receiver<KeyCommand> {
     let (sender, receiver) = mpsc::channel(KEYS_MAX);
     std::thread::spawn(move || {
         while !sender.is_closed() {
@@ -128,19 +128,21 @@ pub(super) fn keys() -> mpsc::Receiver<Key> {
     receiver
 }
 
-fn key(event: &Event) -> Option<Key> {
+fn key(event: &Event) -> Option<KeyCommand> {
     let pressed = match event {
-        Event::Resize(..) => return Some(Key::Resized),
+        Event::Resize(..) => return Some(KeyCommand::Resized),
         Event::Key(pressed) if pressed.kind != KeyEventKind::Release => pressed,
         _ => return None,
     };
     match pressed.code {
-        KeyCode::Char('c') if pressed.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
-        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
-        KeyCode::Char('p') | KeyCode::Char(' ') => Some(Key::Pause),
-        KeyCode::Char('?') | KeyCode::Char('h') => Some(Key::Help),
-        KeyCode::Up | KeyCode::Char('k') => Some(Key::Up),
-        KeyCode::Down | KeyCode::Char('j') => Some(Key::Down),
+        KeyCode::Char('c') if pressed.modifiers.contains(KeyModifiers::CONTROL) => {
+            Some(KeyCommand::Quit)
+        }
+        KeyCode::Char('q') | KeyCode::Esc => Some(KeyCommand::Quit),
+        KeyCode::Char('p') | KeyCode::Char(' ') => Some(KeyCommand::Pause),
+        KeyCode::Char('?') | KeyCode::Char('h') => Some(KeyCommand::Help),
+        KeyCode::Up | KeyCode::Char('k') => Some(KeyCommand::Up),
+        KeyCode::Down | KeyCode::Char('j') => Some(KeyCommand::Down),
         _ => None,
     }
 }
@@ -154,10 +156,10 @@ mod tests {
     #[test]
     fn keys_have_their_meaning() {
         let pressed = |code, modifiers| key(&Event::Key(KeyEvent::new(code, modifiers)));
-        assert_eq!(pressed(KeyCode::Char('q'), KeyModifiers::NONE), Some(Key::Quit));
-        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Quit));
+        assert_eq!(pressed(KeyCode::Char('q'), KeyModifiers::NONE), Some(KeyCommand::Quit));
+        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(KeyCommand::Quit));
         assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::NONE), None);
-        assert_eq!(pressed(KeyCode::Up, KeyModifiers::NONE), Some(Key::Up));
-        assert_eq!(key(&Event::Resize(80, 24)), Some(Key::Resized));
+        assert_eq!(pressed(KeyCode::Up, KeyModifiers::NONE), Some(KeyCommand::Up));
+        assert_eq!(key(&Event::Resize(80, 24)), Some(KeyCommand::Resized));
     }
 }

@@ -1,17 +1,17 @@
-//! The picture and the keys, with made-up looks.
+//! The picture and the keys, with generated states.
 
 use serde_json::json;
 
 use super::*;
 
-/// So many seconds after the beginning, with so many rows received and delivered.
-pub(in crate::commands::top) fn look(seconds: i64, received: u64, dispatched: u64) -> Look {
+/// Returns the state after this many seconds, with these numbers of received and delivered rows.
+pub(in crate::commands::top) fn state(seconds: i64, received: u64, dispatched: u64) -> TopState {
     let now = relais_core::time::Timestamp(seconds * 1_000_000);
     let oldest = relais_core::time::Timestamp(-5_000_000);
     let counted = |name: &str, rows: u64| json!({ "name": name, "rows": rows });
     let reason = json!({ "code": "HTTP_503", "message": "down\u{1b}[2J" });
     let until = "2026-11-17T05:00:00.000Z";
-    let look = json!({
+    let state = json!({
         "now": now, "inbox_oldest": oldest, "dead_letters_open": 2, "parked_keys": 1, "timers_due": 0,
         "inbox": [counted("RECEIVED", 3), counted("PROCESSED", received - 3)],
         "outbox": [counted("PENDING", 7), counted("DISPATCHED", dispatched)],
@@ -23,7 +23,7 @@ pub(in crate::commands::top) fn look(seconds: i64, received: u64, dispatched: u6
         "destinations": { "orders": { "breaker": "open", "reason": reason, "calls": null, "open_until": until,
                                       "dispatched": dispatched } },
     });
-    serde_json::from_value(look).unwrap()
+    serde_json::from_value(state).unwrap()
 }
 
 fn drawn(choice: &Choice, trouble: Option<&str>) -> String {
@@ -31,23 +31,23 @@ fn drawn(choice: &Choice, trouble: Option<&str>) -> String {
 }
 
 fn drawn_in(width: usize, choice: &Choice, trouble: Option<&str>) -> String {
-    let place = Place {
+    let place = TopConfig {
         store: "sqlite:a.db".to_owned(),
         sources: vec!["hook".to_owned()],
         destinations: vec![("orders".to_owned(), Some("50/s".to_owned()))],
     };
-    let mut history = History::default();
-    history.add(&look(0, 100, 50));
-    let now = look(2, 300, 250);
+    let mut history = RateHistory::default();
+    history.add(&state(0, 100, 50));
+    let now = state(2, 300, 250);
     history.add(&now);
-    let scene = Scene { place: &place, look: &now, history: &history, choice, trouble, width };
+    let scene = TopView { place: &place, state: &now, history: &history, choice, trouble, width };
     let lines = picture(&scene).into_iter();
     let lines = lines.map(|line| line.into_iter().map(|(text, _)| text).collect::<String>());
     lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn the_picture_tells_rates_depths_ages_breakers_and_workers() {
+fn the_picture_shows_rates_depths_ages_breakers_and_workers() {
     let text = drawn(&Choice::default(), None);
     for wanted in [
         "received",
@@ -66,12 +66,12 @@ fn the_picture_tells_rates_depths_ages_breakers_and_workers() {
     ] {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
-    assert!(!text.contains("w-0"), "a worker that is gone:\n{text}");
+    assert!(!text.contains("w-0"), "a lost worker:\n{text}");
     assert!(!text.contains('\u{1b}'), "a target writes to the terminal:\n{text}");
 }
 
 #[test]
-fn every_line_fits_80_columns_and_says_when_it_is_cut() {
+fn every_line_fits_80_columns_or_has_an_ellipsis() {
     for choice in [Choice::default(), Choice { help: true, ..Choice::default() }] {
         for width in [80, 100] {
             let text = drawn_in(width, &choice, None);
@@ -91,7 +91,7 @@ fn every_line_fits_80_columns_and_says_when_it_is_cut() {
 }
 
 #[test]
-fn trouble_pause_and_help_show() {
+fn errors_pause_and_help_are_shown() {
     let text = drawn(&Choice { paused: true, ..Choice::default() }, Some("database unavailable"));
     assert!(text.contains("paused") && text.contains("database unavailable"), "{text}");
     let text = drawn(&Choice { help: true, ..Choice::default() }, None);
@@ -101,10 +101,12 @@ fn trouble_pause_and_help_show() {
 #[test]
 fn a_choice_stays_among_the_destinations() {
     let mut choice = Choice::default();
-    for (key, wanted) in [(Key::Up, 0), (Key::Down, 1), (Key::Down, 1), (Key::Up, 0)] {
+    for (key, wanted) in
+        [(KeyCommand::Up, 0), (KeyCommand::Down, 1), (KeyCommand::Down, 1), (KeyCommand::Up, 0)]
+    {
         pressed(&mut choice, key, 2);
         assert_eq!(choice.destination, wanted, "{key:?}");
     }
-    pressed(&mut choice, Key::Down, 0);
+    pressed(&mut choice, KeyCommand::Down, 0);
     assert_eq!(choice.destination, 0);
 }

@@ -1,11 +1,11 @@
-//! Spans in the JSON form of OTLP: ids in hex, 64-bit numbers as text.
+//! Encodes spans as OTLP JSON: ids in hex, 64-bit numbers as text.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use relais::observe::{Attribute, Span, SpanKind};
 use serde_json::{Value, json};
 
-/// One request.
+/// Encodes one request.
 pub(super) fn encode(spans: &[Span], service_name: &str) -> Vec<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
@@ -66,9 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_looks_as_the_standard_has_it() {
+    fn a_span_is_encoded_by_the_standard() {
         let start = UNIX_EPOCH + Duration::from_nanos(1_794_812_563_000_000_001);
-        let made = span(&Span {
+        let encoded = span(&Span {
             trace_id: [0xab; 16],
             span_id: [1; 8],
             parent: Some([2; 8]),
@@ -96,6 +96,6 @@ mod tests {
             ],
             "status": {"code": 2, "message": "503"},
         });
-        assert_eq!(made, expected);
+        assert_eq!(encoded, expected);
     }
 }

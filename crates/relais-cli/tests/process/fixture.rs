@@ -1,4 +1,4 @@
-//! A shop whose orders are processes of a running relais, and the services they talk to, played by the
+//! A fixture whose orders are processes of a running relais, and the services they talk to, played by the
 //! test: it takes each command and answers when and how it likes.
 
 use std::{
@@ -14,22 +14,22 @@ use super::support::{Running, Said, Site, Target, post, postgres::PostgresSchema
 macro_rules! scenarios {
     ($($name:ident),* $(,)?) => {
         mod sqlite {
-            $(#[test] fn $name() { super::$name(super::shop::Shop::sqlite()); })*
+            $(#[test] fn $name() { super::$name(super::fixture::OrderFixture::sqlite()); })*
         }
         mod postgres {
             $(#[test] fn $name() {
-                if let Some(shop) = super::shop::Shop::postgres() { super::$name(shop) }
+                if let Some(fixture) = super::fixture::OrderFixture::postgres() { super::$name(fixture) }
             })*
         }
     };
 }
 
-/// How long a test waits for what must come.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A time-out that no test reaches.
 pub(crate) const LONG: &str = "10m";
 
-pub(crate) struct Shop {
+pub(crate) struct OrderFixture {
     pub(crate) site: Site,
     target: Target,
     store: String,
@@ -47,7 +47,7 @@ pub(crate) struct Command {
     pub(crate) payload: Value,
 }
 
-impl Shop {
+impl OrderFixture {
     pub(crate) fn sqlite() -> Self {
         Self::new("sqlite:relais.db".to_owned(), None)
     }
@@ -148,7 +148,7 @@ impl Shop {
     }
 
     pub(crate) fn no_more_commands(&self) {
-        assert_eq!(self.target.unseen(), 0, "a command nobody asked for");
+        assert_eq!(self.target.unseen(), 0, "an unexpected command");
     }
 
     /// Answers a command; the reply's own id is made from both.
@@ -184,10 +184,10 @@ impl Shop {
         })
     }
 
-    pub(crate) fn wait<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> T {
+    pub(crate) fn wait<T>(&self, what: &str, check: impl Fn() -> Option<T>) -> T {
         let started = Instant::now();
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = check() {
                 return found;
             }
             if started.elapsed() > PATIENCE {

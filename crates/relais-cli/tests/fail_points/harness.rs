@@ -1,5 +1,5 @@
-//! One cycle: a store of its own, and a program in it that ends at a point, once. Whoever finds it dead
-//! starts it again, without the fault, when its leases have run out.
+//! One cycle: an own store, and a program that aborts at a point, once. The harness starts it again, without the
+//! fault, after its leases have expired.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,27 +20,27 @@ use crate::{
     support::{Said, Site, postgres::PostgresSchema},
 };
 
-/// How long anything may take before a cycle gives up; less if it has to.
+/// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_WITH_BUG: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(30);
-/// How a process ends that aborts.
+/// The signal of an aborted process.
 const SIGABRT: i32 = 6;
 
-/// What is not over, by its name.
+/// The state that is not final, by name.
 const OPEN: &str = "\
     SELECT 'inbox' FROM relais_inbox WHERE status IN ('RECEIVED', 'RETRY') \
     UNION ALL SELECT 'outbox' FROM relais_outbox AS o WHERE status = 'PENDING' AND NOT EXISTS \
         (SELECT 1 FROM relais_parked_key AS p WHERE p.msg_key = o.msg_key) \
     UNION ALL SELECT 'timer' FROM relais_timer \
     UNION ALL SELECT 'bulk job' FROM relais_bulk_job WHERE finished_at IS NULL";
-/// What nobody would take over before a lease is over.
+/// Work that no process takes over before a lease expires.
 const HELD: &str = "\
     SELECT 'lane of ' || scope FROM relais_lane WHERE owner IS NOT NULL \
     UNION ALL SELECT 'worker in ' || scope FROM relais_worker \
     UNION ALL SELECT 'job of ' || destination FROM relais_bulk_job \
         WHERE owner IS NOT NULL AND finished_at IS NULL";
-/// What time does to the leases of a process that is dead.
+/// Expires the leases of a killed process.
 const TIME_PASSES: &str = "\
     UPDATE relais_lane SET lease_until = '2000-01-01T00:00:00.000Z' WHERE owner IS NOT NULL; \
     UPDATE relais_bulk_job SET lease_until = '2000-01-01T00:00:00.000Z' WHERE finished_at IS NULL; \
@@ -59,7 +59,7 @@ pub(crate) struct Fault {
     pub(crate) nth: usize,
 }
 
-/// What runs until it is asked to stop.
+/// A program that runs until it is stopped.
 #[derive(Clone, Copy)]
 pub(crate) enum Program {
     Relais,
@@ -67,7 +67,7 @@ pub(crate) enum Program {
     Service(&'static str),
 }
 
-pub(crate) struct Stage {
+pub(crate) struct CrashHarness {
     pub(crate) base: Base,
     pub(crate) site: Site,
     program: Program,
@@ -81,7 +81,7 @@ pub(crate) struct Stage {
     lives: usize,
 }
 
-impl Stage {
+impl CrashHarness {
     pub(crate) fn new(database: Database, faults: impl IntoIterator<Item = Fault>) -> Self {
         let site = Site::new();
         let base = match database {
@@ -121,7 +121,7 @@ impl Stage {
         self.program = program;
     }
 
-    /// Looks again and again until it is so, with the program running.
+    /// Waits until a condition holds, with the program running.
     pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let patience = if self.bug.is_some() { PATIENCE_WITH_BUG } else { PATIENCE };
         let give_up = Instant::now() + patience;
@@ -135,17 +135,17 @@ impl Stage {
         }
     }
 
-    /// Posts until somebody says that it is stored.
+    /// Posts until a process acknowledges it.
     pub(crate) fn post(&mut self, headers: &[(&str, &str)], body: impl AsRef<[u8]>) {
-        self.until("a message is taken", |stage| {
-            let Some(address) = stage.address() else { return false };
+        self.until("a message is taken", |harness| {
+            let Some(address) = harness.address() else { return false };
             matches!(try_post(address, headers, body.as_ref()), Ok(202))
         });
     }
 
-    /// Nothing is left to do, says the store.
+    /// Returns true if the store has no open work.
     pub(crate) fn drain(&mut self) {
-        self.until("all is done", |stage| stage.base.texts(OPEN).is_empty());
+        self.until("all is done", |harness| harness.base.texts(OPEN).is_empty());
     }
 
     /// Runs a command; if it aborts, once more.
@@ -181,7 +181,7 @@ impl Stage {
         loop {
             self.mind();
             // A program that has just begun does not listen to signals yet.
-            self.until("it runs", |stage| stage.said().contains("\"message\":\"running\""));
+            self.until("it runs", |harness| harness.said().contains("\"message\":\"running\""));
             let Some(mut node) = self.node.take() else { continue };
             let pid = node.id().to_string();
             assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -193,7 +193,7 @@ impl Stage {
         }
     }
 
-    /// How often each point was hit.
+    /// Returns the number of hits of each point.
     pub(crate) fn hits(&self) -> BTreeMap<String, usize> {
         let text = fs::read_to_string(self.site.path("hits")).unwrap_or_default();
         let mut hits = BTreeMap::new();
@@ -240,7 +240,7 @@ impl Stage {
         command
     }
 
-    /// Whether a process ended at its point; then the next one has none.
+    /// Returns true if a process ended at its point; the next process has none.
     fn has_aborted(&mut self, status: ExitStatus) -> bool {
         if status.signal() != Some(SIGABRT) {
             return false;
@@ -273,13 +273,13 @@ impl Stage {
         self.site.path(&format!("{}.log", self.lives))
     }
 
-    /// Where the source listens; nowhere while the program is starting.
+    /// Returns the address of the source; `None` while the program is starting.
     fn address(&self) -> Option<SocketAddr> {
         address_in(&self.log())
     }
 }
 
-impl Drop for Stage {
+impl Drop for CrashHarness {
     fn drop(&mut self) {
         if let Some(mut node) = self.node.take() {
             // It may have ended; nothing is left behind.

@@ -1,4 +1,4 @@
-//! `relais repair …`.
+//! `relais reprocess …`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,49 +6,49 @@ use clap::{Args, Subcommand};
 use relais_core::{InvalidSettings, decode::Decoder};
 
 use super::{
-    Decision,
-    rows::{Page, since},
+    DecisionArgs,
+    rows::{PageArgs, since},
 };
 
-/// Most rows one `relais repair` takes; run it again for more.
-const REPAIRED_MAX: usize = 100_000;
+/// Most rows of one `relais reprocess`; run it again for more.
+const ROWS_MAX: usize = 100_000;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct RepairArgs {
+pub(crate) struct ReprocessArgs {
     #[command(subcommand)]
-    pub(crate) command: Option<RepairCommand>,
+    pub(crate) command: Option<ReprocessCommand>,
     #[command(flatten)]
-    pub(crate) rows: BrokenRows,
-    /// Read them with this decoder, whatever their source declares now
+    pub(crate) rows: UndecodableRows,
+    /// Decoder to use instead of the one of their source
     #[arg(long, value_name = "NAME", conflicts_with_all = ["payload", "set"])]
     #[arg(value_parser = decoder)]
     pub(crate) decoder: Option<Decoder>,
-    /// Take the JSON of this file (- is stdin) in place of the bytes of one row
+    /// File with a corrected payload for one row (- is stdin)
     #[arg(long, value_name = "FILE", conflicts_with = "set")]
     pub(crate) payload: Option<PathBuf>,
-    /// Take this JSON in place of the bytes of one row
+    /// Corrected payload (JSON) for one row
     #[arg(long, value_name = "JSON")]
     pub(crate) set: Option<String>,
-    /// Keep the message id the row has, whatever the message says
+    /// Keep the message ID of the row instead of the one in the message
     #[arg(long)]
     pub(crate) keep_id: bool,
     #[command(flatten)]
-    pub(crate) decision: Decision,
+    pub(crate) decision: DecisionArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum RepairCommand {
-    /// List rows that could not be decoded, newest first
-    #[command(after_help = "Example:\n  relais repair list --code INVALID_JSON")]
-    List(BrokenList),
-    /// Close rows that nobody can repair: FAILED, with a dead letter that is resolved
-    #[command(after_help = "Example:\n  relais repair discard 17 --reason \"a test\"")]
+pub(crate) enum ReprocessCommand {
+    /// List undecodable rows, newest first
+    #[command(after_help = "Example:\n  relais reprocess list --code INVALID_JSON")]
+    List(UndecodableList),
+    /// Discard undecodable rows: they become FAILED, with a resolved dead letter
+    #[command(after_help = "Example:\n  relais reprocess discard 17 --reason \"a test\"")]
     Discard(DiscardRows),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BrokenList {
+pub(crate) struct UndecodableList {
     /// Only rows of this source system
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
@@ -58,28 +58,28 @@ pub(crate) struct BrokenList {
     /// Only this key
     #[arg(long)]
     pub(crate) key: Option<String>,
-    /// Only those not older than this, e.g. 15m or 2d
+    /// Only rows of this time, e.g. 15m or 2d
     #[arg(long, value_name = "DURATION", value_parser = since)]
     pub(crate) since: Option<Duration>,
     #[command(flatten)]
-    pub(crate) page: Page,
+    pub(crate) page: PageArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DiscardRows {
-    /// Every SERDE_ERROR row that the filters match
+    /// Select all SERDE_ERROR rows that match the filters
     #[arg(long, required_unless_present = "ids", conflicts_with = "ids")]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) rows: BrokenRows,
+    pub(crate) rows: UndecodableRows,
     #[command(flatten)]
-    pub(crate) decision: Decision,
+    pub(crate) decision: DecisionArgs,
 }
 
-/// Which SERDE_ERROR rows.
+/// The selection of SERDE_ERROR rows.
 #[derive(Debug, Args)]
-pub(crate) struct BrokenRows {
-    /// Ids of rows, or of their messages (default: every SERDE_ERROR row the filters match)
+pub(crate) struct UndecodableRows {
+    /// IDs of rows or of their messages (default: all SERDE_ERROR rows that match the filters)
     pub(crate) ids: Vec<String>,
     /// Only rows of this source system
     #[arg(long, value_name = "NAME", conflicts_with = "ids")]
@@ -90,17 +90,17 @@ pub(crate) struct BrokenRows {
     /// Only this key
     #[arg(long, conflicts_with = "ids")]
     pub(crate) key: Option<String>,
-    /// Only those not older than this, e.g. 15m or 2d
+    /// Only rows of this time, e.g. 15m or 2d
     #[arg(long, value_name = "DURATION", value_parser = since, conflicts_with = "ids")]
     pub(crate) since: Option<Duration>,
-    /// At most this many rows, oldest first
-    #[arg(long, value_name = "N", default_value_t = REPAIRED_MAX, value_parser = repair_limit)]
+    /// Most rows to reprocess, oldest first
+    #[arg(long, value_name = "N", default_value_t = ROWS_MAX, value_parser = rows_limit)]
     pub(crate) limit: usize,
 }
 
-fn repair_limit(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (1..=REPAIRED_MAX).contains(number));
-    number.ok_or_else(|| format!("must be a whole number from 1 to {REPAIRED_MAX}"))
+fn rows_limit(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=ROWS_MAX).contains(number));
+    number.ok_or_else(|| format!("must be a whole number from 1 to {ROWS_MAX}"))
 }
 
 fn decoder(text: &str) -> Result<Decoder, InvalidSettings> {

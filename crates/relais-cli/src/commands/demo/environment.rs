@@ -1,7 +1,6 @@
-//! The stage: the store, the workers and everything they talk to, in one process and one directory that
-//! goes away with it.
+//! The environment of the demo: store, workers and targets in one process and one temporary directory.
 //!
-//! Invariant: whatever a worker has, the next one gets by reading `relais.toml` again, as after a crash.
+//! Invariant: restarted workers get their state only from `relais.toml` and the store, as after a crash.
 
 use std::{
     fs,
@@ -21,23 +20,23 @@ use relais_core::{
 };
 
 use super::{
-    plan::Plan,
-    proof::{Facts, People},
-    salesforce::Org,
-    services::Services,
-    target::Target,
+    plan::DemoPlan,
+    proof::{DemoFacts, OperatorActivity},
+    salesforce::DemoOrg,
+    services::DemoServices,
+    target::DemoTarget,
 };
 use crate::{
-    failure::Failure,
+    failure::CommandError,
     settings::{self, Settings},
     wire::{self, Database, Wired},
 };
 
-/// The settings, with places to fill in.
+/// The configuration, with placeholders.
 const SETTINGS: &str = include_str!("relais.toml");
 
-/// Where things are, for those who want to look.
-pub(super) struct Places {
+/// The addresses that the demo prints.
+pub(super) struct DemoAddresses {
     pub(super) store: String,
     pub(super) console: SocketAddr,
     pub(super) hook: SocketAddr,
@@ -45,36 +44,36 @@ pub(super) struct Places {
     pub(super) settings: String,
 }
 
-/// Everything that stays while workers come and go.
-pub(super) struct Stage {
-    pub(super) target: Arc<Target>,
-    services: Services,
-    org: Org,
+/// The environment, which outlives killed workers.
+pub(super) struct DemoEnvironment {
+    pub(super) target: Arc<DemoTarget>,
+    services: DemoServices,
+    org: DemoOrg,
     settings: Settings,
     database: Database,
     store: Arc<dyn Store>,
     running: Option<RunningApp>,
-    /// Counts on while workers come and go: the console belongs to the process.
+    /// Keeps counting after workers were killed, because the console belongs to the process.
     observer: Arc<Observer>,
     usage: Usage,
-    places: Places,
-    /// Removed with everything in it at the end.
+    places: DemoAddresses,
+    /// Removed at the end.
     _dir: TempDir,
 }
 
-/// The calls used of each destination, as the workers of the moment know them.
+/// The used API calls of each destination, from the current workers.
 type Usage = Arc<Mutex<Vec<(String, ApiUsage)>>>;
 
-impl Stage {
-    /// Everything listens and works from here on.
-    pub(super) async fn build(plan: &Plan) -> Result<Self, Failure> {
+impl DemoEnvironment {
+    /// Starts all listeners and workers.
+    pub(super) async fn build(plan: &DemoPlan) -> Result<Self, CommandError> {
         let dir = TempDir::new()?;
-        let target = Arc::new(Target::new(plan.seed));
+        let target = Arc::new(DemoTarget::new(plan.seed));
         let target_address = Arc::clone(&target).listen().await?;
-        let org = Org::start(plan.seed).await?;
-        // Free ports, found once, so that the addresses survive the kills.
+        let org = DemoOrg::start(plan.seed).await?;
+        // The ports are chosen once, so that the addresses stay the same after a kill.
         let [hook, console] = free_ports()?;
-        let (services, services_address) = Services::start(hook).await?;
+        let (services, services_address) = DemoServices::start(hook).await?;
         let file = dir.0.join("relais.toml");
         let text = SETTINGS
             .replace("@admin@", &console.to_string())
@@ -91,7 +90,7 @@ impl Stage {
         store.check().await?;
         let describe = store.describe().await?;
         let places =
-            Places { store: describe, console, hook, org: org.url(), settings: show(&file) };
+            DemoAddresses { store: describe, console, hook, org: org.url(), settings: show(&file) };
         let (observer, usage) = (Arc::default(), Usage::default());
         let mut stage = Self {
             target,
@@ -111,24 +110,24 @@ impl Stage {
         Ok(stage)
     }
 
-    pub(super) fn places(&self) -> &Places {
+    pub(super) fn places(&self) -> &DemoAddresses {
         &self.places
     }
 
     /// Starts the workers, as `relais run` does.
-    async fn start(&mut self) -> Result<(), Failure> {
+    async fn start(&mut self) -> Result<(), CommandError> {
         let wired = wire::app(&self.settings, &self.database, self.database.store())
             .await
-            .map_err(Failure::failed)?;
+            .map_err(CommandError::failed)?;
         let Wired { app, usage, .. } = wired;
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
         self.running = Some(app.observer(Arc::clone(&self.observer)).start());
         Ok(())
     }
 
-    /// Dropped, not stopped: no goodbye, as a kill -9 would.
-    pub(super) async fn kill_and_restart(&mut self) -> Result<(), Failure> {
-        // The old listener may need a moment to let go of its port.
+    /// Drops the workers without a shutdown, as `kill -9` does.
+    pub(super) async fn kill_and_restart(&mut self) -> Result<(), CommandError> {
+        // The old listener may need a moment to release its port.
         const TRIES: usize = 50;
         drop(self.running.take());
         for _ in 1..TRIES {
@@ -141,18 +140,18 @@ impl Stage {
     }
 
     /// Serves until the process ends.
-    async fn serve_console(&self) -> Result<(), Failure> {
+    async fn serve_console(&self) -> Result<(), CommandError> {
         let (store, observer) = (Arc::clone(&self.store), Arc::clone(&self.observer));
-        let usage = self.usage_of_the_moment();
+        let usage = self.current_usage();
         let served = wire::admin(&self.settings, store, observer, Vec::new(), usage).await;
-        if let Some((_, serve)) = served.map_err(Failure::failed)? {
+        if let Some((_, serve)) = served.map_err(CommandError::failed)? {
             tokio::spawn(serve);
         }
         Ok(())
     }
 
-    /// Each asks whoever is at work then.
-    fn usage_of_the_moment(&self) -> Vec<(String, ApiUsage)> {
+    /// Returns functions that read the usage from the workers that run at that time.
+    fn current_usage(&self) -> Vec<(String, ApiUsage)> {
         let now = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         let later = now.iter().map(|(name, _)| {
             let (usage, wanted) = (Arc::clone(&self.usage), name.clone());
@@ -165,8 +164,8 @@ impl Stage {
         later.collect()
     }
 
-    pub(super) async fn facts(&self) -> Result<Facts, StoreError> {
-        Ok(Facts {
+    pub(super) async fn facts(&self) -> Result<DemoFacts, StoreError> {
+        Ok(DemoFacts {
             overview: self.store.overview().await?,
             parked: self.store.parked_keys(PAGE_MAX).await?,
             seen: self.org.seen(),
@@ -174,11 +173,11 @@ impl Stage {
         })
     }
 
-    /// Whether a person has decided about a message or a process, through the console or elsewhere.
-    pub(super) async fn people(&self) -> Result<People, StoreError> {
+    /// Returns whether an operator has decided about a message or a process.
+    pub(super) async fn operator_activity(&self) -> Result<OperatorActivity, StoreError> {
         let audit = AuditFilter { limit: 1, ..AuditFilter::default() };
         if !self.store.list_audit(audit).await?.is_empty() {
-            return Ok(People::Acted);
+            return Ok(OperatorActivity::Decided);
         }
         let mut before = None;
         loop {
@@ -187,12 +186,12 @@ impl Stage {
             for process in &page {
                 let log = self.store.process_log(process.process_id, None, PAGE_MAX).await?;
                 if log.iter().any(|line| line.entry.actor.is_some()) {
-                    return Ok(People::Acted);
+                    return Ok(OperatorActivity::Decided);
                 }
             }
             before = page.last().map(|process| process.process_id);
             if page.len() < PAGE_MAX {
-                return Ok(People::Looked);
+                return Ok(OperatorActivity::None);
             }
         }
     }
@@ -204,7 +203,7 @@ impl Stage {
     }
 }
 
-/// Both at once, so that they differ.
+/// Returns two free ports; both are bound at once, so that they differ.
 fn free_ports() -> std::io::Result<[SocketAddr; 2]> {
     let (one, other) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     Ok([one.local_addr()?, other.local_addr()?])
@@ -214,7 +213,7 @@ fn show(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A directory of our own under the system's temporary one.
+/// A directory under the system's temporary one.
 struct TempDir(PathBuf);
 
 impl TempDir {

@@ -10,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take before a test gives up.
+/// Time limit of a condition.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the target does with a call.
+/// The answer of the target to a call.
 pub(crate) enum Reply {
     Status(u16),
-    /// 429, with so many seconds to wait.
+    /// 429, with this many seconds to wait.
     RetryAfter(u32),
     /// Closes the connection without an answer.
     Cut,
@@ -49,13 +49,13 @@ impl Call {
     }
 }
 
-pub(crate) struct Shop {
+pub(crate) struct RuleTarget {
     pub(crate) address: SocketAddr,
     calls: Arc<AtomicUsize>,
     calm: Arc<AtomicBool>,
 }
 
-impl Shop {
+impl RuleTarget {
     pub(crate) fn start(rule: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,5 +1,4 @@
-//! What is on its way to relais: posted to one of its processes, again and again until one says that it
-//! is stored.
+//! A queue of messages to relais: each is posted to one of its processes until one acknowledges it.
 
 use std::{
     net::SocketAddr,
@@ -13,13 +12,13 @@ use std::{
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// Most messages on their way; far more than there ever are.
+/// Most queued messages; far more than a run has.
 const WAITING_MAX: usize = 100_000;
 /// Messages posted at once.
 const POSTERS: usize = 48;
-/// A process may be dead: the pause before the next is asked.
+/// Pause before the next process is tried.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a process may take for an answer.
+/// Time limit of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// A message for relais.
@@ -31,78 +30,78 @@ pub(crate) struct Outgoing {
     pub(crate) body: String,
 }
 
-/// Where messages are handed in.
+/// The queue.
 #[derive(Clone)]
-pub(crate) struct Mail {
+pub(crate) struct PostQueue {
     queue: mpsc::Sender<Outgoing>,
-    office: Arc<Office>,
+    counts: Arc<PostCounts>,
 }
 
 #[derive(Default)]
-struct Office {
-    /// Where relais listens.
+struct PostCounts {
+    /// The addresses of relais.
     addresses: Mutex<Vec<SocketAddr>>,
-    /// Handed in and not stored yet.
+    /// Queued and not acknowledged yet.
     waiting: AtomicUsize,
     duplicates: AtomicUsize,
     failures: AtomicUsize,
 }
 
-/// What became of the posts.
+/// The results of the posts.
 #[derive(Debug)]
 pub(crate) struct Tally {
     /// Stored before.
     pub(crate) duplicates: usize,
-    /// No answer, or none that says that it is stored.
+    /// No acknowledgement.
     pub(crate) failures: usize,
 }
 
-impl Mail {
+impl PostQueue {
     /// Begins to post on this runtime.
     pub(crate) fn start() -> Self {
         let (queue, receiver) = mpsc::channel(WAITING_MAX);
-        let mail = Self { queue, office: Arc::default() };
+        let posts = Self { queue, counts: Arc::default() };
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
         let client = reqwest::Client::builder().no_proxy().timeout(ANSWER_MAX).build().unwrap();
         for poster in 0..POSTERS {
-            let (receiver, office) = (Arc::clone(&receiver), Arc::clone(&mail.office));
+            let (receiver, counts) = (Arc::clone(&receiver), Arc::clone(&posts.counts));
             let client = client.clone();
             tokio::spawn(async move {
                 loop {
                     let next = receiver.lock().await.recv().await;
                     let Some(outgoing) = next else { return };
-                    office.deliver(&client, &outgoing, poster).await;
-                    office.waiting.fetch_sub(1, SeqCst);
+                    counts.deliver(&client, &outgoing, poster).await;
+                    counts.waiting.fetch_sub(1, SeqCst);
                 }
             });
         }
-        mail
+        posts
     }
 
     pub(crate) async fn send(&self, outgoing: Outgoing) {
-        self.office.waiting.fetch_add(1, SeqCst);
+        self.counts.waiting.fetch_add(1, SeqCst);
         self.queue.send(outgoing).await.unwrap();
     }
 
     /// From now on relais is here.
     pub(crate) fn move_to(&self, addresses: Vec<SocketAddr>) {
-        *self.office.addresses.lock().unwrap() = addresses;
+        *self.counts.addresses.lock().unwrap() = addresses;
     }
 
-    /// Nothing is on its way.
+    /// Returns true if the queue is empty.
     pub(crate) fn is_idle(&self) -> bool {
-        self.office.waiting.load(SeqCst) == 0
+        self.counts.waiting.load(SeqCst) == 0
     }
 
     pub(crate) fn tally(&self) -> Tally {
         Tally {
-            duplicates: self.office.duplicates.load(SeqCst),
-            failures: self.office.failures.load(SeqCst),
+            duplicates: self.counts.duplicates.load(SeqCst),
+            failures: self.counts.failures.load(SeqCst),
         }
     }
 }
 
-impl Office {
+impl PostCounts {
     async fn deliver(&self, client: &reqwest::Client, outgoing: &Outgoing, poster: usize) {
         for turn in poster.. {
             let address = {
@@ -124,7 +123,7 @@ impl Office {
     }
 }
 
-/// What relais says of a message it has stored.
+/// The answer of relais to a stored message.
 async fn post(
     client: &reqwest::Client,
     address: SocketAddr,

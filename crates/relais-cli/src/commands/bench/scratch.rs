@@ -1,4 +1,4 @@
-//! The scratch database, made beside the one of the settings, so that it has the same disk and server.
+//! The temporary database, created beside the configured one on the same disk and server.
 
 use std::{
     fs, io,
@@ -13,21 +13,21 @@ use relais::{
 use relais_core::store::Store;
 use secrecy::ExposeSecret;
 
-use super::{Name, postgres, sqlite};
+use super::{Measurement, postgres, sqlite};
 use crate::{
-    failure::{Done, Failure},
+    failure::{CommandError, Done},
     settings::{Settings, StoreUrl},
 };
 
-pub(super) enum Bed {
+pub(super) enum ScratchDatabase {
     Sqlite { folder: PathBuf, store: SqliteStore },
     Postgres { schema: String, server: PostgresStore, store: PostgresStore },
 }
 
-impl Bed {
-    pub(super) async fn make(settings: &Settings) -> Result<Self, Failure> {
+impl ScratchDatabase {
+    pub(super) async fn create(settings: &Settings) -> Result<Self, CommandError> {
         let unsafe_durability = settings.store.unsafe_durability;
-        let bed = match &settings.store.url {
+        let scratch = match &settings.store.url {
             StoreUrl::Sqlite(path) => {
                 let options = SqliteOptions::default().unsafe_durability(unsafe_durability);
                 let folder = beside(path)?;
@@ -46,18 +46,18 @@ impl Bed {
             }
         };
         let made = async {
-            bed.store().migrate().await?;
-            match &bed {
+            scratch.store().migrate().await?;
+            match &scratch {
                 Self::Sqlite { folder, .. } => sqlite::make_tables(folder.clone()).await,
                 Self::Postgres { store, .. } => postgres::make_tables(store).await,
             }
         };
         let made = made.await;
         if let Err(failure) = made {
-            bed.remove().await?;
+            scratch.remove().await?;
             return Err(failure);
         }
-        Ok(bed)
+        Ok(scratch)
     }
 
     pub(super) fn store(&self) -> Arc<dyn Store> {
@@ -67,8 +67,8 @@ impl Bed {
         }
     }
 
-    /// Messages a second of the bare loop.
-    pub(super) async fn raw(&self, name: Name, rows: u64) -> Result<f64, Failure> {
+    /// Returns the messages per second of the bare loop.
+    pub(super) async fn raw(&self, name: Measurement, rows: u64) -> Result<f64, CommandError> {
         match self {
             Self::Sqlite { folder, .. } => sqlite::raw(folder.clone(), name, rows).await,
             Self::Postgres { store, .. } => postgres::raw(store, name, rows).await,
@@ -89,15 +89,15 @@ impl Bed {
     }
 }
 
-/// A folder of its own on the same disk.
-fn beside(database: &Path) -> Result<PathBuf, Failure> {
+/// Creates a directory on the same disk.
+fn beside(database: &Path) -> Result<PathBuf, CommandError> {
     let parent = database.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
     let folder = folder.join(format!("relais-bench-{}", std::process::id()));
-    fs::create_dir(&folder).map_err(|error| cannot("make", &folder, &error))?;
+    fs::create_dir(&folder).map_err(|error| cannot("create", &folder, &error))?;
     Ok(folder)
 }
 
-fn cannot(what: &str, folder: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!("cannot {what} {}: {error}", folder.display()))
+fn cannot(what: &str, folder: &Path, error: &io::Error) -> CommandError {
+    CommandError::failed(format!("cannot {what} {}: {error}", folder.display()))
 }
