@@ -103,7 +103,7 @@ fn watch(command: &mut Command, limit: Duration) -> Result<(bool, String)> {
     let mut child = command.spawn().context("cannot be started")?;
     // The command holds the writing ends: the reader would wait for them indefinitely.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let collected = Collected::from(reader);
+    let collected = JobOutput::from(reader);
     let good = command::wait(&mut child, limit)?;
     let mut output = collected.text();
     if good.is_none() {
@@ -113,12 +113,12 @@ fn watch(command: &mut Command, limit: Duration) -> Result<(bool, String)> {
 }
 
 /// Output of a job so far.
-struct Collected {
+struct JobOutput {
     bytes: Arc<Mutex<Vec<u8>>>,
     whole: mpsc::Receiver<()>,
 }
 
-impl Collected {
+impl JobOutput {
     /// Reads in the background, to the end.
     fn from(mut reader: io::PipeReader) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_goes_on_at_the_start() {
+    fn the_search_continues_at_the_start() {
         assert_eq!(in_range(31_999), 31_999);
         assert_eq!(in_range(32_000), 20_000);
         assert_eq!(in_range(100_000), 28_000);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_of_running_servers_only() {
+    fn a_program_gets_the_variables_of_running_servers_only() {
         let mut program = Command::new("true");
         program.env(VARIABLES[1], "a server of the machine");
         servers().set_variables(&mut program);

@@ -40,12 +40,12 @@ mod on {
     };
 
     /// Variables of the environment.
-    struct Plan {
-        fault: Option<Fault>,
+    struct FailPlan {
+        fault: Option<FailAt>,
         list: Option<File>,
     }
 
-    struct Fault {
+    struct FailAt {
         point: String,
         nth: usize,
         hits: AtomicUsize,
@@ -53,8 +53,8 @@ mod on {
 
     /// Records the hit, and aborts the process if the environment names it.
     pub fn hit(point: &'static str) {
-        static PLAN: OnceLock<Plan> = OnceLock::new();
-        let Plan { fault, list } = PLAN.get_or_init(Plan::from_environment);
+        static PLAN: OnceLock<FailPlan> = OnceLock::new();
+        let FailPlan { fault, list } = PLAN.get_or_init(FailPlan::from_environment);
         if let Some(mut list) = list.as_ref() {
             // In one write, so that lines of several processes do not mix.
             let line = format!("{point}\n");
@@ -65,11 +65,11 @@ mod on {
         }
     }
 
-    impl Plan {
+    impl FailPlan {
         fn from_environment() -> Self {
             let fault = env::var("RELAIS_FAIL_POINT").ok();
             let fault = fault.map(|text| {
-                Fault::parse(&text).expect("RELAIS_FAIL_POINT is POINT:COUNT, counted from 1")
+                FailAt::parse(&text).expect("RELAIS_FAIL_POINT is POINT:COUNT, counted from 1")
             });
             let list = env::var_os("RELAIS_FAIL_POINTS_HIT").map(|path| {
                 let opened = OpenOptions::new().append(true).create(true).open(path);
@@ -79,7 +79,7 @@ mod on {
         }
     }
 
-    impl Fault {
+    impl FailAt {
         fn parse(text: &str) -> Option<Self> {
             let (point, nth) = text.rsplit_once(':')?;
             let nth = nth.parse().ok().filter(|nth| *nth > 0)?;
@@ -97,7 +97,7 @@ mod on {
 
         #[test]
         fn only_the_nth_hit_of_its_point_counts() {
-            let fault = Fault::parse("relay.after_publish:2").unwrap();
+            let fault = FailAt::parse("relay.after_publish:2").unwrap();
             assert!(!fault.is_now("relay.after_publish"));
             assert!(!fault.is_now("relay.after_fetch"));
             assert!(fault.is_now("relay.after_publish"));
@@ -107,7 +107,7 @@ mod on {
         #[test]
         fn a_text_without_point_or_count_is_refused() {
             for text in ["", "relay.after_publish", "relay.after_publish:0", "x:y"] {
-                assert!(Fault::parse(text).is_none(), "{text}");
+                assert!(FailAt::parse(text).is_none(), "{text}");
             }
         }
     }

@@ -28,12 +28,12 @@ use relais_core::{
 };
 
 use self::{
-    changes::Changes,
-    run::{End, Run},
+    changes::RowChanges,
+    run::{FaultRun, RunEnd},
 };
 pub use self::{
-    point::Point,
-    report::{Fault, NotIdempotent},
+    point::FaultPoint,
+    report::{HandlerFault, NotIdempotent},
 };
 use crate::database::Database;
 
@@ -110,7 +110,7 @@ impl<const N: usize> Messages for [NewInbox; N] {
     }
 }
 
-/// Runs the handler without faults, and then once for each [`Point`]; returns the points it passed.
+/// Runs the handler without faults, and then once for each [`FaultPoint`]; returns the points it passed.
 ///
 /// # Panics
 /// If a call of the store or the database fails.
@@ -121,74 +121,78 @@ pub async fn check<S, D>(
     setup: S,
     messages: impl Messages,
     ignore: &[&str],
-) -> Result<Vec<Point>, NotIdempotent>
+) -> Result<Vec<FaultPoint>, NotIdempotent>
 where
     S: AsyncFn() -> (D, Arc<dyn Handler>),
     D: Database,
 {
     let messages = messages.into_messages();
     assert!(messages.len() <= MESSAGES_MAX, "a check takes at most {MESSAGES_MAX} messages");
-    let check = Check { setup, messages, ignore };
+    let check = IdempotenceCheck { setup, messages, ignore };
     check.all().await
 }
 
-struct Check<'a, S> {
+struct IdempotenceCheck<'a, S> {
     setup: S,
     messages: Vec<NewInbox>,
     ignore: &'a [&'a str],
 }
 
-impl<S, D> Check<'_, S>
+impl<S, D> IdempotenceCheck<'_, S>
 where
     S: AsyncFn() -> (D, Arc<dyn Handler>),
     D: Database,
 {
-    async fn all(&self) -> Result<Vec<Point>, NotIdempotent> {
+    async fn all(&self) -> Result<Vec<FaultPoint>, NotIdempotent> {
         let started = Instant::now();
-        let (expected, _) = self.run(&Point::Clean).await?;
-        let mut points = vec![Point::CleanAgain];
-        self.expect(&Point::CleanAgain, &expected).await?;
-        let writes = expected.tables().map(|table| Point::WriteFails(table.to_owned()));
-        for point in Point::FIXED.into_iter().chain(writes) {
+        let (expected, _) = self.run(&FaultPoint::Clean).await?;
+        let mut points = vec![FaultPoint::CleanAgain];
+        self.expect(&FaultPoint::CleanAgain, &expected).await?;
+        let writes = expected.tables().map(|table| FaultPoint::WriteFails(table.to_owned()));
+        for point in FaultPoint::FIXED.into_iter().chain(writes) {
             self.expect(&point, &expected).await?;
             points.push(point);
         }
         for polls in 1..=AWAITS_MAX {
-            let point = Point::DiesInside(polls);
-            if self.expect(&point, &expected).await? == End::PointPassed {
+            let point = FaultPoint::DiesInside(polls);
+            if self.expect(&point, &expected).await? == RunEnd::PointPassed {
                 break;
             }
             points.push(point);
         }
         tokio::time::sleep(CLOCK_STEP.saturating_sub(started.elapsed())).await;
-        self.expect(&Point::CleanAgain, &expected).await?;
+        self.expect(&FaultPoint::CleanAgain, &expected).await?;
         Ok(points)
     }
 
     /// A run with this fault must end as the one without.
-    async fn expect(&self, point: &Point, expected: &Changes) -> Result<End, NotIdempotent> {
+    async fn expect(
+        &self,
+        point: &FaultPoint,
+        expected: &RowChanges,
+    ) -> Result<RunEnd, NotIdempotent> {
         let (changes, end) = self.run(point).await?;
         if changes == *expected {
             return Ok(end);
         }
         // Perhaps no two runs are the same, whatever the point.
-        let (clean, _) = self.run(&Point::Clean).await?;
+        let (clean, _) = self.run(&FaultPoint::Clean).await?;
         Err(if clean == *expected {
             NotIdempotent::differs(point, expected, &changes)
         } else {
-            NotIdempotent::differs(&Point::CleanAgain, expected, &clean)
+            NotIdempotent::differs(&FaultPoint::CleanAgain, expected, &clean)
         })
     }
 
     /// One run on a database of its own; what it changed.
-    async fn run(&self, point: &Point) -> Result<(Changes, End), NotIdempotent> {
+    async fn run(&self, point: &FaultPoint) -> Result<(RowChanges, RunEnd), NotIdempotent> {
         let (database, handler) = (self.setup)().await;
         let before = dump::read(&database).await;
-        let mut run = Run::new(&database, handler, point);
+        let mut run = FaultRun::new(&database, handler, point);
         for message in &self.messages {
             run.message(message).await?;
         }
         let after = dump::read(&database).await;
-        Ok((Changes::between(&before, &after, self.ignore), run.end()))
+        Ok((RowChanges::between(&before, &after, self.ignore), run.end()))
     }
 }

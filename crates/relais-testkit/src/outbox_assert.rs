@@ -29,16 +29,16 @@ const ROWS_MAX: usize = 10_000;
 #[macro_export]
 macro_rules! assert_outbox {
     ($store:expr, [$($expected:expr),* $(,)?]) => {
-        $crate::outbox_assert::check(&*$store, &[$($expected),*], $crate::outbox_assert::Order::AsListed).await
+        $crate::outbox_assert::check(&*$store, &[$($expected),*], $crate::outbox_assert::ListOrder::AsListed).await
     };
     ($store:expr, in any order [$($expected:expr),* $(,)?]) => {
-        $crate::outbox_assert::check(&*$store, &[$($expected),*], $crate::outbox_assert::Order::Any).await
+        $crate::outbox_assert::check(&*$store, &[$($expected),*], $crate::outbox_assert::ListOrder::Any).await
     };
 }
 
 /// One expected message: what is not said may be anything.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct ExpectedMessage {
     event_type: String,
     destination: Option<String>,
     key: Option<String>,
@@ -48,8 +48,8 @@ pub struct Sent {
 }
 
 /// A message of this type.
-pub fn sent(event_type: &str) -> Sent {
-    Sent {
+pub fn sent(event_type: &str) -> ExpectedMessage {
+    ExpectedMessage {
         event_type: event_type.to_owned(),
         destination: None,
         key: None,
@@ -59,7 +59,7 @@ pub fn sent(event_type: &str) -> Sent {
     }
 }
 
-impl Sent {
+impl ExpectedMessage {
     #[must_use]
     pub fn to(mut self, destination: &str) -> Self {
         self.destination = Some(destination.to_owned());
@@ -120,7 +120,7 @@ impl Sent {
     }
 }
 
-impl fmt::Display for Sent {
+impl fmt::Display for ExpectedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.event_type)?;
         if let Some(destination) = &self.destination {
@@ -138,7 +138,7 @@ impl fmt::Display for Sent {
 
 /// The meaning of the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ListOrder {
     /// Oldest first. Messages of different keys may come in any order when handlers run at the same
     /// time; those of one key never do.
     AsListed,
@@ -149,7 +149,7 @@ pub enum Order {
 ///
 /// # Panics
 /// If the outbox is not as expected, with what differs.
-pub async fn check<S: Store + ?Sized>(store: &S, expected: &[Sent], order: Order) {
+pub async fn check<S: Store + ?Sized>(store: &S, expected: &[ExpectedMessage], order: ListOrder) {
     let rows = read(store).await;
     if let Some(report) = judge(expected, &rows, order) {
         panic!("{report}");
@@ -174,14 +174,14 @@ async fn read<S: Store + ?Sized>(store: &S) -> Vec<OutboxRow> {
 }
 
 /// The report, if something is not as expected.
-fn judge(expected: &[Sent], rows: &[OutboxRow], order: Order) -> Option<String> {
-    let expected: Vec<&Sent> =
+fn judge(expected: &[ExpectedMessage], rows: &[OutboxRow], order: ListOrder) -> Option<String> {
+    let expected: Vec<&ExpectedMessage> =
         expected.iter().flat_map(|sent| std::iter::repeat_n(sent, sent.times)).collect();
     let pairs = match order {
-        Order::AsListed => in_order(&expected, rows),
-        Order::Any => any_order(&expected, rows),
+        ListOrder::AsListed => in_order(&expected, rows),
+        ListOrder::Any => any_order(&expected, rows),
     };
-    let wrong = |(sent, row): &(Option<&Sent>, Option<&OutboxRow>)| match (sent, row) {
+    let wrong = |(sent, row): &(Option<&ExpectedMessage>, Option<&OutboxRow>)| match (sent, row) {
         (Some(sent), Some(row)) => !sent.objections(row).is_empty(),
         _ => true,
     };
@@ -200,17 +200,17 @@ fn judge(expected: &[Sent], rows: &[OutboxRow], order: Order) -> Option<String> 
     Some(report)
 }
 
-type Pair<'a> = (Option<&'a Sent>, Option<&'a OutboxRow>);
+type Pair<'a> = (Option<&'a ExpectedMessage>, Option<&'a OutboxRow>);
 
-fn in_order<'a>(expected: &[&'a Sent], rows: &'a [OutboxRow]) -> Vec<Pair<'a>> {
+fn in_order<'a>(expected: &[&'a ExpectedMessage], rows: &'a [OutboxRow]) -> Vec<Pair<'a>> {
     let most = expected.len().max(rows.len());
     (0..most).map(|at| (expected.get(at).copied(), rows.get(at))).collect()
 }
 
 /// Each expected message takes the first row that fits; what is left over comes last. A general
 /// expectation may take the row of a more exact one, so the exact ones choose first.
-fn any_order<'a>(expected: &[&'a Sent], rows: &'a [OutboxRow]) -> Vec<Pair<'a>> {
-    let exactness = |sent: &Sent| {
+fn any_order<'a>(expected: &[&'a ExpectedMessage], rows: &'a [OutboxRow]) -> Vec<Pair<'a>> {
+    let exactness = |sent: &ExpectedMessage| {
         let set = [sent.destination.is_some(), sent.key.is_some(), sent.payload.is_some()];
         set.into_iter().filter(|set| *set).count() + sent.headers.len()
     };

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_packages_are_told_not_to_make_a_cluster() {
+    fn the_packages_make_no_cluster() {
         let shipped = "# Comment\n#create_main_cluster = true\nssl = on\n";
         let expected = "# Comment\nssl = on\ncreate_main_cluster = false\n";
         assert_eq!(without_main_cluster(shipped), expected);

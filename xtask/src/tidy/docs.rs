@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_is_gone_is_found() {
+    fn a_missing_test_is_found() {
         let page = "`a_row_that_is_late` `a_row_that_is_gone` `lease_ms`\n";
         let test = "async fn a_row_that_is_late(f: &dyn Fixture) {}";
         let tree = Tree::of(&[(TEST_PAGE, page), ("a.rs", test)]);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_test_that_is_gone_is_found() {
+    fn a_missing_file_or_test_is_found() {
         let page = "| A1 | `a.rs::there` `a.rs::late` `a.rs::helper` `a.rs::missing` `b.rs::there` `c::d` |\n\
                     `crates/relais-store-tests/src/conformance/x.rs::check`\n";
         let file = "#[test]\nfn there() {}\n\nfn helper() {}\n\n\

@@ -45,7 +45,11 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: &[Exception] = &[];
+const EXCEPTIONS: &[Exception] = &[Exception {
+    file: "docs/glossary.md",
+    text: "| ",
+    reason: "its tables name the words to avoid",
+}];
 
 /// Banned words in texts that users see.
 const VISIBLE_MAX: usize = 201;

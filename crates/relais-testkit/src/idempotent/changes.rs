@@ -13,7 +13,7 @@ const WRITTEN_BY_HANDLERS: [&str; 2] = ["relais_outbox", "relais_handled"];
 
 /// Empty where nothing changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes(BTreeMap<String, TableChanges>);
+pub(super) struct RowChanges(BTreeMap<String, TableChanges>);
 
 /// Rows as text, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ struct TableChanges {
     come: Vec<String>,
 }
 
-impl Changes {
+impl RowChanges {
     /// `ignore` names columns (`table.column`) or places in a JSON column (`table.column/a/b`).
     pub(super) fn between(before: &Dump, after: &Dump, ignore: &[&str]) -> Self {
         let tables = before.0.keys().chain(after.0.keys()).map(|table| {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn equal_rows_count_one_by_one() {
-        let changes = Changes::between(
+        let changes = RowChanges::between(
             &dump(&[("1", "a"), ("1", "a"), ("2", "b")]),
             &dump(&[("1", "a"), ("3", "c"), ("3", "c")]),
             &[],
@@ -127,15 +127,15 @@ mod tests {
         let lines =
             ["- t: id=1 data=a", "- t: id=2 data=b", "+ t: id=3 data=c", "+ t: id=3 data=c"];
         assert_eq!(changes.lines(), lines);
-        assert!(Changes::between(&dump(&[("1", "a")]), &dump(&[("1", "a")]), &[]).is_empty());
+        assert!(RowChanges::between(&dump(&[("1", "a")]), &dump(&[("1", "a")]), &[]).is_empty());
     }
 
     #[test]
     fn columns_and_places_in_json_can_be_ignored() {
         let (a, b) =
             (dump(&[("1", r#"'{"at":1,"n":[2]}'"#)]), dump(&[("9", r#"'{"at":7,"n":[2]}'"#)]));
-        assert!(!Changes::between(&a, &b, &["t.id"]).is_empty());
-        assert!(Changes::between(&a, &b, &["t.id", "t.data/at"]).is_empty());
-        assert!(!Changes::between(&a, &b, &["t.i", "t.data/at"]).is_empty());
+        assert!(!RowChanges::between(&a, &b, &["t.id"]).is_empty());
+        assert!(RowChanges::between(&a, &b, &["t.id", "t.data/at"]).is_empty());
+        assert!(!RowChanges::between(&a, &b, &["t.i", "t.data/at"]).is_empty());
     }
 }

@@ -15,7 +15,7 @@ const NULL: &str = "NULL";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dump(pub(super) BTreeMap<String, Vec<Row>>);
 
-/// Column and value.
+/// DumpColumn and value.
 pub(super) type Row = Vec<(String, String)>;
 
 /// Columns of relais that a handler can change: table, columns, how they are read. The last column of
@@ -103,7 +103,7 @@ pub(super) async fn read(database: &dyn Database) -> Dump {
     dump
 }
 
-struct Column {
+struct DumpColumn {
     table: String,
     table_sql: String,
     name: String,
@@ -113,13 +113,13 @@ struct Column {
     refers_to: Option<String>,
 }
 
-impl Column {
+impl DumpColumn {
     fn place(&self) -> String {
         format!("{}.{}", self.table, self.name)
     }
 }
 
-async fn columns(database: &dyn Database) -> Vec<Column> {
+async fn columns(database: &dyn Database) -> Vec<DumpColumn> {
     let sql = match database.dialect() {
         Dialect::Postgres => POSTGRES_COLUMNS,
         Dialect::Sqlite => SQLITE_COLUMNS,
@@ -127,7 +127,7 @@ async fn columns(database: &dyn Database) -> Vec<Column> {
     let column = |row: Vec<Option<String>>| {
         let mut row = row.into_iter();
         let mut next = || row.next().flatten();
-        Some(Column {
+        Some(DumpColumn {
             table: next()?,
             table_sql: next()?,
             name: next()?,
@@ -140,8 +140,8 @@ async fn columns(database: &dyn Database) -> Vec<Column> {
     found.into_iter().map(|row| column(row).expect("names are there")).collect()
 }
 
-fn statement(dialect: Dialect, columns: &[Column]) -> String {
-    let value = |column: &Column| match dialect {
+fn statement(dialect: Dialect, columns: &[DumpColumn]) -> String {
+    let value = |column: &DumpColumn| match dialect {
         Dialect::Postgres => format!("{}::text", column.sql),
         Dialect::Sqlite => format!("quote({})", column.sql),
     };
@@ -163,7 +163,7 @@ fn named(names: &[&str], rows: Vec<Vec<Option<String>>>) -> Vec<Row> {
 }
 
 /// Numbers from a sequence become their places in its order, also where other tables refer to them.
-fn renumber(dump: &mut Dump, columns: &[Column]) {
+fn renumber(dump: &mut Dump, columns: &[DumpColumn]) {
     let mut places: BTreeMap<String, BTreeMap<i128, usize>> = BTreeMap::new();
     for column in columns.iter().filter(|column| column.from_sequence) {
         let mut numbers: Vec<i128> = values(&dump.0[&column.table], &column.name)

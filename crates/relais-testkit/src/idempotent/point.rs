@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A place in the life of an inbox message where something goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Point {
+pub enum FaultPoint {
     /// Nothing goes wrong.
     Clean,
     /// Nothing goes wrong, a second time.
@@ -21,7 +21,7 @@ pub enum Point {
     DiesInside(usize),
 }
 
-impl Point {
+impl FaultPoint {
     pub(super) const FIXED: [Self; 6] = [
         Self::DeliveredTwiceBefore,
         Self::DeliveredAgainAfter,
@@ -32,7 +32,7 @@ impl Point {
     ];
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for FaultPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Clean => f.write_str("no fault"),

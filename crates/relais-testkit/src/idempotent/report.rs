@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{changes::Changes, dump::Dump, point::Point};
+use super::{changes::RowChanges, dump::Dump, point::FaultPoint};
 
 /// Most lines of one kind that are shown.
 const LINES_MAX: usize = 40;
@@ -12,14 +12,14 @@ const LINE_MAX: usize = 400;
 /// Why a handler is not idempotent, and at which point that showed.
 #[derive(Clone, Debug)]
 pub struct NotIdempotent {
-    pub point: Point,
-    pub fault: Fault,
+    pub point: FaultPoint,
+    pub fault: HandlerFault,
 }
 
 /// A fault of a handler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum HandlerFault {
     /// The message did not get through.
     NotProcessed { message_id: String, status: String, trouble: String },
     /// A worker that had lost the message could commit it.
@@ -31,48 +31,49 @@ pub enum Fault {
 }
 
 impl NotIdempotent {
-    pub(super) fn new(point: &Point, fault: Fault) -> Self {
+    pub(super) fn new(point: &FaultPoint, fault: HandlerFault) -> Self {
         Self { point: point.clone(), fault }
     }
 
-    pub(super) fn differs(point: &Point, expected: &Changes, found: &Changes) -> Self {
+    pub(super) fn differs(point: &FaultPoint, expected: &RowChanges, found: &RowChanges) -> Self {
         let (without, with) = (expected.lines_without(found), found.lines_without(expected));
-        Self::new(point, Fault::Differs { without, with })
+        Self::new(point, HandlerFault::Differs { without, with })
     }
 
     pub(super) fn unless_same(
-        point: &Point,
+        point: &FaultPoint,
         message_id: &str,
         before: &Dump,
         after: &Dump,
     ) -> Result<(), Self> {
-        let changes = Changes::between(before, after, &[]);
+        let changes = RowChanges::between(before, after, &[]);
         if changes.is_empty() {
             return Ok(());
         }
-        let fault = Fault::Remains { message_id: message_id.to_owned(), lines: changes.lines() };
+        let fault =
+            HandlerFault::Remains { message_id: message_id.to_owned(), lines: changes.lines() };
         Err(Self::new(point, fault))
     }
 
     fn advice(&self) -> &'static str {
         match (&self.fault, &self.point) {
-            (Fault::NotProcessed { .. }, _) => {
+            (HandlerFault::NotProcessed { .. }, _) => {
                 "a check shows something only for messages that the handler can process"
             }
-            (Fault::HandledTwice { .. }, _) => "relais must refuse this; please report it",
-            (Fault::Remains { .. }, _) => {
+            (HandlerFault::HandledTwice { .. }, _) => "relais must refuse this; please report it",
+            (HandlerFault::Remains { .. }, _) => {
                 "the handler writes through another connection, or ends its transaction itself: use \
                  the transaction it is given, and leave its end to relais"
             }
-            (Fault::Differs { .. }, Point::CleanAgain) => {
+            (HandlerFault::Differs { .. }, FaultPoint::CleanAgain) => {
                 "the handler uses chance, the clock or something outside the database as data: take \
                  it from the message, or name the column in `ignore`"
             }
-            (Fault::Differs { .. }, Point::WriteFails(_)) => {
+            (HandlerFault::Differs { .. }, FaultPoint::WriteFails(_)) => {
                 "the handler continues after an error, so that half of its work is committed: return \
                  the error"
             }
-            (Fault::Differs { .. }, _) => {
+            (HandlerFault::Differs { .. }, _) => {
                 "what the handler does depends on how often or when it runs: all its effects must \
                  be in the transaction it is given, and depend on the message and the database only"
             }
@@ -85,23 +86,23 @@ impl std::error::Error for NotIdempotent {}
 impl fmt::Display for NotIdempotent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.fault {
-            Fault::NotProcessed { .. } => "the handler did not get through",
+            HandlerFault::NotProcessed { .. } => "the handler did not get through",
             _ => "the handler is not idempotent",
         };
         writeln!(f, "{what}")?;
         writeln!(f, "  point: {}", self.point)?;
         match &self.fault {
-            Fault::NotProcessed { message_id, status, trouble } => {
+            HandlerFault::NotProcessed { message_id, status, trouble } => {
                 writeln!(f, "  message `{message_id}` is {status}: {trouble}")?;
             }
-            Fault::HandledTwice { message_id } => {
+            HandlerFault::HandledTwice { message_id } => {
                 writeln!(f, "  message `{message_id}` was committed by a worker that had lost it")?;
             }
-            Fault::Remains { message_id, lines } => {
+            HandlerFault::Remains { message_id, lines } => {
                 writeln!(f, "  message `{message_id}` was rolled back, but this remains of it:")?;
                 show(f, lines)?;
             }
-            Fault::Differs { without, with } => {
+            HandlerFault::Differs { without, with } => {
                 writeln!(f, "  only without the fault:")?;
                 show(f, without)?;
                 writeln!(f, "  only with it:")?;

@@ -18,8 +18,8 @@ use relais_core::{
 
 use super::{
     dump::{self, Dump},
-    point::Point,
-    report::{Fault, NotIdempotent},
+    point::FaultPoint,
+    report::{HandlerFault, NotIdempotent},
     sabotage,
 };
 use crate::{clock::VirtualClock, database::Database};
@@ -40,34 +40,34 @@ const ARRIVAL: &str = "2026-01-01T00:00:00.000Z";
 
 /// The occurrence of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum RunEnd {
     FaultHappened,
     /// The handler was done before.
     PointPassed,
 }
 
-pub(super) struct Run<'a> {
+pub(super) struct FaultRun<'a> {
     database: &'a dyn Database,
     store: Arc<dyn Store>,
     handler: Arc<dyn Handler>,
-    point: &'a Point,
+    point: &'a FaultPoint,
     worker: usize,
     lanes: Vec<OwnedLane>,
-    end: End,
+    end: RunEnd,
 }
 
-impl<'a> Run<'a> {
+impl<'a> FaultRun<'a> {
     pub(super) fn new(
         database: &'a dyn Database,
         handler: Arc<dyn Handler>,
-        point: &'a Point,
+        point: &'a FaultPoint,
     ) -> Self {
         let store = database.store();
-        let end = End::PointPassed;
+        let end = RunEnd::PointPassed;
         Self { database, store, handler, point, worker: 0, lanes: Vec::new(), end }
     }
 
-    pub(super) fn end(&self) -> End {
+    pub(super) fn end(&self) -> RunEnd {
         self.end
     }
 
@@ -75,21 +75,21 @@ impl<'a> Run<'a> {
     pub(super) async fn message(&mut self, message: &NewInbox) -> Result<(), NotIdempotent> {
         self.deliver(message).await;
         match self.point {
-            Point::Clean | Point::CleanAgain => {}
-            Point::DeliveredTwiceBefore => self.deliver(message).await,
-            Point::DeliveredAgainAfter => {
+            FaultPoint::Clean | FaultPoint::CleanAgain => {}
+            FaultPoint::DeliveredTwiceBefore => self.deliver(message).await,
+            FaultPoint::DeliveredAgainAfter => {
                 self.finish(message).await?;
                 self.deliver(message).await;
             }
-            Point::DiesBeforeTransaction => {
+            FaultPoint::DiesBeforeTransaction => {
                 self.work(message).await;
                 self.next_worker().await;
             }
-            Point::LosesLaneBeforeMark => self.lose_lane_before_mark(message).await?,
-            Point::LosesLaneToAnother => self.lose_lane_to_another(message).await,
-            Point::DiesAfterCommit => self.die_after_commit(message).await?,
-            Point::WriteFails(table) => self.fail_writes(message, table).await?,
-            Point::DiesInside(polls) => self.die_inside(message, *polls).await,
+            FaultPoint::LosesLaneBeforeMark => self.lose_lane_before_mark(message).await?,
+            FaultPoint::LosesLaneToAnother => self.lose_lane_to_another(message).await,
+            FaultPoint::DiesAfterCommit => self.die_after_commit(message).await?,
+            FaultPoint::WriteFails(table) => self.fail_writes(message, table).await?,
+            FaultPoint::DiesInside(polls) => self.die_inside(message, *polls).await,
         }
         self.finish(message).await.map(drop)
     }
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
         match done {
             Some(handled) => self.settle(&work, handled).await,
             None => {
-                self.end = End::FaultHappened;
+                self.end = RunEnd::FaultHappened;
                 self.next_worker().await;
             }
         }
@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
     ) -> Result<(), NotIdempotent> {
         let before = dump::read(self.database).await;
         if matches!(self.handler.handle(work).await, Handled::Committed) {
-            let fault = Fault::HandledTwice { message_id: message.message_id.clone() };
+            let fault = HandlerFault::HandledTwice { message_id: message.message_id.clone() };
             return Err(NotIdempotent::new(self.point, fault));
         }
         self.expect_no_trace(message, &before).await
@@ -207,7 +207,8 @@ impl<'a> Run<'a> {
         }
         if self.is_open(message).await {
             let message_id = message.message_id.clone();
-            let fault = Fault::NotProcessed { message_id, status: "still open".into(), trouble };
+            let fault =
+                HandlerFault::NotProcessed { message_id, status: "still open".into(), trouble };
             return Err(NotIdempotent::new(self.point, fault));
         }
         self.processed(message).await.map(|()| None)
@@ -219,7 +220,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let texts = [row.error_code, row.error_message].into_iter().flatten();
-        let fault = Fault::NotProcessed {
+        let fault = HandlerFault::NotProcessed {
             message_id: message.message_id.clone(),
             status: row.status.as_str().to_owned(),
             trouble: texts.collect::<Vec<_>>().join(": "),
@@ -286,7 +287,7 @@ impl<'a> Run<'a> {
 
     /// The present worker dies; its leases run out, and another one takes its lanes.
     async fn next_worker(&mut self) {
-        self.end = End::FaultHappened;
+        self.end = RunEnd::FaultHappened;
         VirtualClock::advance(self.database, LEASE * 2).await;
         self.worker += 1;
         self.lanes = self.lease().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use relais::{Handler, Outbox, Received, postgres};
 use relais_testkit::{
     database::PostgresScratch,
-    idempotent::{self, NotIdempotent, Point},
+    idempotent::{self, FaultPoint, NotIdempotent},
     scratch,
 };
 use sqlx::{Connection, PgConnection, PgPool};
@@ -18,7 +18,7 @@ type Made = (PostgresScratch, Arc<dyn Handler>);
 /// Returns the report on a handler on this pool; `None` without a server.
 async fn check(
     handler: impl AsyncFn(PgPool) -> Arc<dyn Handler>,
-) -> Option<Result<Vec<Point>, NotIdempotent>> {
+) -> Option<Result<Vec<FaultPoint>, NotIdempotent>> {
     let url = shop::postgres_url();
     let Some(url) = url else {
         eprintln!("NOT TESTED: assert_idempotent! on PostgreSQL; set RELAIS_TEST_POSTGRES");
@@ -59,8 +59,8 @@ async fn a_sound_handler_of_sqlx_passes_every_point() {
     let checked = check(async |pool| postgres::sqlx_handler(pool, on_payment)).await;
     let Some(checked) = checked else { return };
     let points = checked.unwrap_or_else(|found| panic!("{found}"));
-    assert!(points.contains(&Point::WriteFails("lines".into())), "{points:?}");
-    let inside = points.iter().filter(|point| matches!(point, Point::DiesInside(_))).count();
+    assert!(points.contains(&FaultPoint::WriteFails("lines".into())), "{points:?}");
+    let inside = points.iter().filter(|point| matches!(point, FaultPoint::DiesInside(_))).count();
     // An answer that has arrived already is not waited for, so not every statement counts.
     assert!(inside >= 3, "it waits for statements: {points:?}");
 }
@@ -107,7 +107,7 @@ async fn a_handler_that_commits_through_another_connection_is_caught() {
     };
     let Some(checked) = check(bad).await else { return };
     let found = checked.unwrap_err();
-    assert_eq!(found.point, Point::LosesLaneBeforeMark);
+    assert_eq!(found.point, FaultPoint::LosesLaneBeforeMark);
     let text = found.to_string();
     assert!(text.contains("message `m-1` was rolled back, but this remains of it:"), "{text}");
     assert!(text.contains("+ accounts: id=a-1 cents=100"), "{text}");
@@ -131,7 +131,7 @@ async fn a_handler_that_uses_chance_as_data_is_caught() {
         sqlx::query(NOTE).bind(&message.message_id).bind(random).execute(tx).await.map(drop)
     }
     let Some(checked) = check(async |pool| postgres::sqlx_handler(pool, bad)).await else { return };
-    assert_eq!(checked.unwrap_err().point, Point::CleanAgain);
+    assert_eq!(checked.unwrap_err().point, FaultPoint::CleanAgain);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_handler_that_writes_the_time_is_caught() {
         sqlx::query(sql).bind(&message.message_id).execute(tx).await.map(drop)
     }
     let Some(checked) = check(async |pool| postgres::sqlx_handler(pool, bad)).await else { return };
-    assert_eq!(checked.unwrap_err().point, Point::CleanAgain);
+    assert_eq!(checked.unwrap_err().point, FaultPoint::CleanAgain);
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_handler_that_continues_after_a_failed_write_is_caught() {
     }
     let Some(checked) = check(async |pool| postgres::sqlx_handler(pool, bad)).await else { return };
     let found = checked.unwrap_err();
-    assert_eq!(found.point, Point::WriteFails("payments".into()));
+    assert_eq!(found.point, FaultPoint::WriteFails("payments".into()));
     assert!(found.to_string().contains("+ payments: message_id=m-1 note=paid"), "{found}");
 }
 

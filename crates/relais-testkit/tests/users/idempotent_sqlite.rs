@@ -9,7 +9,7 @@ use relais::{Handler, Outbox, Outcome, Received, sqlite};
 use relais_testkit::{
     assert_idempotent,
     database::SqliteScratch,
-    idempotent::{self, Fault, Point},
+    idempotent::{self, FaultPoint, HandlerFault},
     scratch,
 };
 use rusqlite::Transaction;
@@ -28,7 +28,7 @@ async fn shop(function: Function) -> (SqliteScratch, Arc<dyn Handler>) {
 }
 
 /// Returns the report on this function.
-async fn found(function: Function) -> (Point, String) {
+async fn found(function: Function) -> (FaultPoint, String) {
     let messages = [payment(1, "a-1"), payment(2, "a-1")];
     let found = idempotent::check(async || shop(function).await, messages, &[]).await.unwrap_err();
     (found.point.clone(), found.to_string())
@@ -50,17 +50,17 @@ async fn a_sound_handler_passes_every_point() {
     let messages = [payment(1, "a-1"), payment(2, "a-2"), payment(3, "a-1")];
     let points = assert_idempotent!(async || shop(sound).await, messages);
     for point in [
-        Point::CleanAgain,
-        Point::DeliveredTwiceBefore,
-        Point::DeliveredAgainAfter,
-        Point::DiesBeforeTransaction,
-        Point::LosesLaneBeforeMark,
-        Point::LosesLaneToAnother,
-        Point::DiesAfterCommit,
-        Point::WriteFails("accounts".into()),
-        Point::WriteFails("payments".into()),
-        Point::WriteFails("relais_outbox".into()),
-        Point::DiesInside(1),
+        FaultPoint::CleanAgain,
+        FaultPoint::DeliveredTwiceBefore,
+        FaultPoint::DeliveredAgainAfter,
+        FaultPoint::DiesBeforeTransaction,
+        FaultPoint::LosesLaneBeforeMark,
+        FaultPoint::LosesLaneToAnother,
+        FaultPoint::DiesAfterCommit,
+        FaultPoint::WriteFails("accounts".into()),
+        FaultPoint::WriteFails("payments".into()),
+        FaultPoint::WriteFails("relais_outbox".into()),
+        FaultPoint::DiesInside(1),
     ] {
         assert!(points.contains(&point), "{point} is not in {points:?}");
     }
@@ -87,7 +87,7 @@ async fn a_sound_handler_of_sqlx_passes_every_point() {
         (db, sqlite::sqlx_handler(pool, on_payment))
     };
     let points = assert_idempotent!(shop, [payment(1, "a-1"), payment(2, "a-1")]);
-    let inside = points.iter().filter(|point| matches!(point, Point::DiesInside(_))).count();
+    let inside = points.iter().filter(|point| matches!(point, FaultPoint::DiesInside(_))).count();
     assert!(inside > 2, "it waits for each statement: {points:?}");
 }
 
@@ -146,7 +146,7 @@ async fn a_handler_that_writes_the_time_in_seconds_is_caught() {
         tx.execute(sql, [&message.message_id]).map(drop)
     }
     let (point, text) = found(bad).await;
-    assert_eq!(point, Point::CleanAgain);
+    assert_eq!(point, FaultPoint::CleanAgain);
     assert!(text.contains("+ payments: message_id='m-1' note='"), "{text}");
     let ignored = ["payments.note"];
     let checked = idempotent::check(async || shop(bad).await, payment(1, "a-1"), &ignored);
@@ -163,7 +163,7 @@ async fn a_handler_that_continues_after_a_failed_write_is_caught() {
         Ok(())
     }
     let (point, text) = found(bad).await;
-    assert_eq!(point, Point::WriteFails("payments".into()));
+    assert_eq!(point, FaultPoint::WriteFails("payments".into()));
     let expected = "  only without the fault:\n    + payments: message_id='m-1' note='paid'\n";
     assert!(text.contains(expected) && text.contains("(nothing)"), "{text}");
     assert!(text.contains("continues after an error"), "{text}");
@@ -177,7 +177,7 @@ async fn a_handler_that_continues_after_a_failed_send_is_caught() {
         Ok(())
     }
     let (point, text) = found(bad).await;
-    assert_eq!(point, Point::WriteFails("relais_outbox".into()));
+    assert_eq!(point, FaultPoint::WriteFails("relais_outbox".into()));
     assert!(text.contains("event_type=Paid"), "{text}");
     assert!(text.contains(r#"{"event_id":"<message id>","account":"a-1","cents":100}"#), "{text}");
 }
@@ -188,7 +188,7 @@ async fn a_handler_that_uses_the_attempt_as_data_is_caught() {
         tx.execute(NOTE, (&message.message_id, message.attempt)).map(drop)
     }
     let (point, text) = found(bad).await;
-    assert_eq!(point, Point::WriteFails("payments".into()));
+    assert_eq!(point, FaultPoint::WriteFails("payments".into()));
     assert!(text.contains("note='1'") && text.contains("note='2'"), "{text}");
 }
 
@@ -206,8 +206,8 @@ async fn a_handler_that_counts_in_memory_is_caught_where_its_work_is_rolled_back
         (db, handler)
     };
     let found = idempotent::check(shop, payment(1, "a-1"), &[]).await.unwrap_err();
-    assert_eq!(found.point, Point::LosesLaneBeforeMark);
-    let Fault::Differs { without, with } = &found.fault else { panic!("{found}") };
+    assert_eq!(found.point, FaultPoint::LosesLaneBeforeMark);
+    let HandlerFault::Differs { without, with } = &found.fault else { panic!("{found}") };
     assert_eq!(without, &["+ payments: message_id='m-1' note='0'"]);
     assert_eq!(with, &["+ payments: message_id='m-1' note='1'"]);
 }
@@ -218,7 +218,7 @@ async fn a_message_that_the_handler_cannot_process_shows_nothing_and_is_said() {
         Err(rusqlite::Error::InvalidQuery)
     }
     let (point, text) = found(bad).await;
-    assert_eq!(point, Point::Clean);
+    assert_eq!(point, FaultPoint::Clean);
     assert!(text.contains("message `m-1` is FAILED: HANDLER_ERROR: "), "{text}");
 
     let wrong = relais_testkit::arrived("m-1", "PaymentReceived", serde_json::json!({"cents": 1}));

@@ -4,7 +4,7 @@ use relais::{Message, Outbox, Store};
 use relais_testkit::{
     assert_outbox,
     database::SqliteScratch,
-    outbox_assert::{Order, Sent, check},
+    outbox_assert::{ExpectedMessage, ListOrder, check},
     scratch, sent,
 };
 use serde::Serialize;
@@ -53,7 +53,7 @@ async fn filled() -> SqliteScratch {
     db
 }
 
-fn expected() -> [Sent; 3] {
+fn expected() -> [ExpectedMessage; 3] {
     [
         sent("OrderPlaced").to("orders").key("o-1").payload(json!({"customer": {"name": "Ann"}})),
         sent("OrderPlaced").header("tenant", "t-1").payload(json!({"lines": []})),
@@ -62,7 +62,7 @@ fn expected() -> [Sent; 3] {
 }
 
 /// Returns the message of the failed check.
-async fn complaint(expected: Vec<Sent>, order: Order) -> String {
+async fn complaint(expected: Vec<ExpectedMessage>, order: ListOrder) -> String {
     let db = filled().await;
     let checked = tokio::spawn(async move { check(&*db, &expected, order).await }).await;
     let panicked = checked.unwrap_err().into_panic();
@@ -93,7 +93,7 @@ async fn a_difference_is_named_field_by_field() {
     let [_, second, mails] = expected();
     let part = json!({"lines": [1, 3], "customer": {"vip": false, "age": 7}});
     let wrong = sent("OrderPlaced").to("shop").key("o-9").payload(part).header("tenant", "t-2");
-    let text = complaint(vec![wrong, second, mails], Order::AsListed).await;
+    let text = complaint(vec![wrong, second, mails], ListOrder::AsListed).await;
     for line in [
         "the outbox is not as expected: 4 expected, 4 found",
         "   1. DIFFERS   expected OrderPlaced to shop, key o-9, with {",
@@ -115,12 +115,12 @@ async fn a_difference_is_named_field_by_field() {
 async fn what_is_missing_and_what_is_too_much_is_listed() {
     let [first, second, mails] = expected();
     let more = vec![first.clone(), second.clone(), mails.clone().times(3)];
-    let text = complaint(more, Order::AsListed).await;
+    let text = complaint(more, ListOrder::AsListed).await;
     assert!(text.contains("   5. MISSING   MailRequested to mail\n"), "{text}");
-    let text = complaint(vec![first, mails, sent("OrderPaid")], Order::Any).await;
+    let text = complaint(vec![first, mails, sent("OrderPaid")], ListOrder::Any).await;
     assert!(text.contains("   4. MISSING   OrderPaid\n"), "{text}");
     assert!(text.contains("   5. TOO MUCH  OrderPlaced to orders, key o-2, "), "{text}");
-    let text = complaint(vec![second], Order::AsListed).await;
+    let text = complaint(vec![second], ListOrder::AsListed).await;
     assert!(text.contains("payload/lines: expected [], found [1,2]"), "{text}");
 }
 
