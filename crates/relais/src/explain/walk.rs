@@ -67,7 +67,7 @@ pub(super) async fn explain(
 }
 
 /// A process with its log, oldest first.
-struct ProcessWithLog {
+struct LoggedProcess {
     process: Process,
     log: Vec<LogEntry>,
 }
@@ -81,7 +81,7 @@ struct Walk<'a> {
     /// The log entries among them.
     logged: HashSet<(Uuid, i64)>,
     next: VecDeque<(SubjectRow, ThingRole)>,
-    processes: HashMap<Uuid, Option<ProcessWithLog>>,
+    processes: HashMap<Uuid, Option<LoggedProcess>>,
     /// By destination.
     jobs: HashMap<String, Vec<BulkJob>>,
     notes: Vec<String>,
@@ -266,10 +266,10 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    async fn process(&mut self, id: Uuid) -> Result<Option<&ProcessWithLog>, StoreError> {
+    async fn process(&mut self, id: Uuid) -> Result<Option<&LoggedProcess>, StoreError> {
         if !self.processes.contains_key(&id) {
             let found = match load(self.store, id).await? {
-                Some(process) => Some(ProcessWithLog { process, log: self.read_log(id).await? }),
+                Some(process) => Some(LoggedProcess { process, log: self.read_log(id).await? }),
                 None => None,
             };
             self.processes.insert(id, found);

@@ -54,7 +54,7 @@ pub(crate) struct ProcessWork {
     paused: Arc<PausedTypes>,
     waiting: Vec<WaitingRow>,
     /// Rows that are decided and part of the next settlement.
-    decided: Vec<PendingDecision>,
+    decided: Vec<UncommittedDecision>,
     /// Maximum number of processes in the next read.
     read_max: usize,
 }
@@ -72,7 +72,7 @@ struct WaitingRow {
     stale: u32,
 }
 
-struct PendingDecision {
+struct UncommittedDecision {
     row: WaitingRow,
     /// The status of each changed process before the change.
     before: Vec<Option<ProcessStatus>>,
@@ -202,7 +202,9 @@ impl InboxWorker {
                     let (messages, changes) = (Vec::new(), decided.changes);
                     let copies = self.copies_of(&row.entry.row);
                     self.push(&row.entry, InboxFate::Processed { messages, changes, copies });
-                    self.processes.decided.push(PendingDecision { row, before: decided.before });
+                    self.processes
+                        .decided
+                        .push(UncommittedDecision { row, before: decided.before });
                 }
                 Err(problem) => match lacks {
                     Some(need) if problem.code == PROCESS_DEFINITION => {
