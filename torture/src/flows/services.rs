@@ -129,7 +129,7 @@ pub(crate) struct ServiceRecord {
 }
 
 /// A command of a process.
-struct ServiceCommand {
+struct OrderCommand {
     id: String,
     process: String,
     idempotency_key: String,
@@ -183,7 +183,7 @@ async fn take(
     let body: Value = serde_json::from_str(&body).unwrap_or_default();
     let order = body["key"].as_str().and_then(|key| key.get(1..)?.parse().ok());
     let command = (|| {
-        Some(ServiceCommand {
+        Some(OrderCommand {
             id: header("message-id")?,
             process: header("correlation-id")?,
             idempotency_key: header("idempotency-key")?,
@@ -200,7 +200,7 @@ async fn take(
 
 impl ServiceRecord {
     /// Does what is asked for unless it is done, and gives the answers.
-    fn take(&mut self, command: &ServiceCommand) -> Vec<Letter> {
+    fn take(&mut self, command: &OrderCommand) -> Vec<Letter> {
         let script = OrderScript::of(command.order);
         self.commands += 1;
         let attempts = self.attempts.entry(command.idempotency_key.clone()).or_default();
@@ -237,7 +237,7 @@ impl ServiceRecord {
     }
 }
 
-impl ServiceCommand {
+impl OrderCommand {
     /// An answer to the command `to` of the same process.
     fn answer(&self, name: &str, ending: &str, to: &str, suffix: &str) -> Letter {
         Letter {

@@ -11,7 +11,20 @@ use super::{
 };
 
 /// Names that exist more than once for a reason.
-const SHARED: &[(&str, &str)] = &[];
+const SHARED: &[(&str, &str)] = &[
+    ("Database", "public in relais-testkit; private in the program"),
+    (
+        "Fault",
+        "a network fault, public in relais-testkit; the fault of a failed call in relais-core",
+    ),
+    ("Mark", "one per driver, in modules of the same name"),
+    ("Marks", "one per driver, in modules of the same name"),
+    ("SqlHydrator", "public, one per driver: relais::postgres::SqlHydrator"),
+    ("SqlxHandlerFn", "public, one per driver: relais::postgres::SqlxHandlerFn"),
+    ("SqlxStateHandlerFn", "public, one per driver: relais::postgres::SqlxStateHandlerFn"),
+    ("Turn", "one per driver, in modules of the same name"),
+    ("WithState", "one per driver and client library"),
+];
 
 /// Most names that exist more than once, without those in [`SHARED`].
 const DOUBLE_MAX: usize = 151;

@@ -3,7 +3,7 @@
 use relais_core::process;
 
 use super::{
-    PendingDecision, Saga, SagaAnswer, SagaBug, SagaCommand, SagaInput, SagaState,
+    Saga, SagaAnswer, SagaBug, SagaCommand, SagaInput, SagaState, UncommittedDecision,
     decide::{self, SagaDecision, TimerNext},
 };
 
@@ -114,7 +114,8 @@ pub(super) fn apply(saga: &Saga, state: &mut SagaState, action: SagaAction) {
                     if config.has(SagaBug::AckBeforeCommit) {
                         state.inbox.remove(&waiting);
                     }
-                    state.held = Some(PendingDecision { cause: waiting, decided, stale: false });
+                    state.held =
+                        Some(UncommittedDecision { cause: waiting, decided, stale: false });
                 }
                 None => {
                     state.inbox.remove(&waiting);
