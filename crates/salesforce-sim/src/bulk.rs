@@ -19,7 +19,7 @@ pub(crate) use job::{IngestJob, JobState};
 pub(crate) use jobs::Jobs;
 
 use crate::{
-    data::{ApiCaller, parse_some},
+    data::{OrgCaller, parse_some},
     faults::SecondPut,
     http::{
         body::{self, ReadError},
@@ -39,7 +39,7 @@ const MULTIPART_MAX: usize = 100_000;
 pub(crate) fn route(
     org: &mut OrgState,
     call: &HttpCall,
-    caller: ApiCaller,
+    caller: OrgCaller,
     rest: &[&str],
     body: &[u8],
 ) -> ApiReply {
@@ -98,7 +98,7 @@ pub(crate) async fn upload(
 fn create(
     org: &mut OrgState,
     call: &HttpCall,
-    caller: ApiCaller,
+    caller: OrgCaller,
     body: &[u8],
 ) -> Result<ApiReply, ApiReply> {
     let kind = call.header("content-type").unwrap_or_default().to_owned();

@@ -20,7 +20,7 @@ use version::Version;
 
 /// The user and API version of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ApiCaller {
+pub(crate) struct OrgCaller {
     pub(crate) version: Version,
     pub(crate) user: Id,
 }
@@ -67,7 +67,7 @@ fn admit(
     call: &HttpCall,
     version: &str,
     rest: &[&str],
-) -> Result<ApiCaller, ApiReply> {
+) -> Result<OrgCaller, ApiReply> {
     let version = Version::parse(version).ok_or_else(ApiReply::not_found)?;
     let mut org = sim.org();
     let now = org.now();
@@ -80,7 +80,7 @@ fn admit(
     }
     org.limits.api.add(now, 1);
     org.count_call(shape(&call.method, rest));
-    Ok(ApiCaller { version, user })
+    Ok(OrgCaller { version, user })
 }
 
 /// Returns the call with variable parts replaced by placeholders.
@@ -99,7 +99,7 @@ fn shape(method: &Method, rest: &[&str]) -> String {
 fn dispatch(
     org: &mut OrgState,
     call: &HttpCall,
-    caller: ApiCaller,
+    caller: OrgCaller,
     rest: &[&str],
     body: &[u8],
 ) -> ApiReply {
@@ -137,7 +137,7 @@ fn dispatch(
 fn row(
     org: &mut OrgState,
     call: &HttpCall,
-    caller: ApiCaller,
+    caller: OrgCaller,
     rest: &[&str],
     body: &[u8],
 ) -> ApiReply {

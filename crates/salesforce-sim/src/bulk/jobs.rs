@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 
 use super::job::{IngestJob, Spec};
-use crate::{data::ApiCaller, http::call::HttpCall, id::Id, reply::ApiReply};
+use crate::{data::OrgCaller, http::call::HttpCall, id::Id, reply::ApiReply};
 
 /// Jobs per page of the list.
 const PAGE_MAX: usize = 1_000;
@@ -29,7 +29,7 @@ impl Jobs {
     pub(super) fn open(
         &mut self,
         spec: Spec,
-        caller: ApiCaller,
+        caller: OrgCaller,
         now: Timestamp,
     ) -> Result<&mut IngestJob, ApiReply> {
         if self.jobs.len() >= JOBS_MAX {

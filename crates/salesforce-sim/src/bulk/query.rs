@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::written,
-    data::{ApiCaller, parse_some},
+    data::{OrgCaller, parse_some},
     http::call::HttpCall,
     id::Id,
     org::OrgState,
@@ -50,7 +50,7 @@ struct QueryJob {
     query: String,
     delimiter: (&'static str, u8),
     ending: LineEnding,
-    caller: ApiCaller,
+    caller: OrgCaller,
     created: Timestamp,
     modified: Timestamp,
     state: JobState,
@@ -73,7 +73,7 @@ struct QueryJobRequest {
 pub(crate) fn route(
     org: &mut OrgState,
     call: &HttpCall,
-    caller: ApiCaller,
+    caller: OrgCaller,
     rest: &[&str],
     body: &[u8],
 ) -> ApiReply {
@@ -120,7 +120,7 @@ fn find<'a>(org: &'a OrgState, id: &str) -> Result<&'a QueryJob, ApiReply> {
     job.ok_or_else(ApiReply::not_found)
 }
 
-fn create(org: &mut OrgState, caller: ApiCaller, body: &[u8]) -> Result<ApiReply, ApiReply> {
+fn create(org: &mut OrgState, caller: OrgCaller, body: &[u8]) -> Result<ApiReply, ApiReply> {
     let request: QueryJobRequest = serde_json::from_value(parse_some(body)?)
         .map_err(|error| ApiReply::bad_json(&error.to_string()))?;
     let invalid = |message: &str| ApiReply::error(400, "INVALIDJOB", message);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{ApiCaller, version::Version};
+use super::{OrgCaller, version::Version};
 use crate::{
     auth,
     http::call::HttpCall,
@@ -16,7 +16,7 @@ use crate::{
 const RECENT_MAX: usize = 5;
 
 /// Handles `GET /services/data/vXX.X`.
-pub(super) fn resources(call: &HttpCall, caller: ApiCaller) -> ApiReply {
+pub(super) fn resources(call: &HttpCall, caller: OrgCaller) -> ApiReply {
     let at = |name: &str| format!("/services/data/{}/{name}", caller.version);
     let names = ["sobjects", "query", "queryAll", "limits", "composite", "jobs"];
     let mut map: serde_json::Map<String, Json> =
