@@ -124,7 +124,7 @@ fn explained(site: &Site, target: &Target) {
     assert_said(&said, 0, &shown);
     let said = site.relais(&["explain", "m-1", "--color", "always"]);
     assert!(said.out.contains("\u{1b}["), "{said:?}");
-    assert_said(&site.relais(&["explain", "1"]), 2, &["inbox:1 or outbox:1"]);
+    assert_said(&site.relais(&["explain", "1"]), 2, &["pass one of inbox:1, outbox:1"]);
     assert_said(&site.relais(&["explain", "missing"]), 1, &["has the ID missing"]);
 }
 
