@@ -3,6 +3,8 @@
 //! Invariant: the router is built from this table only, so every route has a role and is listed in
 //! `/api/openapi.json`.
 
+mod decisions;
+
 use axum::{
     Router,
     extract::DefaultBodyLimit,
@@ -14,8 +16,8 @@ use axum::{
 use crate::{
     Admin, Role, access,
     api::{
-        self, audit, bulk, configuration, controls, dead_letters, destinations, explain, inbox,
-        live, outbox, overview, parked_keys, processes, serde_errors, session,
+        self, audit, configuration, controls, destinations, explain, inbox, live, outbox, overview,
+        serde_errors, session,
     },
 };
 
@@ -104,8 +106,8 @@ pub(crate) fn table() -> Vec<ApiRoute> {
         inbox_rows(),
         outbox_rows(),
         undecodable(),
-        letters(),
-        keys_and_processes(),
+        decisions::dead_letter_routes(),
+        decisions::key_and_process_routes(),
     ]
     .into_iter()
     .flatten()
@@ -313,137 +315,6 @@ fn undecodable() -> Vec<ApiRoute> {
             post(serde_errors::discard),
             "Discards an undecodable row",
             ("Who", "Done"),
-        ),
-    ]
-}
-
-fn letters() -> Vec<ApiRoute> {
-    use SuccessBody::{File, Json};
-    vec![
-        ApiRoute::get(
-            "/dead-letters",
-            get(dead_letters::list),
-            "Lists dead letters, newest first",
-            Json("DeadLetterPage"),
-        )
-        .query(&[
-            "letter_status",
-            "type",
-            "key",
-            "destination",
-            "source",
-            "code",
-            "since_seconds",
-            "before_uuid",
-            "limit",
-        ]),
-        ApiRoute::get(
-            "/dead-letters/{uuid}",
-            get(dead_letters::show),
-            "Returns a dead letter with its attempts and its parked key",
-            Json("DeadLetterShown"),
-        ),
-        ApiRoute::get(
-            "/dead-letters/{uuid}/payload",
-            get(dead_letters::payload),
-            "Returns the payload",
-            File,
-        ),
-        ApiRoute::post(
-            "/dead-letters/{uuid}/edit",
-            Role::Admin,
-            post(dead_letters::edit),
-            "Validates and saves another payload",
-            ("Edit", "Done"),
-        )
-        .carries_payload(),
-        ApiRoute::post(
-            "/dead-letters/{uuid}/replay",
-            Role::Operator,
-            post(dead_letters::replay),
-            "Retries a dead letter, ahead of other messages of its key",
-            ("Who", "Done"),
-        ),
-        ApiRoute::post(
-            "/dead-letters/{uuid}/discard",
-            Role::Operator,
-            post(dead_letters::discard),
-            "Discards a dead letter; delivery of its key continues",
-            ("Who", "Done"),
-        ),
-        ApiRoute::post(
-            "/dead-letters/replay",
-            Role::Operator,
-            post(bulk::replay),
-            "Retries the dead letters that match, oldest message first",
-            ("Many", "DecidedMany"),
-        ),
-        ApiRoute::post(
-            "/dead-letters/discard",
-            Role::Admin,
-            post(bulk::discard),
-            "Discards the dead letters that match",
-            ("Many", "DecidedMany"),
-        ),
-    ]
-}
-
-fn keys_and_processes() -> Vec<ApiRoute> {
-    use SuccessBody::{Json, Text};
-    vec![
-        ApiRoute::get(
-            "/parked-keys",
-            get(parked_keys::list),
-            "Lists parked keys, longest parked first",
-            Json("ParkedKeyPage"),
-        )
-        .query(&["limit"]),
-        ApiRoute::post(
-            "/parked-keys/release",
-            Role::Operator,
-            post(parked_keys::release),
-            "Retries all dead letters of a key in order",
-            ("Key", "Summary"),
-        ),
-        ApiRoute::post(
-            "/parked-keys/skip",
-            Role::Operator,
-            post(parked_keys::skip),
-            "Discards all dead letters of a key",
-            ("Key", "Summary"),
-        ),
-        ApiRoute::get(
-            "/processes",
-            get(processes::list),
-            "Lists processes, newest first",
-            Json("ProcessPage"),
-        )
-        .query(&["process_status", "type", "key", "since_seconds", "before_uuid", "limit"]),
-        ApiRoute::get(
-            "/processes/{process}",
-            get(processes::show),
-            "Returns a process with its steps and possible actions",
-            Json("ProcessShown"),
-        ),
-        ApiRoute::get(
-            "/processes/{process}/log",
-            get(processes::log),
-            "Lists the log entries of a process, newest first",
-            Json("LogPage"),
-        )
-        .query(&["before_number", "limit"]),
-        ApiRoute::get(
-            "/processes/{process}/diagram",
-            get(processes::diagram),
-            "Returns the definition as a Mermaid diagram",
-            Text,
-        ),
-        ApiRoute::post(
-            "/processes/{process}/{action}",
-            Role::Operator,
-            post(processes::act),
-            "Pauses, resumes, retries, skips, compensates or cancels a process",
-            ("Who", "Process"),
         ),
     ]
 }

@@ -1,5 +1,4 @@
-//! The access token: requested once for all waiting calls, used for a limited time, and dropped
-//! when the org refuses it.
+//! The access token: requested once for all waiting calls, kept for a time, dropped when refused.
 //!
 //! Invariant: a refused login is not repeated for a minute, so that a wrong secret does not lock
 //! the user out. No secret appears in an error, whatever the response contains.

@@ -5,6 +5,7 @@
 //! one [`ReaderReply`].
 
 mod leave;
+mod message;
 mod pause;
 
 use std::{
@@ -25,6 +26,7 @@ use rdkafka::{
 use relais_core::{inbox::SourcePosition, source::SourceBatch};
 use tokio::sync::mpsc;
 
+pub(super) use self::message::{ReaderCommand, ReaderReply};
 use super::{
     batch::{OffsetSpan, RecordBatch},
     consumer_error::{self, ConsumerError, ConsumerErrorKind, ErrorReports},
@@ -32,31 +34,6 @@ use super::{
     record,
     start_offset::{ANSWER_MAX, SeekError, StartOffsets},
 };
-
-/// A command of the source to the thread. When the channel closes, the thread ends.
-#[derive(Debug)]
-pub(super) enum ReaderCommand {
-    /// Requests the next batch; with the positions if the thread asked for them.
-    Collect { max: usize, positions: Option<Vec<SourcePosition>> },
-    /// The last batch is stored.
-    Acknowledge,
-    /// The last batch is not stored.
-    Refuse,
-    /// Read nothing until the next command.
-    Pause,
-}
-
-/// The reply to `Collect`.
-#[derive(Debug)]
-pub(super) enum ReaderReply {
-    Batch(SourceBatch),
-    /// Partitions were assigned: the positions in the database are needed.
-    AskPositions,
-    Unavailable(String),
-    /// The source is about to be paused.
-    Paused,
-    Closed,
-}
 
 /// Longest wait of one poll; also the delay of closing.
 const POLL_MAX: Duration = Duration::from_millis(100);
