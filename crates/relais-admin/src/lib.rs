@@ -14,6 +14,8 @@
 //! - `console`: the files of the web console
 //! - `health`: liveness and readiness; `metrics`: the page for Prometheus
 
+#![warn(missing_docs)]
+
 mod access;
 mod api;
 mod console;

@@ -25,8 +25,10 @@ pub type TextRows = Vec<Vec<Option<String>>>;
 /// A database that a test may look into and change. `SqliteStore` and `PostgresStore` are such, and
 /// what [`scratch`] makes.
 pub trait Database: Send + Sync {
+    /// Returns the store.
     fn store(&self) -> Arc<dyn Store>;
 
+    /// Returns the dialect of its SQL.
     fn dialect(&self) -> Dialect;
 
     /// Runs one statement outside relais; how many rows it touched.

@@ -89,6 +89,7 @@ pub fn arrived(message_id: &str, event_type: &str, payload: serde_json::Value) -
 
 /// One message or several.
 pub trait Messages {
+    /// Returns the messages.
     fn into_messages(self) -> Vec<NewInbox>;
 }
 

@@ -9,6 +9,8 @@
 //! - [`proxy::FaultProxy`]: a network that delays, withholds, cuts, or loses only the reply
 //! - [`mod@build`]: messages for tests
 
+#![warn(missing_docs)]
+
 pub mod build;
 pub mod clock;
 pub mod database;

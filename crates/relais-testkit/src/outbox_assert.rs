@@ -60,12 +60,14 @@ pub fn sent(event_type: &str) -> ExpectedMessage {
 }
 
 impl ExpectedMessage {
+    /// Expects this destination.
     #[must_use]
     pub fn to(mut self, destination: &str) -> Self {
         self.destination = Some(destination.to_owned());
         self
     }
 
+    /// Expects this ordering key.
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
@@ -79,6 +81,7 @@ impl ExpectedMessage {
         self
     }
 
+    /// Expects this header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -142,6 +145,7 @@ pub enum ListOrder {
     /// Oldest first. Messages of different keys may come in any order when handlers run at the same
     /// time; those of one key never do.
     AsListed,
+    /// Any order.
     Any,
 }
 

@@ -123,6 +123,7 @@ impl ProcessRun {
         self.take(&Input::Action { action, actor, reason })
     }
 
+    /// Returns the status of the process.
     pub fn status(&self) -> ProcessStatus {
         self.process.status
     }

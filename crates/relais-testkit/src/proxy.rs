@@ -49,6 +49,7 @@ pub enum Fault {
 /// Counts of forwarded and dropped bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
+    /// Connections so far.
     pub connections: u64,
     /// Bytes that reached the server.
     pub requests: u64,

@@ -106,6 +106,7 @@ pub trait Aggregate {
 /// Writes the state of an aggregate with one driver: `C` is the type of that driver's transaction, e.g.
 /// `sqlx::PgConnection`.
 pub trait Persist<C: ?Sized>: Aggregate {
+    /// The error of the driver.
     type Error: Into<Box<dyn Error + Send + Sync>>;
 
     /// Writes the state if it is still at `version` (0: not stored yet), and increases its version by one.
@@ -119,6 +120,7 @@ pub trait Persist<C: ?Sized>: Aggregate {
 
 /// [`Persist`] for a driver that blocks, such as rusqlite.
 pub trait PersistBlocking<C: ?Sized>: Aggregate {
+    /// The error of the driver.
     type Error: Into<Box<dyn Error + Send + Sync>>;
 
     /// As [`Persist::persist`].
@@ -135,25 +137,59 @@ pub enum SaveError {
         "unknown event type `{event_type}`, recorded by {aggregate}; set its destination with \
          `Repository::event`"
     )]
-    UnknownEvent { aggregate: String, event_type: &'static str },
+    UnknownEvent {
+        /// Type and id of the aggregate.
+        aggregate: String,
+        /// The event type.
+        event_type: &'static str,
+    },
     /// Nothing was written.
     #[error("cannot store event `{event_type}` of {aggregate}: {reason}")]
-    Unstorable { aggregate: String, event_type: &'static str, reason: String },
+    Unstorable {
+        /// Type and id of the aggregate.
+        aggregate: String,
+        /// The event type.
+        event_type: &'static str,
+        /// The reason.
+        reason: String,
+    },
     /// Nothing was written.
     #[error(
         "cannot save {aggregate}: it has {events} events, at most {EVENTS_MAX} can be saved at once"
     )]
-    TooMany { aggregate: String, events: usize },
+    TooMany {
+        /// Type and id of the aggregate.
+        aggregate: String,
+        /// The number of recorded events.
+        events: usize,
+    },
     /// Another transaction saved it first, it was deleted, or it was saved in a transaction that was rolled
     /// back: read it again, and decide again.
     #[error(
         "cannot save {aggregate}: it is not at version {version} any more; read it again and decide again"
     )]
-    Conflict { aggregate: String, version: i64 },
+    Conflict {
+        /// Type and id of the aggregate.
+        aggregate: String,
+        /// The version at which it was read.
+        version: i64,
+    },
+    /// The state could not be written.
     #[error("cannot write the state of {aggregate}: {source}")]
-    State { aggregate: String, source: Box<dyn Error + Send + Sync> },
+    State {
+        /// Type and id of the aggregate.
+        aggregate: String,
+        /// The cause.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The events could not be written.
     #[error("cannot write the events of {aggregate}: {source}")]
-    Events { aggregate: String, source: StoreError },
+    Events {
+        /// Type and id of the aggregate.
+        aggregate: String,
+        /// The cause.
+        source: StoreError,
+    },
 }
 
 /// Saves aggregates; has the destination of each event type. Cheap enough to create one per message.

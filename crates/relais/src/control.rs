@@ -29,10 +29,18 @@ const NAMES_SHOWN: usize = 8;
 pub enum ControlError {
     /// No destination, source or process type has this name.
     #[error("no {} is `{name}`; {known}", kind.words())]
-    Unknown { kind: ControlKind, name: String, known: String },
+    Unknown {
+        /// The kind.
+        kind: ControlKind,
+        /// The name.
+        name: String,
+        /// The known names.
+        known: String,
+    },
     /// The change is not possible for this kind.
     #[error("{0}")]
     Invalid(String),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

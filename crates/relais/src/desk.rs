@@ -44,11 +44,14 @@ pub trait Rehearse: Send + Sync {
 /// Who decides and why, for the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
+    /// The operator who acts.
     pub actor: String,
+    /// The reason for it.
     pub reason: String,
 }
 
 impl By {
+    /// Returns an actor with a reason.
     pub fn new(actor: &str, reason: &str) -> Self {
         Self { actor: actor.to_owned(), reason: reason.to_owned() }
     }
@@ -62,25 +65,34 @@ impl By {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Answer {
+    /// It is done.
     Done,
+    /// It does not exist.
     NotFound,
     /// Somebody was faster.
     ResolvedBefore {
+        /// The earlier decision.
         resolution: String,
+        /// The operator who decided.
         by: String,
+        /// The time, by the database clock.
         at: Timestamp,
     },
     /// Somebody else gave it another payload since the one that was looked at.
     EditedMeanwhile {
+        /// The operator who decided.
         by: String,
+        /// The time, by the database clock.
         at: Timestamp,
     },
     /// The rehearsal would not take the new payload, and why.
     WouldFail {
+        /// The problem.
         problem: Problem,
     },
     /// It cannot be, and why.
     Refused {
+        /// The problem.
         problem: Problem,
     },
 }
@@ -88,9 +100,13 @@ pub enum Answer {
 /// Another payload for a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewrite {
+    /// The new payload.
     pub payload: String,
+    /// The payload that the operator saw.
     pub basis: Basis,
+    /// Whether a payload that would fail is saved.
     pub insist: Insist,
+    /// Whether anything is written.
     pub mode: Mode,
 }
 
@@ -129,6 +145,7 @@ pub enum Insist {
 /// One dead letter with what there is to know of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shown {
+    /// The dead letter.
     #[serde(flatten)]
     pub letter: DeadLetter,
     /// What was tried, oldest first.
@@ -184,6 +201,7 @@ impl Desk {
         self.store.parked_keys(limit).await
     }
 
+    /// Returns a dead letter with its context.
     pub async fn show(&self, id: Uuid) -> Result<Option<Shown>, StoreError> {
         let Some(letter) = self.store.find_dead_letter(id).await? else { return Ok(None) };
         let history = match letter.origin_id {

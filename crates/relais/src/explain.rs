@@ -34,15 +34,18 @@ pub const EVENTS_MAX: usize = 2_000;
 /// The result of [`explain`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExplainOutcome {
+    /// Nothing has this id.
     Nothing,
     /// Several things have this id; their full names are unique.
     Ambiguous(Vec<Thing>),
+    /// The timeline.
     One(Box<Explanation>),
 }
 
 /// The explanation of one thing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
+    /// The thing that was asked about.
     pub subject: ThingName,
     /// Causes first, then the subject, then its effects.
     pub things: Vec<Thing>,
@@ -57,7 +60,9 @@ pub struct Explanation {
 /// The full name of a thing, e.g. `inbox:17`; [`explain`] accepts it too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ThingName {
+    /// The kind.
     pub kind: ThingKind,
+    /// The id.
     pub id: String,
 }
 
@@ -68,7 +73,9 @@ pub enum ThingKind {
     Inbox,
     /// A row of the outbox, by its number.
     Outbox,
+    /// A process.
     Process,
+    /// A dead letter.
     DeadLetter,
     /// A message by its id, whose row was removed.
     Message,
@@ -77,9 +84,11 @@ pub enum ThingKind {
 }
 
 impl ThingKind {
+    /// All values.
     pub const ALL: [Self; 6] =
         [Self::Inbox, Self::Outbox, Self::Process, Self::DeadLetter, Self::Message, Self::Job];
 
+    /// Returns the name, as it is stored and printed.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inbox => "inbox",
@@ -93,6 +102,7 @@ impl ThingKind {
 }
 
 impl ThingName {
+    /// Returns a name.
     pub fn new(kind: ThingKind, id: impl ToString) -> Self {
         Self { kind, id: id.to_string() }
     }
@@ -113,15 +123,21 @@ impl Serialize for ThingName {
 /// A row, process or job of an explanation, as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Thing {
+    /// The name.
     pub name: ThingName,
+    /// Its part in the timeline.
     pub role: ThingRole,
+    /// The message id.
     pub message_id: Option<String>,
     /// The event type, or the type of a process.
     pub event_type: Option<String>,
+    /// The ordering key.
     pub key: Option<String>,
     /// The source system it came from, or the destination it goes to.
     pub place: Option<String>,
+    /// The status.
     pub status: String,
+    /// The time of the next attempt.
     pub next_attempt_at: Option<Timestamp>,
     /// Its last problem; of a stopped process, why it stopped.
     pub problem: Option<Problem>,
@@ -135,16 +151,22 @@ pub struct Thing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThingRole {
+    /// It caused the subject.
     Cause,
+    /// The subject itself.
     Subject,
+    /// The subject caused it.
     Effect,
 }
 
 /// One line of the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimelineEvent {
+    /// The time, by the database clock.
     pub at: Timestamp,
+    /// The thing that it is about.
     pub about: ThingName,
+    /// The event.
     #[serde(flatten)]
     pub what: EventDetail,
 }
@@ -155,75 +177,117 @@ pub struct TimelineEvent {
 pub enum EventDetail {
     /// Stored in the inbox; acknowledged to its source only after that.
     Received {
+        /// The source system.
         source_system: String,
+        /// The topic.
         topic: String,
         /// Its position in a broker; other sources have none.
         partition: Option<i32>,
+        /// The offset at the broker.
         offset: Option<i64>,
         /// The time of the event, by the sender's clock.
         event_ts: Option<Timestamp>,
+        /// The event type.
         event_type: Option<String>,
+        /// The message id.
         message_id: String,
+        /// The ordering key.
         key: String,
     },
     /// One attempt that did not succeed.
     Attempt {
+        /// The number of the attempt.
         attempt: u32,
+        /// The result.
         outcome: String,
+        /// The stable error code.
         code: Option<String>,
+        /// The error message.
         message: Option<String>,
+        /// The worker.
         worker: String,
     },
     /// Its handling was committed.
     Processed,
     /// One entry of a process's log.
     Step {
+        /// The process type.
         process_type: String,
+        /// The number of the log entry.
         seq: i64,
+        /// The log entry.
         entry: ProcessEvent,
+        /// The message id.
         message_id: Option<String>,
+        /// More about it.
         note: Option<String>,
+        /// The operator who acts.
         actor: Option<String>,
+        /// The reason.
         reason: Option<String>,
     },
     /// Written to the outbox.
     Created {
+        /// The destination.
         destination: String,
+        /// The event type.
         event_type: String,
+        /// The message id.
         message_id: Uuid,
+        /// The ordering key.
         key: String,
+        /// The id of the message that caused it.
         causation_id: Option<String>,
+        /// The id of the conversation.
         correlation_id: Option<String>,
     },
     /// Many rows were planned as one bulk job.
     JobPlanned {
+        /// The destination.
         destination: String,
+        /// The number of rows.
         rows: u64,
     },
+    /// A bulk job ended.
     JobEnded {
+        /// The last phase of the job.
         phase: &'static str,
+        /// The id of the job at the target.
         remote_id: Option<String>,
+        /// The error message.
         message: Option<String>,
     },
     /// The destination acknowledged it.
     Dispatched {
+        /// The destination.
         destination: String,
+        /// The bulk job that delivered it.
         job: Option<String>,
     },
     /// It became a dead letter.
     DeadLetter {
+        /// The id of the dead letter.
         dead_letter: Uuid,
+        /// The status of its row.
         failed_status: String,
+        /// The stable error code.
         code: Option<String>,
+        /// The error message.
         message: Option<String>,
+        /// The number of used attempts.
         attempts: u32,
+        /// The worker.
         worker: String,
     },
     /// An operator decided.
     Action {
+        /// The id of the dead letter.
         dead_letter: Option<Uuid>,
+        /// The action.
         action: String,
+        /// The operator who acts.
         actor: String,
+        /// The reason.
         reason: String,
     },
 }

@@ -63,6 +63,7 @@
 //! - The packages `relais-testkit` (tests of your own handlers) and `relais-admin` (console, API, metrics)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_docs)]
 
 pub mod aggregate;
 pub mod control;

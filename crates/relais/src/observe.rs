@@ -90,11 +90,15 @@ pub(crate) struct InboxCounters {
 /// The counters at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct ObserverSnapshot {
+    /// The inbox.
     pub inbox: InboxSnapshot,
+    /// The processes.
     pub processes: ProcessesSnapshot,
+    /// The destinations, by name.
     pub destinations: BTreeMap<String, DestinationSnapshot>,
     /// Heartbeats by scope: `inbox`, and `outbox:` with each destination.
     pub scopes: BTreeMap<String, ScopeSnapshot>,
+    /// The sources, by name.
     pub sources: BTreeMap<String, SourceSnapshot>,
     /// Messages that wait for destinations without a live worker, as of the last minute.
     pub unserved: BTreeMap<String, u64>,
@@ -105,17 +109,25 @@ pub struct ObserverSnapshot {
 /// The counters of receiving and handling at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct InboxSnapshot {
+    /// Stored messages.
     pub stored: u64,
+    /// Recognised duplicates.
     pub duplicates: u64,
+    /// Messages with a known id and other content.
     pub conflicts: u64,
+    /// Handled messages.
     pub processed: u64,
+    /// Failed attempts that are retried.
     pub retried: u64,
+    /// Dead letters.
     pub failed: u64,
     /// Settlements that the fence refused.
     pub refused: u64,
     /// Messages that were not sent, because they were out of order.
     pub ignored: u64,
+    /// Lanes that this process owns.
     pub lanes: usize,
+    /// Failures by error code.
     pub codes: BTreeMap<String, u64>,
     /// From received to handled.
     pub handling: Latency,

@@ -43,12 +43,16 @@ pub struct Outbox {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
+    /// The message cannot be written as JSON.
     #[error("cannot write the message as JSON: {0}")]
     Unserialisable(#[from] serde_json::Error),
+    /// The message is not JSON that can be stored.
     #[error("the message is {0}")]
     NotJson(#[from] json::JsonError),
+    /// The aggregate id cannot be stored.
     #[error("cannot store the aggregate id: {0}; use a shorter one without U+0000")]
     AggregateId(String),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -34,8 +34,11 @@ pub enum Fix {
 /// The plan of a repair: the fix, the actor and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairPlan {
+    /// The change before decoding.
     pub fix: Fix,
+    /// The source of the message id.
     pub identity: Identity,
+    /// Whether anything is written.
     pub mode: Mode,
     /// For the audit log.
     pub actor: String,
@@ -61,6 +64,7 @@ impl RepairPlan {
 pub struct RepairReport {
     /// The row's `id`, which never changes.
     pub row: i64,
+    /// The result.
     #[serde(flatten)]
     pub outcome: RepairOutcome,
 }
@@ -71,33 +75,60 @@ pub struct RepairReport {
 pub enum RepairOutcome {
     /// It is `RECEIVED` and handled like any other.
     Repaired {
+        /// The message id.
         message_id: String,
         /// The origin of that id.
         identity: Identity,
+        /// The ordering key.
         key: String,
+        /// The event type.
         event_type: Option<String>,
     },
     /// Another row has the same message: this one is `PROCESSED` and will not be handled.
-    Duplicate { message_id: String, of: i64 },
+    Duplicate {
+        /// The message id.
+        message_id: String,
+        /// The id of the row with the same message id.
+        of: i64,
+    },
     /// Another row has the id with different content: nothing was changed.
-    Conflict { message_id: String, with: i64 },
+    Conflict {
+        /// The message id.
+        message_id: String,
+        /// The id of the row with the same message id.
+        with: i64,
+    },
     /// It still cannot be decoded; `readable_by` names decoders that could.
-    Unreadable { problem: Problem, readable_by: Vec<&'static str> },
+    Unreadable {
+        /// The problem.
+        problem: Problem,
+        /// Decoders that accept the bytes.
+        readable_by: Vec<&'static str>,
+    },
     /// It is not `SERDE_ERROR`, or does not exist any more: nothing was changed.
-    Refused { status: Option<InboxStatus> },
+    Refused {
+        /// The status of the row now; none if it is gone.
+        status: Option<InboxStatus>,
+    },
 }
 
 /// The number of rows by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RepairSummary {
+    /// Rows that are decoded now.
     pub repaired: u64,
+    /// Recognised duplicates.
     pub duplicates: u64,
+    /// Messages with a known id and other content.
     pub conflicts: u64,
+    /// Rows that are still undecodable.
     pub unreadable: u64,
+    /// Rows that changed meanwhile.
     pub refused: u64,
 }
 
 impl RepairSummary {
+    /// Counts the result of one row.
     pub fn add(&mut self, outcome: &RepairOutcome) {
         *match outcome {
             RepairOutcome::Repaired { .. } => &mut self.repaired,
@@ -108,6 +139,7 @@ impl RepairSummary {
         } += 1;
     }
 
+    /// Returns the number of rows.
     pub fn rows(self) -> u64 {
         self.repaired + self.duplicates + self.conflicts + self.unreadable + self.refused
     }

@@ -3,7 +3,9 @@
 /// The SQL of a database, where databases differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
+    /// PostgreSQL.
     Postgres,
+    /// SQLite.
     Sqlite,
 }
 

@@ -9,11 +9,17 @@ pub enum FaultPoint {
     Clean,
     /// Nothing goes wrong, a second time.
     CleanAgain,
+    /// Delivered twice before it is handled.
     DeliveredTwiceBefore,
+    /// Delivered again after it was handled.
     DeliveredAgainAfter,
+    /// The worker dies before the transaction begins.
     DiesBeforeTransaction,
+    /// The worker loses its lane before the mark.
     LosesLaneBeforeMark,
+    /// Another worker takes the lane and handles the message too.
     LosesLaneToAnother,
+    /// The worker dies after the commit.
     DiesAfterCommit,
     /// Every write to this table fails while the message is handled for the first time.
     WriteFails(String),

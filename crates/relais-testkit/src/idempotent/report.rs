@@ -12,7 +12,9 @@ const LINE_MAX: usize = 400;
 /// Why a handler is not idempotent, and at which point that showed.
 #[derive(Clone, Debug)]
 pub struct NotIdempotent {
+    /// The point of the fault.
     pub point: FaultPoint,
+    /// The difference.
     pub fault: HandlerFault,
 }
 
@@ -21,13 +23,33 @@ pub struct NotIdempotent {
 #[non_exhaustive]
 pub enum HandlerFault {
     /// The message did not get through.
-    NotProcessed { message_id: String, status: String, trouble: String },
+    NotProcessed {
+        /// The message id.
+        message_id: String,
+        /// The status of its row.
+        status: String,
+        /// The last problem.
+        trouble: String,
+    },
     /// A worker that had lost the message could commit it.
-    HandledTwice { message_id: String },
+    HandledTwice {
+        /// The message id.
+        message_id: String,
+    },
     /// The handler's transaction was rolled back, and something of it is there.
-    Remains { message_id: String, lines: Vec<String> },
+    Remains {
+        /// The message id.
+        message_id: String,
+        /// The rows that remain.
+        lines: Vec<String>,
+    },
     /// The run ended otherwise than the one without faults.
-    Differs { without: Vec<String>, with: Vec<String> },
+    Differs {
+        /// Rows only without the fault.
+        without: Vec<String>,
+        /// Rows only with the fault.
+        with: Vec<String>,
+    },
 }
 
 impl NotIdempotent {

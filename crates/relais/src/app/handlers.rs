@@ -62,6 +62,7 @@ impl Default for HandlerSettings {
             `relais::sqlite::handler(&store, function)`"
 )]
 pub trait IntoHandler {
+    /// Returns the handler.
     fn into_handler(self) -> Arc<dyn Handler>;
 }
 

@@ -10,7 +10,9 @@ use crate::observe::Observer;
 /// The outline of an app.
 #[non_exhaustive]
 pub struct Outline {
+    /// The store.
     pub store: Arc<dyn Store>,
+    /// The counters.
     pub observer: Arc<Observer>,
     /// Names of sources.
     pub sources: Vec<String>,

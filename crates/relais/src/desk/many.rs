@@ -27,13 +27,21 @@ pub const PICKED_MAX: usize = 100_000;
 /// A dead letter that was chosen: what a decision needs of it, without its payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Picked {
+    /// The id.
     pub id: Uuid,
+    /// The table it comes from.
     pub origin: Origin,
+    /// The id of its row in that table.
     pub origin_id: Option<i64>,
+    /// The message id.
     pub message_id: String,
+    /// The destination; none for an inbox message.
     pub destination: Option<String>,
+    /// The ordering key.
     pub msg_key: String,
+    /// The status in which it failed.
     pub failed_status: String,
+    /// The time at which it became a dead letter.
     pub parked_at: Timestamp,
 }
 
@@ -67,8 +75,11 @@ pub fn in_order(picked: &mut [Picked]) {
 /// A key with open dead letters, at the place where it is ordered: the inbox, or one destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldKey {
+    /// The table it comes from.
     pub origin: Origin,
+    /// The destination; none for an inbox message.
     pub destination: Option<String>,
+    /// The ordering key.
     pub msg_key: String,
     /// In the order they came.
     pub letters: Vec<Picked>,
@@ -77,6 +88,7 @@ pub struct HeldKey {
 /// How fast many are decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
+    /// Without a pause.
     #[default]
     AtOnce,
     /// So many in that time, with a burst of as many.
@@ -86,7 +98,9 @@ pub enum Pace {
 /// What became of one of many.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
+    /// The id.
     pub id: Uuid,
+    /// The result.
     #[serde(flatten)]
     pub answer: Answer,
 }
@@ -94,13 +108,16 @@ pub struct Report {
 /// How many came to what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
+    /// The number that is done.
     pub done: u64,
     /// Somebody was faster, or they are gone.
     pub unchanged: u64,
+    /// The number that was refused.
     pub refused: u64,
 }
 
 impl Summary {
+    /// Counts one result.
     pub fn add(&mut self, answer: &Answer) {
         *match answer {
             Answer::Done => &mut self.done,

@@ -55,13 +55,19 @@ pub(crate) struct DestinationCounters {
 /// The counters of one destination at one moment, of this process.
 #[derive(Clone, Debug, Serialize)]
 pub struct DestinationSnapshot {
+    /// Delivered messages.
     pub dispatched: u64,
+    /// Failed attempts that are retried.
     pub retried: u64,
+    /// Dead letters.
     pub failed: u64,
+    /// Calls that found the target unavailable.
     pub outages: u64,
     /// Settlements that the fence refused.
     pub refused: u64,
+    /// Lanes that this process owns.
     pub lanes: usize,
+    /// The state of the circuit breaker.
     pub breaker: Option<BreakerState>,
     /// The kind of failure that opened the breaker.
     pub cause: Option<OpenCause>,
@@ -75,6 +81,7 @@ pub struct DestinationSnapshot {
     pub paused: bool,
     /// The last failed call.
     pub last_error: Option<LastError>,
+    /// The time of the last delivery.
     pub last_delivered_at: Option<Timestamp>,
     /// Calls in flight; of a bulk destination, jobs.
     pub in_flight: usize,
@@ -86,6 +93,7 @@ pub struct DestinationSnapshot {
     pub jobs: u64,
     /// The phase of the bulk job that this process runs now.
     pub phase: Option<Phase>,
+    /// Failures by error code.
     pub codes: BTreeMap<String, u64>,
     /// From the time at which the row is due to the acknowledgement of the target.
     pub dispatch: Latency,

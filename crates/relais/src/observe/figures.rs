@@ -19,11 +19,17 @@ use super::{DestinationSnapshot, Latency, ObserverSnapshot};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
+    /// Stored messages.
     pub stored: u64,
+    /// Handled messages.
     pub processed: u64,
+    /// Failed attempts that are retried.
     pub retried: u64,
+    /// Dead letters.
     pub failed: u64,
+    /// The destinations, by name.
     pub destinations: BTreeMap<String, DestinationFigures>,
+    /// The sources, by name.
     pub sources: BTreeMap<String, SourceFigures>,
     /// The process types that it runs.
     pub process_types: BTreeSet<String>,
@@ -35,17 +41,22 @@ pub struct Figures {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DestinationFigures {
+    /// Delivered messages.
     pub dispatched: u64,
+    /// Failed attempts that are retried.
     #[serde(skip_serializing_if = "is_zero")]
     pub retried: u64,
+    /// Dead letters.
     #[serde(skip_serializing_if = "is_zero")]
     pub failed: u64,
     /// Calls that failed without using an attempt.
     #[serde(skip_serializing_if = "is_zero")]
     pub outages: u64,
+    /// Lanes that this process owns.
     pub lanes: u64,
     /// Calls in flight; of a bulk destination, jobs.
     pub in_flight: u64,
+    /// The state of the circuit breaker.
     pub breaker: Option<BreakerState>,
     /// The kind of failure that opened the breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,8 +72,10 @@ pub struct DestinationFigures {
     /// `true` if every process applies the pause of an operator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
+    /// The time of the last delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_delivered_at: Option<Timestamp>,
     /// The rate in force in each process: `50/s`.
@@ -81,8 +94,11 @@ pub struct DestinationFigures {
 /// The last failed call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastError {
+    /// The time, by the database clock.
     pub at: Timestamp,
+    /// The stable error code.
     pub code: String,
+    /// The error message.
     pub message: String,
 }
 
@@ -90,13 +106,17 @@ pub struct LastError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceFigures {
+    /// Stored messages.
     pub stored: u64,
+    /// Recognised duplicates.
     pub duplicates: u64,
+    /// Messages with a known id and other content.
     pub conflicts: u64,
     /// Of those stored, the ones kept as `SERDE_ERROR`.
     pub undecodable: u64,
     /// The reason why it is unavailable.
     pub away: Option<String>,
+    /// The time of the last message.
     pub last_received_at: Option<Timestamp>,
     /// `true` if every process applies the pause of an operator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -25,6 +25,7 @@ pub(crate) struct ProcessCounters {
 /// The counters of processes at one moment. Actions of operators are not counted.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessesSnapshot {
+    /// The process types, by name.
     pub types: BTreeMap<String, ProcessTypeSnapshot>,
     /// Timers turned into inbox rows.
     pub timers: u64,
@@ -35,11 +36,15 @@ pub struct ProcessesSnapshot {
 /// The counters of one process type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessTypeSnapshot {
+    /// Started processes.
     pub started: u64,
     /// Commands sent: each attempt of a step or of a compensation is one.
     pub steps: u64,
+    /// Processes that succeeded.
     pub succeeded: u64,
+    /// Processes that failed.
     pub failed: u64,
+    /// Processes that were compensated.
     pub compensated: u64,
 }
 

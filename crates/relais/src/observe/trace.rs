@@ -22,6 +22,7 @@ const TRACEPARENT: &str = "traceparent";
 
 /// Receives finished spans. Workers call it: it must not wait and must not fail.
 pub trait SpanSink: Send + Sync {
+    /// Takes a finished span. Must not block.
     fn record(&self, span: Span);
 }
 
@@ -37,13 +38,19 @@ pub enum SpanKind {
 /// One operation on one message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
+    /// The id of the trace.
     pub trace_id: [u8; 16],
+    /// The id of the span.
     pub span_id: [u8; 8],
+    /// The id of the parent span.
     pub parent: Option<[u8; 8]>,
+    /// The kind.
     pub kind: SpanKind,
     /// The operation and its object: few different names.
     pub name: String,
+    /// The start.
     pub start: SystemTime,
+    /// The end.
     pub end: SystemTime,
     /// Named by OpenTelemetry's conventions for messaging, or beginning with `relais.`.
     pub attributes: Vec<(&'static str, Attribute)>,
@@ -54,7 +61,9 @@ pub struct Span {
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
+    /// A text.
     Text(String),
+    /// A whole number.
     Number(i64),
 }
 

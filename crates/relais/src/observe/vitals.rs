@@ -42,6 +42,7 @@ impl Default for Heartbeat {
 /// The heartbeat of a scope at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScopeSnapshot {
+    /// Lanes that this process owns.
     pub lanes: usize,
     /// Lanes that other workers took over before they were released.
     pub lanes_lost: u64,
@@ -100,13 +101,17 @@ pub(crate) struct SourceCounters {
 /// The counters of one source at one moment, of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourceSnapshot {
+    /// Stored messages.
     pub stored: u64,
+    /// Recognised duplicates.
     pub duplicates: u64,
+    /// Messages with a known id and other content.
     pub conflicts: u64,
     /// Of those stored, the ones kept as `SERDE_ERROR`.
     pub undecodable: u64,
     /// The reason why it is unavailable, and for how long.
     pub away: Option<SourceOutage>,
+    /// The time of the last message.
     pub last_received_at: Option<Timestamp>,
     /// `true` while this process reads nothing, because an operator paused the source.
     pub paused: bool,
@@ -115,7 +120,9 @@ pub struct SourceSnapshot {
 /// The outage of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceOutage {
+    /// The last error.
     pub reason: String,
+    /// The time since it began.
     pub lasts: Duration,
 }
 

@@ -42,13 +42,16 @@ pub struct Operator {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActError {
+    /// No such process exists.
     #[error("there is no {0}")]
     NotFound(String),
     /// The action is not possible now; the problem names the reason and the possible actions.
     #[error("{}", .0.message)]
     Refused(Problem),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Another change was faster, again and again; try again.
     #[error("cannot change the process: other changes came first each time; try again")]
     Busy,
 }

@@ -11,8 +11,11 @@ use serde::Serialize;
 /// One step of a process, for operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepLine {
+    /// The name of the step.
     pub name: String,
+    /// The state.
     pub state: StepLineState,
+    /// The time at which it started.
     pub started_at: Option<Timestamp>,
     /// The time at which it was completed, failed or compensated.
     pub ended_at: Option<Timestamp>,
@@ -31,13 +34,17 @@ pub enum StepLineState {
     /// Not started.
     #[default]
     Waiting,
+    /// It waits for a reply.
     Running,
     /// Its last command failed; it is retried, or the process compensates.
     Failed,
+    /// It is complete.
     Completed,
+    /// It is being compensated.
     Undoing,
     /// Its compensation failed: an operator decides.
     Stuck,
+    /// It is compensated.
     Undone,
 }
 
