@@ -1,0 +1,65 @@
+//! Your own publisher: delivers messages to a system that relais does not know.
+//!
+//! `cargo run -p relais --features sqlite --example own_publisher`
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use relais::{
+    App, Delivery, Message, Outbox, OutboxRow, Publisher, Store, async_trait,
+    sqlite::{SqliteOptions, SqliteStore},
+};
+use rusqlite::{Connection, TransactionBehavior};
+
+#[derive(Message, serde::Serialize)]
+#[message(aggregate = "Order", key = "order_id")]
+struct OrderPlaced {
+    order_id: String,
+    cents: i64,
+}
+
+/// Stands for the client of another system.
+#[derive(Default)]
+struct Pager(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Publisher for Pager {
+    /// A publisher returns no error: it classifies the result for each message.
+    async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        let send = |row: &OutboxRow| match row.payload.len() {
+            0..=80 => {
+                let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                sent.push(format!("{} {}", row.event_type, row.payload));
+                Delivery::Accepted // the target has it
+            }
+            _ => Delivery::reject("TOO_LONG", "longer than a page"), // never: a dead letter
+                                                                     // Delivery::retry(…): failed, try again; Delivery::outage(…): the target is unavailable
+        };
+        messages.iter().map(send).collect()
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("shop.db");
+    let store = SqliteStore::open(&file, SqliteOptions::default()).await?;
+    store.migrate().await?;
+
+    let mut db = Connection::open(&file)?;
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for order_id in ["o-1".to_owned(), "o-2".repeat(40)] {
+        Outbox::to("pager").send_blocking(&tx, &OrderPlaced { order_id, cents: 1_999 })?;
+    }
+    tx.commit()?;
+
+    let pager = Arc::new(Pager::default());
+    let running = App::new(Arc::new(store.clone())).destination("pager", pager.clone()).start();
+    running.idle().await?;
+    running.stop().await;
+
+    let sent = pager.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let dead = store.overview().await?.dead_letters_open;
+    println!("sent: {sent:?}, dead letters: {dead}");
+    anyhow::ensure!(sent.len() == 1 && dead == 1, "one is sent, one is refused");
+    Ok(())
+}
