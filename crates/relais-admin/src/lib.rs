@@ -14,8 +14,6 @@
 //! - `console`: the files of the web console
 //! - `health`: liveness and readiness; `metrics`: the page for Prometheus
 
-#![warn(missing_docs)]
-
 mod access;
 mod api;
 mod console;
