@@ -28,7 +28,7 @@ pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 
 /// The caller of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct ApiCaller {
+pub(crate) struct AdminCaller {
     pub(crate) role: Role,
     pub(crate) identity: CallerIdentity,
 }
@@ -52,7 +52,7 @@ impl CallerIdentity {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
+impl<S: Send + Sync> FromRequestParts<S> for AdminCaller {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
@@ -77,12 +77,12 @@ pub(crate) async fn identify(
 
 /// Serves the request if the caller has this role or a higher one, and answers with a problem otherwise.
 pub(crate) async fn guard(State(role): State<Role>, request: Request, next: Next) -> Response {
-    let allowed = match request.extensions().get::<ApiCaller>() {
+    let allowed = match request.extensions().get::<AdminCaller>() {
         Some(caller) => check(caller, role, request.method(), request.headers()),
         None => Err(unauthorized()),
     };
     let sees_payloads =
-        request.extensions().get::<ApiCaller>().is_some_and(|caller| caller.role >= Role::Viewer);
+        request.extensions().get::<AdminCaller>().is_some_and(|caller| caller.role >= Role::Viewer);
     match allowed {
         Ok(()) if sees_payloads => next.run(request).await,
         Ok(()) => redact(next.run(request).await).await,
@@ -91,7 +91,7 @@ pub(crate) async fn guard(State(role): State<Role>, request: Request, next: Next
 }
 
 fn check(
-    caller: &ApiCaller,
+    caller: &AdminCaller,
     role: Role,
     method: &Method,
     headers: &HeaderMap,
@@ -109,17 +109,17 @@ fn check(
     Ok(())
 }
 
-pub(crate) fn not_allowed(caller: &ApiCaller, role: Role) -> ApiProblem {
+pub(crate) fn not_allowed(caller: &AdminCaller, role: Role) -> ApiProblem {
     let (has, needs) = (caller.role.as_str(), role.as_str());
     let detail = format!("this needs the role {needs}; this token has the role {has}");
     ApiProblem::new(StatusCode::FORBIDDEN, "ROLE", detail)
 }
 
 /// Authenticates by token, by session cookie, or as a caller on this machine.
-pub(crate) fn caller(admin: &Admin, headers: &HeaderMap) -> Result<ApiCaller, ApiProblem> {
+pub(crate) fn caller(admin: &Admin, headers: &HeaderMap) -> Result<AdminCaller, ApiProblem> {
     if admin.tokens.is_empty() {
         check_host(headers)?;
-        return Ok(ApiCaller { role: Role::Admin, identity: CallerIdentity::Local });
+        return Ok(AdminCaller { role: Role::Admin, identity: CallerIdentity::Local });
     }
     let now = SystemTime::now();
     let named = |token: &token::AdminToken, session: Option<ConsoleSession>| {
@@ -129,7 +129,7 @@ pub(crate) fn caller(admin: &Admin, headers: &HeaderMap) -> Result<ApiCaller, Ap
         } else {
             CallerIdentity::Named { name, session }
         };
-        ApiCaller { role: token.role, identity }
+        AdminCaller { role: token.role, identity }
     };
     // A bearer token is sent deliberately; browsers attach cookies by themselves, so only cookies need a
     // CSRF check.

@@ -10,7 +10,7 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 fn status(method: &Method, pairs: &[(&str, &str)]) -> u16 {
-    let caller = ApiCaller { role: Role::Operator, identity: CallerIdentity::Local };
+    let caller = AdminCaller { role: Role::Operator, identity: CallerIdentity::Local };
     status_of(check(&caller, Role::Operator, method, &headers(pairs)))
 }
 
@@ -60,7 +60,7 @@ fn a_request_that_changes_something_must_be_json() {
 fn each_role_includes_the_lower_ones() {
     for (has, has_rank) in Role::ALL.into_iter().zip(0..) {
         for (needs, needs_rank) in Role::ALL.into_iter().zip(0..) {
-            let caller = ApiCaller { role: has, identity: CallerIdentity::Local };
+            let caller = AdminCaller { role: has, identity: CallerIdentity::Local };
             let status = status_of(check(&caller, needs, &Method::GET, &headers(&[HOST])));
             assert_eq!(status, if has_rank >= needs_rank { 200 } else { 403 }, "{has:?} {needs:?}");
         }
@@ -71,7 +71,7 @@ fn each_role_includes_the_lower_ones() {
 fn a_session_acts_only_with_its_csrf_token_in_the_header() {
     let session = ConsoleSession { name: "ann".into(), expires: 9, csrf: "right".into() };
     let identity = CallerIdentity::Named { name: "ann".into(), session: Some(session) };
-    let caller = ApiCaller { role: Role::Admin, identity };
+    let caller = AdminCaller { role: Role::Admin, identity };
     let act = |method: &Method, pairs: &[(&str, &str)]| {
         status_of(check(&caller, Role::Admin, method, &headers(&[&[HOST, JSON], pairs].concat())))
     };

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{error::Category, value::RawValue};
 
 use crate::{
-    access::{ApiCaller, CallerIdentity},
+    access::{AdminCaller, CallerIdentity},
     problem::ApiProblem,
 };
 
@@ -263,7 +263,7 @@ impl ActorAndReason {
     }
 
     /// Returns actor and reason: the actor is the name of a personal token, or `actor` of the request.
-    pub(crate) fn by(self, caller: &ApiCaller) -> Result<By, ApiProblem> {
+    pub(crate) fn by(self, caller: &AdminCaller) -> Result<By, ApiProblem> {
         let actor = match (&caller.identity, self.actor) {
             (CallerIdentity::Local, None) => {
                 return Err(ApiProblem::unprocessable(
@@ -319,8 +319,8 @@ mod tests {
         assert!(Limit(Some(0)).get().is_err() && Limit(Some(PAGE_MAX + 1)).get().is_err());
     }
 
-    fn caller(identity: CallerIdentity) -> ApiCaller {
-        ApiCaller { role: Role::Admin, identity }
+    fn caller(identity: CallerIdentity) -> AdminCaller {
+        AdminCaller { role: Role::Admin, identity }
     }
 
     fn who(actor: Option<&str>, reason: &str) -> ActorAndReason {

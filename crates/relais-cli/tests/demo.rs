@@ -31,7 +31,7 @@ fn a_demo_that_ends_by_itself_prints_its_proof() {
     let checks = proof["checks"].as_array().unwrap();
     // Messages could have been lost, and some need an operator.
     for (statement, at_least) in [
-        ("orders: messages acknowledged that the target has", 80),
+        ("orders: acknowledged messages at the target", 80),
         ("Salesforce: contacts", 1),
         ("checkouts: compensation failed, need an operator", 1),
         ("undeliverable messages: dead letters", 3),

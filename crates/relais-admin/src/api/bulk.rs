@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{Answer, run};
 use crate::{
     Admin,
-    access::ApiCaller,
+    access::AdminCaller,
     input::{ActorAndReason, FilterText, JsonBody, JsonObject, Since, WholeNumber},
     problem::ApiProblem,
 };
@@ -80,7 +80,7 @@ pub(crate) enum BulkResult {
 /// Retries them, oldest message first.
 pub(crate) async fn replay(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     JsonBody(many): JsonBody<BulkRequest>,
 ) -> Answer<BulkResult> {
     decide(admin, &caller, many, Resolution::Retried).await
@@ -89,7 +89,7 @@ pub(crate) async fn replay(
 /// Discards them; delivery of their keys continues.
 pub(crate) async fn discard(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     JsonBody(many): JsonBody<BulkRequest>,
 ) -> Answer<BulkResult> {
     decide(admin, &caller, many, Resolution::Discarded).await
@@ -97,7 +97,7 @@ pub(crate) async fn discard(
 
 async fn decide(
     admin: Admin,
-    caller: &ApiCaller,
+    caller: &AdminCaller,
     many: BulkRequest,
     resolution: Resolution,
 ) -> Answer<BulkResult> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Answer, run};
 use crate::{
     Admin,
-    access::ApiCaller,
+    access::AdminCaller,
     input::{ActorAndReason, FilterText, JsonBody, PathParams},
     problem::ApiProblem,
 };
@@ -34,7 +34,7 @@ pub(crate) struct LimitRequest {
 
 pub(crate) async fn pause_destination(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     who: JsonBody<ActorAndReason>,
 ) -> Answer<ControlResult> {
@@ -43,7 +43,7 @@ pub(crate) async fn pause_destination(
 
 pub(crate) async fn resume_destination(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     who: JsonBody<ActorAndReason>,
 ) -> Answer<ControlResult> {
@@ -52,7 +52,7 @@ pub(crate) async fn resume_destination(
 
 pub(crate) async fn reset_breaker(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     who: JsonBody<ActorAndReason>,
 ) -> Answer<ControlResult> {
@@ -61,7 +61,7 @@ pub(crate) async fn reset_breaker(
 
 pub(crate) async fn limit_destination(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     JsonBody(limits): JsonBody<LimitRequest>,
 ) -> Answer<ControlResult> {
@@ -78,7 +78,7 @@ pub(crate) async fn limit_destination(
 
 pub(crate) async fn pause_source(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     who: JsonBody<ActorAndReason>,
 ) -> Answer<ControlResult> {
@@ -87,7 +87,7 @@ pub(crate) async fn pause_source(
 
 pub(crate) async fn resume_source(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     who: JsonBody<ActorAndReason>,
 ) -> Answer<ControlResult> {
@@ -96,7 +96,7 @@ pub(crate) async fn resume_source(
 
 pub(crate) async fn pause_process_type(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     who: JsonBody<ActorAndReason>,
 ) -> Answer<ControlResult> {
@@ -105,7 +105,7 @@ pub(crate) async fn pause_process_type(
 
 pub(crate) async fn resume_process_type(
     admin: State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     name: PathParams<String>,
     who: JsonBody<ActorAndReason>,
 ) -> Answer<ControlResult> {
@@ -114,7 +114,7 @@ pub(crate) async fn resume_process_type(
 
 async fn change(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(name): PathParams<String>,
     (kind, change): (ControlKind, ControlChange),
     JsonBody(who): JsonBody<ActorAndReason>,

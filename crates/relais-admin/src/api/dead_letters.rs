@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Admin,
-    access::ApiCaller,
+    access::AdminCaller,
     input::{
         ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
         known,
@@ -138,7 +138,7 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Timestam
 /// Changes the payload of a dead letter and its row; it stays a dead letter until it is retried.
 pub(crate) async fn edit(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<Uuid>,
     JsonBody(edit): JsonBody<EditRequest>,
 ) -> Answer<Value> {
@@ -174,7 +174,7 @@ async fn basis(
 /// Retries a dead letter ahead of other messages of its key and resets its attempt count.
 pub(crate) async fn replay(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<Uuid>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
@@ -185,7 +185,7 @@ pub(crate) async fn replay(
 /// Discards a dead letter; delivery of its key continues.
 pub(crate) async fn discard(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<Uuid>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {

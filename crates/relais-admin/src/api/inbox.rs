@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Admin,
-    access::ApiCaller,
+    access::AdminCaller,
     input::{
         ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
         known,
@@ -113,7 +113,7 @@ pub(crate) async fn payload(
 /// Retries a failed row: calls [`Desk::replay`](relais::desk::Desk::replay) for its dead letter.
 pub(crate) async fn retry(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<String>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Admin,
-    access::ApiCaller,
+    access::AdminCaller,
     input::{
         ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
         known,
@@ -99,7 +99,7 @@ pub(crate) async fn payload(
 /// Retries a failed row: calls [`Desk::replay`](relais::desk::Desk::replay) for its dead letter.
 pub(crate) async fn retry(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<String>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
@@ -115,7 +115,7 @@ pub(crate) async fn retry(
 /// Turns a pending row into a dead letter: calls [`Desk::fail`](relais::desk::Desk::fail).
 pub(crate) async fn fail(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<String>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{Answer, run};
 use crate::{
     Admin,
-    access::ApiCaller,
+    access::AdminCaller,
     input::{ActorAndReason, FilterText, JsonBody, Limit, ListPage, QueryParams},
     problem::ApiProblem,
 };
@@ -50,7 +50,7 @@ pub(crate) struct KeyDecision {
 /// Retries all dead letters of the key in order; then delivery continues.
 pub(crate) async fn release(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     JsonBody(decision): JsonBody<KeyDecision>,
 ) -> Answer<Summary> {
     run(async move {
@@ -63,7 +63,7 @@ pub(crate) async fn release(
 /// Discards all dead letters of the key; then delivery continues.
 pub(crate) async fn skip(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     JsonBody(decision): JsonBody<KeyDecision>,
 ) -> Answer<Summary> {
     run(async move {
@@ -76,7 +76,7 @@ pub(crate) async fn skip(
 async fn held(
     desk: &Desk,
     decision: KeyDecision,
-    caller: &ApiCaller,
+    caller: &AdminCaller,
 ) -> Result<(HeldKey, By), ApiProblem> {
     let KeyDecision { origin, destination, key: FilterText(key), actor, reason } = decision;
     let destination = destination.map(String::from);

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::{Answer, perform, run};
 use crate::{
     Admin,
-    access::ApiCaller,
+    access::AdminCaller,
     input::{
         ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
     },
@@ -152,7 +152,7 @@ pub(crate) async fn log(
 /// Performs an action and returns the changed process.
 pub(crate) async fn act(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams((id, action)): PathParams<(String, String)>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<ProcessItem> {

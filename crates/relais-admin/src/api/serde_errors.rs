@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     Admin, Role,
-    access::{ApiCaller, not_allowed},
+    access::{AdminCaller, not_allowed},
     input::{
         ActorAndReason, FilterText, JsonBody, JsonObject, Limit, ListPage, PathParams, QueryParams,
         Since, WholeNumber,
@@ -171,7 +171,7 @@ pub(crate) struct ReprocessRequest {
 
 pub(crate) async fn repair(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<i64>,
     JsonBody(wanted): JsonBody<ReprocessRequest>,
 ) -> Answer<RepairReport> {
@@ -238,7 +238,7 @@ pub(crate) struct ReprocessSummary {
 /// Reprocesses the rows that match, oldest first.
 pub(crate) async fn repair_many(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     JsonBody(wanted): JsonBody<ReprocessManyRequest>,
 ) -> Answer<ReprocessSummary> {
     let by = ActorAndReason { actor: wanted.actor, reason: wanted.reason }.by(&caller)?;
@@ -271,7 +271,7 @@ pub(crate) async fn repair_many(
 /// Discards an undecodable row.
 pub(crate) async fn discard(
     State(admin): State<Admin>,
-    caller: ApiCaller,
+    caller: AdminCaller,
     PathParams(id): PathParams<i64>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {

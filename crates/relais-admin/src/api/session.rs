@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     Role,
-    access::{ApiCaller, CallerIdentity},
+    access::{AdminCaller, CallerIdentity},
 };
 
 #[derive(Serialize)]
@@ -21,7 +21,7 @@ pub(crate) struct SessionResponse {
     expires: Option<Timestamp>,
 }
 
-pub(crate) async fn show(caller: ApiCaller) -> Json<SessionResponse> {
+pub(crate) async fn show(caller: AdminCaller) -> Json<SessionResponse> {
     let session = caller.identity.session();
     let name = match &caller.identity {
         CallerIdentity::Local => None,

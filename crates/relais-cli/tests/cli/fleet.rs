@@ -117,7 +117,7 @@ fn a_rolling_deployment_that_adds_a_route_makes_no_dead_letters() {
     let waiting = |status: &serde_json::Value| status["unknown_types"][0]["name"] == "OrderPaid";
     until(&old, "the new type waits", waiting);
     let said = old.relais(&["status"]);
-    assert!(said.out.contains("wait for a worker that knows OrderPaid"), "{said:?}");
+    assert!(said.out.contains("wait for a worker that knows event type OrderPaid"), "{said:?}");
     let new = site(&schema.url, &[routes(&["OrderPlaced", "OrderPaid"], &target)]);
     let running_new = new.run();
     all_delivered(&new, &target);

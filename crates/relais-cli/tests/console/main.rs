@@ -92,8 +92,8 @@ fn an_operator_signs_in_sees_live_figures_and_signs_out() {
         fixture.place(&format!("o-{order}"));
     }
     browser.until("other numbers", || (received() != before).then_some(()));
-    browser.until("all that was received, as done", || {
-        received().as_str()?.contains("done\n20").then_some(())
+    browser.until("all received messages as handled", || {
+        received().as_str()?.contains("handled\n20").then_some(())
     });
     browser.reload();
     browser.sees(&["Overview", "Throughput", "ann"]);
@@ -138,8 +138,8 @@ fn a_dead_letter_is_edited_validated_and_retried() {
     browser.fill("Payload", fixed);
     browser.press("Validate");
     browser.sees(&["Validation passed"]);
-    browser.press("Keep");
-    browser.decide("Keep");
+    browser.press("Save");
+    browser.decide("Save");
     browser.sees(&["Payload before it was edited", "edited", "12345678901234567890"]);
     browser.press("Retry");
     browser.decide("Retry");
@@ -218,7 +218,7 @@ fn an_undecodable_message_is_reprocessed_with_a_corrected_payload() {
     browser.press("Validate");
     browser.sees(&["Decoding succeeds"]);
     browser.press("Reprocess with this payload");
-    browser.decide("Repair");
+    browser.decide("Reprocess");
     browser.sees(&["This message is resolved"]);
     assert_eq!(fixture.command("TakePayment").payload, json!({"order": "o-1", "cents": 42}));
     browser.go("#/repair");
