@@ -203,7 +203,7 @@ fn ids_are_found_by_their_first_digits(site: &Site, letters: &[Value]) {
     assert_eq!(site.json(&["dead-letter", "show", prefix])["id"], id);
     assert_said(&site.relais(&["explain", prefix]), 0, &[id]);
     assert_said(&site.relais(&["dead-letter", "show", "ffffffff"]), 1, &["begins with ffffffff"]);
-    assert_said(&site.relais(&["dead-letter", "show", "m-1"]), 2, &["not the id of a dead letter"]);
+    assert_said(&site.relais(&["dead-letter", "show", "m-1"]), 2, &["not the ID of a dead letter"]);
     if digits > 4 {
         let several = site.relais(&["dead-letter", "show", &id[..digits - 1]]);
         assert_said(&several, 2, &["more than one dead letter", id, "pass more digits"]);

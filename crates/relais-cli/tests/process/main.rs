@@ -266,7 +266,8 @@ fn an_operator_cancels(fixture: OrderFixture) {
         fixture.site.relais(&["process", "cancel", "order/o-1", "order/o-2", "--reason", "both"]);
     assert_eq!(said.code, 1, "one of them could not: {said:?}");
     assert!(
-        said.out.contains("order o-1 is unchanged") && said.out.contains("order o-2 is FAILED")
+        said.out.contains("order o-1 is unchanged")
+            && said.out.contains("order o-2: cancel done; now FAILED")
     );
     fixture.no_more_commands();
 }

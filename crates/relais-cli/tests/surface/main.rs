@@ -211,7 +211,7 @@ fn wrong_ids_are_explained() {
     let target = Target::start();
     let site = stocked(&target);
     let said = site.relais(&["dead-letter", "show", "nope"]);
-    assert_said(&said, 2, &["not the id of a dead letter", "relais dead-letter list"]);
+    assert_said(&said, 2, &["not the ID of a dead letter", "relais dead-letter list"]);
     let said = site.relais(&["process", "diagram", "nope"]);
     assert_said(
         &said,
@@ -271,10 +271,10 @@ fn cleanup_counts_asks_and_deletes_expired_rows() {
     let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
     db.execute("UPDATE relais_inbox SET processed_at = '2001-01-01T00:00:00.000Z'", []).unwrap();
     drop(db);
-    assert_said(&site.relais(&["cleanup", "--dry-run"]), 0, &["would remove 1 inbox rows"]);
+    assert_said(&site.relais(&["cleanup", "--dry-run"]), 0, &["would delete 1 inbox rows"]);
     assert_said(&site.relais(&["cleanup"]), 2, &["1 inbox rows", "--yes", "--dry-run"]);
     assert_eq!(site.json(&["inbox", "list"]).as_array().unwrap().len(), 1);
-    assert_said(&site.relais(&["cleanup", "--yes"]), 0, &["removed 1 inbox rows"]);
+    assert_said(&site.relais(&["cleanup", "--yes"]), 0, &["deleted 1 inbox rows"]);
     assert_eq!(site.json(&["inbox", "list"]), json!([]));
     assert_eq!(site.json(&["outbox", "list"]).as_array().unwrap().len(), 1, "not that old");
 }
