@@ -1,5 +1,6 @@
 //! The roles of tokens.
 
+use relais_core::setting::SettingWords;
 use serde::Serialize;
 
 /// A role; each includes the ones before it.
@@ -31,4 +32,13 @@ impl Role {
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
+}
+
+impl SettingWords for Role {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("monitor", Self::Monitor),
+        ("viewer", Self::Viewer),
+        ("operator", Self::Operator),
+        ("admin", Self::Admin),
+    ];
 }

@@ -73,6 +73,9 @@ pub(crate) enum RelaisCommand {
     /// Validate the configuration and explain it
     #[command(after_help = "Example:\n  relais check --connect")]
     Check(CheckArgs),
+    /// Print the JSON schema of the configuration, for editors
+    #[command(after_help = "Example:\n  relais schema > relais.schema.json")]
+    Schema,
     /// Create the tables, or update them to this version
     #[command(after_help = "Example:\n  relais migrate --print --database postgres > relais.sql")]
     Migrate(MigrateArgs),
@@ -140,7 +143,7 @@ pub(crate) struct RunArgs {
     pub(crate) log: Option<LogFormat>,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
 pub(crate) enum LogFormat {
     #[default]
     Text,

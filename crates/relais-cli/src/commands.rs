@@ -18,6 +18,7 @@ mod process;
 mod repair;
 mod rows;
 mod run;
+mod schema;
 mod status;
 mod supervisor;
 mod token;
@@ -32,7 +33,7 @@ use crate::{
     args::{Cli, RelaisCommand},
     failure::{CommandError, Done},
     output::Output,
-    settings::{self, Finding, Settings, StoreUrl},
+    settings::{self, ConfigFinding, Settings, StoreUrl},
     wire::Database,
 };
 
@@ -54,6 +55,7 @@ pub(crate) async fn dispatch(cli: Cli, wrap_store: WrapStore) -> Done {
         RelaisCommand::Demo(args) => demo::run(output, args).await,
         RelaisCommand::Init(args) => init::init(&context, &args),
         RelaisCommand::Check(args) => check::check(&context, &args).await,
+        RelaisCommand::Schema => schema::schema_json(&context),
         RelaisCommand::Migrate(args) => migrate::migrate(&context, &args).await,
         RelaisCommand::Status(args) => status::status(&context, &args).await,
         RelaisCommand::Health(args) => health::health(&context, &args).await,
@@ -88,7 +90,7 @@ fn unreachable(settings: &Settings, error: &StoreError) -> String {
 
 impl CommandContext {
     /// Loads the configuration with its warnings.
-    pub(crate) fn settings(&self) -> Result<(Settings, Vec<Finding>), CommandError> {
+    pub(crate) fn settings(&self) -> Result<(Settings, Vec<ConfigFinding>), CommandError> {
         if !self.config.exists() {
             return Err(CommandError::Usage(self.no_settings()));
         }

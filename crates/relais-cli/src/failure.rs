@@ -14,6 +14,8 @@ pub(crate) type Done = Result<(), CommandError>;
 pub(crate) enum CommandError {
     /// Wrong usage or configuration: exit code 2.
     Usage(String),
+    /// Errors in the configuration file: exit code 2.
+    Configuration(SettingsError),
     /// Any other failure: exit code 1.
     Failed(String),
     /// A failure that is printed already: exit code 1.
@@ -29,7 +31,7 @@ impl CommandError {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) | Self::PrintedUsage => ExitCode::from(2),
+            Self::Usage(_) | Self::Configuration(_) | Self::PrintedUsage => ExitCode::from(2),
             Self::Failed(_) | Self::Printed => ExitCode::from(1),
         }
     }
@@ -39,6 +41,7 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Failed(message) => f.write_str(message),
+            Self::Configuration(error) => write!(f, "{error}"),
             Self::Printed | Self::PrintedUsage => Ok(()),
         }
     }
@@ -52,7 +55,7 @@ impl From<StoreError> for CommandError {
 
 impl From<SettingsError> for CommandError {
     fn from(error: SettingsError) -> Self {
-        Self::Usage(error.to_string())
+        Self::Configuration(error)
     }
 }
 

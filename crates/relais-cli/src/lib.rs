@@ -19,7 +19,12 @@ mod output;
 #[cfg(test)]
 mod fuzz;
 
-use std::{ffi::OsString, process::ExitCode, sync::Arc};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use clap::Parser;
 use relais_core::store::Store;
@@ -33,6 +38,7 @@ pub type WrapStore = fn(Arc<dyn Store>) -> Arc<dyn Store>;
 /// If the process has installed another TLS provider.
 pub fn run(args: impl IntoIterator<Item = OsString>, wrap_store: WrapStore) -> ExitCode {
     let cli = args::Cli::parse_from(args);
+    let color = output::use_color(cli.color, io::stderr().is_terminal());
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     memory::set_mmap_threshold();
     // The TLS provider of all clients in this process.
@@ -40,15 +46,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>, wrap_store: WrapStore) -> E
     provider.install_default().expect("no other TLS provider is installed");
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return report(&failure::CommandError::failed(error)),
+        Err(error) => return report(&failure::CommandError::failed(error), color),
     };
     match runtime.block_on(commands::dispatch(cli, wrap_store)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => report(&failure),
+        Err(failure) => report(&failure, color),
     }
 }
 
-fn report(failure: &failure::CommandError) -> ExitCode {
+fn report(failure: &failure::CommandError, color: bool) -> ExitCode {
+    if let failure::CommandError::Configuration(error) = failure {
+        eprintln!("{}", error.render(color));
+        return failure.exit_code();
+    }
     for line in failure.to_string().lines() {
         // The text may contain parts of a message.
         eprintln!("error: {}", output::escape(line, output::LineBreaks::Keep));

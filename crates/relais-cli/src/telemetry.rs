@@ -82,7 +82,7 @@ pub(crate) struct Traces(Option<(Arc<Exporter>, f64)>);
 impl Traces {
     pub(crate) fn start(settings: &TelemetrySettings) -> Result<Self, String> {
         let Some(endpoint) = &settings.otlp else { return Ok(Self(None)) };
-        let exporter = Exporter::start(endpoint.clone(), settings)?;
+        let exporter = Exporter::start((**endpoint).clone(), settings)?;
         Ok(Self(Some((exporter, settings.sample))))
     }
 

@@ -1,4 +1,4 @@
-//! From settings to the parts of a running relais. The only place that constructs them.
+//! From settings to the parts of a running relais. Only this module constructs them.
 
 mod admin;
 mod connect;
@@ -7,37 +7,37 @@ mod desk;
 mod kafka;
 mod salesforce;
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
 
 pub(crate) use self::{
-    admin::{Served, admin, admin_certificate, declared},
-    connect::{Connection, connect},
+    admin::{AdminServer, admin, admin_certificate, declared},
+    connect::{ConnectionCheck, connect},
     desk::desk,
 };
 use relais::{
     App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
     http::{
-        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings, Tls, WebhookSecret,
+        HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceKeys, HttpSourceSettings,
+        HttpTargetKeys, Tls,
     },
     log::LogPublisher,
     postgres::PostgresStore,
     process::Operator,
-    salesforce::ApiCallBudget,
+    salesforce::{ApiCallBudget, SalesforceKeys},
     sqlite::{SqliteOptions, SqliteStore},
 };
 use relais_admin::{ApiUsage, AskSource, CallsUsed};
 use relais_core::{
-    InvalidSettings,
     credential::Credentials,
     publisher::Publisher,
     source::Source,
     store::{Store, StoreError},
 };
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
 use crate::settings::{
-    Destination, HttpOrigin, HttpTarget, Hydrate, Invalid, Origin, Settings, SourceSettings,
-    StoreUrl, Target, TlsFiles,
+    ConfigFinding, DestinationConfig, FilePlace, Settings, SourceOrigin, SourceSettings, StoreUrl,
+    TargetConfig,
 };
 
 /// A database: the store, and where fresh data is read.
@@ -76,18 +76,15 @@ impl Database {
         }
     }
 
-    fn hydrator(&self, Hydrate { sql, id, .. }: &Hydrate) -> Result<Arc<dyn Hydrator>, String> {
+    fn hydrator(&self, (sql, id): Hydrate<'_>) -> Result<Arc<dyn Hydrator>, String> {
         Ok(match self {
             Self::Sqlite(store) => Arc::new(relais::sqlite::SqlHydrator::new(store, sql, id)?),
             Self::Postgres(store) => Arc::new(relais::postgres::SqlHydrator::new(store, sql, id)?),
         })
     }
 
-    /// The names of the columns that a `hydrate` gives.
-    async fn hydrate_columns(
-        &self,
-        Hydrate { sql, id, .. }: &Hydrate,
-    ) -> Result<Vec<String>, String> {
+    /// Returns the names of the columns of a `hydrate`.
+    async fn hydrate_columns(&self, (sql, id): Hydrate<'_>) -> Result<Vec<String>, String> {
         let columns = match self {
             Self::Sqlite(store) => {
                 relais::sqlite::SqlHydrator::new(store, sql, id)?.columns().await
@@ -99,13 +96,14 @@ impl Database {
         columns.map_err(|error| error.to_string())
     }
 
-    /// Asks each `hydrate` for a row that is not there, to see whether it can be asked at all.
+    /// Runs each `hydrate` for an id without a row, to see whether the statement works.
     pub(crate) async fn try_hydrate(&self, settings: &Settings) -> Vec<WireError> {
         let mut errors = Vec::new();
         for destination in &settings.destinations {
             let Some(hydrate) = hydrate_of(destination) else { continue };
-            let wrong = |why: String| WireError {
-                section: format!("destination[{}].hydrate", destination.name),
+            let wrong = |key: &str, why: String| WireError {
+                place: destination.place,
+                section: format!("destination[{}].{key}", destination.name),
                 message: why,
             };
             let asked = match self.hydrator(hydrate) {
@@ -122,33 +120,41 @@ impl Database {
             match columns {
                 Ok(columns) => {
                     let missing = salesforce::missing_columns(destination, &columns);
-                    errors.extend(missing.map(|why| WireError {
-                        section: format!("destination[{}].columns", destination.name),
-                        message: why,
-                    }));
+                    errors.extend(missing.map(|why| wrong("columns", why)));
                 }
-                Err(why) => errors.push(wrong(why)),
+                Err(why) => errors.push(wrong("hydrate", why)),
             }
         }
         errors
     }
 }
 
-/// An id no row has.
+/// An id that no row has.
 const NO_ID: &str = "relais check: no such id";
 
-fn hydrate_of(destination: &Destination) -> Option<&Hydrate> {
-    match &destination.target {
-        Target::Salesforce(target) => target.hydrate.as_ref(),
-        Target::Http(_) | Target::Kafka(_) | Target::Log { .. } => None,
-    }
+/// A statement for fresh rows, and the column of its result with the id.
+type Hydrate<'a> = (&'a str, &'a str);
+
+fn hydrate_of(destination: &DestinationConfig) -> Option<Hydrate<'_>> {
+    let TargetConfig::Salesforce(target) = &destination.target else { return None };
+    let SalesforceKeys { hydrate, hydrate_id, .. } = &target.keys;
+    Some((hydrate.as_deref()?, hydrate_id))
 }
 
 /// A part that could not be made, by its section.
 #[derive(Debug)]
 pub(crate) struct WireError {
+    place: FilePlace,
     section: String,
     message: String,
+}
+
+impl WireError {
+    /// Returns it as an error of the file.
+    pub(crate) fn finding(self, file: &str) -> ConfigFinding {
+        let Self { place, section: key, message } = self;
+        ConfigFinding { place, key, ..ConfigFinding::of_file(file, message) }
+    }
 }
 
 impl fmt::Display for WireError {
@@ -157,34 +163,34 @@ impl fmt::Display for WireError {
     }
 }
 
-/// A relais ready to start, and what there is to know of its sources.
-pub(crate) struct Wired {
+/// A relais ready to start, and the state of its sources.
+pub(crate) struct WiredApp {
     pub(crate) app: App,
     /// By source name.
     pub(crate) listening: Vec<(String, SocketAddr)>,
-    /// What sources know of their origins, by source name.
+    /// The state of each source, by its name.
     pub(crate) states: Vec<(String, AskSource)>,
-    /// How much of an org's calls is used, by destination name.
+    /// The used part of an org's calls, by destination name.
     pub(crate) usage: Vec<(String, ApiUsage)>,
 }
 
-/// What delivers to a destination, and how much of its calls is used where that is known.
-struct Made {
-    delivers: Delivers,
+/// The parts of a destination: its deliveries, and the budget of calls where the target has one.
+struct DestinationParts {
+    delivers: DeliveryPath,
     budget: Option<ApiCallBudget>,
 }
 
-enum Delivers {
+enum DeliveryPath {
     Single(Arc<dyn Publisher>),
     Bulk(Arc<dyn BulkTarget>, Box<BulkSettings>),
 }
 
-/// Puts everything together; the sources listen from here on.
+/// Builds the app; its sources listen from here on.
 pub(crate) async fn app(
     settings: &Settings,
     database: &Database,
     store: Arc<dyn Store>,
-) -> Result<Wired, WireError> {
+) -> Result<WiredApp, WireError> {
     let mut app = App::new(store)
         .inbox(&settings.inbox_name)
         .inbox_retry(settings.inbox_retry)
@@ -197,27 +203,28 @@ pub(crate) async fn app(
     for process in &settings.processes {
         app = app.process(process.definition.clone());
     }
-    let (mut sessions, mut usage) = (salesforce::Sessions::default(), Vec::new());
+    let (mut sessions, mut usage) = (salesforce::SalesforceSessions::default(), Vec::new());
     for destination in &settings.destinations {
-        let Made { delivers, budget } = make(destination, Some(database), &mut sessions)?;
+        let DestinationParts { delivers, budget } =
+            make(destination, Some(database), &mut sessions)?;
         let name = &destination.name;
         app = match delivers {
-            Delivers::Single(publisher) => {
+            DeliveryPath::Single(publisher) => {
                 app.destination_with(name, publisher, guards(destination))
             }
-            Delivers::Bulk(target, settings) => app.bulk_destination(name, target, *settings),
+            DeliveryPath::Bulk(target, settings) => app.bulk_destination(name, target, *settings),
         };
         usage.extend(budget.map(|budget| (name.clone(), api_usage(budget))));
     }
     let (mut listening, mut states) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
         let source: Box<dyn Source> = match &settings.origin {
-            Origin::Kafka(origin) => {
+            SourceOrigin::Kafka(origin) => {
                 let (source, state) = kafka::source(settings, origin)?;
                 states.push((settings.name.clone(), state));
                 source
             }
-            Origin::Http(origin) => {
+            SourceOrigin::Http(origin) => {
                 let source = HttpSource::bind(http_source(settings, origin)?)
                     .await
                     .map_err(|error| settings.error(error))?;
@@ -227,32 +234,32 @@ pub(crate) async fn app(
         };
         app = app.source(&settings.name, source);
     }
-    Ok(Wired { app, listening, states, usage })
+    Ok(WiredApp { app, listening, states, usage })
 }
 
-/// What acts on processes, with the definitions of the settings.
+/// Returns the operator of processes, with the definitions of the settings.
 pub(crate) fn operator(settings: &Settings, store: Arc<dyn Store>) -> Operator {
     let definitions = settings.processes.iter().map(|process| process.definition.clone());
     Operator::new(store, definitions.collect())
 }
 
-/// Makes every part that needs no connection, to see whether it can be made.
-pub(crate) fn rehearse(settings: &Settings) -> Vec<WireError> {
-    let mut sessions = salesforce::Sessions::default();
+/// Builds every part that needs no connection, and returns those that fail.
+pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
+    let mut sessions = salesforce::SalesforceSessions::default();
     let destinations: Vec<WireError> =
         settings.destinations.iter().filter_map(|d| make(d, None, &mut sessions).err()).collect();
     let sources = settings.sources.iter().filter_map(|source| match &source.origin {
-        Origin::Http(origin) => http_source(source, origin).err(),
-        Origin::Kafka(origin) => kafka::source(source, origin).err(),
+        SourceOrigin::Http(origin) => http_source(source, origin).err(),
+        SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
     });
     destinations.into_iter().chain(sources).collect()
 }
 
-fn guards(destination: &Destination) -> DestinationSettings {
+fn guards(destination: &DestinationConfig) -> DestinationSettings {
     let settings = DestinationSettings::default()
         .retry(destination.retry)
         .on_dead_letter(destination.on_dead_letter)
-        .concurrency(usize::try_from(destination.limits.concurrency).unwrap_or(usize::MAX))
+        .concurrency(destination.limits.concurrency as usize)
         .timeout(destination.limits.timeout)
         .breaker(destination.breaker);
     match destination.limits.rate {
@@ -261,15 +268,15 @@ fn guards(destination: &Destination) -> DestinationSettings {
     }
 }
 
-/// Without a database, what would be read from it is missing; everything else is made.
+/// Builds the parts of a destination. Without a database, a hydrator that fails replaces its own.
 fn make(
-    destination: &Destination,
+    destination: &DestinationConfig,
     database: Option<&Database>,
-    sessions: &mut salesforce::Sessions,
-) -> Result<Made, WireError> {
+    sessions: &mut salesforce::SalesforceSessions,
+) -> Result<DestinationParts, WireError> {
     let publisher: Arc<dyn Publisher> = match &destination.target {
-        Target::Salesforce(target) => {
-            let hydrator: Option<Arc<dyn Hydrator>> = match (&target.hydrate, database) {
+        TargetConfig::Salesforce(target) => {
+            let hydrator: Option<Arc<dyn Hydrator>> = match (hydrate_of(destination), database) {
                 (None, _) => None,
                 (Some(_), None) => Some(Arc::new(salesforce::NoDatabase)),
                 (Some(hydrate), Some(database)) => Some(
@@ -280,79 +287,65 @@ fn make(
             };
             return salesforce::make(destination, target, hydrator, database, sessions);
         }
-        Target::Log { path: None } => Arc::new(LogPublisher::stdout()),
-        Target::Log { path: Some(path) } => Arc::new(LogPublisher::file(path)),
-        Target::Kafka(kafka) => kafka::publisher(destination, kafka)?,
-        Target::Http(http) => {
-            let made = http_settings(destination, http)
-                .and_then(|settings| Ok(HttpPublisher::new(settings)?));
+        TargetConfig::Log(log) => Arc::new(match &log.path {
+            None => LogPublisher::stdout(),
+            Some(path) => LogPublisher::file(path),
+        }),
+        TargetConfig::Kafka(kafka) => kafka::publisher(destination, kafka)?,
+        TargetConfig::Http(http) => {
+            let made = HttpPublisher::new(http_settings(destination, http));
             Arc::new(made.map_err(|error| destination.error(error))?)
         }
     };
-    Ok(Made { delivers: Delivers::Single(publisher), budget: None })
+    Ok(DestinationParts { delivers: DeliveryPath::Single(publisher), budget: None })
 }
 
 fn api_usage(budget: ApiCallBudget) -> ApiUsage {
     Arc::new(move || budget.usage().map(|usage| CallsUsed { used: usage.used, limit: usage.limit }))
 }
 
-fn http_settings(
-    destination: &Destination,
-    http: &HttpTarget,
-) -> Result<HttpPublisherSettings, String> {
-    let headers = http.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
-    Ok(HttpPublisherSettings {
-        method: http.method.parse()?,
-        headers: headers.collect(),
-        secrets: webhook_secrets(&http.secrets)?,
-        cloudevents: http.cloudevents,
-        allow_private: http.allow_private,
-        timeout: destination.limits.timeout,
-        ..HttpPublisherSettings::new(http.url.as_str())
-    })
+fn http_settings(destination: &DestinationConfig, http: &HttpTargetKeys) -> HttpPublisherSettings {
+    HttpPublisherSettings { timeout: destination.limits.timeout, ..http.settings() }
 }
 
 /// Connects to the target of a destination, without a message.
-async fn probe_http(destination: &Destination, http: &HttpTarget) -> Result<String, String> {
-    HttpPublisher::new(http_settings(destination, http)?)?.probe().await
+async fn probe_http(
+    destination: &DestinationConfig,
+    http: &HttpTargetKeys,
+) -> Result<String, String> {
+    HttpPublisher::new(http_settings(destination, http))?.probe().await
 }
 
 fn http_source(
     source: &SourceSettings,
-    http: &HttpOrigin,
+    http: &HttpSourceKeys,
 ) -> Result<HttpSourceSettings, WireError> {
-    let secrets = webhook_secrets(&http.secrets).map_err(|error| source.error(error))?;
+    let tls = tls(http.tls_certificate.as_deref(), http.tls_key.as_deref());
     Ok(HttpSourceSettings {
-        invalid: match http.invalid {
-            Invalid::Store => relais::http::OnInvalidBody::Store,
-            Invalid::Reject => relais::http::OnInvalidBody::Reject,
-        },
+        invalid: http.invalid,
         token: http.token.clone(),
-        secrets,
+        secrets: http.signing(),
         body_max: http.body_max,
-        tls: tls(http.tls.as_ref()).map_err(|error| source.error(error))?,
+        tls: tls.map_err(|error| source.error(error))?,
         ..HttpSourceSettings::new(&source.name, http.listen, source.mapping.clone())
     })
 }
 
-fn tls(files: Option<&TlsFiles>) -> Result<Option<Tls>, String> {
-    let load = |files: &TlsFiles| Tls::load(&files.certificate, &files.key);
-    files.map(load).transpose().map_err(|error| error.to_string())
+fn tls(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>, String> {
+    let files = certificate.zip(key).map(|(certificate, key)| Tls::load(certificate, key));
+    files.transpose().map_err(|error| error.to_string())
 }
 
 impl SourceSettings {
     fn error(&self, message: impl fmt::Display) -> WireError {
-        WireError { section: format!("source[{}]", self.name), message: message.to_string() }
+        let section = format!("source[{}]", self.name);
+        WireError { place: self.place, section, message: message.to_string() }
     }
 }
 
-impl Destination {
+impl DestinationConfig {
     fn error(&self, message: impl fmt::Display) -> WireError {
-        WireError { section: format!("destination[{}]", self.name), message: message.to_string() }
+        let section = format!("destination[{}]", self.name);
+        WireError { place: self.place, section, message: message.to_string() }
     }
-}
-
-fn webhook_secrets(texts: &[SecretString]) -> Result<Vec<WebhookSecret>, String> {
-    let secrets = texts.iter().map(|text| text.expose_secret().parse());
-    Ok(secrets.collect::<Result<_, InvalidSettings>>()?)
 }

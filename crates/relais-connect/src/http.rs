@@ -16,6 +16,7 @@ mod outgoing;
 mod private_address;
 mod publisher;
 
+mod settings;
 mod signature;
 
 #[cfg(any(test, fuzzing))]
@@ -25,5 +26,7 @@ pub use publisher::{HttpPublisher, HttpPublisherSettings, Method};
 pub use relais_listen::Tls;
 pub use secrecy::SecretString;
 pub use server::CloseHandle;
+#[doc(hidden)]
+pub use settings::{HiddenUrl, HttpSourceKeys, HttpTargetKeys};
 pub use signature::WebhookSecret;
 pub use source::{HttpSource, HttpSourceError, HttpSourceSettings, OnInvalidBody};

@@ -21,6 +21,7 @@ mod probe;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
+pub use crate::kafka_settings::KafkaStartOffset;
 pub use config::{KafkaConnection, check_destination_option, check_source_option};
 pub use publisher::{KafkaPublisher, KafkaPublisherSettings};
-pub use source::{KafkaSource, KafkaSourceCounters, KafkaSourceSettings, KafkaStartOffset};
+pub use source::{KafkaSource, KafkaSourceCounters, KafkaSourceSettings};

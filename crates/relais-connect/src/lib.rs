@@ -8,6 +8,10 @@
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(any(feature = "http", feature = "kafka"))]
+#[doc(hidden)]
+#[path = "kafka/settings.rs"]
+pub mod kafka_settings;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "salesforce")]

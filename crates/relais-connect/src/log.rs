@@ -5,6 +5,11 @@
 //! disk. Lines are complete. A write that failed is truncated again. A partial line left by a crash
 //! is ended by a line break, so that the next line stays readable.
 
+mod settings;
+
+#[doc(hidden)]
+pub use settings::LogTargetKeys;
+
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},

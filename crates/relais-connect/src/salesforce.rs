@@ -41,5 +41,7 @@ pub use collections::SalesforceCollections;
 pub use graph::SalesforceGraph;
 pub use probe::{ProbeResult, probe};
 pub use settings::{API_VERSION, Api, Auth, OnMissing, SalesforceSettings};
+#[doc(hidden)]
+pub use settings::{ORPHAN_AGE, ROWS_DEFAULT, SalesforceKeys};
 pub use token::SalesforceSession;
 pub use vault::{TokenKey, TokenVault};

@@ -1,7 +1,7 @@
 //! Where the parts of a received message are found: `header:…`, `payload:/pointer`, `key`,
 //! `position`. Pure: bytes in, an inbox row out, whatever the bytes are.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use crate::{
     InvalidSettings,
@@ -41,6 +41,18 @@ impl FromStr for Pick {
                 "`{text}` is not a place in a message; use `header:NAME`, `payload:/JSON/POINTER`, \
                  `key` or `position`"
             ))),
+        }
+    }
+}
+
+impl fmt::Display for Pick {
+    /// Writes it as it is parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Payload(pointer) => write!(f, "payload:{pointer}"),
+            Self::Key => f.write_str("key"),
+            Self::Position => f.write_str("position"),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! [`delivery`], [`fault`], [`retry`], [`limits`],
 //! [`breaker`], [`quarantine`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
 //! all of it is kept by a [`store`] whose rows are shared out by [`lane`]. Operators change what runs by
-//! [`control`]; processes [`report`] what they did.
+//! [`control`]; processes [`report`] what they did. [`setting`] describes the keys of the configuration.
 
 mod setters;
 
@@ -50,6 +50,7 @@ pub mod store;
 mod store_error;
 
 pub mod json;
+pub mod setting;
 pub mod text;
 pub mod time;
 

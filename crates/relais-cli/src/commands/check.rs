@@ -11,10 +11,10 @@ use crate::{
     failure::{CommandError, Done},
     output::{LineBreaks, escape},
     settings::{
-        Finding, Settings, Severity, StoreUrl,
-        explain::{Explained, explain},
+        ConfigFinding, Settings, Severity, StoreUrl,
+        explain::{SectionExplanation, explain},
     },
-    wire::{self, Connection, Database},
+    wire::{self, ConnectionCheck, Database, WireError},
 };
 
 /// The error of `relais check` and `relais run` about an empty configuration. Other commands need only the
@@ -27,14 +27,16 @@ pub(super) const IDLE: &str = "the configuration has no [[source]], [[route]], [
 struct CheckReport {
     ok: bool,
     file: String,
-    sections: Vec<Explained>,
+    sections: Vec<SectionExplanation>,
     /// Name and version of the database; absent if it was not checked.
     database: Option<String>,
     errors: Vec<String>,
     warnings: Vec<String>,
+    /// The errors and warnings about the configuration file, each with its place.
+    problems: Vec<ConfigFinding>,
     /// The results of `--connect`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    connections: Option<Vec<Connection>>,
+    connections: Option<Vec<ConnectionCheck>>,
     next: String,
     /// True if the configuration itself is wrong, not a system that it names.
     #[serde(skip)]
@@ -47,7 +49,7 @@ pub(crate) async fn check(context: &CommandContext, args: &CheckArgs) -> Done {
     if context.output.json {
         context.output.print_json(&report)?;
     } else {
-        context.output.print(&show(&report))?;
+        context.output.print(&show(&report, context.output.color))?;
     }
     match report {
         CheckReport { ok: true, .. } => Ok(()),
@@ -80,9 +82,9 @@ async fn examine(context: &CommandContext, args: &CheckArgs) -> CheckReport {
     if settings.is_idle() {
         report.errors.push(IDLE.to_owned());
     }
-    report.errors.extend(wire::rehearse(&settings).iter().map(ToString::to_string));
+    report.note_parts(wire::validate(&settings));
     if !args.offline {
-        report.errors.extend(wire::admin_certificate(&settings).err().map(|e| e.to_string()));
+        report.note_parts(wire::admin_certificate(&settings).err().into_iter().collect());
     }
     report.next = "`relais run`".to_owned();
     report.wrong = !report.errors.is_empty();
@@ -101,13 +103,20 @@ async fn examine(context: &CommandContext, args: &CheckArgs) -> CheckReport {
 }
 
 impl CheckReport {
-    fn note(&mut self, findings: &[Finding]) {
+    fn note(&mut self, findings: &[ConfigFinding]) {
         for finding in findings {
             match finding.severity {
                 Severity::Error => self.errors.push(finding.to_string()),
                 Severity::Warning => self.warnings.push(finding.to_string()),
             }
+            self.problems.push(finding.clone());
         }
+    }
+
+    fn note_parts(&mut self, errors: Vec<WireError>) {
+        let file = self.file.clone();
+        let findings: Vec<_> = errors.into_iter().map(|error| error.finding(&file)).collect();
+        self.note(&findings);
     }
 }
 
@@ -140,7 +149,7 @@ async fn database(settings: &Settings, report: &mut CheckReport) -> Option<Datab
         let store = database.store();
         report.database = Some(store.describe().await?);
         let wrong = database.try_hydrate(settings).await;
-        report.errors.extend(wrong.iter().map(ToString::to_string));
+        report.note_parts(wrong);
         store.check().await?;
         report.warnings.extend(process::undeclared(settings, store.as_ref()).await?);
         Ok(())
@@ -166,9 +175,9 @@ impl CheckReport {
     }
 }
 
-fn show(report: &CheckReport) -> String {
+fn show(report: &CheckReport, color: bool) -> String {
     let mut out = format!("{}\n", report.file);
-    for Explained { section, name, lines } in &report.sections {
+    for SectionExplanation { section, name, lines } in &report.sections {
         let title = match name {
             Some(name) => format!("{section} {name}"),
             None => (*section).to_owned(),
@@ -183,15 +192,19 @@ fn show(report: &CheckReport) -> String {
             let _ = writeln!(out, "      {database}");
         }
     }
-    for Connection { setting, ok, detail } in report.connections.iter().flatten() {
+    for ConnectionCheck { setting, ok, detail } in report.connections.iter().flatten() {
         let mark = if *ok { "ok  " } else { "FAIL" };
         let detail = escape(detail, LineBreaks::Escape);
         let _ = writeln!(out, "  {mark} {setting}: {detail}");
     }
-    for warning in &report.warnings {
-        let _ = writeln!(out, "{warning}");
+    for problem in &report.problems {
+        let _ = writeln!(out, "{}", problem.render(color));
     }
-    for error in &report.errors {
+    let is_new = |text: &&String| report.problems.iter().all(|p| p.to_string() != **text);
+    for warning in report.warnings.iter().filter(is_new) {
+        let _ = writeln!(out, "warning: {warning}");
+    }
+    for error in report.errors.iter().filter(is_new) {
         let _ = writeln!(out, "error: {error}");
     }
     let verdict = if report.ok { "ok" } else { "not ok" };

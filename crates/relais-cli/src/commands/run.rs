@@ -18,9 +18,9 @@ use super::{CommandContext, check::IDLE, process, supervisor};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{CommandError, Done},
-    settings::{Origin, Settings, quantity::show_duration, scheme},
+    settings::{Settings, SourceOrigin, quantity::show_duration, scheme},
     telemetry::{Traces, start_log},
-    wire::{self, Database, Served, WireError, Wired},
+    wire::{self, AdminServer, Database, WireError, WiredApp},
 };
 
 /// First pause between two attempts to reach the database.
@@ -48,7 +48,7 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
     }
     log_pauses(&store.controls().await?);
     let wired = wire::app(&settings, &database, (context.wrap_store)(store.clone())).await;
-    let Wired { app, listening, states, usage } = wired.map_err(CommandError::failed)?;
+    let WiredApp { app, listening, states, usage } = wired.map_err(CommandError::failed)?;
     let traces = Traces::start(&settings.telemetry).map_err(CommandError::Failed)?;
     let running = traces.of(app).start();
     for (name, address) in &listening {
@@ -66,13 +66,13 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
         info!(process = process.title(), "serving process, which starts with {starts}");
     }
     for source in &settings.sources {
-        if let Origin::Kafka(kafka) = &source.origin {
+        if let SourceOrigin::Kafka(kafka) = &source.origin {
             let topics = kafka.topics.join(", ");
             info!(source = source.name, group = kafka.group, "reading topics {topics}");
         }
     }
     let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
-    let tls = settings.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    let tls = settings.admin.as_ref().and_then(|admin| admin.tls_certificate.as_ref());
     let admin = admin.map(|served| served.map(|served| (scheme(tls), served)));
     let done = tokio::select! {
         done = work(admin, running, store, &mut signals) => done,
@@ -84,7 +84,7 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
 
 /// Serves until a signal or a failure, then stops all workers.
 async fn work(
-    admin: Result<Option<(&str, Served)>, WireError>,
+    admin: Result<Option<(&str, AdminServer)>, WireError>,
     mut running: RunningApp,
     store: Arc<dyn Store>,
     signals: &mut Signals,

@@ -1,4 +1,4 @@
-//! What only shows when several sections are looked at together.
+//! Checks of several sections together.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -6,34 +6,35 @@ use std::{
 };
 
 use super::{
-    findings::{Place, Severity},
+    ProcessSettings, Settings, SourceOrigin,
+    findings::{FilePlace, Severity},
     nearest::nearest,
-    reader::Reader,
-    types::{HttpOrigin, KafkaOrigin, Origin, ProcessSettings, Settings},
+    reader::SettingsFile,
 };
 
-/// Notes what does not fit together.
-pub(super) fn check(reader: &Reader<'_>, settings: &Settings) {
-    let note = |severity, place: Place, key: &str, message: &str| {
-        reader.note(severity, place, key, message);
+/// Reports sections that do not fit together.
+pub(super) fn check(file: &SettingsFile<'_>, settings: &Settings) {
+    let note = |severity, place: FilePlace, key: &str, message: &str| {
+        file.report(severity, place, key, message);
     };
     addresses(settings, note);
     groups(settings, note);
-    // A destination that could not be read is not an undefined one.
-    let readable = reader.findings.borrow().iter().all(|f| f.severity == Severity::Warning);
+    // A destination that cannot be read is not undefined.
+    let readable = file.findings.borrow().iter().all(|f| f.severity == Severity::Warning);
     if readable {
         routes(settings, note);
         processes(settings, note);
     }
 }
 
-fn addresses(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
+fn addresses(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     let mut taken: HashMap<SocketAddr, String> = HashMap::new();
     if let Some(admin) = &settings.admin {
         taken.insert(admin.listen, "[admin]".to_owned());
     }
     for source in &settings.sources {
-        let Origin::Http(HttpOrigin { listen, .. }) = &source.origin else { continue };
+        let SourceOrigin::Http(http) = &source.origin else { continue };
+        let listen = &http.listen;
         if listen.port() == 0 {
             continue;
         }
@@ -46,16 +47,15 @@ fn addresses(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
     }
 }
 
-/// Two members of one group share out the partitions of a topic. Each source keeps its own positions,
-/// so a partition that went back and forth between two of them would be read again from far back.
-fn groups(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
+/// Two members of one group share the partitions of a topic. Each source keeps its own positions, so a
+/// partition that moves between two of them would be read again from an old position.
+fn groups(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     let mut read: HashMap<(&str, &str, &str), &str> = HashMap::new();
     for source in &settings.sources {
-        let Origin::Kafka(KafkaOrigin { brokers, group, topics, .. }) = &source.origin else {
-            continue;
-        };
-        for topic in topics {
-            if let Some(other) = read.insert((brokers, group, topic), &source.name) {
+        let SourceOrigin::Kafka(kafka) = &source.origin else { continue };
+        for topic in &kafka.topics {
+            let member = (kafka.brokers.as_str(), kafka.group.as_str(), topic.as_str());
+            if let Some(other) = read.insert(member, &source.name) {
                 let message = format!(
                     "source `{other}` reads the same topic in the same group; give this one \
                      another group, or put both into one source"
@@ -67,7 +67,7 @@ fn groups(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
     }
 }
 
-fn routes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
+fn routes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     for (index, route) in settings.routes.iter().enumerate() {
         let destination = &route.route.destination;
         if !settings.defines(destination) {
@@ -95,8 +95,8 @@ fn undefined(settings: &Settings, destination: &str) -> String {
     format!("no [[destination]] is named `{destination}`; {next}")
 }
 
-/// An event is either routed or taken by processes: two of them could not share one commit.
-fn processes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
+/// Reports event types with routes and processes: the two could not share one commit.
+fn processes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     for process in &settings.processes {
         let key = format!("process[{}]", process.declared.process_type);
         let mut missing = BTreeSet::new();
@@ -120,7 +120,7 @@ fn processes(settings: &Settings, note: impl Fn(Severity, Place, &str, &str)) {
     }
 }
 
-/// Every event type a process takes, once, with what it is there.
+/// Returns every event type of a process once, with its role.
 fn event_types(process: &ProcessSettings) -> BTreeMap<&str, String> {
     let replies = process.calls().flat_map(|(step, call)| {
         let types = call.completed.iter().chain(&call.failed).chain(&call.retryable);

@@ -1,44 +1,40 @@
-//! The settings in plain words, defaults included, secrets left out.
+//! The configuration in plain words, with defaults and without secrets.
 
 mod process;
 mod salesforce;
 
 use std::{fmt::Write, time::Duration};
 
+use relais::http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString};
+use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset};
 use relais_core::{
-    breaker::BreakerPolicy,
-    decode::Decoder,
-    extract::{Mapping, Pick},
-    outbox::OnDeadLetter,
-    query::Retention,
-    retry::RetryPolicy,
-    route::Route,
+    breaker::BreakerPolicy, extract::Mapping, outbox::OnDeadLetter, query::Retention,
+    retry::RetryPolicy, route::Route,
 };
-use secrecy::SecretString;
 use serde::Serialize;
 
 use super::{
-    encryption::scheme,
+    DestinationConfig, Settings, SourceOrigin, SourceSettings, StoreUrl, TargetConfig,
+    TelemetrySettings,
+    admin::scheme,
+    destination::LimitKeys,
     quantity::{show_duration, show_rate, show_size},
-    types::{
-        AdminSettings, Destination, HttpOrigin, HttpTarget, Invalid, KafkaOrigin, Limits, Origin,
-        Settings, SourceSettings, Start, StoreUrl, Target, TelemetrySettings,
-    },
 };
 
-/// One section and what it means.
+/// One section and its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Explained {
+pub(crate) struct SectionExplanation {
     pub(crate) section: &'static str,
     pub(crate) name: Option<String>,
     pub(crate) lines: Vec<String>,
 }
 
-/// Every section, in reading order.
-pub(crate) fn explain(settings: &Settings) -> Vec<Explained> {
-    let one = |section, lines| Explained { section, name: None, lines };
-    let named = |section, name: &str, lines| Explained { section, name: Some(name.into()), lines };
-    let mut all = vec![one("store", store(settings)), one("admin", admin(settings.admin.as_ref()))];
+/// Explains every section, in reading order.
+pub(crate) fn explain(settings: &Settings) -> Vec<SectionExplanation> {
+    let one = |section, lines| SectionExplanation { section, name: None, lines };
+    let named =
+        |section, name: &str, lines| SectionExplanation { section, name: Some(name.into()), lines };
+    let mut all = vec![one("store", store(settings)), one("admin", admin(settings))];
     all.extend(settings.sources.iter().map(|s| named("source", &s.name, source(s))));
     all.extend(settings.routes.iter().map(|r| named("route", &r.route.on, route(&r.route))));
     let processes = settings.processes.iter();
@@ -63,16 +59,14 @@ fn telemetry(settings: &TelemetrySettings) -> String {
     let Some(otlp) = &settings.otlp else { return "no traces".to_owned() };
     let (service, sample) = (&settings.service_name, settings.sample);
     let to = otlp.origin().ascii_serialization();
-    format!(
-        "traces of service `{service}` go to {to}, a share of {sample} of those that begin here"
-    )
+    format!("traces of service `{service}` are sent to {to}; {sample} of new traces are recorded")
 }
 
 fn store(settings: &Settings) -> Vec<String> {
     let store = &settings.store;
     let mut lines = vec![store.url.to_string()];
     if let StoreUrl::Postgres { .. } = store.url {
-        let connections = store.postgres().connections_max;
+        let connections = store.connections;
         let schema = store.schema.as_ref().map(|name| format!("schema `{name}`, "));
         lines.push(format!("{}at most {connections} connections", schema.unwrap_or_default()));
     }
@@ -85,12 +79,12 @@ fn store(settings: &Settings) -> Vec<String> {
     lines
 }
 
-fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
-    match admin {
+fn admin(settings: &Settings) -> Vec<String> {
+    match &settings.admin {
         None => vec!["off; add [admin] for health, readiness, metrics and the API".to_owned()],
         Some(admin) => {
-            let tokens = admin
-                .tokens
+            let tokens = settings
+                .admin_tokens
                 .iter()
                 .map(|token| format!("token of {} ({})", token.name, token.role.as_str()));
             let shared = admin.token.iter().map(|_| "with a token".to_owned());
@@ -99,10 +93,13 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
                 [] => "no token (loopback)".to_owned(),
                 tokens => tokens.join(", "),
             };
-            let mut lines =
-                vec![format!("{}://{}, {who}", scheme(admin.tls.as_ref()), admin.listen)];
+            let mut lines = vec![format!(
+                "{}://{}, {who}",
+                scheme(admin.tls_certificate.as_ref()),
+                admin.listen
+            )];
             if admin.open_metrics {
-                lines.push("/metrics is open: it needs no token".to_owned());
+                lines.push("/metrics needs no token".to_owned());
             }
             lines
         }
@@ -110,28 +107,27 @@ fn admin(admin: Option<&AdminSettings>) -> Vec<String> {
 }
 
 fn source(source: &SourceSettings) -> Vec<String> {
-    let Mapping { source_system, decoder, message_id, event_type, aggregate_id, .. } =
-        &source.mapping;
-    let mut reads = format!("message id {}", show_pick(message_id));
+    let Mapping { source_system, message_id, event_type, aggregate_id, .. } = &source.mapping;
+    let mut reads = format!("message id {}", message_id);
     for (what, pick) in [("event type", event_type), ("aggregate", aggregate_id)] {
         if let Some(pick) = pick {
-            let _ = write!(reads, ", {what} {}", show_pick(pick));
+            let _ = write!(reads, ", {what} {pick}");
         }
     }
     let (place, limits) = match &source.origin {
-        Origin::Http(http) => http_origin(&source.name, http, *decoder),
-        Origin::Kafka(kafka) => kafka_origin(kafka, *decoder),
+        SourceOrigin::Http(http) => http_origin(&source.name, http),
+        SourceOrigin::Kafka(kafka) => kafka_origin(kafka),
     };
     let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
-    if let Origin::Kafka(kafka) = &source.origin {
+    if let SourceOrigin::Kafka(kafka) = &source.origin {
         lines.extend(options(&kafka.options));
     }
     lines
 }
 
-fn http_origin(name: &str, http: &HttpOrigin, decoder: Decoder) -> (String, String) {
-    let access = match (&http.token, http.secrets.len()) {
-        (None, 0) => "anybody may post".to_owned(),
+fn http_origin(name: &str, http: &HttpSourceKeys) -> (String, String) {
+    let access = match (&http.token, http.signing().len()) {
+        (None, 0) => "any sender may post".to_owned(),
         (Some(_), 0) => "with a token".to_owned(),
         (token, n) => format!(
             "signed ({n} secret{}){}",
@@ -140,48 +136,43 @@ fn http_origin(name: &str, http: &HttpOrigin, decoder: Decoder) -> (String, Stri
         ),
     };
     let invalid = match http.invalid {
-        Invalid::Store => "stored as SERDE_ERROR",
-        Invalid::Reject => "answered with 400",
+        OnInvalidBody::Store => "stored as SERDE_ERROR",
+        OnInvalidBody::Reject => "answered with 400",
     };
     (
-        format!("http, POST {}://{}/{name}, {access}", scheme(http.tls.as_ref()), http.listen),
         format!(
-            "bodies up to {}, read as {}; what cannot be read is {invalid}",
+            "http, POST {}://{}/{name}, {access}",
+            scheme(http.tls_certificate.as_ref()),
+            http.listen
+        ),
+        format!(
+            "bodies up to {}, decoded as {}; undecodable ones are {invalid}",
             show_size(http.body_max),
-            decoder.as_str()
+            http.decoder.as_str()
         ),
     )
 }
 
-fn kafka_origin(kafka: &KafkaOrigin, decoder: Decoder) -> (String, String) {
+fn kafka_origin(kafka: &KafkaSourceKeys) -> (String, String) {
     let start = match kafka.start {
-        Start::Earliest => "from the oldest record on",
-        Start::Latest => "from the next record on",
+        KafkaStartOffset::Earliest => "start at the oldest record",
+        KafkaStartOffset::Latest => "start at the next record",
     };
     let topics = kafka.topics.join(", ");
     let n = kafka.topics.len();
     (
         format!("kafka, topic{} {topics} at {}, group `{}`", s(n), kafka.brokers, kafka.group),
         format!(
-            "read as {}; what cannot be read is stored as SERDE_ERROR; new partitions {start}",
-            decoder.as_str()
+            "decoded as {}; undecodable records are stored as SERDE_ERROR; new partitions {start}",
+            kafka.decoder.as_str()
         ),
     )
 }
 
-/// Names only: any value may be a secret.
+/// Lists names only: any value may be a secret.
 fn options(options: &[(String, SecretString)]) -> Option<String> {
     let names: Vec<&str> = options.iter().map(|(name, _)| name.as_str()).collect();
     (!names.is_empty()).then(|| format!("options {}", names.join(", ")))
-}
-
-fn show_pick(pick: &Pick) -> String {
-    match pick {
-        Pick::Header(name) => format!("header:{name}"),
-        Pick::Payload(pointer) => format!("payload:{pointer}"),
-        Pick::Key => "key".to_owned(),
-        Pick::Position => "position".to_owned(),
-    }
 }
 
 fn route(route: &Route) -> Vec<String> {
@@ -200,45 +191,47 @@ fn route(route: &Route) -> Vec<String> {
     vec![line]
 }
 
-fn destination(destination: &Destination) -> Vec<String> {
+fn destination(destination: &DestinationConfig) -> Vec<String> {
     let dead = match destination.on_dead_letter {
         OnDeadLetter::Park => "a dead letter parks its key",
-        OnDeadLetter::Skip => "later messages go on past a dead letter",
+        OnDeadLetter::Skip => "later messages continue past a dead letter",
     };
     let mut lines = vec![
         target(&destination.target),
         format!("{}; {dead}", retry(&destination.retry)),
-        format!("{}; {}", limits(destination.limits), breaker(&destination.breaker)),
+        format!("{}; {}", limits(&destination.limits), breaker(&destination.breaker)),
     ];
     match &destination.target {
-        Target::Kafka(kafka) => lines.extend(options(&kafka.options)),
-        Target::Salesforce(target) => lines.extend(salesforce::details(target)),
-        Target::Http(_) | Target::Log { .. } => {}
+        TargetConfig::Kafka(kafka) => lines.extend(options(&kafka.options)),
+        TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
+        TargetConfig::Http(_) | TargetConfig::Log(_) => {}
     }
     lines
 }
 
-fn target(target: &Target) -> String {
+fn target(target: &TargetConfig) -> String {
     match target {
-        Target::Log { path: None } => "log, JSON lines to stdout".to_owned(),
-        Target::Log { path: Some(path) } => format!("log, JSON lines to {}", path.display()),
-        Target::Http(http) => http_target(http),
-        Target::Salesforce(target) => salesforce::target(target),
-        Target::Kafka(kafka) => {
+        TargetConfig::Log(log) => match &log.path {
+            None => "log, JSON lines to stdout".to_owned(),
+            Some(path) => format!("log, JSON lines to {}", path.display()),
+        },
+        TargetConfig::Http(http) => http_target(http),
+        TargetConfig::Salesforce(target) => salesforce::target(target),
+        TargetConfig::Kafka(kafka) => {
             let cloudevents = if kafka.cloudevents { ", CloudEvents" } else { "" };
-            format!("kafka, topic {} at {}{cloudevents}", kafka.topic, kafka.brokers)
+            let topic = kafka.topic.as_deref().unwrap_or_default();
+            format!("kafka, topic {topic} at {}{cloudevents}", kafka.brokers)
         }
     }
 }
 
-fn http_target(http: &HttpTarget) -> String {
-    let mut line = format!("http, {} {}", http.method, http.shown());
+fn http_target(http: &HttpTargetKeys) -> String {
+    let mut line = format!("http, {} {}", http.method.as_str(), http.url);
     if !http.headers.is_empty() {
         let names: Vec<&str> = http.headers.iter().map(|(name, _)| name.as_str()).collect();
         let _ = write!(line, ", headers {}", names.join(", "));
     }
-    let secrets: &[SecretString] = &http.secrets;
-    if !secrets.is_empty() {
+    if http.secret.is_some() || !http.secrets.is_empty() {
         line.push_str(", signed");
     }
     if http.cloudevents {
@@ -256,14 +249,14 @@ fn retry(policy: &RetryPolicy) -> String {
         return "one attempt".to_owned();
     }
     format!(
-        "{attempts_max} attempts, pauses from {} times {factor} up to {}{}",
+        "{attempts_max} attempts, exponential backoff {} → {} (×{factor}){}",
         show_duration(first),
         show_duration(max),
         if jitter { "" } else { ", no jitter" },
     )
 }
 
-fn limits(limits: Limits) -> String {
+fn limits(limits: &LimitKeys) -> String {
     let rate = limits.rate.map_or_else(|| "no rate limit".to_owned(), show_rate);
     let (n, timeout) = (limits.concurrency, show_duration(limits.timeout));
     format!("{rate}, {n} at a time, {timeout} each")
@@ -271,13 +264,14 @@ fn limits(limits: Limits) -> String {
 
 fn breaker(breaker: &BreakerPolicy) -> String {
     let BreakerPolicy { window, failure_rate, open_for, .. } = *breaker;
-    format!("breaker at {failure_rate}% of {window}, open for {}", show_duration(open_for))
+    let open_for = show_duration(open_for);
+    format!("breaker opens at {failure_rate} % failures of the last {window} calls, for {open_for}")
 }
 
 fn retention(retention: &Retention) -> String {
     let show = |seconds| show_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
     format!(
-        "processed {}, dispatched {}, handled {}, resolved dead letters {}, ended processes {}",
+        "handled messages {}, delivered messages {}, marks of `once` {}, decided dead letters {}, ended processes {}",
         show(retention.processed_seconds),
         show(retention.dispatched_seconds),
         show(retention.handled_seconds),

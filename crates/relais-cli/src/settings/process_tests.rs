@@ -89,19 +89,19 @@ fn a_process_is_explained_in_words() {
             "started by `OrderPlaced` or `OrderImported`; business key payload:/orderId: one \
              process for each",
             "1. payment: `TakePayment` to `payments`, payload by template",
-            "   done when `PaymentTaken` comes, failed for good when `PaymentDeclined` or \
-             `PaymentRefused`, failed for now when `PaymentBusy`; process id in \
+            "   completed by `PaymentTaken`, fails permanently on `PaymentDeclined` or \
+             `PaymentRefused`, fails this attempt on `PaymentBusy`; process id in \
              header:correlation-id",
-            "   without a reply for 30s failed for now; 3 attempts, pauses from 1s times 2 up to 5m",
-            "   undone by `RefundPayment` to `payments`, payload by template",
-            "   done when `PaymentRefunded` comes; business key in payload:/orderId",
-            "   no time-out: waits until a reply comes; 5 attempts, pauses from 100ms times 2 up \
-             to 5m",
+            "   time-out 30s; 3 attempts, exponential backoff 1s → 5m (×2)",
+            "   compensated by `RefundPayment` to `payments`, payload by template",
+            "   completed by `PaymentRefunded`; business key in payload:/orderId",
+            "   no time-out: waits indefinitely for a reply; 5 attempts, exponential backoff 100ms → \
+             5m (×2)",
             "2. shipment: `Ship` to `shipping`",
-            "   done when `Shipped` comes; process id in payload:/process",
-            "   no time-out: waits until a reply comes; 5 attempts, pauses from 100ms times 2 up \
-             to 5m",
-            "a step that fails for good undoes those done before: payment",
+            "   completed by `Shipped`; process id in payload:/process",
+            "   no time-out: waits indefinitely for a reply; 5 attempts, exponential backoff 100ms → \
+             5m (×2)",
+            "a step that fails permanently compensates those before it: payment",
         ]
     );
 }
@@ -122,7 +122,7 @@ fn unknown_keys_of_a_process_name_the_nearest_or_where_they_belong() {
             "relais.toml:19:1: process[order].step[payment].retry.atempts: unknown key; did you \
              mean `attempts`?",
             "relais.toml:33:1: process[order].step[shipment].attempts: unknown key; it belongs \
-             under `retry`",
+             under `[process.step.retry]`",
         ],
     );
 }
@@ -135,7 +135,7 @@ fn what_is_missing_or_of_another_kind_is_reported_at_once() {
          correlate_key = \"key\"\n[process.step.compensation]\ncommand = \"Undo\"\n",
         &[
             "relais.toml:1:1: process[#1].type: is missing",
-            "relais.toml:2:11: process[#1].version: must be a whole number from 1 to 1000000",
+            "relais.toml:2:11: process[#1].version: must be from 1 to 1000000",
             "relais.toml:3:9: process[#1].start: must have 1 to 50 entries",
             "relais.toml:4:16: process[#1].business_key: `position` is not a place in a message; \
              use `header:NAME`, `payload:/JSON/POINTER` or `key`",
@@ -143,7 +143,7 @@ fn what_is_missing_or_of_another_kind_is_reported_at_once() {
             "relais.toml:5:1: process[#1].step[#1].completed: is missing; name one event type, or \
              a list of them",
             "relais.toml:7:11: process[#1].step[#1].command: expected a string, found integer",
-            "relais.toml:8:11: process[#1].step[#1].timeout: must be from 1ms to 366d",
+            "relais.toml:8:11: process[#1].step[#1].timeout: `0s` must be from 1ms to 366d",
             "relais.toml:10:17: process[#1].step[#1].correlate_key: give either `correlate` (where \
              the process id is) or `correlate_key` (where the business key is), not both",
             "relais.toml:11:1: process[#1].step[#1].compensation.destination: is missing",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relais::salesforce::{Api, OnMissing};
+use relais::salesforce::{Api, Auth, OnMissing};
 
 use super::{
     explain::explain,
@@ -49,7 +49,7 @@ orphan_age = "20m"
 
 fn target(settings: &Settings) -> &SalesforceTarget {
     match &settings.destinations[0].target {
-        Target::Salesforce(target) => target,
+        TargetConfig::Salesforce(target) => target,
         other => panic!("{other:?}"),
     }
 }
@@ -61,10 +61,10 @@ fn every_key_arrives() {
     let target = target(&settings);
     assert_eq!((target.api, target.object.as_str()), (Api::Auto, "Contact"));
     assert_eq!(
-        (target.external_id.as_str(), target.api_version.as_str()),
+        (target.keys.external_id.as_str(), target.keys.api_version.as_str()),
         ("Member_Id__c", "v60.0")
     );
-    let mut columns = target.columns.clone();
+    let mut columns = target.keys.columns.clone();
     columns.sort();
     let column = |name: &str, field: &str| (name.to_owned(), field.to_owned());
     assert_eq!(
@@ -75,13 +75,14 @@ fn every_key_arrives() {
             column("Owner.Key__c", "payload:/owner"),
         ]
     );
-    let hydrate = target.hydrate.as_ref().unwrap();
-    assert_eq!((hydrate.id.as_str(), hydrate.on_missing), ("member_id", OnMissing::Skip));
-    assert_eq!(hydrate.version.as_deref(), Some("row_version"));
+    let keys = &target.keys;
+    assert!(keys.hydrate.is_some());
+    assert_eq!((keys.hydrate_id.as_str(), keys.on_missing), ("member_id", OnMissing::Skip));
+    assert_eq!(keys.version.as_deref(), Some("row_version"));
     assert_eq!((target.bulk.rows, target.bulk.from), (5_000, 300));
     assert_eq!(target.bulk.orphan_age, Duration::from_secs(1_200));
-    assert_eq!(target.token_life, Duration::from_secs(600));
-    assert!(matches!(target.auth, SalesforceAuth::JwtBearer { .. }));
+    assert_eq!(target.keys.token_life, Duration::from_secs(600));
+    assert!(matches!(target.auth, Auth::JwtBearer { .. }));
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn what_does_not_fit_is_named_with_its_place() {
             "relais.toml:7:1: destination[sf].rows: unknown key; it belongs under \
              `[destination.bulk]`",
             "relais.toml:9:1: destination[sf].bulk.pol_max: unknown key; did you mean `poll_max`?",
-            "relais.toml:10:10: destination[sf].bulk.linger: `2d` is longer than a day",
+            "relais.toml:10:10: destination[sf].bulk.linger: `2d` must be from 0s to 1d",
         ],
     );
 }
@@ -139,10 +140,7 @@ fn there_is_one_way_to_sign_in() {
     assert!(with("refresh_token_key = \"k\"\n").contains("is for `refresh_token` only"));
     assert!(with("refresh_token = \"r\"\n").contains("refresh_token_key: is missing"));
     let (settings, _) = good(&both);
-    assert!(matches!(
-        target(&settings).auth,
-        SalesforceAuth::RefreshToken { client_secret: Some(_), .. }
-    ));
+    assert!(matches!(target(&settings).auth, Auth::RefreshToken { client_secret: Some(_), .. }));
 }
 
 #[test]

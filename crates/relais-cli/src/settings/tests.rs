@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use relais::http::OnInvalidBody;
 use relais_core::{
     breaker::BreakerPolicy, decode::Decoder, extract::Pick, outbox::OnDeadLetter, query::Retention,
 };
@@ -16,7 +17,7 @@ fn environment(name: &str) -> Option<String> {
     }
 }
 
-pub(super) fn good(text: &str) -> (Settings, Vec<Finding>) {
+pub(super) fn good(text: &str) -> (Settings, Vec<ConfigFinding>) {
     read(Path::new("relais.toml"), text, &environment).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -51,9 +52,9 @@ fn connections_are_set_for_postgres_and_certificates_need_their_key() {
     );
     let options = settings.store.postgres();
     assert_eq!((options.schema.as_deref(), options.connections_max), (Some("messages"), 4));
-    let tls = settings.admin.unwrap().tls.unwrap();
-    assert_eq!(tls.certificate, Path::new("tls/cert.pem"));
-    assert_eq!(tls.key, Path::new("/etc/key.pem"));
+    let admin = settings.admin.unwrap();
+    assert_eq!(admin.tls_certificate.unwrap(), Path::new("tls/cert.pem"));
+    assert_eq!(admin.tls_key.unwrap(), Path::new("/etc/key.pem"));
     assert!(bad("[store]\nschema = \"messages\"\n").contains("postgres://"));
     let few = bad("[store]\nurl = \"postgres://r@db/x\"\nconnections = 3\n");
     assert!(few.contains("from 4 to 1000"), "{few}");
@@ -132,9 +133,12 @@ fn every_key_arrives() {
     let source = &settings.sources[0];
     assert_eq!(source.mapping.message_id, Pick::Header("message-id".into()));
     assert_eq!(source.mapping.decoder, Decoder::JsonLatin1);
-    let Origin::Http(http) = &source.origin else { panic!("{source:?}") };
+    let SourceOrigin::Http(http) = &source.origin else { panic!("{source:?}") };
     assert_eq!(http.listen.to_string(), "127.0.0.1:7071");
-    assert_eq!((http.invalid, http.body_max, http.secrets.len()), (Invalid::Reject, 1 << 20, 2));
+    assert_eq!(
+        (http.invalid, http.body_max, http.signing().len()),
+        (OnInvalidBody::Reject, 1 << 20, 2)
+    );
     let route = &settings.routes[0].route;
     assert_eq!(route.each.as_deref(), Some("/memberIds"));
     assert_eq!(route.version.as_deref(), Some("/asOfVersion"));
@@ -242,7 +246,7 @@ fn values_of_the_wrong_kind_are_all_reported() {
             "relais.toml:5:9: lanes.lease: expected a string, found integer",
             "relais.toml:7:13: retention.processed: `soon` is not a duration; write for example \
              \"100ms\", \"30s\", \"5m\" or \"30d\"",
-            "relais.toml:9:12: inbox.retry.attempts: must be a whole number from 1 to 1000",
+            "relais.toml:9:12: inbox.retry.attempts: must be from 1 to 1000",
             "relais.toml:11:1: source: may come several times; write `[[source]]`",
             "relais.toml:12:1: admin: is one table; write `[admin]`, not `[[admin]]`",
         ],
@@ -294,8 +298,7 @@ fn sections_that_do_not_fit_together_are_refused() {
          name = \"a\"\nkind = \"log\"\n[destination.retry]\nfirst = \"1h\"\nmax = \"2h\"\n\
          jitter = false\n",
         &[
-            "relais.toml:2:9: lanes.lease: shorter than 2s: a busy moment would cost a worker its \
-             lanes",
+            "relais.toml:2:9: lanes.lease: `500ms` must be from 2s to 1h",
             "relais.toml:4:14: retention.dispatched: 1h is not longer than the retries may take \
              (1d13h)",
         ],
@@ -380,4 +383,25 @@ fn syntax_errors_have_a_place_and_nothing_else_is_guessed() {
     let errors = bad("[store\nurl = \"sqlite:x\"\nother = 1\n");
     assert!(errors.starts_with("relais.toml:1:"), "{errors}");
     assert!(!errors.contains("unknown key"), "{errors}");
+}
+
+#[test]
+fn options_of_a_library_keep_their_values() {
+    relais_core::settings! {
+        struct Probe {
+            /// options
+            options: relais_core::setting::HiddenOptions<String>;
+        }
+    }
+    let text = "[options]\na.b = 1_000\n\"c.d\" = \"${KEY}\"\ne = true\nf.g = 5.5\nh = 0x10\n";
+    let (table, _) = DeTable::parse_recoverable(text);
+    let (findings, shown) = Default::default();
+    let folder = Path::new("");
+    let environment = &environment;
+    let file = SettingsFile { file: "", text, folder, environment, findings, shown };
+    let Probe { mut options } = file.root(table.get_ref()).read().unwrap();
+    options.sort();
+    let expected =
+        [("a.b", "1000"), ("c.d", "CANARY-key"), ("e", "true"), ("f.g", "5.5"), ("h", "16")];
+    assert_eq!(options, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
 }

@@ -1,4 +1,4 @@
-//! The HTTP side: what it shows of the settings, and who may use it.
+//! The admin listener: the part of the configuration that it shows, and its tokens.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -12,28 +12,28 @@ use secrecy::ExposeSecret;
 
 use super::{WireError, desk, operator};
 use crate::settings::{
-    AdminSettings, Destination, Origin, Settings, SourceSettings, Target,
-    explain::{Explained, explain},
+    AdminKeys, DestinationConfig, FilePlace, Settings, SourceOrigin, SourceSettings, TargetConfig,
+    explain::{SectionExplanation, explain},
     quantity::show_rate,
 };
 
-/// The HTTP side: where it listens, and what serves it until dropped.
-pub(crate) type Served = (SocketAddr, BoxFuture<'static, io::Result<()>>);
+/// The address of the admin listener, and the future that serves it until dropped.
+pub(crate) type AdminServer = (SocketAddr, BoxFuture<'static, io::Result<()>>);
 
-/// The HTTP side, if the settings want one.
+/// Binds the admin listener if the configuration has `[admin]`.
 pub(crate) async fn admin(
     settings: &Settings,
     store: Arc<dyn Store>,
     observer: Arc<Observer>,
     states: Vec<(String, AskSource)>,
     usage: Vec<(String, ApiUsage)>,
-) -> Result<Option<Served>, WireError> {
+) -> Result<Option<AdminServer>, WireError> {
     let Some(admin) = &settings.admin else { return Ok(None) };
     let parts = AdminParts {
         operator: operator(settings, Arc::clone(&store)),
         desk: desk(settings, Arc::clone(&store)),
         declared: declared(settings),
-        tokens: tokens(admin),
+        tokens: tokens(settings, admin),
         session_key: session_key(admin),
         open_metrics: admin.open_metrics,
         sources: settings.sources.iter().map(source).collect(),
@@ -46,53 +46,55 @@ pub(crate) async fn admin(
         usage,
     };
     let tls = admin_certificate(settings)?;
-    let wrong = |message| WireError { section: "admin".to_owned(), message };
     match relais_admin::bind_with(parts, admin.listen, tls).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
         Err(error) => Err(wrong(format!("cannot listen on {}: {error}", admin.listen))),
     }
 }
 
-/// Reads the certificate of `[admin]`, if it names one.
-pub(crate) fn admin_certificate(settings: &Settings) -> Result<Option<Tls>, WireError> {
-    let files = settings.admin.as_ref().and_then(|admin| admin.tls.as_ref());
-    let wrong = |message| WireError { section: "admin".to_owned(), message };
-    super::tls(files).map_err(wrong)
+fn wrong(message: String) -> WireError {
+    WireError { place: FilePlace::default(), section: "admin".to_owned(), message }
 }
 
-/// The sources as the settings declare them now.
+/// Reads the certificate of `[admin]`, if it names one.
+pub(crate) fn admin_certificate(settings: &Settings) -> Result<Option<Tls>, WireError> {
+    let Some(admin) = &settings.admin else { return Ok(None) };
+    super::tls(admin.tls_certificate.as_deref(), admin.tls_key.as_deref()).map_err(wrong)
+}
+
+/// Returns the sources as the configuration declares them now.
 pub(crate) fn declared(settings: &Settings) -> Vec<Declared> {
     let declared = settings.sources.iter().map(|source| Declared {
         topics: match &source.origin {
-            Origin::Http(_) => vec![source.name.clone()],
-            Origin::Kafka(kafka) => kafka.topics.clone(),
+            SourceOrigin::Http(_) => vec![source.name.clone()],
+            SourceOrigin::Kafka(kafka) => kafka.topics.clone(),
         },
         mapping: source.mapping.clone(),
     });
     declared.collect()
 }
 
-fn tokens(admin: &AdminSettings) -> Vec<AdminToken> {
+fn tokens(settings: &Settings, admin: &AdminKeys) -> Vec<AdminToken> {
     let shared = admin.token.iter().map(|token| AdminToken::shared(token.expose_secret()));
-    shared.chain(admin.tokens.iter().cloned()).collect()
+    shared.chain(settings.admin_tokens.iter().cloned()).collect()
 }
 
-/// From a secret that the settings hold and nobody can compute from hashes; without one, of this process
-/// alone.
-fn session_key(admin: &AdminSettings) -> SessionKey {
+/// Derives the key from a secret of the configuration that is not known from hashes. Without one it is
+/// random, and holds for this process alone.
+fn session_key(admin: &AdminKeys) -> SessionKey {
     let secret = admin.session_key.as_ref().or(admin.token.as_ref());
     secret.map_or_else(SessionKey::random, |secret| SessionKey::of(secret.expose_secret()))
 }
 
 fn source(source: &SourceSettings) -> SourceInfo {
     let kind = match source.origin {
-        Origin::Http(_) => "http",
-        Origin::Kafka(_) => "kafka",
+        SourceOrigin::Http(_) => "http",
+        SourceOrigin::Kafka(_) => "kafka",
     };
     SourceInfo { name: source.name.clone(), kind }
 }
 
-fn limits(destination: &Destination) -> (String, DestinationLimits) {
+fn limits(destination: &DestinationConfig) -> (String, DestinationLimits) {
     let limits = &destination.limits;
     let shown = DestinationLimits {
         rate: limits.rate.map(show_rate),
@@ -102,23 +104,23 @@ fn limits(destination: &Destination) -> (String, DestinationLimits) {
     (destination.name.clone(), shown)
 }
 
-/// As `relais check` prints it: without secrets.
+/// Explains the configuration as `relais check` prints it: without secrets.
 fn configuration(settings: &Settings) -> Vec<Configuration> {
-    let of = |Explained { section, name, lines }| {
+    let of = |SectionExplanation { section, name, lines }| {
         let kind = ControlKind::parse(section)?;
         Some(Configuration { kind, name: name?, lines })
     };
     explain(settings).into_iter().filter_map(of).collect()
 }
 
-/// What the metrics page says of the process as a whole.
+/// Returns what `/metrics` shows of the process as a whole.
 async fn facts(settings: &Settings, store: &dyn Store) -> ServerFacts {
-    let target = |destination: &Destination| relais_admin::DestinationInfo {
+    let target = |destination: &DestinationConfig| relais_admin::DestinationInfo {
         name: destination.name.clone(),
         kind: destination.target.kind().to_owned(),
         object: match &destination.target {
-            Target::Salesforce(target) => Some(target.object.clone()),
-            Target::Http(_) | Target::Kafka(_) | Target::Log { .. } => None,
+            TargetConfig::Salesforce(target) => Some(target.object.clone()),
+            TargetConfig::Http(_) | TargetConfig::Kafka(_) | TargetConfig::Log(_) => None,
         },
     };
     ServerFacts {

@@ -7,15 +7,15 @@ use relais_core::query::Filter;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::{Database, hydrate_of, kafka, salesforce};
-use crate::settings::{Destination, Hydrate, Origin, Settings, Target};
+use super::{Database, Hydrate, hydrate_of, kafka, salesforce};
+use crate::settings::{DestinationConfig, Settings, SourceOrigin, TargetConfig};
 
 /// Messages whose ids are tried with `hydrate`.
 const SAMPLE_MAX: usize = 10;
 
 /// The result of one try.
 #[derive(Debug, Serialize)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionCheck {
     /// The setting that decides about it: `source[hook].listen`.
     pub(crate) setting: String,
     pub(crate) ok: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
     pub(crate) detail: String,
 }
 
-impl Connection {
+impl ConnectionCheck {
     fn new(section: &str, name: &str, key: &str, result: Result<String, String>) -> Self {
         let setting = match name {
             "" => format!("{section}.{key}"),
@@ -35,25 +35,33 @@ impl Connection {
 }
 
 /// Tries everything; `database` is absent if it could not be reached.
-pub(crate) async fn connect(settings: &Settings, database: Option<&Database>) -> Vec<Connection> {
+pub(crate) async fn connect(
+    settings: &Settings,
+    database: Option<&Database>,
+) -> Vec<ConnectionCheck> {
     let mut tried = Vec::new();
     let running = running_here(database).await;
     if let Some(admin) = &settings.admin {
-        tried.push(Connection::new("admin", "", "listen", listen(admin.listen, running).await));
+        tried.push(ConnectionCheck::new(
+            "admin",
+            "",
+            "listen",
+            listen(admin.listen, running).await,
+        ));
     }
     for source in &settings.sources {
         let (key, result) = match &source.origin {
-            Origin::Http(http) => ("listen", listen(http.listen, running).await),
-            Origin::Kafka(origin) => ("brokers", kafka::probe_source(origin).await),
+            SourceOrigin::Http(http) => ("listen", listen(http.listen, running).await),
+            SourceOrigin::Kafka(origin) => ("brokers", kafka::probe_source(origin).await),
         };
-        tried.push(Connection::new("source", &source.name, key, result));
+        tried.push(ConnectionCheck::new("source", &source.name, key, result));
     }
-    let mut sessions = salesforce::Sessions::default();
+    let mut sessions = salesforce::SalesforceSessions::default();
     for destination in &settings.destinations {
         tried.extend(target(destination, database, &mut sessions).await);
         if let (Some(hydrate), Some(database)) = (hydrate_of(destination), database) {
             let result = database.sample(destination, hydrate).await;
-            tried.push(Connection::new("destination", &destination.name, "hydrate", result));
+            tried.push(ConnectionCheck::new("destination", &destination.name, "hydrate", result));
         }
     }
     tried
@@ -82,16 +90,17 @@ async fn listen(address: SocketAddr, running: Option<u32>) -> Result<String, Str
 }
 
 async fn target(
-    destination: &Destination,
+    destination: &DestinationConfig,
     database: Option<&Database>,
-    sessions: &mut salesforce::Sessions,
-) -> Vec<Connection> {
-    let one = |key: &str, result| Connection::new("destination", &destination.name, key, result);
+    sessions: &mut salesforce::SalesforceSessions,
+) -> Vec<ConnectionCheck> {
+    let one =
+        |key: &str, result| ConnectionCheck::new("destination", &destination.name, key, result);
     match &destination.target {
-        Target::Http(http) => vec![one("url", super::probe_http(destination, http).await)],
-        Target::Kafka(kafka) => vec![one("brokers", kafka::probe_destination(kafka).await)],
-        Target::Log { path: None } => Vec::new(),
-        Target::Log { path: Some(path) } => {
+        TargetConfig::Http(http) => vec![one("url", super::probe_http(destination, http).await)],
+        TargetConfig::Kafka(kafka) => vec![one("brokers", kafka::probe_destination(kafka).await)],
+        TargetConfig::Log(log) => {
+            let Some(path) = &log.path else { return Vec::new() };
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let result = match folder {
                 Some(folder) if !folder.is_dir() => {
@@ -101,7 +110,7 @@ async fn target(
             };
             vec![one("path", result)]
         }
-        Target::Salesforce(target) => {
+        TargetConfig::Salesforce(target) => {
             let probed = salesforce::probe(target, database, sessions).await;
             probed.into_iter().map(|(key, result)| one(key, result)).collect()
         }
@@ -110,7 +119,11 @@ async fn target(
 
 impl Database {
     /// Runs `hydrate` for the newest messages of its destination.
-    async fn sample(&self, destination: &Destination, hydrate: &Hydrate) -> Result<String, String> {
+    async fn sample(
+        &self,
+        destination: &DestinationConfig,
+        hydrate: Hydrate<'_>,
+    ) -> Result<String, String> {
         let filter = Filter {
             destination: Some(destination.name.clone()),
             limit: SAMPLE_MAX,
@@ -136,7 +149,7 @@ impl Database {
             0 => Err(format!(
                 "gives no row for the newest messages, {:?} of outbox:{} among them; check that the \
                  statement finds rows by the aggregate id, in column `{}`",
-                newest.aggregate_id, newest.id, hydrate.id
+                newest.aggregate_id, newest.id, hydrate.1
             )),
             found => Ok(format!("gives a row for {found} of the {} newest messages", ids.len())),
         }

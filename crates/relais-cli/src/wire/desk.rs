@@ -5,7 +5,7 @@ use std::sync::Arc;
 use relais::{App, desk::Desk};
 use relais_core::{outbox::OnDeadLetter, store::Store};
 
-use crate::settings::{Destination, Settings};
+use crate::settings::{DestinationConfig, Settings};
 
 /// Nothing is started and nothing is connected to.
 pub(crate) fn desk(settings: &Settings, store: Arc<dyn Store>) -> Desk {
@@ -16,7 +16,7 @@ pub(crate) fn desk(settings: &Settings, store: Arc<dyn Store>) -> Desk {
     for process in &settings.processes {
         app = app.process(process.definition.clone());
     }
-    let skips = |d: &&Destination| d.on_dead_letter == OnDeadLetter::Skip;
+    let skips = |d: &&DestinationConfig| d.on_dead_letter == OnDeadLetter::Skip;
     let skipping = settings.destinations.iter().filter(skips).map(|d| d.name.clone());
     app.desk().skipping(skipping)
 }

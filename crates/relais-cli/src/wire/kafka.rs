@@ -1,31 +1,31 @@
-//! Kafka: the connector's own settings from ours. Nothing connects here yet.
+//! Kafka: the connector's settings from the keys of the configuration. Nothing connects here yet.
 
 use std::sync::Arc;
 
-use relais::kafka::{
-    KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
+use relais::{
+    http::SecretString,
+    kafka::{
+        KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
+    },
 };
 use relais_admin::{AskSource, SourceState};
+use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaTargetKeys};
 use relais_core::{publisher::Publisher, source::Source};
-use secrecy::SecretString;
 
 use super::WireError;
-use crate::settings::{Destination, KafkaOrigin, KafkaTarget, SourceSettings, Start};
+use crate::settings::{DestinationConfig, SourceSettings};
 
 pub(super) fn source(
     source: &SourceSettings,
-    origin: &KafkaOrigin,
+    keys: &KafkaSourceKeys,
 ) -> Result<(Box<dyn Source>, AskSource), WireError> {
     let settings = KafkaSourceSettings {
-        start: match origin.start {
-            Start::Earliest => relais::kafka::KafkaStartOffset::Earliest,
-            Start::Latest => relais::kafka::KafkaStartOffset::Latest,
-        },
+        start: keys.start,
         ..KafkaSourceSettings::new(
             &source.name,
-            connection(&origin.brokers, &origin.options),
-            &origin.group,
-            origin.topics.clone(),
+            connection(&keys.brokers, &keys.options),
+            &keys.group,
+            keys.topics.clone(),
             source.mapping.clone(),
         )
     };
@@ -41,33 +41,31 @@ pub(super) fn source(
 }
 
 pub(super) fn publisher(
-    destination: &Destination,
-    target: &KafkaTarget,
+    destination: &DestinationConfig,
+    keys: &KafkaTargetKeys,
 ) -> Result<Arc<dyn Publisher>, WireError> {
     let settings = KafkaPublisherSettings {
-        cloudevents: target.cloudevents,
+        cloudevents: keys.cloudevents,
         timeout: destination.limits.timeout,
         ..KafkaPublisherSettings::new(
             &destination.name,
-            connection(&target.brokers, &target.options),
-            &target.topic,
+            connection(&keys.brokers, &keys.options),
+            keys.topic.as_deref().unwrap_or(&destination.name),
         )
     };
     let made = KafkaPublisher::new(settings).map_err(|error| destination.error(error))?;
     Ok(Arc::new(made))
 }
 
-pub(super) async fn probe_source(origin: &KafkaOrigin) -> Result<String, String> {
-    connection(&origin.brokers, &origin.options).probe_source(&origin.topics).await
+pub(super) async fn probe_source(keys: &KafkaSourceKeys) -> Result<String, String> {
+    connection(&keys.brokers, &keys.options).probe_source(&keys.topics).await
 }
 
-pub(super) async fn probe_destination(target: &KafkaTarget) -> Result<String, String> {
-    connection(&target.brokers, &target.options).probe_destination(&target.topic).await
+pub(super) async fn probe_destination(keys: &KafkaTargetKeys) -> Result<String, String> {
+    let topic = keys.topic.as_deref().unwrap_or_default();
+    connection(&keys.brokers, &keys.options).probe_destination(topic).await
 }
 
 fn connection(brokers: &str, options: &[(String, SecretString)]) -> KafkaConnection {
-    KafkaConnection {
-        options: options.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        ..KafkaConnection::new(brokers)
-    }
+    KafkaConnection { options: options.to_vec(), ..KafkaConnection::new(brokers) }
 }

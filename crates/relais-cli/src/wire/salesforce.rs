@@ -1,6 +1,6 @@
-//! Salesforce: the connector's own settings from ours. Nothing connects here yet.
+//! Salesforce: the connector's settings from the keys of the configuration. Nothing connects here yet.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use relais::{
     BulkSettings, Hydrator, Publisher,
@@ -10,59 +10,65 @@ use relais::{
     },
 };
 use relais_core::{async_trait, hydrate::Hydrated, store::StoreError};
-use secrecy::ExposeSecret;
 
-use super::{Database, Delivers, Made, WireError, guards};
-use crate::settings::{Destination, SalesforceAuth, SalesforceTarget, Target};
+use super::{Database, DeliveryPath, DestinationParts, WireError, guards, hydrate_of};
+use crate::settings::{DestinationConfig, SalesforceTarget, TargetConfig};
 
-/// One token and one budget for all destinations that sign in alike.
+/// One token and one budget for all destinations that log in alike.
 #[derive(Default)]
-pub(super) struct Sessions(HashMap<String, SalesforceSession>);
+pub(super) struct SalesforceSessions(Vec<(String, Auth, SalesforceSession)>);
 
-impl Sessions {
+impl SalesforceSessions {
     /// Without a database a refresh token cannot be replaced: then nothing is sent either.
     fn of(
         &mut self,
         target: &SalesforceTarget,
         database: Option<&Database>,
     ) -> Result<SalesforceSession, String> {
-        let vault = match &target.auth {
-            SalesforceAuth::RefreshToken { key, .. } => {
+        let SalesforceTarget { keys, auth, .. } = target;
+        let vault = match &keys.refresh_token_key {
+            Some(key) => {
                 let key = TokenKey::new(key)?;
                 database.map(|database| TokenVault::new(database.credentials(), key))
             }
-            SalesforceAuth::ClientCredentials { .. } | SalesforceAuth::JwtBearer { .. } => None,
+            None => None,
         };
-        let session = self.0.entry(who(target));
-        Ok(session
-            .or_insert_with(|| vault.map(SalesforceSession::with_vault).unwrap_or_default())
-            .clone())
+        let known = self.0.iter().find(|(url, who, _)| *url == keys.login_url && who.is_same(auth));
+        if let Some((.., session)) = known {
+            return Ok(session.clone());
+        }
+        let session = vault.map(SalesforceSession::with_vault).unwrap_or_default();
+        self.0.push((keys.login_url.clone(), auth.clone(), session.clone()));
+        Ok(session)
     }
 }
 
 pub(super) fn make(
-    destination: &Destination,
+    destination: &DestinationConfig,
     target: &SalesforceTarget,
     hydrator: Option<Arc<dyn Hydrator>>,
     database: Option<&Database>,
-    sessions: &mut Sessions,
-) -> Result<Made, WireError> {
+    sessions: &mut SalesforceSessions,
+) -> Result<DestinationParts, WireError> {
     let session = sessions.of(target, database).map_err(|error| destination.error(error))?;
     let settings = connector(target, session);
     let budget = settings.session.budget().clone();
     let made = deliverer(destination, target, settings, hydrator);
-    Ok(Made { delivers: made.map_err(|error| destination.error(error))?, budget: Some(budget) })
+    Ok(DestinationParts {
+        delivers: made.map_err(|error| destination.error(error))?,
+        budget: Some(budget),
+    })
 }
 
 fn deliverer(
-    destination: &Destination,
+    destination: &DestinationConfig,
     target: &SalesforceTarget,
     settings: SalesforceSettings,
     hydrator: Option<Arc<dyn Hydrator>>,
-) -> Result<Delivers, String> {
+) -> Result<DeliveryPath, String> {
     let small: Option<Arc<dyn Publisher>> = match target.api {
         Api::Graph => {
-            return Ok(Delivers::Single(Arc::new(SalesforceGraph::new(settings, hydrator)?)));
+            return Ok(DeliveryPath::Single(Arc::new(SalesforceGraph::new(settings, hydrator)?)));
         }
         Api::Collections | Api::Auto => {
             Some(Arc::new(SalesforceCollections::new(settings.clone(), hydrator.clone())?))
@@ -70,57 +76,28 @@ fn deliverer(
         Api::BulkV2 => None,
     };
     match (target.api, small) {
-        (Api::Collections, Some(small)) => Ok(Delivers::Single(small)),
+        (Api::Collections, Some(small)) => Ok(DeliveryPath::Single(small)),
         (_, small) => {
             let bulk = SalesforceBulk::new(settings, hydrator)?;
             let settings = Box::new(bulk_settings(destination, target, small));
-            Ok(Delivers::Bulk(Arc::new(bulk), settings))
+            Ok(DeliveryPath::Bulk(Arc::new(bulk), settings))
         }
     }
 }
 
 fn connector(target: &SalesforceTarget, session: SalesforceSession) -> SalesforceSettings {
-    let auth = match &target.auth {
-        SalesforceAuth::ClientCredentials { client_id, client_secret } => Auth::ClientCredentials {
-            client_id: client_id.clone(),
-            client_secret: client_secret.clone(),
-        },
-        SalesforceAuth::JwtBearer { client_id, username, private_key, audience } => {
-            Auth::JwtBearer {
-                client_id: client_id.clone(),
-                username: username.clone(),
-                private_key: private_key.clone(),
-                audience: audience.clone(),
-            }
-        }
-        SalesforceAuth::RefreshToken { client_id, client_secret, refresh_token, .. } => {
-            Auth::RefreshToken {
-                client_id: client_id.clone(),
-                client_secret: client_secret.clone(),
-                refresh_token: refresh_token.clone(),
-            }
-        }
-    };
-    let hydrate = target.hydrate.as_ref();
     SalesforceSettings {
-        api_version: target.api_version.clone(),
-        columns: target.columns.clone(),
-        version: hydrate.and_then(|hydrate| hydrate.version.clone()),
-        on_missing: hydrate.map(|hydrate| hydrate.on_missing).unwrap_or_default(),
-        superseded: target.superseded.clone(),
-        rows_max: target.bulk.rows,
+        rows_max: target.bulk.rows as usize,
         orphan_age: target.bulk.orphan_age,
-        token_life: target.token_life,
-        session,
-        ..SalesforceSettings::new(&target.login_url, auth, &target.object, &target.external_id)
+        ..target.keys.settings(target.auth.clone(), &target.object, session)
     }
 }
 
-/// Logs in and looks at the object, its external id field and its columns.
+/// Logs in and reads the object, its external id field and its columns.
 pub(super) async fn probe(
     target: &SalesforceTarget,
     database: Option<&Database>,
-    sessions: &mut Sessions,
+    sessions: &mut SalesforceSessions,
 ) -> Vec<ProbeResult> {
     match sessions.of(target, database) {
         Ok(session) => relais::salesforce::probe(&connector(target, session)).await,
@@ -128,13 +105,14 @@ pub(super) async fn probe(
     }
 }
 
-/// Names that the settings take from the result of `hydrate` and that it does not have.
-pub(super) fn missing_columns(destination: &Destination, found: &[String]) -> Option<String> {
-    let Target::Salesforce(target) = &destination.target else { return None };
-    let hydrate = target.hydrate.as_ref()?;
+/// Returns the names in the keys that the result of `hydrate` does not have.
+pub(super) fn missing_columns(destination: &DestinationConfig, found: &[String]) -> Option<String> {
+    let TargetConfig::Salesforce(target) = &destination.target else { return None };
+    let (_, id) = hydrate_of(destination)?;
     let of_payload = |field: &str| field.starts_with('/') || field.starts_with("payload:");
-    let fields = target.columns.iter().map(|(_, field)| field).filter(|field| !of_payload(field));
-    let wanted = fields.chain(hydrate.version.as_ref()).chain([&hydrate.id]);
+    let fields = target.keys.columns.iter().map(|(_, field)| field.as_str());
+    let fields = fields.filter(|field| !of_payload(field));
+    let wanted = fields.chain(target.keys.version.as_deref()).chain([id]);
     let is_there = |name: &str| found.iter().any(|column| column.eq_ignore_ascii_case(name));
     let mut missing: Vec<String> =
         wanted.filter(|name| !is_there(name)).map(|name| format!("`{name}`")).collect();
@@ -147,13 +125,13 @@ pub(super) fn missing_columns(destination: &Destination, found: &[String]) -> Op
 }
 
 fn bulk_settings(
-    destination: &Destination,
+    destination: &DestinationConfig,
     target: &SalesforceTarget,
     small: Option<Arc<dyn Publisher>>,
 ) -> BulkSettings {
     BulkSettings::default()
         .destination(guards(destination))
-        .threshold(target.bulk.from)
+        .threshold(target.bulk.from as usize)
         .small(small)
         .linger(target.bulk.linger)
         .poll_first(target.bulk.poll_first)
@@ -162,24 +140,7 @@ fn bulk_settings(
         .sweep_every(target.bulk.sweep_every)
 }
 
-/// Everything that decides which token one gets.
-fn who(target: &SalesforceTarget) -> String {
-    let parts = match &target.auth {
-        SalesforceAuth::ClientCredentials { client_id, client_secret } => {
-            vec![client_id.as_str(), client_secret.expose_secret()]
-        }
-        SalesforceAuth::JwtBearer { client_id, username, private_key, audience } => {
-            let audience = audience.as_deref().unwrap_or_default();
-            vec![client_id.as_str(), username, private_key.expose_secret(), audience]
-        }
-        SalesforceAuth::RefreshToken { client_id, refresh_token, .. } => {
-            vec![client_id.as_str(), refresh_token.expose_secret(), ""]
-        }
-    };
-    format!("{}\n{}", target.login_url, parts.join("\n"))
-}
-
-/// Stands for the database where none is connected.
+/// Replaces the database where none is connected.
 pub(super) struct NoDatabase;
 
 #[async_trait]

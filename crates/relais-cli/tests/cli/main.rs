@@ -226,8 +226,15 @@ fn wrong_settings_are_all_named_with_their_lines() {
     ];
     for command in ["run", "status"] {
         let said = site.relais(&[command]);
-        assert_eq!((said.code, said.err.lines().collect::<Vec<_>>()), (2, expected.to_vec()));
+        let errors: Vec<&str> = said.err.lines().filter(|line| line.starts_with("error")).collect();
+        assert_eq!((said.code, errors), (2, expected.to_vec()));
+        let excerpt = "\n5 | kind = \"htpp\"\n  |        ^^^^^^\n";
+        assert!(said.err.contains(excerpt) && !said.err.contains('\u{1b}'), "{}", said.err);
     }
+    // A secret is masked, and colours are for terminals or on request.
+    let said = site.relais(&["status", "--color", "always"]);
+    let masked = "token = \"…\"";
+    assert!(said.err.contains(masked) && said.err.contains("\u{1b}[1;31m^^^\u{1b}[0m"), "{said:?}");
     let said = site.relais(&["check"]);
     assert_eq!(said.code, 2);
     for line in expected {
@@ -237,6 +244,13 @@ fn wrong_settings_are_all_named_with_their_lines() {
     let report: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((&report["ok"], said.code), (&false.into(), 2));
     assert_eq!(report["errors"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        report["problems"][1],
+        serde_json::json!({
+            "severity": "error", "file": "relais.toml", "line": 7, "column": 1,
+            "key": "retention.procesed", "message": "unknown key; did you mean `processed`?",
+        })
+    );
 }
 
 #[test]

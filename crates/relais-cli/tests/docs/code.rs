@@ -159,7 +159,7 @@ fn every_toml_is_accepted() {
 }
 
 /// A part of a section with the beginning it needs.
-fn whole(part: &str) -> String {
+pub(crate) fn whole(part: &str) -> String {
     let first = part.lines().find(|line| line.starts_with('[')).unwrap_or_default();
     let beginning = if first.starts_with("[source.") {
         "[[source]]\nname = \"s\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"t\"]\n"

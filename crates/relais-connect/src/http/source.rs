@@ -32,6 +32,7 @@ use super::{
         IngestAnswer, PAUSED, PendingMessage, RequestReceiver, SECRET_HEADERS, WaitingSender,
     },
     server::{self, CloseHandle},
+    settings::BODY_DEFAULT,
     signature,
 };
 
@@ -83,7 +84,7 @@ impl HttpSourceSettings {
             invalid: OnInvalidBody::Store,
             token: None,
             secrets: Vec::new(),
-            body_max: 8 * 1024 * 1024,
+            body_max: BODY_DEFAULT,
             buffered_max: 48 * 1024 * 1024,
             queue_max: 1_024,
             connections_max: 1_024,

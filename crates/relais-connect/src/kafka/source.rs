@@ -40,7 +40,7 @@ use self::{
     membership::ConsumerFactory,
     reader::{KafkaReader, ReaderCommand, ReaderReply},
 };
-use super::KafkaConnection;
+use super::{KafkaConnection, KafkaStartOffset};
 
 /// The settings of a [`KafkaSource`]. Start from [`KafkaSourceSettings::new`].
 #[derive(Clone, Debug)]
@@ -68,17 +68,6 @@ impl KafkaSourceSettings {
         let (name, group) = (name.to_owned(), group.to_owned());
         Self { name, connection, group, topics, mapping, start: KafkaStartOffset::Earliest }
     }
-}
-
-/// The position where a new topic is read from. Partitions added to a known topic are always read
-/// from their beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KafkaStartOffset {
-    /// The oldest record.
-    #[default]
-    Earliest,
-    /// The records that arrive from now on.
-    Latest,
 }
 
 /// Counters of problems with the topics, and the lag.

@@ -1,22 +1,25 @@
 //! The settings of a Salesforce destination, and their validation without a call.
 
+mod keys;
+
 use std::{str::FromStr, time::Duration};
 
 use relais_core::InvalidSettings;
 use reqwest::Url;
 use secrecy::SecretString;
 
+pub use self::keys::SalesforceKeys;
 use super::token::SalesforceSession;
 
 /// The default version of the API.
 pub const API_VERSION: &str = "v66.0";
 /// The default size of a bulk job: one batch of Salesforce, so that rows of one job do not lock
 /// each other.
-const ROWS_DEFAULT: usize = 10_000;
+pub const ROWS_DEFAULT: usize = 10_000;
 /// Time that an access token is used; Salesforce does not report its lifetime.
 const TOKEN_LIFE: Duration = Duration::from_secs(30 * 60);
 /// The minimum age of an unknown open job before it is aborted.
-const ORPHAN_AGE: Duration = Duration::from_secs(15 * 60);
+pub const ORPHAN_AGE: Duration = Duration::from_secs(15 * 60);
 /// Hosts that are never called without TLS.
 const REAL_HOSTS: [&str; 3] = ["salesforce.com", "force.com", "salesforce.mil"];
 

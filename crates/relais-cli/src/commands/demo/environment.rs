@@ -29,7 +29,7 @@ use super::{
 use crate::{
     failure::CommandError,
     settings::{self, Settings},
-    wire::{self, Database, Wired},
+    wire::{self, Database, WiredApp},
 };
 
 /// The configuration, with placeholders.
@@ -119,7 +119,7 @@ impl DemoEnvironment {
         let wired = wire::app(&self.settings, &self.database, self.database.store())
             .await
             .map_err(CommandError::failed)?;
-        let Wired { app, usage, .. } = wired;
+        let WiredApp { app, usage, .. } = wired;
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
         self.running = Some(app.observer(Arc::clone(&self.observer)).start());
         Ok(())

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     args::Access,
     output::Tone,
-    settings::{AdminSettings, scheme},
+    settings::{AdminKeys, scheme},
 };
 
 /// Time limit of the request, which usually stays on the same machine.
@@ -54,7 +54,7 @@ pub(crate) struct Calls {
 
 /// Returns the guards by destination, or why they are not known.
 pub(super) async fn ask(
-    admin: Option<&AdminSettings>,
+    admin: Option<&AdminKeys>,
     access: &Access,
     workers: &[WorkerRow],
 ) -> Result<BTreeMap<String, DestinationGuards>, String> {
@@ -85,11 +85,11 @@ pub(crate) fn is_ours(worker: &str, workers: &[WorkerRow]) -> bool {
 
 /// Reads the overview of the running relais, or returns the reason why it is unknown.
 pub(crate) async fn overview<T: DeserializeOwned>(
-    admin: Option<&AdminSettings>,
+    admin: Option<&AdminKeys>,
     access: &Access,
 ) -> Result<T, String> {
     let admin = admin.ok_or("the configuration has no [admin]")?;
-    let place = format!("{}://{}", scheme(admin.tls.as_ref()), reachable(admin.listen));
+    let place = format!("{}://{}", scheme(admin.tls_certificate.as_ref()), reachable(admin.listen));
     // The address is an IP number, which no certificate names; on this machine that is as safe as plain HTTP.
     let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true);
     let client = builder.no_proxy().timeout(REQUEST_MAX).build();

@@ -13,7 +13,7 @@ use crate::{
         status::guards::{self, DestinationGuards},
     },
     failure::CommandError,
-    settings::{AdminSettings, Settings, quantity::show_rate},
+    settings::{AdminKeys, Settings, quantity::show_rate},
 };
 
 /// The state. The overview of the store and that of the API both parse as this.
@@ -83,14 +83,14 @@ impl TopState {
 /// Reads the state repeatedly.
 pub(super) struct StateReader {
     store: Arc<dyn Store>,
-    admin: Option<AdminSettings>,
+    admin: Option<AdminKeys>,
     access: Access,
     /// The worker that is known to answer for this store.
     known: Option<String>,
 }
 
 impl StateReader {
-    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminSettings>, access: Access) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminKeys>, access: Access) -> Self {
         Self { store, admin, access, known: None }
     }
 

@@ -1,24 +1,24 @@
-//! A process in plain words: what starts it, its steps, what happens when one of them fails.
+//! A process in plain words: its start, its steps, and the end when one of them fails.
 
 use relais_core::process::{
     declared::{Declared, DeclaredCall, DeclaredStep},
     definition::Correlate,
 };
 
-use super::{retry, show_pick};
+use super::retry;
 use crate::settings::quantity::show_duration;
 
 pub(super) fn process(process: &Declared) -> Vec<String> {
     let business_key = match &process.business_key {
         None => "without a business key: each event starts one".to_owned(),
-        Some(pick) => format!("business key {}: one process for each", show_pick(pick)),
+        Some(pick) => format!("business key {}: one process for each", pick),
     };
     let mut lines = vec![format!("started by {}; {business_key}", any_of(&process.starts))];
     for (index, step) in process.steps.iter().enumerate() {
         lines.push(format!("{}. {}: {}", index + 1, step.name, sends(&step.call)));
         lines.extend(details(&step.call));
         if let Some(undo) = &step.compensation {
-            lines.push(format!("   undone by {}", sends(undo)));
+            lines.push(format!("   compensated by {}", sends(undo)));
             lines.extend(details(undo));
         }
     }
@@ -32,19 +32,21 @@ fn sends(call: &DeclaredCall) -> String {
 }
 
 fn details(call: &DeclaredCall) -> [String; 2] {
-    let mut replies = format!("done when {} comes", any_of(&call.completed));
-    for (types, what) in [(&call.failed, "for good"), (&call.retryable, "for now")] {
+    let mut replies = format!("completed by {}", any_of(&call.completed));
+    for (types, what) in
+        [(&call.failed, "fails permanently on"), (&call.retryable, "fails this attempt on")]
+    {
         if !types.is_empty() {
-            replies.push_str(&format!(", failed {what} when {}", any_of(types)));
+            replies.push_str(&format!(", {what} {}", any_of(types)));
         }
     }
     let found = match &call.correlate {
-        Correlate::ProcessId(pick) => format!("process id in {}", show_pick(pick)),
-        Correlate::BusinessKey(pick) => format!("business key in {}", show_pick(pick)),
+        Correlate::ProcessId(pick) => format!("process id in {}", pick),
+        Correlate::BusinessKey(pick) => format!("business key in {}", pick),
     };
     let timeout = match call.timeout {
-        None => "no time-out: waits until a reply comes".to_owned(),
-        Some(limit) => format!("without a reply for {} failed for now", show_duration(limit)),
+        None => "no time-out: waits indefinitely for a reply".to_owned(),
+        Some(limit) => format!("time-out {}", show_duration(limit)),
     };
     [format!("   {replies}; {found}"), format!("   {timeout}; {}", retry(&call.retry))]
 }
@@ -57,9 +59,10 @@ fn when_it_fails(steps: &[DeclaredStep]) -> String {
         .map(|step| step.name.as_str())
         .collect();
     if undone.is_empty() {
-        return "a step that fails for good ends it as FAILED; no step can be undone".to_owned();
+        return "a step that fails permanently ends it as FAILED; no step has a compensation"
+            .to_owned();
     }
-    format!("a step that fails for good undoes those done before: {}", undone.join(", then "))
+    format!("a step that fails permanently compensates those before it: {}", undone.join(", then "))
 }
 
 fn any_of(names: &[String]) -> String {

@@ -3,61 +3,79 @@
 use std::collections::HashSet;
 
 use relais_core::{
-    extract::Pick,
     json::{self, JsonError},
     route::Route,
+    setting::{NameText, PayloadPointer, PlainText},
+    settings,
 };
 
-use super::{reader::Section, types::RouteSettings};
+use super::{findings::FilePlace, reader::Section};
 
-/// Every route that can be read.
+settings! {
+    /// `[[route]]`
+    pub(super) struct RouteKeys {
+        /// the event type
+        on: NameText;
+        /// the name of a `[[destination]]`
+        destination: NameText;
+        /// an array of at most 10,000 elements: one message for each
+        each: Option<PayloadPointer>;
+        /// the event type of the messages
+        event_type: Option<NameText> => "the `on`";
+        /// the aggregate type of the messages
+        aggregate_type: Option<NameText> => "the source system";
+        /// a whole number. A message older than the last seen for its aggregate is ignored and counted in `relais_ignored_total`
+        version: Option<PayloadPointer>;
+        /// a template for the payload
+        payload: Option<PlainText> => "see below";
+    }
+}
+
+/// One `[[route]]`.
+#[derive(Debug)]
+pub(crate) struct RouteSettings {
+    /// The place of its destination's name.
+    pub(crate) place: FilePlace,
+    pub(crate) route: Route,
+}
+
+/// Reads every route that can be read.
 pub(super) fn routes(sections: Vec<Section<'_>>) -> Vec<RouteSettings> {
     let mut identities = HashSet::new();
     let mut routes = Vec::new();
     for section in sections {
-        let Some(route) = route(&section) else {
-            section.finish(|_| None);
-            continue;
-        };
-        // What the ids of its messages are made of: an equal route would make the same messages.
-        let Route { on, destination, event_type, aggregate_type, each, .. } = route.route.clone();
-        if !identities.insert((on, destination, event_type, aggregate_type, each)) {
-            section.error("", "an earlier route makes the same messages; remove one of the two");
+        let keys = section.read::<RouteKeys>();
+        if let Some(template) = section.peek("payload")
+            && let Err(error) = check_template(&template, section.has("each"))
+        {
+            section.error("payload", error);
         }
-        section.finish(|_| None);
-        routes.push(route);
+        if let Some(route) = keys.map(route) {
+            // The ids of its messages are computed from these: an equal route would make the same messages.
+            let Route { on, destination, event_type, aggregate_type, each, .. } = route.clone();
+            if !identities.insert((on, destination, event_type, aggregate_type, each)) {
+                section
+                    .error("", "an earlier route makes the same messages; remove one of the two");
+            }
+            routes.push(RouteSettings { place: section.place_of("destination"), route });
+        }
+        section.finish();
     }
     routes
 }
 
-fn route(section: &Section<'_>) -> Option<RouteSettings> {
-    let (on, destination) = (section.required_name("on"), section.required_name("destination"));
-    let each = section.parsed("each", pointer);
-    let mut route =
-        Route::new(&on.clone().unwrap_or_default(), &destination.clone().unwrap_or_default());
-    route.event_type = section.name("event_type");
-    route.aggregate_type = section.name("aggregate_type");
-    route.version = section.parsed("version", pointer);
-    route.payload = section.text("payload").map(|text| text.value);
+fn route(keys: RouteKeys) -> Route {
+    let RouteKeys { on, destination, each, event_type, aggregate_type, version, payload } = keys;
+    let mut route = Route::new(&on, &destination);
     route.each = each;
-    if let Some(template) = &route.payload
-        && let Err(error) = check_template(template, route.each.is_some())
-    {
-        section.error("payload", error);
-    }
-    let place = section.place_of("destination");
-    on.and(destination).map(|_| RouteSettings { place, route })
+    route.event_type = event_type;
+    route.aggregate_type = aggregate_type;
+    route.version = version;
+    route.payload = payload;
+    route
 }
 
-/// The pointer of `payload:/pointer`.
-fn pointer(text: &str) -> Result<String, String> {
-    match text.parse() {
-        Ok(Pick::Payload(pointer)) => Ok(pointer),
-        _ => Err("is not a place in the payload; write `payload:/JSON/POINTER`".to_owned()),
-    }
-}
-
-/// Fills the template with `null` everywhere: it must be JSON then, as it must be later.
+/// Checks that the template is JSON once `null` stands for every value.
 fn check_template(template: &str, has_each: bool) -> Result<(), String> {
     let mut filled = String::new();
     let mut rest = template;
@@ -87,7 +105,7 @@ fn check_template(template: &str, has_each: bool) -> Result<(), String> {
     })
 }
 
-/// Whether the text ends inside a JSON string.
+/// Returns whether the text ends inside a JSON string.
 fn is_in_quotes(json: &str) -> bool {
     let (mut quoted, mut escaped) = (false, false);
     for byte in json.bytes() {

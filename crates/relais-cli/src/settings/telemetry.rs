@@ -1,26 +1,60 @@
 //! `[log]` and `[telemetry]`.
 
+use relais::http::HiddenUrl;
+use relais_core::{
+    setting::{Decimal, HiddenTable, NameText, SettingWords, Word},
+    settings, text_kinds,
+};
 use reqwest::{
     Url,
     header::{HeaderName, HeaderValue},
 };
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use super::{
-    reader::Section,
-    types::{LogSettings, TelemetrySettings},
-};
+use super::reader::Section;
 use crate::args::LogFormat;
 
+settings! {
+    /// `[log]`
+    pub(crate) struct LogSettings {
+        /// `"text"` or `"json"`; `--log` overrides it
+        format: Option<Word<LogFormat>> => "`\"text\"`";
+        /// such as `"info,relais=debug"`; `RUST_LOG` overrides it
+        level: Option<LogLevel> => "`\"info\"`";
+    }
+
+    /// `[telemetry]`
+    pub(crate) struct TelemetrySettings {
+        /// the address of a collector, such as `"http://127.0.0.1:4318"`, else `OTEL_EXPORTER_OTLP_ENDPOINT`. Without either there are no traces
+        otlp: Option<CollectorUrl>;
+        /// sent to the collector, else `OTEL_EXPORTER_OTLP_HEADERS`. Never shown
+        headers: HiddenTable<SecretString>;
+        /// the name of this program in traces, else `OTEL_SERVICE_NAME`
+        service_name: NameText = "relais".to_owned();
+        /// the fraction of new traces that is recorded
+        sample: Decimal = 1.0, 0.0..=1.0;
+    }
+}
+
+text_kinds! {
+    /// A level, or levels by module.
+    pub(crate) LogLevel -> String, "text", |text| match EnvFilter::try_new(text) {
+            Ok(_) if text.split(',').all(is_directive) => Ok(text.to_owned()),
+            _ => Err("is no level; write for example \"info\" or \"info,relais=debug\"".to_owned()),
+        };
+    /// The address of a collector. It may hold a password by mistake.
+    pub(crate) CollectorUrl -> HiddenUrl, "text", endpoint, hidden true;
+}
+
+impl SettingWords for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
 pub(super) fn log(section: Section<'_>) -> LogSettings {
-    let format = section.choice("format", &[("text", LogFormat::Text), ("json", LogFormat::Json)]);
-    let level = section.parsed("level", |text| match EnvFilter::try_new(text) {
-        Ok(_) if text.split(',').all(is_directive) => Ok(text.to_owned()),
-        _ => Err("is no level; write for example \"info\" or \"info,relais=debug\"".to_owned()),
-    });
-    section.finish(|_| None);
-    LogSettings { format, level }
+    let settings = section.read_with(&());
+    section.finish();
+    settings
 }
 
 /// Returns whether it is a level or has one. A single word would be the name of a module, and no module of
@@ -30,66 +64,52 @@ fn is_directive(text: &str) -> bool {
     text.contains(['=', '[']) || text.parse::<LevelFilter>().is_ok_and(|_| !text.is_empty())
 }
 
-/// What the file does not say is taken from OpenTelemetry's own variables.
+/// Reads the section; absent keys are taken from OpenTelemetry's own variables.
 pub(super) fn telemetry(
     section: Section<'_>,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> TelemetrySettings {
-    let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
-    // Unlike other keys, the text itself is not repeated: it may hold a password.
-    let written = section
-        .text("otlp")
-        .and_then(|text| endpoint(&text.value).map_err(|error| section.error("otlp", error)).ok());
-    let otlp = if section.has("otlp") {
-        written
-    } else {
-        let name = "OTEL_EXPORTER_OTLP_ENDPOINT";
-        variable(name).and_then(|text| {
-            // It may be meant for other programs too: no reason to refuse these settings.
-            let wrong = |error| section.warn("otlp", format_args!("{name} {error}; no traces"));
-            endpoint(&text).map_err(wrong).ok()
-        })
+    let variable = |key: &str, name: &str| {
+        environment(name).filter(|value| !value.is_empty() && !section.has(key))
     };
-    let mut headers = section.secret_table("headers");
-    if !section.has("headers") {
-        let variable = variable("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
-        let pairs = variable.split(',').filter_map(|pair| pair.split_once('='));
-        headers.extend(pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().into())));
+    let mut settings: TelemetrySettings = section.read_with(&());
+    let name = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    if let Some(text) = variable("otlp", name) {
+        // It may be meant for other programs too: no reason to refuse this configuration.
+        let wrong = |error| section.warn("otlp", format_args!("{name} {error}; no traces"));
+        settings.otlp = endpoint(&text).map_err(wrong).ok();
     }
-    for (name, value) in &headers {
+    let pairs = variable("headers", "OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
+    let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+    let pairs = pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().into()));
+    settings.headers.extend(pairs);
+    for (name, value) in &settings.headers {
         let fits = name.parse::<HeaderName>().is_ok()
             && value.expose_secret().parse::<HeaderValue>().is_ok();
         if !fits {
             section.error("headers", format_args!("`{name}` is not a header HTTP can carry"));
         }
     }
-    let service_name = section.name("service_name").or_else(|| variable("OTEL_SERVICE_NAME"));
-    let settings = TelemetrySettings {
-        otlp,
-        headers,
-        service_name: service_name.unwrap_or_else(|| "relais".to_owned()),
-        sample: section.number("sample", 0.0..=1.0).unwrap_or(1.0),
-    };
-    section.finish(|_| None);
+    if let Some(name) = variable("service_name", "OTEL_SERVICE_NAME") {
+        settings.service_name = name;
+    }
+    section.finish();
     settings
 }
 
-/// The collector's address; traces have a path of their own there.
-fn endpoint(text: &str) -> Result<Url, String> {
+/// Reads the address of a collector and adds the path for traces.
+fn endpoint(text: &str) -> Result<HiddenUrl, String> {
     const PATH: &str = "/v1/traces";
-    let mut url: Url = text
-        .parse()
-        .ok()
-        .filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        .ok_or("is no address of a collector; write for example \"http://127.0.0.1:4318\"")?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("has a password in it; use `telemetry.headers` instead".to_owned());
+    const HOW: &str = "is no address of a collector; write for example \"http://127.0.0.1:4318\"";
+    let mut url = Url::parse(text).map_err(|_| HOW.to_owned())?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(HOW.to_owned());
     }
     if !url.path().ends_with(PATH) {
         let path = format!("{}{PATH}", url.path().trim_end_matches('/'));
         url.set_path(&path);
     }
-    Ok(url)
+    HiddenUrl::new(url, "use `telemetry.headers` instead")
 }
 
 #[cfg(test)]
@@ -111,7 +131,8 @@ mod tests {
     #[test]
     fn without_a_collector_nothing_is_traced() {
         let off = settings("", &[]).unwrap();
-        assert_eq!((off.otlp, off.service_name.as_str(), off.sample), (None, "relais", 1.0));
+        assert!(off.otlp.is_none());
+        assert_eq!((off.service_name.as_str(), off.sample), ("relais", 1.0));
     }
 
     #[test]
@@ -145,7 +166,7 @@ mod tests {
         for (text, expected) in [
             ("[telemetry]\notlp = \"grpc://c:4317\"", "is no address of a collector"),
             ("[telemetry]\notlp = \"http://me:pw@c\"", "telemetry.headers"),
-            ("[telemetry]\nsample = 2", "must be a number from 0 to 1"),
+            ("[telemetry]\nsample = 2", "must be from 0 to 1"),
             ("[telemetry]\nsamples = 1", "did you mean `sample`?"),
             ("[telemetry]\nheaders = { \"x y\" = \"z\" }", "`x y` is not a header"),
             ("[log]\nlevel = \"loud\"", "is no level"),

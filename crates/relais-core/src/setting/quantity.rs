@@ -1,19 +1,19 @@
-//! Durations (`100ms`, `1h30m`), rates (`50/s`) and sizes (`8MiB`) as people write them.
+//! Durations (`100ms`, `1h30m`), rates (`50/s`) and sizes (`8MiB`) as operators write them.
 //!
-//! Errors say what is wrong without repeating the text: it may have come from the environment.
+//! Errors do not repeat the text: it may come from the environment.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Longest duration a setting may have.
-pub(crate) const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// The longest duration that a key may have.
+pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Reads `100ms`, `30s`, `5m`, `1h30m`, `30d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     const HOW: &str = "is not a duration; write for example \"100ms\", \"30s\", \"5m\" or \"30d\"";
     let mut millis: u64 = 0;
     let mut rest = text.trim();
@@ -38,8 +38,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// A duration as [`duration`] reads it, in the fewest parts.
-pub(crate) fn show_duration(duration: Duration) -> String {
+/// Formats a duration as [`duration`] reads it, in the fewest parts.
+pub fn show_duration(duration: Duration) -> String {
     let mut millis = duration.as_millis();
     if millis == 0 {
         return "0s".to_owned();
@@ -57,13 +57,13 @@ pub(crate) fn show_duration(duration: Duration) -> String {
 
 /// Calls per period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Rate {
-    pub(crate) calls: u32,
-    pub(crate) period: Duration,
+pub struct Rate {
+    pub calls: u32,
+    pub period: Duration,
 }
 
 /// Reads `50/s`, `100/m`, `1000/h`.
-pub(crate) fn rate(text: &str) -> Result<Rate, String> {
+pub fn rate(text: &str) -> Result<Rate, String> {
     const HOW: &str = "is not a rate; write for example \"50/s\", \"100/m\" or \"1000/h\"";
     let (calls, unit) = text.split_once('/').ok_or(HOW)?;
     let calls: u32 = calls.trim().parse().map_err(|_| HOW)?;
@@ -74,13 +74,13 @@ pub(crate) fn rate(text: &str) -> Result<Rate, String> {
         _ => return Err(HOW.to_owned()),
     };
     if calls == 0 {
-        return Err("lets nothing through; use at least one call a period".to_owned());
+        return Err("allows no call; use at least one call per period".to_owned());
     }
     Ok(Rate { calls, period })
 }
 
-/// A rate as [`rate`] reads it.
-pub(crate) fn show_rate(rate: Rate) -> String {
+/// Formats a rate as [`rate`] reads it.
+pub fn show_rate(rate: Rate) -> String {
     let unit = match rate.period.as_secs() {
         1 => "s",
         60 => "m",
@@ -90,7 +90,7 @@ pub(crate) fn show_rate(rate: Rate) -> String {
 }
 
 /// Reads `8MiB`, `500KB`, `1024`.
-pub(crate) fn size(text: &str) -> Result<usize, String> {
+pub fn size(text: &str) -> Result<usize, String> {
     const HOW: &str = "is not a size; write for example \"512KiB\" or \"8MiB\"";
     let (number, unit) = split_number(text.trim()).ok_or(HOW)?;
     let factor: u64 = match unit.trim() {
@@ -107,8 +107,8 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| HOW.to_owned())
 }
 
-/// A size as [`size`] reads it.
-pub(crate) fn show_size(bytes: usize) -> String {
+/// Formats a size as [`size`] reads it.
+pub fn show_size(bytes: usize) -> String {
     const UNITS: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let fits = UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
     fits.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn other_texts_are_no_durations() {
         for text in ["", "5", "m", "5 m", "-5m", "1.5s", "5min", "99999999999999999999s", "40000d"]
         {
             assert!(duration(text).is_err(), "{text}");
