@@ -22,10 +22,10 @@ mod fuzz;
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
 use clap::Parser;
-use relais_core::store::Store;
+use relais_core::store::StoreDriver;
 
 /// Replaces the store of `relais run` by one that wraps it.
-pub type WrapStore = fn(Arc<dyn Store>) -> Arc<dyn Store>;
+pub type WrapStore = fn(Arc<dyn StoreDriver>) -> Arc<dyn StoreDriver>;
 
 /// Runs the program with these arguments, the first of which is its name.
 ///

@@ -138,7 +138,7 @@ async fn database(settings: &Settings, report: &mut CheckReport) -> Option<Datab
     };
     let checked = async {
         let store = database.store();
-        report.database = Some(store.describe().await?);
+        report.database = Some(store.describe().await?.server);
         let wrong = database.try_hydrate(settings).await;
         report.errors.extend(wrong.iter().map(ToString::to_string));
         store.check().await?;
