@@ -1,7 +1,7 @@
 //! The handlers of `/api/v1`. `docs/http-api.md` describes every route, [`routes`](crate::routes) lists them.
 //!
 //! Invariant: rows change only through the engine's [`Operator`](relais::process::Operator),
-//! [`Desk`](relais::desk::Desk) and [`repair`](relais::repair), which record actor and reason. Each change runs
+//! [`DeadLetters`](relais::dead_letters::DeadLetters) and [`repair`](relais::repair), which record actor and reason. Each change runs
 //! in its own task, so that a client that disconnects does not interrupt it.
 
 pub(crate) mod audit;
@@ -29,7 +29,7 @@ use axum::{
 };
 
 use relais_core::{
-    browse::{Listed, Reach, look_back},
+    inspect::{ListedRow, RowPage},
     query::Filter,
     store::StoreFuture,
 };
@@ -94,12 +94,11 @@ async fn perform<T: Send + 'static>(
 /// Reads a page of a long list; `id` returns the cursor of a row.
 async fn page<'a, T>(
     filter: Filter,
-    reach: impl FnOnce(Filter) -> StoreFuture<'a, Reach>,
-    browse: impl FnOnce(Filter) -> StoreFuture<'a, Vec<Listed<T>>>,
+    read: impl FnOnce(Filter) -> StoreFuture<'a, RowPage<T>>,
     id: impl Fn(&T) -> String,
-) -> Result<ListPage<Listed<T>>, ApiProblem> {
+) -> Result<ListPage<ListedRow<T>>, ApiProblem> {
     let limit = filter.limit;
-    let (rows, next) = look_back(filter, reach, browse).await?;
+    let RowPage { rows, next } = read(filter).await?;
     Ok(ListPage::of(rows, limit, |listed| id(&listed.row)).or_next(next))
 }
 

@@ -8,7 +8,7 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::IntoResponse,
 };
-use relais::desk::By;
+use relais::dead_letters::DecisionAuthor;
 use relais_core::query::PAGE_MAX;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{error::Category, value::RawValue};
@@ -263,7 +263,7 @@ impl ActorAndReason {
     }
 
     /// Returns actor and reason: the actor is the name of a personal token, or `actor` of the request.
-    pub(crate) fn by(self, caller: &AdminCaller) -> Result<By, ApiProblem> {
+    pub(crate) fn by(self, caller: &AdminCaller) -> Result<DecisionAuthor, ApiProblem> {
         let actor = match (&caller.identity, self.actor) {
             (CallerIdentity::Local, None) => {
                 return Err(ApiProblem::unprocessable(
@@ -285,7 +285,7 @@ impl ActorAndReason {
         };
         bounded("actor", &actor, ACTOR_MAX)?;
         bounded("reason", &self.reason, REASON_MAX)?;
-        Ok(By { actor, reason: self.reason })
+        Ok(DecisionAuthor { actor, reason: self.reason })
     }
 }
 

@@ -45,11 +45,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use relais::{desk::Desk, observe::Observer, process::Operator, repair::Declared};
+use relais::{dead_letters::DeadLetters, observe::Observer, process::Operator, repair::Declared};
 use relais_core::{
     control::ControlKind,
     process::ProcessRef,
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use serde::Serialize;
 use tokio::{
@@ -94,12 +94,12 @@ pub(crate) struct AdminInner {
 
 /// The parts of the server: the data that it shows, and the tokens that may see it.
 pub struct AdminParts {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn StoreDriver>,
     pub observer: Arc<Observer>,
     /// Acts on processes.
     pub operator: Operator,
     /// Acts on dead letters.
-    pub desk: Desk,
+    pub dead_letters: DeadLetters,
     /// The configured sources, whose decoders reprocess undecodable rows.
     pub declared: Vec<Declared>,
     /// If empty, every caller on this machine has the role admin.

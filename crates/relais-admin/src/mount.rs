@@ -87,7 +87,7 @@ impl AdminParts {
     pub fn of(app: &App, tokens: Vec<AdminToken>) -> impl Future<Output = Self> + Send + use<> {
         // The app is not `Sync`, so the future holds no reference to it.
         let Outline { store, observer, sources, destinations, .. } = app.outline();
-        let (operator, desk) = (app.operator(), app.desk());
+        let (operator, dead_letters) = (app.operator(), app.dead_letters());
         async move {
             let targets = destinations.iter().map(|(name, _)| DestinationInfo {
                 name: name.clone(),
@@ -96,14 +96,14 @@ impl AdminParts {
             });
             let facts = ServerFacts {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                store: store.describe().await.unwrap_or_default(),
+                store: store.describe().await.unwrap_or_default().server,
                 destinations: targets.collect(),
             };
             Self {
                 store,
                 observer,
                 operator,
-                desk,
+                dead_letters,
                 declared: Vec::new(),
                 tokens,
                 session_key: SessionKey::random(),

@@ -249,7 +249,7 @@ async fn count(admin: &Admin, database: &mut Option<String>) -> Result<StoreCoun
     let counted = soon(async move {
         let database = match known {
             Some(database) => database,
-            None => store.describe().await?,
+            None => store.describe().await?.server,
         };
         let asked = SystemTime::now();
         let overview = store.overview().await?;

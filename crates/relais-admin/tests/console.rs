@@ -11,7 +11,7 @@ use std::{fs, net::SocketAddr, sync::Arc};
 use axum::{Router, routing::get};
 use browser::Browser;
 use relais::{
-    App, NewInbox, Store,
+    App, NewInbox, StoreDriver,
     log::LogPublisher,
     sqlite::{SqliteOptions, SqliteStore},
 };
@@ -29,7 +29,7 @@ const AXE: &str = "
 async fn serve(folder: &std::path::Path) -> SocketAddr {
     let path = folder.join("relais.db");
     let store = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store: Arc<dyn StoreDriver> = Arc::new(store);
     store.migrate().await.unwrap();
     let message = NewInbox::new("bank", "m-1", "Paid", r#"{"order": "o-1"}"#);
     store.accept(vec![message], Vec::new()).await.unwrap();

@@ -1,8 +1,8 @@
 //! The definition of the command line: commands, arguments and help texts.
 
 mod control;
+mod dead_letters;
 mod decision;
-mod desk;
 mod id;
 mod process;
 mod reprocess;
@@ -16,10 +16,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     control::{ControlArgs, DestinationCommand, SourceCommand},
-    decision::DecisionArgs,
-    desk::{
+    dead_letters::{
         AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
     },
+    decision::DecisionArgs,
     id::IdPrefix,
     process::{
         Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,

@@ -26,7 +26,7 @@ mod top;
 
 use std::{path::PathBuf, sync::Arc};
 
-use relais_core::store::{Store, StoreError};
+use relais_core::store::{StoreDriver, StoreError};
 
 use crate::{
     WrapStore,
@@ -103,7 +103,7 @@ impl CommandContext {
     }
 
     /// Connects to an existing store.
-    pub(crate) async fn store(&self) -> Result<(Settings, Arc<dyn Store>), CommandError> {
+    pub(crate) async fn store(&self) -> Result<(Settings, Arc<dyn StoreDriver>), CommandError> {
         let (settings, _) = self.settings()?;
         if let StoreUrl::Sqlite(path) = &settings.store.url
             && !path.exists()

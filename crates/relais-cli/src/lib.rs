@@ -27,10 +27,10 @@ use std::{
 };
 
 use clap::Parser;
-use relais_core::store::Store;
+use relais_core::store::StoreDriver;
 
 /// Replaces the store of `relais run` by one that wraps it.
-pub type WrapStore = fn(Arc<dyn Store>) -> Arc<dyn Store>;
+pub type WrapStore = fn(Arc<dyn StoreDriver>) -> Arc<dyn StoreDriver>;
 
 /// Runs the program with these arguments, the first of which is its name.
 ///

@@ -2,7 +2,7 @@
 
 mod admin;
 mod connect;
-mod desk;
+mod dead_letters;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
 mod salesforce;
@@ -12,7 +12,7 @@ use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
 pub(crate) use self::{
     admin::{AdminServer, admin, admin_certificate, declared},
     connect::{ConnectionCheck, connect},
-    desk::desk,
+    dead_letters::dead_letters,
 };
 use relais::{
     App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
@@ -31,7 +31,7 @@ use relais_core::{
     credential::Credentials,
     publisher::Publisher,
     source::Source,
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use secrecy::ExposeSecret;
 
@@ -62,7 +62,7 @@ impl Database {
         })
     }
 
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
+    pub(crate) fn store(&self) -> Arc<dyn StoreDriver> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),
@@ -189,7 +189,7 @@ enum DeliveryPath {
 pub(crate) async fn app(
     settings: &Settings,
     database: &Database,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
 ) -> Result<WiredApp, WireError> {
     let mut app = App::new(store)
         .inbox(&settings.inbox_name)
@@ -238,7 +238,7 @@ pub(crate) async fn app(
 }
 
 /// Returns the operator of processes, with the definitions of the settings.
-pub(crate) fn operator(settings: &Settings, store: Arc<dyn Store>) -> Operator {
+pub(crate) fn operator(settings: &Settings, store: Arc<dyn StoreDriver>) -> Operator {
     let definitions = settings.processes.iter().map(|process| process.definition.clone());
     Operator::new(store, definitions.collect())
 }

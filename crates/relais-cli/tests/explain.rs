@@ -153,7 +153,7 @@ fn process_explained(site: &Site, target: &Target) {
     let id = letter["id"].as_str().unwrap();
     assert_eq!((&letter["origin"], &letter["msg_key"]), (&json!("process"), &json!("o-1")));
     let said = site.relais(&["dead-letter", "edit", id, "--payload", "{}", "--force"]);
-    assert_said(&said, 1, &["the data of a process is not edited"]);
+    assert_said(&said, 1, &["cannot edit the data of a process"]);
 
     // By type and business key too; what stands still says why and what can be done.
     let shown = ["StepFailed payment (permanent): no money", "no money; relais process "];

@@ -1,6 +1,6 @@
 //! The life of a bulk job: many outbox rows sent in one upload, whose results come later.
 //!
-//! Invariant: every phase is committed before and after the call it stands for, so that whoever
+//! Invariant: every phase is committed before and after the call it stands for, so that a worker that
 //! takes a job over follows it instead of sending its rows again. A row belongs to at most one open
 //! job; while it does, the job's lease stands for the row's lane.
 
@@ -13,12 +13,11 @@ use crate::{
     async_trait,
     delivery::{Delivery, Problem},
     lane::{Fence, OwnedLane},
-    outbox::{OutboxFate, OutboxRow},
-    store::{Fetch, Payloads, Settled, StoreFuture},
+    outbox::OutboxRow,
     time::Timestamp,
 };
 
-/// How far a job is, as far as we know for sure. The text is in the `phase` column.
+/// The last committed phase of a job. The text is in the `phase` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Phase {
@@ -28,7 +27,7 @@ pub enum Phase {
     Creating,
     /// The target has an empty job; its id is known.
     Created,
-    /// The upload is under way, or its answer was lost.
+    /// The upload is in flight, or its answer was lost.
     Uploading,
     Uploaded,
     /// The target was asked to begin, and did not answer yet.
@@ -75,21 +74,21 @@ impl Phase {
         Self::ALL.into_iter().find(|phase| phase.as_str() == text)
     }
 
-    /// Whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Reconciled | Self::Abandoned)
     }
 
-    /// Whether the upload was not begun: the rows are only in the worker's memory.
+    /// Returns whether the upload was not begun: the rows are only in the worker's memory.
     pub fn is_before_upload(self) -> bool {
         matches!(self, Self::Planned | Self::Creating | Self::Created)
     }
 }
 
-/// What the target says of a job.
+/// The state of a job at the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
-    /// Made, not begun; whether an upload arrived cannot be told.
+    /// Made, not begun; it is unknown whether an upload arrived.
     Open,
     /// Waits or runs.
     Running,
@@ -102,7 +101,7 @@ pub enum Remote {
     Gone,
 }
 
-/// What to do next with a job.
+/// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Create,
@@ -119,12 +118,12 @@ pub enum Step {
     Look,
 }
 
-/// The decision after a pause of any length: what we know and what the target says.
+/// Decides the next step after a pause of any length, from the committed phase and the state at the target.
 ///
 /// Without `remote` only phases that need no question get an answer other than [`Step::Look`].
 pub fn next(phase: Phase, remote: Option<&Remote>) -> Step {
     match (phase, remote) {
-        // Asked in vain, or not at all: a job made by a lost answer is empty and does nothing.
+        // Asked without result, or not at all: a job made by a lost answer is empty and does nothing.
         (Phase::Planned | Phase::Creating, _) => Step::Create,
         (Phase::Finished, _) => Step::Reconcile,
         (Phase::Reconciled | Phase::Abandoned, _) => Step::Wait,
@@ -148,16 +147,16 @@ pub struct BulkJob {
     pub remote_id: Option<String>,
     pub phase: Phase,
     pub row_count: u64,
-    /// Who works on it; the epoch is raised at every change of owner.
+    /// The worker that holds it; the epoch is raised at every change of owner.
     pub owner: Option<String>,
     pub epoch: i64,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
-    /// The last thing worth telling a person.
+    /// The last remark for an operator.
     pub error_message: Option<String>,
 }
 
-/// A job that a worker has taken over.
+/// A job that a worker holds: planned, taken over or renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobTakeover {
     pub job: BulkJob,
@@ -193,61 +192,19 @@ pub struct BulkCandidate {
     pub lost_workers: u32,
 }
 
-/// Bulk jobs in the store. Every method is one transaction; only database time decides.
-pub trait BulkJobs: Send + Sync {
-    /// The rows that `Store::fetch_outbox` returns for this fetch, however large, without payloads.
-    fn bulk_candidates(&self, fetch: Fetch) -> StoreFuture<'_, Vec<BulkCandidate>>;
-
-    /// Makes a job of rows whose lanes are held, in phase `PLANNED`, leased to the fence's worker.
-    /// `None` if the destination has an open job, or a lane or row is no longer ours: nothing changed.
-    fn plan_bulk(
-        &self,
-        fence: Fence,
-        job: Uuid,
-        rows: Vec<(i64, OwnedLane)>,
-        lease: Duration,
-    ) -> StoreFuture<'_, Option<BulkJob>>;
-
-    /// The destination's open job if nobody holds it (no owner, or the lease ran out), now leased to
-    /// the worker with a higher epoch.
-    fn take_bulk(
-        &self,
-        destination: String,
-        worker: String,
-        lease: Duration,
-    ) -> StoreFuture<'_, Option<JobTakeover>>;
-
-    /// `false`: somebody else has it.
-    fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool>;
-
-    /// Gives the lease back, the phase as it is.
-    fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()>;
-
-    /// Moves the job on if the fence holds and it is still in `from`. `ABANDONED` also sets its rows
-    /// free as they were.
-    fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool>;
-
-    /// The job's rows that are still pending, by id, behind `after`. Empty only if there is none.
-    fn bulk_rows(
-        &self,
-        job: Uuid,
-        after: i64,
-        limit: usize,
-        payloads: Payloads,
-    ) -> StoreFuture<'_, Vec<OutboxRow>>;
-
-    /// Settles rows of the job if the fence holds. `Untouched` sets a row free without penalty. Every fate
-    /// but `Wait` clears the lost workers of its row: it did not kill this one. The
-    /// job is `RECONCILED` in the same transaction as its last pending row.
-    fn settle_bulk(
-        &self,
-        fence: JobFence,
-        rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreFuture<'_, Settled>;
-
-    /// Newest first; open ones before all others.
-    fn list_bulk(&self, destination: Option<String>, limit: usize)
-    -> StoreFuture<'_, Vec<BulkJob>>;
+/// A change of the lease of a bulk job. Only database time decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BulkLease {
+    /// Makes a job of rows whose lanes are held, in phase `PLANNED`, leased to the fence's worker. Nothing
+    /// changes if the destination has an open job, or a lane or row is no longer the worker's.
+    Plan { fence: Fence, job: Uuid, rows: Vec<(i64, OwnedLane)>, lease: Duration },
+    /// Takes the destination's open job if no worker holds it (no owner, or the lease has expired), with a
+    /// higher epoch.
+    Take { destination: String, worker: String, lease: Duration },
+    /// Extends the lease of a job that the worker still holds.
+    Renew { fence: JobFence, lease: Duration },
+    /// Gives the lease back; the phase stays.
+    Release { fence: JobFence },
 }
 
 /// The reason why a call to the target failed.

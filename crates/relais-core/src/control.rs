@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{store::StoreFuture, time::Timestamp};
+use crate::time::Timestamp;
 
 /// Code of an inbox row that waits because its process type is paused.
 pub const PROCESS_TYPE_PAUSED: &str = "PROCESS_TYPE_PAUSED";
@@ -116,22 +116,6 @@ impl ControlOrder {
     pub fn audit_action(&self) -> String {
         format!("{}.{}", self.kind.as_str().replace('_', "-"), self.change.audit_word())
     }
-}
-
-/// The store's side of controls. Every method is one transaction or one bounded read.
-pub trait Controls: Send + Sync {
-    /// Returns every row, by kind and name; at most [`CONTROLS_MAX`]. Cheap enough for once a second.
-    fn controls(&self) -> StoreFuture<'_, Vec<Control>>;
-
-    /// Carries out a change and records it in the audit. Returns `false`, and records nothing, if a pause
-    /// is asked for what is paused already, or a resume for what is not.
-    ///
-    /// A resume of a process type also ends the wait of its inbox rows ([`PROCESS_TYPE_PAUSED`]).
-    fn control(&self, order: ControlOrder) -> StoreFuture<'_, bool>;
-
-    /// Ends the wait of inbox rows of paused process types: for a worker that has noticed a resume, and may
-    /// have let rows wait since. Rows of types that are still paused wait again. Returns how many.
-    fn wake_paused(&self) -> StoreFuture<'_, u64>;
 }
 
 /// Most rows of `relais_control` that are read.

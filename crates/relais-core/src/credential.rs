@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::store::StoreFuture;
+use crate::{async_trait, store::StoreResult};
 
 /// A stored secret, as it was when its lease was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,25 +17,26 @@ pub struct Credential {
 }
 
 /// Secrets in the database, by name. Every method is one transaction; only database time decides.
+#[async_trait]
 pub trait Credentials: Send + Sync {
     /// Takes the lease of a secret and reads it. `None`: another owner holds it.
-    fn take_credential(
+    async fn take_credential(
         &self,
         name: String,
         owner: String,
         lease: Duration,
-    ) -> StoreFuture<'_, Option<Credential>>;
+    ) -> StoreResult<Option<Credential>>;
 
     /// Replaces the secret and ends the lease, if the owner still holds it and the version is the one
     /// that was read. `false`: nothing was changed.
-    fn replace_credential(
+    async fn replace_credential(
         &self,
         name: String,
         owner: String,
         version: i64,
         sealed: String,
-    ) -> StoreFuture<'_, bool>;
+    ) -> StoreResult<bool>;
 
     /// Ends the lease without a change.
-    fn release_credential(&self, name: String, owner: String) -> StoreFuture<'_, ()>;
+    async fn release_credential(&self, name: String, owner: String) -> StoreResult<()>;
 }

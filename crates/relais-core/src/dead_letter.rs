@@ -1,11 +1,22 @@
-//! A row that needs a person: what is kept of it, and what the person may do.
+//! Dead letters: messages that need an operator's decision, and the decisions.
+//!
+//! Unstable: drivers implement [`DeadLetterStore`]; it is not public API and changes with any release.
 
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{message::Headers, time::Timestamp};
+use crate::{
+    async_trait,
+    control::ControlOrder,
+    message::Headers,
+    outbox::OnDeadLetter,
+    query::SerdeErrors,
+    repair::{Mode, Repair, Repaired},
+    store::StoreResult,
+    time::Timestamp,
+};
 
-/// Where the failed row lives.
+/// The table of the failed row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -59,7 +70,7 @@ pub struct DeadLetter {
     /// The worker that gave up.
     pub parked_by: String,
     pub parked_at: Timestamp,
-    /// The payload before somebody edited it.
+    /// The payload before an operator edited it.
     pub original_payload: Option<String>,
     pub edited_by: Option<String>,
     pub edited_at: Option<Timestamp>,
@@ -69,13 +80,13 @@ pub struct DeadLetter {
     pub reason: Option<String>,
 }
 
-/// What a person decides about a dead letter.
+/// A decision about a dead letter. The text is in the `resolution` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resolution {
-    /// Try the row again, first in its key; attempts start at zero.
+    /// Sends the row again, first in its key; attempts start at zero.
     Retried,
-    /// Leave the row failed and let its key go on.
+    /// Leaves the row failed and frees its key.
     Discarded,
 }
 
@@ -88,10 +99,63 @@ impl Resolution {
     }
 }
 
-/// A person's decision, as it goes into the audit.
+/// The code of a dead letter that an operator made of a pending row.
+pub const CODE_OPERATOR_FAILED: &str = "OPERATOR_FAILED";
+
+/// An operator's decision, as the audit log records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    pub resolution: Resolution,
+pub struct OperatorDecision {
+    pub action: DecisionAction,
     pub actor: String,
     pub reason: String,
+}
+
+/// An action on a dead letter, or on a row that becomes one by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecisionAction {
+    /// Retries or discards an open dead letter. Frees the key unless another open dead letter parks it.
+    Resolve { dead_letter: Uuid, resolution: Resolution },
+    /// Gives an open dead letter and its row another payload, which must be valid JSON. The first original
+    /// is kept, and the row stays failed until it is retried.
+    Edit { dead_letter: Uuid, payload: String },
+    /// Closes an undecodable (`SERDE_ERROR`) inbox row: `FAILED`, with a dead letter that is resolved.
+    DiscardUndecodable { row: i64 },
+    /// Makes a dead letter ([`CODE_OPERATOR_FAILED`]) of a pending outbox row.
+    ///
+    /// A worker may have the row in flight: this is decided by its state alone, without the lane. Of this
+    /// and the worker's settlement the first one to commit stands, because both require `PENDING`; the
+    /// other one is refused and changes nothing. So the target may have the message although it is a dead
+    /// letter; a retry sends it again under the same id.
+    FailPending { row: i64, on_dead_letter: OnDeadLetter },
+}
+
+/// The result of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionResult {
+    Done,
+    NotFound,
+    /// Another decision came first, or the row is in another state than the action requires.
+    ResolvedBefore,
+}
+
+/// Decisions of operators, each carried out and recorded in the audit log in one transaction.
+#[async_trait]
+pub trait DeadLetterStore: Send + Sync {
+    async fn decide(&self, decision: OperatorDecision) -> StoreResult<DecisionResult>;
+
+    /// Returns ids of the undecodable rows that match, lowest first. Only ids: the rows may be large.
+    async fn undecodable_rows(&self, filter: SerdeErrors) -> StoreResult<Vec<i64>>;
+
+    /// Writes an undecodable row as it was decoded again, promotes it to `RECEIVED` and keeps its raw bytes.
+    /// If another row has its message already, it is settled as a duplicate of that row, or left as it is
+    /// where the contents differ.
+    async fn reprocess(&self, row: i64, repair: Repair, mode: Mode) -> StoreResult<Repaired>;
+
+    /// Changes what runs: pauses, limits, breakers. Returns `false`, and records nothing, for a pause of what
+    /// is paused already, or a resume of what is not.
+    ///
+    /// A resume of a process type also wakes its inbox rows
+    /// ([`PROCESS_TYPE_PAUSED`](crate::control::PROCESS_TYPE_PAUSED)).
+    async fn control(&self, order: ControlOrder) -> StoreResult<bool>;
 }

@@ -1,4 +1,4 @@
-//! What a publisher says became of a message. It must classify; it cannot fail.
+//! The result of publishing a message. A publisher must classify; it cannot fail.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Delivery {
     }
 }
 
-/// A reason as it is stored: a stable code for machines, a sentence for people.
+/// A reason as it is stored: a stable code for machines, a sentence for operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     pub code: String,
@@ -95,7 +95,7 @@ impl Problem {
         }
     }
 
-    /// The same for one whose fields somebody filled directly.
+    /// The same for one whose fields were set directly.
     #[must_use]
     pub fn fitted(self) -> Self {
         Self::new(&self.code, &self.message)

@@ -102,7 +102,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What the reserved header says of it; the event type where the mapping finds none.
+    /// The value of the reserved header; the event type where the mapping finds none.
     fn absence(&self) -> Option<&'static str> {
         match self {
             Self::Bytes(_) => None,
@@ -123,7 +123,7 @@ pub const VALUE_TOMBSTONE: &str = "tombstone";
 /// [`HEADER_VALUE`] of a message whose value has no bytes.
 pub const VALUE_EMPTY: &str = "empty";
 
-/// What a source knows of a message before anybody looked into it.
+/// A message as a source received it, before it is decoded.
 #[derive(Clone, Debug, Default)]
 pub struct Incoming {
     pub topic: String,
@@ -134,7 +134,7 @@ pub struct Incoming {
     pub value: Value,
     /// Kept if it is [common](Timestamp::is_common).
     pub event_ts: Option<Timestamp>,
-    /// Where it stands at its source, for ever; only brokers have that.
+    /// Its permanent position at its source; only brokers have that.
     pub position: Option<String>,
 }
 
@@ -292,12 +292,12 @@ impl Mapping {
     }
 }
 
-/// An object or a list is nobody's name.
+/// Objects and arrays cannot be used as an id.
 fn scalar(json: &str, pointer: &str) -> Option<String> {
     json::pointer(json, pointer).filter(|found| !found.starts_with(['{', '['])).and_then(json::text)
 }
 
-/// What a message is about, as far as it says.
+/// The parts of a message that the mapping finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub message_id: Option<String>,

@@ -123,7 +123,7 @@ pub fn judge(failure: FailureKind, facts: &Facts) -> Fault {
     if good_news || alone { Fault::Message } else { Fault::Target }
 }
 
-/// From so many failing keys on, of so many called, it is the target.
+/// The number of failing keys, of those called, from which the target is at fault.
 fn failing_keys_max(called_keys: usize) -> usize {
     FAILING_KEYS_MIN.max((called_keys * FAILING_PERCENT).div_ceil(100))
 }

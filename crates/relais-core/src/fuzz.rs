@@ -1,4 +1,4 @@
-//! What nobody may break with any bytes: each function is a fuzz target and panics if something does not
+//! Properties that hold for any bytes: each function is a fuzz target and panics if something does not
 //! hold. `fuzz/run.rs` tries them in the tests, `fuzz/Cargo.toml` with an engine that follows coverage.
 
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn bytes_of(value: &HeaderValue) -> Vec<u8> {
     }
 }
 
-/// The bytes that came can be made from the row again, by whoever knows its decoder.
+/// The bytes that came can be made from the row again with its decoder.
 fn assert_restored(decoder: Decoder, row: &NewInbox, bytes: &[u8]) {
     let payload = match &row.content {
         Content::Json(json) => json,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Deepest nesting accepted; deeper input is stored as undecodable instead of risking the stack of
-/// whoever reads it later.
+/// later readers.
 pub const DEPTH_MAX: usize = 128;
 
 /// Why bytes are not JSON that relais accepts.

@@ -1,7 +1,7 @@
 //! Who may touch which rows: lanes, leases and the fence.
 //!
 //! All keys hash into [`LANES`] lanes (the database computes it). A worker leases lanes of a scope;
-//! only the owner works on a lane's rows. Each change of owner raises the lane's epoch, and whoever
+//! only the owner works on a lane's rows. Each change of owner raises the lane's epoch, and a worker that
 //! settles a row proves in the same transaction that its epoch is still the current one.
 
 use std::{fmt, time::Duration};
@@ -94,7 +94,19 @@ pub struct LaneHandOver {
     pub unclean: bool,
 }
 
-/// What it holds afterwards.
+/// Lanes that a worker gives back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaneRelease {
+    /// These lanes, for any worker.
+    Lanes(Vec<i16>),
+    /// These lanes, for workers that know an event type which this worker does not know. They take them at
+    /// their next heartbeat, also beyond their share; other workers do not while one of them is alive.
+    HandOver(Vec<LaneHandOver>),
+    /// Every lane: the worker leaves the scope.
+    All,
+}
+
+/// The lanes of a worker after a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneGrant {
     /// Every lane of the worker, old and new.

@@ -39,10 +39,9 @@ pub mod publisher;
 pub mod quarantine;
 pub mod retry;
 
-pub mod browse;
 pub mod control;
 pub mod dead_letter;
-pub mod desk;
+pub mod inspect;
 pub mod lane;
 pub mod query;
 pub mod report;

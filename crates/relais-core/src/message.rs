@@ -1,4 +1,4 @@
-//! What travels: a message somebody wants sent, and the headers around any message.
+//! Messages that an application sends, and the headers around any message.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,7 +29,7 @@ pub trait Message: Serialize {
     const AGGREGATE: &'static str;
     /// The version of the contract.
     const VERSION: i32 = 1;
-    /// Where it goes unless the sender says otherwise.
+    /// The destination unless the sender names another one.
     const DESTINATION: Option<&'static str> = None;
     /// What the message is to the receiver.
     const CATEGORY: Category = Category::Event;
@@ -193,7 +193,7 @@ impl Headers {
         }
     }
 
-    /// Adds a value that came from outside: nobody else may write a reserved header, so such a name
+    /// Adds a value that came from outside: only relais may write a reserved header, so such a name
     /// is kept with `x-` before it.
     pub fn receive(&mut self, name: &str, value: HeaderValue) {
         let start = name.get(..HEADER_RESERVED.len());

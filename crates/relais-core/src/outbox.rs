@@ -1,7 +1,7 @@
 //! The life of an outbox row: `PENDING` until it is `DISPATCHED` or `FAILED`.
 //!
 //! A transient failure stays `PENDING` with `attempts` and `next_attempt_at`. `DISPATCHED` and
-//! `FAILED` change only by a recorded action of a person.
+//! `FAILED` change only by a recorded action of an operator.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl OutboxStatus {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
 
-    /// Whether only a person changes it from here.
+    /// Returns whether only an operator changes it from here.
     pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Pending)
     }
@@ -98,17 +98,17 @@ pub enum OutboxFate {
         problem: Problem,
         lost_workers: u32,
     },
-    /// Nothing is written: the destination is down, the row waits as it was.
+    /// Nothing is written: the destination is unavailable, the row waits as it was.
     Untouched,
 }
 
-/// What a dead letter does to its key.
+/// The effect of a dead letter on its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeadLetter {
-    /// Later messages of the key wait until a person decides: order holds.
+    /// Later messages of the key wait until an operator decides: order holds.
     #[default]
     Park,
-    /// Later messages go on without it.
+    /// Later messages continue without it.
     Skip,
 }
 

@@ -1,5 +1,5 @@
-//! A process: several steps in several systems, each told by a command and answered by a reply, undone
-//! backwards when one of them fails.
+//! A process (saga): several steps in several systems. Each step sends a command and waits for a reply; when
+//! one fails, completed steps are compensated, last first.
 //!
 //! Invariant: everything that happens to a process is a pure function from what it was and what
 //! happened to what it is now and what follows ([`advance()`]); the store commits all of that together
@@ -7,7 +7,7 @@
 //!
 //! - [`definition`]: which steps there are, with a picture of them ([`Definition::diagram`]);
 //!   [`typed`]: written in Rust; [`declared`]: written in TOML
-//! - [`advance`](mod@advance): what a start, a reply, a timer or a person makes of it
+//! - [`advance`](mod@advance): changes by a start, a reply, a timer or an operator
 //! - here: the rows
 
 pub mod advance;
@@ -34,7 +34,6 @@ pub use self::{
 use crate::{
     delivery::Problem,
     message::NewMessage,
-    store::StoreFuture,
     text::{self, ERROR_MESSAGE_MAX, MESSAGE_ID_MAX},
     time::Timestamp,
 };
@@ -50,12 +49,12 @@ pub enum ProcessStatus {
     Succeeded,
     /// Ended with what it has done standing.
     Failed,
-    /// Completed steps are being undone, last first.
+    /// Completed steps are being compensated, last first.
     Compensating,
-    /// Every completed step is undone.
+    /// Every completed step is compensated.
     Compensated,
-    /// Held by a person (or by relais, when only a person can help): replies are taken in, nothing
-    /// new begins.
+    /// Paused by an operator (or by relais, when only an operator can help): replies are accepted, no new
+    /// step begins.
     Paused,
 }
 
@@ -86,13 +85,13 @@ impl ProcessStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Whether it has come to its end.
+    /// Returns whether it has ended.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Compensated)
     }
 }
 
-/// What happened to a process: its log is made of these.
+/// An event in the log of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum ProcessEvent {
@@ -136,13 +135,13 @@ impl ProcessEvent {
 pub struct Entry {
     #[serde(flatten)]
     pub event: ProcessEvent,
-    /// Why it changed nothing, or what else there is to say: `late: the step was completed before`.
+    /// The reason why it changed nothing, or another remark: `late: the step was completed before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Who asked for it, if a person did.
+    /// The operator who asked for it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// Why they did. Some events have a `reason` of their own, so this one is stored as `because`.
+    /// The operator's reason. Some events have a `reason` of their own, so this one is stored as `because`.
     #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -177,11 +176,11 @@ pub struct Process {
     pub business_key: Option<String>,
     pub status: ProcessStatus,
     pub current_step: Option<String>,
-    /// What the process knows: JSON of the user's making.
+    /// The data of the process: JSON of the application.
     pub data: String,
     /// Attempts of the current step, or of its compensation, that did not succeed.
     pub retries: u32,
-    /// What relais knows: the JSON of [`advance::Progress`].
+    /// The progress that relais keeps: the JSON of [`advance::Progress`].
     pub progress: String,
     /// The sequence number of its last log entry; each change proves the one it was made from.
     pub version: i64,
@@ -190,8 +189,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns whether it waits for a decision of an operator: relais opened a dead letter for it, and
-    /// nothing has set it going again since.
+    /// Returns whether it waits for a decision of an operator: relais opened a dead letter for it, and it has
+    /// not continued since.
     pub fn needs_operator(&self) -> bool {
         let unfinished =
             !matches!(self.status, ProcessStatus::Succeeded | ProcessStatus::Compensated);
@@ -199,7 +198,7 @@ impl Process {
     }
 }
 
-/// What is to become of a process, all in one commit. Made by [`start`] and [`advance()`].
+/// A change of a process, carried out in one commit. Made by [`start`] and [`advance()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// As it is afterwards; the store sets the times. Its `version` is that of the last of `log`.
@@ -238,12 +237,12 @@ impl ActionRecord {
     }
 }
 
-/// What is to become of the one timer a process may have.
+/// A change of the one timer that a process may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimerChange {
     Keep,
     Clear,
-    /// Due so long after the database's now; replaces the one there is.
+    /// Due this long after the database's now; replaces the existing one.
     Set(Timer),
 }
 
@@ -251,17 +250,17 @@ pub enum TimerChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timer {
     pub step: String,
-    /// The command it watches, or, for a pause, an id of its own: tells a timer of the present from
-    /// one of the past. Never used for a second timer.
+    /// The command it watches, or, for a pause, an id of its own. Never used for a second timer, so that a
+    /// stale timer is recognised.
     pub command_id: Uuid,
     pub after: Duration,
 }
 
-/// What is to become of the dead letter of a process; at most one is open.
+/// A change of the dead letter of a process; at most one is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeadLetterChange {
     Keep,
-    /// A person must look. `failed_status` is `FAILED`, `TIMED_OUT`, `COMPENSATION_FAILED` or `PAUSED`.
+    /// An operator must decide. `failed_status` is `FAILED`, `TIMED_OUT`, `COMPENSATION_FAILED` or `PAUSED`.
     Open {
         failed_status: &'static str,
         problem: Problem,
@@ -275,7 +274,7 @@ pub enum DeadLetterChange {
     },
 }
 
-/// What closed the dead letter of a process; its `resolution`.
+/// The cause that closed the dead letter of a process; its `resolution`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closure {
     Action(Action),
@@ -291,14 +290,14 @@ impl Closure {
     }
 }
 
-/// How a process is found.
+/// The name of a process: its id, or its type and business key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ProcessRef {
     Id(Uuid),
     Key { process_type: String, business_key: String },
 }
 
-/// Which processes to list. Every set field must match; newest first.
+/// A filter of processes. Every set field must match; newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFilter {
     pub status: Option<ProcessStatus>,
@@ -312,7 +311,7 @@ pub struct ProcessFilter {
     pub limit: usize,
 }
 
-/// What became of a change in a transaction of its own.
+/// The result of a change in a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     Done,
@@ -320,7 +319,7 @@ pub enum Applied {
     Stale,
 }
 
-/// Whose timers are fired, and into which inbox.
+/// The process types whose timers are fired, and the inbox for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimerOwner {
     /// `None`: of all types.
@@ -329,7 +328,7 @@ pub struct TimerOwner {
     pub inbox: String,
 }
 
-/// What [`Processes::fire_timers`] did.
+/// The result of [`Store::fire_timers`](crate::store::Store::fire_timers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
     pub fired: u64,
@@ -353,44 +352,11 @@ pub const PROCESS_ACTION: &str = "PROCESS_ACTION";
 /// Code of a message that is no reply its process can wait for, or does not say of which command.
 pub const PROCESS_REPLY: &str = "PROCESS_REPLY";
 
-/// The payload of an inbox row made by [`Processes::fire_timers`].
+/// The payload of an inbox row made by [`Store::fire_timers`](crate::store::Store::fire_timers).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimerFired {
     pub process_id: Uuid,
     pub step: String,
     pub command_id: Uuid,
-}
-
-/// The store's side of processes. Every method is one transaction or one bounded read.
-pub trait Processes: Send + Sync {
-    /// Each as it is now, in the order asked for.
-    fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreFuture<'_, Vec<Option<Process>>>;
-
-    fn list_processes(&self, filter: ProcessFilter) -> StoreFuture<'_, Vec<Process>>;
-
-    /// The log of one process, newest first; `before` is a sequence number: the next page.
-    fn process_log(
-        &self,
-        process_id: Uuid,
-        before: Option<i64>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<LogEntry>>;
-
-    /// Log entries that one inbox message caused, in any process, oldest first; at most
-    /// [`crate::query::PAGE_MAX`].
-    fn process_log_of(&self, message_id: String) -> StoreFuture<'_, Vec<LogEntry>>;
-
-    /// Carries a change out in a transaction of its own, without an inbox row.
-    fn change_process(&self, change: Change) -> StoreFuture<'_, Applied>;
-
-    /// Turns at most `limit` timers that are due into inbox rows ([`TIMER_FIRED`], message id
-    /// `timer:<id>`, with a random end where that is taken; key the process id), and removes them. Each
-    /// becomes one row, however many workers ask at once.
-    fn fire_timers(&self, limit: usize) -> StoreFuture<'_, Fired> {
-        self.fire_timers_of(TimerOwner::default(), limit)
-    }
-
-    /// The same for timers of these process types only, into this inbox.
-    fn fire_timers_of(&self, owner: TimerOwner, limit: usize) -> StoreFuture<'_, Fired>;
 }

@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use crate::delivery::Problem;
 
-/// So many losses hold a row.
+/// The number of losses that hold a row.
 pub const HOLD_AFTER: u32 = 3;
-/// How long.
+/// The time that a row is held.
 pub const HOLD_FOR: Duration = Duration::from_secs(60);
-/// What a held row has left when another worker was lost meanwhile. Not 0: two messages that kill their
+/// The losses that a held row keeps when another worker was lost meanwhile. Not 0: two messages that kill their
 /// workers would clear each other without end.
 pub const CLEARED: u32 = 1;
 
-/// How a row was read.
+/// The circumstances in which a row was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// By the worker that has held its lane since it was free, or that has noted its loss already.
@@ -36,7 +36,7 @@ pub enum Read {
     AfterLoss,
 }
 
-/// What to do with a row.
+/// The treatment of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// Send it.
@@ -51,7 +51,7 @@ pub enum Treatment {
     Bury,
 }
 
-/// Decides about a row with so many losses noted.
+/// Decides about a row with this number of losses.
 pub fn treatment(lost_workers: u32, read: Read) -> Treatment {
     match (read, lost_workers) {
         (Read::Usual, 0..HOLD_AFTER) => Treatment::Send,
@@ -73,7 +73,7 @@ pub fn treatment_in_job(lost_workers: u32) -> Treatment {
     }
 }
 
-/// Returns the most rows of a job that has a row with so many losses, where others have up to `max`. One
+/// Returns the most rows of a job that has a row with this number of losses, where others have up to `max`. One
 /// loss is most likely a restart, so it costs nothing.
 pub fn job_rows_max(lost_workers: u32, max: usize) -> usize {
     match lost_workers {
@@ -83,7 +83,7 @@ pub fn job_rows_max(lost_workers: u32, max: usize) -> usize {
     }
 }
 
-/// Why a row of a lost bulk job goes again.
+/// Returns the reason why a row of a lost bulk job goes again.
 pub fn job_lost() -> Problem {
     Problem::new(
         "JOB_WORKER_LOST",
@@ -91,7 +91,7 @@ pub fn job_lost() -> Problem {
     )
 }
 
-/// Why a row is held.
+/// Returns the reason why a row is held.
 pub fn held() -> Problem {
     Problem::new(
         "QUARANTINED",
@@ -102,7 +102,7 @@ pub fn held() -> Problem {
     )
 }
 
-/// Why a row is a dead letter.
+/// Returns the reason why a row is a dead letter.
 pub fn lost() -> Problem {
     Problem::new(
         "WORKER_LOST",

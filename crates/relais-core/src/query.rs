@@ -1,4 +1,4 @@
-//! What people ask the store: filters, pages and the overview.
+//! Queries of operators: filters, the overview and retention.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use crate::{dead_letter::Origin, time::Timestamp};
 /// Most rows one page may have.
 pub const PAGE_MAX: usize = 500;
 
-/// Which rows to list. Every set field must match; newest first.
+/// A filter of rows. Every set field must match; newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The `status` column, or for dead letters `open` / `resolved`.
@@ -25,13 +25,11 @@ pub struct Filter {
     /// Only rows with a smaller id than this: the next page. For dead letters: parked before the
     /// entry with this id.
     pub before: Option<String>,
-    /// Only down to the row with this id: how far back is looked, see [`crate::browse::Reach`].
-    pub down_to: Option<String>,
     /// At most [`PAGE_MAX`].
     pub limit: usize,
 }
 
-/// Which `SERDE_ERROR` rows are wanted. Every set field must match; oldest first.
+/// A filter of undecodable (`SERDE_ERROR`) rows. Every set field must match; oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SerdeErrors {
     pub source_system: Option<String>,
@@ -45,14 +43,14 @@ pub struct SerdeErrors {
     pub limit: usize,
 }
 
-/// One number of rows.
+/// A number of rows by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Count {
     pub name: String,
     pub rows: u64,
 }
 
-/// What waits for one destination.
+/// The pending rows of one destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Backlog {
     pub destination: String,
@@ -72,7 +70,7 @@ pub struct WorkerRow {
     pub alive: bool,
 }
 
-/// A key held back behind a dead letter.
+/// A parked key: later rows wait behind a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ParkedKey {
     pub origin: Origin,
@@ -115,7 +113,7 @@ pub struct Overview {
     pub workers: Vec<WorkerRow>,
 }
 
-/// How long finished rows stay, in seconds.
+/// The time that finished rows stay, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
@@ -157,7 +155,17 @@ crate::setters!(Retention {
     processes_seconds: = i64,
 });
 
-/// What one bounded pass of cleanup removed.
+/// The work of [`Store::cleanup`](crate::store::Store::cleanup).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanupMode {
+    /// Removes at most `rows_max` rows of each table.
+    Remove { rows_max: usize },
+    /// Removes nothing and counts the rows that would be removed, in as many passes as that takes. Reads
+    /// whole tables: only for an operator who asks.
+    Count,
+}
+
+/// Numbers of rows that one cleanup removed or counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
     pub inbox: u64,

@@ -1,7 +1,7 @@
-//! A second reading of a row whose bytes were not what its source declared.
+//! Reprocessing: decodes an undecodable row again.
 //!
-//! Invariant: the original bytes stay with the row whatever is made of them, and a message that is
-//! there already under the id found now is never handled a second time.
+//! Invariant: the raw bytes stay with the row, and a message that is stored already under the id found now is
+//! never handled a second time.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct Declared {
     pub mapping: Mapping,
 }
 
-/// Which id a row is to have afterwards.
+/// The id that a row is to have afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {
@@ -38,7 +38,7 @@ pub enum Identity {
     Own,
 }
 
-/// What a second reading made of a row.
+/// A row as it was decoded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewritten {
     pub message_id: String,
@@ -52,7 +52,7 @@ pub struct Rewritten {
     pub headers: Headers,
 }
 
-/// A rewritten row on its way into the store, with who wants it and why.
+/// A rewritten row on its way into the store, with the operator and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     pub rewritten: Rewritten,
@@ -60,18 +60,18 @@ pub struct Repair {
     pub reason: String,
 }
 
-/// Whether a repair is carried out.
+/// The mode of a repair or an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Only say what would happen.
+    /// Returns the result without changing anything.
     Try,
     Write,
 }
 
-/// What became of a row, or would.
+/// The result of reprocessing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repaired {
-    /// `RECEIVED`: it goes on like any other.
+    /// `RECEIVED`: it is handled like any other.
     Received,
     /// Its message is the one of another row: `PROCESSED` with [`CODE_DUPLICATE`].
     Duplicate { of: i64 },
@@ -100,7 +100,7 @@ pub fn decide(twin: Option<Twin>) -> Repaired {
 
 /// `error_message` of a row that turned out to be another's message.
 pub fn duplicate_message(of: i64) -> String {
-    format!("the same message as inbox row {of}, which stands for both")
+    format!("same message as inbox row {of}")
 }
 
 /// The mapping a row is to be read with now.
@@ -251,7 +251,7 @@ mod tests {
     const FRAMED: &[u8] = b"\0\0\0\0\x07{\"id\":\"m-1\",\"type\":\"Joined\",\"familyId\":9}";
 
     #[test]
-    fn a_new_decoder_finds_every_part_anew() {
+    fn a_new_decoder_finds_every_part_again() {
         let row = broken(FRAMED);
         let bytes = original(&row).unwrap();
         let new =

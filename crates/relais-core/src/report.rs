@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{store::StoreFuture, time::Timestamp};
+use crate::time::Timestamp;
 
 /// A report without news is written this often; one with news once a second.
 pub const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -15,7 +15,7 @@ pub const REPORT_KEPT: Duration = Duration::from_secs(600);
 /// Most reports that are read.
 pub const REPORTS_MAX: usize = 1_000;
 
-/// What a process says about itself.
+/// The report of a process about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewReport {
     /// The name of its workers: unique to one run of one process.
@@ -43,14 +43,11 @@ pub struct Report {
     pub figures: String,
 }
 
-/// The store's side of reports. Every method is one transaction or one bounded read.
-pub trait Reports: Send + Sync {
-    /// Replaces the report of a process, and removes those older than [`REPORT_KEPT`].
-    fn report(&self, report: NewReport) -> StoreFuture<'_, ()>;
-
-    /// Returns all reports, the process that started first first; at most [`REPORTS_MAX`].
-    fn reports(&self) -> StoreFuture<'_, Vec<Report>>;
-
-    /// Removes the report of a process that stops.
-    fn retract_report(&self, worker: String) -> StoreFuture<'_, ()>;
+/// A change of the report of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportUpdate {
+    /// Replaces it.
+    Write(NewReport),
+    /// Removes it: the process stops.
+    Remove { worker: String },
 }

@@ -1,35 +1,42 @@
 //! The seam to the database.
 //!
+//! Unstable: drivers implement these traits; they are not public API and change with any release.
+//!
 //! Every method is one transaction (or one bounded read); no transaction crosses the seam. The
 //! user's own transaction is served beside it, by each driver's `send` and `handler`.
+//!
+//! - [`Store`]: the calls of the engine
+//! - [`Inspect`]: the reads of operators; [`DeadLetterStore`]: their decisions
+//! - [`StoreDriver`]: all of them, as a driver implements them
 
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
-    BoxFuture,
-    browse::Browse,
-    bulk::BulkJobs,
-    control::Controls,
-    dead_letter::{DeadLetter, Verdict},
+    BoxFuture, async_trait,
+    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    control::Control,
+    dead_letter::DeadLetterStore,
     delivery::Problem,
-    desk::Desk,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, Scope},
+    inspect::Inspect,
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
-    outbox::{OutboxRow, OutboxSettlement},
-    process::Processes,
-    query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
-    repair::{Mode, Repair, Repaired},
-    report::Reports,
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    query::{Cleaned, CleanupMode, Retention},
+    report::ReportUpdate,
 };
 
-/// What a store method gives back.
-pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+/// The result of a store method.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// The future of a store method.
+pub type StoreFuture<'a, T> = BoxFuture<'a, StoreResult<T>>;
 
 pub use crate::store_error::{DriverError, StoreError, StoreErrorText};
 
-/// The rows wanted, and in which lanes.
+/// A request for rows of lanes.
 #[derive(Clone, Debug)]
 pub struct Fetch {
     pub scope: Scope,
@@ -37,7 +44,7 @@ pub struct Fetch {
     /// Keys the worker has enough rows of (few): their rows are left out, so that one slow key with
     /// a long backlog does not crowd out the others.
     pub skip_keys: Vec<String>,
-    /// Rows the worker has in its hands already: left out.
+    /// Rows that the worker holds already: left out.
     pub skip_ids: Vec<i64>,
     pub limit: usize,
     /// Most bytes of payloads: the rows end with the one that reaches them, so that the first row
@@ -45,19 +52,19 @@ pub struct Fetch {
     pub bytes: usize,
 }
 
-/// How much of the payloads a read returns.
+/// The part of the payloads that a read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payloads {
-    /// The rows end with the one whose payload reaches so many bytes.
+    /// The rows end with the one whose payload reaches this number of bytes.
     UpTo(usize),
     /// Rows come with empty payloads, however large these are.
     Omitted,
 }
 
-/// What [`Store::changes`] answers.
+/// Numbers that [`Store::changes`] returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Moves with every new row and every decision of a person.
+    /// Moves with every new row and every decision of an operator.
     pub rows: u64,
     /// Moves when a worker comes or leaves.
     pub workers: u64,
@@ -65,11 +72,11 @@ pub struct Changes {
     pub handed_over: u64,
 }
 
-/// How many rows a settlement reached.
+/// Numbers of rows that a settlement reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Settled {
     pub settled: u64,
-    /// Refused by the fence, or no longer open: another worker or a person was faster.
+    /// Refused by the fence, or no longer open: another worker or an operator was faster.
     pub refused: u64,
     /// Inbox rows left as they were, because a process of theirs has moved on since it was read:
     /// decide again. Not counted above.
@@ -107,7 +114,7 @@ impl OutOfOrder {
     }
 }
 
-/// What migration did.
+/// The result of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Migrated {
     pub from: i64,
@@ -116,119 +123,153 @@ pub struct Migrated {
     pub applied: Vec<String>,
 }
 
-/// A database that keeps relais's rows.
-pub trait Store: Browse + BulkJobs + Controls + Desk + Processes + Reports + Send + Sync {
-    /// What it is, for people: `sqlite 3.51.3`, `postgresql 15.8`.
-    fn describe(&self) -> StoreFuture<'_, String>;
+/// Rows that wait for an event, and are due at once after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitingRows {
+    /// Rows of these lanes that are held in quarantine, because another worker was lost meanwhile:
+    /// [`crate::quarantine`].
+    Quarantined { fence: Fence, lanes: Vec<OwnedLane> },
+    /// Inbox rows of paused process types ([`PROCESS_TYPE_PAUSED`](crate::control::PROCESS_TYPE_PAUSED)),
+    /// after a worker has noticed a resume. Rows of types that are still paused wait again.
+    PausedProcessTypes,
+}
 
-    /// Returns what an operator should know of the connection, as sentences for the log.
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
-    }
-
+/// The calls of the engine, and of applications that write in a transaction of relais's own.
+#[async_trait]
+pub trait Store: Send + Sync {
     // ---- schema -------------------------------------------------------------------------------
 
     /// Brings the schema up to date. Safe against other nodes and interruption.
-    fn migrate(&self) -> StoreFuture<'_, Migrated>;
+    async fn migrate(&self) -> StoreResult<Migrated>;
 
-    /// Refuses, with what to do, wrong versions, unsafe durability, missing privileges and a schema
-    /// that does not fit this program. Changes nothing.
-    fn check(&self) -> StoreFuture<'_, ()>;
+    /// Fails, with the next step for the operator, on wrong versions, unsafe durability, missing privileges
+    /// and a schema that does not fit this program. Changes nothing.
+    async fn check(&self) -> StoreResult<()>;
 
-    /// Numbers that differ from the last answer when rows may have come, or workers came or left;
+    /// Returns numbers that differ from the last answer when rows may have come, or workers came or left;
     /// cheap enough to ask a hundred times a second. Rows may become visible a moment later.
-    fn changes(&self) -> StoreFuture<'_, Changes>;
+    async fn changes(&self) -> StoreResult<Changes>;
 
     // ---- lanes --------------------------------------------------------------------------------
 
-    /// One heartbeat: renews what the worker holds, takes free and expired lanes up to its fair
-    /// share and those that were handed over for one of its event types, and says how many it should
-    /// give back.
-    fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant>;
+    /// Renews the lanes of a worker (one heartbeat), takes free and expired lanes up to its fair share and
+    /// those that were handed over for one of its event types, and returns how many it should give back.
+    async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant>;
 
-    /// Gives lanes back at once. With `leaving`, the worker also leaves the scope.
-    fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()>;
-
-    /// Gives lanes back for workers that know an event type which this worker does not know. They take
-    /// them at their next heartbeat, also beyond their share; other workers do not while one of them is
-    /// alive.
-    fn hand_over_lanes(&self, fence: Fence, lanes: Vec<LaneHandOver>) -> StoreFuture<'_, ()>;
+    /// Gives lanes back at once.
+    async fn release_lanes(&self, fence: Fence, release: LaneRelease) -> StoreResult<()>;
 
     // ---- inbox --------------------------------------------------------------------------------
 
     /// Stores received messages and positions in one transaction. One answer for each, in order.
-    fn accept(
+    async fn accept(
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreFuture<'_, Vec<Accepted>>;
+    ) -> StoreResult<Vec<Accepted>>;
 
-    /// The stored positions of a source, by partition.
-    fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>>;
+    /// Returns the stored positions of a source, by partition.
+    async fn positions(&self, source: String) -> StoreResult<Vec<SourcePosition>>;
 
-    /// Open, due rows of the lanes, by id; none whose key waits behind an earlier row that is not
+    /// Returns open, due rows of the lanes, by id; none whose key waits behind an earlier row that is not
     /// due yet, or is parked.
-    fn fetch_inbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<InboxRow>>;
+    async fn fetch_inbox(&self, fetch: Fetch) -> StoreResult<Vec<InboxRow>>;
 
     /// Settles rows whose lane epoch is still current, all in one transaction with the messages and
     /// dead letters that follow from them.
-    fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreFuture<'_, Settled>;
+    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled>;
 
-    /// `true` the first time for this message and handler. In a transaction of its own; inside the
+    /// Returns `true` the first time for this message and handler. In a transaction of its own; inside the
     /// user's transaction use the driver's `once`.
-    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool>;
+    async fn once(&self, handler: String, message_id: String) -> StoreResult<bool>;
 
     // ---- outbox -------------------------------------------------------------------------------
 
     /// Writes outbox rows in a transaction of their own; their ids, in order. A message that its
     /// destination has already, by its message id, is not written again: its row's id comes back. If
     /// that row has another payload, event type or key, the whole batch is refused.
-    fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>>;
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> StoreResult<Vec<i64>>;
 
-    /// Pending, due rows of the scope's destination in the lanes, by id; none whose key waits behind
+    /// Returns pending, due rows of the scope's destination in the lanes, by id; none whose key waits behind
     /// an earlier row in backoff, or is parked.
-    fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>>;
+    async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>>;
 
-    /// Settles rows whose lane epoch is still current, all in one transaction.
-    fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled>;
+    /// Settles rows whose lane epoch is still current, all in one transaction. A row that an operator failed
+    /// meanwhile is refused; if the target has accepted it, that is recorded as an attempt of the row
+    /// (`delivered`).
+    async fn settle_outbox(
+        &self,
+        fence: Fence,
+        rows: Vec<OutboxSettlement>,
+    ) -> StoreResult<Settled>;
 
-    /// Notes a lost worker on each row before it is worked on: [`crate::quarantine`]. Refused like a
+    // ---- quarantine and pauses ----------------------------------------------------------------
+
+    /// Records a lost worker on each row before it is worked on: [`crate::quarantine`]. Refused like a
     /// settlement if the lane is lost.
-    fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled>;
+    async fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreResult<Settled>;
 
-    /// Lets the held rows of these lanes go again, because another worker was lost meanwhile:
-    /// [`crate::quarantine`]. Returns how many.
-    fn end_quarantine(&self, fence: Fence, lanes: Vec<OwnedLane>) -> StoreFuture<'_, u64>;
+    /// Makes waiting rows due. Returns how many.
+    async fn wake_rows(&self, rows: WaitingRows) -> StoreResult<u64>;
 
-    // ---- people -------------------------------------------------------------------------------
+    /// Returns every control, by kind and name; at most [`CONTROLS_MAX`](crate::control::CONTROLS_MAX).
+    /// Cheap enough for once a second.
+    async fn controls(&self) -> StoreResult<Vec<Control>>;
 
-    fn overview(&self) -> StoreFuture<'_, Overview>;
-    fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>>;
-    fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>>;
-    fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>>;
+    // ---- bulk jobs ----------------------------------------------------------------------------
 
-    /// One row by id, or by message id.
-    fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>>;
-    /// By message id, the oldest row: [`Desk::sent_as`] returns all of them.
-    fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>>;
-    fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>>;
+    /// Returns the rows that [`Store::fetch_outbox`] returns for this fetch, however large, without payloads.
+    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>>;
 
-    /// Carries out a person's decision and records it; `false` if it was resolved before or is not
-    /// there. Frees the key unless another open dead letter holds it.
-    fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool>;
+    /// Plans, takes, renews or gives back a bulk job. Returns the job if the worker holds it now.
+    async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>>;
 
-    /// Ids of the `SERDE_ERROR` rows that match, lowest first. Only ids: their bytes may be many.
-    fn serde_errors(&self, wanted: SerdeErrors) -> StoreFuture<'_, Vec<i64>>;
+    /// Moves the job on if the fence holds and it is still in `from`. `ABANDONED` also sets its rows
+    /// free as they were.
+    async fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreResult<bool>;
 
-    /// Writes what a second reading made of a `SERDE_ERROR` row, promotes it to `RECEIVED` and
-    /// records who and why; its original bytes stay. If its message is there already under another
-    /// row, it is settled as a duplicate of that row, or left alone where the contents differ.
-    fn repair(&self, id: i64, repair: Repair, mode: Mode) -> StoreFuture<'_, Repaired>;
+    /// Returns the job's rows that are still pending, by id, behind `after`. Empty only if there is none.
+    async fn bulk_rows(
+        &self,
+        job: Uuid,
+        after: i64,
+        limit: usize,
+        payloads: Payloads,
+    ) -> StoreResult<Vec<OutboxRow>>;
 
-    /// Removes at most `rows_max` finished rows of each table past their retention.
-    fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned>;
+    /// Settles rows of the job if the fence holds. `Untouched` sets a row free without penalty. Every fate
+    /// but `Wait` clears the lost workers of its row: it did not kill this one. The job is `RECONCILED` in
+    /// the same transaction as its last pending row.
+    async fn settle_bulk(
+        &self,
+        fence: JobFence,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreResult<Settled>;
 
-    /// How many rows [`Store::cleanup`] would remove now, in as many passes as it takes. Reads whole
-    /// tables: for a person who asks.
-    fn expired(&self, retention: Retention) -> StoreFuture<'_, Cleaned>;
+    // ---- processes ----------------------------------------------------------------------------
+
+    /// Returns each process as it is now, in the order asked for.
+    async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>>;
+
+    /// Carries out a change in a transaction of its own, without an inbox row.
+    async fn change_process(&self, change: Change) -> StoreResult<Applied>;
+
+    /// Turns at most `limit` due timers of the owner into inbox rows of its inbox
+    /// ([`TIMER_FIRED`](crate::process::TIMER_FIRED), message id `timer:<id>`, with a random end where that
+    /// is taken; key the process id), and removes them. Each becomes one row, however many workers ask at
+    /// once.
+    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<Fired>;
+
+    // ---- upkeep -------------------------------------------------------------------------------
+
+    /// Removes, or counts, finished rows past their retention.
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned>;
+
+    /// Replaces or removes the report of a process, and removes expired ones.
+    async fn report(&self, update: ReportUpdate) -> StoreResult<()>;
 }
+
+/// A database as a driver implements it: for the engine, and for operators.
+pub trait StoreDriver: Store + Inspect + DeadLetterStore {}
+
+impl<S: Store + Inspect + DeadLetterStore> StoreDriver for S {}

@@ -1,4 +1,4 @@
-//! A point in time as the database gave it; for people and for arithmetic, never read from a clock.
+//! A point in time as the database gave it; for display and arithmetic, never read from a clock.
 
 use std::fmt;
 

@@ -42,7 +42,8 @@ use std::{fmt::Debug, future::Future};
 
 use relais_core::{
     BoxFuture,
-    dead_letter::{DeadLetter, Resolution, Verdict},
+    dead_letter::{DeadLetter, DecisionAction, DecisionResult, OperatorDecision, Resolution},
+    inspect::InspectExt,
     query::Filter,
     store::StoreError,
 };
@@ -101,11 +102,16 @@ async fn only_dead_letter(f: &dyn Fixture) -> DeadLetter {
 
 /// A decision comes from another process than the workers'.
 async fn resolve(f: &dyn Fixture, id: Uuid, resolution: Resolution) -> bool {
-    f.second().resolve(id, verdict(resolution)).await.expect("resolve")
+    let decided = f.second().decide(resolution_of(id, resolution)).await.expect("resolve");
+    decided == DecisionResult::Done
 }
 
-fn verdict(resolution: Resolution) -> Verdict {
-    Verdict { resolution, actor: "ann".to_owned(), reason: "it's repaired 😀".to_owned() }
+fn resolution_of(dead_letter: Uuid, resolution: Resolution) -> OperatorDecision {
+    decision(DecisionAction::Resolve { dead_letter, resolution })
+}
+
+fn decision(action: DecisionAction) -> OperatorDecision {
+    OperatorDecision { action, actor: "ann".to_owned(), reason: "it's repaired 😀".to_owned() }
 }
 
 /// One test of each check in a list; for [`store_conformance!`](crate::store_conformance) only.

@@ -12,22 +12,25 @@ use std::{
 };
 
 use relais_core::{
-    browse::{Browse, Listed, Reach},
-    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence, JobTakeover},
-    control::{Control, ControlOrder, Controls},
-    dead_letter::{DeadLetter, Origin, Verdict},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, Desk, Edit, FailRow, IdKind},
+    async_trait,
+    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    control::{Control, ControlOrder},
+    dead_letter::{DeadLetterStore, DecisionResult, OperatorDecision},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane},
+    inspect::{
+        IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail,
+    },
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{
-        Applied, Change, Fired, LogEntry, Process, ProcessFilter, ProcessRef, Processes, TimerOwner,
-    },
-    query::{Cleaned, Filter, Overview, ParkedKey, Retention, SerdeErrors},
+    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    query::{Cleaned, CleanupMode, Overview, ParkedKey, Retention, SerdeErrors},
     repair::{Mode, Repair, Repaired},
-    report::{NewReport, Report, Reports},
-    store::{Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreFuture},
+    report::{Report, ReportUpdate},
+    store::{
+        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreDriver, StoreError, StoreFuture,
+        StoreResult, WaitingRows,
+    },
 };
 use uuid::Uuid;
 
@@ -75,13 +78,13 @@ impl PlantedBug {
 ///
 /// # Panics
 /// If the environment names an unknown bug.
-pub fn plant(store: Arc<dyn Store>) -> Arc<dyn Store> {
+pub fn plant(store: Arc<dyn StoreDriver>) -> Arc<dyn StoreDriver> {
     let Some(bug) = PlantedBug::from_environment() else { return store };
     Arc::new(FaultyStore { store, bug, fences: Mutex::default() })
 }
 
 struct FaultyStore {
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     bug: PlantedBug,
     /// The fences of the workers of this process.
     fences: Mutex<Vec<Fence>>,
@@ -89,29 +92,30 @@ struct FaultyStore {
 
 macro_rules! forward {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<'_, $out> {
+        $(fn $name<'s, 'f>(&'s self, $($arg: $type),*) -> StoreFuture<'f, $out>
+        where
+            's: 'f,
+            Self: 'f,
+        {
             self.store.$name($($arg),*)
         })*
     };
 }
 
+#[async_trait]
 impl Store for FaultyStore {
-    fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant> {
-        let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
-        if !fences.contains(&request.fence) {
-            fences.push(request.fence.clone());
-        }
-        drop(fences);
-        self.store.lease_lanes(request)
+    async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {
+        self.remember(&request.fence);
+        self.store.lease_lanes(request).await
     }
 
-    fn accept(
+    async fn accept(
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreFuture<'_, Vec<Accepted>> {
+    ) -> StoreResult<Vec<Accepted>> {
         if self.bug != PlantedBug::AcknowledgeFirst {
-            return self.store.accept(messages, positions);
+            return self.store.accept(messages, positions).await;
         }
         let accepted = vec![Accepted::Stored; messages.len()];
         let store = Arc::clone(&self.store);
@@ -121,86 +125,92 @@ impl Store for FaultyStore {
                 tracing::warn!(%error, "acknowledged a message that was not stored, as planted");
             }
         });
-        Box::pin(async { Ok(accepted) })
+        Ok(accepted)
     }
 
-    fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(async move {
-            let mut rows = self.store.fetch_outbox(fetch.clone()).await?;
-            match self.bug {
-                PlantedBug::MarkFirst => self.mark(&fetch, &rows).await?,
-                PlantedBug::NoKeyGuard => {
-                    rows.iter_mut()
-                        .for_each(|row| row.msg_key = format!("{}#{}", row.msg_key, row.id));
-                }
-                PlantedBug::NoFence
-                | PlantedBug::AcknowledgeFirst
-                | PlantedBug::DropUnprocessed
-                | PlantedBug::BlameMessage => {}
+    async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
+        let mut rows = self.store.fetch_outbox(fetch.clone()).await?;
+        match self.bug {
+            PlantedBug::MarkFirst => self.mark(&fetch, &rows).await?,
+            PlantedBug::NoKeyGuard => {
+                rows.iter_mut().for_each(|row| row.msg_key = format!("{}#{}", row.msg_key, row.id));
             }
-            Ok(rows)
-        })
+            PlantedBug::NoFence
+            | PlantedBug::AcknowledgeFirst
+            | PlantedBug::DropUnprocessed
+            | PlantedBug::BlameMessage => {}
+        }
+        Ok(rows)
     }
 
-    fn settle_outbox(
+    async fn settle_outbox(
         &self,
         fence: Fence,
         mut rows: Vec<OutboxSettlement>,
-    ) -> StoreFuture<'_, Settled> {
+    ) -> StoreResult<Settled> {
         match self.bug {
             PlantedBug::NoFence => {}
             // They were settled when they were read.
             PlantedBug::MarkFirst => {
                 let settled = rows.len() as u64;
-                return Box::pin(async move { Ok(Settled { settled, ..Settled::default() }) });
+                return Ok(Settled { settled, ..Settled::default() });
             }
             PlantedBug::BlameMessage => {
                 rows.iter_mut().for_each(blame);
-                return self.store.settle_outbox(fence, rows);
+                return self.store.settle_outbox(fence, rows).await;
             }
             PlantedBug::NoKeyGuard | PlantedBug::AcknowledgeFirst | PlantedBug::DropUnprocessed => {
-                return self.store.settle_outbox(fence, rows);
+                return self.store.settle_outbox(fence, rows).await;
             }
         }
-        Box::pin(async move {
-            let (done, others): (Vec<_>, Vec<_>) =
-                rows.into_iter().partition(|row| row.fate == OutboxFate::Dispatched);
-            let ids: Vec<i64> = done.iter().map(|row| row.id).collect();
-            let dispatch = tokio::time::timeout(RAW_MAX, dispatch(&ids));
-            let late = |_| StoreError::unavailable("no answer in time");
-            dispatch.await.map_err(late)?.map_err(StoreError::unavailable)?;
-            let mut settled = self.store.settle_outbox(fence, others).await?;
-            settled.settled += ids.len() as u64;
-            Ok(settled)
-        })
+        let (done, others): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| row.fate == OutboxFate::Dispatched);
+        let ids: Vec<i64> = done.iter().map(|row| row.id).collect();
+        let dispatch = tokio::time::timeout(RAW_MAX, dispatch(&ids));
+        let late = |_| StoreError::unavailable("no answer in time");
+        dispatch.await.map_err(late)?.map_err(StoreError::unavailable)?;
+        let mut settled = self.store.settle_outbox(fence, others).await?;
+        settled.settled += ids.len() as u64;
+        Ok(settled)
+    }
+
+    async fn settle_bulk(
+        &self,
+        fence: JobFence,
+        mut rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreResult<Settled> {
+        if self.bug == PlantedBug::DropUnprocessed {
+            for (_, fate) in &mut rows {
+                if matches!(fate, OutboxFate::Untouched | OutboxFate::Retry { .. }) {
+                    *fate = OutboxFate::Dispatched;
+                }
+            }
+        }
+        self.store.settle_bulk(fence, rows).await
     }
 
     forward! {
-        describe() -> String;
         migrate() -> Migrated;
         check() -> ();
         changes() -> Changes;
-        release_lanes(fence: Fence, lanes: Vec<i16>, leaving: bool) -> ();
-        hand_over_lanes(fence: Fence, lanes: Vec<LaneHandOver>) -> ();
+        release_lanes(fence: Fence, release: LaneRelease) -> ();
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
         settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
         once(handler: String, message_id: String) -> bool;
         enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
         note_loss(fence: Fence, rows: Vec<(i64, OwnedLane)>) -> Settled;
-        end_quarantine(fence: Fence, lanes: Vec<OwnedLane>) -> u64;
-        overview() -> Overview;
-        list_inbox(filter: Filter) -> Vec<InboxRow>;
-        list_outbox(filter: Filter) -> Vec<OutboxRow>;
-        list_dead_letters(filter: Filter) -> Vec<DeadLetter>;
-        find_inbox(id: String) -> Option<InboxRow>;
-        find_outbox(id: String) -> Option<OutboxRow>;
-        find_dead_letter(id: Uuid) -> Option<DeadLetter>;
-        resolve(dead_letter: Uuid, verdict: Verdict) -> bool;
-        serde_errors(wanted: SerdeErrors) -> Vec<i64>;
-        repair(id: i64, repair: Repair, mode: Mode) -> Repaired;
-        cleanup(retention: Retention, rows_max: usize) -> Cleaned;
-        expired(retention: Retention) -> Cleaned;
+        wake_rows(rows: WaitingRows) -> u64;
+        controls() -> Vec<Control>;
+        bulk_candidates(fetch: Fetch) -> Vec<BulkCandidate>;
+        lease_bulk(lease: BulkLease) -> Option<JobTakeover>;
+        advance_bulk(fence: JobFence, advance: Advance) -> bool;
+        bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
+        load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
+        change_process(change: Change) -> Applied;
+        fire_timers(owner: TimerOwner, limit: usize) -> Fired;
+        cleanup(retention: Retention, mode: CleanupMode) -> Cleaned;
+        report(update: ReportUpdate) -> ();
     }
 }
 
@@ -212,6 +222,13 @@ fn blame(row: &mut OutboxSettlement) {
 }
 
 impl FaultyStore {
+    fn remember(&self, fence: &Fence) {
+        let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        if !fences.contains(fence) {
+            fences.push(fence.clone());
+        }
+    }
+
     async fn mark(&self, fetch: &Fetch, rows: &[OutboxRow]) -> Result<(), StoreError> {
         let fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(fence) = fences.into_iter().find(|fence| fence.scope == fetch.scope) else {
@@ -245,85 +262,24 @@ async fn dispatch(ids: &[i64]) -> Result<(), String> {
     client.execute(sql, &[&ids]).await.map(drop).map_err(|e| e.to_string())
 }
 
-impl BulkJobs for FaultyStore {
-    fn settle_bulk(
-        &self,
-        fence: JobFence,
-        mut rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreFuture<'_, Settled> {
-        if self.bug == PlantedBug::DropUnprocessed {
-            for (_, fate) in &mut rows {
-                if matches!(fate, OutboxFate::Untouched | OutboxFate::Retry { .. }) {
-                    *fate = OutboxFate::Dispatched;
-                }
-            }
-        }
-        self.store.settle_bulk(fence, rows)
-    }
-
+impl Inspect for FaultyStore {
     forward! {
-        bulk_candidates(fetch: Fetch) -> Vec<BulkCandidate>;
-        plan_bulk(fence: Fence, job: Uuid, rows: Vec<(i64, OwnedLane)>, lease: Duration) -> Option<BulkJob>;
-        take_bulk(destination: String, worker: String, lease: Duration) -> Option<JobTakeover>;
-        renew_bulk(fence: JobFence, lease: Duration) -> bool;
-        release_bulk(fence: JobFence) -> ();
-        advance_bulk(fence: JobFence, advance: Advance) -> bool;
-        bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
-        list_bulk(destination: Option<String>, limit: usize) -> Vec<BulkJob>;
-    }
-}
-
-impl Desk for FaultyStore {
-    forward! {
-        edit_dead_letter(id: Uuid, edit: Edit) -> Decided;
-        discard_serde_error(id: i64, verdict: Verdict) -> Decided;
-        attempts(origin: Origin, origin_id: i64) -> Vec<Attempt>;
+        describe() -> StoreDescription;
+        overview() -> Overview;
+        page(query: PageQuery) -> PageRows;
+        get(table: MessageTable, id: String) -> Option<MessageRow>;
+        trail(message_id: String) -> Trail;
         parked_keys(limit: usize) -> Vec<ParkedKey>;
-        dead_letters_of(message_id: String) -> Vec<DeadLetter>;
-        received_as(message_id: String) -> Vec<InboxRow>;
-        sent_as(message_id: Uuid) -> Vec<OutboxRow>;
-        fail_outbox(id: i64, fail: FailRow) -> Decided;
-        note_delivered(rows: Vec<i64>, worker: String) -> u64;
         ids_between(kind: IdKind, low: Uuid, high: Uuid) -> Vec<Uuid>;
-        caused_by(message_id: String) -> Vec<OutboxRow>;
-        list_audit(filter: AuditFilter) -> Vec<AuditEntry>;
-    }
-}
-
-impl Controls for FaultyStore {
-    forward! {
-        controls() -> Vec<Control>;
-        control(order: ControlOrder) -> bool;
-        wake_paused() -> u64;
-    }
-}
-
-impl Reports for FaultyStore {
-    forward! {
-        report(report: NewReport) -> ();
         reports() -> Vec<Report>;
-        retract_report(worker: String) -> ();
     }
 }
 
-impl Processes for FaultyStore {
+impl DeadLetterStore for FaultyStore {
     forward! {
-        load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
-        list_processes(filter: ProcessFilter) -> Vec<Process>;
-        process_log(process_id: Uuid, before: Option<i64>, limit: usize) -> Vec<LogEntry>;
-        process_log_of(message_id: String) -> Vec<LogEntry>;
-        change_process(change: Change) -> Applied;
-        fire_timers_of(owner: TimerOwner, limit: usize) -> Fired;
-    }
-}
-
-impl Browse for FaultyStore {
-    forward! {
-        browse_inbox(filter: Filter) -> Vec<Listed<InboxRow>>;
-        browse_outbox(filter: Filter) -> Vec<Listed<OutboxRow>>;
-        browse_dead_letters(filter: Filter) -> Vec<Listed<DeadLetter>>;
-        reach_inbox(filter: Filter) -> Reach;
-        reach_outbox(filter: Filter) -> Reach;
-        reach_dead_letters(filter: Filter) -> Reach;
+        decide(decision: OperatorDecision) -> DecisionResult;
+        undecodable_rows(filter: SerdeErrors) -> Vec<i64>;
+        reprocess(row: i64, repair: Repair, mode: Mode) -> Repaired;
+        control(order: ControlOrder) -> bool;
     }
 }

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use relais_core::{
     BoxFuture,
     credential::Credentials,
-    store::{Migrated, Store, StoreError},
+    store::{Migrated, StoreDriver, StoreError},
     time::Timestamp,
 };
 pub use relais_testkit::database::{Dialect, TextRows, quote};
@@ -16,16 +16,16 @@ pub use relais_testkit::database::{Dialect, TextRows, quote};
 /// One empty database; the checks migrate it.
 pub trait Fixture: Send + Sync {
     /// A node's store.
-    fn store(&self) -> Arc<dyn Store>;
+    fn store(&self) -> Arc<dyn StoreDriver>;
 
     /// Another node's store on the same database.
-    fn second(&self) -> Arc<dyn Store>;
+    fn second(&self) -> Arc<dyn StoreDriver>;
 
     /// The secrets of a node.
     fn credentials(&self) -> Arc<dyn Credentials>;
 
     /// Two nodes that may change the schema, if the others may not.
-    fn migrators(&self) -> BoxFuture<'_, [Arc<dyn Store>; 2]> {
+    fn migrators(&self) -> BoxFuture<'_, [Arc<dyn StoreDriver>; 2]> {
         Box::pin(async move { [self.store(), self.second()] })
     }
 

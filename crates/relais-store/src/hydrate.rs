@@ -246,7 +246,7 @@ pub(crate) fn by_id(
 
 const SEVERAL: &str = "hydrate: several rows for the id";
 
-/// From so many ids on that failed while none worked, the statement may be wrong and not the rows.
+/// The number of ids that failed, while none worked, from which the statement may be wrong and not the rows.
 const SUSPECTS_MIN: usize = 5;
 
 /// An id whose row the statement has read: if it still does, no failure is the statement's.

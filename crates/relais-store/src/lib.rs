@@ -6,9 +6,9 @@
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;
 mod migration;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod newer;
 mod transaction;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod unknown_value;
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -84,7 +84,7 @@ pub(crate) fn missing<'a>(
 
 /// What to do about tables that are missing or old.
 pub(crate) const MIGRATE: &str = "; run `relais migrate`";
-/// The same for somebody who may not do it.
+/// The same for a role that may not migrate.
 #[cfg(feature = "postgres")]
 pub(crate) const MIGRATE_AS_OWNER: &str =
     "; run `relais migrate` as the role that owns relais's tables";
@@ -139,7 +139,7 @@ pub(crate) fn unreadable(error: &StoreError) -> StoreError {
     ))
 }
 
-/// All scripts with the notes that they were applied, as one transaction: for somebody who may
+/// All scripts with the notes that they were applied, as one transaction: for a role that may
 /// change the schema and wants to read it first. `record` has version, name, `needs` and checksum as
 /// its first to fourth parameter.
 pub(crate) fn as_one_transaction(create: &str, record: &str, scripts: &[Script]) -> String {

@@ -1,6 +1,6 @@
 //! PostgreSQL 13 or newer, over tokio-postgres and a pool.
 //!
-//! Invariant: each method is one transaction, run in a task of its own: a caller that goes away
+//! Invariant: each method is one transaction, run in a task of its own: a caller that is dropped
 //! leaves nothing half done. A transaction that fails because of others is run again as a whole, a
 //! bounded number of times; one whose commit got no answer is not.
 
@@ -12,7 +12,6 @@ macro_rules! sql {
 }
 mod check;
 mod connect;
-mod desk;
 mod error;
 mod migrate;
 mod pools;
@@ -25,24 +24,24 @@ mod words;
 
 mod fence;
 mod lanes;
-mod mark;
+mod low_water_mark;
 
 mod accept;
 mod bulk;
 mod control;
 mod credential;
 mod enqueue;
-mod exact;
+mod exact_json;
 mod hydrate;
 mod inbox;
 mod outbox;
 
 mod cleanup;
-mod people;
+mod dead_letters;
+mod inspect;
 mod process;
 mod quarantine;
 mod repair;
-mod resolve;
 
 mod handler;
 #[cfg(feature = "sqlx-postgres")]
@@ -53,23 +52,27 @@ use std::{fmt, sync::Arc};
 
 use deadpool_postgres::Pool;
 use relais_core::{
-    browse::{Browse, Listed, Reach},
-    dead_letter::{DeadLetter, Verdict},
+    async_trait,
+    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
-    outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
-    repair::{Mode, Repair, Repaired},
-    store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    query::{Cleaned, CleanupMode, Retention},
+    report::ReportUpdate,
+    store::{
+        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreResult, WaitingRows,
+    },
 };
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
 use self::{
-    accept::Caution, check::Durability, cleanup::Places, connect::Connected, mark::Marks,
-    people::Part, pools::Pools, session::Sessions,
+    accept::DuplicateHint, check::Durability, cleanup::Places, connect::Connected,
+    low_water_mark::Marks, pools::Pools, session::Sessions,
 };
 pub use self::{
     connect::{PostgresOptions, addresses},
@@ -89,14 +92,14 @@ pub struct PostgresStore {
     scripts: &'static [Script],
 }
 
-/// What the methods remember between calls; all of it can be lost without harm.
+/// State that the methods keep between calls; all of it can be lost without harm.
 struct Shared {
     durability: Durability,
     marks: Arc<Marks>,
     sessions: Arc<Sessions>,
-    /// What an operator should know of the connection.
+    /// Remarks about the connection for an operator.
     warnings: Vec<String>,
-    caution: Caution,
+    duplicates: DuplicateHint,
     places: Places,
 }
 
@@ -133,9 +136,9 @@ impl PostgresStore {
     fn new(connected: Connected, options: &PostgresOptions, marks: Arc<Marks>) -> Self {
         let durability =
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
-        let (caution, places) = Default::default();
+        let (duplicates, places) = Default::default();
         let Connected { pools, sessions, warnings } = connected;
-        let shared = Shared { durability, marks, sessions, warnings, caution, places };
+        let shared = Shared { durability, marks, sessions, warnings, duplicates, places };
         Self { pools: Arc::new(pools), shared: Arc::new(shared), scripts: SCRIPTS }
     }
 
@@ -164,214 +167,184 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-impl Browse for PostgresStore {
-    fn browse_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<InboxRow>>> {
-        self.run_other(filter, |client, _, filter| {
-            Box::pin(people::list_inbox(client, filter, Part::Preview))
-        })
-    }
-
-    fn browse_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<OutboxRow>>> {
-        self.run_other(filter, |client, _, filter| {
-            Box::pin(people::list_outbox(client, filter, Part::Preview))
-        })
-    }
-
-    fn browse_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<DeadLetter>>> {
-        self.run_other(filter, |client, _, filter| {
-            Box::pin(people::list_dead_letters(client, filter, Part::Preview))
-        })
-    }
-
-    fn reach_inbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        self.run_other(filter, |client, _, filter| Box::pin(people::reach_inbox(client, filter)))
-    }
-
-    fn reach_outbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        self.run_other(filter, |client, _, filter| Box::pin(people::reach_outbox(client, filter)))
-    }
-
-    fn reach_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        self.run_other(filter, |client, _, filter| {
-            Box::pin(people::reach_dead_letters(client, filter))
-        })
-    }
-}
-
-/// Without what only lists show.
-fn rows<T>(listed: Vec<Listed<T>>) -> Vec<T> {
-    listed.into_iter().map(|listed| listed.row).collect()
-}
-
+#[async_trait]
 impl Store for PostgresStore {
-    fn describe(&self) -> StoreFuture<'_, String> {
-        self.run_other((), |client, _, ()| Box::pin(check::describe(client)))
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.shared.warnings.clone()
-    }
-
-    fn migrate(&self) -> StoreFuture<'_, Migrated> {
+    async fn migrate(&self) -> StoreResult<Migrated> {
         self.run_other(self.scripts, |client, _, scripts| {
             Box::pin(migrate::migrate(client, scripts))
         })
+        .await
     }
 
-    fn check(&self) -> StoreFuture<'_, ()> {
+    async fn check(&self) -> StoreResult<()> {
         self.run_other(self.scripts, |client, shared, scripts| {
             Box::pin(check::check(client, shared.durability, scripts))
         })
+        .await
     }
 
-    fn changes(&self) -> StoreFuture<'_, Changes> {
-        self.run_lease((), |client, _, ()| Box::pin(check::changes(client)))
+    async fn changes(&self) -> StoreResult<Changes> {
+        self.run_lease((), |client, _, ()| Box::pin(check::changes(client))).await
     }
 
-    fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant> {
-        self.run_lease(request, |client, _, request| Box::pin(lanes::lease(client, request)))
+    async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {
+        self.run_lease(request, |client, _, request| Box::pin(lanes::lease(client, request))).await
     }
 
-    fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()> {
-        self.run_lease((fence, lanes), move |client, _, (fence, lanes)| {
-            if leaving {
-                Box::pin(lanes::leave(client, fence))
-            } else {
-                Box::pin(lanes::release(client, fence, lanes))
-            }
+    async fn release_lanes(&self, fence: Fence, release: LaneRelease) -> StoreResult<()> {
+        self.run_lease((fence, release), |client, _, (fence, release)| {
+            Box::pin(lanes::release(client, fence, release))
         })
+        .await
     }
 
-    fn hand_over_lanes(&self, fence: Fence, lanes: Vec<LaneHandOver>) -> StoreFuture<'_, ()> {
-        self.run((fence, lanes), |client, _, (fence, lanes)| {
-            Box::pin(lanes::hand_over(client, fence, lanes))
-        })
-    }
-
-    fn accept(
+    async fn accept(
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreFuture<'_, Vec<Accepted>> {
+    ) -> StoreResult<Vec<Accepted>> {
         self.run((messages, positions), |client, shared, (messages, positions)| {
-            Box::pin(accept::accept(client, &shared.caution, messages, positions))
+            Box::pin(accept::accept(client, &shared.duplicates, messages, positions))
         })
+        .await
     }
 
-    fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>> {
-        self.run(source, |client, _, source| Box::pin(accept::positions(client, source)))
+    async fn positions(&self, source: String) -> StoreResult<Vec<SourcePosition>> {
+        self.run(source, |client, _, source| Box::pin(accept::positions(client, source))).await
     }
 
-    fn fetch_inbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<InboxRow>> {
+    async fn fetch_inbox(&self, fetch: Fetch) -> StoreResult<Vec<InboxRow>> {
         self.run(fetch, |client, shared, fetch| {
             Box::pin(inbox::fetch(client, &shared.marks, fetch))
         })
+        .await
     }
 
-    fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreFuture<'_, Settled> {
+    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled> {
         self.run((fence, rows), |client, _, (fence, rows)| {
             Box::pin(inbox::settle(client, fence, rows))
         })
+        .await
     }
 
-    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool> {
+    async fn once(&self, handler: String, message_id: String) -> StoreResult<bool> {
         self.run((handler, message_id), |client, _, (handler, message_id)| {
             Box::pin(inbox::once(client, handler, message_id))
         })
+        .await
     }
 
-    fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>> {
-        self.run(messages, |client, _, messages| Box::pin(outbox::write(client, messages)))
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> StoreResult<Vec<i64>> {
+        self.run(messages, |client, _, messages| Box::pin(outbox::write(client, messages))).await
     }
 
-    fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>> {
+    async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
         self.run(fetch, |client, shared, fetch| {
             Box::pin(outbox::fetch(client, &shared.marks, fetch))
         })
+        .await
     }
 
-    fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled> {
+    async fn settle_outbox(
+        &self,
+        fence: Fence,
+        rows: Vec<OutboxSettlement>,
+    ) -> StoreResult<Settled> {
         self.run((fence, rows), |client, _, (fence, rows)| {
             Box::pin(outbox::settle(client, fence, rows))
         })
+        .await
     }
 
-    fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
-        self.run((fence, rows), |client, _, (fence, rows)| match fence.scope {
-            Scope::Inbox | Scope::NamedInbox(_) => {
-                Box::pin(quarantine::note_inbox(client, fence, rows))
+    async fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreResult<Settled> {
+        self.run((fence, rows), |client, _, (fence, rows)| {
+            Box::pin(quarantine::note_loss(client, fence, rows))
+        })
+        .await
+    }
+
+    async fn wake_rows(&self, rows: WaitingRows) -> StoreResult<u64> {
+        self.run(rows, |client, _, rows| match rows {
+            WaitingRows::Quarantined { fence, lanes } => {
+                Box::pin(quarantine::end(client, fence, lanes))
             }
-            Scope::Outbox(_) => Box::pin(quarantine::note_outbox(client, fence, rows)),
+            WaitingRows::PausedProcessTypes => Box::pin(control::wake_paused(client)),
         })
+        .await
     }
 
-    fn end_quarantine(&self, fence: Fence, lanes: Vec<OwnedLane>) -> StoreFuture<'_, u64> {
-        self.run((fence, lanes), |client, _, (fence, lanes)| {
-            Box::pin(quarantine::end(client, fence, lanes))
+    async fn controls(&self) -> StoreResult<Vec<Control>> {
+        self.run_lease((), |client, _, ()| Box::pin(control::controls(client))).await
+    }
+
+    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>> {
+        self.run(fetch, |client, shared, fetch| {
+            Box::pin(outbox::candidates(client, &shared.marks, fetch))
         })
+        .await
     }
 
-    fn overview(&self) -> StoreFuture<'_, Overview> {
-        self.run_other((), |client, _, ()| Box::pin(people::overview(client)))
+    async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>> {
+        if matches!(lease, BulkLease::Plan { .. }) {
+            return self.run(lease, |client, _, lease| Box::pin(bulk::lease(client, lease))).await;
+        }
+        self.run_lease(lease, |client, _, lease| Box::pin(bulk::lease(client, lease))).await
     }
 
-    fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>> {
-        self.run_other(filter, |client, _, filter| {
-            Box::pin(async { Ok(rows(people::list_inbox(client, filter, Part::Whole).await?)) })
+    async fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreResult<bool> {
+        self.run((fence, advance), |client, _, (fence, step)| {
+            Box::pin(bulk::advance(client, fence, step))
         })
+        .await
     }
 
-    fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>> {
-        self.run_other(filter, |client, _, filter| {
-            Box::pin(async { Ok(rows(people::list_outbox(client, filter, Part::Whole).await?)) })
+    async fn bulk_rows(
+        &self,
+        job: Uuid,
+        after: i64,
+        limit: usize,
+        payloads: Payloads,
+    ) -> StoreResult<Vec<OutboxRow>> {
+        self.run((job, after, limit, payloads), |client, _, (job, after, limit, payloads)| {
+            Box::pin(bulk::rows_of(client, (*job, *after), *limit, *payloads))
         })
+        .await
     }
 
-    fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
-        self.run_other(filter, |client, _, filter| {
-            Box::pin(async {
-                Ok(rows(people::list_dead_letters(client, filter, Part::Whole).await?))
-            })
+    async fn settle_bulk(
+        &self,
+        fence: JobFence,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreResult<Settled> {
+        self.run((fence, rows), |client, _, (fence, rows)| {
+            Box::pin(bulk::settle(client, fence, rows))
         })
+        .await
     }
 
-    fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {
-        self.run_other(id, |client, _, id| Box::pin(people::find_inbox(client, id)))
+    async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {
+        self.run(wanted, |client, _, wanted| Box::pin(process::load(client, wanted))).await
     }
 
-    fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>> {
-        self.run_other(id, |client, _, id| Box::pin(people::find_outbox(client, id)))
+    async fn change_process(&self, change: Change) -> StoreResult<Applied> {
+        self.run(change, |client, _, change| Box::pin(process::change(client, change))).await
     }
 
-    fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>> {
-        self.run_other(id, |client, _, id| Box::pin(people::find_dead_letter(client, *id)))
-    }
-
-    fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool> {
-        self.run_other((dead_letter, verdict), |client, _, (id, verdict)| {
-            Box::pin(resolve::resolve(client, *id, verdict))
+    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<Fired> {
+        self.run((owner, limit), |client, _, (owner, limit)| {
+            Box::pin(process::fire_timers(client, owner, *limit))
         })
+        .await
     }
 
-    fn serde_errors(&self, wanted: SerdeErrors) -> StoreFuture<'_, Vec<i64>> {
-        self.run_other(wanted, |client, _, wanted| Box::pin(repair::serde_errors(client, wanted)))
-    }
-
-    fn repair(&self, id: i64, repair: Repair, mode: Mode) -> StoreFuture<'_, Repaired> {
-        self.run_other(repair, move |client, _, repair| {
-            Box::pin(repair::repair(client, id, repair, mode))
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned> {
+        self.run_other((retention, mode), |client, shared, (retention, mode)| {
+            Box::pin(cleanup::cleanup(client, &shared.places, retention, *mode))
         })
+        .await
     }
 
-    fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned> {
-        self.run_other((retention, rows_max), |client, shared, (retention, rows_max)| {
-            Box::pin(cleanup::cleanup(client, &shared.places, retention, *rows_max))
-        })
-    }
-
-    fn expired(&self, retention: Retention) -> StoreFuture<'_, Cleaned> {
-        self.run_other(retention, |client, _, retention| {
-            Box::pin(cleanup::expired(client, retention))
-        })
+    async fn report(&self, update: ReportUpdate) -> StoreResult<()> {
+        self.run_lease(update, |client, _, update| Box::pin(control::report(client, update))).await
     }
 }

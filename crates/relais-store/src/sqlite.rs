@@ -14,16 +14,16 @@ mod cleanup;
 mod connect;
 mod control;
 mod credential;
-mod desk;
+mod dead_letters;
 mod error;
 mod handler;
 mod hydrate;
 mod inbox;
+mod inspect;
 mod lanes;
-mod mark;
+mod low_water_mark;
 mod migrate;
 mod outbox;
-mod people;
 mod process;
 mod quarantine;
 mod reader;
@@ -40,20 +40,23 @@ use std::{
 };
 
 use relais_core::{
-    browse::{Browse, Listed, Reach},
-    dead_letter::{DeadLetter, Verdict},
+    async_trait,
+    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
-    outbox::{OutboxRow, OutboxSettlement},
-    query::{Cleaned, Filter, Overview, Retention, SerdeErrors},
-    repair::{Mode, Repair, Repaired},
-    store::{Changes, Fetch, Migrated, Settled, Store, StoreError, StoreFuture},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    query::{Cleaned, CleanupMode, Retention},
+    report::ReportUpdate,
+    store::{
+        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreResult, WaitingRows,
+    },
 };
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use self::people::Part;
 #[cfg(feature = "sqlx-sqlite")]
 pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
 pub use self::{
@@ -63,7 +66,7 @@ pub use self::{
     migrate::{SCRIPTS, schema_sql},
     transaction::ENQUEUE_SQL,
 };
-use self::{mark::Marks, reader::Readers, writer::Writer};
+use self::{low_water_mark::Marks, reader::Readers, writer::Writer};
 use crate::Script;
 
 /// relais's rows in a SQLite file. Cheap to clone; all clones share one writer.
@@ -96,11 +99,13 @@ impl SqliteStore {
     }
 
     fn open_blocking(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
-        // SQLite says of it only that the file cannot be opened, which may also pass.
+        // SQLite reports only that the file cannot be opened, which may also be temporary.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             let folder = folder.display();
-            let why = format!("there is no folder {folder}; create it, or correct `store.url`");
+            let why = format!(
+                "cannot open the database: there is no folder {folder}; create it, or correct `store.url`"
+            );
             return Err(StoreError::setup(why));
         }
         let writer = Writer::start(connect::writer(&path, &options)?)?;
@@ -150,166 +155,140 @@ impl SqliteStore {
     }
 }
 
-impl Browse for SqliteStore {
-    fn browse_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<InboxRow>>> {
-        let list = move |db: &Connection| people::list_inbox(db, &filter, Part::Preview);
-        Box::pin(self.readers().read(list))
-    }
-
-    fn browse_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<OutboxRow>>> {
-        let list = move |db: &Connection| people::list_outbox(db, &filter, Part::Preview);
-        Box::pin(self.readers().read(list))
-    }
-
-    fn browse_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<Listed<DeadLetter>>> {
-        let list = move |db: &Connection| people::list_dead_letters(db, &filter, Part::Preview);
-        Box::pin(self.readers().read(list))
-    }
-
-    fn reach_inbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        Box::pin(self.readers().read(move |db| people::reach_inbox(db, &filter)))
-    }
-
-    fn reach_outbox(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        Box::pin(self.readers().read(move |db| people::reach_outbox(db, &filter)))
-    }
-
-    fn reach_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Reach> {
-        Box::pin(self.readers().read(move |db| people::reach_dead_letters(db, &filter)))
-    }
-}
-
-/// Without what only lists show.
-fn rows<T>(listed: Vec<Listed<T>>) -> Vec<T> {
-    listed.into_iter().map(|listed| listed.row).collect()
-}
-
+#[async_trait]
 impl Store for SqliteStore {
-    fn describe(&self) -> StoreFuture<'_, String> {
-        Box::pin(async { Ok(format!("sqlite {}", rusqlite::version())) })
+    async fn migrate(&self) -> StoreResult<Migrated> {
+        migrate::migrate(self.writer(), self.scripts).await
     }
 
-    fn migrate(&self) -> StoreFuture<'_, Migrated> {
-        Box::pin(migrate::migrate(self.writer(), self.scripts))
-    }
-
-    fn check(&self) -> StoreFuture<'_, ()> {
+    async fn check(&self) -> StoreResult<()> {
         let path = self.path().to_owned();
-        Box::pin(check::check(self.writer(), path, self.inner.options, self.scripts))
+        check::check(self.writer(), path, self.inner.options, self.scripts).await
     }
 
-    fn changes(&self) -> StoreFuture<'_, Changes> {
-        Box::pin(self.inner.watcher.read(people::changes))
+    async fn changes(&self) -> StoreResult<Changes> {
+        self.inner.watcher.read(check::changes).await
     }
 
-    fn lease_lanes(&self, request: LaneRequest) -> StoreFuture<'_, LaneGrant> {
-        Box::pin(self.writer().run(move |tx| lanes::lease(tx, &request)))
+    async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {
+        self.writer().run(move |tx| lanes::lease(tx, &request)).await
     }
 
-    fn release_lanes(&self, fence: Fence, lanes: Vec<i16>, leaving: bool) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer().run(move |tx| lanes::release(tx, &fence, &lanes, leaving)))
+    async fn release_lanes(&self, fence: Fence, release: LaneRelease) -> StoreResult<()> {
+        self.writer().run(move |tx| lanes::release(tx, &fence, &release)).await
     }
 
-    fn hand_over_lanes(&self, fence: Fence, lanes: Vec<LaneHandOver>) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer().run(move |tx| lanes::hand_over(tx, &fence, &lanes)))
-    }
-
-    fn accept(
+    async fn accept(
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreFuture<'_, Vec<Accepted>> {
-        Box::pin(self.writer().run(move |tx| inbox::accept(tx, &messages, &positions)))
+    ) -> StoreResult<Vec<Accepted>> {
+        self.writer().run(move |tx| inbox::accept(tx, &messages, &positions)).await
     }
 
-    fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>> {
-        Box::pin(self.readers().read(move |db| inbox::positions(db, &source)))
+    async fn positions(&self, source: String) -> StoreResult<Vec<SourcePosition>> {
+        self.readers().read(move |db| inbox::positions(db, &source)).await
     }
 
-    fn fetch_inbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<InboxRow>> {
-        Box::pin(self.fetch(move |db, marks| inbox::fetch(db, marks, &fetch)))
+    async fn fetch_inbox(&self, fetch: Fetch) -> StoreResult<Vec<InboxRow>> {
+        self.fetch(move |db, marks| inbox::fetch(db, marks, &fetch)).await
     }
 
-    fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreFuture<'_, Settled> {
-        Box::pin(self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)))
+    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled> {
+        self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)).await
     }
 
-    fn once(&self, handler: String, message_id: String) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer().run(move |tx| transaction::once(tx, &handler, &message_id)))
+    async fn once(&self, handler: String, message_id: String) -> StoreResult<bool> {
+        self.writer().run(move |tx| transaction::once(tx, &handler, &message_id)).await
     }
 
-    fn enqueue(&self, messages: Vec<NewMessage>) -> StoreFuture<'_, Vec<i64>> {
-        Box::pin(self.writer().run(move |tx| transaction::enqueue(tx, &messages)))
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> StoreResult<Vec<i64>> {
+        self.writer().run(move |tx| transaction::enqueue(tx, &messages)).await
     }
 
-    fn fetch_outbox(&self, fetch: Fetch) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(self.fetch(move |db, marks| outbox::fetch(db, marks, &fetch)))
+    async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
+        self.fetch(move |db, marks| outbox::fetch(db, marks, &fetch)).await
     }
 
-    fn settle_outbox(&self, fence: Fence, rows: Vec<OutboxSettlement>) -> StoreFuture<'_, Settled> {
-        Box::pin(self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)))
+    async fn settle_outbox(
+        &self,
+        fence: Fence,
+        rows: Vec<OutboxSettlement>,
+    ) -> StoreResult<Settled> {
+        self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)).await
     }
 
-    fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreFuture<'_, Settled> {
-        Box::pin(self.writer().run(move |tx| quarantine::note(tx, &fence, &rows)))
+    async fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreResult<Settled> {
+        self.writer().run(move |tx| quarantine::note(tx, &fence, &rows)).await
     }
 
-    fn end_quarantine(&self, fence: Fence, lanes: Vec<OwnedLane>) -> StoreFuture<'_, u64> {
-        Box::pin(self.writer().run(move |tx| quarantine::end(tx, &fence, &lanes)))
+    async fn wake_rows(&self, rows: WaitingRows) -> StoreResult<u64> {
+        self.writer()
+            .run(move |tx| match &rows {
+                WaitingRows::Quarantined { fence, lanes } => quarantine::end(tx, fence, lanes),
+                WaitingRows::PausedProcessTypes => control::wake_paused(tx),
+            })
+            .await
     }
 
-    fn overview(&self) -> StoreFuture<'_, Overview> {
-        Box::pin(self.readers().read(people::overview))
+    async fn controls(&self) -> StoreResult<Vec<Control>> {
+        self.inner.watcher.read(control::controls).await
     }
 
-    fn list_inbox(&self, filter: Filter) -> StoreFuture<'_, Vec<InboxRow>> {
-        Box::pin(
-            self.readers().read(move |db| Ok(rows(people::list_inbox(db, &filter, Part::Whole)?))),
-        )
+    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>> {
+        self.fetch(move |db, marks| outbox::candidates(db, marks, &fetch)).await
     }
 
-    fn list_outbox(&self, filter: Filter) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(
-            self.readers().read(move |db| Ok(rows(people::list_outbox(db, &filter, Part::Whole)?))),
-        )
+    async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>> {
+        self.writer().run_to_end(move |tx| bulk::lease(tx, lease)).await
     }
 
-    fn list_dead_letters(&self, filter: Filter) -> StoreFuture<'_, Vec<DeadLetter>> {
-        Box::pin(
-            self.readers()
-                .read(move |db| Ok(rows(people::list_dead_letters(db, &filter, Part::Whole)?))),
-        )
+    async fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreResult<bool> {
+        self.writer().run(move |tx| bulk::advance(tx, &fence, &advance)).await
     }
 
-    fn find_inbox(&self, id: String) -> StoreFuture<'_, Option<InboxRow>> {
-        Box::pin(self.readers().read(move |db| people::find_inbox(db, &id)))
+    async fn bulk_rows(
+        &self,
+        job: Uuid,
+        after: i64,
+        limit: usize,
+        payloads: Payloads,
+    ) -> StoreResult<Vec<OutboxRow>> {
+        self.readers().read(move |db| bulk::rows_of(db, (job, after), limit, payloads)).await
     }
 
-    fn find_outbox(&self, id: String) -> StoreFuture<'_, Option<OutboxRow>> {
-        Box::pin(self.readers().read(move |db| people::find_outbox(db, &id)))
+    async fn settle_bulk(
+        &self,
+        fence: JobFence,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> StoreResult<Settled> {
+        self.writer().run(move |tx| bulk::settle(tx, &fence, &rows)).await
     }
 
-    fn find_dead_letter(&self, id: Uuid) -> StoreFuture<'_, Option<DeadLetter>> {
-        Box::pin(self.readers().read(move |db| people::find_dead_letter(db, id)))
+    async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {
+        self.readers().read(move |db| process::load(db, &wanted)).await
     }
 
-    fn resolve(&self, dead_letter: Uuid, verdict: Verdict) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer().run(move |tx| people::resolve(tx, dead_letter, &verdict)))
+    async fn change_process(&self, change: Change) -> StoreResult<Applied> {
+        self.writer().run(move |tx| process::change_one(tx, &change)).await
     }
 
-    fn serde_errors(&self, wanted: SerdeErrors) -> StoreFuture<'_, Vec<i64>> {
-        Box::pin(self.readers().read(move |db| repair::serde_errors(db, &wanted)))
+    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<Fired> {
+        process::fire_timers(self, owner, limit).await
     }
 
-    fn repair(&self, id: i64, repair: Repair, mode: Mode) -> StoreFuture<'_, Repaired> {
-        Box::pin(self.writer().run(move |tx| repair::repair(tx, id, &repair, mode)))
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned> {
+        match mode {
+            CleanupMode::Remove { rows_max } => {
+                self.writer().run(move |tx| cleanup::cleanup(tx, &retention, rows_max)).await
+            }
+            CleanupMode::Count => {
+                self.readers().read(move |db| cleanup::count(db, &retention)).await
+            }
+        }
     }
 
-    fn cleanup(&self, retention: Retention, rows_max: usize) -> StoreFuture<'_, Cleaned> {
-        Box::pin(self.writer().run(move |tx| cleanup::cleanup(tx, &retention, rows_max)))
-    }
-
-    fn expired(&self, retention: Retention) -> StoreFuture<'_, Cleaned> {
-        Box::pin(self.readers().read(move |db| cleanup::expired(db, &retention)))
+    async fn report(&self, update: ReportUpdate) -> StoreResult<()> {
+        self.writer().run(move |tx| control::report(tx, &update)).await
     }
 }

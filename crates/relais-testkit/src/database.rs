@@ -11,7 +11,7 @@ mod sqlite;
 
 use std::sync::Arc;
 
-use relais_core::{BoxFuture, store::Store};
+use relais_core::{BoxFuture, store::StoreDriver};
 
 pub use self::dialect::{Dialect, quote};
 #[cfg(feature = "postgres")]
@@ -26,7 +26,7 @@ pub type TextRows = Vec<Vec<Option<String>>>;
 /// what [`scratch`] makes.
 pub trait Database: Send + Sync {
     /// Returns the store.
-    fn store(&self) -> Arc<dyn Store>;
+    fn store(&self) -> Arc<dyn StoreDriver>;
 
     /// Returns the dialect of its SQL.
     fn dialect(&self) -> Dialect;
@@ -39,7 +39,7 @@ pub trait Database: Send + Sync {
 }
 
 impl<D: Database + ?Sized> Database for Arc<D> {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         (**self).store()
     }
 

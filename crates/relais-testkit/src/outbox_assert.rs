@@ -4,9 +4,9 @@
 use std::fmt::{self, Write as _};
 
 use relais_core::{
+    inspect::{Inspect, InspectExt},
     outbox::OutboxRow,
     query::{Filter, PAGE_MAX},
-    store::Store,
 };
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ const ROWS_MAX: usize = 10_000;
 /// The outbox holds exactly these messages, oldest first; or, with `in any order`, these.
 ///
 /// ```no_run
-/// # async fn example(store: &dyn relais_core::store::Store) {
+/// # async fn example(store: &dyn relais_core::store::StoreDriver) {
 /// use relais_testkit::{assert_outbox, sent};
 /// use serde_json::json;
 ///
@@ -153,7 +153,7 @@ pub enum ListOrder {
 ///
 /// # Panics
 /// If the outbox is not as expected, with what differs.
-pub async fn check<S: Store + ?Sized>(store: &S, expected: &[ExpectedMessage], order: ListOrder) {
+pub async fn check<S: Inspect + ?Sized>(store: &S, expected: &[ExpectedMessage], order: ListOrder) {
     let rows = read(store).await;
     if let Some(report) = judge(expected, &rows, order) {
         panic!("{report}");
@@ -161,7 +161,7 @@ pub async fn check<S: Store + ?Sized>(store: &S, expected: &[ExpectedMessage], o
 }
 
 /// All of the outbox, oldest first.
-async fn read<S: Store + ?Sized>(store: &S) -> Vec<OutboxRow> {
+async fn read<S: Inspect + ?Sized>(store: &S) -> Vec<OutboxRow> {
     let mut rows: Vec<OutboxRow> = Vec::new();
     while rows.len() < ROWS_MAX {
         let before = rows.last().map(|row| row.id.to_string());

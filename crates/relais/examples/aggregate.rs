@@ -3,7 +3,7 @@
 //! `cargo run -p relais --features sqlite --example aggregate`
 
 use relais::{
-    Aggregate, Events, Message, PersistBlocking, Repository, SaveError, Store,
+    Aggregate, Events, Inspect, Message, PersistBlocking, Repository, SaveError, Store,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use rusqlite::{Connection, Transaction};

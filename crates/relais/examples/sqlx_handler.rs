@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use relais::{
-    App, Message, NewInbox, Outbox, Outcome, Received, Store,
+    App, Inspect, Message, NewInbox, Outbox, Outcome, Received, Store,
     log::LogPublisher,
     sqlite::{self, SqliteOptions, SqliteStore},
 };

@@ -45,7 +45,7 @@
 //!     }
 //! }
 //!
-//! # use relais::{Store, sqlite::{SqliteOptions, SqliteStore}};
+//! # use relais::{Inspect, Store, sqlite::{SqliteOptions, SqliteStore}};
 //! # let directory = tempfile::tempdir()?;
 //! # let path = directory.path().join("shop.db");
 //! # let store = SqliteStore::open(&path, SqliteOptions::default()).await?;

@@ -20,9 +20,11 @@ use relais_core::{
     query::Retention,
     route::Route,
     source::Source,
-    store::Store,
+    store::{Store, StoreDriver},
     unknown::UNKNOWN_TYPE_WAIT,
 };
+
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     bulk::BulkSettings,
@@ -51,10 +53,12 @@ use self::{destination::DestinationSetup, handlers::Subscriber};
 
 /// The default lease of a lane without a heartbeat.
 const LEASE: Duration = Duration::from_secs(10);
+/// The pause before an unavailable database is asked for its description again.
+const DESCRIBE_RETRY: Duration = Duration::from_secs(5);
 
 /// The sources, handlers, routes and destinations of a program: built up, then started.
 pub struct App {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn StoreDriver>,
     sources: Vec<(String, Box<dyn Source>)>,
     pub(crate) actions: HashMap<String, EventAction>,
     pub(crate) processes: Registry,
@@ -80,7 +84,7 @@ impl std::fmt::Debug for App {
 
 impl App {
     /// Returns an app without sources, handlers or destinations.
-    pub fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<dyn StoreDriver>) -> Self {
         Self {
             store,
             sources: Vec::new(),
@@ -264,17 +268,18 @@ impl App {
         let copies = self.copy_for_subscribers();
         let own = self.scopes();
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
-        let mut running = RunningApp::new(&self.store, self.observer);
-        log_warnings(self.store.as_ref());
+        let store: Arc<dyn Store> = self.store.clone();
+        let mut running = RunningApp::new(&store, self.observer);
+        running.tasks.spawn(log_warnings(self.store.clone(), running.stop.clone()));
         let observer = running.observer();
         observer.identify(&worker, self.processes.process_types());
         let mut controlled = ControlledWorkers::default();
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);
             let fence = Fence { scope, worker: worker.clone() };
-            LaneKeeper::new(Arc::clone(&self.store), fence, self.lease).report_to(heartbeat)
+            LaneKeeper::new(Arc::clone(&store), fence, self.lease).report_to(heartbeat)
         };
-        let unserved = UnservedCheck::new(Arc::clone(&self.store), own, running.observer());
+        let unserved = UnservedCheck::new(self.store.clone(), own, running.observer());
         running.spawn("unserved".into(), Box::new(unserved));
         for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
@@ -286,7 +291,7 @@ impl App {
         }
         let alarm = Arc::<Alarm>::default();
         if !self.processes.is_empty() {
-            let (store, alarm) = (Arc::clone(&self.store), Arc::clone(&alarm));
+            let (store, alarm) = (Arc::clone(&store), Arc::clone(&alarm));
             let (counters, paused) =
                 (Arc::clone(&observer.processes), Arc::clone(&controlled.types));
             let owner = TimerOwner {
@@ -300,7 +305,7 @@ impl App {
         // Without actions it could handle nothing: it would only take lanes from other workers.
         if !self.actions.is_empty() {
             let keeper = keeper(Scope::of_inbox(&self.inbox)).knowing(self.processes.announced());
-            let (store, paused) = (Arc::clone(&self.store), Arc::clone(&controlled.types));
+            let (store, paused) = (Arc::clone(&store), Arc::clone(&controlled.types));
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters, paused);
             let mut worker = InboxWorker::new(
@@ -320,17 +325,17 @@ impl App {
         for (name, subscriber) in self.subscribers {
             let keeper = keeper(Scope::of_inbox(&subscriber_inbox(&self.inbox, &name)));
             let Subscriber { settings, actions } = subscriber;
-            let (store, counters) = (Arc::clone(&self.store), Arc::clone(&inbox));
+            let (store, counters) = (Arc::clone(&store), Arc::clone(&inbox));
             let mut worker = InboxWorker::new(store, keeper, actions, settings.retry, counters)
                 .handlers(&settings)
                 .unknown_type_wait(self.unknown_type_wait);
             worker.reader().start_heartbeat(running.inbox.subscribe());
             running.spawn(format!("subscriber {name}"), Box::new(worker));
         }
-        start_sources(&mut running, &self.store, (&self.inbox, &mut controlled), self.sources);
-        let cleanup = Cleanup::new(Arc::clone(&self.store), self.retention);
+        start_sources(&mut running, &store, (&self.inbox, &mut controlled), self.sources);
+        let cleanup = Cleanup::new(Arc::clone(&store), self.retention);
         running.spawn("cleanup".into(), Box::new(cleanup));
-        running.spawn_loops(self.store, controlled, worker);
+        running.spawn_loops(store, controlled, worker);
         running
     }
 
@@ -348,10 +353,20 @@ impl App {
     }
 }
 
-/// Logs the warnings of the store about its connection.
-fn log_warnings(store: &dyn Store) {
-    for warning in store.warnings() {
-        tracing::warn!("{warning}");
+/// Logs what an operator should know of the connection to the database, as soon as that is available.
+async fn log_warnings(store: Arc<dyn StoreDriver>, stop: CancellationToken) {
+    let description = async {
+        loop {
+            if let Ok(description) = store.describe().await {
+                return description;
+            }
+            tokio::time::sleep(DESCRIBE_RETRY).await;
+        }
+    };
+    if let Some(description) = stop.run_until_cancelled(description).await {
+        for warning in description.warnings {
+            tracing::warn!("{warning}");
+        }
     }
 }
 

@@ -21,10 +21,10 @@ use std::{
 
 use async_trait::async_trait;
 use relais_core::{
-    bulk::{BulkCandidate, BulkTarget, JobFence, JobTakeover},
+    bulk::{BulkCandidate, BulkLease, BulkTarget, JobFence, JobTakeover},
     lane::OwnedLane,
     outbox::OutboxRow,
-    store::{Fetch, Store, StoreError},
+    store::{Fetch, StoreDriver, StoreError},
 };
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +66,7 @@ enum RowReader {
 }
 
 pub(crate) struct BulkRelay {
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     destination: String,
     worker: String,
     rows: RowReader,
@@ -92,7 +92,7 @@ pub(crate) struct BulkRelay {
 
 impl BulkRelay {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn StoreDriver>,
         destination: &str,
         (keeper, lease): (LaneKeeper, Duration),
         target: Arc<dyn BulkTarget>,
@@ -162,7 +162,8 @@ impl BulkRelay {
         }
         let (destination, worker) = (self.destination.clone(), self.worker.clone());
         let asked_at = Instant::now();
-        let taken = self.store.take_bulk(destination, worker, self.lease).await?;
+        let take = BulkLease::Take { destination, worker, lease: self.lease };
+        let taken = self.store.lease_bulk(take).await?;
         self.take_at = Instant::now() + self.lease / 3;
         let Some(taken) = taken else { return Ok(false) };
         let JobTakeover { job, after_loss } = &taken;
@@ -211,10 +212,12 @@ impl BulkRelay {
         }
         let fence = self.reader().keeper().fence().clone();
         let asked_at = Instant::now();
-        match self.store.plan_bulk(fence, Uuid::now_v7(), chosen, self.lease).await? {
-            Some(job) => {
+        let (job, lease) = (Uuid::now_v7(), self.lease);
+        let plan = BulkLease::Plan { fence, job, rows: chosen, lease };
+        match self.store.lease_bulk(plan).await? {
+            Some(planned) => {
                 self.caller.counters.job_planned();
-                self.start(JobTakeover { job, after_loss: false }, asked_at);
+                self.start(planned, asked_at);
                 Ok(PassOutcome::Worked)
             }
             None => {
@@ -275,7 +278,7 @@ impl BulkRelay {
     ) -> impl Future<Output = ()> + Send + use<> {
         let worker = self.worker.clone();
         let fence = JobFence { job: taken.job.id, worker, epoch: taken.job.epoch };
-        let lease = JobLease::keep(Arc::clone(&self.store), fence.clone(), self.lease, asked_at);
+        let lease = JobLease::keep(self.store.clone(), fence.clone(), self.lease, asked_at);
         let mut caller = self.caller.clone();
         caller.halts.lost = lease.lost().clone();
         self.fence = Some(fence.clone());
@@ -376,7 +379,7 @@ impl Worker for BulkRelay {
             // The worker that continues the job asks the target for the effect of the call.
             self.work.shutdown().await;
             if let Some(fence) = self.fence.take()
-                && let Err(error) = self.store.release_bulk(fence).await
+                && let Err(error) = self.store.lease_bulk(BulkLease::Release { fence }).await
             {
                 tracing::warn!(%error, "bulk job was not released; its lease will expire");
             }

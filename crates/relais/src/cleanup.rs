@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use relais_core::{
-    query::Retention,
+    query::{CleanupMode, Retention},
     store::{Store, StoreError},
 };
 
@@ -40,7 +40,8 @@ impl Worker for Cleanup {
         if !wait.is_zero() {
             return Ok(PassOutcome::Idle { at_most: wait });
         }
-        let cleaned = self.store.cleanup(self.retention, ROWS_MAX).await?;
+        let remove = CleanupMode::Remove { rows_max: ROWS_MAX };
+        let cleaned = self.store.cleanup(self.retention, remove).await?;
         crate::fail_point!("cleanup.after_batch");
         let rest = if cleaned.total() > 0 { BATCH_PAUSE } else { REST };
         self.next = Instant::now() + rest;

@@ -11,7 +11,7 @@ use std::{
 
 use relais_core::{
     control::{Control, ControlChange, ControlKind, ControlOrder, LimitChange},
-    store::{Store, StoreError},
+    store::{Store, StoreDriver, StoreError, WaitingRows},
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ pub enum ControlError {
 /// `declared` are the names in the configuration, beside those that running processes report and those
 /// that rows name.
 pub async fn control(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     order: ControlOrder,
     declared: &[String],
 ) -> Result<bool, ControlError> {
@@ -98,7 +98,7 @@ pub fn parse_rate(text: &str) -> Option<(u32, Duration)> {
 
 /// Returns every name of a kind: declared, reported, controlled, or named by rows.
 pub async fn known(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     kind: ControlKind,
     declared: &[String],
 ) -> Result<BTreeSet<String>, StoreError> {
@@ -241,7 +241,9 @@ pub(crate) async fn run(
                 troubled = false;
                 let changed = workers.apply(&controls);
                 // Tried again in a second if it fails.
-                if workers.type_resumed && store.wake_paused().await.is_ok() {
+                if workers.type_resumed
+                    && store.wake_rows(WaitingRows::PausedProcessTypes).await.is_ok()
+                {
                     workers.type_resumed = false;
                 }
                 if changed {

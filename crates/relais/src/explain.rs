@@ -20,7 +20,7 @@ use std::fmt;
 use relais_core::{
     delivery::Problem,
     process::ProcessEvent,
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
     time::Timestamp,
 };
 use serde::{Serialize, Serializer};
@@ -294,7 +294,7 @@ pub enum EventDetail {
 
 /// Explains the thing with this id: a message id, the number of an inbox or outbox row, the id of a process
 /// or its `TYPE/BUSINESS-KEY`, the id of a dead letter, or a full name such as `inbox:17`.
-pub async fn explain(store: &dyn Store, id: &str) -> Result<ExplainOutcome, StoreError> {
+pub async fn explain(store: &dyn StoreDriver, id: &str) -> Result<ExplainOutcome, StoreError> {
     let mut rows = subject::find(store, id).await?;
     Ok(match rows.len() {
         0 => ExplainOutcome::Nothing,

@@ -13,7 +13,7 @@ use relais_core::{
     outbox::OutboxRow,
     publisher::Batching,
     quarantine::Treatment,
-    store::{Fetch, Store, StoreError, StoreFuture},
+    store::{Fetch, Store, StoreError, StoreFuture, WaitingRows},
 };
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -269,7 +269,8 @@ impl<R: QueueRow> LaneReader<R> {
         let lost = lanes.iter().filter(|lane| unclean.contains(&lane.lane)).copied().collect();
         self.quarantine.begin(unclean, ROWS_MAX);
         self.read_wanted = true;
-        self.store.end_quarantine(self.keeper.fence().clone(), lost).await?;
+        let fence = self.keeper.fence().clone();
+        self.store.wake_rows(WaitingRows::Quarantined { fence, lanes: lost }).await?;
         Ok(true)
     }
 

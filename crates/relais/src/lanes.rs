@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    lane::{Fence, LaneRequest, OwnedLane},
+    lane::{Fence, LaneRelease, LaneRequest, OwnedLane},
     store::{Store, StoreError},
 };
 use tokio::{
@@ -176,10 +176,10 @@ impl LaneKeeper {
             (empty.into_iter().collect::<Vec<i16>>(), handed)
         };
         if !empty.is_empty() {
-            self.store.release_lanes(self.fence.clone(), empty, false).await?;
+            self.store.release_lanes(self.fence.clone(), LaneRelease::Lanes(empty)).await?;
         }
         if !handed.is_empty() {
-            self.store.hand_over_lanes(self.fence.clone(), handed).await?;
+            self.store.release_lanes(self.fence.clone(), LaneRelease::HandOver(handed)).await?;
         }
         let asked_at = Instant::now();
         let event_types = self.known.iter().flatten().cloned().collect();
@@ -262,9 +262,10 @@ impl LaneKeeper {
             let may_go = |lane: &i16| !in_use(*lane) && !state.unclean.contains(lane);
             state.owned.keys().copied().filter(may_go).collect()
         };
-        let leaving = lanes.len() == self.owned();
+        let all = lanes.len() == self.owned();
+        let release = if all { LaneRelease::All } else { LaneRelease::Lanes(lanes) };
         crate::fail_point!("lanes.before_release");
-        if let Err(error) = self.store.release_lanes(self.fence.clone(), lanes, leaving).await {
+        if let Err(error) = self.store.release_lanes(self.fence.clone(), release).await {
             tracing::warn!(scope = %self.fence.scope, %error, "lanes were not released; their leases will expire");
         }
     }

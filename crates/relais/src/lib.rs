@@ -4,7 +4,7 @@
 //! - [`Outbox`] writes messages in your own transaction (sqlx, tokio-postgres, rusqlite).
 //! - [`App`] runs the workers: sources, handlers, routes, [processes](process) and destinations.
 //! - A handler changes your tables, sends messages and marks its message as handled in one commit.
-//! - A message that cannot be delivered becomes a dead letter, and [`App::desk`] decides about it.
+//! - A message that cannot be delivered becomes a dead letter, and [`App::dead_letters`] decides about it.
 //!
 //! # Example
 //!
@@ -67,7 +67,7 @@
 
 pub mod aggregate;
 pub mod control;
-pub mod desk;
+pub mod dead_letters;
 pub mod explain;
 pub mod health;
 pub mod inbox;
@@ -110,21 +110,22 @@ pub use relais_core::{
     BoxFuture, InvalidSettings, async_trait,
     breaker::BreakerPolicy,
     bulk::BulkTarget,
-    dead_letter::{DeadLetter, Resolution, Verdict},
+    dead_letter::{DeadLetter, Resolution},
     decode::Decoder,
     delivery::{Delivery, Problem},
     extract::{Mapping, Pick},
     handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     hydrate::Hydrator,
     inbox::{Accepted, InboxRow, InboxStatus, NewInbox, SourcePosition},
+    inspect::{Inspect, InspectExt},
     message::{Category, Headers, Message, NewMessage},
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
     publisher::{Batching, Publisher},
-    query::{Filter, Overview, Retention},
+    query::{CleanupMode, Filter, Overview, Retention},
     retry::RetryPolicy,
     route::Route,
     source::{Positions, Source, SourceBatch, SourceError},
-    store::{DriverError, Store, StoreError},
+    store::{DriverError, Store, StoreDriver, StoreError},
 };
 pub use relais_derive::Message;
 pub(crate) use relais_fail_points::fail_point;

@@ -14,9 +14,10 @@ pub use relais_core::{
 use relais_core::{
     delivery::Problem,
     inbox::{InboxRow, InboxStatus},
+    inspect::InspectExt,
     query::PAGE_MAX,
     repair::{Repair, Repaired, Rewritten, declared, original, readable_by, reread},
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use serde::Serialize;
 
@@ -147,7 +148,7 @@ impl RepairSummary {
 
 /// Repairs one row.
 pub async fn row(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     sources: &[Declared],
     row: &InboxRow,
     plan: &RepairPlan,
@@ -167,7 +168,7 @@ pub async fn row(
         reason => format!("{reason} ({how})"),
     };
     let repair = Repair { rewritten, actor: plan.actor.clone(), reason };
-    Ok(report(match store.repair(row.id, repair, plan.mode).await {
+    Ok(report(match store.reprocess(row.id, repair, plan.mode).await {
         Ok(Repaired::Received) => RepairOutcome::Repaired { message_id, identity, key, event_type },
         Ok(Repaired::Duplicate { of }) => RepairOutcome::Duplicate { message_id, of },
         Ok(Repaired::Conflict { with }) => RepairOutcome::Conflict { message_id, with },
@@ -184,7 +185,7 @@ pub async fn row(
 /// Repairs the `SERDE_ERROR` rows that match, oldest first, at most `rows_max` of them. Passes each report
 /// to `each`, which may stop the repair. A row that cannot be repaired does not stop it.
 pub async fn all(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     sources: &[Declared],
     mut wanted: SerdeErrors,
     plan: &RepairPlan,
@@ -195,7 +196,7 @@ pub async fn all(
     let mut left = rows_max;
     while left > 0 {
         wanted.limit = left.min(PAGE_MAX);
-        let page = store.serde_errors(wanted.clone()).await?;
+        let page = store.undecodable_rows(wanted.clone()).await?;
         let Some(last) = page.last() else { break };
         wanted.after = *last;
         left -= page.len();

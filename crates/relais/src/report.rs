@@ -8,7 +8,7 @@ use std::{
 };
 
 use relais_core::{
-    report::{NewReport, REPORT_EVERY},
+    report::{NewReport, REPORT_EVERY, ReportUpdate},
     store::Store,
 };
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,7 @@ pub(crate) async fn run(
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 figures: serde_json::to_string(&figures).expect("figures are plain JSON"),
             };
-            match store.report(report).await {
+            match store.report(ReportUpdate::Write(report)).await {
                 Ok(()) => {
                     last = Some(LastReport { figures, at: Instant::now(), changed });
                     troubled = false;
@@ -73,7 +73,8 @@ pub(crate) async fn run(
             () = tokio::time::sleep(COMPARE_EVERY) => {}
         }
     }
-    let retracted = tokio::time::timeout(RETRACT_MAX, store.retract_report(worker)).await;
+    let retracted =
+        tokio::time::timeout(RETRACT_MAX, store.report(ReportUpdate::Remove { worker })).await;
     if !matches!(retracted, Ok(Ok(()))) {
         tracing::debug!("report was not retracted; it will expire");
     }

@@ -3,7 +3,7 @@
 mod bulk;
 mod bulk_crash;
 mod control;
-mod desk;
+mod dead_letters;
 mod explain;
 mod fleet;
 mod inbox;

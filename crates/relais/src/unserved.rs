@@ -10,9 +10,10 @@ use std::{
 use async_trait::async_trait;
 use relais_core::{
     inbox::SUBSCRIBER_SEPARATOR,
+    inspect::Inspect,
     lane::Scope,
     query::{Backlog, Count, Overview},
-    store::{Store, StoreError},
+    store::StoreError,
 };
 
 use crate::{
@@ -29,7 +30,7 @@ const WARNINGS_MAX: usize = 20;
 
 /// A worker that checks once a minute.
 pub(crate) struct UnservedCheck {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Inspect>,
     /// Scopes served by this process, whose workers may not have started yet.
     own: BTreeSet<String>,
     observer: Arc<Observer>,
@@ -38,7 +39,7 @@ pub(crate) struct UnservedCheck {
 
 impl UnservedCheck {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Inspect>,
         own: BTreeSet<String>,
         observer: Arc<Observer>,
     ) -> Self {

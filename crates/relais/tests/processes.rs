@@ -12,7 +12,8 @@ use std::{
 
 use relais::{
     App, Delivery, DestinationSettings, OutboxRow, Overview, Publisher, RetryPolicy, RunningApp,
-    Source, SourceBatch, SourceError, Store,
+    Source, SourceBatch, SourceError, Store, StoreDriver,
+    core::inspect::InspectExt,
     core::{
         async_trait,
         inbox::{Accepted, Content, NewInbox},
@@ -217,7 +218,7 @@ impl Source for Replies {
     async fn refuse(&mut self, _: String) {}
 }
 
-fn start(store: &Arc<dyn Store>, service: &Service) -> RunningApp {
+fn start(store: &Arc<dyn StoreDriver>, service: &Service) -> RunningApp {
     let settings = DestinationSettings::default()
         .retry(RetryPolicy::default().first(Duration::from_millis(5)));
     App::new(Arc::clone(store))
@@ -231,7 +232,7 @@ fn start(store: &Arc<dyn Store>, service: &Service) -> RunningApp {
         .start()
 }
 
-async fn check(store: Arc<dyn Store>) {
+async fn check(store: Arc<dyn StoreDriver>) {
     store.migrate().await.unwrap();
     let service = Service::default();
     let steady = start(&store, &service);
@@ -283,7 +284,7 @@ impl Publisher for Silence {
 }
 
 /// Checks that many apps with replies for few processes at once, each with its own key, lose none.
-async fn check_conflicts(store: Arc<dyn Store>) {
+async fn check_conflicts(store: Arc<dyn StoreDriver>) {
     const PROCESSES: usize = 3;
     const REPLIES: usize = 60;
     store.migrate().await.unwrap();
@@ -329,7 +330,7 @@ async fn check_conflicts(store: Arc<dyn Store>) {
 }
 
 /// Waits until nothing is open.
-async fn drained(store: &Arc<dyn Store>) {
+async fn drained(store: &Arc<dyn StoreDriver>) {
     const POLLS_MAX: usize = 2_400;
     for _ in 0..POLLS_MAX {
         let overview = store.overview().await.unwrap();
@@ -348,7 +349,7 @@ fn is_drained(overview: &Overview) -> bool {
 }
 
 /// Waits until every order has ended, up to a time that no slow machine needs.
-async fn ended(store: &Arc<dyn Store>) {
+async fn ended(store: &Arc<dyn StoreDriver>) {
     const POLLS_MAX: usize = 2_400;
     for _ in 0..POLLS_MAX {
         let all = orders(store).await;
@@ -361,7 +362,7 @@ async fn ended(store: &Arc<dyn Store>) {
     panic!("not ended: {:#?}", store.overview().await.unwrap());
 }
 
-async fn orders(store: &Arc<dyn Store>) -> Vec<Process> {
+async fn orders(store: &Arc<dyn StoreDriver>) -> Vec<Process> {
     let filter = ProcessFilter { limit: 500, ..ProcessFilter::default() };
     store.list_processes(filter).await.unwrap()
 }
@@ -394,13 +395,13 @@ async fn assert_ended_well(operator: &Operator, service: &Service, process: &Pro
     assert_eq!(begun, sent, "each attempt in the log is one command, and no other was sent");
 }
 
-async fn sqlite(dir: &tempfile::TempDir) -> Arc<dyn Store> {
+async fn sqlite(dir: &tempfile::TempDir) -> Arc<dyn StoreDriver> {
     let path = dir.path().join("relais.db");
     Arc::new(SqliteStore::open(&path, SqliteOptions::default()).await.unwrap())
 }
 
 /// Runs a check in a schema of its own.
-async fn on_postgres<F: Future<Output = ()>>(check: impl FnOnce(Arc<dyn Store>) -> F) {
+async fn on_postgres<F: Future<Output = ()>>(check: impl FnOnce(Arc<dyn StoreDriver>) -> F) {
     let Ok(url) = std::env::var("RELAIS_TEST_POSTGRES") else {
         assert!(std::env::var_os("CI").is_none(), "RELAIS_TEST_POSTGRES must be set in CI");
         eprintln!("NOT TESTED: processes on PostgreSQL; set RELAIS_TEST_POSTGRES");

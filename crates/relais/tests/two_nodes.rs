@@ -12,7 +12,7 @@ use std::{
 
 use relais::{
     App, Delivery, DestinationSettings, OutboxRow, Publisher, RetryPolicy, Route, RunningApp,
-    Store,
+    Store, StoreDriver,
     core::{
         async_trait,
         inbox::{Content, NewInbox},
@@ -64,7 +64,7 @@ impl Publisher for Ledger {
     }
 }
 
-fn start(store: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> RunningApp {
+fn start(store: &Arc<dyn StoreDriver>, ledger: &Arc<Ledger>) -> RunningApp {
     let settings = DestinationSettings::default()
         .retry(RetryPolicy::default().attempts_max(50).first(Duration::from_millis(5)));
     let route = Route::new("Stepped", "ledger").aggregate_type("Thing");
@@ -92,7 +92,7 @@ fn received(key: usize, step: usize) -> NewInbox {
     }
 }
 
-async fn check(store: Arc<dyn Store>) {
+async fn check(store: Arc<dyn StoreDriver>) {
     store.migrate().await.unwrap();
     store.check().await.unwrap();
     let ledger = Arc::<Ledger>::default();
@@ -119,7 +119,7 @@ async fn check(store: Arc<dyn Store>) {
 }
 
 /// Waits until nothing is open, up to a time that no slow machine needs.
-async fn drained(store: &Arc<dyn Store>) {
+async fn drained(store: &Arc<dyn StoreDriver>) {
     const POLLS_MAX: usize = 1_200;
     for _ in 0..POLLS_MAX {
         let overview = store.overview().await.unwrap();
@@ -140,7 +140,7 @@ async fn a_node_that_stops_releases_its_lanes_without_waiting_for_the_lease() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("relais.db");
     let sqlite = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
-    let store: Arc<dyn Store> = Arc::new(sqlite);
+    let store: Arc<dyn StoreDriver> = Arc::new(sqlite);
     store.migrate().await.unwrap();
     let ledger = Arc::<Ledger>::default();
     let publisher = || Arc::clone(&ledger) as Arc<dyn Publisher>;
@@ -154,7 +154,7 @@ async fn a_node_that_stops_releases_its_lanes_without_waiting_for_the_lease() {
 }
 
 /// Waits until the live workers own this many lanes.
-async fn lanes_owned(store: &Arc<dyn Store>, lanes: u64) {
+async fn lanes_owned(store: &Arc<dyn StoreDriver>, lanes: u64) {
     const POLLS_MAX: usize = 1_200;
     for _ in 0..POLLS_MAX {
         let workers = store.overview().await.unwrap().workers;

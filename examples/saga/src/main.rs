@@ -10,7 +10,7 @@ mod services;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use relais::{
-    App, Mapping, Pick, Store,
+    App, Mapping, Pick, Store, StoreDriver,
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceError, HttpSourceSettings},
     process::{Action, Operator, Process, ProcessFilter, ProcessRef, ProcessStatus},
     sqlite::{SqliteOptions, SqliteStore},
@@ -32,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
 async fn run(dir: &Path) -> anyhow::Result<()> {
     let store = SqliteStore::open(&dir.join("orders.db"), SqliteOptions::default()).await?;
     store.migrate().await?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store: Arc<dyn StoreDriver> = Arc::new(store);
 
     let source = listen("127.0.0.1:0".parse()?).await?;
     let address = source.local_addr();
@@ -74,7 +74,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<HttpSource> {
     }
 }
 
-fn app(store: Arc<dyn Store>, source: HttpSource, commands: &str) -> anyhow::Result<App> {
+fn app(store: Arc<dyn StoreDriver>, source: HttpSource, commands: &str) -> anyhow::Result<App> {
     let mut app = App::new(store)
         .source("orders", Box::new(source))
         .process(order::definition()?)

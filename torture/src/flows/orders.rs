@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(strange_logs(&log(&forwards)).len(), 1);
         assert_eq!(strange_logs(&log(&good[..3])).len(), 1, "one is not undone");
         let mut twice = log(&good);
-        let late = json!({ "step": "charge", "note": "ignored: the step was undone before" });
+        let late = json!({ "step": "charge", "note": "ignored: the step was compensated before" });
         twice.push(format!("o5 {undone} {late}"));
         assert!(strange_logs(&twice).is_empty(), "a late answer changes nothing");
     }

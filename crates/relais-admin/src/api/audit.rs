@@ -1,7 +1,7 @@
 //! The audit log.
 
 use axum::extract::State;
-use relais_core::desk::{AuditEntry, AuditFilter};
+use relais_core::inspect::{AuditEntry, AuditFilter, InspectExt};
 use serde::Deserialize;
 
 use super::{Answer, run};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::extract::State;
-use relais::desk::{Pace, Summary};
+use relais::dead_letters::{DecisionSummary, Pace};
 use relais_core::{dead_letter::Resolution, query::Filter};
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub(crate) enum BulkResult {
     },
     Decided {
         #[serde(flatten)]
-        summary: Summary,
+        summary: DecisionSummary,
         /// True if the same request would find more.
         more: bool,
     },
@@ -112,14 +112,14 @@ async fn decide(
     };
     if many.dry_run {
         return run(async move {
-            Ok(BulkResult::Counted { matching: admin.desk.pick(&filter).await?.len() })
+            Ok(BulkResult::Counted { matching: admin.dead_letters.pick(&filter).await?.len() })
         })
         .await;
     }
     let by =
         ActorAndReason { actor: many.actor, reason: many.reason.unwrap_or_default() }.by(caller)?;
     run(async move {
-        let mut picked = admin.desk.pick(&filter).await?;
+        let mut picked = admin.dead_letters.pick(&filter).await?;
         let all = picked.len();
         picked.truncate(most as usize);
         let began = Instant::now();
@@ -127,7 +127,7 @@ async fn decide(
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         };
-        let summary = admin.desk.decide_all(&picked, resolution, pace, &by, each).await?;
+        let summary = admin.dead_letters.decide_all(&picked, resolution, pace, &by, each).await?;
         let decided = summary.done + summary.unchanged + summary.refused;
         Ok(BulkResult::Decided { summary, more: decided < all as u64 })
     })

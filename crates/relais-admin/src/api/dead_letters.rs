@@ -1,8 +1,15 @@
 //! Dead letters: list, show, edit, retry and discard.
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use relais::desk::{self, Basis, By, Insist, Rewrite};
-use relais_core::{dead_letter::Origin, json, query::Filter, repair::Mode, time::Timestamp};
+use relais::dead_letters::{self, Basis, DecisionAuthor, EditValidation, PayloadEdit};
+use relais_core::{
+    dead_letter::Origin,
+    inspect::{InspectExt, PayloadPart},
+    json,
+    query::Filter,
+    repair::Mode,
+    time::Timestamp,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
 use uuid::Uuid;
@@ -53,7 +60,6 @@ impl DeadLetterQuery {
             since_seconds: self.since_seconds.get()?,
             before: self.before.map(|id| id.to_string()),
             limit: self.limit.get()?,
-            ..Filter::default()
         })
     }
 }
@@ -66,8 +72,8 @@ pub(crate) async fn list(
     let filter = wanted.filter()?;
     run(async move {
         let store = &admin.store;
-        let (reach, browse) = (|f| store.reach_dead_letters(f), |f| store.browse_dead_letters(f));
-        Ok(page(filter, reach, browse, |row| row.id.to_string()).await?.map(|row| line(&row)))
+        let read = |filter| store.dead_letter_page(filter, PayloadPart::BoundedPreview);
+        Ok(page(filter, read, |row| row.id.to_string()).await?.map(|row| line(&row)))
     })
     .await
 }
@@ -76,7 +82,7 @@ pub(crate) async fn list(
 #[derive(Serialize)]
 pub(crate) struct DeadLetterDetail {
     #[serde(flatten)]
-    shown: desk::Shown,
+    shown: dead_letters::DeadLetterDetail,
     payload_bytes: usize,
     payload_truncated: bool,
 }
@@ -86,7 +92,7 @@ pub(crate) async fn show(
     PathParams(id): PathParams<Uuid>,
 ) -> Answer<DeadLetterDetail> {
     run(async move {
-        let mut shown = admin.desk.show(id).await?.ok_or_else(|| not_found(id))?;
+        let mut shown = admin.dead_letters.show(id).await?.ok_or_else(|| not_found(id))?;
         let payload_bytes =
             shown.letter.payload.as_mut().map_or(0, |payload| cut(payload, SHOWN_MAX));
         let payload_truncated = payload_bytes > SHOWN_MAX;
@@ -147,12 +153,12 @@ pub(crate) async fn edit(
     json::check(payload.as_bytes())
         .map_err(|error| ApiProblem::unprocessable(error.code(), error))?;
     let payload = payload.to_owned();
-    let insist = if edit.force { Insist::Forced } else { Insist::Rehearsed };
+    let insist = if edit.force { EditValidation::Skipped } else { EditValidation::Required };
     let mode = if edit.dry_run { Mode::Try } else { Mode::Write };
     run(async move {
         let basis = basis(&admin, id, edit.edited_at).await?;
-        let rewrite = Rewrite { payload, basis, insist, mode };
-        said(id, admin.desk.edit(id, rewrite, &by).await?)
+        let rewrite = PayloadEdit { payload, basis, insist, mode };
+        said(id, admin.dead_letters.edit(id, rewrite, &by).await?)
     })
     .await
 }
@@ -179,7 +185,7 @@ pub(crate) async fn replay(
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
-    run(async move { said(id, admin.desk.replay(id, &by).await?) }).await
+    run(async move { said(id, admin.dead_letters.replay(id, &by).await?) }).await
 }
 
 /// Discards a dead letter; delivery of its key continues.
@@ -190,7 +196,7 @@ pub(crate) async fn discard(
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
-    run(async move { said(id, admin.desk.discard(id, &by).await?) }).await
+    run(async move { said(id, admin.dead_letters.discard(id, &by).await?) }).await
 }
 
 /// Retries the dead letter of a row of the inbox or the outbox.
@@ -199,9 +205,9 @@ pub(crate) async fn retry_row(
     (origin, row): (Origin, i64),
     key: &str,
     status: &str,
-    by: &By,
+    by: &DecisionAuthor,
 ) -> Result<Value, ApiProblem> {
-    let letter = admin.desk.letter_of(origin, row, key).await?;
+    let letter = admin.dead_letters.letter_of(origin, row, key).await?;
     let letter = letter.ok_or_else(|| {
         ApiProblem::conflict(
             "NOT_FAILED",
@@ -212,25 +218,32 @@ pub(crate) async fn retry_row(
             ),
         )
     })?;
-    said(letter.id, admin.desk.replay(letter.id, by).await?)
+    said(letter.id, admin.dead_letters.replay(letter.id, by).await?)
 }
 
-pub(super) fn said(id: impl std::fmt::Display, answer: desk::Answer) -> Result<Value, ApiProblem> {
+pub(super) fn said(
+    id: impl std::fmt::Display,
+    answer: dead_letters::DecisionOutcome,
+) -> Result<Value, ApiProblem> {
     match answer {
-        desk::Answer::Done => Ok(serde_json::json!({ "result": "done" })),
-        desk::Answer::NotFound => Err(not_found(id)),
-        desk::Answer::ResolvedBefore { resolution, by, at } => Err(ApiProblem::conflict(
-            "RESOLVED_BEFORE",
-            format_args!("already {resolution} by `{by}` at {at}; nothing was changed"),
-        )),
-        desk::Answer::EditedMeanwhile { by, at } => Err(ApiProblem::conflict(
+        dead_letters::DecisionOutcome::Done => Ok(serde_json::json!({ "result": "done" })),
+        dead_letters::DecisionOutcome::NotFound => Err(not_found(id)),
+        dead_letters::DecisionOutcome::ResolvedBefore { resolution, by, at } => {
+            Err(ApiProblem::conflict(
+                "RESOLVED_BEFORE",
+                format_args!("already {resolution} by `{by}` at {at}; nothing was changed"),
+            ))
+        }
+        dead_letters::DecisionOutcome::EditedMeanwhile { by, at } => Err(ApiProblem::conflict(
             "EDITED_MEANWHILE",
             format_args!("`{by}` changed the payload at {at}; read it, then edit again"),
         )),
-        desk::Answer::WouldFail { problem } => {
+        dead_letters::DecisionOutcome::WouldFail { problem } => {
             Err(ApiProblem::of(StatusCode::UNPROCESSABLE_ENTITY, &problem))
         }
-        desk::Answer::Refused { problem } => Err(ApiProblem::of(StatusCode::CONFLICT, &problem)),
+        dead_letters::DecisionOutcome::Refused { problem } => {
+            Err(ApiProblem::of(StatusCode::CONFLICT, &problem))
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use axum::{extract::State, response::Response};
 use relais_core::{
     dead_letter::Origin,
     inbox::{InboxRow, InboxStatus},
+    inspect::{InspectExt, PayloadPart},
     query::Filter,
     repair::original,
 };
@@ -64,8 +65,8 @@ pub(crate) async fn list(
     let filter = wanted.filter()?;
     run(async move {
         let store = &admin.store;
-        let (reach, browse) = (|f| store.reach_inbox(f), |f| store.browse_inbox(f));
-        Ok(page(filter, reach, browse, |row| row.id.to_string()).await?.map(|row| line(&row)))
+        let read = |filter| store.inbox_page(filter, PayloadPart::BoundedPreview);
+        Ok(page(filter, read, |row| row.id.to_string()).await?.map(|row| line(&row)))
     })
     .await
 }
@@ -76,7 +77,8 @@ pub(crate) async fn show(
 ) -> Answer<RowDetail<InboxRow>> {
     run(async move {
         let mut row = find(&admin, &id).await?;
-        let history = admin.store.attempts(Origin::Inbox, row.id).await?;
+        let history = admin.store.trail(row.message_id.clone()).await?;
+        let history = history.attempts_of(Origin::Inbox, row.id);
         let payload_bytes = match &mut row.payload {
             Some(payload) => cut(payload, SHOWN_MAX),
             None => original(&row).map_or(0, |bytes| bytes.len()),
@@ -110,7 +112,7 @@ pub(crate) async fn payload(
     .await
 }
 
-/// Retries a failed row: calls [`Desk::replay`](relais::desk::Desk::replay) for its dead letter.
+/// Retries a failed row: calls [`DeadLetters::replay`](relais::dead_letters::DeadLetters::replay) for its dead letter.
 pub(crate) async fn retry(
     State(admin): State<Admin>,
     caller: AdminCaller,

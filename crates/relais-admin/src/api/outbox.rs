@@ -3,6 +3,7 @@
 use axum::{extract::State, response::Response};
 use relais_core::{
     dead_letter::Origin,
+    inspect::{InspectExt, PayloadPart},
     outbox::{OutboxRow, OutboxStatus},
     query::Filter,
 };
@@ -64,8 +65,8 @@ pub(crate) async fn list(
     let filter = wanted.filter()?;
     run(async move {
         let store = &admin.store;
-        let (reach, browse) = (|f| store.reach_outbox(f), |f| store.browse_outbox(f));
-        Ok(page(filter, reach, browse, |row| row.id.to_string()).await?.map(|row| line(&row)))
+        let read = |filter| store.outbox_page(filter, PayloadPart::BoundedPreview);
+        Ok(page(filter, read, |row| row.id.to_string()).await?.map(|row| line(&row)))
     })
     .await
 }
@@ -76,7 +77,8 @@ pub(crate) async fn show(
 ) -> Answer<RowDetail<OutboxRow>> {
     run(async move {
         let mut row = find(&admin, &id).await?;
-        let history = admin.store.attempts(Origin::Outbox, row.id).await?;
+        let history = admin.store.trail(row.message_id.to_string()).await?;
+        let history = history.attempts_of(Origin::Outbox, row.id);
         let payload_bytes = cut(&mut row.payload, SHOWN_MAX);
         let payload_truncated = payload_bytes > row.payload.len();
         Ok(RowDetail { payload_truncated, payload_bytes, history, row })
@@ -96,7 +98,7 @@ pub(crate) async fn payload(
     .await
 }
 
-/// Retries a failed row: calls [`Desk::replay`](relais::desk::Desk::replay) for its dead letter.
+/// Retries a failed row: calls [`DeadLetters::replay`](relais::dead_letters::DeadLetters::replay) for its dead letter.
 pub(crate) async fn retry(
     State(admin): State<Admin>,
     caller: AdminCaller,
@@ -112,7 +114,7 @@ pub(crate) async fn retry(
     .await
 }
 
-/// Turns a pending row into a dead letter: calls [`Desk::fail`](relais::desk::Desk::fail).
+/// Turns a pending row into a dead letter: calls [`DeadLetters::fail`](relais::dead_letters::DeadLetters::fail).
 pub(crate) async fn fail(
     State(admin): State<Admin>,
     caller: AdminCaller,
@@ -122,14 +124,14 @@ pub(crate) async fn fail(
     let by = who.by(&caller)?;
     run(async move {
         let row = find(&admin, &id).await?;
-        dead_letters::said(row.id, admin.desk.fail(&row, &by).await?)
+        dead_letters::said(row.id, admin.dead_letters.fail(&row, &by).await?)
     })
     .await
 }
 
 async fn find(admin: &Admin, id: &str) -> Result<OutboxRow, ApiProblem> {
     let mut found = match Uuid::try_parse(id) {
-        Ok(message_id) => admin.store.sent_as(message_id).await?,
+        Ok(_) => admin.store.trail(id.to_owned()).await?.sent,
         Err(_) => admin.store.find_outbox(id.to_owned()).await?.into_iter().collect(),
     };
     match found.len() {

@@ -1,7 +1,7 @@
 //! Keys parked behind a dead letter: list, release and discard.
 
 use axum::extract::State;
-use relais::desk::{By, Desk, HeldKey, Summary};
+use relais::dead_letters::{DeadLetters, DecisionAuthor, DecisionSummary, HeldKey};
 use relais_core::{dead_letter::Origin, query::ParkedKey};
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub(crate) async fn list(
 ) -> Answer<ListPage<ParkedKey>> {
     let limit = wanted.limit.get()?;
     run(async move {
-        let keys = admin.desk.parked_keys(limit).await?;
+        let keys = admin.dead_letters.parked_keys(limit).await?;
         Ok(ListPage::of(keys, usize::MAX, |_| String::new()))
     })
     .await
@@ -52,10 +52,10 @@ pub(crate) async fn release(
     State(admin): State<Admin>,
     caller: AdminCaller,
     JsonBody(decision): JsonBody<KeyDecision>,
-) -> Answer<Summary> {
+) -> Answer<DecisionSummary> {
     run(async move {
-        let (key, by) = held(&admin.desk, decision, &caller).await?;
-        Ok(admin.desk.release_key(&key, &by).await?)
+        let (key, by) = held(&admin.dead_letters, decision, &caller).await?;
+        Ok(admin.dead_letters.release_key(&key, &by).await?)
     })
     .await
 }
@@ -65,26 +65,26 @@ pub(crate) async fn skip(
     State(admin): State<Admin>,
     caller: AdminCaller,
     JsonBody(decision): JsonBody<KeyDecision>,
-) -> Answer<Summary> {
+) -> Answer<DecisionSummary> {
     run(async move {
-        let (key, by) = held(&admin.desk, decision, &caller).await?;
-        Ok(admin.desk.skip_key(&key, &by).await?)
+        let (key, by) = held(&admin.dead_letters, decision, &caller).await?;
+        Ok(admin.dead_letters.skip_key(&key, &by).await?)
     })
     .await
 }
 
 async fn held(
-    desk: &Desk,
+    dead_letters: &DeadLetters,
     decision: KeyDecision,
     caller: &AdminCaller,
-) -> Result<(HeldKey, By), ApiProblem> {
+) -> Result<(HeldKey, DecisionAuthor), ApiProblem> {
     let KeyDecision { origin, destination, key: FilterText(key), actor, reason } = decision;
     let destination = destination.map(String::from);
     let by = ActorAndReason { actor, reason }.by(caller)?;
     let Some(origin @ (Origin::Inbox | Origin::Outbox)) = Origin::parse(&origin) else {
         return Err(ApiProblem::unprocessable("INVALID", "`origin` must be `inbox` or `outbox`"));
     };
-    let found = desk.held(&key).await?.into_iter();
+    let found = dead_letters.held(&key).await?.into_iter();
     let found = found.filter(|held| held.origin == origin && held.destination == destination);
     found.map(|held| (held, by.clone())).next().ok_or_else(|| {
         ApiProblem::not_found(format_args!(

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use relais_core::{browse::Listed, desk::Attempt};
+use relais_core::inspect::{Attempt, ListedRow};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(super) const RAW_SHOWN_MAX: usize = 64 << 10;
 const LARGE: [&str; 4] = ["payload", "raw_payload_base64", "original_payload", "headers"];
 
 /// Returns a row of a list: without large fields, with the beginning of its payload.
-pub(super) fn line<T: Serialize>(listed: &Listed<T>) -> Value {
+pub(super) fn line<T: Serialize>(listed: &ListedRow<T>) -> Value {
     let mut line = serde_json::to_value(listed).expect("a row is JSON");
     if let Some(fields) = line.as_object_mut() {
         let preview = fields.get("payload").cloned().unwrap_or_default();

@@ -5,14 +5,14 @@ use std::{ops::ControlFlow, time::Instant};
 use axum::{extract::State, http::StatusCode};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use relais::{
-    desk::By,
+    dead_letters::DecisionAuthor,
     repair::{
         self, Decoder, Fix, Identity, Mode, RepairOutcome, RepairPlan, RepairReport, SerdeErrors,
     },
 };
 use relais_core::{
-    browse::Listed,
     inbox::{InboxRow, InboxStatus},
+    inspect::{InspectExt, ListedRow, PayloadPart},
     message::Headers,
     query::Filter,
     repair::original,
@@ -107,9 +107,9 @@ pub(crate) async fn list(
     };
     run(async move {
         let store = &admin.store;
-        let (reach, browse) = (|f| store.reach_inbox(f), |f| store.browse_inbox(f));
-        let page = page(filter, reach, browse, |row| row.id.to_string()).await?;
-        Ok(page.map(|Listed { row, payload_bytes }| UndecodableItem::of(row, payload_bytes)))
+        let read = |filter| store.inbox_page(filter, PayloadPart::BoundedPreview);
+        let page = page(filter, read, |row| row.id.to_string()).await?;
+        Ok(page.map(|ListedRow { row, payload_bytes }| UndecodableItem::of(row, payload_bytes)))
     })
     .await
 }
@@ -278,12 +278,17 @@ pub(crate) async fn discard(
     let by = who.by(&caller)?;
     run(async move {
         find(&admin, id).await?;
-        dead_letters::said(id, admin.desk.discard_unreadable(id, &by).await?)
+        dead_letters::said(id, admin.dead_letters.discard_unreadable(id, &by).await?)
     })
     .await
 }
 
-fn plan(fix: Fix, keep_id: bool, dry_run: bool, By { actor, reason }: By) -> RepairPlan {
+fn plan(
+    fix: Fix,
+    keep_id: bool,
+    dry_run: bool,
+    DecisionAuthor { actor, reason }: DecisionAuthor,
+) -> RepairPlan {
     RepairPlan {
         fix,
         identity: if keep_id { Identity::Own } else { Identity::Promised },

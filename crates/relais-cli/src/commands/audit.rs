@@ -1,6 +1,6 @@
 //! `relais audit list`: actions of operators.
 
-use relais_core::desk::AuditFilter;
+use relais_core::inspect::{AuditFilter, InspectExt};
 
 use super::{
     CommandContext,

@@ -94,7 +94,7 @@ pub(crate) async fn bench(context: &CommandContext, args: &BenchArgs) -> Done {
 
 async fn measure(scratch: &ScratchDatabase, args: &BenchArgs) -> Result<BenchReport, CommandError> {
     let store = scratch.store();
-    let database = store.describe().await?;
+    let database = store.describe().await?.server;
     let progress = CommandProgress::new("measurements", Some((STEPS * args.rounds).into()), true);
     let mut found: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); Measurement::ALL.len()];
     for _ in 0..args.rounds {

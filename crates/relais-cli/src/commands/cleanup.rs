@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use relais_core::{
-    query::{Cleaned, Retention},
-    store::Store,
+    query::{Cleaned, CleanupMode, Retention},
+    store::StoreDriver,
 };
 use serde_json::json;
 
@@ -24,7 +24,7 @@ const SKIPPED_MAX: u64 = 10_000;
 pub(crate) async fn cleanup(context: &CommandContext, args: &CleanupArgs) -> Done {
     let (settings, store) = context.store().await?;
     let retention = settings.retention;
-    let expired = waiting("counting", store.expired(retention)).await?;
+    let expired = waiting("counting", store.cleanup(retention, CleanupMode::Count)).await?;
     if args.dry_run || expired.total() == 0 {
         return print_result(context, expired, true);
     }
@@ -48,7 +48,7 @@ fn confirm(expired: Cleaned) -> Done {
 
 /// Deletes pass by pass. Rows that expire meanwhile are left for the next run.
 async fn remove(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     retention: Retention,
     expired: Cleaned,
 ) -> Result<Cleaned, CommandError> {
@@ -58,7 +58,7 @@ async fn remove(
     let progress = CommandProgress::new("rows", Some(expired.total()), true);
     let (mut cleaned, mut idle) = (Cleaned::default(), 0);
     while cleaned.total() < expired.total() && idle < idle_max {
-        let pass = store.cleanup(retention, ROWS_MAX).await?;
+        let pass = store.cleanup(retention, CleanupMode::Remove { rows_max: ROWS_MAX }).await?;
         idle = if pass.total() == 0 { idle + 1 } else { 0 };
         cleaned = sum(cleaned, pass);
         progress.advance(pass.total());

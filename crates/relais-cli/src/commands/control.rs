@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use relais::control::{ControlError, control};
 use relais_core::{
     control::{Control, ControlChange, ControlKind, ControlOrder, LimitChange},
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
     time::Timestamp,
 };
 use serde_json::json;
@@ -122,7 +122,7 @@ fn declared(settings: &Settings, kind: ControlKind) -> Vec<String> {
 /// Returns an error text with the nearest name if a filter names an unknown destination.
 pub(super) async fn unknown_destination(
     settings: &Settings,
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     destination: Option<&str>,
 ) -> Result<Option<String>, StoreError> {
     let Some(name) = destination else { return Ok(None) };

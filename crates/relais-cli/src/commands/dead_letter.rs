@@ -8,12 +8,12 @@ mod decide;
 mod edit;
 mod editor;
 
-use relais::desk::{Desk, Shown};
+use relais::dead_letters::{DeadLetterDetail, DeadLetters};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution},
-    desk::{Attempt, IdKind},
+    inspect::{Attempt, IdKind},
     query::ParkedKey,
-    store::Store,
+    store::StoreDriver,
     time::Timestamp,
 };
 
@@ -36,19 +36,20 @@ use crate::{
 pub(super) struct DeadLetterContext<'a> {
     pub(super) context: &'a CommandContext,
     pub(super) settings: &'a Settings,
-    pub(super) store: &'a dyn Store,
-    pub(super) desk: Desk,
+    pub(super) store: &'a dyn StoreDriver,
+    pub(super) dead_letters: DeadLetters,
 }
 
 pub(crate) async fn dead_letter(context: &CommandContext, command: DeadLetterCommand) -> Done {
     let (settings, store) = context.store().await?;
-    let desk = wire::desk(&settings, store.clone());
-    let at = DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
+    let dead_letters = wire::dead_letters(&settings, store.clone());
+    let at =
+        DeadLetterContext { context, settings: &settings, store: store.as_ref(), dead_letters };
     match command {
         DeadLetterCommand::List(list) => list_dead_letters(&at, list).await,
         DeadLetterCommand::Show { id } => {
             let id = ids::only(at.store, IdKind::DeadLetter, &id).await?;
-            let shown = at.desk.show(id).await?;
+            let shown = at.dead_letters.show(id).await?;
             show(&at, shown.ok_or_else(|| not_found("dead letter", &id.to_string()))?).await
         }
         DeadLetterCommand::Edit(args) => edit::edit(&at, args).await,
@@ -68,7 +69,7 @@ async fn list_dead_letters(at: &DeadLetterContext<'_>, list: DeadLetterList) -> 
     let status = Some(list.status.to_lowercase()).filter(|status| status != "all");
     let destination = list.destination.clone();
     let filter = filter(status, list.destination, &list.matching, Some(&list.page));
-    let letters = at.desk.list(filter).await?;
+    let letters = at.dead_letters.list(filter).await?;
     if letters.is_empty() {
         let unknown = unknown_destination(at.settings, at.store, destination.as_deref()).await?;
         unknown.iter().for_each(|text| eprintln!("{text}"));
@@ -122,12 +123,12 @@ pub(super) fn letters_table(
 }
 
 /// Prints the fields, the attempts and the parked key.
-async fn show(at: &DeadLetterContext<'_>, shown: Shown) -> Done {
+async fn show(at: &DeadLetterContext<'_>, shown: DeadLetterDetail) -> Done {
     let output = &at.context.output;
     if output.json {
         return output.print_json(&shown);
     }
-    let Shown { letter, history, parked_key } = &shown;
+    let DeadLetterDetail { letter, history, parked_key } = &shown;
     output.print(&fields(output, letter).map_err(CommandError::failed)?)?;
     if !history.is_empty() {
         output.print(&format!("\n{}", attempts_table(at.context, history)))?;
@@ -185,7 +186,7 @@ async fn keys(at: &DeadLetterContext<'_>, limit: usize) -> Done {
         TableColumn::Number("WAITING"),
         TableColumn::Id("DEAD LETTER"),
     ];
-    let keys = at.desk.parked_keys(limit).await?;
+    let keys = at.dead_letters.parked_keys(limit).await?;
     if at.context.output.json {
         at.context.output.print_json(&keys)?;
         if keys.len() >= limit {

@@ -1,8 +1,8 @@
 //! Finds ids by their first digits. An ambiguous prefix is an error that lists the matches.
 
 use relais_core::{
-    desk::{IDS_MAX, IdKind},
-    store::Store,
+    inspect::{IDS_MAX, IdKind},
+    store::StoreDriver,
 };
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use crate::{args::IdPrefix, failure::CommandError};
 
 /// Returns the only id of its kind with this prefix. A whole id is returned without a check.
 pub(super) async fn only(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     kind: IdKind,
     prefix: &IdPrefix,
 ) -> Result<Uuid, CommandError> {
@@ -28,7 +28,7 @@ pub(super) async fn only(
 
 /// Returns the only id of any kind with this prefix.
 pub(super) async fn any(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     prefix: &IdPrefix,
 ) -> Result<Option<Uuid>, CommandError> {
     let mut found = Vec::new();

@@ -6,10 +6,10 @@ mod show;
 
 use relais_core::{
     control::ControlChange,
-    desk::IdKind,
+    inspect::{IdKind, InspectExt},
     process::{Process, ProcessFilter, ProcessRef, ProcessStatus},
     query::PAGE_MAX,
-    store::Store,
+    store::StoreDriver,
     time::Timestamp,
 };
 use serde_json::json;
@@ -116,7 +116,7 @@ fn tone(process: &Process) -> Tone {
 }
 
 /// Returns the named process, or a failure if it does not exist.
-async fn find(store: &dyn Store, wanted: &ProcessName) -> Result<Process, CommandError> {
+async fn find(store: &dyn StoreDriver, wanted: &ProcessName) -> Result<Process, CommandError> {
     let wanted = &match wanted {
         ProcessName::Exact(exact) => exact.clone(),
         ProcessName::Prefix(prefix) => {

@@ -14,7 +14,7 @@ use relais::repair::{
     self, Declared, Fix, Identity, Mode, RepairOutcome, RepairPlan, RepairReport, RepairSummary,
     SerdeErrors,
 };
-use relais_core::{query::PAGE_MAX, store::Store};
+use relais_core::{inspect::InspectExt, query::PAGE_MAX, store::StoreDriver};
 use serde_json::json;
 
 use super::{
@@ -102,7 +102,7 @@ fn serde_errors(rows: &UndecodableRows) -> SerdeErrors {
 }
 
 struct ReprocessRun<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn StoreDriver,
     sources: Vec<Declared>,
     plan: RepairPlan,
     args: ReprocessArgs,
@@ -168,7 +168,7 @@ impl ReprocessRun<'_> {
         let mut rows = 0;
         while rows < self.args.rows.limit {
             wanted.limit = PAGE_MAX.min(self.args.rows.limit - rows);
-            let page = self.store.serde_errors(wanted.clone()).await?;
+            let page = self.store.undecodable_rows(wanted.clone()).await?;
             let Some(last) = page.last() else { break };
             wanted.after = *last;
             rows += page.len();

@@ -10,10 +10,11 @@ use std::{
     time::Duration,
 };
 
-use relais::desk::{Answer, By};
+use relais::dead_letters::{DecisionAuthor, DecisionOutcome};
 use relais_core::{
     dead_letter::{Origin, Resolution},
     inbox::InboxRow,
+    inspect::InspectExt,
     outbox::{OutboxRow, OutboxStatus},
     query::{Filter, PAGE_MAX},
     repair::original,
@@ -60,9 +61,13 @@ pub(crate) async fn inbox(context: &CommandContext, command: InboxCommand) -> Do
             let row = inbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
             let failed = FailedRow { origin: Origin::Inbox, id: row.id, key: row.msg_key, status };
-            let desk = wire::desk(&settings, store.clone());
-            let at =
-                DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
+            let dead_letters = wire::dead_letters(&settings, store.clone());
+            let at = DeadLetterContext {
+                context,
+                settings: &settings,
+                store: store.as_ref(),
+                dead_letters,
+            };
             retry(&at, failed, &args).await
         }
     }
@@ -100,16 +105,24 @@ pub(crate) async fn outbox(context: &CommandContext, command: OutboxCommand) -> 
             let row = outbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
             let failed = FailedRow { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
-            let desk = wire::desk(&settings, store.clone());
-            let at =
-                DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
+            let dead_letters = wire::dead_letters(&settings, store.clone());
+            let at = DeadLetterContext {
+                context,
+                settings: &settings,
+                store: store.as_ref(),
+                dead_letters,
+            };
             retry(&at, failed, &args).await
         }
         OutboxCommand::Fail(args) => {
             let row = outbox_row(store.as_ref(), &args.id).await?;
-            let desk = wire::desk(&settings, store.clone());
-            let at =
-                DeadLetterContext { context, settings: &settings, store: store.as_ref(), desk };
+            let dead_letters = wire::dead_letters(&settings, store.clone());
+            let at = DeadLetterContext {
+                context,
+                settings: &settings,
+                store: store.as_ref(),
+                dead_letters,
+            };
             fail(&at, &row, &args.decision).await
         }
     }
@@ -297,18 +310,18 @@ async fn fail(at: &DeadLetterContext<'_>, row: &OutboxRow, decision: &DecisionAr
     if io::stdin().is_terminal() && !decision.yes {
         ask(&format!("Turn outbox row {id} into a dead letter?"))?;
     }
-    let by = By::new(&decision.actor()?, &decision.reason);
-    let answer = at.desk.fail(row, &by).await?;
-    if answer != Answer::Done {
+    let by = DecisionAuthor::new(&decision.actor()?, &decision.reason);
+    let answer = at.dead_letters.fail(row, &by).await?;
+    if answer != DecisionOutcome::Done {
         // A worker has settled the row meanwhile.
         let why = match &answer {
-            Answer::Refused { problem } => problem.message.clone(),
+            DecisionOutcome::Refused { problem } => problem.message.clone(),
             other => unchanged_text(other),
         };
         let text = format!("cannot fail outbox row {id}: {why}");
         return Err(CommandError::failed(text));
     }
-    let letter = at.desk.letter_of(Origin::Outbox, id, &row.msg_key).await?;
+    let letter = at.dead_letters.letter_of(Origin::Outbox, id, &row.msg_key).await?;
     let letter = letter.map(|letter| letter.id);
     if output.json {
         return output.print_json(&json!({ "failed": [id], "dead_letter": letter }));
@@ -320,7 +333,7 @@ async fn fail(at: &DeadLetterContext<'_>, row: &OutboxRow, decision: &DecisionAr
 }
 
 async fn retry(at: &DeadLetterContext<'_>, row: FailedRow, args: &RetryRow) -> Done {
-    let letter = at.desk.letter_of(row.origin, row.id, &row.key).await?;
+    let letter = at.dead_letters.letter_of(row.origin, row.id, &row.key).await?;
     let Some(letter) = letter else {
         let FailedRow { origin, id, status, .. } = row;
         return Err(CommandError::failed(format!(

@@ -9,7 +9,7 @@ use std::{
 use relais::{RunningApp, observe::ObserverSnapshot};
 use relais_core::{
     control::Control,
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
@@ -86,7 +86,7 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
 async fn work(
     admin: Result<Option<(&str, AdminServer)>, WireError>,
     mut running: RunningApp,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     signals: &mut Signals,
 ) -> Done {
     let broken = match admin {
@@ -159,8 +159,8 @@ async fn open(settings: &Settings) -> Result<Database, StoreError> {
 }
 
 /// Migrates the tables if allowed, and refuses a database with unsafe settings.
-async fn prepare(settings: &Settings, store: &dyn Store) -> Result<(), StoreError> {
-    let database = store.describe().await?;
+async fn prepare(settings: &Settings, store: &dyn StoreDriver) -> Result<(), StoreError> {
+    let database = store.describe().await?.server;
     if settings.store.migrate {
         for name in store.migrate().await?.applied {
             info!("applied migration {name}");
@@ -172,7 +172,7 @@ async fn prepare(settings: &Settings, store: &dyn Store) -> Result<(), StoreErro
 }
 
 /// Stops in order; a second signal ends the wait.
-async fn stop(running: RunningApp, signals: &mut Signals, store: &dyn Store) -> Done {
+async fn stop(running: RunningApp, signals: &mut Signals, store: &dyn StoreDriver) -> Done {
     let observer = running.observer();
     tokio::select! {
         () = running.stop() => {}

@@ -12,6 +12,7 @@ use std::{
 use relais_core::{
     bulk::{BulkJob, Phase},
     control::{Control, Pause},
+    inspect::InspectExt,
     query::{Backlog, Count, Overview, ParkedKey, WorkerRow},
     time::Timestamp,
 };
@@ -70,7 +71,7 @@ struct DestinationStatus {
 /// Prints counts, backlogs, dead letters, parked keys and workers.
 pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done {
     let (settings, store) = context.store().await?;
-    let database = store.describe().await?;
+    let database = store.describe().await?.server;
     let overview = store.overview().await?;
     let parked = store.parked_keys(PARKED_SHOWN).await?;
     let mut bulk_jobs = store.list_bulk(None, JOBS_MAX).await?;

@@ -7,10 +7,10 @@ use relais_admin::{
     AdminParts, AdminToken, ApiUsage, AskSource, Configuration, DestinationLimits, ServerFacts,
     SessionKey, SourceInfo,
 };
-use relais_core::{BoxFuture, control::ControlKind, store::Store};
+use relais_core::{BoxFuture, control::ControlKind, store::StoreDriver};
 use secrecy::ExposeSecret;
 
-use super::{WireError, desk, operator};
+use super::{WireError, dead_letters, operator};
 use crate::settings::{
     AdminKeys, DestinationConfig, FilePlace, Settings, SourceOrigin, SourceSettings, TargetConfig,
     explain::{SectionExplanation, explain},
@@ -23,7 +23,7 @@ pub(crate) type AdminServer = (SocketAddr, BoxFuture<'static, io::Result<()>>);
 /// Binds the admin listener if the configuration has `[admin]`.
 pub(crate) async fn admin(
     settings: &Settings,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     observer: Arc<Observer>,
     states: Vec<(String, AskSource)>,
     usage: Vec<(String, ApiUsage)>,
@@ -31,7 +31,7 @@ pub(crate) async fn admin(
     let Some(admin) = &settings.admin else { return Ok(None) };
     let parts = AdminParts {
         operator: operator(settings, Arc::clone(&store)),
-        desk: desk(settings, Arc::clone(&store)),
+        dead_letters: dead_letters(settings, Arc::clone(&store)),
         declared: declared(settings),
         tokens: tokens(settings, admin),
         session_key: session_key(admin),
@@ -114,7 +114,7 @@ fn configuration(settings: &Settings) -> Vec<Configuration> {
 }
 
 /// Returns what `/metrics` shows of the process as a whole.
-async fn facts(settings: &Settings, store: &dyn Store) -> ServerFacts {
+async fn facts(settings: &Settings, store: &dyn StoreDriver) -> ServerFacts {
     let target = |destination: &DestinationConfig| relais_admin::DestinationInfo {
         name: destination.name.clone(),
         kind: destination.target.kind().to_owned(),
@@ -125,7 +125,7 @@ async fn facts(settings: &Settings, store: &dyn Store) -> ServerFacts {
     };
     ServerFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        store: store.describe().await.unwrap_or_default(),
+        store: store.describe().await.unwrap_or_default().server,
         destinations: settings.destinations.iter().map(target).collect(),
     }
 }

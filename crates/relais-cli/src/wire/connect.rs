@@ -3,7 +3,7 @@
 
 use std::{fs, io::ErrorKind, net::SocketAddr, path::Path};
 
-use relais_core::query::Filter;
+use relais_core::{inspect::InspectExt, query::Filter};
 use serde::Serialize;
 use tokio::net::TcpListener;
 

@@ -10,7 +10,7 @@ use std::{
 
 use relais::{
     App, BlockingTransaction, Delivery, DestinationSettings, NewMessage, OutboxRow, Outcome,
-    Publisher, Received, RetryPolicy, Store, Transaction,
+    Publisher, Received, RetryPolicy, StoreDriver, Transaction,
     core::{
         async_trait,
         inbox::{Content, NewInbox},
@@ -94,7 +94,7 @@ async fn on_sqlite(path: &str) -> App {
             tx.enqueue(&[message(&paid.payload.payment)]).unwrap();
             Outcome::Done
         });
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store: Arc<dyn StoreDriver> = Arc::new(store);
     receive(&store).await;
     App::new(store).handle("Paid", handler)
 }
@@ -102,7 +102,7 @@ async fn on_sqlite(path: &str) -> App {
 async fn on_postgres(url: &str) -> App {
     let store = PostgresStore::connect(url, PostgresOptions::default()).await.unwrap();
     let handler = postgres::handler(store.pool(), pay);
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store: Arc<dyn StoreDriver> = Arc::new(store);
     receive(&store).await;
     App::new(store).handle("Paid", handler)
 }
@@ -118,7 +118,7 @@ async fn pay(tx: &tokio_postgres::Transaction<'_>, paid: Received<Paid>) -> Outc
 }
 
 /// Accepts messages as a source does: duplicates of an earlier run are recognized.
-async fn receive(store: &Arc<dyn Store>) {
+async fn receive(store: &Arc<dyn StoreDriver>) {
     store.migrate().await.unwrap();
     store.check().await.unwrap();
     let payments = PAYMENTS.map(|payment| NewInbox {

@@ -1,7 +1,7 @@
-//! What a start, a reply, a timer or a person makes of a process. Pure.
+//! Changes of a process by a start, a reply, a timer or an operator. Pure.
 //!
 //! Every input is first recorded: what happened goes into the log, the data and the progress. Only then,
-//! and unless it is paused, the process goes on: to the next step, the next attempt, back, or to its end.
+//! and unless it is paused, the process continues: to the next step, the next attempt, back, or to its end.
 //!
 //! Invariant: the same process and the same input give the same change, ids included; only the length of
 //! a pause depends on chance. Nothing that is stored makes this panic.
@@ -36,13 +36,13 @@ pub enum Input<'a> {
     Action { action: Action, actor: &'a str, reason: &'a str },
 }
 
-/// What a person may do with a process.
+/// An action of an operator on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Replies are taken in, nothing new begins.
     Pause,
-    /// Goes on where it stood; begins a process that is `NEW`.
+    /// Continues where it stood; begins a process that is `NEW`.
     Resume,
     /// Sends the command of the current step (or compensation) again, with all its attempts.
     #[serde(rename = "retry")]

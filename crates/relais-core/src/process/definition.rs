@@ -1,6 +1,6 @@
 //! Which steps a process has, without knowing what its data is: data and payloads are JSON text here.
 //!
-//! Invariant: a [`Definition`] has passed every check of [`check`](super::check); whoever has one need
+//! Invariant: a [`Definition`] has passed every check of [`check`](super::check); code that has one need
 //! not ask whether it makes sense.
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ pub(super) struct Parts {
     /// Processes finish with the version they were started with.
     pub(super) version: i32,
     pub(super) starts: Vec<Start>,
-    /// Makes the first data from what a person gives.
+    /// Makes the first data from the input of an operator.
     pub(super) adopt: AdoptFn,
     pub(super) steps: Vec<Step>,
 }
@@ -104,7 +104,7 @@ impl Meaning {
     }
 }
 
-/// A function that says nothing says that all is well.
+/// A function that returns nothing means success.
 impl From<()> for Meaning {
     fn from((): ()) -> Self {
         Self::Completed
@@ -178,7 +178,7 @@ impl Definition {
         Some(self.correlate(&reply.correlate, row).map(Concern::Reply))
     }
 
-    /// The beginning of a process that a person or a program asks for, without an event.
+    /// The beginning of a process that an operator or a program starts, without an event.
     pub fn begun(&self, business_key: Option<&str>, data: &str) -> Result<Begun, Problem> {
         Ok(Begun {
             business_key: business_key.map(|key| text::identity(key, MESSAGE_ID_MAX)),

@@ -1,5 +1,5 @@
 //! A picture of a definition: a state diagram in the language of mermaid. Left out on purpose: what a
-//! person may do at any time, and late replies.
+//! operator may do at any time, and late replies.
 
 use std::fmt::Write;
 
@@ -28,8 +28,11 @@ impl Definition {
             let Some(undo) = &step.compensation else { continue };
             let next = back_from(steps, index).unwrap_or_else(|| "COMPENSATED".into());
             state(&mut out, &back(index), &format!("undo {}", step.name), undo);
-            line(&mut out, &format!("{} : waits for a person if it failed for good", back(index)));
-            line(&mut out, &format!("{} --> {next} : undone", back(index)));
+            line(
+                &mut out,
+                &format!("{} : waits for an operator if it failed for good", back(index)),
+            );
+            line(&mut out, &format!("{} --> {next} : compensated", back(index)));
         }
         for end in ["SUCCEEDED", "FAILED", "COMPENSATED"] {
             if out.contains(&format!("--> {end} ")) {

@@ -174,7 +174,7 @@ pub struct Command<T> {
 }
 
 /// A command to `destination`, made from the data of the process. If it cannot be made (an `Err`), the
-/// process is paused until a person has mended what is missing.
+/// process is paused until an operator has fixed what is missing.
 pub fn command<T: Data, C: IntoCommand>(
     destination: &str,
     payload: impl Fn(&T) -> C + Send + Sync + 'static,

@@ -3,6 +3,7 @@
 use relais_core::{
     dead_letter::STATUS_CONFLICT,
     inbox::{Accepted, Content, InboxRow, InboxStatus, NewInbox, STAGE_SERDE, SourcePosition},
+    inspect::InspectExt,
     message::HeaderValue,
     store::StoreError,
     text::{KEY_MAX, MESSAGE_ID_MAX, identity},

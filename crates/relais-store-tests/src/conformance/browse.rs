@@ -1,7 +1,7 @@
 //! Lists for people: a page looks at so many rows and no more, and says where to look on.
 
 use relais_core::{
-    browse::{LOOK_MAX, Reach},
+    inspect::{InspectExt, PayloadPart, SCAN_MAX},
     outbox::OutboxFate,
     query::Filter,
 };
@@ -18,7 +18,7 @@ use crate::{
 pub const START: Start = Start::Migrated;
 
 /// Rows so that the first of them is in the second page.
-const MANY: usize = LOOK_MAX as usize + 100;
+const MANY: usize = SCAN_MAX as usize + 100;
 
 fn rare(status: Option<&str>) -> Filter {
     let status = status.map(str::to_owned);
@@ -30,36 +30,28 @@ async fn rare_is_first(f: &dyn Fixture, table: &str, id: &str) {
     f.run(&format!("UPDATE {table} SET event_type = 'Rare' WHERE {id} = ({first})")).await;
 }
 
-/// The ids of one page, and where to look on.
+/// The ids of one page, and where the next one begins.
 async fn inbox_page(f: &dyn Fixture, filter: Filter) -> (Vec<i64>, Option<String>) {
-    let Reach { down_to, next } = f.store().reach_inbox(filter.clone()).await.expect("reach");
-    let rows = f.store().browse_inbox(Filter { down_to, ..filter }).await.expect("browse");
-    (rows.into_iter().map(|listed| listed.row.id).collect(), next)
+    let page = f.store().inbox_page(filter, PayloadPart::BoundedPreview).await.expect("page");
+    (page.rows.into_iter().map(|listed| listed.row.id).collect(), page.next)
 }
 
 async fn outbox_page(f: &dyn Fixture, filter: Filter) -> (Vec<i64>, Option<String>) {
-    let Reach { down_to, next } = f.store().reach_outbox(filter.clone()).await.expect("reach");
-    let rows = f.store().browse_outbox(Filter { down_to, ..filter }).await.expect("browse");
-    (rows.into_iter().map(|listed| listed.row.id).collect(), next)
+    let page = f.store().outbox_page(filter, PayloadPart::BoundedPreview).await.expect("page");
+    (page.rows.into_iter().map(|listed| listed.row.id).collect(), page.next)
 }
 
 async fn letters_page(f: &dyn Fixture, filter: Filter) -> (Vec<String>, Option<String>) {
-    let reach = f.store().reach_dead_letters(filter.clone()).await.expect("reach");
-    let filter = Filter { down_to: reach.down_to, ..filter };
-    let rows = f.store().browse_dead_letters(filter).await.expect("browse");
-    (rows.into_iter().map(|listed| listed.row.id.to_string()).collect(), reach.next)
+    let page = f.store().dead_letter_page(filter, PayloadPart::BoundedPreview).await.expect("page");
+    (page.rows.into_iter().map(|listed| listed.row.id.to_string()).collect(), page.next)
 }
 
 pub async fn a_short_list_is_looked_through_at_once(f: &dyn Fixture) {
     f.store().accept(vec![arrival("1"), arrival("2")], Vec::new()).await.expect("accept");
     f.store().enqueue(messages("orders", 2)).await.expect("enqueue");
-    for reach in [
-        f.store().reach_inbox(rare(None)).await,
-        f.store().reach_outbox(rare(None)).await,
-        f.store().reach_dead_letters(rare(None)).await,
-    ] {
-        assert_eq!(reach.expect("reach"), Reach::default());
-    }
+    assert_eq!(inbox_page(f, rare(None)).await, (Vec::new(), None));
+    assert_eq!(outbox_page(f, rare(None)).await, (Vec::new(), None));
+    assert_eq!(letters_page(f, rare(None)).await, (Vec::new(), None));
 }
 
 pub async fn what_is_far_back_in_the_inbox_is_found_page_by_page(f: &dyn Fixture) {
@@ -113,8 +105,7 @@ pub async fn a_page_ends_where_rows_are_too_old(f: &dyn Fixture) {
     let hour = f.dialect().ago(3_600);
     f.run(&format!("UPDATE relais_outbox SET created_at = {hour}")).await;
     let recent = Filter { since_seconds: Some(60), ..rare(None) };
-    let reach = f.store().reach_outbox(recent).await.expect("reach");
-    assert!(reach.down_to.is_some() && reach.next.is_none(), "{reach:?}");
+    assert_eq!(outbox_page(f, recent).await, (Vec::new(), None), "none behind them can match");
 }
 
 pub async fn what_is_far_back_among_dead_letters_is_found_page_by_page(f: &dyn Fixture) {

@@ -1,7 +1,8 @@
 //! Bulk jobs: planned under the lanes' fence, worked on under the job's, ended with their last row.
 
 use relais_core::{
-    bulk::{Advance, BulkJob, JobFence, JobTakeover, Phase},
+    bulk::{Advance, BulkJob, BulkLease, JobFence, JobTakeover, Phase},
+    inspect::InspectExt,
     lane::OwnedLane,
     outbox::{OutboxFate, OutboxRow, OutboxStatus},
 };
@@ -72,8 +73,21 @@ pub(super) fn of_lanes(worker: &Worker, rows: &[OutboxRow]) -> Vec<(i64, OwnedLa
 
 pub(super) async fn plan(worker: &Worker, rows: &[OutboxRow]) -> Option<BulkJob> {
     let rows = of_lanes(worker, rows);
-    let planned = worker.store.plan_bulk(worker.fence.clone(), Uuid::now_v7(), rows, LEASE);
-    planned.await.expect("plan")
+    let planned = worker.store.lease_bulk(planning(worker, rows)).await.expect("plan");
+    planned.map(|planned| planned.job)
+}
+
+pub(super) fn planning(worker: &Worker, rows: Vec<(i64, OwnedLane)>) -> BulkLease {
+    BulkLease::Plan { fence: worker.fence.clone(), job: Uuid::now_v7(), rows, lease: LEASE }
+}
+
+pub(super) fn taking(destination: &str, worker: &str) -> BulkLease {
+    let (destination, worker) = (destination.to_owned(), worker.to_owned());
+    BulkLease::Take { destination, worker, lease: LEASE }
+}
+
+pub(super) fn renewing(fence: JobFence) -> BulkLease {
+    BulkLease::Renew { fence, lease: LEASE }
 }
 
 async fn advance(worker: &Worker, fence: JobFence, from: Phase, to: Phase) -> bool {
@@ -86,7 +100,7 @@ pub(super) async fn take(f: &dyn Fixture, worker: &str) -> Option<BulkJob> {
 }
 
 async fn take_over(f: &dyn Fixture, worker: &str) -> Option<JobTakeover> {
-    f.second().take_bulk("bulk".to_owned(), worker.to_owned(), LEASE).await.expect("take")
+    f.second().lease_bulk(taking("bulk", worker)).await.expect("take")
 }
 
 pub(super) async fn expire_job(f: &dyn Fixture) {
@@ -217,9 +231,8 @@ pub async fn a_plan_with_a_row_or_lane_that_is_not_ours_changes_nothing(f: &dyn 
     ];
     let before = picture(f).await;
     for (what, rows) in plans {
-        let store = f.store();
-        let planned = store.plan_bulk(worker.fence.clone(), Uuid::now_v7(), rows, LEASE);
-        assert_eq!(planned.await.expect("plan"), None, "{what}");
+        let planned = f.store().lease_bulk(planning(&worker, rows)).await;
+        assert_eq!(planned.expect("plan"), None, "{what}");
         assert_eq!(picture(f).await, before, "{what}");
     }
     worker.settle(&rows[0], OutboxFate::Dispatched).await;
@@ -252,10 +265,10 @@ pub async fn a_held_job_is_not_taken(f: &dyn Fixture) {
     assert_eq!(take(f, "thief").await, None);
     assert_eq!(take(f, "w").await, None, "not even by the same name");
     expire_job(f).await;
-    let renewed = f.store().renew_bulk(held.fence(), LEASE).await.expect("renew");
-    assert!(renewed, "it ran out, and nobody took it");
+    let renewed = f.store().lease_bulk(renewing(held.fence())).await.expect("renew");
+    assert!(renewed.is_some(), "it ran out, and nobody took it");
     assert_eq!(take(f, "thief").await, None);
-    let nobody = f.store().take_bulk("other".into(), "w".into(), LEASE).await.expect("take");
+    let nobody = f.store().lease_bulk(taking("other", "w")).await.expect("take");
     assert_eq!(nobody, None, "another destination has none");
 }
 
@@ -268,7 +281,7 @@ pub async fn a_job_nobody_holds_is_taken_as_it_is_with_a_higher_epoch(f: &dyn Fi
         note: Some("n".into()),
     };
     assert!(f.store().advance_bulk(held.fence(), step).await.expect("advance"));
-    f.store().release_bulk(held.fence()).await.expect("release");
+    f.store().lease_bulk(BulkLease::Release { fence: held.fence() }).await.expect("release");
     let taken = take(f, "heir").await.expect("free");
     let kept = BulkJob {
         remote_id: Some("750x".into()),
@@ -291,7 +304,7 @@ pub async fn of_many_that_take_a_job_one_gets_it(f: &dyn Fixture) {
     let takers = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
         tokio::spawn(async move {
-            store.take_bulk("bulk".to_owned(), format!("t{n}"), LEASE).await.expect("take")
+            store.lease_bulk(taking("bulk", &format!("t{n}"))).await.expect("take")
         })
     });
     let mut won = Vec::new();
@@ -305,7 +318,7 @@ pub async fn of_many_that_take_a_job_one_gets_it(f: &dyn Fixture) {
 
 pub async fn a_job_that_was_not_released_is_taken_after_a_loss(f: &dyn Fixture) {
     let held = Held::of(f, &["a"]).await;
-    f.store().release_bulk(held.fence()).await.expect("release");
+    f.store().lease_bulk(BulkLease::Release { fence: held.fence() }).await.expect("release");
     assert!(!take_over(f, "heir").await.expect("released").after_loss);
     expire_job(f).await;
     assert!(take_over(f, "heir").await.expect("expired").after_loss);
@@ -349,7 +362,8 @@ pub async fn a_worker_that_lost_the_job_changes_nothing(f: &dyn Fixture) {
     let before = picture(f).await;
     for fence in impostors {
         let store = f.store();
-        assert!(!store.renew_bulk(fence.clone(), LEASE).await.expect("renew"), "{fence:?}");
+        let renewed = store.lease_bulk(renewing(fence.clone())).await.expect("renew");
+        assert!(renewed.is_none(), "{fence:?}");
         for to in [Phase::Creating, Phase::Abandoned, Phase::Reconciled] {
             assert!(!advance(&held.worker, fence.clone(), Phase::Planned, to).await, "{fence:?}");
         }
@@ -359,7 +373,7 @@ pub async fn a_worker_that_lost_the_job_changes_nothing(f: &dyn Fixture) {
             let rows = vec![(held.id(0), fate.clone()), (held.id(1), fate)];
             assert_eq!(store.settle_bulk(fence.clone(), rows).await.expect("settle"), none(2));
         }
-        store.release_bulk(fence).await.expect("release");
+        store.lease_bulk(BulkLease::Release { fence }).await.expect("release");
         assert_eq!(picture(f).await, before);
     }
     let rows = vec![(held.id(0), OutboxFate::Dispatched)];

@@ -3,18 +3,16 @@
 use relais_core::{
     bulk::Phase,
     dead_letter::Resolution,
+    inspect::InspectExt,
     outbox::{OutboxFate, OutboxStatus},
-    query::Retention,
+    query::{CleanupMode, Retention},
 };
-use uuid::Uuid;
 
 use super::{
     Start,
-    bulk::{Held, expire_job, fence_of, find, job, of_lanes, plan, take},
+    bulk::{Held, expire_job, fence_of, find, job, of_lanes, plan, planning, renewing, take},
     only_dead_letter, resolve,
-    worker::{
-        EVERY, LEASE, Worker, all, dead_and_parked, make_due, none, retry_later, wait_uncounted,
-    },
+    worker::{EVERY, Worker, all, dead_and_parked, make_due, none, retry_later, wait_uncounted},
 };
 use crate::{
     build::{message, messages, problem},
@@ -111,7 +109,8 @@ pub async fn a_job_ends_with_its_last_row(f: &dyn Fixture) {
     );
     let after = f.store().settle_bulk(fence.clone(), vec![(rows[0].id, retry_later())]).await;
     assert_eq!(after.expect("settle"), none(1));
-    assert!(!f.store().renew_bulk(fence, LEASE).await.expect("renew"), "nothing to hold any more");
+    let renewed = f.store().lease_bulk(renewing(fence)).await.expect("renew");
+    assert!(renewed.is_none(), "nothing to hold any more");
     assert_eq!(take(f, "heir").await, None);
 }
 
@@ -207,7 +206,7 @@ pub async fn workers_notice_rows_that_were_set_free_and_the_end_of_a_job(f: &dyn
         before.0 != now.0 && before.1 != now.1
     };
     held.advance(Phase::Planned, Phase::Creating).await;
-    f.store().renew_bulk(held.fence(), LEASE).await.expect("renew");
+    f.store().lease_bulk(renewing(held.fence())).await.expect("renew");
     assert!(!moved().await, "a phase and a lease are nobody else's news");
     held.settle(vec![(held.id(0), OutboxFate::Untouched)]).await;
     assert!(moved().await, "a row is free");
@@ -261,14 +260,14 @@ pub async fn ended_jobs_past_their_retention_go_and_open_ones_stay(f: &dyn Fixtu
     let open = Held::of_pending(f).await;
     f.run(&format!("UPDATE relais_bulk_job SET created_at = {}", f.past())).await;
     let retention = Retention::default().dispatched_seconds(60);
-    f.store().cleanup(retention, 100).await.expect("clean up");
+    f.store().cleanup(retention, CleanupMode::Remove { rows_max: 100 }).await.expect("clean up");
     assert_eq!(job(f, ended.job.id).await.phase, Phase::Abandoned, "ended a moment ago");
     f.run(&format!(
         "UPDATE relais_bulk_job SET finished_at = {} WHERE finished_at IS NOT NULL",
         f.past()
     ))
     .await;
-    f.store().cleanup(retention, 100).await.expect("clean up");
+    f.store().cleanup(retention, CleanupMode::Remove { rows_max: 100 }).await.expect("clean up");
     let left = f.store().list_bulk(None, 10).await.expect("list");
     assert_eq!(left.iter().map(|job| job.id).collect::<Vec<_>>(), [open.job.id]);
 }
@@ -279,13 +278,8 @@ pub async fn a_caller_that_goes_away_leaves_all_or_nothing(f: &dyn Fixture) {
         f.store().enqueue(rows).await.expect("enqueue");
         let worker = Worker::outbox(f, "bulk", "w").await;
         let rows = worker.pending(1_000).await;
-        let planning = worker.store.plan_bulk(
-            worker.fence.clone(),
-            Uuid::now_v7(),
-            of_lanes(&worker, &rows),
-            LEASE,
-        );
-        dropped_after(planning, round).await;
+        let plan_all = planning(&worker, of_lanes(&worker, &rows));
+        dropped_after(worker.store.lease_bulk(plan_all), round).await;
         let open = "SELECT count(*) FROM relais_bulk_job WHERE finished_at IS NULL";
         let of_job = "SELECT count(*) FROM relais_outbox WHERE job_id IS NOT NULL \
                       AND status = 'PENDING'";

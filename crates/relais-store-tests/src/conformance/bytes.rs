@@ -3,6 +3,7 @@
 use relais_core::{
     bulk::BulkCandidate,
     inbox::{InboxRow, NewInbox},
+    inspect::InspectExt,
     message::{Headers, NewMessage},
     outbox::{OutboxFate, OutboxRow},
     repair::{Identity, Mode, Repair, Repaired, Rewritten},
@@ -131,7 +132,7 @@ pub async fn raw_bytes_of_a_repaired_row_count(f: &dyn Fixture) {
         headers: Headers::default(),
     };
     let repair = Repair { rewritten, actor: "ann".into(), reason: "a new decoder".into() };
-    let repaired = f.store().repair(row.id, repair, Mode::Write).await.expect("repair");
+    let repaired = f.store().reprocess(row.id, repair, Mode::Write).await.expect("repair");
     assert_eq!(repaired, Repaired::Received);
     f.store().accept(vec![arrival_with("m2", &payload(100))], Vec::new()).await.expect("accept");
     let worker = Worker::inbox(f, "w").await;

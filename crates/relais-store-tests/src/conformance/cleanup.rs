@@ -4,7 +4,7 @@ use relais_core::{
     dead_letter::Resolution,
     outbox::OutboxFate,
     process::{Change, Process, ProcessStatus, TimerChange},
-    query::{Cleaned, Retention},
+    query::{Cleaned, CleanupMode, Retention},
 };
 
 use super::{
@@ -27,9 +27,15 @@ const YEAR: u32 = 365 * DAY;
 /// A pass that removes everything there is in these tests.
 const WHOLE: usize = 100;
 
+fn removing(rows_max: usize) -> CleanupMode {
+    CleanupMode::Remove { rows_max }
+}
+
 async fn cleanup(f: &dyn Fixture, rows_max: usize) -> Cleaned {
-    let expired = f.store().expired(Retention::default()).await.expect("expired");
-    let cleaned = f.store().cleanup(Retention::default(), rows_max).await.expect("cleanup");
+    let expired =
+        f.store().cleanup(Retention::default(), CleanupMode::Count).await.expect("expired");
+    let cleaned =
+        f.store().cleanup(Retention::default(), removing(rows_max)).await.expect("cleanup");
     assert!(cleaned.total() <= expired.total(), "{cleaned:?} of {expired:?}");
     if rows_max >= WHOLE {
         assert_eq!(cleaned, expired, "what a pass removes was announced");
@@ -222,7 +228,8 @@ pub async fn rows_retried_lately_do_not_stop_clean_up(f: &dyn Fixture) {
     }
     let mut removed = 0;
     for _ in 0..8 {
-        removed += f.store().cleanup(Retention::default(), 100).await.expect("cleanup").outbox;
+        removed +=
+            f.store().cleanup(Retention::default(), removing(100)).await.expect("cleanup").outbox;
     }
     assert_eq!(removed, 300);
 }
@@ -235,7 +242,8 @@ pub async fn cleaning_up_beside_others_never_fails(f: &dyn Fixture) {
         tokio::spawn(async move {
             let mut removed = 0;
             for _ in 0..20 {
-                let cleaned = store.cleanup(Retention::default(), 10).await.expect("cleanup");
+                let cleaned =
+                    store.cleanup(Retention::default(), removing(10)).await.expect("cleanup");
                 removed += cleaned.outbox;
                 store.enqueue(messages("orders", 1)).await.expect("enqueue beside it");
             }

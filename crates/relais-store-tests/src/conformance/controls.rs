@@ -7,9 +7,10 @@ use relais_core::{
         Control, ControlChange, ControlKind, ControlOrder, LimitChange, PROCESS_TYPE_PAUSED,
     },
     delivery::Problem,
-    desk::AuditFilter,
     inbox::InboxFate,
-    report::NewReport,
+    inspect::{AuditFilter, InspectExt},
+    report::{NewReport, ReportUpdate},
+    store::WaitingRows,
 };
 
 use super::{Start, worker::Worker};
@@ -101,7 +102,7 @@ pub async fn a_resumed_process_type_ends_the_wait_of_its_rows(f: &dyn Fixture) {
     let again: Vec<i64> = worker.received(10).await.iter().map(|row| row.id).collect();
     assert_eq!(again, [rows[0].id], "only those that waited for the process type");
     worker.settle_inbox(&rows[0], wait(PROCESS_TYPE_PAUSED)).await;
-    assert_eq!(f.store().wake_paused().await.expect("wake"), 1);
+    assert_eq!(f.store().wake_rows(WaitingRows::PausedProcessTypes).await.expect("wake"), 1);
     assert_eq!(worker.received(10).await.len(), 1, "for a worker that let it wait too late");
 }
 
@@ -114,16 +115,16 @@ pub async fn a_report_replaces_the_last_one_of_its_process(f: &dyn Fixture) {
         figures: figures.to_owned(),
     };
     let before = f.now().await;
-    f.store().report(report("w-1", "{}")).await.expect("report");
-    f.store().report(report("w-2", "{}")).await.expect("report");
-    f.store().report(report("w-1", "{\"n\":1}")).await.expect("report");
+    f.store().report(ReportUpdate::Write(report("w-1", "{}"))).await.expect("report");
+    f.store().report(ReportUpdate::Write(report("w-2", "{}"))).await.expect("report");
+    f.store().report(ReportUpdate::Write(report("w-1", "{\"n\":1}"))).await.expect("report");
     let read = f.second().reports().await.expect("reports");
     let seen: Vec<_> = read.iter().map(|r| (r.worker.as_str(), r.figures.as_str())).collect();
     assert_eq!(seen, [("w-1", "{\"n\":1}"), ("w-2", "{}")]);
     let first = &read[0];
     assert_eq!((first.host.as_str(), first.pid, first.alive), ("höst", u32::MAX, true));
     assert!(before <= first.started_at && first.started_at <= first.reported_at);
-    f.store().retract_report("w-1".to_owned()).await.expect("retract");
+    f.store().report(ReportUpdate::Remove { worker: "w-1".to_owned() }).await.expect("retract");
     assert_eq!(f.second().reports().await.expect("reports").len(), 1);
 }
 
@@ -135,15 +136,15 @@ pub async fn a_silent_process_is_lost_and_then_forgotten(f: &dyn Fixture) {
         version: String::new(),
         figures: "{}".to_owned(),
     };
-    f.store().report(report("w-1")).await.expect("report");
+    f.store().report(ReportUpdate::Write(report("w-1"))).await.expect("report");
     let minute = f.dialect().ago(60);
     f.execute(&format!("UPDATE relais_report SET reported_at = {minute}")).await.expect("age");
-    f.store().report(report("w-2")).await.expect("report");
+    f.store().report(ReportUpdate::Write(report("w-2"))).await.expect("report");
     let alive = f.store().reports().await.expect("reports");
     assert_eq!(alive.iter().map(|r| r.alive).collect::<Vec<_>>(), [false, true]);
     let hour = f.dialect().ago(3_600);
     let age = format!("UPDATE relais_report SET reported_at = {hour} WHERE worker = 'w-1'");
     f.execute(&age).await.expect("age");
-    f.store().report(report("w-2")).await.expect("report");
+    f.store().report(ReportUpdate::Write(report("w-2"))).await.expect("report");
     assert_eq!(f.store().reports().await.expect("reports").len(), 1);
 }

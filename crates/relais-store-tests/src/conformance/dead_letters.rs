@@ -1,9 +1,10 @@
 //! Rows that need a person: what is kept of them, and what a decision does.
 
 use relais_core::{
-    dead_letter::{DeadLetter, Origin, Resolution, STATUS_FAILED},
+    dead_letter::{DeadLetter, DecisionResult, Origin, Resolution, STATUS_FAILED},
     delivery::Problem,
     inbox::{InboxFate, InboxStatus, NewInbox},
+    inspect::InspectExt,
     message::{Headers, NewMessage},
     outbox::{OutboxFate, OutboxStatus},
     text::{ERROR_MESSAGE_MAX, sha256_hex},
@@ -11,7 +12,7 @@ use relais_core::{
 use uuid::Uuid;
 
 use super::{
-    Start, only_dead_letter, open_dead_letters, resolve, verdict,
+    Start, only_dead_letter, open_dead_letters, resolution_of, resolve,
     worker::{Worker, all, dead_and_parked, dead_message},
 };
 use crate::{
@@ -215,11 +216,12 @@ pub async fn of_two_people_at_once_one_decides(f: &dyn Fixture) {
     let people = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
         let choice = if n % 2 == 0 { Resolution::Retried } else { Resolution::Discarded };
-        tokio::spawn(async move { store.resolve(dead.id, verdict(choice)).await })
+        tokio::spawn(async move { store.decide(resolution_of(dead.id, choice)).await })
     });
     let mut decided = 0;
     for person in people.collect::<Vec<_>>() {
-        decided += usize::from(person.await.expect("person").expect("resolve"));
+        let result = person.await.expect("person").expect("resolve");
+        decided += usize::from(result == DecisionResult::Done);
     }
     assert_eq!(decided, 1);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1);

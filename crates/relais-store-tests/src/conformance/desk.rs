@@ -2,9 +2,9 @@
 //! did what.
 
 use relais_core::{
-    dead_letter::{Origin, Resolution},
-    desk::{Attempt, AuditEntry, AuditFilter, Decided, FailRow, IDS_MAX, IdKind},
+    dead_letter::{DecisionAction, DecisionResult, OperatorDecision, Origin, Resolution},
     inbox::{InboxFate, NewInbox},
+    inspect::{Attempt, AuditEntry, AuditFilter, IDS_MAX, IdKind, InspectExt},
     message::NewMessage,
     outbox::{OnDeadLetter, OutboxFate, OutboxStatus},
     query::{PAGE_MAX, ParkedKey},
@@ -31,8 +31,21 @@ use crate::{
 
 pub const START: Start = Start::Migrated;
 
-async fn attempts(f: &dyn Fixture, origin: Origin, id: i64) -> Vec<Attempt> {
-    f.store().attempts(origin, id).await.expect("attempts")
+pub(super) async fn attempts(f: &dyn Fixture, origin: Origin, id: i64) -> Vec<Attempt> {
+    let store = f.store();
+    let message_id = match origin {
+        Origin::Inbox => {
+            let row = store.find_inbox(id.to_string()).await.expect("find");
+            row.map(|row| row.message_id)
+        }
+        Origin::Outbox => {
+            let row = store.find_outbox(id.to_string()).await.expect("find");
+            row.map(|row| row.message_id.to_string())
+        }
+        Origin::Process => None,
+    };
+    let Some(message_id) = message_id else { return Vec::new() };
+    store.trail(message_id).await.expect("trail").attempts_of(origin, id)
 }
 
 /// The number and the outcome of each.
@@ -171,7 +184,7 @@ pub async fn a_message_id_finds_the_rows_of_every_source_and_no_row_number(f: &d
     let batch = vec![from("b", "m-1"), from("a", "1"), from("a", "m-1"), from("c", "M-1")];
     f.store().accept(batch, Vec::new()).await.expect("accept");
     let of = async |id: &str| -> Vec<(i64, String)> {
-        let found = f.store().received_as(id.to_owned()).await.expect("received as");
+        let found = f.store().trail(id.to_owned()).await.expect("trail").received;
         found.into_iter().map(|row| (row.id, row.source_system)).collect()
     };
     let sources: Vec<_> = of("m-1").await.into_iter().map(|(_, source)| source).collect();
@@ -196,13 +209,13 @@ pub async fn what_a_message_caused_is_found_oldest_first(f: &dyn Fixture) {
     let ids = f.store().enqueue(batch.clone()).await.expect("enqueue");
     let worker = Worker::outbox(f, "orders", "w").await;
     worker.settle(&worker.pending(1).await[0], OutboxFate::Dispatched).await;
-    let found = f.store().caused_by("m-1".to_owned()).await.expect("caused by");
+    let found = f.store().trail("m-1".to_owned()).await.expect("trail").caused;
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [ids[0], ids[3]]);
     assert_eq!(found[1].message_id, batch[3].message_id);
-    assert!(f.store().caused_by("M-1".to_owned()).await.expect("caused by").is_empty());
+    assert!(f.store().trail("M-1".to_owned()).await.expect("trail").caused.is_empty());
     let long = "😀".repeat(200);
     f.store().enqueue(vec![caused(&long, "orders")]).await.expect("enqueue");
-    assert_eq!(f.store().caused_by(long).await.expect("caused by").len(), 1);
+    assert_eq!(f.store().trail(long).await.expect("trail").caused.len(), 1);
 }
 
 pub async fn dead_letters_of_a_message_are_found_resolved_or_not(f: &dyn Fixture) {
@@ -215,7 +228,7 @@ pub async fn dead_letters_of_a_message_are_found_resolved_or_not(f: &dyn Fixture
     f.run(&format!("UPDATE relais_dead_letter SET parked_at = {past} WHERE id = '{}'", first.id))
         .await;
     let of = async |id: String| -> Vec<uuid::Uuid> {
-        let found = f.store().dead_letters_of(id).await.expect("dead letters");
+        let found = f.store().trail(id).await.expect("trail").dead_letters;
         found.into_iter().map(|dead| dead.id).collect()
     };
     let id = row.message_id.to_string();
@@ -271,8 +284,9 @@ pub async fn the_audit_is_listed_newest_first_and_in_pages(f: &dyn Fixture) {
     assert!(audit(f, filter(0)).await.is_empty());
 }
 
-fn fail(on_dead_letter: OnDeadLetter) -> FailRow {
-    FailRow { on_dead_letter, actor: "ann".to_owned(), reason: "it's stuck 😀".to_owned() }
+fn fail(row: i64, on_dead_letter: OnDeadLetter) -> OperatorDecision {
+    let action = DecisionAction::FailPending { row, on_dead_letter };
+    OperatorDecision { action, actor: "ann".to_owned(), reason: "it's stuck 😀".to_owned() }
 }
 
 pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture) {
@@ -282,8 +296,8 @@ pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture)
     let row = worker.pending(1).await.remove(0);
     worker.settle(&row, retry_later()).await;
     let changes = f.store().changes().await.expect("changes");
-    let failed = f.second().fail_outbox(ids[0], fail(OnDeadLetter::Park)).await.expect("fail");
-    assert_eq!(failed, Decided::Done);
+    let failed = f.second().decide(fail(ids[0], OnDeadLetter::Park)).await.expect("fail");
+    assert_eq!(failed, DecisionResult::Done);
     assert_ne!(f.store().changes().await.expect("changes").rows, changes.rows, "workers notice");
     let dead = only_dead_letter(f).await;
     assert_eq!((dead.origin, dead.origin_id), (Origin::Outbox, Some(ids[0])));
@@ -291,7 +305,7 @@ pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture)
     assert_eq!(dead.error_message.as_deref(), Some("it's stuck 😀"));
     assert_eq!((dead.attempts, dead.parked_by.as_str()), (1, "ann"));
     assert_eq!(worker.pending_ids().await, ids[2..], "its key is parked");
-    let history = f.store().attempts(Origin::Outbox, ids[0]).await.expect("attempts");
+    let history = attempts(f, Origin::Outbox, ids[0]).await;
     assert_eq!(history.len(), 2);
     let audit = f.rows("SELECT actor, action, target, reason FROM relais_audit").await;
     let line = ["ann", "outbox.failed", &ids[0].to_string(), "it's stuck 😀"];
@@ -300,8 +314,8 @@ pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture)
     assert!(super::resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(worker.pending_ids().await, ids[1..]);
     // Where the destination skips dead letters, the key goes on.
-    let failed = f.store().fail_outbox(ids[1], fail(OnDeadLetter::Skip)).await.expect("fail");
-    assert_eq!(failed, Decided::Done);
+    let failed = f.store().decide(fail(ids[1], OnDeadLetter::Skip)).await.expect("fail");
+    assert_eq!(failed, DecisionResult::Done);
     assert_eq!(f.number("SELECT count(*) FROM relais_parked_key").await, 0);
 }
 
@@ -311,10 +325,10 @@ pub async fn of_an_operator_and_a_settlement_one_stands(f: &dyn Fixture) {
     let worker = Worker::outbox(f, "orders", "w").await;
     let rows = worker.pending(10).await;
     let second = f.second();
-    let decided = |id| second.fail_outbox(id, fail(OnDeadLetter::Park));
+    let decided = |id| second.decide(fail(id, OnDeadLetter::Park));
     // The operator is faster than the answer of the target, whatever it is.
     for (row, fate) in [(&rows[0], OutboxFate::Dispatched), (&rows[1], retry_later())] {
-        assert_eq!(decided(row.id).await.expect("fail"), Decided::Done);
+        assert_eq!(decided(row.id).await.expect("fail"), DecisionResult::Done);
         assert_eq!(worker.settle(row, fate).await, none(1));
         let now = f.store().find_outbox(row.id.to_string()).await.expect("find").expect("row");
         assert_eq!((now.status, now.dispatched_at), (OutboxStatus::Failed, None));
@@ -322,9 +336,9 @@ pub async fn of_an_operator_and_a_settlement_one_stands(f: &dyn Fixture) {
     assert_eq!(open_dead_letters(f).await.len(), 2);
     // The answer is faster.
     assert_eq!(worker.settle(&rows[2], OutboxFate::Dispatched).await, all(1));
-    assert_eq!(decided(ids[2]).await.expect("fail"), Decided::ResolvedBefore);
-    assert_eq!(decided(ids[0]).await.expect("fail"), Decided::ResolvedBefore);
-    assert_eq!(decided(9_999).await.expect("fail"), Decided::NotFound);
+    assert_eq!(decided(ids[2]).await.expect("fail"), DecisionResult::ResolvedBefore);
+    assert_eq!(decided(ids[0]).await.expect("fail"), DecisionResult::ResolvedBefore);
+    assert_eq!(decided(9_999).await.expect("fail"), DecisionResult::NotFound);
     assert_eq!(open_dead_letters(f).await.len(), 2);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 2);
 }
@@ -333,15 +347,17 @@ pub async fn a_delivery_after_an_operator_failed_the_row_is_noted(f: &dyn Fixtur
     let ids = f.store().enqueue(messages("orders", 3)).await.expect("enqueue");
     let worker = Worker::outbox(f, "orders", "w").await;
     let rows = worker.pending(10).await;
-    let failed = f.second().fail_outbox(ids[0], fail(OnDeadLetter::Park)).await.expect("fail");
-    assert_eq!(failed, Decided::Done);
+    let failed = f.second().decide(fail(ids[0], OnDeadLetter::Park)).await.expect("fail");
+    assert_eq!(failed, DecisionResult::Done);
     worker.settle(&rows[1], dead_and_parked()).await;
-    // Only the first was failed by an operator; the second died, the third is pending.
-    let noted = f.store().note_delivered(ids.clone(), "w-7".to_owned()).await.expect("note");
-    assert_eq!(noted, 1);
+    // Only the first was failed by an operator; the second died, the third is delivered.
+    let delivered = rows.iter().map(|row| worker.outbox_fate(row, OutboxFate::Dispatched));
+    let settled = worker.settle_all(delivered.collect()).await;
+    assert_eq!((settled.settled, settled.refused), (1, 2));
     let history = attempts(f, Origin::Outbox, ids[0]).await;
     assert_eq!(outcomes(&history), [(0, "failed"), (1, "delivered")]);
-    assert_eq!(history[1].worker, "w-7");
+    assert_eq!(history[1].worker, "w");
+    assert_eq!(outcomes(&attempts(f, Origin::Outbox, ids[1]).await), [(5, "failed")]);
     assert!(attempts(f, Origin::Outbox, ids[2]).await.is_empty());
     let row = f.store().find_outbox(ids[0].to_string()).await.expect("find").expect("row");
     assert_eq!(row.status, OutboxStatus::Failed, "the decision of the operator stands");
@@ -368,12 +384,12 @@ pub async fn ids_are_found_between_two(f: &dyn Fixture) {
 /// A row in a bulk job too; the job ends with its last row.
 pub async fn a_row_of_a_job_is_failed_by_an_operator(f: &dyn Fixture) {
     let held = Held::of(f, &["a", "b"]).await;
-    let failed = f.second().fail_outbox(held.id(0), fail(OnDeadLetter::Skip)).await;
-    assert_eq!(failed.expect("fail"), Decided::Done);
+    let failed = f.second().decide(fail(held.id(0), OnDeadLetter::Skip)).await;
+    assert_eq!(failed.expect("fail"), DecisionResult::Done);
     assert_eq!(held.settle(vec![(held.id(0), OutboxFate::Dispatched)]).await, none(1));
     assert!(!job(f, held.job.id).await.phase.is_terminal());
-    let failed = f.second().fail_outbox(held.id(1), fail(OnDeadLetter::Skip)).await;
-    assert_eq!(failed.expect("fail"), Decided::Done);
+    let failed = f.second().decide(fail(held.id(1), OnDeadLetter::Skip)).await;
+    assert_eq!(failed.expect("fail"), DecisionResult::Done);
     assert!(job(f, held.job.id).await.phase.is_terminal(), "nothing is left of it");
     assert_eq!(held.settle(vec![(held.id(1), OutboxFate::Dispatched)]).await, none(1));
     assert_eq!(open_dead_letters(f).await.len(), 2);

@@ -1,9 +1,11 @@
 //! Another payload for a dead letter and its row, and the end of what nobody can read.
 
 use relais_core::{
-    dead_letter::{DeadLetter, Origin, Resolution, Verdict},
-    desk::{Decided, Edit},
+    dead_letter::{
+        DeadLetter, DecisionAction, DecisionResult, OperatorDecision, Origin, Resolution,
+    },
     inbox::{Accepted, InboxRow, InboxStatus},
+    inspect::InspectExt,
     outbox::{OutboxFate, OutboxStatus},
     query::Filter,
 };
@@ -12,9 +14,9 @@ use uuid::Uuid;
 use super::{
     Start, assert_invalid,
     dead_letters::{dead_inbox, dead_outbox},
-    only_dead_letter, open_dead_letters,
+    decision, only_dead_letter, open_dead_letters,
     process_build::failed_process,
-    resolve, verdict,
+    resolution_of, resolve,
     worker::{Worker, all, dead_message},
 };
 use crate::{
@@ -27,13 +29,14 @@ pub const START: Start = Start::Migrated;
 const EDITED: &str = "{ \"amount\" : 12345678901234567890, \"name\": \"É 😀\" }";
 
 /// An edit comes from another process than the workers'.
-async fn edit(f: &dyn Fixture, id: Uuid, payload: &str) -> Decided {
-    f.second().edit_dead_letter(id, edit_of(payload)).await.expect("edit")
+async fn edit(f: &dyn Fixture, id: Uuid, payload: &str) -> DecisionResult {
+    f.second().decide(edit_of(id, payload)).await.expect("edit")
 }
 
-fn edit_of(payload: &str) -> Edit {
+fn edit_of(dead_letter: Uuid, payload: &str) -> OperatorDecision {
     let (actor, reason) = ("ben".to_owned(), "the amount's wrong 😀".to_owned());
-    Edit { payload: payload.to_owned(), actor, reason }
+    let action = DecisionAction::Edit { dead_letter, payload: payload.to_owned() };
+    OperatorDecision { action, actor, reason }
 }
 
 async fn find(f: &dyn Fixture, id: Uuid) -> DeadLetter {
@@ -47,7 +50,7 @@ async fn inbox_row(f: &dyn Fixture, message_id: &str) -> InboxRow {
 pub async fn an_edit_changes_an_inbox_row_that_stays_failed_until_it_is_replayed(f: &dyn Fixture) {
     let (worker, dead) = dead_inbox(f, arrival("m-1")).await;
     let before = f.now().await;
-    assert_eq!(edit(f, dead.id, EDITED).await, Decided::Done);
+    assert_eq!(edit(f, dead.id, EDITED).await, DecisionResult::Done);
     let edited = find(f, dead.id).await;
     assert_eq!(edited.payload.as_deref(), Some(EDITED), "byte for byte");
     assert_eq!(edited.original_payload, dead.payload);
@@ -65,7 +68,7 @@ pub async fn an_edit_changes_an_inbox_row_that_stays_failed_until_it_is_replayed
 pub async fn an_edit_changes_an_outbox_row_too(f: &dyn Fixture) {
     let sent = message("orders", "k");
     let (worker, dead) = dead_outbox(f, sent.clone()).await;
-    assert_eq!(edit(f, dead.id, EDITED).await, Decided::Done);
+    assert_eq!(edit(f, dead.id, EDITED).await, DecisionResult::Done);
     let row = f.store().find_outbox(sent.message_id.to_string()).await.expect("find");
     let row = row.expect("the row");
     assert_eq!((row.status, row.payload.as_str()), (OutboxStatus::Failed, EDITED));
@@ -79,7 +82,7 @@ pub async fn an_edit_changes_an_outbox_row_too(f: &dyn Fixture) {
 pub async fn the_original_is_kept_after_two_edits(f: &dyn Fixture) {
     let (_, dead) = dead_inbox(f, arrival("m-1")).await;
     for payload in ["1", EDITED] {
-        assert_eq!(edit(f, dead.id, payload).await, Decided::Done);
+        assert_eq!(edit(f, dead.id, payload).await, DecisionResult::Done);
         let edited = find(f, dead.id).await;
         assert_eq!(edited.payload.as_deref(), Some(payload));
         assert_eq!(edited.original_payload, dead.payload, "what came, not the first edit");
@@ -93,7 +96,7 @@ pub async fn every_edit_is_recorded(f: &dyn Fixture) {
     let (_, dead) = dead_outbox(f, message("orders", "k")).await;
     let changes = f.store().changes().await.expect("changes");
     for payload in ["1", "2"] {
-        assert_eq!(edit(f, dead.id, payload).await, Decided::Done);
+        assert_eq!(edit(f, dead.id, payload).await, DecisionResult::Done);
     }
     assert_ne!(f.store().changes().await.expect("changes").rows, changes.rows);
     let audit = f.rows("SELECT actor, action, target, reason FROM relais_audit ORDER BY id").await;
@@ -108,12 +111,12 @@ pub async fn what_is_resolved_is_not_edited(f: &dyn Fixture) {
         let dead = open_dead_letters(f).await.pop().unwrap_or_else(|| dead.clone());
         resolve(f, dead.id, resolution).await;
         let resolved = find(f, dead.id).await;
-        assert_eq!(edit(f, dead.id, "1").await, Decided::ResolvedBefore);
+        assert_eq!(edit(f, dead.id, "1").await, DecisionResult::ResolvedBefore);
         assert_eq!(find(f, dead.id).await, resolved);
     }
     let row = f.store().find_outbox(dead.message_id.clone()).await.expect("find");
     assert_eq!(row.map(|row| row.payload), dead.payload);
-    assert_eq!(edit(f, Uuid::new_v4(), "1").await, Decided::NotFound);
+    assert_eq!(edit(f, Uuid::new_v4(), "1").await, DecisionResult::NotFound);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1, "the decision only");
 }
 
@@ -123,7 +126,7 @@ pub async fn only_json_can_be_edited_in(f: &dyn Fixture) {
     f.store().accept(batch, Vec::new()).await.expect("accept");
     for dead in open_dead_letters(f).await {
         for wrong in ["", "{", "{'a': 1}", "1 2", "NaN"] {
-            assert_invalid(f.store().edit_dead_letter(dead.id, edit_of(wrong)).await);
+            assert_invalid(f.store().decide(edit_of(dead.id, wrong)).await);
         }
         assert_eq!(find(f, dead.id).await, dead);
     }
@@ -135,7 +138,7 @@ pub async fn an_edited_conflict_leaves_the_first_message_alone(f: &dyn Fixture) 
     let batch = vec![arrival_with("m-1", "{\"n\": 1}"), arrival_with("m-1", "{\"n\": 2}")];
     f.store().accept(batch, Vec::new()).await.expect("accept");
     let dead = only_dead_letter(f).await;
-    assert_eq!(edit(f, dead.id, EDITED).await, Decided::Done);
+    assert_eq!(edit(f, dead.id, EDITED).await, DecisionResult::Done);
     assert_eq!(inbox_row(f, "m-1").await.payload.as_deref(), Some("{\"n\": 1}"));
     let again = f.store().accept(vec![arrival_with("m-1", "{\"n\": 2}")], Vec::new()).await;
     assert_eq!(again.expect("accept"), [Accepted::Conflict]);
@@ -150,7 +153,7 @@ pub async fn an_edited_conflict_leaves_the_first_message_alone(f: &dyn Fixture) 
 pub async fn the_original_of_an_edited_message_is_still_a_duplicate(f: &dyn Fixture) {
     let (worker, dead) = dead_inbox(f, arrival("m-1")).await;
     for payload in ["1", EDITED] {
-        assert_eq!(edit(f, dead.id, payload).await, Decided::Done);
+        assert_eq!(edit(f, dead.id, payload).await, DecisionResult::Done);
     }
     let again = async || f.store().accept(vec![arrival("m-1")], Vec::new()).await.expect("accept");
     assert_eq!(again().await, [Accepted::Duplicate]);
@@ -158,7 +161,7 @@ pub async fn the_original_of_an_edited_message_is_still_a_duplicate(f: &dyn Fixt
     let rows = worker.received(10).await;
     assert_eq!(worker.settle_inbox(&rows[0], dead_message()).await, all(1));
     let second = only_dead_letter(f).await;
-    assert_eq!(edit(f, second.id, "3").await, Decided::Done);
+    assert_eq!(edit(f, second.id, "3").await, DecisionResult::Done);
     assert_eq!(again().await, [Accepted::Duplicate]);
     let other = f.store().accept(vec![arrival_with("m-1", "\"other\"")], Vec::new()).await;
     assert_eq!(other.expect("accept"), [Accepted::Conflict]);
@@ -168,7 +171,7 @@ pub async fn the_original_of_an_edited_message_is_still_a_duplicate(f: &dyn Fixt
 pub async fn a_process_is_not_edited(f: &dyn Fixture) {
     failed_process(f, None).await;
     let dead = only_dead_letter(f).await;
-    assert_invalid(f.store().edit_dead_letter(dead.id, edit_of("1")).await);
+    assert_invalid(f.store().decide(edit_of(dead.id, "1")).await);
     assert_eq!(only_dead_letter(f).await, dead);
 }
 
@@ -179,11 +182,11 @@ pub async fn of_edits_and_decisions_at_once_each_is_whole(f: &dyn Fixture) {
         let id = dead.id;
         tokio::spawn(async move {
             if n == 4 {
-                store.resolve(id, verdict(Resolution::Discarded)).await.expect("resolve");
+                store.decide(resolution_of(id, Resolution::Discarded)).await.expect("resolve");
                 return 1;
             }
-            let decided = store.edit_dead_letter(id, edit_of(&n.to_string())).await;
-            i64::from(decided.expect("edit") == Decided::Done)
+            let decided = store.decide(edit_of(id, &n.to_string())).await;
+            i64::from(decided.expect("edit") == DecisionResult::Done)
         })
     });
     let mut done = 0;
@@ -194,8 +197,8 @@ pub async fn of_edits_and_decisions_at_once_each_is_whole(f: &dyn Fixture) {
     assert_eq!(find(f, dead.id).await.payload, inbox_row(f, "m-1").await.payload);
 }
 
-fn discarded() -> Verdict {
-    verdict(Resolution::Discarded)
+fn discarding(row: i64) -> OperatorDecision {
+    decision(DecisionAction::DiscardUndecodable { row })
 }
 
 async fn broken(f: &dyn Fixture) -> i64 {
@@ -206,12 +209,12 @@ async fn broken(f: &dyn Fixture) -> i64 {
 pub async fn what_nobody_can_read_is_closed_with_a_resolved_dead_letter(f: &dyn Fixture) {
     let id = broken(f).await;
     let before = inbox_row(f, "m-1").await;
-    let decided = f.second().discard_serde_error(id, discarded()).await.expect("discard");
-    assert_eq!(decided, Decided::Done);
+    let decided = f.second().decide(discarding(id)).await.expect("discard");
+    assert_eq!(decided, DecisionResult::Done);
     let row = inbox_row(f, "m-1").await;
     assert_eq!(row, InboxRow { status: InboxStatus::Failed, ..before }, "its bytes stay");
     assert!(open_dead_letters(f).await.is_empty());
-    let dead = f.store().dead_letters_of("m-1".to_owned()).await.expect("dead letters");
+    let dead = f.store().trail("m-1".to_owned()).await.expect("trail").dead_letters;
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].origin, dead[0].origin_id), (Origin::Inbox, Some(id)));
     assert_eq!(dead[0].error_class.as_deref(), Some("NOT_UTF8"));
@@ -226,19 +229,21 @@ pub async fn what_nobody_can_read_is_closed_with_a_resolved_dead_letter(f: &dyn 
 
 pub async fn only_what_could_not_be_read_is_discarded_and_only_once(f: &dyn Fixture) {
     let id = broken(f).await;
-    let discard = async |id| f.store().discard_serde_error(id, discarded()).await.expect("discard");
-    assert_eq!(discard(id).await, Decided::Done);
-    assert_eq!(discard(id).await, Decided::ResolvedBefore);
-    assert_eq!(discard(id + 1_000).await, Decided::NotFound);
+    let discard = async |id| f.store().decide(discarding(id)).await.expect("discard");
+    assert_eq!(discard(id).await, DecisionResult::Done);
+    assert_eq!(discard(id).await, DecisionResult::ResolvedBefore);
+    assert_eq!(discard(id + 1_000).await, DecisionResult::NotFound);
     f.store().accept(vec![arrival("m-2")], Vec::new()).await.expect("accept");
     let good = inbox_row(f, "m-2").await;
-    assert_eq!(discard(good.id).await, Decided::ResolvedBefore);
+    assert_eq!(discard(good.id).await, DecisionResult::ResolvedBefore);
     assert_eq!(inbox_row(f, "m-2").await, good);
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1);
 }
 
 pub async fn what_could_not_be_read_is_not_retried(f: &dyn Fixture) {
-    let id = broken(f).await;
-    assert_invalid(f.store().discard_serde_error(id, verdict(Resolution::Retried)).await);
+    broken(f).await;
+    assert!(open_dead_letters(f).await.is_empty(), "there is no dead letter to retry");
+    let retry = resolution_of(Uuid::new_v4(), Resolution::Retried);
+    assert_eq!(f.store().decide(retry).await.expect("retry"), DecisionResult::NotFound);
     assert_eq!(inbox_row(f, "m-1").await.status, InboxStatus::SerdeError);
 }

@@ -7,7 +7,8 @@ use relais_core::{
     dead_letter::Resolution,
     delivery::Problem,
     inbox::{InboxFate, InboxRow},
-    lane::{LaneGrant, LaneHandOver, LaneRequest},
+    inspect::InspectExt,
+    lane::{LaneGrant, LaneHandOver, LaneRelease, LaneRequest},
     query::Count,
     unknown::UNKNOWN_EVENT_TYPE,
 };
@@ -40,7 +41,11 @@ async fn hand_over(worker: &Worker, lanes: &[i16], event_type: &str, unclean: bo
         unclean,
     });
     let given = given.collect();
-    worker.store.hand_over_lanes(worker.fence.clone(), given).await.expect("hand over");
+    worker
+        .store
+        .release_lanes(worker.fence.clone(), LaneRelease::HandOver(given))
+        .await
+        .expect("hand over");
 }
 
 /// Two workers that share the lanes evenly: `a` knows A, `b` knows B.

@@ -2,6 +2,7 @@
 
 use relais_core::{
     inbox::{Content, NewInbox},
+    inspect::InspectExt,
     message::{HeaderValue, Headers, NewMessage},
     outbox::OutboxFate,
     text::{KEY_MAX, identity},

@@ -6,11 +6,13 @@ use relais_core::{
     dead_letter::Origin,
     delivery::Problem,
     inbox::{InboxFate, InboxRow, InboxStatus, STAGE_BUSINESS},
+    inspect::InspectExt,
     message::NewMessage,
 };
 
 use super::{
     Start, assert_invalid,
+    desk::attempts,
     outbox::assert_between,
     worker::{Worker, all, dead_message, handle_later, make_due, none, processed},
 };
@@ -245,7 +247,7 @@ pub async fn an_older_version_is_not_sent_and_an_equal_or_newer_one_is(f: &dyn F
         written.push(outbox_count(f).await);
     }
     assert_eq!(written, [1, 2, 2, 3]);
-    let kept = f.store().attempts(Origin::Inbox, rows[2].id).await.expect("attempts");
+    let kept = attempts(f, Origin::Inbox, rows[2].id).await;
     let [ignored] = &kept[..] else { panic!("{kept:?}") };
     assert_eq!((ignored.outcome.as_str(), ignored.attempt), ("ignored", 1));
     assert_eq!(ignored.error_code.as_deref(), Some("OUT_OF_ORDER"));

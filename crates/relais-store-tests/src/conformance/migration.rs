@@ -68,7 +68,7 @@ pub async fn a_schema_of_a_newer_program_is_refused(f: &dyn Fixture) {
 }
 
 pub async fn the_store_says_what_it_is(f: &dyn Fixture) {
-    let text = f.store().describe().await.expect("describe");
+    let text = f.store().describe().await.expect("describe").server;
     let name = format!("{:?}", f.dialect()).to_lowercase();
     assert!(text.to_lowercase().contains(&name), "{text}");
     assert!(text.chars().any(|c| c.is_ascii_digit()), "with its version: {text}");

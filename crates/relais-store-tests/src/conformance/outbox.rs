@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use relais_core::{
     delivery::Problem,
+    inspect::InspectExt,
     message::Category,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, OutboxStatus},
     time::Timestamp,

@@ -3,6 +3,7 @@
 use relais_core::{
     dead_letter::Resolution,
     inbox::InboxStatus,
+    inspect::InspectExt,
     outbox::{OutboxFate, OutboxStatus},
     query::{Count, Filter, Overview, PAGE_MAX},
 };

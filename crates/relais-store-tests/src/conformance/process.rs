@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use relais_core::process::{
-    Applied, Change, LogEntry, Process, ProcessEvent, ProcessFilter, ProcessRef, ProcessStatus,
+use relais_core::{
+    inspect::InspectExt,
+    process::{
+        Applied, Change, LogEntry, Process, ProcessEvent, ProcessFilter, ProcessRef, ProcessStatus,
+    },
 };
 use uuid::Uuid;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use relais_core::{
     delivery::Problem,
+    inspect::InspectExt,
     process::{
         Applied, Change, DeadLetterChange, Entry, LogEntry, Process, ProcessEvent, ProcessRef,
         ProcessStatus, Timer, TimerChange,

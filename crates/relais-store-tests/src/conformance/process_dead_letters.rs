@@ -4,7 +4,7 @@
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution},
     delivery::Problem,
-    desk::AuditFilter,
+    inspect::{AuditFilter, InspectExt},
     message::Headers,
     process::{
         Action, ActionRecord, Applied, Change, Closure, DeadLetterChange, Process, ProcessStatus,
@@ -21,7 +21,7 @@ use super::{
         TYPE, after, applied, begun, failed, failed_process, found, history, opened, running,
         settle_one, step_started,
     },
-    resolve, verdict,
+    resolution_of, resolve,
     worker::{Worker, all},
 };
 use crate::{build::wide_text, fixture::Fixture};
@@ -186,7 +186,7 @@ async fn audit(f: &dyn Fixture, target: Option<String>) -> Vec<(String, String)>
 pub async fn a_process_is_not_retried_by_its_dead_letter_alone(f: &dyn Fixture) {
     let process = failed_process(f, None).await;
     let dead = only_dead_letter(f).await;
-    let refused = f.store().resolve(dead.id, verdict(Resolution::Retried)).await;
+    let refused = f.store().decide(resolution_of(dead.id, Resolution::Retried)).await;
     let Err(StoreError::Invalid(why)) = refused else { panic!("accepted: {refused:?}") };
     assert!(why.contains("process") && why.contains(&process.process_id.to_string()), "{why}");
     assert_eq!(only_dead_letter(f).await, dead, "still open");

@@ -119,11 +119,11 @@ pub async fn entries_of_one_message_are_found_in_every_process(f: &dyn Fixture) 
     }
     let change = begun(TYPE, None);
     applied(f, Change { message_id: Some("m-10".to_owned()), ..change }).await;
-    let caused = f.store().process_log_of("m-1".to_owned()).await.expect("log of a message");
+    let caused = f.store().trail("m-1".to_owned()).await.expect("trail").process_log;
     let found: Vec<_> = caused.iter().map(|entry| (entry.process_id, entry.seq)).collect();
     let wanted = [(processes[0], 3), (processes[0], 4), (processes[1], 3), (processes[1], 4)];
     assert_eq!(found, wanted);
-    assert!(f.store().process_log_of("nobody".to_owned()).await.expect("log").is_empty());
+    assert!(f.store().trail("nobody".to_owned()).await.expect("trail").process_log.is_empty());
 }
 
 pub async fn long_values_of_a_process_are_kept_whole(f: &dyn Fixture) {

@@ -2,8 +2,9 @@
 
 use relais_core::{
     inbox::{InboxFate, InboxStatus},
+    inspect::InspectExt,
     message::NewMessage,
-    process::{Applied, Change, ProcessRef, ProcessStatus, TimerChange},
+    process::{Applied, Change, ProcessRef, ProcessStatus, TimerChange, TimerOwner},
     store::Settled,
 };
 
@@ -81,7 +82,11 @@ pub async fn a_row_and_everything_of_its_process_settle_together(f: &dyn Fixture
     let sent = Worker::outbox(f, "warehouse", "w").await.pending(10).await;
     assert_eq!(sent[0].message_id, change.messages[0].message_id);
     assert_eq!(sent[0].correlation_id, Some(process.process_id.to_string()));
-    assert_eq!(f.store().fire_timers(10).await.expect("fire").fired, 0, "not due yet");
+    assert_eq!(
+        f.store().fire_timers(TimerOwner::default(), 10).await.expect("fire").fired,
+        0,
+        "not due yet"
+    );
 
     let next = after(&process, ProcessStatus::Running, vec![step_started("reserve")]);
     let next = Change { timer: TimerChange::Clear, messages: vec![command(&next)], ..next };

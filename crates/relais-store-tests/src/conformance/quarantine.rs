@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use relais_core::{
     inbox::{InboxRow, InboxStatus},
+    inspect::InspectExt,
     lane::Fence,
     outbox::{OutboxFate, OutboxRow, OutboxStatus},
     quarantine::{CLEARED, HOLD_AFTER, HOLD_FOR},
+    store::{StoreResult, WaitingRows},
 };
 
 use super::{
@@ -43,6 +45,10 @@ async fn inbox_rows(f: &dyn Fixture, ids: &[&str]) -> (Worker, Vec<InboxRow>) {
     let worker = Worker::inbox(f, "w").await;
     let rows = worker.received(10).await;
     (worker, rows)
+}
+
+async fn end_quarantine(f: &dyn Fixture, fence: Fence, of: &Worker) -> StoreResult<u64> {
+    f.store().wake_rows(WaitingRows::Quarantined { fence, lanes: of.lanes.clone() }).await
 }
 
 pub async fn a_loss_is_noted_on_an_outbox_row_and_taken_back(f: &dyn Fixture) {
@@ -84,9 +90,9 @@ pub async fn a_row_in_quarantine_goes_again_when_another_worker_is_lost(f: &dyn 
     worker.settle(&rows[1], retry_later()).await;
     assert!(worker.pending_ids().await.is_empty());
     let mails = Worker::outbox(f, "mails", "w").await;
-    let freed = f.store().end_quarantine(mails.fence.clone(), mails.lanes.clone()).await;
+    let freed = end_quarantine(f, mails.fence.clone(), &mails).await;
     assert_eq!(freed.expect("end"), 0, "of its own destination only");
-    let freed = f.store().end_quarantine(worker.fence.clone(), worker.lanes.clone()).await;
+    let freed = end_quarantine(f, worker.fence.clone(), &worker).await;
     assert_eq!(freed.expect("end"), 1, "only what is in quarantine");
     assert_eq!(worker.pending_ids().await, [ids[0]]);
     assert_eq!(
@@ -100,7 +106,7 @@ pub async fn a_row_whose_hold_began_after_a_loss_is_not_acquitted_by_it(f: &dyn 
     let pause = HOLD_FOR + Duration::from_secs(20);
     let OutboxFate::Wait { problem, lost_workers, .. } = quarantined() else { unreachable!() };
     worker.settle(&row, OutboxFate::Wait { pause, problem, lost_workers }).await;
-    let freed = f.store().end_quarantine(worker.fence.clone(), worker.lanes.clone()).await;
+    let freed = end_quarantine(f, worker.fence.clone(), &worker).await;
     assert_eq!(freed.expect("end"), 0);
     assert_eq!(find_outbox(f, row.id).await.lost_workers, HOLD_AFTER);
 }
@@ -124,12 +130,12 @@ pub async fn a_row_in_quarantine_holds_its_key_until_another_worker_is_lost(f: &
     worker.settle_inbox(&rows[1], handle_later()).await;
     let before = find_inbox(f, rows[0].id).await;
     assert_eq!((before.attempts, before.lost_workers, before.status), (0, 3, InboxStatus::Retry));
-    let freed = f.store().end_quarantine(worker.fence.clone(), worker.lanes.clone()).await;
+    let freed = end_quarantine(f, worker.fence.clone(), &worker).await;
     assert_eq!(freed.expect("end"), 1, "only what is in quarantine");
     assert_eq!(find_inbox(f, rows[0].id).await.lost_workers, CLEARED);
     assert_eq!(worker.received_ids().await, ["m-1"]);
     let stranger = Fence { worker: "stranger".to_owned(), ..worker.fence.clone() };
     worker.settle_inbox(&rows[0], quarantined_message()).await;
-    let freed = f.store().end_quarantine(stranger, worker.lanes.clone()).await;
+    let freed = end_quarantine(f, stranger, &worker).await;
     assert_eq!(freed.expect("end"), 0, "only the owner of the lane");
 }

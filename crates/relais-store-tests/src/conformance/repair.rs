@@ -3,6 +3,7 @@
 use relais_core::{
     dead_letter::Resolution,
     inbox::{Accepted, InboxRow, InboxStatus, NewInbox},
+    inspect::InspectExt,
     message::Headers,
     query::{PAGE_MAX, SerdeErrors},
     repair::{
@@ -62,7 +63,7 @@ fn by_ann(rewritten: Rewritten) -> Repair {
 
 /// A repair comes from another process than the workers'.
 async fn repair(f: &dyn Fixture, id: i64, new: Rewritten) -> Repaired {
-    f.second().repair(id, by_ann(new), Mode::Write).await.expect("repair")
+    f.second().reprocess(id, by_ann(new), Mode::Write).await.expect("repair")
 }
 
 async fn audits(f: &dyn Fixture) -> i64 {
@@ -116,7 +117,7 @@ pub async fn a_trial_says_the_same_and_changes_nothing(f: &dyn Fixture) {
         ("other", Repaired::Conflict { with: other }),
     ] {
         let new = by_ann(rewritten(message_id, "k"));
-        let said = f.store().repair(before.id, new, Mode::Try).await.expect("repair");
+        let said = f.store().reprocess(before.id, new, Mode::Try).await.expect("repair");
         assert_eq!(said, expected, "{message_id}");
     }
     assert_eq!(row(f, before.id).await, before);
@@ -200,7 +201,7 @@ pub async fn of_two_people_at_once_one_repairs(f: &dyn Fixture) {
     let people = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
         let new = by_ann(rewritten(&format!("p-{n}"), "k"));
-        tokio::spawn(async move { store.repair(id, new, Mode::Write).await })
+        tokio::spawn(async move { store.reprocess(id, new, Mode::Write).await })
     });
     let mut said = Vec::new();
     for person in people.collect::<Vec<_>>() {
@@ -219,7 +220,7 @@ pub async fn a_message_that_comes_while_its_row_is_repaired_is_one_message(f: &d
         let wanted = format!("m-{n}");
         let (person, source) = (f.store(), f.second());
         let (new, arrives) = (by_ann(rewritten(&wanted, "k")), arrival_with(&wanted, PAYLOAD));
-        let repairing = tokio::spawn(async move { person.repair(id, new, Mode::Write).await });
+        let repairing = tokio::spawn(async move { person.reprocess(id, new, Mode::Write).await });
         let receiving = tokio::spawn(async move { source.accept(vec![arrives], Vec::new()).await });
         let said = repairing.await.expect("person").expect("repair");
         let heard = receiving.await.expect("source").expect("accept");
@@ -251,7 +252,7 @@ pub async fn a_repair_waits_for_a_message_that_is_being_received(f: &dyn Fixture
     );
     source.execute(&insert).await.expect("insert");
     let (person, new) = (f.store(), by_ann(rewritten("m-1", "k")));
-    let repairing = tokio::spawn(async move { person.repair(id, new, Mode::Write).await });
+    let repairing = tokio::spawn(async move { person.reprocess(id, new, Mode::Write).await });
     while f.number(&waiting).await == 0 {
         assert!(!repairing.is_finished(), "it does not wait for the id");
         tokio::task::yield_now().await;
@@ -320,7 +321,7 @@ pub async fn a_repair_changes_the_number_that_wakes_workers(f: &dyn Fixture) {
 pub async fn a_payload_that_is_no_json_leaves_the_row_as_it_was(f: &dyn Fixture) {
     let before = broken(f, "m-1").await;
     let new = Rewritten { payload: "{".to_owned(), ..rewritten("m-1", "k") };
-    assert_invalid(f.store().repair(before.id, by_ann(new), Mode::Write).await);
+    assert_invalid(f.store().reprocess(before.id, by_ann(new), Mode::Write).await);
     assert_eq!((row(f, before.id).await, audits(f).await), (before, 0));
 }
 
@@ -333,7 +334,7 @@ pub async fn rows_to_repair_are_listed_oldest_first_by_every_filter(f: &dyn Fixt
     let day = f.dialect().ago(86_400);
     f.run(&format!("UPDATE relais_inbox SET received_at = {day} WHERE message_id = 'a'")).await;
     let [a, b, c] = [find(f, "a").await.id, find(f, "b").await.id, find(f, "c").await.id];
-    let list = async |wanted: SerdeErrors| f.store().serde_errors(wanted).await.expect("list");
+    let list = async |wanted: SerdeErrors| f.store().undecodable_rows(wanted).await.expect("list");
     let every = || SerdeErrors { limit: 10, ..SerdeErrors::default() };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(list(every()).await, [a, b, c]);
@@ -352,8 +353,8 @@ pub async fn a_page_of_rows_to_repair_has_an_upper_limit(f: &dyn Fixture) {
     let batch = (0..PAGE_MAX + 1).map(|n| undecodable(&n.to_string(), b"\xff")).collect();
     accept(f, batch).await;
     let wanted = SerdeErrors { limit: usize::MAX, ..SerdeErrors::default() };
-    let page = f.store().serde_errors(wanted.clone()).await.expect("list");
+    let page = f.store().undecodable_rows(wanted.clone()).await.expect("list");
     assert_eq!(page.len(), PAGE_MAX);
     let next = SerdeErrors { after: page[PAGE_MAX - 1], ..wanted };
-    assert_eq!(f.store().serde_errors(next).await.expect("list").len(), 1);
+    assert_eq!(f.store().undecodable_rows(next).await.expect("list").len(), 1);
 }

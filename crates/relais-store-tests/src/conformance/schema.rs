@@ -8,6 +8,7 @@ use crate::{
     fixture::{Fixture, quote},
 };
 use relais_core::{
+    inspect::InspectExt,
     message::{Category, Headers},
     outbox::{OutboxFate, OutboxStatus},
 };

@@ -1,8 +1,10 @@
 //! One message id: the same message, a message of another destination, or a mistake of the sender.
 
-use relais_core::{desk::Edit, message::NewMessage, store::StoreError};
+use relais_core::{
+    dead_letter::DecisionAction, inspect::InspectExt, message::NewMessage, store::StoreError,
+};
 
-use super::{Start, dead_letters::dead_outbox, worker::Worker};
+use super::{Start, dead_letters::dead_outbox, decision, worker::Worker};
 use crate::{build::message, fixture::Fixture};
 
 pub const START: Start = Start::Migrated;
@@ -14,7 +16,7 @@ pub async fn one_id_to_two_destinations_is_two_messages(f: &dyn Fixture) {
     let ids = f.second().enqueue(vec![elsewhere.clone(), a.clone(), elsewhere]).await;
     let ids = ids.expect("enqueue to both");
     assert_eq!(ids, [ids[0], first[0], ids[0]]);
-    let rows = f.store().sent_as(a.message_id).await.expect("sent as");
+    let rows = f.store().trail(a.message_id.to_string()).await.expect("trail").sent;
     let found: Vec<_> = rows.iter().map(|row| (row.id, row.destination.as_str())).collect();
     assert_eq!(found, [(first[0], "orders"), (ids[0], "audit")]);
     let oldest = f.store().find_outbox(a.message_id.to_string()).await.expect("find");
@@ -54,12 +56,8 @@ pub async fn one_id_with_other_content_is_refused(f: &dyn Fixture) {
 pub async fn an_edited_message_is_still_the_same(f: &dyn Fixture) {
     let sent = message("orders", "k");
     let (_, dead) = dead_outbox(f, sent.clone()).await;
-    let edit = |payload: &str| Edit {
-        payload: payload.to_owned(),
-        actor: "ben".to_owned(),
-        reason: "wrong".to_owned(),
-    };
-    f.store().edit_dead_letter(dead.id, edit("1")).await.expect("edit");
+    let edit = DecisionAction::Edit { dead_letter: dead.id, payload: "1".to_owned() };
+    f.store().decide(decision(edit)).await.expect("edit");
     let ids = f.store().enqueue(vec![sent]).await.expect("enqueue again");
     assert_eq!(Some(ids[0]), dead.origin_id);
 }

@@ -25,7 +25,7 @@ use crate::{
 pub const START: Start = Start::Migrated;
 
 async fn fire(f: &dyn Fixture, limit: usize) -> Fired {
-    f.store().fire_timers(limit).await.expect("fire timers")
+    f.store().fire_timers(TimerOwner::default(), limit).await.expect("fire timers")
 }
 
 /// A process with a timer.
@@ -120,7 +120,7 @@ pub async fn each_timer_fires_once_however_many_ask(f: &dyn Fixture) {
         tokio::spawn(async move {
             let mut sum = 0;
             for _ in 0..TIMERS {
-                sum += store.fire_timers(3).await.expect("fire").fired;
+                sum += store.fire_timers(TimerOwner::default(), 3).await.expect("fire").fired;
             }
             sum
         })
@@ -202,7 +202,7 @@ pub async fn timers_of_other_process_types_are_left_to_their_programs(f: &dyn Fi
         process_types: Some(vec![name.to_owned()]),
         inbox: "billing".to_owned(),
     };
-    let fire = async |name: &str| f.store().fire_timers_of(owner(name), 10).await.expect("fire");
+    let fire = async |name: &str| f.store().fire_timers(owner(name), 10).await.expect("fire");
     assert_eq!(fire("Other").await, Fired { fired: 0, next: None }, "nothing to wait for");
     assert_eq!(fire(TYPE).await.fired, 1);
     assert!(inbox(f).await.is_empty());

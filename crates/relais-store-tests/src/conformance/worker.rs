@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
-    lane::{Fence, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneRelease, LaneRequest, OwnedLane, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::Change,
     quarantine::{HOLD_AFTER, HOLD_FOR},
-    store::{Fetch, Payloads, Settled, Store},
+    store::{Fetch, Payloads, Settled, StoreDriver},
 };
 
 use crate::{build::problem, fixture::Fixture};
@@ -24,7 +24,7 @@ pub(super) const EVERY: Payloads = Payloads::UpTo(usize::MAX);
 /// What a worker holds, as it last heard.
 #[derive(Clone)]
 pub(super) struct Worker {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn StoreDriver>,
     pub(super) fence: Fence,
     pub(super) lanes: Vec<OwnedLane>,
     pub(super) surplus: usize,
@@ -41,7 +41,7 @@ impl Worker {
         Self::start(f.store(), Scope::Inbox, name).await
     }
 
-    pub(super) async fn start(store: Arc<dyn Store>, scope: Scope, name: &str) -> Self {
+    pub(super) async fn start(store: Arc<dyn StoreDriver>, scope: Scope, name: &str) -> Self {
         let fence = Fence { scope, worker: name.to_owned() };
         let mut worker = Self { store, fence, lanes: Vec::new(), surplus: 0 };
         worker.heartbeat().await;
@@ -59,13 +59,16 @@ impl Worker {
     pub(super) async fn release(&mut self, count: usize) {
         let kept = self.lanes.len().saturating_sub(count);
         let lanes = self.lanes.split_off(kept).into_iter().map(|l| l.lane).collect();
-        self.store.release_lanes(self.fence.clone(), lanes, false).await.expect("release");
+        self.store
+            .release_lanes(self.fence.clone(), LaneRelease::Lanes(lanes))
+            .await
+            .expect("release");
     }
 
     /// Gives everything back and leaves the scope.
     pub(super) async fn leave(&mut self) {
-        let lanes = self.lanes.drain(..).map(|l| l.lane).collect();
-        self.store.release_lanes(self.fence.clone(), lanes, true).await.expect("leave");
+        self.lanes.clear();
+        self.store.release_lanes(self.fence.clone(), LaneRelease::All).await.expect("leave");
     }
 
     pub(super) fn fetch(&self, limit: usize) -> Fetch {

@@ -22,7 +22,7 @@ use super::{error::Failure, fence::Value, row::Micros};
 /// Stores messages and positions; one answer for each message, in order.
 pub(super) async fn accept(
     client: &mut Client<'_>,
-    caution: &Caution,
+    duplicates: &DuplicateHint,
     messages: &[NewInbox],
     positions: &[SourcePosition],
 ) -> Result<Vec<Accepted>, Failure> {
@@ -30,11 +30,11 @@ pub(super) async fn accept(
     client.carries(columns.payload_bytes());
     let read = Positions::of(positions);
     let mut accepted = vec![Accepted::Stored; messages.len()];
-    if !caution.is_on() {
+    if !duplicates.are_expected() {
         if accept_new(client, &columns, &read).await? {
             return Ok(accepted);
         }
-        caution.begin();
+        duplicates.expect();
     }
     let insert = client.prepare_cached(sql!("accept_inbox")).await?;
     let position = client.prepare_cached(sql!("set_position")).await?;
@@ -45,9 +45,9 @@ pub(super) async fn accept(
     )
     .await?;
     if stored.len() == messages.len() {
-        caution.calm();
+        duplicates.saw_none();
     } else {
-        caution.begin();
+        duplicates.expect();
         let mut new: HashSet<(&str, &str)> =
             stored.iter().map(|row| (row.get(0), row.get(1))).collect();
         // The first of a pair was stored; what comes after it in the batch was not.
@@ -76,40 +76,41 @@ async fn accept_new(
     }
 }
 
-/// Whether a message was there. Any other unique violation is not about a message.
+/// Returns whether a message was there. Any other unique violation is not about a message.
 fn is_duplicate(error: &tokio_postgres::Error) -> bool {
     let constraint = error.as_db_error().and_then(|answer| answer.constraint());
     error.code() == Some(&SqlState::UNIQUE_VIOLATION) && constraint == Some("relais_inbox_dedupe")
 }
 
-/// How long messages that came before are to be expected. [`accept_new`] is far cheaper without them;
-/// with one it is work for nothing, and an error in the server's log.
+/// A hint that batches may have duplicates. [`accept_new`] is far cheaper without them; with one it does its
+/// work without result, and leaves an error in the server's log.
 #[derive(Debug, Default)]
-pub(super) struct Caution {
+pub(super) struct DuplicateHint {
     batches_left: AtomicU32,
 }
 
-/// Batches in a row without such a message that end the caution.
-const CAUTION_BATCHES: u32 = 1_000;
+/// Batches in a row without a duplicate after which none is expected.
+const DUPLICATE_BATCHES: u32 = 1_000;
 
-impl Caution {
-    fn is_on(&self) -> bool {
+impl DuplicateHint {
+    fn are_expected(&self) -> bool {
         self.batches_left.load(Ordering::Relaxed) > 0
     }
 
-    fn begin(&self) {
-        self.batches_left.store(CAUTION_BATCHES, Ordering::Relaxed);
+    fn expect(&self) {
+        self.batches_left.store(DUPLICATE_BATCHES, Ordering::Relaxed);
     }
 
-    /// A batch had none.
-    fn calm(&self) {
+    /// Counts a batch without a duplicate.
+    fn saw_none(&self) {
         let one_less = |left: u32| left.checked_sub(1);
         // An error means that there was nothing left.
         let _ = self.batches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 }
 
-/// Says of each message that was there before whether it is the same, and keeps it if it is not.
+/// Marks each message that was there before as duplicate, or as conflict if it is not the same, and keeps
+/// conflicts.
 async fn compare(
     transaction: &Transaction<'_>,
     messages: &[NewInbox],

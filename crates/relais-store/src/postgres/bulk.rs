@@ -1,108 +1,44 @@
 //! Bulk jobs: rows go from the owner of their lanes to a job, and back or to their end.
 //!
-//! Invariant: whoever changes a job or one of its rows has locked the job's row first and found its
-//! own name and epoch there. A row set free is announced after it was changed: see [`super::mark`].
+//! Invariant: a worker that changes a job or one of its rows has locked the job's row first and found its
+//! own name and epoch there. A row set free is announced after it was changed: see [`super::low_water_mark`].
 
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
 use futures_util::future::{try_join3, try_join4};
 use relais_core::{
-    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence, JobTakeover},
+    bulk::{Advance, BulkJob, BulkLease, JobFence, JobTakeover},
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    query::PAGE_MAX,
-    store::{Fetch, Payloads, Settled, StoreFuture},
+    store::{Payloads, Settled},
     text,
 };
 use uuid::Uuid;
 
 use super::session::Client;
 use super::{
-    PostgresStore,
     error::Failure,
     fence::{Proof, Value, settled},
     outbox, row,
 };
 
-impl BulkJobs for PostgresStore {
-    fn bulk_candidates(&self, fetch: Fetch) -> StoreFuture<'_, Vec<BulkCandidate>> {
-        self.run(fetch, |client, shared, fetch| {
-            Box::pin(outbox::candidates(client, &shared.marks, fetch))
-        })
-    }
-
-    fn plan_bulk(
-        &self,
-        fence: Fence,
-        job: Uuid,
-        rows: Vec<(i64, OwnedLane)>,
-        lease: Duration,
-    ) -> StoreFuture<'_, Option<BulkJob>> {
-        self.run((fence, job, rows, lease), |client, _, (fence, job, rows, lease)| {
-            Box::pin(plan(client, fence, *job, rows, *lease))
-        })
-    }
-
-    fn take_bulk(
-        &self,
-        destination: String,
-        worker: String,
-        lease: Duration,
-    ) -> StoreFuture<'_, Option<JobTakeover>> {
-        self.run_lease((destination, worker, lease), |client, _, (destination, worker, lease)| {
-            Box::pin(take(client, destination, worker, *lease))
-        })
-    }
-
-    fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool> {
-        self.run_lease((fence, lease), |client, _, (fence, lease)| {
-            Box::pin(renew(client, fence, *lease))
-        })
-    }
-
-    fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()> {
-        self.run_lease(fence, |client, _, fence| Box::pin(release(client, fence)))
-    }
-
-    fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool> {
-        self.run((fence, advance), |client, _, (fence, step)| {
-            Box::pin(advance_job(client, fence, step))
-        })
-    }
-
-    fn bulk_rows(
-        &self,
-        job: Uuid,
-        after: i64,
-        limit: usize,
-        payloads: Payloads,
-    ) -> StoreFuture<'_, Vec<OutboxRow>> {
-        self.run((job, after, limit, payloads), |client, _, (job, after, limit, payloads)| {
-            Box::pin(rows_of(client, (*job, *after), *limit, *payloads))
-        })
-    }
-
-    fn settle_bulk(
-        &self,
-        fence: JobFence,
-        rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreFuture<'_, Settled> {
-        // The form in which `outbox` sorts fates; the job's fence stands for the lane's.
-        let unfenced = |(id, fate)| OutboxSettlement { id, lane: 0, epoch: 0, fate };
-        let rows: Vec<_> = rows.into_iter().map(unfenced).collect();
-        self.run((fence, rows), |client, _, (fence, rows)| Box::pin(settle(client, fence, rows)))
-    }
-
-    fn list_bulk(
-        &self,
-        destination: Option<String>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<BulkJob>> {
-        self.run_other((destination, limit), |client, _, (destination, limit)| {
-            Box::pin(list(client, destination.as_deref(), *limit))
-        })
-    }
+pub(super) async fn lease(
+    client: &mut Client<'_>,
+    lease: &BulkLease,
+) -> Result<Option<JobTakeover>, Failure> {
+    let held = |job| JobTakeover { job, after_loss: false };
+    let job = match lease {
+        BulkLease::Plan { fence, job, rows, lease } => {
+            plan(client, fence, *job, rows, *lease).await
+        }
+        BulkLease::Take { destination, worker, lease } => {
+            return take(client, destination, worker, *lease).await;
+        }
+        BulkLease::Renew { fence, lease } => renew(client, fence, Some(*lease)).await,
+        BulkLease::Release { fence } => renew(client, fence, None).await.map(|_| None),
+    };
+    Ok(job?.map(held))
 }
 
 /// All rows, or nothing changes: an early return rolls back.
@@ -151,19 +87,20 @@ async fn take(
     Ok(job)
 }
 
-async fn renew(client: &Client<'_>, fence: &JobFence, lease: Duration) -> Result<bool, Failure> {
+/// Extends the lease, or without one gives the job back.
+async fn renew(
+    client: &Client<'_>,
+    fence: &JobFence,
+    lease: Option<Duration>,
+) -> Result<Option<BulkJob>, Failure> {
     let statement = client.prepare_cached(sql!("renew_bulk")).await?;
     let JobFence { job, worker, epoch } = fence;
-    Ok(client.execute(&statement, &[job, worker, epoch, &row::millis(lease)]).await? == 1)
+    let values: [Value<'_>; 4] = [job, worker, epoch, &lease.map(row::millis)];
+    let renewed = client.query_opt(&statement, &values).await?;
+    Ok(renewed.as_ref().map(row::bulk_job).transpose()?)
 }
 
-async fn release(client: &Client<'_>, fence: &JobFence) -> Result<(), Failure> {
-    let statement = client.prepare_cached(sql!("release_bulk")).await?;
-    client.execute(&statement, &[&fence.job, &fence.worker, &fence.epoch]).await?;
-    Ok(())
-}
-
-async fn advance_job(
+pub(super) async fn advance(
     client: &mut Client<'_>,
     fence: &JobFence,
     step: &Advance,
@@ -171,15 +108,15 @@ async fn advance_job(
     let JobFence { job, worker, epoch } = fence;
     let (from, to, ends) = (step.from.as_str(), step.to.as_str(), step.to.is_terminal());
     let note = step.note.as_deref().map(|note| text::fit(note, text::ERROR_MESSAGE_MAX));
-    let advance = client.prepare_cached(sql!("advance_bulk")).await?;
+    let statement = client.prepare_cached(sql!("advance_bulk")).await?;
     let values: [Value<'_>; 8] = [job, worker, epoch, &from, &to, &step.remote_id, &note, &ends];
     if !ends {
-        return Ok(client.execute(&advance, &values).await? == 1);
+        return Ok(client.execute(&statement, &values).await? == 1);
     }
     let free = client.prepare_cached(sql!("free_bulk")).await?;
     let announce = client.prepare_cached(sql!("announce_bulk")).await?;
     let transaction = client.transaction().await?;
-    if transaction.execute(&advance, &values).await? == 0 {
+    if transaction.execute(&statement, &values).await? == 0 {
         return Ok(false);
     }
     transaction.execute(&free, &[&job.to_string()]).await?;
@@ -189,7 +126,7 @@ async fn advance_job(
     Ok(true)
 }
 
-async fn rows_of(
+pub(super) async fn rows_of(
     client: &Client<'_>,
     (job, after): (Uuid, i64),
     limit: usize,
@@ -204,11 +141,19 @@ async fn rows_of(
     row::each(client, &statement, &values, row::outbox_row).await
 }
 
-async fn settle(
+pub(super) async fn settle(
     client: &mut Client<'_>,
     fence: &JobFence,
-    rows: &[OutboxSettlement],
+    rows: &[(i64, OutboxFate)],
 ) -> Result<Settled, Failure> {
+    // The form in which `outbox` sorts fates; the job's fence stands for the lane's.
+    let unfenced = |(id, fate): &(i64, OutboxFate)| OutboxSettlement {
+        id: *id,
+        lane: 0,
+        epoch: 0,
+        fate: fate.clone(),
+    };
+    let rows: Vec<_> = rows.iter().map(unfenced).collect();
     let hold = client.prepare_cached(sql!("hold_bulk")).await?;
     let statements = Statements::prepare(client).await?;
     let transaction = client.transaction().await?;
@@ -216,7 +161,7 @@ async fn settle(
     if rows.is_empty() || transaction.query_opt(&hold, &[job, worker, epoch]).await?.is_none() {
         return Ok(settled(rows.len(), 0));
     }
-    let reached = statements.apply(&transaction, fence, rows).await?;
+    let reached = statements.apply(&transaction, fence, &rows).await?;
     crate::fail_point!("settle_bulk.before_commit");
     transaction.commit().await?;
     Ok(settled(rows.len(), reached))
@@ -289,15 +234,4 @@ impl Statements {
         let retried = row::amount(retried.get(0));
         Ok(dispatched + retried + failed.len() as u64 + freed)
     }
-}
-
-async fn list(
-    client: &Client<'_>,
-    destination: Option<&str>,
-    limit: usize,
-) -> Result<Vec<BulkJob>, Failure> {
-    let statement = client.prepare_cached(sql!("list_bulk")).await?;
-    let values: [Value<'_>; 2] = [&destination, &row::count(limit.min(PAGE_MAX))];
-    let jobs = client.query(&statement, &values).await?;
-    Ok(jobs.iter().map(row::bulk_job).collect::<Result<_, _>>()?)
 }

@@ -1,5 +1,5 @@
 //! What must be so before relais works here: the server, its settings, the schema, the privileges.
-//! Every refusal says what to do. Changes nothing.
+//! Every refusal names the next step. Changes nothing.
 
 use relais_core::store::{Changes, StoreError};
 

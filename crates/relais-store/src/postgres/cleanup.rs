@@ -1,7 +1,7 @@
 //! Removes finished rows past their retention, a bounded number at a time.
 //!
 //! Old rows have low ids, but some low ids stay (failed rows). So each table has a place
-//! from which the next pass looks on, and a pass looks at a bounded number of rows: neither history
+//! from which the next pass continues, and a pass reads a bounded number of rows: neither history
 //! nor leftovers make it slow. No index is needed for it, and no producer pays for one.
 
 use std::sync::{
@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use relais_core::{
-    query::{Cleaned, Retention},
+    query::{Cleaned, CleanupMode, Retention},
     time::Timestamp,
 };
 use uuid::Uuid;
@@ -21,12 +21,12 @@ use super::{
     row::{self, Micros},
 };
 
-/// Rows looked at for each row that may be removed.
+/// Rows read for each row that may be removed.
 const LOOK_FACTOR: i64 = 4;
-/// Rows looked at in any case.
+/// Rows read in any case.
 const LOOK_MIN: i64 = 10_000;
 
-/// Where the next pass looks on. Kept in memory: after a restart it starts at the beginning.
+/// Positions from which the next pass continues. Kept in memory: after a restart it starts at the beginning.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     inbox: AtomicI64,
@@ -39,9 +39,12 @@ pub(super) async fn cleanup(
     client: &Client<'_>,
     places: &Places,
     retention: &Retention,
-    rows_max: usize,
+    mode: CleanupMode,
 ) -> Result<Cleaned, Failure> {
-    let rows_max = row::count(rows_max);
+    let rows_max = match mode {
+        CleanupMode::Count => return count(client, retention).await,
+        CleanupMode::Remove { rows_max } => row::count(rows_max),
+    };
     let inbox =
         walk(client, sql!("cleanup_inbox"), &places.inbox, retention.processed_seconds, rows_max);
     let inbox = inbox.await?;
@@ -68,11 +71,8 @@ pub(super) async fn cleanup(
     Ok(Cleaned { inbox, outbox, handled, dead_letters, processes })
 }
 
-/// How many rows all passes together would remove.
-pub(super) async fn expired(
-    client: &Client<'_>,
-    retention: &Retention,
-) -> Result<Cleaned, Failure> {
+/// Counts the rows that all passes together would remove.
+async fn count(client: &Client<'_>, retention: &Retention) -> Result<Cleaned, Failure> {
     let Retention {
         processed_seconds,
         dispatched_seconds,
@@ -104,7 +104,7 @@ pub(super) async fn expired(
     })
 }
 
-/// One bounded look at a table; at the end of what is old it starts over.
+/// Cleans a bounded part of a table; at the end of the old rows it starts over.
 async fn walk(
     client: &Client<'_>,
     statement: &str,
@@ -130,7 +130,7 @@ async fn walk(
     Ok(row::amount(gone))
 }
 
-/// The same for processes. What is old enough to be looked at and still there is a leftover.
+/// The same for processes. Rows that are old enough to be read and still there are leftovers.
 async fn walk_processes(
     client: &Client<'_>,
     place: &Mutex<Option<(Timestamp, Uuid)>>,

@@ -17,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     error::Failure,
-    mark::Marks,
+    low_water_mark::Marks,
     pools::{Lender, Pools, Shares},
     session::{self, Sessions},
     tls,
@@ -310,7 +310,7 @@ async fn judge(pools: Pools, options: &PostgresOptions) -> Result<Connected, Sto
     }
 }
 
-/// What a session says of itself.
+/// Facts about a session.
 struct Probed {
     /// It began with our options.
     started: bool,

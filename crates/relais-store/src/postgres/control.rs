@@ -1,91 +1,64 @@
-//! What operators change while relais runs, and the figures that processes report.
+//! Controls that operators set while relais runs, and the figures that processes report.
 
 use std::time::Duration;
 
 use relais_core::{
     control::{
-        CONTROLS_MAX, Control, ControlChange, ControlKind, ControlOrder, Controls, LimitChange,
+        CONTROLS_MAX, Control, ControlChange, ControlKind, ControlOrder, LimitChange,
         PROCESS_TYPE_PAUSED, Pause,
     },
-    report::{NewReport, REPORT_KEPT, REPORT_VALID, REPORTS_MAX, Report, Reports},
-    store::StoreFuture,
+    report::{NewReport, REPORT_KEPT, ReportUpdate},
 };
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
-    PostgresStore,
     error::Failure,
     row::{self, Micros},
     session::Client,
 };
 
-/// Rows whose wait ends with a resume; more of them continue when their pause is over.
+/// Most rows that a resume wakes; others continue when their wait is over.
 const WOKEN_MAX: usize = 10_000;
 
-impl Controls for PostgresStore {
-    fn controls(&self) -> StoreFuture<'_, Vec<Control>> {
-        self.run_lease((), |client, _, ()| Box::pin(controls(client)))
-    }
-
-    fn control(&self, order: ControlOrder) -> StoreFuture<'_, bool> {
-        self.run_other(order, |client, _, order| Box::pin(carry_out(client, order)))
-    }
-
-    fn wake_paused(&self) -> StoreFuture<'_, u64> {
-        self.run((), |client, _, ()| {
-            Box::pin(async move {
-                let values: [&(dyn ToSql + Sync); 2] =
-                    [&PROCESS_TYPE_PAUSED, &row::count(WOKEN_MAX)];
-                Ok(client.execute(sql!("wake_paused"), &values).await?)
-            })
-        })
-    }
+pub(super) async fn wake_paused(client: &Client<'_>) -> Result<u64, Failure> {
+    let values: [&(dyn ToSql + Sync); 2] = [&PROCESS_TYPE_PAUSED, &row::count(WOKEN_MAX)];
+    Ok(client.execute(sql!("wake_paused"), &values).await?)
 }
 
-impl Reports for PostgresStore {
-    fn report(&self, report: NewReport) -> StoreFuture<'_, ()> {
-        self.run_lease(report, |client, _, report| Box::pin(write(client, report)))
-    }
-
-    fn reports(&self) -> StoreFuture<'_, Vec<Report>> {
-        self.run_other((), |client, _, ()| Box::pin(reports(client)))
-    }
-
-    fn retract_report(&self, worker: String) -> StoreFuture<'_, ()> {
-        self.run_lease(worker, |client, _, worker| {
-            Box::pin(async move {
-                client.execute(sql!("retract_report"), &[worker]).await?;
-                Ok(())
-            })
-        })
-    }
-}
-
-async fn controls(client: &Client<'_>) -> Result<Vec<Control>, Failure> {
+pub(super) async fn controls(client: &Client<'_>) -> Result<Vec<Control>, Failure> {
     let statement = client.prepare_cached(sql!("controls")).await?;
     let rows = client.query(&statement, &[&row::count(CONTROLS_MAX)]).await?;
     rows.iter().map(control).collect()
 }
 
 fn control(row: &Row) -> Result<Control, Failure> {
-    let number = |column| row.get::<_, Option<i32>>(column).and_then(|n| u32::try_from(n).ok());
-    let period = row.get::<_, Option<i64>>(6).map(row::amount).map(Duration::from_millis);
-    let paused_at = row.get::<_, Option<Micros>>(2);
+    let number =
+        |column: &str| row.get::<_, Option<i32>>(column).and_then(|n| u32::try_from(n).ok());
+    let period =
+        row.get::<_, Option<i64>>("rate_period_ms").map(row::amount).map(Duration::from_millis);
+    let paused_at = row.get::<_, Option<Micros>>("paused_at");
     Ok(Control {
-        kind: row::known(row, 0)?,
-        name: row.get(1),
+        kind: row::known(row, "kind")?,
+        name: row.get("name"),
         pause: paused_at.map(|at| Pause {
             at: at.0,
-            by: row.get::<_, Option<String>>(3).unwrap_or_default(),
-            reason: row.get::<_, Option<String>>(4).unwrap_or_default(),
+            by: row.get::<_, Option<String>>("paused_by").unwrap_or_default(),
+            reason: row.get::<_, Option<String>>("paused_reason").unwrap_or_default(),
         }),
-        limits: LimitChange { rate: number(5).zip(period), concurrency: number(7) },
-        limits_changed: row.get(8),
-        breaker_resets: row.get(9),
+        limits: LimitChange {
+            rate: number("rate_calls").zip(period),
+            concurrency: number("concurrency"),
+        },
+        limits_changed: row.get("limits_changed"),
+        breaker_resets: row.get("breaker_resets"),
     })
 }
 
-async fn carry_out(client: &mut Client<'_>, order: &ControlOrder) -> Result<bool, Failure> {
+/// Carries out a change of what runs.
+pub(super) async fn carry_out(
+    client: &mut Client<'_>,
+    order: &ControlOrder,
+) -> Result<bool, Failure> {
     let ControlOrder { kind, name, change, actor, reason } = order;
     let transaction = client.transaction().await?;
     let id = kind.as_str();
@@ -118,8 +91,14 @@ async fn carry_out(client: &mut Client<'_>, order: &ControlOrder) -> Result<bool
     Ok(true)
 }
 
-async fn write(client: &mut Client<'_>, report: &NewReport) -> Result<(), Failure> {
-    let NewReport { worker, host, pid, version, figures } = report;
+pub(super) async fn report(client: &mut Client<'_>, update: &ReportUpdate) -> Result<(), Failure> {
+    let NewReport { worker, host, pid, version, figures } = match update {
+        ReportUpdate::Write(report) => report,
+        ReportUpdate::Remove { worker } => {
+            client.execute(sql!("retract_report"), &[worker]).await?;
+            return Ok(());
+        }
+    };
     let replace = client.prepare_cached(sql!("report")).await?;
     let forget = client.prepare_cached(sql!("forget_reports")).await?;
     let transaction = client.transaction().await?;
@@ -128,21 +107,4 @@ async fn write(client: &mut Client<'_>, report: &NewReport) -> Result<(), Failur
     transaction.execute(&forget, &[&row::millis(REPORT_KEPT)]).await?;
     transaction.commit().await?;
     Ok(())
-}
-
-async fn reports(client: &Client<'_>) -> Result<Vec<Report>, Failure> {
-    let statement = client.prepare_cached(sql!("reports")).await?;
-    let values: [&(dyn ToSql + Sync); 2] = [&row::millis(REPORT_VALID), &row::count(REPORTS_MAX)];
-    let rows = client.query(&statement, &values).await?;
-    let read = |row: &Row| Report {
-        worker: row.get(0),
-        host: row.get(1),
-        pid: u32::try_from(row.get::<_, i64>(2)).unwrap_or_default(),
-        version: row.get(3),
-        started_at: row.get::<_, Micros>(4).0,
-        reported_at: row.get::<_, Micros>(5).0,
-        alive: row.get(6),
-        figures: row.get(7),
-    };
-    Ok(rows.iter().map(read).collect())
 }

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use relais_core::{
+    async_trait,
     credential::{Credential, Credentials},
-    store::StoreFuture,
+    store::StoreResult,
 };
 
 use super::{PostgresStore, row};
 
+#[async_trait]
 impl Credentials for PostgresStore {
-    fn take_credential(
+    async fn take_credential(
         &self,
         name: String,
         owner: String,
         lease: Duration,
-    ) -> StoreFuture<'_, Option<Credential>> {
+    ) -> StoreResult<Option<Credential>> {
         self.run((name, owner, row::millis(lease)), |client, _, (name, owner, lease)| {
             Box::pin(async move {
                 let statement = client.prepare_cached(sql!("take_credential")).await?;
@@ -24,24 +26,26 @@ impl Credentials for PostgresStore {
                 Ok(taken)
             })
         })
+        .await
     }
 
-    fn replace_credential(
+    async fn replace_credential(
         &self,
         name: String,
         owner: String,
         version: i64,
         sealed: String,
-    ) -> StoreFuture<'_, bool> {
+    ) -> StoreResult<bool> {
         self.run((name, owner, version, sealed), |client, _, (name, owner, version, sealed)| {
             Box::pin(async move {
                 let statement = client.prepare_cached(sql!("replace_credential")).await?;
                 Ok(client.execute(&statement, &[name, owner, version, sealed]).await? == 1)
             })
         })
+        .await
     }
 
-    fn release_credential(&self, name: String, owner: String) -> StoreFuture<'_, ()> {
+    async fn release_credential(&self, name: String, owner: String) -> StoreResult<()> {
         self.run((name, owner), |client, _, (name, owner)| {
             Box::pin(async move {
                 let statement = client.prepare_cached(sql!("release_credential")).await?;
@@ -49,5 +53,6 @@ impl Credentials for PostgresStore {
                 Ok(())
             })
         })
+        .await
     }
 }

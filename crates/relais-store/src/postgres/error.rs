@@ -1,4 +1,4 @@
-//! From what the client says to what the caller may do.
+//! Classifies errors of the client by what the caller may do.
 //!
 //! Invariant: only the server's one-line message gets into an error, never its detail, which may
 //! quote a row.
@@ -28,7 +28,7 @@ impl Failure {
 impl Failure {
     pub(super) fn no_connection() -> Self {
         Self::Final(StoreError::unavailable(
-            "no free connection in time; raise connections_max or look for slow queries",
+            "no free connection in time; raise connections_max or check for slow queries",
         ))
     }
 }
@@ -111,7 +111,7 @@ fn by_code(code: &str, message: &str) -> Failure {
     let again = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
-        // A plan from before a migration: the next try plans anew.
+        // A plan from before a migration: the next try plans again.
         SqlState::FEATURE_NOT_SUPPORTED,
     ];
     if again.contains(&state) {

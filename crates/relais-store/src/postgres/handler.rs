@@ -250,7 +250,7 @@ async fn start(transaction: &Transaction<'_>) -> Result<i64, tokio_postgres::Err
     Ok(rows.first().map_or(0, |row| row.get(0)))
 }
 
-/// What the user's code says; a panic is one way to say "not now".
+/// Runs the user's code; a panic means a retry.
 pub(super) async fn outcome<R>(called: R) -> Outcome
 where
     R: Future<Output: IntoOutcome>,
@@ -287,7 +287,7 @@ pub(super) fn not_committed(failure: Failure) -> Handled {
     not_rehearsed(failure).map_or_else(Handled::Unavailable, Handled::RolledBack)
 }
 
-/// The same for a rehearsal.
+/// The same for a validation.
 pub(super) fn not_rehearsed(failure: Failure) -> Result<Outcome, StoreError> {
     match failure.into_store() {
         StoreError::Invalid(text) => Ok(Outcome::retry("COMMIT_REFUSED", &text)),

@@ -18,7 +18,7 @@ use tokio_postgres::{
 use uuid::Uuid;
 
 use super::session::Client;
-use super::{PostgresStore, error::Failure, exact::exact};
+use super::{PostgresStore, error::Failure, exact_json::exact};
 use crate::hydrate::{Asked, Halving, IDS_MAX, KnownGood, Template, Verdict, by_id, wrong_for_all};
 
 /// Longest time of one statement, kept by the server.
@@ -48,7 +48,7 @@ impl SqlHydrator {
     /// it finds, with the id in `id_column`.
     ///
     /// # Errors
-    /// Says what to change in `sql`.
+    /// Returns an error that names what to change in `sql`.
     pub fn new(store: &PostgresStore, sql: &str, id_column: &str) -> Result<Self, InvalidSettings> {
         let inner = Template::parse(sql)?.with(IDS);
         let statement = sql!("hydrate").replace(":statement", &inner);

@@ -18,7 +18,7 @@ use super::{
     enqueue,
     error::Failure,
     fence::{Dead, Proof, Retry, Value, settled},
-    mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
+    low_water_mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
     process::{self, Changes, Claims},
     row,
 };
@@ -41,7 +41,7 @@ pub(super) async fn fetch(
             return Ok(rows);
         }
     }
-    // People decide faster than we read; the next fetch will do.
+    // Operators decide faster than this reads; the next fetch returns the rows.
     Ok(Vec::new())
 }
 

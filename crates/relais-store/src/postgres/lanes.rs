@@ -1,10 +1,12 @@
-//! Who owns which lanes: leased, renewed, given back. Only the database's clock decides.
+//! Ownership of lanes: leased, renewed, given back. Only the database's clock decides.
 //!
-//! Invariant: whoever changes a lane's owner or lease has locked its row, in order of the lanes; a
+//! Invariant: a statement that changes a lane's owner or lease has locked its row, in order of the lanes; a
 //! settlement holds a shared lock on it until it has committed.
 
 use futures_util::future::{try_join, try_join5};
-use relais_core::lane::{Fence, LANES, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, share};
+use relais_core::lane::{
+    Fence, LANES, LaneGrant, LaneHandOver, LaneRelease, LaneRequest, OwnedLane, share,
+};
 use tokio_postgres::{Row, types::ToSql};
 
 use super::session::Client;
@@ -69,8 +71,21 @@ fn taken(row: &Row) -> OwnedLane {
     OwnedLane { lane: row.get(0), epoch: row.get(1), unclean: row.get(2) }
 }
 
+/// Gives lanes back.
+pub(super) async fn release(
+    client: &mut Client<'_>,
+    fence: &Fence,
+    release: &LaneRelease,
+) -> Result<(), Failure> {
+    match release {
+        LaneRelease::Lanes(lanes) => give_back(client, fence, lanes).await,
+        LaneRelease::HandOver(lanes) => hand_over(client, fence, lanes).await,
+        LaneRelease::All => leave(client, fence).await,
+    }
+}
+
 /// Gives lanes back for workers that know an event type.
-pub(super) async fn hand_over(
+async fn hand_over(
     client: &mut Client<'_>,
     fence: &Fence,
     lanes: &[LaneHandOver],
@@ -91,19 +106,14 @@ pub(super) async fn hand_over(
     Ok(())
 }
 
-/// Gives lanes back.
-pub(super) async fn release(
-    client: &Client<'_>,
-    fence: &Fence,
-    lanes: &[i16],
-) -> Result<(), Failure> {
+async fn give_back(client: &Client<'_>, fence: &Fence, lanes: &[i16]) -> Result<(), Failure> {
     let statement = client.prepare_cached(sql!("release_lanes")).await?;
     client.execute(&statement, &[&fence.scope.to_string(), &fence.worker, &lanes]).await?;
     Ok(())
 }
 
 /// Gives every lane back and leaves the scope.
-pub(super) async fn leave(client: &mut Client<'_>, fence: &Fence) -> Result<(), Failure> {
+async fn leave(client: &mut Client<'_>, fence: &Fence) -> Result<(), Failure> {
     let scope = fence.scope.to_string();
     let free = client.prepare_cached(sql!("free_lanes")).await?;
     let leave = client.prepare_cached(sql!("leave_scope")).await?;

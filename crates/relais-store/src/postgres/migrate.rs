@@ -22,7 +22,7 @@ pub const SCRIPTS: &[Script] = &[Script {
     sql: include_str!("migrations/0001_relais.sql"),
 }];
 
-/// The scripts as one text, for somebody who applies them by hand.
+/// Returns the scripts as one text, for an operator who applies them by hand.
 pub fn schema_sql() -> String {
     migration::as_one_transaction(sql!("create_schema"), sql!("record_script"), SCRIPTS)
 }
@@ -45,13 +45,13 @@ pub(super) async fn migrate(
     Ok(migration::migrated(&found, &now))
 }
 
-/// What `relais_schema` says; nothing if there is none.
+/// Returns the rows of `relais_schema`; none if there is no such table.
 pub(super) async fn applied<R: Reads>(client: &R) -> Result<Vec<Applied>, Failure> {
     let exists = client.read(sql!("schema_exists")).await?;
     if !exists.first().is_some_and(|row| row.get(0)) {
         return Ok(Vec::new());
     }
-    // Only what the server or the rows say makes it another table: a lost connection says nothing.
+    // Only an error of the server or of the rows means another table; a lost connection does not.
     let rows = client.read(sql!("applied_scripts")).await.map_err(|error| {
         let odd = error.code() == Some(&SqlState::UNDEFINED_COLUMN);
         match Failure::from(error) {
@@ -100,7 +100,7 @@ async fn apply(client: &mut Client<'_>, all: &[Script], script: &Script) -> Resu
     let transaction = client.transaction().await?;
     transaction.query_one(sql!("migration_limits"), &[&LOCK_TIMEOUT]).await?;
     transaction.query_one(sql!("lock_schema"), &[]).await?;
-    // Again, now that nobody else can: the first look was without the lock.
+    // Again, now that no other process can change them: the first read was without the lock.
     let found = applied(&transaction).await?;
     if migration::missing(all, &found)?.first().map(|next| next.number) != Some(script.number) {
         return Ok(Turn::Late);

@@ -16,7 +16,7 @@ use super::{
     enqueue,
     error::Failure,
     fence::{Dead, Proof, Retry, Value, settled},
-    mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
+    low_water_mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
     row,
 };
 
@@ -72,7 +72,7 @@ async fn fetch_as<T>(
             return Ok(rows);
         }
     }
-    // People decide faster than we read; the next fetch will do.
+    // Operators decide faster than this reads; the next fetch returns the rows.
     Ok(Vec::new())
 }
 
@@ -119,8 +119,31 @@ async fn read<T>(
     Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))
 }
 
-/// Settles a batch: one statement when all went well, else one transaction.
+/// Settles a batch, and records deliveries of rows that an operator failed meanwhile.
 pub(super) async fn settle(
+    client: &mut Client<'_>,
+    fence: &Fence,
+    settlements: &[OutboxSettlement],
+) -> Result<Settled, Failure> {
+    let settled = settle_batch(client, fence, settlements).await?;
+    if settled.refused > 0 {
+        let delivered = settlements.iter().filter(|row| row.fate == OutboxFate::Dispatched);
+        let delivered: Vec<i64> = delivered.map(|row| row.id).collect();
+        // Not repeated here: the batch may be committed already.
+        let noted = note_delivered(client, &delivered, &fence.worker).await;
+        noted.map_err(|failure| Failure::Final(failure.into_store()))?;
+    }
+    Ok(settled)
+}
+
+async fn note_delivered(client: &Client<'_>, rows: &[i64], worker: &str) -> Result<(), Failure> {
+    let statement = client.prepare_cached(sql!("note_delivered")).await?;
+    client.execute(&statement, &[&rows, &worker]).await?;
+    Ok(())
+}
+
+/// One statement when all went well, else one transaction.
+async fn settle_batch(
     client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[OutboxSettlement],

@@ -14,7 +14,19 @@ use super::{
     row,
 };
 
-pub(super) async fn note_inbox(
+/// Records a lost worker on each row.
+pub(super) async fn note_loss(
+    client: &Client<'_>,
+    fence: &Fence,
+    rows: &[(i64, OwnedLane)],
+) -> Result<Settled, Failure> {
+    match fence.scope {
+        Scope::Inbox | Scope::NamedInbox(_) => note_inbox(client, fence, rows).await,
+        Scope::Outbox(_) => note_outbox(client, fence, rows).await,
+    }
+}
+
+async fn note_inbox(
     client: &Client<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
@@ -27,7 +39,7 @@ pub(super) async fn note_inbox(
     Ok(settled(proof.len(), client.execute(&statement, &values).await?))
 }
 
-pub(super) async fn note_outbox(
+async fn note_outbox(
     client: &Client<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],

@@ -1,7 +1,7 @@
-//! Writes what a second reading made of a row, and records it, in one transaction.
+//! Writes a row that was decoded again, and records it, in one transaction.
 //!
-//! Invariant: the row is written before the audit's id is drawn, as every decision of a person is:
-//! see `mark.rs`.
+//! Invariant: the row is written before the audit's id is drawn, as in every decision of an operator:
+//! see `low_water_mark.rs`.
 
 use deadpool_postgres::Transaction;
 use relais_core::{
@@ -97,9 +97,9 @@ async fn write(transaction: &Transaction<'_>, id: i64, new: &Rewritten) -> Resul
         .await;
     match written {
         Ok(_) => Ok(()),
-        // Received while we looked for it: now it can be found.
+        // Received after the comparison: the next try finds it.
         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-            let text = "a message took the id at the same moment; try again";
+            let text = "another message took the id at the same moment; try again";
             Err(Failure::Again(StoreError::unavailable(text)))
         }
         Err(error) => Err(error.into()),

@@ -1,6 +1,6 @@
-//! Who may do what in the database, as statements for a person to run.
+//! Privileges in the database, as statements that an operator runs.
 //!
-//! Invariant: `roles.sql` is the only list of rights that people run. The tests connect as its roles, so
+//! Invariant: `roles.sql` is the only list of rights that operators run. The tests connect as its roles, so
 //! a statement that needs more fails there.
 
 use relais_core::store::StoreError;

@@ -1,9 +1,10 @@
 //! Rows as they come and go: one reader for each table, times as microseconds.
 //!
-//! Invariant: a reader takes the columns in the order in which every statement lists them. A state that
-//! this program does not know is an error that says so: nothing is done with such a row.
+//! Invariant: readers of the inbox and the outbox take the columns in the order in which every statement
+//! lists them; others read by name. A state that this program does not know is an error: nothing is done with
+//! such a row.
 
-use std::{error::Error, pin::pin, time::Duration};
+use std::{error::Error, fmt::Display, pin::pin, time::Duration};
 
 use futures_util::TryStreamExt;
 
@@ -12,6 +13,7 @@ use relais_core::{
     control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
+    inspect::Attempt,
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
     process::{Entry, LogEntry, Process, ProcessStatus},
@@ -19,12 +21,13 @@ use relais_core::{
 };
 use tokio_postgres::{
     Row, Statement,
+    row::RowIndex,
     types::{FromSql, IsNull, ToSql, Type, accepts, private::BytesMut, to_sql_checked},
 };
 
 use super::session::Client;
 use super::{error::Failure, fence::Value};
-use crate::newer;
+use crate::unknown_value;
 
 pub(super) type Read<T> = Result<T, tokio_postgres::Error>;
 
@@ -59,7 +62,7 @@ impl ToSql for Micros {
     to_sql_checked!();
 }
 
-/// A state, and whatever else is stored by its name.
+/// A value that is stored by its name, such as a state.
 pub(super) trait Named: Sized {
     fn named(name: &str) -> Option<Self>;
 }
@@ -80,15 +83,32 @@ struct Known<T>(T);
 impl<'a, T: Named> FromSql<'a> for Known<T> {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         let name = str::from_utf8(raw)?;
-        T::named(name).map(Self).ok_or_else(|| newer::unknown(name).into())
+        T::named(name).map(Self).ok_or_else(|| unknown_value::unknown(name).into())
     }
 
     accepts!(TEXT);
 }
 
-/// What the column says, if this program knows it.
-pub(super) fn known<T: Named>(row: &Row, column: usize) -> Read<T> {
+/// Returns the value of the column, if this program knows it.
+pub(super) fn known<T: Named>(row: &Row, column: impl RowIndex + Display) -> Read<T> {
     row.try_get::<_, Known<T>>(column).map(|known| known.0)
+}
+
+pub(super) fn time(row: &Row, column: &str) -> Read<Timestamp> {
+    row.try_get::<_, Micros>(column).map(|at| at.0)
+}
+
+pub(super) fn time_or_none(row: &Row, column: &str) -> Read<Option<Timestamp>> {
+    Ok(row.try_get::<_, Option<Micros>>(column)?.map(|at| at.0))
+}
+
+/// A count as it comes, by the name of its column.
+pub(super) fn amount_in(row: &Row, column: &str) -> Read<u64> {
+    row.try_get(column).map(amount)
+}
+
+fn attempts_in(row: &Row, column: &str) -> Read<u32> {
+    Ok(u32::try_from(row.try_get::<_, i32>(column)?).unwrap_or(0))
 }
 
 /// A duration as the statements take it.
@@ -101,12 +121,12 @@ pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Attempts as their column holds them.
-/// As the column holds it.
+/// The number as its column holds it.
 pub(super) fn lost_workers(number: u32) -> i16 {
     i16::try_from(number).unwrap_or(i16::MAX)
 }
 
+/// The number as its column holds it.
 pub(super) fn attempts(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -175,6 +195,7 @@ impl<'r> Columns<'r> {
     }
 }
 
+/// In the order in which every statement lists the columns: workers read many rows of this table.
 pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
     let mut columns = Columns::of(row);
     Ok(OutboxRow {
@@ -215,6 +236,7 @@ pub(super) fn bulk_candidate(row: &Row) -> Read<BulkCandidate> {
     })
 }
 
+/// In the order in which every statement lists the columns: workers read many rows of this table.
 pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
     let mut columns = Columns::of(row);
     Ok(InboxRow {
@@ -247,18 +269,17 @@ pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
 }
 
 pub(super) fn bulk_job(row: &Row) -> Read<BulkJob> {
-    let mut columns = Columns::of(row);
     Ok(BulkJob {
-        id: columns.take()?,
-        destination: columns.take()?,
-        remote_id: columns.take()?,
-        phase: columns.known()?,
-        row_count: amount(columns.take()?),
-        owner: columns.take()?,
-        epoch: columns.take()?,
-        created_at: columns.time()?,
-        finished_at: columns.time_or_none()?,
-        error_message: columns.take()?,
+        id: row.try_get("id")?,
+        destination: row.try_get("destination")?,
+        remote_id: row.try_get("remote_id")?,
+        phase: known(row, "phase")?,
+        row_count: amount_in(row, "row_count")?,
+        owner: row.try_get("owner")?,
+        epoch: row.try_get("epoch")?,
+        created_at: time(row, "created_at")?,
+        finished_at: time_or_none(row, "finished_at")?,
+        error_message: row.try_get("error_message")?,
     })
 }
 
@@ -268,76 +289,81 @@ pub(super) fn job_takeover(row: &Row) -> Read<JobTakeover> {
 }
 
 pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
-    let mut columns = Columns::of(row);
     Ok(DeadLetter {
-        id: columns.take()?,
-        origin: columns.known()?,
-        origin_id: columns.take()?,
-        message_id: columns.take()?,
-        source_system: columns.take()?,
-        destination: columns.take()?,
-        event_type: columns.take()?,
-        msg_key: columns.take()?,
-        payload: columns.take()?,
-        headers: columns.headers()?,
-        failed_status: columns.take()?,
-        error_class: columns.take()?,
-        error_message: columns.take()?,
-        attempts: columns.attempts()?,
-        parked_by: columns.take()?,
-        parked_at: columns.time()?,
-        original_payload: columns.take()?,
-        edited_by: columns.take()?,
-        edited_at: columns.time_or_none()?,
-        resolution: columns.take()?,
-        resolved_by: columns.take()?,
-        resolved_at: columns.time_or_none()?,
-        reason: columns.take()?,
+        id: row.try_get("id")?,
+        origin: known(row, "origin")?,
+        origin_id: row.try_get("origin_id")?,
+        message_id: row.try_get("message_id")?,
+        source_system: row.try_get("source_system")?,
+        destination: row.try_get("destination")?,
+        event_type: row.try_get("event_type")?,
+        msg_key: row.try_get("msg_key")?,
+        payload: row.try_get("payload")?,
+        headers: row.try_get("headers").map(Headers::from_json)?,
+        failed_status: row.try_get("failed_status")?,
+        error_class: row.try_get("error_class")?,
+        error_message: row.try_get("error_message")?,
+        attempts: attempts_in(row, "attempts")?,
+        parked_by: row.try_get("parked_by")?,
+        parked_at: time(row, "parked_at")?,
+        original_payload: row.try_get("original_payload")?,
+        edited_by: row.try_get("edited_by")?,
+        edited_at: time_or_none(row, "edited_at")?,
+        resolution: row.try_get("resolution")?,
+        resolved_by: row.try_get("resolved_by")?,
+        resolved_at: time_or_none(row, "resolved_at")?,
+        reason: row.try_get("reason")?,
     })
 }
 
-pub(super) fn process(row: &Row) -> Read<Process> {
-    read_process(&mut Columns::of(row))
+pub(super) fn attempt(row: &Row) -> Read<Attempt> {
+    Ok(Attempt {
+        origin: known(row, "origin")?,
+        origin_id: row.try_get("origin_id")?,
+        attempt: attempts_in(row, "attempt")?,
+        at: time(row, "at")?,
+        outcome: row.try_get("outcome")?,
+        error_code: row.try_get("error_code")?,
+        error_message: row.try_get("error_message")?,
+        worker: row.try_get("worker")?,
+    })
 }
 
 /// With the place behind it, at which it was asked for.
 pub(super) fn placed_process(row: &Row) -> Read<(Process, usize)> {
-    let mut columns = Columns::of(row);
-    let process = read_process(&mut columns)?;
-    let place: i64 = columns.take()?;
-    Ok((process, usize::try_from(place).expect("a place that was sent along")))
+    let place: i64 = row.try_get("place")?;
+    Ok((process(row)?, usize::try_from(place).expect("a place that was sent along")))
 }
 
-fn read_process(columns: &mut Columns<'_>) -> Read<Process> {
+pub(super) fn process(row: &Row) -> Read<Process> {
     Ok(Process {
-        process_id: columns.take()?,
-        process_type: columns.take()?,
-        definition: columns.take()?,
-        business_key: columns.take()?,
-        status: columns.known()?,
-        current_step: columns.take()?,
-        data: columns.take()?,
-        retries: columns.attempts()?,
-        progress: columns.take()?,
-        version: columns.take()?,
-        created_at: columns.time()?,
-        updated_at: columns.time()?,
+        process_id: row.try_get("process_id")?,
+        process_type: row.try_get("process_type")?,
+        definition: row.try_get("definition")?,
+        business_key: row.try_get("business_key")?,
+        status: known(row, "status")?,
+        current_step: row.try_get("current_step")?,
+        data: row.try_get("data")?,
+        retries: attempts_in(row, "retries")?,
+        progress: row.try_get("progress")?,
+        version: row.try_get("version")?,
+        created_at: time(row, "created_at")?,
+        updated_at: time(row, "updated_at")?,
     })
 }
 
 pub(super) fn log_entry(row: &Row) -> Read<LogEntry> {
-    let mut columns = Columns::of(row);
     Ok(LogEntry {
-        process_id: columns.take()?,
-        seq: columns.take()?,
-        at: columns.time()?,
-        message_id: columns.take()?,
-        entry: entry(columns.take()?, columns.take()?),
+        process_id: row.try_get("process_id")?,
+        seq: row.try_get("seq")?,
+        at: time(row, "at")?,
+        message_id: row.try_get("message_id")?,
+        entry: entry(row.try_get("event_type")?, row.try_get("event")?),
     })
 }
 
 fn entry(event_type: &str, event: &str) -> Entry {
-    serde_json::from_str(event).unwrap_or_else(|_| newer::entry(event_type, event))
+    serde_json::from_str(event).unwrap_or_else(|_| unknown_value::entry(event_type, event))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relais_core::{
     BoxFuture,
-    store::{StoreError, StoreFuture},
+    store::{StoreError, StoreResult},
 };
 
 use super::{
@@ -18,8 +18,8 @@ use super::{
 const TRIES_MAX: usize = 5;
 
 impl PostgresStore {
-    /// Runs one transaction of the engine, in a task that goes on when the caller does not.
-    pub(super) fn run<A, T, F>(&self, arguments: A, transaction: F) -> StoreFuture<'_, T>
+    /// Runs one transaction of the engine, in a task that continues when the caller is dropped.
+    pub(super) async fn run<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -30,11 +30,11 @@ impl PostgresStore {
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        self.run_on((&self.pools.work, View::Current), arguments, transaction)
+        self.run_on((&self.pools.work, View::Current), arguments, transaction).await
     }
 
     /// As [`Self::run`], on the connections of leases and heartbeats.
-    pub(super) fn run_lease<A, T, F>(&self, arguments: A, transaction: F) -> StoreFuture<'_, T>
+    pub(super) async fn run_lease<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -45,11 +45,11 @@ impl PostgresStore {
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        self.run_on((&self.pools.lanes, View::Current), arguments, transaction)
+        self.run_on((&self.pools.lanes, View::Current), arguments, transaction).await
     }
 
     /// As [`Self::run`], for what may take long and must not delay the engine.
-    pub(super) fn run_other<A, T, F>(&self, arguments: A, transaction: F) -> StoreFuture<'_, T>
+    pub(super) async fn run_other<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -60,11 +60,11 @@ impl PostgresStore {
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        self.run_on((&self.pools.others, View::Current), arguments, transaction)
+        self.run_on((&self.pools.others, View::Current), arguments, transaction).await
     }
 
     /// As [`Self::run_other`], for what reads one snapshot.
-    pub(super) fn run_snapshot<A, T, F>(&self, arguments: A, transaction: F) -> StoreFuture<'_, T>
+    pub(super) async fn run_snapshot<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -75,15 +75,15 @@ impl PostgresStore {
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        self.run_on((&self.pools.others, View::Snapshot), arguments, transaction)
+        self.run_on((&self.pools.others, View::Snapshot), arguments, transaction).await
     }
 
-    fn run_on<A, T, F>(
+    async fn run_on<A, T, F>(
         &self,
         (lender, view): (&Lender, View),
         arguments: A,
         transaction: F,
-    ) -> StoreFuture<'_, T>
+    ) -> StoreResult<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -95,13 +95,11 @@ impl PostgresStore {
         F: Send + Sync + 'static,
     {
         let (lender, shared) = (lender.clone(), Arc::clone(&self.shared));
-        Box::pin(async move {
-            let task = tokio::spawn(async move {
-                repeat((&lender, view), &shared, &arguments, &transaction).await
-            });
-            task.await.unwrap_or_else(|error| {
-                Err(StoreError::unavailable(format!("database task ended early: {error}")))
-            })
+        let task = tokio::spawn(async move {
+            repeat((&lender, view), &shared, &arguments, &transaction).await
+        });
+        task.await.unwrap_or_else(|error| {
+            Err(StoreError::unavailable(format!("database task ended early: {error}")))
         })
     }
 }

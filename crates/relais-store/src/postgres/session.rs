@@ -18,7 +18,7 @@ use tokio_postgres::{
     types::{BorrowToSql, ToSql, Type},
 };
 
-use super::{connect::PostgresOptions, mark::Marks};
+use super::{connect::PostgresOptions, low_water_mark::Marks};
 
 /// Whose the sessions are.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Sessions {
         self.ours.load(Ordering::Relaxed) && !self.are_shared()
     }
 
-    /// Behind a pooler nothing else says that the server is another one, with other rows.
+    /// Behind a pooler this is the only sign that the server is another one, with other rows.
     fn answered_by(&self, server: String, marks: &Marks) {
         let mut last = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref() != Some(&server) {
@@ -271,7 +271,7 @@ impl<'c> Client<'c> {
     }
 }
 
-/// The server is told before the end of the transaction: afterwards the session may be another one.
+/// Sent to the server before the end of the transaction: afterwards the session may be another one.
 fn forget_statements(transaction: &Transaction<'_>, sessions: &Sessions) {
     if sessions.are_shared() {
         transaction.statement_cache.clear();

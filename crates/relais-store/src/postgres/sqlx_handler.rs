@@ -243,7 +243,7 @@ async fn end(
     Ok(Handled::Committed)
 }
 
-/// Rolls a rehearsal back, after the checks of a commit.
+/// Rolls a validation back, after the checks of a commit.
 async fn take_back(
     mut transaction: Transaction<'static, Postgres>,
     started: i64,

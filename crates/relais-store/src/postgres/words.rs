@@ -56,7 +56,7 @@ pub(super) enum Trust {
     Host,
 }
 
-/// What a connection string says about encryption.
+/// The encryption settings of a connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Encryption {
     /// Whether to encrypt.

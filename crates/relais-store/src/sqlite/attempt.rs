@@ -1,7 +1,7 @@
-//! Attempts that did not succeed: written with the settlement that says so, gone with their row.
+//! Failed attempts: written with their settlement, removed with their row.
 
 use relais_core::{
-    dead_letter::Origin, delivery::Problem, desk::Attempt, inbox::InboxFate, outbox::OutboxFate,
+    dead_letter::Origin, delivery::Problem, inbox::InboxFate, inspect::Attempt, outbox::OutboxFate,
     query::PAGE_MAX, store::StoreError,
 };
 use rusqlite::{Connection, Transaction};
@@ -57,12 +57,13 @@ fn record(
     change(tx, include_str!("sql/record_attempts.sql"), params).map(drop)
 }
 
+/// Returns the failed attempts of rows, oldest first.
 pub(super) fn list(
     db: &Connection,
     origin: Origin,
-    origin_id: i64,
+    rows: &[i64],
 ) -> Result<Vec<Attempt>, StoreError> {
-    let params = (origin.as_str(), origin_id, limit(PAGE_MAX));
+    let params = (origin.as_str(), json_array(rows), limit(PAGE_MAX));
     all(db, include_str!("sql/attempts.sql"), params, |c| c.attempt())
 }
 

@@ -1,119 +1,79 @@
 //! Bulk jobs: rows go from the owner of their lanes to a job, and back or to their end.
 //!
-//! Invariant: whoever changes a job or one of its rows has found its own name and epoch in the job, in
+//! Invariant: a worker that changes a job or one of its rows has found its own name and epoch in the job, in
 //! the same transaction.
 
 use std::time::Duration;
 
 use relais_core::{
-    bulk::{Advance, BulkCandidate, BulkJob, BulkJobs, JobFence, JobTakeover},
+    bulk::{Advance, BulkJob, BulkLease, JobFence, JobTakeover},
     delivery::Problem,
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow},
-    query::PAGE_MAX,
-    store::{Fetch, Payloads, Settled, StoreError, StoreFuture},
+    store::{Payloads, Settled, StoreError},
     text,
 };
 use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::{
-    SqliteStore, attempt,
+    attempt,
     inbox::bury,
     lanes::tally,
-    outbox::{self, destination},
+    outbox::destination,
     row::{all, change, first, limit, millis},
     writer::Ending,
 };
 
-impl BulkJobs for SqliteStore {
-    fn bulk_candidates(&self, fetch: Fetch) -> StoreFuture<'_, Vec<BulkCandidate>> {
-        Box::pin(self.fetch(move |db, marks| outbox::candidates(db, marks, &fetch)))
-    }
-
-    fn plan_bulk(
-        &self,
-        fence: Fence,
-        job: Uuid,
-        rows: Vec<(i64, OwnedLane)>,
-        lease: Duration,
-    ) -> StoreFuture<'_, Option<BulkJob>> {
-        let work = move |tx: &Transaction<'_>| plan(tx, &fence, job, &rows, lease);
-        Box::pin(self.writer().run_to_end(move |tx| {
-            // Without a job nothing has changed, not even the rows that were ours.
-            Ok(match work(tx)? {
-                Some(job) => Ending::Keep(Some(job)),
-                None => Ending::Undo(None),
-            })
-        }))
-    }
-
-    fn take_bulk(
-        &self,
-        destination: String,
-        worker: String,
-        lease: Duration,
-    ) -> StoreFuture<'_, Option<JobTakeover>> {
-        Box::pin(self.writer().run(move |tx| {
+/// Without a job nothing has changed, not even the rows that were the worker's.
+pub(super) fn lease(
+    tx: &Transaction<'_>,
+    lease: BulkLease,
+) -> Result<Ending<Option<JobTakeover>>, StoreError> {
+    let held = |job| JobTakeover { job, after_loss: false };
+    let leased = match lease {
+        BulkLease::Plan { fence, job, rows, lease } => {
+            plan(tx, &fence, job, &rows, lease)?.map(held)
+        }
+        BulkLease::Take { destination, worker, lease } => {
             let owned = include_str!("sql/bulk_owner.sql");
             let after_loss = first(tx, owned, [&destination], |_| ())?.is_some();
             let params = (destination, worker, millis(lease));
             let taken = first(tx, include_str!("sql/take_bulk.sql"), params, |c| c.bulk_job())?;
-            Ok(taken.map(|job| JobTakeover { job, after_loss }))
-        }))
-    }
+            taken.map(|job| JobTakeover { job, after_loss })
+        }
+        BulkLease::Renew { fence, lease } => renew(tx, fence, Some(lease))?.map(held),
+        BulkLease::Release { fence } => {
+            renew(tx, fence, None)?;
+            return Ok(Ending::Keep(None));
+        }
+    };
+    Ok(if leased.is_some() { Ending::Keep(leased) } else { Ending::Undo(None) })
+}
 
-    fn renew_bulk(&self, fence: JobFence, lease: Duration) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer().run(move |tx| {
-            let JobFence { job, worker, epoch } = fence;
-            let params = (job.to_string(), worker, epoch, millis(lease));
-            change(tx, include_str!("sql/renew_bulk.sql"), params).map(|rows| rows == 1)
-        }))
-    }
+/// Extends the lease, or without one gives the job back.
+fn renew(
+    tx: &Transaction<'_>,
+    fence: JobFence,
+    lease: Option<Duration>,
+) -> Result<Option<BulkJob>, StoreError> {
+    let JobFence { job, worker, epoch } = fence;
+    let params = (job.to_string(), worker, epoch, lease.map(millis));
+    first(tx, include_str!("sql/renew_bulk.sql"), params, |c| c.bulk_job())
+}
 
-    fn release_bulk(&self, fence: JobFence) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer().run(move |tx| {
-            let JobFence { job, worker, epoch } = fence;
-            let params = (job.to_string(), worker, epoch);
-            change(tx, include_str!("sql/release_bulk.sql"), params).map(drop)
-        }))
-    }
-
-    fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer().run(move |tx| advance_job(tx, &fence, &advance)))
-    }
-
-    fn bulk_rows(
-        &self,
-        job: Uuid,
-        after: i64,
-        rows: usize,
-        payloads: Payloads,
-    ) -> StoreFuture<'_, Vec<OutboxRow>> {
-        let bytes = match payloads {
-            Payloads::UpTo(bytes) => Some(limit(bytes)),
-            Payloads::Omitted => None,
-        };
-        Box::pin(self.readers().read(move |db| {
-            let params = (job.to_string(), after, limit(rows), bytes);
-            all(db, include_str!("sql/bulk_rows.sql"), params, |c| c.outbox())
-        }))
-    }
-
-    fn settle_bulk(
-        &self,
-        fence: JobFence,
-        rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreFuture<'_, Settled> {
-        Box::pin(self.writer().run(move |tx| settle(tx, &fence, &rows)))
-    }
-
-    fn list_bulk(&self, destination: Option<String>, jobs: usize) -> StoreFuture<'_, Vec<BulkJob>> {
-        Box::pin(self.readers().read(move |db| {
-            let params = (destination, limit(jobs.min(PAGE_MAX)));
-            all(db, include_str!("sql/list_bulk.sql"), params, |c| c.bulk_job())
-        }))
-    }
+pub(super) fn rows_of(
+    db: &Connection,
+    (job, after): (Uuid, i64),
+    rows: usize,
+    payloads: Payloads,
+) -> Result<Vec<OutboxRow>, StoreError> {
+    let bytes = match payloads {
+        Payloads::UpTo(bytes) => Some(limit(bytes)),
+        Payloads::Omitted => None,
+    };
+    let params = (job.to_string(), after, limit(rows), bytes);
+    all(db, include_str!("sql/bulk_rows.sql"), params, |c| c.outbox())
 }
 
 fn plan(
@@ -143,7 +103,11 @@ fn plan(
     Ok(planned)
 }
 
-fn advance_job(tx: &Transaction<'_>, fence: &JobFence, step: &Advance) -> Result<bool, StoreError> {
+pub(super) fn advance(
+    tx: &Transaction<'_>,
+    fence: &JobFence,
+    step: &Advance,
+) -> Result<bool, StoreError> {
     let JobFence { job, worker, epoch } = fence;
     let job_id = job.to_string();
     let note = step.note.as_deref().map(|note| text::fit(note, text::ERROR_MESSAGE_MAX));
@@ -158,7 +122,7 @@ fn advance_job(tx: &Transaction<'_>, fence: &JobFence, step: &Advance) -> Result
     Ok(advanced)
 }
 
-fn settle(
+pub(super) fn settle(
     tx: &Transaction<'_>,
     fence: &JobFence,
     rows: &[(i64, OutboxFate)],

@@ -1,12 +1,14 @@
-//! Whether a file is fit to keep promises on: decisions about values, each with what to do.
+//! Checks whether a file can keep the promises of relais; each refusal names the next step.
 
 use std::path::{Path, PathBuf};
 
-use relais_core::store::StoreError;
+use relais_core::store::{Changes, StoreError};
+use rusqlite::Connection;
 
 use super::{
     connect::{Settings, SqliteOptions},
     migrate,
+    row::first,
     writer::Writer,
 };
 use crate::migration::{self, Script};
@@ -142,6 +144,16 @@ fn version_text(number: i32) -> String {
 
 fn refuse<T>(why: impl Into<String>) -> Result<T, StoreError> {
     Err(StoreError::setup(why))
+}
+
+/// Returns numbers that move when rows may have come, or workers came or left.
+pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
+    let changes = first(db, include_str!("sql/changes.sql"), [], |c| Changes {
+        rows: u64::try_from(c.integer(0)).unwrap_or_default(),
+        workers: u64::try_from(c.integer(1)).unwrap_or_default(),
+        handed_over: u64::try_from(c.integer(2)).unwrap_or_default(),
+    })?;
+    Ok(changes.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -62,8 +62,8 @@ fn dead_letters(tx: &Transaction<'_>, age: (i64, i64)) -> Result<u64, StoreError
     Ok(removed.len() as u64)
 }
 
-/// How many rows all passes together would remove.
-pub(super) fn expired(db: &Connection, retention: &Retention) -> Result<Cleaned, StoreError> {
+/// Counts the rows that all passes together would remove.
+pub(super) fn count(db: &Connection, retention: &Retention) -> Result<Cleaned, StoreError> {
     let Retention {
         processed_seconds,
         dispatched_seconds,

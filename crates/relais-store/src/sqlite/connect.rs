@@ -131,7 +131,7 @@ fn switch_to_wal(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<(
     }
 }
 
-/// What SQLite says it is set to, whatever it was asked for.
+/// The settings that SQLite reports, whatever was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) library: i32,

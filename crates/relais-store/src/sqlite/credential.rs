@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use relais_core::{
+    async_trait,
     credential::{Credential, Credentials},
-    store::StoreFuture,
+    store::StoreResult,
 };
 
 use super::{
@@ -12,38 +13,45 @@ use super::{
     row::{change, first, millis},
 };
 
+#[async_trait]
 impl Credentials for SqliteStore {
-    fn take_credential(
+    async fn take_credential(
         &self,
         name: String,
         owner: String,
         lease: Duration,
-    ) -> StoreFuture<'_, Option<Credential>> {
-        Box::pin(self.writer().run(move |tx| {
-            let params = (name, owner, millis(lease));
-            first(tx, include_str!("sql/take_credential.sql"), params, |c| Credential {
-                version: c.integer(0),
-                sealed: c.text(1),
+    ) -> StoreResult<Option<Credential>> {
+        self.writer()
+            .run(move |tx| {
+                let params = (name, owner, millis(lease));
+                first(tx, include_str!("sql/take_credential.sql"), params, |c| Credential {
+                    version: c.integer(0),
+                    sealed: c.text(1),
+                })
             })
-        }))
+            .await
     }
 
-    fn replace_credential(
+    async fn replace_credential(
         &self,
         name: String,
         owner: String,
         version: i64,
         sealed: String,
-    ) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer().run(move |tx| {
-            let params = (name, owner, version, sealed);
-            change(tx, include_str!("sql/replace_credential.sql"), params).map(|rows| rows == 1)
-        }))
+    ) -> StoreResult<bool> {
+        self.writer()
+            .run(move |tx| {
+                let params = (name, owner, version, sealed);
+                change(tx, include_str!("sql/replace_credential.sql"), params).map(|rows| rows == 1)
+            })
+            .await
     }
 
-    fn release_credential(&self, name: String, owner: String) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer().run(move |tx| {
-            change(tx, include_str!("sql/release_credential.sql"), (name, owner)).map(drop)
-        }))
+    async fn release_credential(&self, name: String, owner: String) -> StoreResult<()> {
+        self.writer()
+            .run(move |tx| {
+                change(tx, include_str!("sql/release_credential.sql"), (name, owner)).map(drop)
+            })
+            .await
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use relais_core::store::{DriverError, StoreError};
 use rusqlite::{Error, ErrorCode, types::Type};
 
-use crate::newer;
+use crate::unknown_value;
 
 /// An error of a statement or a commit.
 pub(super) fn store(error: &Error) -> StoreError {
@@ -30,10 +30,10 @@ fn by_code(code: ErrorCode, text: String) -> StoreError {
             "{text}; another program holds the write lock of the file: end its transaction"
         )),
         ErrorCode::DiskFull => StoreError::unavailable(format!(
-            "{text}; make room on the disk, then it goes on by itself"
+            "{text}; make room on the disk, then it continues by itself"
         )),
         ErrorCode::SystemIoFailure => {
-            StoreError::unavailable(format!("{text}; look at the disk and the system log"))
+            StoreError::unavailable(format!("{text}; check the disk and the system log"))
         }
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::unavailable(format!(
             "{text}; the file and its directory must exist and be writable"
@@ -74,8 +74,8 @@ fn refused_value(text: String) -> StoreError {
 }
 
 /// A row that is left alone because this program does not know its state.
-pub(super) fn unknown(column: usize, name: &str) -> Error {
-    Error::FromSqlConversionFailure(column, Type::Text, newer::unknown(name).into())
+pub(super) fn unknown(name: &str) -> Error {
+    Error::FromSqlConversionFailure(0, Type::Text, unknown_value::unknown(name).into())
 }
 
 /// An error of the user's own sqlx connection.

@@ -36,7 +36,7 @@ impl SqlHydrator {
     /// it finds, with the id in `id_column`.
     ///
     /// # Errors
-    /// Says what to change in `sql`.
+    /// Returns an error that names what to change in `sql`.
     pub fn new(store: &SqliteStore, sql: &str, id_column: &str) -> Result<Self, InvalidSettings> {
         let statement = Template::parse(sql)?.with(IDS.trim());
         let (store, id_column) = (store.clone(), id_column.to_owned());

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{
     attempt,
     lanes::tally,
-    mark::{Marks, Place},
+    low_water_mark::{Marks, Place},
     process,
     row::{all, change, first, json_array, lane_bits, limit, millis, time_text},
     transaction,
@@ -175,7 +175,7 @@ pub(super) fn settle(
     Ok(settled)
 }
 
-/// Whether a process of the row has moved on. Looked at before anything is written: there is no half
+/// Returns whether a process of the row has changed. Read before anything is written: there is no half
 /// of a row to take back.
 fn is_stale(tx: &Transaction<'_>, fate: &InboxFate) -> Result<bool, StoreError> {
     let InboxFate::Processed { changes, .. } = fate else { return Ok(false) };

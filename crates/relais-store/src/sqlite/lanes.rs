@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use relais_core::{
-    lane::{Fence, LaneGrant, LaneHandOver, LaneRequest, OwnedLane, share},
+    lane::{Fence, LaneGrant, LaneHandOver, LaneRelease, LaneRequest, OwnedLane, share},
     store::{Settled, StoreError},
 };
 use rusqlite::Transaction;
 
 use super::row::{all, change, first, json_array, limit, millis};
 
-/// One heartbeat: renews, takes what is free up to the fair share, says what is too much.
+/// One heartbeat: renews, takes free lanes up to the fair share, and returns the surplus.
 pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneGrant, StoreError> {
     let LaneRequest { fence: Fence { scope, worker }, lease, event_types } = request;
     let (scope, lease_ms, known) = (scope.to_string(), millis(*lease), json_array(event_types));
@@ -58,8 +58,28 @@ pub(super) fn lease(tx: &Transaction<'_>, request: &LaneRequest) -> Result<LaneG
     Ok(LaneGrant { lanes, surplus, handed_over, types_elsewhere })
 }
 
+/// Gives lanes back; all of them if the worker leaves, and its share with them.
+pub(super) fn release(
+    tx: &Transaction<'_>,
+    fence: &Fence,
+    release: &LaneRelease,
+) -> Result<(), StoreError> {
+    let which = match release {
+        LaneRelease::Lanes(lanes) => Some(json_array(lanes)),
+        LaneRelease::HandOver(lanes) => return hand_over(tx, fence, lanes),
+        LaneRelease::All => None,
+    };
+    let (scope, leaving) = (fence.scope.to_string(), which.is_none());
+    change(tx, include_str!("sql/release_lanes.sql"), (&scope, &fence.worker, which))?;
+    if leaving {
+        change(tx, include_str!("sql/leave_scope.sql"), (&scope, &fence.worker))?;
+        crate::fail_point!("leave.before_commit");
+    }
+    Ok(())
+}
+
 /// Gives lanes back for workers that know an event type.
-pub(super) fn hand_over(
+fn hand_over(
     tx: &Transaction<'_>,
     fence: &Fence,
     lanes: &[LaneHandOver],
@@ -70,23 +90,6 @@ pub(super) fn hand_over(
         change(tx, include_str!("sql/hand_over_lanes.sql"), params)?;
     }
     change(tx, include_str!("sql/count_hand_over.sql"), (&scope, worker))?;
-    Ok(())
-}
-
-/// Gives lanes back; leaving gives back all of them, and the share with them.
-pub(super) fn release(
-    tx: &Transaction<'_>,
-    fence: &Fence,
-    lanes: &[i16],
-    leaving: bool,
-) -> Result<(), StoreError> {
-    let scope = fence.scope.to_string();
-    let which = (!leaving).then(|| json_array(lanes));
-    change(tx, include_str!("sql/release_lanes.sql"), (&scope, &fence.worker, which))?;
-    if leaving {
-        change(tx, include_str!("sql/leave_scope.sql"), (&scope, &fence.worker))?;
-        crate::fail_point!("leave.before_commit");
-    }
     Ok(())
 }
 

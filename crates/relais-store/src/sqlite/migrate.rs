@@ -32,7 +32,7 @@ const RECORD: &str = include_str!("sql/record_script.sql");
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// The scripts as one text, for somebody who applies them by hand.
+/// Returns the scripts as one text, for an operator who applies them by hand.
 pub fn schema_sql() -> String {
     migration::as_one_transaction(CREATE_SCHEMA, RECORD, SCRIPTS)
 }
@@ -77,7 +77,7 @@ fn is_locked(error: &StoreError) -> bool {
     code.is_some_and(|code| [SQLITE_BUSY, SQLITE_LOCKED].contains(&(code & 0xff)))
 }
 
-/// What `relais_schema` says; nothing if there is none.
+/// Returns the rows of `relais_schema`; none if there is no such table.
 pub(super) fn applied(db: &Connection) -> Result<Vec<Applied>, StoreError> {
     let read = || {
         let mut statement = db.prepare_cached(APPLIED)?;

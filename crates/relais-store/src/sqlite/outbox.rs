@@ -15,7 +15,7 @@ use super::{
     attempt,
     inbox::bury,
     lanes::tally,
-    mark::{Marks, Place},
+    low_water_mark::{Marks, Place},
     row::{Cells, all, change, json_array, lane_bits, limit, millis},
 };
 
@@ -71,6 +71,9 @@ pub(super) fn settle(
         let reached = settle_one(tx, &proof, row)?;
         if reached == 1 {
             attempt::record_outbox(tx, row.id, &row.fate, &fence.worker)?;
+        } else if row.fate == OutboxFate::Dispatched {
+            // Perhaps an operator failed the row meanwhile.
+            change(tx, include_str!("sql/note_delivered.sql"), (row.id, &fence.worker))?;
         }
         tally(&mut settled, reached);
     }

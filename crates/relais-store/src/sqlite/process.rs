@@ -9,12 +9,10 @@ use relais_core::{
     inbox::{Content, NewInbox, in_inbox},
     message::Headers,
     process::{
-        ActionRecord, Applied, Change, DeadLetterChange, Fired, LogEntry, Process, ProcessFilter,
-        ProcessRef, ProcessStatus, Processes, SOURCE_SYSTEM, TIMER_FIRED, TimerChange, TimerFired,
-        TimerOwner,
+        ActionRecord, Applied, Change, DeadLetterChange, Fired, Process, ProcessRef, SOURCE_SYSTEM,
+        TIMER_FIRED, TimerChange, TimerFired, TimerOwner,
     },
-    query::PAGE_MAX,
-    store::{StoreError, StoreFuture},
+    store::StoreError,
     time::Timestamp,
 };
 use rusqlite::{Connection, Transaction};
@@ -25,63 +23,37 @@ use super::{
     row::{all, change, first, json_array, limit, millis},
 };
 
-impl Processes for SqliteStore {
-    fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreFuture<'_, Vec<Option<Process>>> {
-        Box::pin(self.readers().read(move |db| load(db, &wanted)))
+/// A change without an inbox row.
+pub(super) fn change_one(tx: &Transaction<'_>, change: &Change) -> Result<Applied, StoreError> {
+    if !is_current(tx, change)? {
+        return Ok(Applied::Stale);
     }
+    apply(tx, change, SOURCE_SYSTEM)?;
+    crate::fail_point!("change_process.before_commit");
+    Ok(Applied::Done)
+}
 
-    fn list_processes(&self, filter: ProcessFilter) -> StoreFuture<'_, Vec<Process>> {
-        Box::pin(self.readers().read(move |db| list(db, &filter)))
-    }
-
-    fn process_log(
-        &self,
-        process_id: Uuid,
-        before: Option<i64>,
-        entries: usize,
-    ) -> StoreFuture<'_, Vec<LogEntry>> {
-        Box::pin(self.readers().read(move |db| {
-            let params = (process_id.to_string(), before, limit(entries.min(PAGE_MAX)));
-            all(db, include_str!("sql/process_log.sql"), params, |c| c.log_entry())
-        }))
-    }
-
-    fn process_log_of(&self, message_id: String) -> StoreFuture<'_, Vec<LogEntry>> {
-        Box::pin(self.readers().read(move |db| {
-            let params = (message_id, limit(PAGE_MAX));
-            all(db, include_str!("sql/process_log_of.sql"), params, |c| c.log_entry())
-        }))
-    }
-
-    fn change_process(&self, change: Change) -> StoreFuture<'_, Applied> {
-        Box::pin(self.writer().run(move |tx| {
-            if !is_current(tx, &change)? {
-                return Ok(Applied::Stale);
-            }
-            apply(tx, &change, SOURCE_SYSTEM)?;
-            crate::fail_point!("change_process.before_commit");
-            Ok(Applied::Done)
-        }))
-    }
-
-    fn fire_timers_of(&self, owner: TimerOwner, timers: usize) -> StoreFuture<'_, Fired> {
-        Box::pin(async move {
-            let types = owner.process_types.as_ref().map(|types| json_array(types));
-            // Asked often and seldom with something to do: only then the write lock is taken.
-            let asked = types.clone();
-            match self.readers().read(move |db| next_timer(db, asked.as_deref())).await? {
-                Some(Duration::ZERO) => {
-                    self.writer()
-                        .run(move |tx| fire(tx, &owner.inbox, types.as_deref(), timers))
-                        .await
-                }
-                next => Ok(Fired { fired: 0, next }),
-            }
-        })
+/// Polled often and seldom with something to do: only then the write lock is taken.
+pub(super) async fn fire_timers(
+    store: &SqliteStore,
+    owner: TimerOwner,
+    timers: usize,
+) -> Result<Fired, StoreError> {
+    let types = owner.process_types.as_ref().map(|types| json_array(types));
+    let polled = types.clone();
+    match store.readers().read(move |db| next_timer(db, polled.as_deref())).await? {
+        Some(Duration::ZERO) => {
+            let fire = move |tx: &Transaction<'_>| fire(tx, &owner.inbox, types.as_deref(), timers);
+            store.writer().run(fire).await
+        }
+        next => Ok(Fired { fired: 0, next }),
     }
 }
 
-fn load(db: &Connection, wanted: &[ProcessRef]) -> Result<Vec<Option<Process>>, StoreError> {
+pub(super) fn load(
+    db: &Connection,
+    wanted: &[ProcessRef],
+) -> Result<Vec<Option<Process>>, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let sql = include_str!("sql/load_processes.sql");
     let one = |wanted: &ProcessRef| {
@@ -96,20 +68,7 @@ fn load(db: &Connection, wanted: &[ProcessRef]) -> Result<Vec<Option<Process>>, 
     wanted.iter().map(one).collect()
 }
 
-fn list(db: &Connection, filter: &ProcessFilter) -> Result<Vec<Process>, StoreError> {
-    let ProcessFilter { status, process_type, business_key, since_seconds, before, .. } = filter;
-    let params = (
-        status.map(ProcessStatus::as_str),
-        process_type,
-        business_key,
-        since_seconds,
-        before.map(|id| id.to_string()),
-        limit(filter.limit.min(PAGE_MAX)),
-    );
-    all(db, include_str!("sql/list_processes.sql"), params, |c| c.process())
-}
-
-/// Whether the process is as the change found it.
+/// Returns whether the process is as the change found it.
 pub(super) fn is_current(tx: &Transaction<'_>, change: &Change) -> Result<bool, StoreError> {
     let Process { process_id, process_type, business_key, .. } = &change.process;
     let params = (process_id.to_string(), process_type, business_key, change.from);

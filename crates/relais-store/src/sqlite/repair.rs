@@ -1,4 +1,4 @@
-//! Writes what a second reading made of a row, and records it.
+//! Writes a row that was decoded again, and records it.
 
 use relais_core::{
     inbox::InboxStatus,
@@ -46,7 +46,7 @@ pub(super) fn repair(
     Ok(repaired)
 }
 
-/// What a repair needs of the row.
+/// The columns of the row that a repair needs.
 struct Broken {
     status: Option<InboxStatus>,
     message_id: String,

@@ -11,8 +11,8 @@ use relais_core::{
     bulk::{BulkCandidate, BulkJob, Phase},
     control::ControlKind,
     dead_letter::{DeadLetter, Origin},
-    desk::{Attempt, AuditEntry},
     inbox::{InboxRow, InboxStatus},
+    inspect::{Attempt, AuditEntry},
     lane::OwnedLane,
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
@@ -22,12 +22,12 @@ use relais_core::{
     text,
     time::Timestamp,
 };
-use rusqlite::{Connection, Params, Row, types::ValueRef};
+use rusqlite::{Connection, Params, Row, RowIndex, types::ValueRef};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::error;
-use crate::newer;
+use crate::unknown_value;
 
 /// Longest pause the database is asked to add to its now: beyond the year 9999 it has no time.
 const PAUSE_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -46,7 +46,7 @@ pub(super) fn all<T>(
             let value = read(&cells);
             match cells.unknown.into_inner() {
                 None => Ok(value),
-                Some((column, name)) => Err(error::unknown(column, &name)),
+                Some(name) => Err(error::unknown(&name)),
             }
         })?;
         rows.collect::<rusqlite::Result<Vec<T>>>()
@@ -70,15 +70,20 @@ pub(super) fn change(db: &Connection, sql: &str, params: impl Params) -> Result<
     changed.map(|rows| rows as u64).map_err(|e| error::store(&e))
 }
 
+/// A column by its name, or by its place.
+pub(super) trait Column: RowIndex + Copy {}
+
+impl<T: RowIndex + Copy> Column for T {}
+
 /// The columns of one row, read so that none can fail.
 pub(super) struct Cells<'a, 'b> {
     row: &'a Row<'b>,
-    /// Where a state is that this program does not know, and its name.
-    unknown: RefCell<Option<(usize, String)>>,
+    /// The name of a state that this program does not know.
+    unknown: RefCell<Option<String>>,
 }
 
 impl Cells<'_, '_> {
-    pub(super) fn text(&self, column: usize) -> Option<String> {
+    pub(super) fn text(&self, column: impl Column) -> Option<String> {
         match self.row.get_ref(column).unwrap_or(ValueRef::Null) {
             ValueRef::Null => None,
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(lossy(bytes).into_owned()),
@@ -87,31 +92,31 @@ impl Cells<'_, '_> {
         }
     }
 
-    pub(super) fn string(&self, column: usize) -> String {
+    pub(super) fn string(&self, column: impl Column) -> String {
         self.text(column).unwrap_or_default()
     }
 
-    pub(super) fn integer(&self, column: usize) -> i64 {
+    pub(super) fn integer(&self, column: impl Column) -> i64 {
         self.number(column).unwrap_or(0)
     }
 
-    fn number(&self, column: usize) -> Option<i64> {
+    fn number(&self, column: impl Column) -> Option<i64> {
         match self.row.get_ref(column) {
             Ok(ValueRef::Integer(number)) => Some(number),
             _ => None,
         }
     }
 
-    pub(super) fn count(&self, column: usize) -> u64 {
+    pub(super) fn count(&self, column: impl Column) -> u64 {
         u64::try_from(self.integer(column)).unwrap_or_default()
     }
 
-    pub(super) fn flag(&self, column: usize) -> bool {
+    pub(super) fn flag(&self, column: impl Column) -> bool {
         self.integer(column) != 0
     }
 
     /// What `parse` makes of the text, without a copy of it.
-    fn parsed<T>(&self, column: usize, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+    fn parsed<T>(&self, column: impl Column, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         match self.row.get_ref(column) {
             Ok(ValueRef::Text(bytes)) => parse(&lossy(bytes)),
             _ => None,
@@ -119,219 +124,229 @@ impl Cells<'_, '_> {
     }
 
     /// A state by its name. The placeholder of one that is not known leaves [`all`] never.
-    fn known<T>(&self, column: usize, parse: fn(&str) -> Option<T>, placeholder: T) -> T {
+    fn known<T>(&self, column: impl Column, parse: fn(&str) -> Option<T>, placeholder: T) -> T {
         self.parsed(column, parse).unwrap_or_else(|| {
-            self.unknown.replace(Some((column, self.string(column))));
+            self.unknown.replace(Some(self.string(column)));
             placeholder
         })
     }
 
-    pub(super) fn time(&self, column: usize) -> Option<Timestamp> {
+    pub(super) fn time(&self, column: impl Column) -> Option<Timestamp> {
         self.parsed(column, time)
     }
 
     /// 1970 for what is no time at all.
-    pub(super) fn some_time(&self, column: usize) -> Timestamp {
+    pub(super) fn some_time(&self, column: impl Column) -> Timestamp {
         self.time(column).unwrap_or(Timestamp(0))
     }
 
-    fn attempts(&self, column: usize) -> u32 {
+    fn attempts(&self, column: impl Column) -> u32 {
         u32::try_from(self.integer(column).max(0)).unwrap_or(u32::MAX)
     }
 
-    fn small(&self, column: usize) -> i32 {
+    fn small(&self, column: impl Column) -> i32 {
         let number = self.integer(column).clamp(i32::MIN.into(), i32::MAX.into());
         i32::try_from(number).expect("clamped to the range of i32")
     }
 
-    pub(super) fn lane(&self, column: usize) -> i16 {
+    pub(super) fn lane(&self, column: impl Column) -> i16 {
         i16::try_from(self.integer(column)).unwrap_or_default()
     }
 
-    pub(super) fn uuid(&self, column: usize) -> Uuid {
+    pub(super) fn uuid(&self, column: impl Column) -> Uuid {
         self.parsed(column, |text| Some(uuid(text))).unwrap_or_default()
     }
 
+    /// In the order in which every statement lists the columns: workers read many rows of this table.
     pub(super) fn inbox(&self) -> InboxRow {
+        let mut places = 0_usize..;
+        let mut next = || places.next().unwrap_or_default();
         InboxRow {
-            id: self.integer(0),
-            message_id: self.string(1),
-            source_system: self.string(2),
-            topic: self.string(3),
-            partition_num: self.small(4),
-            offset_num: self.integer(5),
-            key_str: self.text(6),
-            msg_key: self.string(7),
-            lane: self.lane(8),
-            aggregate_id: self.text(9),
-            event_type: self.text(10),
-            payload: self.text(11),
-            headers: self.parsed(12, |json| Some(Headers::from_json(json))).unwrap_or_default(),
-            raw_payload_base64: self.text(13),
-            event_ts: self.time(14),
-            received_at: self.some_time(15),
-            status: self.known(16, InboxStatus::parse, InboxStatus::Failed),
-            attempts: self.attempts(17),
-            next_attempt_at: self.time(18),
-            processed_at: self.time(19),
-            error_stage: self.text(20),
-            error_code: self.text(21),
-            error_message: self.text(22),
-            lost_workers: self.attempts(23),
-            unknown_since: self.time(24),
+            id: self.integer(next()),
+            message_id: self.string(next()),
+            source_system: self.string(next()),
+            topic: self.string(next()),
+            partition_num: self.small(next()),
+            offset_num: self.integer(next()),
+            key_str: self.text(next()),
+            msg_key: self.string(next()),
+            lane: self.lane(next()),
+            aggregate_id: self.text(next()),
+            event_type: self.text(next()),
+            payload: self.text(next()),
+            headers: self.parsed(next(), |json| Some(Headers::from_json(json))).unwrap_or_default(),
+            raw_payload_base64: self.text(next()),
+            event_ts: self.time(next()),
+            received_at: self.some_time(next()),
+            status: self.known(next(), InboxStatus::parse, InboxStatus::Failed),
+            attempts: self.attempts(next()),
+            next_attempt_at: self.time(next()),
+            processed_at: self.time(next()),
+            error_stage: self.text(next()),
+            error_code: self.text(next()),
+            error_message: self.text(next()),
+            lost_workers: self.attempts(next()),
+            unknown_since: self.time(next()),
         }
     }
 
+    /// In the order in which every statement lists the columns: workers read many rows of this table.
     pub(super) fn outbox(&self) -> OutboxRow {
+        let mut places = 0_usize..;
+        let mut next = || places.next().unwrap_or_default();
         OutboxRow {
-            id: self.integer(0),
-            message_id: self.uuid(1),
-            category: self.known(2, Category::parse, Category::Event),
-            aggregate_type: self.string(3),
-            aggregate_id: self.string(4),
-            event_type: self.string(5),
-            event_version: self.small(6),
-            payload: self.string(7),
-            headers: self.parsed(8, |json| Some(Headers::from_json(json))).unwrap_or_default(),
-            destination: self.string(9),
-            msg_key: self.string(10),
-            lane: self.lane(11),
-            created_at: self.some_time(12),
-            status: self.known(13, OutboxStatus::parse, OutboxStatus::Failed),
-            attempts: self.attempts(14),
-            next_attempt_at: self.time(15),
-            dispatched_at: self.time(16),
-            job_id: self.text(17),
-            causation_id: self.text(18),
-            correlation_id: self.text(19),
-            error_code: self.text(20),
-            error_message: self.text(21),
-            lost_workers: self.attempts(22),
+            id: self.integer(next()),
+            message_id: self.uuid(next()),
+            category: self.known(next(), Category::parse, Category::Event),
+            aggregate_type: self.string(next()),
+            aggregate_id: self.string(next()),
+            event_type: self.string(next()),
+            event_version: self.small(next()),
+            payload: self.string(next()),
+            headers: self.parsed(next(), |json| Some(Headers::from_json(json))).unwrap_or_default(),
+            destination: self.string(next()),
+            msg_key: self.string(next()),
+            lane: self.lane(next()),
+            created_at: self.some_time(next()),
+            status: self.known(next(), OutboxStatus::parse, OutboxStatus::Failed),
+            attempts: self.attempts(next()),
+            next_attempt_at: self.time(next()),
+            dispatched_at: self.time(next()),
+            job_id: self.text(next()),
+            causation_id: self.text(next()),
+            correlation_id: self.text(next()),
+            error_code: self.text(next()),
+            error_message: self.text(next()),
+            lost_workers: self.attempts(next()),
         }
     }
 
     /// Of a row as [`Cells::outbox`] reads it.
     pub(super) fn bulk_candidate(&self) -> BulkCandidate {
         BulkCandidate {
-            id: self.integer(0),
-            aggregate_id: self.string(4),
-            msg_key: self.string(10),
-            lane: self.lane(11),
-            lost_workers: self.attempts(22),
+            id: self.integer("id"),
+            aggregate_id: self.string("aggregate_id"),
+            msg_key: self.string("msg_key"),
+            lane: self.lane("lane"),
+            lost_workers: self.attempts("lost_workers"),
         }
     }
 
     pub(super) fn bulk_job(&self) -> BulkJob {
         BulkJob {
-            id: self.uuid(0),
-            destination: self.string(1),
-            remote_id: self.text(2),
-            phase: self.known(3, Phase::parse, Phase::Planned),
-            row_count: self.count(4),
-            owner: self.text(5),
-            epoch: self.integer(6),
-            created_at: self.some_time(7),
-            finished_at: self.time(8),
-            error_message: self.text(9),
+            id: self.uuid("id"),
+            destination: self.string("destination"),
+            remote_id: self.text("remote_id"),
+            phase: self.known("phase", Phase::parse, Phase::Planned),
+            row_count: self.count("row_count"),
+            owner: self.text("owner"),
+            epoch: self.integer("epoch"),
+            created_at: self.some_time("created_at"),
+            finished_at: self.time("finished_at"),
+            error_message: self.text("error_message"),
         }
     }
 
     pub(super) fn process(&self) -> Process {
         Process {
-            process_id: self.uuid(0),
-            process_type: self.string(1),
-            definition: self.small(2),
-            business_key: self.text(3),
-            status: self.known(4, ProcessStatus::parse, ProcessStatus::Failed),
-            current_step: self.text(5),
-            data: self.string(6),
-            retries: self.attempts(7),
-            progress: self.string(8),
-            version: self.integer(9),
-            created_at: self.some_time(10),
-            updated_at: self.some_time(11),
+            process_id: self.uuid("process_id"),
+            process_type: self.string("process_type"),
+            definition: self.small("definition"),
+            business_key: self.text("business_key"),
+            status: self.known("status", ProcessStatus::parse, ProcessStatus::Failed),
+            current_step: self.text("current_step"),
+            data: self.string("data"),
+            retries: self.attempts("retries"),
+            progress: self.string("progress"),
+            version: self.integer("version"),
+            created_at: self.some_time("created_at"),
+            updated_at: self.some_time("updated_at"),
         }
     }
 
     pub(super) fn log_entry(&self) -> LogEntry {
-        let entry = self.parsed(5, |json| serde_json::from_str(json).ok());
+        let entry = self.parsed("event", |json| serde_json::from_str(json).ok());
         LogEntry {
-            process_id: self.uuid(0),
-            seq: self.integer(1),
-            at: self.some_time(2),
-            message_id: self.text(3),
-            entry: entry.unwrap_or_else(|| newer::entry(&self.string(4), &self.string(5))),
+            process_id: self.uuid("process_id"),
+            seq: self.integer("seq"),
+            at: self.some_time("at"),
+            message_id: self.text("message_id"),
+            entry: entry.unwrap_or_else(|| {
+                unknown_value::entry(&self.string("event_type"), &self.string("event"))
+            }),
         }
     }
 
     pub(super) fn dead_letter(&self) -> DeadLetter {
         DeadLetter {
-            id: self.uuid(0),
-            origin: self.origin(1),
-            origin_id: self.number(2),
-            message_id: self.string(3),
-            source_system: self.text(4),
-            destination: self.text(5),
-            event_type: self.text(6),
-            msg_key: self.string(7),
-            payload: self.text(8),
-            headers: self.parsed(9, |json| Some(Headers::from_json(json))).unwrap_or_default(),
-            failed_status: self.string(10),
-            error_class: self.text(11),
-            error_message: self.text(12),
-            attempts: self.attempts(13),
-            parked_by: self.string(14),
-            parked_at: self.some_time(15),
-            original_payload: self.text(16),
-            edited_by: self.text(17),
-            edited_at: self.time(18),
-            resolution: self.text(19),
-            resolved_by: self.text(20),
-            resolved_at: self.time(21),
-            reason: self.text(22),
+            id: self.uuid("id"),
+            origin: self.origin("origin"),
+            origin_id: self.number("origin_id"),
+            message_id: self.string("message_id"),
+            source_system: self.text("source_system"),
+            destination: self.text("destination"),
+            event_type: self.text("event_type"),
+            msg_key: self.string("msg_key"),
+            payload: self.text("payload"),
+            headers: self
+                .parsed("headers", |json| Some(Headers::from_json(json)))
+                .unwrap_or_default(),
+            failed_status: self.string("failed_status"),
+            error_class: self.text("error_class"),
+            error_message: self.text("error_message"),
+            attempts: self.attempts("attempts"),
+            parked_by: self.string("parked_by"),
+            parked_at: self.some_time("parked_at"),
+            original_payload: self.text("original_payload"),
+            edited_by: self.text("edited_by"),
+            edited_at: self.time("edited_at"),
+            resolution: self.text("resolution"),
+            resolved_by: self.text("resolved_by"),
+            resolved_at: self.time("resolved_at"),
+            reason: self.text("reason"),
         }
     }
 
     pub(super) fn attempt(&self) -> Attempt {
         Attempt {
-            origin: self.origin(0),
-            origin_id: self.integer(1),
-            attempt: self.attempts(2),
-            at: self.some_time(3),
-            outcome: self.string(4),
-            error_code: self.text(5),
-            error_message: self.text(6),
-            worker: self.string(7),
+            origin: self.origin("origin"),
+            origin_id: self.integer("origin_id"),
+            attempt: self.attempts("attempt"),
+            at: self.some_time("at"),
+            outcome: self.string("outcome"),
+            error_code: self.text("error_code"),
+            error_message: self.text("error_message"),
+            worker: self.string("worker"),
         }
     }
 
     pub(super) fn audit_entry(&self) -> AuditEntry {
         AuditEntry {
-            id: self.integer(0),
-            at: self.some_time(1),
-            actor: self.string(2),
-            action: self.string(3),
-            target: self.string(4),
-            reason: self.string(5),
+            id: self.integer("id"),
+            at: self.some_time("at"),
+            actor: self.string("actor"),
+            action: self.string("action"),
+            target: self.string("target"),
+            reason: self.string("reason"),
         }
     }
 
     pub(super) fn parked_key(&self) -> ParkedKey {
         ParkedKey {
-            origin: self.origin(0),
-            destination: self.text(1).filter(|name| !name.is_empty()),
-            msg_key: self.string(2),
-            parked_at: self.some_time(3),
-            dead_letter_id: self.uuid(4),
-            backlog: self.count(5),
+            origin: self.origin("origin"),
+            destination: self.text("destination").filter(|name| !name.is_empty()),
+            msg_key: self.string("msg_key"),
+            parked_at: self.some_time("parked_at"),
+            dead_letter_id: self.uuid("dead_letter_id"),
+            backlog: self.count("backlog"),
         }
     }
 
-    pub(super) fn control_kind(&self, column: usize) -> ControlKind {
+    pub(super) fn control_kind(&self, column: impl Column) -> ControlKind {
         self.known(column, ControlKind::parse, ControlKind::Destination)
     }
 
-    fn origin(&self, column: usize) -> Origin {
+    fn origin(&self, column: impl Column) -> Origin {
         self.known(column, Origin::parse, Origin::Process)
     }
 }

@@ -202,7 +202,7 @@ where
         }
     }
 
-    /// What the function says, with everything it wrote still open.
+    /// Returns the result of the function, with everything it wrote still open.
     async fn ask(
         &self,
         tx: &mut SqliteConnection,

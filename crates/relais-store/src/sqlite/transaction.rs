@@ -19,7 +19,7 @@ const ENQUEUED_SQL: &str = include_str!("sql/enqueued.sql");
 const ONCE_SQL: &str = include_str!("sql/once.sql");
 
 impl BlockingTransaction for Connection {
-    /// All of the messages or, on an error, none of them, even if the transaction goes on.
+    /// All of the messages or, on an error, none of them, even if the transaction continues.
     fn enqueue(&self, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError> {
         check_in_transaction(self)?;
         let control = |sql| self.execute_batch(sql).map_err(|e| error::store(&e));

@@ -3,7 +3,7 @@
 //! Invariant: a job is run whole, inside `BEGIN IMMEDIATE ... COMMIT`, or not at all, whatever
 //! becomes of the future that asked for it; its answer leaves only after the commit. Jobs that wait
 //! at the same time share one commit (one sync of the disk), each behind a savepoint of its own, so
-//! that one that fails takes nothing of the others along. A job that nobody waits behind goes without
+//! that one that fails takes nothing of the others along. A job without others behind it goes without
 //! a savepoint, which costs a copy of every page it changes.
 
 use std::{
@@ -70,7 +70,7 @@ impl Writer {
     {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |tx| {
-            // A caller that went away does not want the answer; the job is done all the same.
+            // The caller was dropped and does not need the answer; the job is done all the same.
             let send = move |result: Result<T, StoreError>| drop(answer.send(result));
             let ending = tx.and_then(|tx| {
                 catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|_| Err(panicked()))
@@ -101,7 +101,7 @@ fn stopped() -> StoreError {
 enum Company {
     /// Up to [`GROUP_MAX`] jobs share a commit.
     Shared,
-    /// So many jobs are committed one by one, to find out whose content the database refused.
+    /// The number of jobs that are committed one by one, to find the content that the database refused.
     Alone(usize),
 }
 
@@ -133,7 +133,7 @@ fn serve(db: &Connection, mut queue: mpsc::Receiver<Job>) {
 
 fn begin(db: &Connection) -> rusqlite::Result<Transaction<'_>> {
     if !db.is_autocommit() {
-        // A rollback that failed, on a disk that did: nothing of it was promised to anybody.
+        // A rollback that failed, on a disk that did: no caller was promised anything.
         db.execute_batch("ROLLBACK")?;
     }
     Transaction::new_unchecked(db, TransactionBehavior::Immediate)
@@ -214,6 +214,6 @@ fn finish(ending: Ending<Answer>, result: Result<(), StoreError>) {
 
 fn rolled_back() -> StoreError {
     StoreError::unavailable(
-        "the transaction was rolled back together with others; try again, and look for a full disk",
+        "the transaction was rolled back together with others; try again, and check for a full disk",
     )
 }

@@ -3,7 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use relais_core::store::{Store, StoreError};
+use relais_core::{
+    inspect::Inspect,
+    store::{Store, StoreError},
+};
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 use rustls::{
     ClientConfig, RootCertStore,
@@ -93,6 +96,10 @@ impl Bed {
     }
 }
 
+async fn warnings(store: &PostgresStore) -> Vec<String> {
+    store.describe().await.unwrap().warnings
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_encrypted_and_checked_as_the_url_says() {
     let Some(programs) = Programs::find() else { return };
@@ -120,16 +127,16 @@ async fn connections_are_encrypted_and_checked_as_the_url_says() {
     }
     for words in ["sslmode=require", "sslmode=prefer", ""] {
         let store = bed.connect("postgres", "127.0.0.1", words).await.unwrap();
-        assert!(store.warnings().is_empty(), "{words}");
+        assert!(warnings(&store).await.is_empty(), "{words}");
         bed.assert_encrypted(true).await;
     }
     let store = bed.connect("postgres", "127.0.0.1", "sslmode=disable").await.unwrap();
-    assert!(store.warnings().is_empty());
+    assert!(warnings(&store).await.is_empty());
     // A rule for plain connections only.
     let client = bed.cluster.client().await;
     client.batch_execute("CREATE ROLE plain LOGIN").await.unwrap();
     let store = bed.connect("plain", "127.0.0.1", "sslmode=prefer").await.unwrap();
-    assert_eq!(store.warnings().len(), 1);
+    assert_eq!(warnings(&store).await.len(), 1);
     let missing = format!("{full}x");
     let error = bed.connect("postgres", "localhost", &missing).await.unwrap_err();
     assert!(error.to_string().contains("cannot read `sslrootcert`"), "{error}");
@@ -177,9 +184,11 @@ async fn a_server_without_tls_is_used_with_a_warning_unless_that_is_intended() {
         let url = cluster.url().replace("sslmode=disable", mode);
         async move { PostgresStore::connect(&url, PostgresOptions::default()).await }
     };
-    let [warning] = &connect("sslmode=prefer").await.unwrap().warnings()[..] else { panic!() };
+    let [warning] = &warnings(&connect("sslmode=prefer").await.unwrap()).await[..] else {
+        panic!()
+    };
     assert!(warning.contains("without encryption") && warning.contains("verify-full"), "{warning}");
-    assert!(connect("sslmode=disable").await.unwrap().warnings().is_empty());
+    assert!(warnings(&connect("sslmode=disable").await.unwrap()).await.is_empty());
     let error = connect("sslmode=require").await.unwrap_err();
     assert!(matches!(&error, StoreError::Setup(text) if text.contains("turn `ssl` on")), "{error}");
 }

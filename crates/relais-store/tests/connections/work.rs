@@ -5,7 +5,8 @@ use std::time::Duration;
 use relais_core::{
     handler::{Handled, HandlerWork, Received},
     hydrate::Hydrator,
-    lane::{Fence, LaneRequest, OwnedLane, Scope},
+    inspect::{Inspect, InspectExt},
+    lane::{Fence, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxSettlement},
     store::{Fetch, Store},
@@ -57,7 +58,7 @@ pub(crate) async fn deliver(store: &PostgresStore, destination: &str, messages: 
         delivered += settled.settled;
         store.changes().await.unwrap();
     }
-    store.release_lanes(fence(&scope, "w1"), Vec::new(), true).await.unwrap();
+    store.release_lanes(fence(&scope, "w1"), LaneRelease::All).await.unwrap();
     delivered
 }
 
@@ -85,7 +86,7 @@ pub(crate) async fn handle(store: &PostgresStore, id: &str) {
     let found = hydrator.hydrate(vec![id.to_owned()]).await.unwrap();
     assert_eq!(found.records.len(), 1);
     store.overview().await.unwrap();
-    store.release_lanes(fence(&Scope::Inbox, "w1"), Vec::new(), true).await.unwrap();
+    store.release_lanes(fence(&Scope::Inbox, "w1"), LaneRelease::All).await.unwrap();
 }
 
 /// Makes the tables, relais's and one of the user's.

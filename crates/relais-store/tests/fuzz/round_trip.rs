@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use relais_core::{
     inbox::{Content, InboxRow, NewInbox},
+    inspect::InspectExt,
     message::NewMessage,
     outbox::OutboxRow,
     query::Filter,
     repair,
-    store::Store,
+    store::StoreDriver,
     time::Timestamp,
 };
 use relais_store_tests::fixture::Fixture;
@@ -64,7 +65,7 @@ fn any_record_comes_out_of_every_store_as_it_went_in() {
 }
 
 /// The rows of a message, without what every database counts for itself.
-async fn there_and_back(store: Arc<dyn Store>, sent: &NewInbox) -> (InboxRow, OutboxRow) {
+async fn there_and_back(store: Arc<dyn StoreDriver>, sent: &NewInbox) -> (InboxRow, OutboxRow) {
     store.accept(vec![sent.clone()], Vec::new()).await.expect("every record is stored");
     let source = Some(sent.source_system.clone());
     let asked = Filter { source, limit: 2, ..Filter::default() };

@@ -9,6 +9,7 @@ use std::{
 
 use relais_core::{
     handler::{HandlerWork, Received},
+    inspect::InspectExt,
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use relais_core::{
-    bulk::{Advance, BulkJob, BulkJobs, JobFence, Phase},
+    bulk::{Advance, BulkJob, BulkJobs, BulkLease, JobFence, Phase},
     lane::OwnedLane,
     outbox::{OutboxFate, OutboxRow},
 };
@@ -18,8 +18,9 @@ const LEASE: Duration = Duration::from_secs(60);
 async fn plan(bed: &Bed, lanes: &[OwnedLane], rows: &[OutboxRow]) -> (BulkJob, JobFence) {
     let lane = |row: &OutboxRow| *lanes.iter().find(|owned| owned.lane == row.lane).unwrap();
     let rows = rows.iter().map(|row| (row.id, lane(row))).collect();
-    let planned = bed.store.plan_bulk(fence(outbox(), "w1"), Uuid::now_v7(), rows, LEASE);
-    let job = planned.await.unwrap().unwrap();
+    let (fence, job) = (fence(outbox(), "w1"), Uuid::now_v7());
+    let plan = BulkLease::Plan { fence, job, rows, lease: LEASE };
+    let job = bed.store.lease_bulk(plan).await.unwrap().unwrap();
     let fence = JobFence { job: job.id, worker: "w1".into(), epoch: job.epoch };
     (job, fence)
 }

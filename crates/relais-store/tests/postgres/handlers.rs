@@ -5,7 +5,7 @@ use std::sync::Arc;
 use relais_core::{
     handler::{Handled, Handler, Outcome, Received},
     inbox::InboxRow,
-    lane::Scope,
+    lane::{LaneRelease, Scope},
     store::Store,
 };
 use relais_store::{
@@ -115,7 +115,7 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let Some(bed) = bed().await else { return };
     let work = bed.work(DONE).await;
     let handler = make(&bed).await;
-    bed.store.release_lanes(fence(Scope::Inbox, "w1"), Vec::new(), true).await.unwrap();
+    bed.store.release_lanes(fence(Scope::Inbox, "w1"), LaneRelease::All).await.unwrap();
     bed.lease(Scope::Inbox, "w2").await;
     assert!(matches!(handler.handle(work.clone()).await, Handled::Refused), "taken over");
     assert_undone(&bed).await;

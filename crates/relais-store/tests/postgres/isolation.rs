@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use relais_core::{
     hydrate::Hydrator,
-    lane::{OwnedLane, Scope},
+    lane::{LaneRelease, OwnedLane, Scope},
     outbox::OutboxFate,
     store::{Store, StoreError},
 };
@@ -26,7 +26,7 @@ async fn assert_engine_works(bed: &Bed, lanes: &[OwnedLane]) {
     assert_eq!(bed.settle(&rows, lanes, &OutboxFate::Dispatched).await.settled, 1);
     let destination = Scope::Outbox("another".into());
     assert_eq!(bed.lease(destination.clone(), "w1").await.len(), 64);
-    bed.store.release_lanes(fence(destination, "w1"), Vec::new(), true).await.unwrap();
+    bed.store.release_lanes(fence(destination, "w1"), LaneRelease::All).await.unwrap();
 }
 
 #[tokio::test]

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use relais_core::{
-    dead_letter::{Resolution, Verdict},
+    dead_letter::{DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision, Resolution},
     delivery::Problem,
     inbox::{InboxFate, InboxSettlement},
-    lane::{OwnedLane, Scope},
+    inspect::InspectExt,
+    lane::{LaneRelease, OwnedLane, Scope},
     message::Headers,
     outbox::OutboxFate,
     query::Filter,
@@ -78,9 +79,10 @@ async fn a_row_that_a_person_puts_back_is_found_below_the_mark_before_its_follow
     assert!(fetch_for_a_while(&bed, &lanes).await.is_empty(), "parked");
     let filter = Filter { limit: 10, ..Filter::default() };
     let letter = console.list_dead_letters(filter).await.unwrap().remove(0);
-    let verdict =
-        Verdict { resolution: Resolution::Retried, actor: "ann".into(), reason: "fixed".into() };
-    assert!(console.resolve(letter.id, verdict).await.unwrap());
+    let action =
+        DecisionAction::Resolve { dead_letter: letter.id, resolution: Resolution::Retried };
+    let decision = OperatorDecision { action, actor: "ann".into(), reason: "fixed".into() };
+    assert_eq!(console.decide(decision).await.unwrap(), DecisionResult::Done);
     assert_eq!(bed.ids(&lanes).await, [low, follower]);
 }
 
@@ -139,7 +141,7 @@ async fn a_repaired_row_is_found_below_the_mark() {
         headers: Headers::default(),
     };
     let repair = Repair { rewritten, actor: "ann".into(), reason: "fixed".into() };
-    assert_eq!(console.repair(id, repair, Mode::Write).await.unwrap(), Repaired::Received);
+    assert_eq!(console.reprocess(id, repair, Mode::Write).await.unwrap(), Repaired::Received);
     assert_eq!(bed.store.fetch_inbox(inbox(&lanes)).await.unwrap()[0].id, id);
 }
 
@@ -289,7 +291,7 @@ async fn lanes_of_a_worker_that_left_are_fetched_from_zero() {
     let Some(bed) = Bed::new().await else { return };
     let lanes = bed.lanes().await;
     move_the_mark(&bed, &lanes).await;
-    bed.store.release_lanes(fence(outbox(), "w1"), Vec::new(), true).await.unwrap();
+    bed.store.release_lanes(fence(outbox(), "w1"), LaneRelease::All).await.unwrap();
     let taken = bed.lease(Scope::Outbox("orders".into()), "w2").await;
     assert!(taken.iter().all(|lane| lane.epoch == 2 && !lane.unclean));
     let id = bed.send("k").await;
@@ -349,9 +351,10 @@ async fn rows_behind_a_parked_key_are_passed_and_found_when_a_discard_frees_them
         .await
         .unwrap()
         .remove(0);
-    let verdict =
-        Verdict { resolution: Resolution::Discarded, actor: "ann".into(), reason: "no".into() };
-    assert!(console.resolve(letter.id, verdict).await.unwrap());
+    let action =
+        DecisionAction::Resolve { dead_letter: letter.id, resolution: Resolution::Discarded };
+    let decision = OperatorDecision { action, actor: "ann".into(), reason: "no".into() };
+    assert_eq!(console.decide(decision).await.unwrap(), DecisionResult::Done);
     assert_eq!(bed.ids(&lanes).await, [behind[0], behind[1], late]);
 }
 

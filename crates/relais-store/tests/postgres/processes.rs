@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
+    inspect::InspectExt,
     lane::{OwnedLane, Scope},
     process::{
         Applied, Change, DeadLetterChange, Entry, Process, ProcessEvent, ProcessRef, ProcessStatus,
-        Processes, Timer, TimerChange,
+        Processes, Timer, TimerChange, TimerOwner,
     },
-    query::{PAGE_MAX, Retention},
+    query::{CleanupMode, PAGE_MAX, Retention},
     store::{Fetch, Settled, Store, StoreError},
     time::Timestamp,
 };
@@ -284,7 +285,7 @@ async fn four_who_fire_timers_make_one_row_of_each_and_do_not_wait() {
         tasks.push(tokio::spawn(async move {
             let mut fired = 0;
             for _ in 0..TIMERS {
-                fired += store.fire_timers(5).await.unwrap().fired;
+                fired += store.fire_timers(TimerOwner::default(), 5).await.unwrap().fired;
             }
             fired
         }));
@@ -295,7 +296,7 @@ async fn four_who_fire_timers_make_one_row_of_each_and_do_not_wait() {
     }
     assert_eq!(fired, TIMERS as u64 - 1);
     bed.raw.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(bed.store.fire_timers(5).await.unwrap().fired, 1);
+    assert_eq!(bed.store.fire_timers(TimerOwner::default(), 5).await.unwrap().fired, 1);
     let rows = bed.raw.query("SELECT message_id FROM relais_inbox", &[]).await.unwrap();
     assert_eq!(rows.len(), TIMERS);
     assert_eq!(rows.iter().map(|row| row.get(0)).collect::<BTreeSet<String>>(), ids);
@@ -316,10 +317,15 @@ async fn cleanup_finds_what_has_ended_behind_more_leftovers_than_it_looks_at() {
     let retention = Retention::default().processes_seconds(86_400);
     let mut removed = 0;
     for _ in 0..3 {
-        removed += bed.store.cleanup(retention, 4).await.unwrap().processes;
+        removed += bed
+            .store
+            .cleanup(retention, CleanupMode::Remove { rows_max: 4 })
+            .await
+            .unwrap()
+            .processes;
     }
     assert_eq!(removed, 8, "the first pass saw only leftovers");
-    bed.store.cleanup(retention, 4).await.unwrap();
+    bed.store.cleanup(retention, CleanupMode::Remove { rows_max: 4 }).await.unwrap();
     assert_eq!(bed.count("relais_process").await, 10_500);
     assert_eq!(bed.count("relais_process_log").await, 10_500, "logs go along");
 }

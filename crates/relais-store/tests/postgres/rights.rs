@@ -1,9 +1,9 @@
 //! What a producer may add and a reader may see, and nothing else.
 
 use relais_core::{
-    desk::Desk,
-    lane::{LaneRequest, Scope},
-    query::{Filter, Retention},
+    inspect::{Inspect, InspectExt},
+    lane::{LaneRelease, LaneRequest, Scope},
+    query::{CleanupMode, Filter, Retention},
     store::{Store, StoreError},
 };
 use relais_store::postgres::{ENQUEUE_SQL, PostgresStore};
@@ -121,7 +121,7 @@ async fn read_everything(reader: &PostgresStore, id: Uuid) {
     reader.find_inbox("m-1".into()).await.unwrap();
     reader.find_dead_letter(id).await.unwrap();
     reader.parked_keys(10).await.unwrap();
-    reader.expired(Retention::default()).await.unwrap();
+    reader.cleanup(Retention::default(), CleanupMode::Count).await.unwrap();
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn a_reader_sees_everything_and_changes_nothing() {
     let request = LaneRequest::new(fence(outbox(), "reader"), std::time::Duration::from_secs(60));
     denied(reader.lease_lanes(request), "lease").await;
     denied(reader.once("h".into(), "m".into()), "once").await;
-    denied(reader.release_lanes(fence(Scope::Inbox, "reader"), Vec::new(), true), "leave").await;
+    denied(reader.release_lanes(fence(Scope::Inbox, "reader"), LaneRelease::All), "leave").await;
     let refused = reader.check().await;
     let Err(StoreError::Setup(text)) = refused else { panic!("{refused:?}") };
     let role = bed.schema.role(Role::Reader);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use relais_core::{
     inbox::Accepted,
+    inspect::Inspect,
     store::{Store, StoreError},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore};
@@ -26,7 +27,7 @@ async fn refusal(url: &str) -> String {
 async fn a_sound_database_passes_and_says_what_it_is() {
     let Some(bed) = Bed::new().await else { return };
     bed.store.check().await.unwrap();
-    assert!(bed.store.describe().await.unwrap().starts_with("postgresql 1"));
+    assert!(bed.store.describe().await.unwrap().server.starts_with("postgresql 1"));
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use relais_core::{
     delivery::Problem,
     handler::Handled,
-    lane::{LaneRequest, Scope},
+    inspect::{Inspect, InspectExt},
+    lane::{LaneRelease, LaneRequest, Scope},
     outbox::OutboxFate,
     store::Store,
 };
@@ -30,7 +31,7 @@ async fn the_time_zone_of_a_session_changes_no_time() {
         let request = LaneRequest::new(other.clone(), Duration::from_secs(60));
         let granted = plain.lease_lanes(request).await.unwrap();
         assert!(granted.lanes.is_empty(), "{zone}: a lease holds in every zone");
-        plain.release_lanes(other, Vec::new(), true).await.unwrap();
+        plain.release_lanes(other, LaneRelease::All).await.unwrap();
         let id = bed.send(zone).await;
         let rows: Vec<_> = bed.fetch(&lanes).await.into_iter().filter(|row| row.id == id).collect();
         let later = OutboxFate::Retry {
@@ -40,7 +41,7 @@ async fn the_time_zone_of_a_session_changes_no_time() {
         };
         assert_eq!(bed.settle(&rows, &lanes, &later).await.settled, 1);
         seen.push((id, bed.store.find_outbox(id.to_string()).await.unwrap().unwrap()));
-        let leave = bed.store.release_lanes(fence(outbox(), "w1"), Vec::new(), true).await;
+        let leave = bed.store.release_lanes(fence(outbox(), "w1"), LaneRelease::All).await;
         leave.unwrap();
     }
     let lanes = bed.lanes().await;

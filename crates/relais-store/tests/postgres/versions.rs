@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
-    bulk::BulkJobs,
+    bulk::{BulkJobs, BulkLease},
     outbox::OutboxFate,
     store::{Fetch, Store, StoreError},
 };
@@ -28,6 +28,11 @@ fn setup<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
         Err(StoreError::Setup(text)) => text.to_string(),
         other => panic!("not refused: {other:?}"),
     }
+}
+
+fn take_crm() -> BulkLease {
+    let (destination, worker) = ("crm".into(), "w1".into());
+    BulkLease::Take { destination, worker, lease: Duration::from_secs(60) }
 }
 
 #[tokio::test]
@@ -179,7 +184,7 @@ async fn a_bulk_job_in_a_phase_of_a_newer_program_is_not_taken() {
         )
         .await
         .unwrap();
-    let taken = bed.store.take_bulk("crm".into(), "w1".into(), Duration::from_secs(60)).await;
+    let taken = bed.store.lease_bulk(take_crm()).await;
     let Err(StoreError::Unavailable(text)) = taken else { panic!("{taken:?}") };
     assert!(text.contains("`VERIFYING` is not known to this program"), "{text}");
     assert_eq!(bed.count("relais_bulk_job WHERE phase = 'VERIFYING' AND owner IS NULL").await, 1);

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use relais_core::{
     handler::HandlerWork,
     inbox::{Content, NewInbox},
+    inspect::InspectExt,
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     message::{Headers, NewMessage},
     store::{Fetch, Store},

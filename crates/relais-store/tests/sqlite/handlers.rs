@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relais_core::{
     handler::{Handled, Handler, Outcome, Received},
-    lane::{Fence, Scope},
+    lane::{Fence, LaneRelease, Scope},
     store::Store,
 };
 use relais_store::{BlockingTransaction, sqlite::handler};
@@ -87,7 +87,7 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let work = bed.work(DONE).await;
     let handler = make(&bed).await;
     let fence = Fence { scope: Scope::Inbox, worker: "w1".into() };
-    bed.store.release_lanes(fence, Vec::new(), true).await.unwrap();
+    bed.store.release_lanes(fence, LaneRelease::All).await.unwrap();
     bed.lease(Scope::Inbox, "w2").await;
     assert!(matches!(handler.handle(work.clone()).await, Handled::Refused), "taken over");
     assert_undone(&bed);

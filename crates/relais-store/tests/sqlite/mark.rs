@@ -1,8 +1,9 @@
 //! A fetch starts behind the rows that wait for a decision about their key, and misses none.
 
 use relais_core::{
-    dead_letter::{Resolution, Verdict},
+    dead_letter::{DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision, Resolution},
     delivery::Problem,
+    inspect::InspectExt,
     lane::{Fence, OwnedLane, Scope},
     outbox::{OutboxFate, OutboxSettlement},
     query::Filter,
@@ -43,8 +44,9 @@ async fn decide(bed: &Bed, resolution: Resolution) {
     let console = bed.second().await;
     let filter = Filter { limit: 10, ..Filter::default() };
     let letter = console.list_dead_letters(filter).await.unwrap().remove(0);
-    let verdict = Verdict { resolution, actor: "ann".into(), reason: "looked at it".into() };
-    assert!(console.resolve(letter.id, verdict).await.unwrap());
+    let action = DecisionAction::Resolve { dead_letter: letter.id, resolution };
+    let decision = OperatorDecision { action, actor: "ann".into(), reason: "looked at it".into() };
+    assert_eq!(console.decide(decision).await.unwrap(), DecisionResult::Done);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
+    inspect::InspectExt,
     lane::{Fence, Scope},
     outbox::{OutboxFate, OutboxSettlement},
     process::{Entry, ProcessEvent, ProcessRef, Processes},

@@ -7,7 +7,8 @@ use std::{
 };
 
 use relais_core::{
-    bulk::BulkJobs,
+    bulk::{BulkJobs, BulkLease},
+    inspect::{Inspect, InspectExt},
     query::Filter,
     store::{Store, StoreError},
 };
@@ -49,6 +50,11 @@ async fn fresh(scripts: &'static [Script]) -> String {
     let bed = Bed::empty(SqliteOptions::default()).await;
     bed.store.clone().knowing(scripts).migrate().await.unwrap();
     schema(&bed.raw())
+}
+
+fn take_crm() -> BulkLease {
+    let (destination, worker) = ("crm".into(), "w1".into());
+    BulkLease::Take { destination, worker, lease: Duration::from_secs(60) }
 }
 
 #[tokio::test]
@@ -231,7 +237,7 @@ async fn a_bulk_job_in_a_phase_of_a_newer_program_is_not_taken() {
         uuid::Uuid::now_v7()
     ))
     .unwrap();
-    let taken = bed.store.take_bulk("crm".into(), "w1".into(), Duration::from_secs(60)).await;
+    let taken = bed.store.lease_bulk(take_crm()).await;
     let Err(StoreError::Unavailable(text)) = taken else { panic!("{taken:?}") };
     assert!(text.contains("`VERIFYING` is not known to this program"), "{text}");
     assert_eq!(bed.count("relais_bulk_job WHERE phase = 'VERIFYING' AND owner IS NULL"), 1);

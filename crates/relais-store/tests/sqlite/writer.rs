@@ -3,7 +3,10 @@
 use std::{task::Poll, time::Duration};
 
 use futures_util::future::{join_all, poll_fn};
-use relais_core::store::{Store, StoreError};
+use relais_core::{
+    inspect::{Inspect, InspectExt},
+    store::{Store, StoreError},
+};
 use relais_store::sqlite::SqliteOptions;
 
 use crate::bed::{Bed, message, received};

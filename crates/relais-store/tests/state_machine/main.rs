@@ -16,7 +16,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
-use relais_core::BoxFuture;
+use relais_core::{BoxFuture, inspect::InspectExt};
 use relais_store_tests::fixture::Fixture;
 use relais_testkit::build;
 use tokio::runtime::Runtime;

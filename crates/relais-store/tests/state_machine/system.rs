@@ -6,13 +6,16 @@ use std::{
 };
 
 use relais_core::{
-    dead_letter::{DeadLetter, Resolution, Verdict},
+    dead_letter::{
+        DeadLetter, DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision, Resolution,
+    },
     inbox::{Accepted, InboxFate, InboxSettlement, SourcePosition},
-    lane::{LaneRequest, OwnedLane, Scope},
+    inspect::{Inspect, InspectExt},
+    lane::{LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxSettlement},
-    query::{Filter, PAGE_MAX, Retention},
-    store::{Fetch, Store},
+    query::{CleanupMode, Filter, PAGE_MAX, Retention},
+    store::{Fetch, StoreDriver},
     text::sha256_hex,
 };
 use relais_store_tests::fixture::{Fixture, quote};
@@ -32,9 +35,9 @@ const PASSES_MAX: usize = 5;
 
 pub(crate) struct System {
     fixture: Box<dyn Fixture>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     /// Another node's: what it remembers must not matter.
-    second: Arc<dyn Store>,
+    second: Arc<dyn StoreDriver>,
     /// The ids of the model's rows, and of its dead letters.
     ids: BTreeMap<usize, i64>,
     dead: HashMap<usize, Uuid>,
@@ -84,7 +87,9 @@ impl System {
             }
             Call::Release { scope, worker, lanes, leaving } => {
                 let fence = fence(*scope, *worker);
-                self.store.release_lanes(fence, lanes.clone(), *leaving).await.expect("release");
+                let lanes = LaneRelease::Lanes(lanes.clone());
+                let release = if *leaving { LaneRelease::All } else { lanes };
+                self.store.release_lanes(fence, release).await.expect("release");
             }
             Call::Settle { scope, worker, rows, answer } => {
                 let fence = fence(*scope, *worker);
@@ -219,8 +224,10 @@ impl System {
         lets_in: Option<usize>,
     ) {
         let id = self.dead[&dead];
-        let verdict = Verdict { resolution, actor: "ann".into(), reason: "a test".into() };
-        assert_eq!(self.store.resolve(id, verdict).await.expect("resolve"), answer);
+        let action = DecisionAction::Resolve { dead_letter: id, resolution };
+        let decision = OperatorDecision { action, actor: "ann".into(), reason: "a test".into() };
+        let decided = self.store.decide(decision).await.expect("resolve");
+        assert_eq!(decided == DecisionResult::Done, answer);
         if let Some(row) = lets_in {
             let letter = self.store.find_dead_letter(id).await.expect("find").expect("it stays");
             let payload = letter.payload.expect("a conflict keeps its payload");
@@ -237,7 +244,11 @@ impl System {
         let retention = Retention::default().dispatched_seconds(0);
         let mut total = 0;
         for _ in 0..PASSES_MAX {
-            let cleaned = self.store.cleanup(retention, PAGE_MAX).await.expect("cleanup");
+            let cleaned = self
+                .store
+                .cleanup(retention, CleanupMode::Remove { rows_max: PAGE_MAX })
+                .await
+                .expect("cleanup");
             assert_eq!(cleaned.total(), cleaned.outbox, "only dispatched rows are past retention");
             total += cleaned.outbox;
         }
@@ -332,7 +343,11 @@ impl System {
         }
     }
 
-    async fn fetch_all(store: &Arc<dyn Store>, number: usize, lanes: Vec<OwnedLane>) -> Vec<i64> {
+    async fn fetch_all(
+        store: &Arc<dyn StoreDriver>,
+        number: usize,
+        lanes: Vec<OwnedLane>,
+    ) -> Vec<i64> {
         let fetch = Fetch {
             scope: scope(number),
             lanes,
@@ -344,7 +359,7 @@ impl System {
         Self::fetch(store, fetch).await
     }
 
-    async fn fetch(store: &Arc<dyn Store>, fetch: Fetch) -> Vec<i64> {
+    async fn fetch(store: &Arc<dyn StoreDriver>, fetch: Fetch) -> Vec<i64> {
         if fetch.scope == Scope::Inbox {
             let rows = store.fetch_inbox(fetch).await.expect("fetch");
             rows.into_iter().map(|row| row.id).collect()

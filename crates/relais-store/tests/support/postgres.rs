@@ -4,7 +4,7 @@ use std::{env, sync::Arc};
 
 use relais_core::{
     BoxFuture,
-    store::{Migrated, Store, StoreError},
+    store::{Migrated, Store, StoreDriver, StoreError},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore, roles_sql};
 use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
@@ -185,11 +185,11 @@ pub async fn open() -> Option<Box<dyn Fixture>> {
 }
 
 impl Fixture for PostgresFixture {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.store.clone())
     }
 
-    fn second(&self) -> Arc<dyn Store> {
+    fn second(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.second.clone())
     }
 
@@ -197,11 +197,11 @@ impl Fixture for PostgresFixture {
         Arc::new(self.store.clone())
     }
 
-    fn migrators(&self) -> BoxFuture<'_, [Arc<dyn Store>; 2]> {
+    fn migrators(&self) -> BoxFuture<'_, [Arc<dyn StoreDriver>; 2]> {
         Box::pin(async move {
             let (one, two) =
                 (self.schema.store_as(Role::Owner).await, self.schema.store_as(Role::Owner).await);
-            [Arc::new(one) as Arc<dyn Store>, Arc::new(two)]
+            [Arc::new(one) as Arc<dyn StoreDriver>, Arc::new(two)]
         })
     }
 

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use relais_core::{BoxFuture, store::Store};
+use relais_core::{
+    BoxFuture,
+    store::{Store, StoreDriver},
+};
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
 use rusqlite::{Connection, types::ValueRef};
@@ -55,11 +58,11 @@ impl SqliteFixture {
 }
 
 impl Fixture for SqliteFixture {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.store.clone())
     }
 
-    fn second(&self) -> Arc<dyn Store> {
+    fn second(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.second.clone())
     }
 

@@ -2,7 +2,10 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use relais_core::{BoxFuture, store::Store};
+use relais_core::{
+    BoxFuture,
+    store::{Store, StoreDriver},
+};
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::SimpleQueryMessage;
 use uuid::Uuid;
@@ -10,7 +13,7 @@ use uuid::Uuid;
 use super::{Database, Dialect, TextRows};
 
 impl Database for PostgresStore {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.clone())
     }
 
@@ -133,7 +136,7 @@ impl Drop for PostgresScratch {
 }
 
 impl Database for PostgresScratch {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         self.store.store()
     }
 

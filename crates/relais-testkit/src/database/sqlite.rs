@@ -2,7 +2,10 @@
 
 use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
-use relais_core::{BoxFuture, store::Store};
+use relais_core::{
+    BoxFuture,
+    store::{Store, StoreDriver},
+};
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
@@ -13,7 +16,7 @@ use super::{Database, Dialect, TextRows};
 const BUSY: Duration = Duration::from_secs(30);
 
 impl Database for SqliteStore {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.clone())
     }
 
@@ -102,7 +105,7 @@ impl Deref for SqliteScratch {
 }
 
 impl Database for SqliteScratch {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         self.store.store()
     }
 

@@ -9,10 +9,11 @@ use std::{collections::BTreeSet, future::poll_fn, sync::Arc, task::Poll, time::D
 use relais_core::{
     handler::{Handled, Handler, HandlerWork, Outcome},
     inbox::{InboxFate, InboxRow, InboxSettlement, InboxStatus, NewInbox, decide},
+    inspect::InspectExt,
     lane::{Fence, LANES, LaneRequest, OwnedLane, Scope},
     query::{Filter, PAGE_MAX},
     retry::RetryPolicy,
-    store::{Fetch, Store},
+    store::{Fetch, StoreDriver},
     time::Timestamp,
 };
 
@@ -48,7 +49,7 @@ pub(super) enum RunEnd {
 
 pub(super) struct FaultRun<'a> {
     database: &'a dyn Database,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     handler: Arc<dyn Handler>,
     point: &'a FaultPoint,
     worker: usize,

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use relais::{
-    Store,
+    StoreDriver,
     core::{
         lane::{Fence, LaneRequest, OwnedLane, Scope},
         message::NewMessage,
         outbox::OutboxRow,
-        query::Retention,
+        query::{CleanupMode, Retention},
         store::Fetch,
     },
 };
@@ -18,12 +18,12 @@ use crate::shop;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-async fn lease(store: &dyn Store, worker: &str) -> Vec<OwnedLane> {
+async fn lease(store: &dyn StoreDriver, worker: &str) -> Vec<OwnedLane> {
     let fence = Fence { scope: Scope::Outbox("books".into()), worker: worker.into() };
     store.lease_lanes(LaneRequest::new(fence, HOUR)).await.unwrap().lanes
 }
 
-async fn due(store: &dyn Store, lanes: &[OwnedLane]) -> Vec<OutboxRow> {
+async fn due(store: &dyn StoreDriver, lanes: &[OwnedLane]) -> Vec<OutboxRow> {
     let fetch = Fetch {
         scope: Scope::Outbox("books".into()),
         lanes: lanes.to_vec(),
@@ -59,9 +59,9 @@ async fn what_is_old_is_cleaned_up(database: &dyn Database) {
     assert!(store.once("billing".into(), "m-1".into()).await.unwrap());
     let day = Retention::default().handled_seconds(86_400);
     VirtualClock::advance(database, 23 * HOUR).await;
-    assert_eq!(store.cleanup(day, 10).await.unwrap().handled, 0);
+    assert_eq!(store.cleanup(day, CleanupMode::Remove { rows_max: 10 }).await.unwrap().handled, 0);
     VirtualClock::advance(database, 2 * HOUR).await;
-    assert_eq!(store.cleanup(day, 10).await.unwrap().handled, 1);
+    assert_eq!(store.cleanup(day, CleanupMode::Remove { rows_max: 10 }).await.unwrap().handled, 1);
     assert!(store.once("billing".into(), "m-1".into()).await.unwrap(), "forgotten by now");
 }
 

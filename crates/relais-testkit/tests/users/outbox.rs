@@ -1,6 +1,6 @@
 //! Expectations about the outbox, and the message when they fail.
 
-use relais::{Message, Outbox, Store};
+use relais::{Message, Outbox, StoreDriver};
 use relais_testkit::{
     assert_outbox,
     database::SqliteScratch,
@@ -36,7 +36,7 @@ fn placed(order_id: &'static str, lines: &[i64]) -> OrderPlaced {
     OrderPlaced { order_id, lines: lines.to_vec(), customer: Customer { name: "Ann", vip: true } }
 }
 
-async fn fill(store: &dyn Store) {
+async fn fill(store: &dyn StoreDriver) {
     let orders = Outbox::to("orders").header("tenant", "t-1");
     let rows = vec![
         orders.message(&placed("o-1", &[1, 2])).unwrap(),

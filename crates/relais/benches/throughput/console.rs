@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use relais::{
-    Store,
+    StoreDriver,
     core::{
-        browse::look_back, dead_letter::Origin, desk::AuditFilter, process::ProcessFilter,
-        query::Filter, store::StoreError,
+        inspect::{AuditFilter, InspectExt, PayloadPart},
+        process::ProcessFilter,
+        query::Filter,
+        store::StoreError,
     },
     explain::explain,
 };
@@ -80,24 +82,17 @@ enum Page {
 }
 
 impl Page {
-    async fn ask(&self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn ask(&self, store: &dyn StoreDriver) -> Result<(), StoreError> {
         match self {
             Self::Overview => drop(store.overview().await?),
             Self::Inbox(filter) => {
-                look_back(filter.clone(), |f| store.reach_inbox(f), |f| store.browse_inbox(f))
-                    .await?;
+                store.inbox_page(filter.clone(), PayloadPart::BoundedPreview).await?;
             }
             Self::Outbox(filter) => {
-                look_back(filter.clone(), |f| store.reach_outbox(f), |f| store.browse_outbox(f))
-                    .await?;
+                store.outbox_page(filter.clone(), PayloadPart::BoundedPreview).await?;
             }
             Self::DeadLetters(filter) => {
-                look_back(
-                    filter.clone(),
-                    |f| store.reach_dead_letters(f),
-                    |f| store.browse_dead_letters(f),
-                )
-                .await?;
+                store.dead_letter_page(filter.clone(), PayloadPart::BoundedPreview).await?;
             }
             Self::Processes(filter) => drop(store.list_processes(filter.clone()).await?),
             Self::ProcessLog(id) => drop(store.process_log(*id, None, PAGE).await?),
@@ -105,7 +100,7 @@ impl Page {
             Self::ParkedKeys => drop(store.parked_keys(PAGE).await?),
             Self::Row(id) => {
                 if let Some(row) = store.find_inbox((*id).into()).await? {
-                    store.attempts(Origin::Inbox, row.id).await?;
+                    store.trail(row.message_id).await?;
                 }
             }
             Self::Explain(id) => drop(explain(store, id).await?),

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
-use relais::Store;
+use relais::StoreDriver;
 use uuid::Uuid;
 
 use crate::workload::Received;
@@ -72,7 +72,7 @@ pub(crate) trait Fixture {
     /// Kept while a transaction stays open.
     type Held;
 
-    fn store(&self) -> Arc<dyn Store>;
+    fn store(&self) -> Arc<dyn StoreDriver>;
     async fn sender(&self, write: Write) -> Result<Self::Sender>;
 
     /// Empties relais's outbox and inbox, and the plain tables.

@@ -20,6 +20,7 @@ use rdkafka::{
 };
 use relais::{
     App, Publisher,
+    core::inspect::InspectExt,
     core::{
         async_trait,
         extract::{Mapping, Pick},

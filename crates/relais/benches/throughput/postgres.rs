@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use relais::{
-    Outbox, Store,
+    Outbox, Store, StoreDriver,
     postgres::{PostgresOptions, PostgresStore},
 };
 use tokio_postgres::{Client, NoTls, Row, Statement};
@@ -100,7 +100,7 @@ impl Fixture for PostgresFixture {
     type Sender = PostgresSender;
     type Held = Client;
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.store.clone())
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use relais::{
-    Outbox, Store,
+    Outbox, Store, StoreDriver,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use rusqlite::{Connection, TransactionBehavior, params};
@@ -84,7 +84,7 @@ impl Fixture for SqliteFixture {
     type Sender = SqliteSender;
     type Held = ();
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.store.clone())
     }
 

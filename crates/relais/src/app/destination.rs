@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use relais_core::{
     breaker::BreakerPolicy, bulk::BulkTarget, outbox::OnDeadLetter, publisher::Publisher,
-    retry::RetryPolicy, store::Store,
+    retry::RetryPolicy, store::StoreDriver,
 };
 use tokio::sync::watch;
 
@@ -95,7 +95,7 @@ impl DestinationSetup {
     pub(super) fn relay(
         self,
         name: &str,
-        store: Arc<dyn Store>,
+        store: Arc<dyn StoreDriver>,
         lanes: (LaneKeeper, Duration),
         counters: Arc<DestinationCounters>,
         crowd: watch::Receiver<u64>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relais_core::store::Store;
+use relais_core::store::StoreDriver;
 
 use super::{App, DestinationSettings, destination::DestinationSetup};
 use crate::observe::Observer;
@@ -11,7 +11,7 @@ use crate::observe::Observer;
 #[non_exhaustive]
 pub struct Outline {
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn StoreDriver>,
     /// The counters.
     pub observer: Arc<Observer>,
     /// Names of sources.

@@ -13,7 +13,9 @@ use std::{
 };
 
 use relais_core::{
-    bulk::{Advance, BulkJob, CallProblem, JobFence, JobTakeover, Phase, Remote, Step, next},
+    bulk::{
+        Advance, BulkJob, BulkLease, CallProblem, JobFence, JobTakeover, Phase, Remote, Step, next,
+    },
     delivery::{Delivery, Problem},
     fault::Fault,
     store::{Payloads, Store, StoreFuture},
@@ -322,8 +324,9 @@ impl JobDriver {
     /// Checks in the store that this worker still owns the job.
     async fn prove(&self) -> Result<(), Halt> {
         let (fence, lease) = (self.fence.clone(), self.lease);
-        let ours = self.persist(move |store| store.renew_bulk(fence.clone(), lease)).await?;
-        if ours { Ok(()) } else { Err(Halt::Lost) }
+        let renew = BulkLease::Renew { fence, lease };
+        let held = self.persist(move |store| store.lease_bulk(renew.clone())).await?;
+        held.map(drop).ok_or(Halt::Lost)
     }
 
     async fn commit(&mut self, to: Phase, why: Option<&Problem>) -> Result<(), Halt> {

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::{bulk::JobFence, store::Store};
+use relais_core::{
+    bulk::{BulkLease, JobFence},
+    store::Store,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +46,8 @@ impl JobLease {
     /// Releases the job: another worker may take it at once.
     pub(crate) async fn release(self) {
         self.beats.abort();
-        if let Err(error) = self.store.release_bulk(self.fence.clone()).await {
+        let release = BulkLease::Release { fence: self.fence.clone() };
+        if let Err(error) = self.store.lease_bulk(release).await {
             tracing::warn!(%error, "bulk job was not released; its lease will expire");
         }
     }
@@ -69,12 +73,13 @@ async fn beat(
         tokio::time::sleep(pause).await;
         let asked_at = Instant::now();
         let left = valid_until.saturating_duration_since(asked_at);
-        match tokio::time::timeout(left, store.renew_bulk(fence.clone(), lease)).await {
-            Ok(Ok(true)) => {
+        let renew = BulkLease::Renew { fence: fence.clone(), lease };
+        match tokio::time::timeout(left, store.lease_bulk(renew)).await {
+            Ok(Ok(Some(_))) => {
                 valid_until = asked_at + lease;
                 pause = beat_interval(lease);
             }
-            Ok(Ok(false)) | Err(_) => return,
+            Ok(Ok(None)) | Err(_) => return,
             Ok(Err(_)) => pause = beat_retry(lease),
         }
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::{lane::OwnedLane, query::PAGE_MAX, store::Store};
+use relais_core::{inspect::InspectExt, lane::OwnedLane, query::PAGE_MAX, store::StoreDriver};
 
 use super::{BulkRelay, call::BulkCaller};
 
@@ -33,7 +33,7 @@ impl BulkRelay {
 /// Aborts jobs of relais at the target that the store does not know; the target decides which are old
 /// enough.
 pub(crate) async fn sweep(
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     caller: BulkCaller,
     destination: String,
     limit: Duration,

@@ -6,8 +6,8 @@ use relais_core::{
     bulk::BulkJob,
     dead_letter::DeadLetter,
     delivery::Problem,
-    desk::{Attempt, AuditEntry},
     inbox::{InboxRow, source_of},
+    inspect::{Attempt, AuditEntry},
     outbox::OutboxRow,
     process::{LogEntry, Process, ProcessEvent, ProcessStatus, SOURCE_SYSTEM},
 };

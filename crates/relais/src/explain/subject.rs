@@ -8,9 +8,10 @@ use std::collections::HashSet;
 use relais_core::{
     dead_letter::{DeadLetter, Origin},
     inbox::InboxRow,
+    inspect::InspectExt,
     outbox::OutboxRow,
     process::{Process, ProcessRef},
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use uuid::Uuid;
 
@@ -47,7 +48,10 @@ impl SubjectRow {
 }
 
 /// Returns everything with this id.
-pub(super) async fn find(store: &dyn Store, name: &str) -> Result<Vec<SubjectRow>, StoreError> {
+pub(super) async fn find(
+    store: &dyn StoreDriver,
+    name: &str,
+) -> Result<Vec<SubjectRow>, StoreError> {
     let (kind, id) = split(name.trim());
     let wanted = |one: ThingKind| kind.is_none_or(|kind| kind == one);
     let mut rows: Vec<SubjectRow> = Vec::new();
@@ -90,51 +94,51 @@ fn boxed_outbox(row: OutboxRow) -> SubjectRow {
 }
 
 /// Returns an inbox row by its number.
-async fn inbox_row(store: &dyn Store, id: &str) -> Result<Option<InboxRow>, StoreError> {
+async fn inbox_row(store: &dyn StoreDriver, id: &str) -> Result<Option<InboxRow>, StoreError> {
     let Ok(number) = id.parse::<i64>() else { return Ok(None) };
     Ok(store.find_inbox(id.to_owned()).await?.filter(|row| row.id == number))
 }
 
 /// Returns an outbox row by its number.
-async fn outbox_row(store: &dyn Store, id: &str) -> Result<Option<OutboxRow>, StoreError> {
+async fn outbox_row(store: &dyn StoreDriver, id: &str) -> Result<Option<OutboxRow>, StoreError> {
     let Ok(number) = id.parse::<i64>() else { return Ok(None) };
     Ok(store.find_outbox(id.to_owned()).await?.filter(|row| row.id == number))
 }
 
 /// Returns the rows of a message id, of every destination or source system that has it. If it is in both
 /// tables, those of the outbox.
-async fn message(store: &dyn Store, id: &str) -> Result<Vec<SubjectRow>, StoreError> {
-    let rows = sent_as(store, id).await?;
-    if !rows.is_empty() {
-        return Ok(rows.into_iter().map(boxed_outbox).collect());
+async fn message(store: &dyn StoreDriver, id: &str) -> Result<Vec<SubjectRow>, StoreError> {
+    let trail = store.trail(id.to_owned()).await?;
+    if !trail.sent.is_empty() {
+        return Ok(trail.sent.into_iter().map(boxed_outbox).collect());
     }
-    let rows = store.received_as(id.to_owned()).await?;
-    if !rows.is_empty() {
-        return Ok(rows.into_iter().map(boxed_inbox).collect());
+    if !trail.received.is_empty() {
+        return Ok(trail.received.into_iter().map(boxed_inbox).collect());
     }
-    let known = !store.caused_by(id.to_owned()).await?.is_empty()
-        || !store.process_log_of(id.to_owned()).await?.is_empty()
-        || store.dead_letters_of(id.to_owned()).await?.iter().any(|l| l.origin != Origin::Process);
+    let known = !trail.caused.is_empty()
+        || !trail.process_log.is_empty()
+        || trail.dead_letters.iter().any(|letter| letter.origin != Origin::Process);
     Ok(known.then(|| SubjectRow::Removed(id.to_owned())).into_iter().collect())
 }
 
 /// Returns the outbox row of a message: the oldest, if several destinations have one with this id.
-pub(super) async fn sent(store: &dyn Store, id: &str) -> Result<Option<OutboxRow>, StoreError> {
-    Ok(sent_as(store, id).await?.into_iter().next())
-}
-
-async fn sent_as(store: &dyn Store, id: &str) -> Result<Vec<OutboxRow>, StoreError> {
-    let Ok(message_id) = Uuid::try_parse(id) else { return Ok(Vec::new()) };
-    store.sent_as(message_id).await
+pub(super) async fn sent(
+    store: &dyn StoreDriver,
+    id: &str,
+) -> Result<Option<OutboxRow>, StoreError> {
+    Ok(store.trail(id.to_owned()).await?.sent.into_iter().next())
 }
 
 /// Returns the inbox row of a message: the newest, if several sources use the same id.
-pub(super) async fn received(store: &dyn Store, id: &str) -> Result<Option<InboxRow>, StoreError> {
-    Ok(store.received_as(id.to_owned()).await?.pop())
+pub(super) async fn received(
+    store: &dyn StoreDriver,
+    id: &str,
+) -> Result<Option<InboxRow>, StoreError> {
+    Ok(store.trail(id.to_owned()).await?.received.pop())
 }
 
 /// Returns a process by its id, or by `TYPE/BUSINESS-KEY`.
-async fn process(store: &dyn Store, id: &str) -> Result<Option<SubjectRow>, StoreError> {
+async fn process(store: &dyn StoreDriver, id: &str) -> Result<Option<SubjectRow>, StoreError> {
     let wanted = match (Uuid::try_parse(id), id.split_once('/')) {
         (Ok(id), _) => ProcessRef::Id(id),
         (Err(_), Some((process_type, key))) if !process_type.is_empty() && !key.is_empty() => {
@@ -146,12 +150,15 @@ async fn process(store: &dyn Store, id: &str) -> Result<Option<SubjectRow>, Stor
     Ok(found.map(|process| SubjectRow::Process(Box::new(process))))
 }
 
-pub(super) async fn load(store: &dyn Store, id: Uuid) -> Result<Option<Process>, StoreError> {
+pub(super) async fn load(store: &dyn StoreDriver, id: Uuid) -> Result<Option<Process>, StoreError> {
     Ok(store.load_processes(vec![ProcessRef::Id(id)]).await?.pop().flatten())
 }
 
 /// Returns the row of a dead letter.
-async fn of_dead_letter(store: &dyn Store, id: &str) -> Result<Option<SubjectRow>, StoreError> {
+async fn of_dead_letter(
+    store: &dyn StoreDriver,
+    id: &str,
+) -> Result<Option<SubjectRow>, StoreError> {
     let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
     let Some(letter) = store.find_dead_letter(id).await? else { return Ok(None) };
     let DeadLetter { origin, origin_id, message_id, .. } = letter;

@@ -12,10 +12,11 @@ use relais_core::{
     bulk::BulkJob,
     control::{ControlKind, PROCESS_TYPE_PAUSED},
     dead_letter::Origin,
+    inspect::InspectExt,
     outbox::OutboxRow,
     process::{LogEntry, Process},
     query::{PAGE_MAX, ParkedKey},
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use uuid::Uuid;
 
@@ -36,7 +37,7 @@ const TIMER: &str = "timer:";
 
 /// Explains a row.
 pub(super) async fn explain(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     subject: SubjectRow,
 ) -> Result<Explanation, StoreError> {
     let name = subject.name();
@@ -73,7 +74,7 @@ struct LoggedProcess {
 }
 
 struct Walk<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn StoreDriver,
     things: Vec<Thing>,
     names: HashSet<ThingName>,
     /// The events of one thing are in order.
@@ -148,7 +149,7 @@ impl Walk<'_> {
             SubjectRow::Inbox(row) => self.add_inbox(&name, row, role).await?,
             SubjectRow::Outbox(row) => self.add_outbox(&name, row, role).await?,
             SubjectRow::Process(_) | SubjectRow::Removed(_) => {
-                let letters = self.store.dead_letters_of(row.message_id()).await?;
+                let letters = self.store.trail(row.message_id()).await?.dead_letters;
                 self.add_letters(&name, letters).await?;
             }
         }
@@ -173,7 +174,7 @@ impl Walk<'_> {
         match row {
             SubjectRow::Inbox(_) | SubjectRow::Removed(_) => {
                 let id = row.message_id();
-                for entry in self.store.process_log_of(id.clone()).await? {
+                for entry in self.store.trail(id.clone()).await?.process_log {
                     self.follow_process(entry.process_id, entry.seq).await?;
                 }
                 self.follow_sent(id).await
@@ -202,7 +203,7 @@ impl Walk<'_> {
     }
 
     async fn follow_sent(&mut self, cause: String) -> Result<(), StoreError> {
-        let rows = self.store.caused_by(cause).await?;
+        let rows = self.store.trail(cause).await?.caused;
         self.cut |= rows.len() >= PAGE_MAX;
         for row in rows {
             self.effect(SubjectRow::Outbox(Box::new(row)));

@@ -11,13 +11,14 @@ use relais_core::{
     delivery::Problem,
     handler::Outcome,
     inbox::InboxRow,
+    inspect::InspectExt,
     process::{
         Action, ActionRecord, Applied, Change, DeadLetterChange, Definition, Input, LogEntry,
         Process, ProcessFilter, ProcessRef, ProcessStatus, actions, advance,
         advance::{begin, cancel, create},
         definition::Begun,
     },
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use uuid::Uuid;
 
@@ -33,7 +34,7 @@ const TRIES_MAX: usize = 20;
 /// Reads processes and acts on them. Cheap to clone.
 #[derive(Clone)]
 pub struct Operator {
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     registry: Arc<Registry>,
 }
 
@@ -80,13 +81,13 @@ impl Operator {
     ///
     /// # Panics
     /// If a version of a definition is given twice.
-    pub fn new(store: Arc<dyn Store>, definitions: Vec<Definition>) -> Self {
+    pub fn new(store: Arc<dyn StoreDriver>, definitions: Vec<Definition>) -> Self {
         let mut registry = Registry::default();
         definitions.into_iter().for_each(|definition| registry.add(definition));
         Self::with(store, Arc::new(registry))
     }
 
-    pub(crate) fn with(store: Arc<dyn Store>, registry: Arc<Registry>) -> Self {
+    pub(crate) fn with(store: Arc<dyn StoreDriver>, registry: Arc<Registry>) -> Self {
         Self { store, registry }
     }
 

@@ -111,7 +111,7 @@ impl Worker for Timers {
         if let Some(types) = &mut owner.process_types {
             types.retain(|process_type| !self.paused.contains(process_type));
         }
-        let answer = self.store.fire_timers_of(owner, FIRED_MAX).await;
+        let answer = self.store.fire_timers(owner, FIRED_MAX).await;
         if answer.is_err() {
             self.alarm.set(Duration::ZERO);
         }

@@ -35,27 +35,12 @@ impl Relay {
                 if settled.refused > 0 {
                     self.counters.refused(settled.refused);
                     self.reader.keeper().distrust();
-                    self.note_delivered().await;
                 }
                 let done = self.settlements.len();
                 self.reader.queues.release(self.settlements.drain(..).map(|s| s.id));
                 self.forgotten.clear();
                 Ok(done)
             }
-        }
-    }
-
-    /// Records deliveries whose settlement was refused: if an operator failed the row meanwhile, the
-    /// operator must see that the target has the message. An error is only logged.
-    async fn note_delivered(&self) {
-        let done = self.settlements.iter().filter(|s| s.fate == OutboxFate::Dispatched);
-        let rows: Vec<i64> = done.map(|settlement| settlement.id).collect();
-        if rows.is_empty() {
-            return;
-        }
-        let worker = self.reader.keeper().fence().worker.clone();
-        if let Err(error) = self.store.note_delivered(rows, worker).await {
-            tracing::warn!(%error, "cannot record the delivery of a row that an operator failed");
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) async fn bulk_with_lease(
     let keeper: LaneKeeper = bench.keeper(Scope::Outbox("d".into()), worker);
     let counters = bench.observer.destination("d");
     let target = Arc::new(remote.clone());
-    let store = Arc::clone(&bench.store);
+    let store = bench.store.clone();
     let mut relay = BulkRelay::new(store, "d", (keeper, lease), target, settings, counters);
     relay.reader().keeper().beat().await.unwrap();
     relay

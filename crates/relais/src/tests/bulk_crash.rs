@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    bulk::{JobFence, JobTakeover},
+    bulk::{BulkLease, JobFence, JobTakeover},
     lane::Fence,
     store::Fetch,
 };
@@ -43,7 +43,8 @@ async fn job_by_hand(bench: &Bench, relay: &mut BulkRelay) -> Option<JobTakeover
     keeper.beat().await.unwrap();
     let Fence { worker, scope } = keeper.fence().clone();
     let lanes = keeper.usable();
-    let taken = bench.store.take_bulk("d".into(), worker.clone(), lease).await.unwrap();
+    let take = BulkLease::Take { destination: "d".into(), worker: worker.clone(), lease };
+    let taken = bench.store.lease_bulk(take).await.unwrap();
     if let Some(taken) = taken {
         // As if it had been released: these tests continue a job from phase to phase.
         return Some(JobTakeover { after_loss: false, ..taken });
@@ -59,9 +60,8 @@ async fn job_by_hand(bench: &Bench, relay: &mut BulkRelay) -> Option<JobTakeover
     let rows = bench.store.fetch_outbox(fetch).await.unwrap();
     let lane = |lane| *lanes.iter().find(|owned| owned.lane == lane).unwrap();
     let rows = rows.iter().map(|row| (row.id, lane(row.lane))).collect();
-    let fence = Fence { scope, worker };
-    let planned = bench.store.plan_bulk(fence, Uuid::now_v7(), rows, lease).await.unwrap();
-    planned.map(|job| JobTakeover { job, after_loss: false })
+    let (fence, job) = (Fence { scope, worker }, Uuid::now_v7());
+    bench.store.lease_bulk(BulkLease::Plan { fence, job, rows, lease }).await.unwrap()
 }
 
 fn unknown_fence() -> JobFence {
@@ -123,7 +123,7 @@ async fn followed_after_a_kill(
     let finished = killed_after(Box::pin(victim.work_on(job, Instant::now())), polls).await;
     drop(victim);
     // This write is executed after those of the killed worker.
-    bench.store.release_bulk(unknown_fence()).await.unwrap();
+    bench.store.lease_bulk(BulkLease::Release { fence: unknown_fence() }).await.unwrap();
     phases.extend(bench.texts("SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL"));
     bench.expire_leases();
     let mut successor =
@@ -319,7 +319,7 @@ async fn processes_that_are_killed_again_and_again_send_each_row_once() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new().rows_max(7);
     let start = |name: &str| {
-        App::new(Arc::clone(&bench.store))
+        App::new(bench.store.clone())
             .bulk_destination("d", Arc::new(remote.of(name)), settings())
             .lease(Duration::from_millis(300))
             .start()

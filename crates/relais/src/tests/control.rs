@@ -15,7 +15,7 @@ use relais_core::{
     inbox::Accepted,
     message::NewMessage,
     source::{Source, SourceBatch, SourceError},
-    store::Store,
+    store::{Store, StoreDriver},
 };
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use uuid::Uuid;
@@ -49,11 +49,11 @@ async fn change(bench: &Bench, kind: ControlKind, name: &str, change: ControlCha
 }
 
 /// Opens the store as another process would.
-async fn second(bench: &Bench) -> Arc<dyn Store> {
+async fn second(bench: &Bench) -> Arc<dyn StoreDriver> {
     Arc::new(SqliteStore::open(&bench.path(), SqliteOptions::default()).await.unwrap())
 }
 
-fn start(store: Arc<dyn Store>, publisher: &Arc<Script>) -> RunningApp {
+fn start(store: Arc<dyn StoreDriver>, publisher: &Arc<Script>) -> RunningApp {
     App::new(store).destination("d", publisher.clone()).destination("e", publisher.clone()).start()
 }
 
@@ -77,8 +77,7 @@ async fn send(bench: &Bench, destination: &str, name: &str) {
 async fn a_pause_reaches_every_process_and_survives_a_restart() {
     let bench = Bench::new().await;
     let script = Script::new(&[]);
-    let (one, two) =
-        (start(Arc::clone(&bench.store), &script), start(second(&bench).await, &script));
+    let (one, two) = (start(bench.store.clone(), &script), start(second(&bench).await, &script));
     send(&bench, "d", "first").await;
     until("delivered before the pause", async || script.seen() == ["first"]).await;
     assert!(change(&bench, ControlKind::Destination, "d", ControlChange::Pause).await);
@@ -101,7 +100,7 @@ async fn a_pause_reaches_every_process_and_survives_a_restart() {
 async fn limits_reach_a_running_process_and_end_with_it() {
     let bench = Bench::new().await;
     let script = Script::new(&[]);
-    let running = start(Arc::clone(&bench.store), &script);
+    let running = start(bench.store.clone(), &script);
     let limits = LimitChange { rate: Some((5, Duration::from_secs(60))), concurrency: Some(2) };
     until("the first read", async || is_working(&running)).await;
     assert!(change(&bench, ControlKind::Destination, "d", ControlChange::Limit(limits)).await);
@@ -112,7 +111,7 @@ async fn limits_reach_a_running_process_and_end_with_it() {
     };
     until("the new limits", async || seen(&running) == (Some("5/m".to_owned()), 2)).await;
     running.stop().await;
-    let again = start(Arc::clone(&bench.store), &script);
+    let again = start(bench.store.clone(), &script);
     until("the first read", async || is_working(&again)).await;
     assert_eq!(seen(&again), (None, 10), "as configured after a restart");
     again.stop().await;
@@ -126,7 +125,7 @@ async fn a_reset_closes_the_breaker_at_once() {
         after: Some(Duration::from_secs(300)),
     };
     let script = Script::new(&[("first", vec![outage()])]);
-    let running = start(Arc::clone(&bench.store), &script);
+    let running = start(bench.store.clone(), &script);
     send(&bench, "d", "first").await;
     let opened = || running.observer().figures().destinations["d"].open_until.is_some();
     until("the breaker is open", async || opened()).await;
@@ -189,7 +188,7 @@ impl Source for Quiet {
 async fn a_paused_source_is_not_read_until_it_is_resumed() {
     let bench = Bench::new().await;
     let source = Quiet::default();
-    let running = App::new(Arc::clone(&bench.store)).source("s", Box::new(source.clone())).start();
+    let running = App::new(bench.store.clone()).source("s", Box::new(source.clone())).start();
     until("it is read", async || source.reads.load(Relaxed) == 1).await;
     until("it is reported", async || !bench.texts("SELECT 1 FROM relais_report").is_empty()).await;
     assert!(change(&bench, ControlKind::Source, "s", ControlChange::Pause).await);
@@ -205,7 +204,7 @@ async fn a_paused_source_is_not_read_until_it_is_resumed() {
 async fn messages_and_timers_of_a_paused_process_type_wait() {
     let bench = Bench::new().await;
     let definition = order().build().unwrap();
-    let running = App::new(Arc::clone(&bench.store)).process(definition.clone()).start();
+    let running = App::new(bench.store.clone()).process(definition.clone()).start();
     bench.store.accept(vec![placed("first")], Vec::new()).await.unwrap();
     let count = |sql: &str| bench.texts(sql).remove(0).parse::<u64>().unwrap();
     let processes = || count("SELECT count(*) FROM relais_process");
@@ -213,7 +212,7 @@ async fn messages_and_timers_of_a_paused_process_type_wait() {
     assert!(change(&bench, ControlKind::ProcessType, "order", ControlChange::Pause).await);
     running.stop().await;
     // It applies to a new process from its start.
-    let running = App::new(Arc::clone(&bench.store)).process(definition).start();
+    let running = App::new(bench.store.clone()).process(definition).start();
     bench.sql("UPDATE relais_timer SET due_at = '2000-01-01T00:00:00.000Z'");
     bench.store.accept(vec![placed("second")], Vec::new()).await.unwrap();
     let held = "SELECT count(*) FROM relais_inbox WHERE error_code = 'PROCESS_TYPE_PAUSED'";
@@ -231,8 +230,7 @@ async fn messages_and_timers_of_a_paused_process_type_wait() {
 async fn each_process_reports_its_figures_and_retracts_them() {
     let bench = Bench::new().await;
     let script = Script::new(&[]);
-    let (one, two) =
-        (start(Arc::clone(&bench.store), &script), start(second(&bench).await, &script));
+    let (one, two) = (start(bench.store.clone(), &script), start(second(&bench).await, &script));
     for number in 0..10 {
         send(&bench, "d", &number.to_string()).await;
     }

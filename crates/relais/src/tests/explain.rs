@@ -8,6 +8,7 @@ use relais_core::{
     extract::Pick,
     handler::Outcome,
     inbox::NewInbox,
+    inspect::InspectExt,
     process::{
         Definition, Process, ProcessFilter, ProcessStatus,
         declared::{Declared, DeclaredCall, DeclaredStep},
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::{
     App, DestinationSettings, RunningApp,
-    desk::{Answer, By, Insist, Rewrite},
+    dead_letters::{DecisionAuthor, DecisionOutcome, EditValidation, PayloadEdit},
     explain::{
         EventDetail, ExplainOutcome, Explanation, THINGS_MAX, ThingKind, ThingName, ThingRole,
         TimelineEvent, explain,
@@ -49,7 +50,7 @@ fn app(bench: &Bench, script: &Arc<Script>) -> App {
         RetryPolicy::default().attempts_max(2).first(Duration::from_millis(1)).jitter(false);
     let settings = DestinationSettings { retry, ..DestinationSettings::default() };
     let publisher = Arc::clone(script) as Arc<dyn crate::Publisher>;
-    App::new(Arc::clone(&bench.store)).destination_with("d", publisher, settings)
+    App::new(bench.store.clone()).destination_with("d", publisher, settings)
 }
 
 /// Returns a message from a broker.
@@ -148,7 +149,7 @@ async fn attempts_dead_letters_and_decisions_of_operators_are_in_the_timeline() 
     let fails = vec![Delivery::retry("503", "busy"); 99];
     let script = Script::new(&[("a", fails)]);
     let app = app(&bench, &script);
-    let desk = app.desk();
+    let dead_letters = app.dead_letters();
     let running = app.start();
     bench.enqueue(&[("k", "a"), ("k", "b")]).await;
     running.wake();
@@ -170,10 +171,10 @@ async fn attempts_dead_letters_and_decisions_of_operators_are_in_the_timeline() 
     );
     assert_eq!(dead.things[0].problem.as_ref().unwrap().code, "503");
 
-    let by = By::new("ann", "fixed");
-    let rewrite = Rewrite::new("\"c\"");
-    assert_eq!(desk.edit(letter.id, rewrite, &by).await.unwrap(), Answer::Done);
-    assert_eq!(desk.replay(letter.id, &by).await.unwrap(), Answer::Done);
+    let by = DecisionAuthor::new("ann", "fixed");
+    let rewrite = PayloadEdit::new("\"c\"");
+    assert_eq!(dead_letters.edit(letter.id, rewrite, &by).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(dead_letters.replay(letter.id, &by).await.unwrap(), DecisionOutcome::Done);
     running.wake();
     until(&bench, DONE, "3").await;
     running.stop().await;
@@ -226,7 +227,7 @@ async fn handler_attempts_are_explained() {
         },
     );
     let retry = RetryPolicy::default().first(Duration::from_millis(1));
-    let app = App::new(Arc::clone(&bench.store)).handle("T", handler).inbox_retry(retry);
+    let app = App::new(bench.store.clone()).handle("T", handler).inbox_retry(retry);
     let running = app.start();
     accept(&bench, &running, vec![record("m-1", r#"{"type":"T"}"#, 1)]).await;
     until(&bench, "SELECT status FROM relais_inbox", "PROCESSED").await;
@@ -342,9 +343,9 @@ async fn a_bulk_job_is_part_of_the_explanation() {
 #[tokio::test]
 async fn a_discarded_undecodable_row_names_its_operator() {
     let bench = Bench::new().await;
-    let desk = App::new(Arc::clone(&bench.store)).desk();
+    let dead_letters = App::new(bench.store.clone()).dead_letters();
     bench.store.accept(vec![received("m-1", "{oops")], Vec::new()).await.unwrap();
-    desk.discard_unreadable(1, &By::new("ann", "garbage")).await.unwrap();
+    dead_letters.discard_unreadable(1, &DecisionAuthor::new("ann", "garbage")).await.unwrap();
     let explained = lines(&story(&bench, "inbox:1").await);
     assert_eq!(explained[0], "inbox:1 received");
     assert!(explained.contains(&"inbox:1 inbox.discarded by ann".to_owned()), "{explained:?}");
@@ -459,22 +460,28 @@ async fn a_process_is_explained_from_its_start_to_its_end_by_any_of_its_messages
 async fn the_dead_letter_of_a_process_is_retried_by_its_operator_and_explained() {
     let bench = Bench::new().await;
     let (app, running) = begun(&bench).await;
-    let desk = app.desk();
+    let dead_letters = app.dead_letters();
     let pay = commands(&bench).await.remove(0);
     accept(&bench, &running, vec![answer("r-1", "Declined", &pay)]).await;
     until(&bench, "SELECT status FROM relais_process", "FAILED").await;
     let letter = open_letter(&bench).await;
     assert_eq!((letter.origin, letter.origin_id), (Origin::Process, None));
-    let by = By::new("ann", "card renewed");
-    let rewrite = Rewrite { insist: Insist::Forced, ..Rewrite::new("{}") };
-    let edited = desk.edit(letter.id, rewrite, &by).await.unwrap();
-    assert!(matches!(&edited, Answer::Refused { problem } if problem.code == "PROCESS_DATA"));
+    let by = DecisionAuthor::new("ann", "card renewed");
+    let rewrite = PayloadEdit { insist: EditValidation::Skipped, ..PayloadEdit::new("{}") };
+    let edited = dead_letters.edit(letter.id, rewrite, &by).await.unwrap();
+    assert!(
+        matches!(&edited, DecisionOutcome::Refused { problem } if problem.code == "PROCESS_DATA")
+    );
 
-    assert_eq!(desk.replay(letter.id, &by).await.unwrap(), Answer::Done);
+    assert_eq!(dead_letters.replay(letter.id, &by).await.unwrap(), DecisionOutcome::Done);
     running.wake();
     until(&bench, DONE, "2").await;
-    let again = desk.replay(letter.id, &By::new("bob", "me too")).await.unwrap();
-    assert!(matches!(&again, Answer::ResolvedBefore { by, .. } if by == "ann"), "{again:?}");
+    let again =
+        dead_letters.replay(letter.id, &DecisionAuthor::new("bob", "me too")).await.unwrap();
+    assert!(
+        matches!(&again, DecisionOutcome::ResolvedBefore { by, .. } if by == "ann"),
+        "{again:?}"
+    );
     let status = process(&bench).await.status;
     assert_eq!(status, ProcessStatus::Running);
     running.stop().await;
@@ -503,23 +510,25 @@ async fn a_reply_is_validated_against_its_process() {
     accept(&bench, &running, vec![lost, second]).await;
     until(&bench, "SELECT count(*) FROM relais_dead_letter", "2").await;
     running.stop().await;
-    let desk = app.desk();
+    let dead_letters = app.dead_letters();
     let before = process(&bench).await;
     let filter = Filter { limit: 10, ..Filter::default() };
     let letters = bench.store.list_dead_letters(filter).await.unwrap();
     let letter = |message_id: &str| letters.iter().find(|l| l.message_id == message_id).unwrap();
-    let by = By::new("ann", "");
-    let answer = desk.edit(letter("r-1").id, Rewrite::new("{}"), &by).await.unwrap();
-    assert!(matches!(&answer, Answer::WouldFail { problem } if problem.code == "PROCESS_UNKNOWN"));
-    let same_key = Rewrite::new(r#"{"type":"Started","of":"o-1"}"#);
-    let answer = desk.edit(letter("start-2").id, same_key, &by).await.unwrap();
+    let by = DecisionAuthor::new("ann", "");
+    let answer = dead_letters.edit(letter("r-1").id, PayloadEdit::new("{}"), &by).await.unwrap();
     assert!(
-        matches!(&answer, Answer::WouldFail { problem } if problem.code == "BUSINESS_KEY_TAKEN"),
+        matches!(&answer, DecisionOutcome::WouldFail { problem } if problem.code == "PROCESS_UNKNOWN")
+    );
+    let same_key = PayloadEdit::new(r#"{"type":"Started","of":"o-1"}"#);
+    let answer = dead_letters.edit(letter("start-2").id, same_key, &by).await.unwrap();
+    assert!(
+        matches!(&answer, DecisionOutcome::WouldFail { problem } if problem.code == "BUSINESS_KEY_TAKEN"),
         "{answer:?}"
     );
-    let other_key = Rewrite::new(r#"{"type":"Started","of":"o-2"}"#);
-    let answer = desk.edit(letter("start-2").id, other_key, &by).await.unwrap();
-    assert_eq!(answer, Answer::Done);
+    let other_key = PayloadEdit::new(r#"{"type":"Started","of":"o-2"}"#);
+    let answer = dead_letters.edit(letter("start-2").id, other_key, &by).await.unwrap();
+    assert_eq!(answer, DecisionOutcome::Done);
     assert_eq!(process(&bench).await, before, "a validation changes nothing");
 }
 

@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use relais_core::{
-    dead_letter::{Resolution, Verdict},
+    dead_letter::Resolution,
     handler::{Handler, Outcome, Received},
+    inspect::InspectExt,
     lane::Scope,
     query::Filter,
-    store::Store,
+    store::{Store, StoreDriver},
 };
 use relais_store::sqlite::{self, SqliteOptions, SqliteStore};
 
@@ -87,9 +88,7 @@ async fn a_type_that_no_live_worker_knows_waits_and_finally_parks_its_key() {
     let mut new = knowing(&bench, "new", &["T", "Huh"]).await;
     let filter = Filter { key: Some("x".into()), limit: 10, ..Filter::default() };
     let letter = bench.store.list_dead_letters(filter).await.unwrap().remove(0);
-    let (actor, reason) = ("ann".to_owned(), "deployed".to_owned());
-    let verdict = Verdict { resolution: Resolution::Retried, actor, reason };
-    assert!(bench.store.resolve(letter.id, verdict).await.unwrap());
+    assert!(bench.resolve(letter.id, Resolution::Retried).await);
     run_until_idle(&mut new).await;
     assert_eq!(bench.texts("SELECT text FROM note ORDER BY id"), ["3", "1", "2"], "in order");
 }
@@ -227,7 +226,7 @@ async fn program(bench: &Bench, types: &[&str]) -> RunningApp {
         },
     );
     let note: Arc<dyn Handler> = note;
-    let store: Arc<dyn Store> = Arc::new(sqlite);
+    let store: Arc<dyn StoreDriver> = Arc::new(sqlite);
     let app = types.iter().fold(App::new(store), |app, name| app.handle(name, Arc::clone(&note)));
     app.start()
 }

@@ -39,13 +39,7 @@ pub(super) async fn worker(
     keeper.beat().await.unwrap();
     let actions: HashMap<_, _> = actions.into_iter().map(|(n, a)| (n.to_owned(), a)).collect();
     let retry = RetryPolicy::default().jitter(false).first(Duration::from_secs(60));
-    InboxWorker::new(
-        Arc::clone(&bench.store),
-        keeper,
-        actions,
-        retry,
-        Arc::clone(&bench.observer.inbox),
-    )
+    InboxWorker::new(bench.store.clone(), keeper, actions, retry, Arc::clone(&bench.observer.inbox))
 }
 
 pub(super) async fn accept(bench: &Bench, messages: &[(&str, &str)]) {

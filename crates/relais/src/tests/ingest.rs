@@ -59,7 +59,7 @@ pub(super) fn received(id: &str, body: &str) -> NewInbox {
 fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
     let source = Prepared { batches: Arc::new(Mutex::new(batches.into())), ..Prepared::default() };
     let ingest = Ingest {
-        store: Arc::clone(&bench.store),
+        store: bench.store.clone(),
         source: Box::new(source.clone()),
         name: "hook".into(),
         into: String::new(),

@@ -71,7 +71,7 @@ async fn deliver(bench: &Bench) -> Vec<String> {
     let keeper = bench.keeper(Scope::Outbox("d".into()), "r");
     let guard = PublishGuard::new(receiver.clone(), &settings);
     let counters = bench.observer.destination("d");
-    let mut relay = Relay::new(Arc::clone(&bench.store), keeper, guard, settings, counters);
+    let mut relay = Relay::new(bench.store.clone(), keeper, guard, settings, counters);
     relay.reader().keeper().beat().await.unwrap();
     drain(&mut relay).await;
     receiver.0.lock().unwrap().clone()
@@ -135,7 +135,7 @@ async fn a_received_trace_continues_to_the_target() {
     assert_eq!(hex(&handle.trace_id), "0af7651916cd43dd8448eb211c80319c");
     // The rest in another process, which has only the rows.
     let (mut elsewhere, kept) = traced().await;
-    elsewhere.store = Arc::clone(&bench.store);
+    elsewhere.store = bench.store.clone();
     let headers = deliver(&elsewhere).await;
     let publish = kept.find("publish d");
     assert_eq!(publish.trace_id, handle.trace_id);

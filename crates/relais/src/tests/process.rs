@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use relais_core::{
+    dead_letter::Resolution,
     handler::Outcome,
     inbox::Content,
+    inspect::InspectExt,
     process::{ProcessFilter, ProcessStatus},
 };
 use serde::{Deserialize, Serialize};
@@ -343,12 +345,7 @@ async fn without_its_definition_a_reply_waits_as_a_dead_letter() {
     let letters = hand.bench.texts("SELECT id FROM relais_dead_letter ORDER BY msg_key = 'r' DESC");
     let mut hand = Hand::on(hand.bench, vec![order().build().unwrap()]).await;
     for letter in letters {
-        let verdict = crate::Verdict {
-            resolution: crate::Resolution::Retried,
-            actor: "ann".into(),
-            reason: "deployed".into(),
-        };
-        assert!(hand.bench.store.resolve(letter.parse().unwrap(), verdict).await.unwrap());
+        assert!(hand.bench.resolve(letter.parse().unwrap(), Resolution::Retried).await);
         hand.receive(Vec::new()).await;
     }
     assert_eq!(hand.state(), "RUNNING stock");
@@ -517,7 +514,7 @@ async fn a_definition_that_panics_fails_its_row_and_no_other() {
 async fn an_event_type_has_a_handler_or_processes_but_not_both() {
     let bench = Bench::new().await;
     let route = crate::Route::new("OrderPlaced", "d");
-    let app = crate::App::new(std::sync::Arc::clone(&bench.store)).route(route);
+    let app = crate::App::new(bench.store.clone()).route(route);
     drop(app.process(order().build().unwrap()));
 }
 
@@ -527,7 +524,7 @@ async fn two_routes_whose_messages_would_share_ids_are_refused() {
     let bench = Bench::new().await;
     let route = crate::Route::new("T", "d");
     let other = route.clone().payload("{}");
-    drop(crate::App::new(std::sync::Arc::clone(&bench.store)).route(route).route(other));
+    drop(crate::App::new(bench.store.clone()).route(route).route(other));
 }
 
 #[tokio::test]

@@ -116,7 +116,7 @@ impl Hand {
     /// Continues with a store, as after a crash.
     pub(super) async fn on(bench: Bench, definitions: Vec<Definition>) -> Self {
         bench.expire_leases();
-        let operator = Operator::new(Arc::clone(&bench.store), definitions.clone());
+        let operator = Operator::new(bench.store.clone(), definitions.clone());
         let inbox = inbox(&bench, definitions).await;
         let replies = bench
             .texts("SELECT message_id FROM relais_inbox WHERE message_id LIKE 'reply-%'")
@@ -210,21 +210,15 @@ impl Hand {
 
 pub(super) fn timers(bench: &Bench) -> Timers {
     let counters = Arc::clone(&bench.observer.processes);
-    Timers::new(
-        Arc::clone(&bench.store),
-        Arc::default(),
-        counters,
-        PausedTypes::none(),
-        Box::new(|| {}),
-    )
+    Timers::new(bench.store.clone(), Arc::default(), counters, PausedTypes::none(), Box::new(|| {}))
 }
 
 pub(super) async fn inbox(bench: &Bench, definitions: Vec<Definition>) -> InboxWorker {
-    let app = definitions.into_iter().fold(App::new(Arc::clone(&bench.store)), App::process);
+    let app = definitions.into_iter().fold(App::new(bench.store.clone()), App::process);
     let keeper = bench.keeper(Scope::Inbox, &Uuid::new_v4().to_string());
     let keeper = keeper.knowing(app.processes.announced());
     keeper.beat().await.unwrap();
-    let (store, counters) = (Arc::clone(&bench.store), Arc::clone(&bench.observer.inbox));
+    let (store, counters) = (bench.store.clone(), Arc::clone(&bench.observer.inbox));
     let processes = Arc::clone(&bench.observer.processes);
     let processes =
         ProcessWork::new(Arc::new(app.processes), Arc::default(), processes, PausedTypes::none());

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use relais_core::{
     breaker::{BreakerPolicy, BreakerState, OpenCause},
-    dead_letter::{Resolution, Verdict},
+    dead_letter::Resolution,
     delivery::Delivery,
+    inspect::InspectExt,
     lane::Scope,
     outbox::OnDeadLetter,
     publisher::Batching,
@@ -15,10 +16,6 @@ use relais_core::{
 
 use super::support::{Bench, Script, drain};
 use crate::{DestinationSettings, relay::Relay, worker::Worker};
-
-fn verdict(resolution: Resolution) -> Verdict {
-    Verdict { resolution, actor: "ann".into(), reason: "fixed the target".into() }
-}
 
 fn five_attempts() -> DestinationSettings {
     let retry = RetryPolicy::default().jitter(false).first(Duration::from_secs(60));
@@ -73,7 +70,7 @@ async fn a_dead_letter_parks_its_key_until_an_operator_retries_it() {
     drain(&mut relay).await;
     assert_eq!(bench.statuses(), ["FAILED 1", "PENDING 0", "DISPATCHED 1"]);
     let id = first_dead_letter(&bench).await;
-    assert!(bench.store.resolve(id, verdict(Resolution::Retried)).await.unwrap());
+    assert!(bench.resolve(id, Resolution::Retried).await);
     drain(&mut relay).await;
     assert_eq!(publisher.seen(), ["a1", "b1", "a1", "a2"]);
 }
@@ -86,8 +83,8 @@ async fn discarding_a_dead_letter_lets_its_key_continue() {
     let mut relay = bench.relay("w", &publisher).await;
     drain(&mut relay).await;
     let id = first_dead_letter(&bench).await;
-    assert!(bench.store.resolve(id, verdict(Resolution::Discarded)).await.unwrap());
-    assert!(!bench.store.resolve(id, verdict(Resolution::Discarded)).await.unwrap());
+    assert!(bench.resolve(id, Resolution::Discarded).await);
+    assert!(!bench.resolve(id, Resolution::Discarded).await);
     drain(&mut relay).await;
     assert_eq!(bench.statuses(), ["FAILED 1", "DISPATCHED 1"]);
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use relais_core::{
     extract::{Incoming, Value},
     inbox::InboxRow,
+    inspect::InspectExt,
     query::PAGE_MAX,
 };
 

@@ -59,7 +59,7 @@ impl Source for Broken {
 #[tokio::test]
 async fn a_loop_that_panics_is_reported_so_that_the_process_can_end() {
     let bench = Bench::new().await;
-    let mut running = App::new(Arc::clone(&bench.store)).source("s", Box::new(Broken)).start();
+    let mut running = App::new(bench.store.clone()).source("s", Box::new(Broken)).start();
     let reason = running.failed().await;
     assert!(reason.starts_with("a worker panicked: "), "{reason}");
     running.stop().await;
@@ -112,7 +112,7 @@ async fn a_call_that_panics_when_it_is_dropped_keeps_no_row_in_flight() {
     keeper.beat().await.unwrap();
     let guard = PublishGuard::new(Arc::new(NeverAnswers), &settings);
     let counters = bench.observer.destination("d");
-    let relay = Relay::new(Arc::clone(&bench.store), keeper, guard, settings, counters);
+    let relay = Relay::new(bench.store.clone(), keeper, guard, settings, counters);
     let (_wake, woken) = watch::channel(0);
     let looping =
         worker::run("w".into(), Box::new(relay), woken, CancellationToken::new(), patience());

@@ -9,13 +9,14 @@ use std::{
 
 use relais_core::{
     async_trait,
+    dead_letter::{DecisionAction, DecisionResult, OperatorDecision, Resolution},
     delivery::Delivery,
     lane::{Fence, Scope},
     message::NewMessage,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
     retry::RetryPolicy,
-    store::Store,
+    store::{Store, StoreDriver},
 };
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
@@ -29,7 +30,7 @@ use crate::{
 pub(super) struct Bench {
     dir: TempDir,
     pub(super) sqlite: SqliteStore,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn StoreDriver>,
     pub(super) observer: Observer,
 }
 
@@ -39,7 +40,7 @@ impl Bench {
         let path = dir.path().join("relais.db");
         let sqlite = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
         sqlite.migrate().await.unwrap();
-        let store: Arc<dyn Store> = Arc::new(sqlite.clone());
+        let store: Arc<dyn StoreDriver> = Arc::new(sqlite.clone());
         Self { dir, sqlite, store, observer: Observer::default() }
     }
 
@@ -78,6 +79,14 @@ impl Bench {
         );
     }
 
+    /// Decides about a dead letter; `false` if it is not open.
+    pub(super) async fn resolve(&self, dead_letter: Uuid, resolution: Resolution) -> bool {
+        let action = DecisionAction::Resolve { dead_letter, resolution };
+        let (actor, reason) = ("ann".to_owned(), "fixed the target".to_owned());
+        let decision = OperatorDecision { action, actor, reason };
+        self.store.decide(decision).await.unwrap() == DecisionResult::Done
+    }
+
     /// Makes every waiting row due.
     pub(super) fn make_due(&self) {
         for table in ["relais_outbox", "relais_inbox"] {
@@ -96,7 +105,7 @@ impl Bench {
 
     pub(super) fn keeper(&self, scope: Scope, worker: &str) -> LaneKeeper {
         let fence = Fence { scope, worker: worker.to_owned() };
-        LaneKeeper::new(Arc::clone(&self.store), fence, Duration::from_secs(60))
+        LaneKeeper::new(self.store.clone(), fence, Duration::from_secs(60))
     }
 
     /// Returns a relay of the destination `d` that owns its lanes.
@@ -117,7 +126,7 @@ impl Bench {
         let keeper = self.keeper(Scope::Outbox("d".into()), worker);
         let guard = PublishGuard::new(Arc::clone(publisher) as Arc<dyn Publisher>, &settings);
         let counters = self.observer.destination("d");
-        let mut relay = Relay::new(Arc::clone(&self.store), keeper, guard, settings, counters);
+        let mut relay = Relay::new(self.store.clone(), keeper, guard, settings, counters);
         relay.reader().keeper().beat().await.unwrap();
         relay
     }

@@ -1,6 +1,9 @@
 //! An aggregate as users write it.
 
-use relais::{Aggregate, Events, Message, OutboxRow, Repository, Store, core::query::Filter};
+use relais::{
+    Aggregate, Events, Message, OutboxRow, Repository, StoreDriver, core::inspect::InspectExt,
+    core::query::Filter,
+};
 use serde::{Serialize, Serializer, ser::Error};
 use uuid::Uuid;
 
@@ -136,7 +139,7 @@ impl Order {
 }
 
 /// Returns all of the outbox, oldest first.
-pub(crate) async fn outbox(store: &dyn Store) -> Vec<OutboxRow> {
+pub(crate) async fn outbox(store: &dyn StoreDriver) -> Vec<OutboxRow> {
     let mut rows = Vec::new();
     let mut before = None;
     loop {

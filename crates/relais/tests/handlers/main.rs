@@ -10,7 +10,7 @@ mod trouble;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use relais::{NewInbox, Store};
+use relais::{NewInbox, StoreDriver};
 use relais_testkit::{Database, database::PostgresScratch, scratch};
 
 /// The time limit of a test.
@@ -70,7 +70,7 @@ fn payment(message_id: &str, event_type: &str, key: &str) -> NewInbox {
     NewInbox::new("bank", message_id, event_type, &payload).key(key)
 }
 
-async fn accept(store: &dyn Store, messages: Vec<NewInbox>) {
+async fn accept(store: &dyn StoreDriver, messages: Vec<NewInbox>) {
     store.accept(messages, Vec::new()).await.unwrap();
 }
 

@@ -11,13 +11,14 @@ use std::{
 
 use relais::{
     App, Handler, HandlerSettings, IntoHandler, Outcome, Received, RetryPolicy, Route,
+    core::inspect::InspectExt,
     core::{
         async_trait,
         handler::{Handled, HandlerWork},
         inbox::InboxRow,
         store::StoreError,
     },
-    desk::By,
+    dead_letters::DecisionAuthor,
     postgres, sqlite,
 };
 use relais_testkit::{
@@ -82,7 +83,7 @@ async fn check(database: &dyn Notes) {
         .subscribe("search", "Paid", database.notes("search", &broken))
         .subscriber("search", HandlerSettings::default().retry(thrice))
         .route(route);
-    let desk = app.desk();
+    let dead_letters = app.dead_letters();
     let messages = ["m-1", "m-2", "m-3"].map(|id| payment(id, "Paid", "k"));
     accept(&*store, messages.to_vec()).await;
     let running = app.start();
@@ -119,7 +120,10 @@ async fn check(database: &dyn Notes) {
         .unwrap();
     assert_eq!(letters.len(), 1);
     broken.store(false, SeqCst);
-    desk.replay(letters[0].id, &By::new("ann", "search is back")).await.unwrap();
+    dead_letters
+        .replay(letters[0].id, &DecisionAuthor::new("ann", "search is back"))
+        .await
+        .unwrap();
     let all = [&mail[..], &["search bank/m-1", "search bank/m-2", "search bank/m-3"]].concat();
     until(database, SEEN, &all).await;
     running.stop().await;

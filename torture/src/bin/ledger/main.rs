@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use relais::{
     App, BreakerPolicy, DestinationSettings, Handler, Mapping, Pick, RetryPolicy, Store,
+    StoreDriver,
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings},
     postgres::{PostgresOptions, PostgresStore},
     sqlite::{SqliteOptions, SqliteStore},
@@ -55,7 +56,7 @@ enum LedgerCommand {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = LedgerArgs::parse();
-    let (store, handler): (Arc<dyn Store>, Arc<dyn Handler>) =
+    let (store, handler): (Arc<dyn StoreDriver>, Arc<dyn Handler>) =
         match args.store.strip_prefix("sqlite:") {
             Some(path) => {
                 let path = PathBuf::from(path);
@@ -76,7 +77,11 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn run(args: &LedgerArgs, store: Arc<dyn Store>, handler: Arc<dyn Handler>) -> Result<()> {
+async fn run(
+    args: &LedgerArgs,
+    store: Arc<dyn StoreDriver>,
+    handler: Arc<dyn Handler>,
+) -> Result<()> {
     let mapping = Mapping::json("shop")
         .event_type(Pick::payload("/type"))
         .aggregate_id(Pick::payload("/key"));

@@ -10,7 +10,7 @@ use relais_core::{
     async_trait,
     inbox::{Content, NewInbox},
     message::{Headers, NewMessage},
-    store::Store,
+    store::StoreDriver,
 };
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(2);
 /// Returns messages per second.
 pub(super) async fn measure(
     name: Measurement,
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn StoreDriver>,
     rows: u64,
 ) -> Result<f64, CommandError> {
     match name {
@@ -55,7 +55,7 @@ pub(super) fn payload(number: u64) -> String {
 /// A destination without a worker: its rows wait and do not disturb later measurements.
 const UNSERVED: &str = "bench-unserved";
 
-async fn send(store: &dyn Store) -> Result<f64, CommandError> {
+async fn send(store: &dyn StoreDriver) -> Result<f64, CommandError> {
     let started = Instant::now();
     let mut sent = 0;
     while started.elapsed() < SEND_TIME {
@@ -70,7 +70,7 @@ fn message(number: u64, destination: &str) -> NewMessage {
     NewMessage::new(Uuid::now_v7(), ("Order", &key), "OrderChanged", destination, payload(number))
 }
 
-async fn accept(store: &dyn Store, rows: u64) -> Result<f64, CommandError> {
+async fn accept(store: &dyn StoreDriver, rows: u64) -> Result<f64, CommandError> {
     let arrived: Vec<NewInbox> = (0..rows).map(arrival).collect();
     let started = Instant::now();
     for batch in arrived.chunks(BATCH) {
@@ -97,7 +97,7 @@ fn arrival(number: u64) -> NewInbox {
     }
 }
 
-async fn relay(store: &Arc<dyn Store>, rows: u64) -> Result<f64, CommandError> {
+async fn relay(store: &Arc<dyn StoreDriver>, rows: u64) -> Result<f64, CommandError> {
     let mut number = 0;
     while number < rows {
         let upto = rows.min(number + BATCH as u64);

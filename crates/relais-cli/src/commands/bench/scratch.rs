@@ -10,7 +10,7 @@ use relais::{
     postgres::PostgresStore,
     sqlite::{SqliteOptions, SqliteStore},
 };
-use relais_core::store::Store;
+use relais_core::store::StoreDriver;
 use secrecy::ExposeSecret;
 
 use super::{Measurement, postgres, sqlite};
@@ -60,7 +60,7 @@ impl ScratchDatabase {
         Ok(scratch)
     }
 
-    pub(super) fn store(&self) -> Arc<dyn Store> {
+    pub(super) fn store(&self) -> Arc<dyn StoreDriver> {
         match self {
             Self::Sqlite { store, .. } => Arc::new(store.clone()),
             Self::Postgres { store, .. } => Arc::new(store.clone()),

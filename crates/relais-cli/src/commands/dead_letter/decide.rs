@@ -5,10 +5,12 @@ use std::{
     ops::ControlFlow,
 };
 
-use relais::desk::{Answer, By, HeldKey, Pace, Picked, Report, many::in_order};
+use relais::dead_letters::{
+    DecisionAuthor, DecisionOutcome, DecisionReport, HeldKey, Pace, SelectedLetter, many::in_order,
+};
 use relais_core::{
     dead_letter::{Origin, Resolution},
-    desk::IdKind,
+    inspect::{IdKind, InspectExt},
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -27,7 +29,7 @@ const SHOWN_MAX: usize = 50;
 
 /// The dead letters of a decision.
 pub(in crate::commands) struct Selection {
-    pub(in crate::commands) picked: Vec<Picked>,
+    pub(in crate::commands) picked: Vec<SelectedLetter>,
     pub(in crate::commands) resolution: Resolution,
     pub(in crate::commands) by: SelectedBy,
     pub(in crate::commands) pace: Pace,
@@ -43,7 +45,7 @@ pub(in crate::commands) enum SelectedBy {
 }
 
 impl Selection {
-    pub(in crate::commands) fn named(picked: Vec<Picked>, resolution: Resolution) -> Self {
+    pub(in crate::commands) fn named(picked: Vec<SelectedLetter>, resolution: Resolution) -> Self {
         Self { picked, resolution, by: SelectedBy::Name, pace: Pace::AtOnce }
     }
 }
@@ -64,7 +66,7 @@ pub(super) async fn selected(
         return Err(CommandError::Usage("filters go with --all, not with ids".to_owned()));
     }
     let (picked, by) = if args.all {
-        (at.desk.pick(&filters).await?, SelectedBy::Filter)
+        (at.dead_letters.pick(&filters).await?, SelectedBy::Filter)
     } else {
         (by_ids(at, &args.ids).await?, SelectedBy::Name)
     };
@@ -78,7 +80,10 @@ pub(super) async fn selected(
     decide(at, Selection { picked, resolution, by, pace }, &args.decision).await
 }
 
-async fn by_ids(at: &DeadLetterContext<'_>, ids: &[IdPrefix]) -> Result<Vec<Picked>, CommandError> {
+async fn by_ids(
+    at: &DeadLetterContext<'_>,
+    ids: &[IdPrefix],
+) -> Result<Vec<SelectedLetter>, CommandError> {
     let mut picked = Vec::with_capacity(ids.len());
     for id in ids {
         let id = ids::only(at.store, IdKind::DeadLetter, id).await?;
@@ -86,7 +91,7 @@ async fn by_ids(at: &DeadLetterContext<'_>, ids: &[IdPrefix]) -> Result<Vec<Pick
         let letter = letter.ok_or_else(|| {
             CommandError::failed(format!("no dead letter has the ID {id}; nothing was changed"))
         })?;
-        picked.push(Picked::from(&letter));
+        picked.push(SelectedLetter::from(&letter));
     }
     in_order(&mut picked);
     Ok(picked)
@@ -97,7 +102,7 @@ pub(super) async fn key(
     resolution: Resolution,
     args: &KeyArgs,
 ) -> Done {
-    let mut held = at.desk.held(&args.key).await?;
+    let mut held = at.dead_letters.held(&args.key).await?;
     if args.inbox {
         held.retain(|key| key.origin == Origin::Inbox);
     } else if let Some(destination) = &args.destination {
@@ -141,7 +146,7 @@ pub(in crate::commands) async fn decide(
     if !selection.picked.is_empty() && !decision.yes {
         confirm(&selection)?;
     }
-    let actor = By::new(&decision.actor()?, &decision.reason);
+    let actor = DecisionAuthor::new(&decision.actor()?, &decision.reason);
     let Selection { picked, resolution, by, pace } = selection;
     let mut log = DecisionLog::new(at.context.output, resolution, picked.len());
     let mut printed = Ok(());
@@ -149,7 +154,7 @@ pub(in crate::commands) async fn decide(
         printed = log.add(report);
         if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let decided = at.desk.decide_all(&picked, resolution, pace, &actor, each).await;
+    let decided = at.dead_letters.decide_all(&picked, resolution, pace, &actor, each).await;
     printed?;
     log.finish()?;
     decided?;
@@ -239,8 +244,8 @@ struct DecisionLog {
     resolution: Resolution,
     progress: CommandProgress,
     done: Vec<Uuid>,
-    unchanged: Vec<Report>,
-    refused: Vec<Report>,
+    unchanged: Vec<DecisionReport>,
+    refused: Vec<DecisionReport>,
 }
 
 impl DecisionLog {
@@ -255,16 +260,19 @@ impl DecisionLog {
         }
     }
 
-    fn add(&mut self, report: Report) -> Done {
+    fn add(&mut self, report: DecisionReport) -> Done {
         self.progress.step();
-        if report.answer == Answer::Done {
+        if report.answer == DecisionOutcome::Done {
             self.done.push(report.id);
             return Ok(());
         }
         if !self.output.json {
             self.output.print(&escape(&unchanged(&report), LineBreaks::Escape))?;
         }
-        let refused = matches!(report.answer, Answer::Refused { .. } | Answer::WouldFail { .. });
+        let refused = matches!(
+            report.answer,
+            DecisionOutcome::Refused { .. } | DecisionOutcome::WouldFail { .. }
+        );
         if refused { &mut self.refused } else { &mut self.unchanged }.push(report);
         Ok(())
     }
@@ -281,26 +289,26 @@ impl DecisionLog {
     }
 }
 
-fn unchanged(Report { id, answer }: &Report) -> String {
+fn unchanged(DecisionReport { id, answer }: &DecisionReport) -> String {
     format!("{id} {}", unchanged_text(answer))
 }
 
 /// Returns the reason why nothing was changed.
-pub(in crate::commands) fn unchanged_text(answer: &Answer) -> String {
+pub(in crate::commands) fn unchanged_text(answer: &DecisionOutcome) -> String {
     match answer {
-        Answer::Done => "done".to_owned(),
-        Answer::NotFound => "does not exist (any more); nothing was changed".to_owned(),
-        Answer::ResolvedBefore { resolution, by, at } => {
+        DecisionOutcome::Done => "done".to_owned(),
+        DecisionOutcome::NotFound => "does not exist (any more); nothing was changed".to_owned(),
+        DecisionOutcome::ResolvedBefore { resolution, by, at } => {
             format!("is already {resolution} by {by} at {at}; nothing was changed")
         }
-        Answer::EditedMeanwhile { by, at } => format!(
+        DecisionOutcome::EditedMeanwhile { by, at } => format!(
             "was edited by {by} at {at}, after you read it; nothing was changed; read it again"
         ),
-        Answer::WouldFail { problem } => format!(
+        DecisionOutcome::WouldFail { problem } => format!(
             "would fail again: {} ({}); nothing was changed; --force saves it anyway",
             problem.message, problem.code
         ),
-        Answer::Refused { problem } => {
+        DecisionOutcome::Refused { problem } => {
             format!("was refused: {} ({}); nothing was changed", problem.message, problem.code)
         }
     }

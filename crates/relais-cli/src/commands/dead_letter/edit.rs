@@ -2,8 +2,14 @@
 
 use std::io::{self, IsTerminal};
 
-use relais::desk::{Answer, Basis, By, Insist, Report, Rewrite};
-use relais_core::{dead_letter::Origin, desk::IdKind, repair::Mode};
+use relais::dead_letters::{
+    Basis, DecisionAuthor, DecisionOutcome, DecisionReport, EditValidation, PayloadEdit,
+};
+use relais_core::{
+    dead_letter::Origin,
+    inspect::{IdKind, InspectExt},
+    repair::Mode,
+};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -27,26 +33,28 @@ pub(super) async fn edit(at: &DeadLetterContext<'_>, args: EditArgs) -> Done {
     let id = ids::only(at.store, IdKind::DeadLetter, &args.id).await?;
     let written = write(at, &args, id).await?;
     let dry_run = args.decision.dry_run;
-    let rewrite = Rewrite {
+    let rewrite = PayloadEdit {
         payload: written.payload,
         basis: written.basis,
-        insist: if args.force { Insist::Forced } else { Insist::Rehearsed },
+        insist: if args.force { EditValidation::Skipped } else { EditValidation::Required },
         mode: if dry_run { Mode::Try } else { Mode::Write },
     };
-    let by = By::new(&args.decision.actor()?, &args.decision.reason);
-    let answer = at.desk.edit(id, rewrite, &by).await?;
+    let by = DecisionAuthor::new(&args.decision.actor()?, &args.decision.reason);
+    let answer = at.dead_letters.edit(id, rewrite, &by).await?;
     let output = &at.context.output;
-    let done = answer == Answer::Done;
+    let done = answer == DecisionOutcome::Done;
     let validated = if done && dry_run { validated(at, id).await? } else { VALID_JSON };
     if output.json && done && dry_run {
         let (result, _) = validated;
         output.print_json(&json!({ "id": id, "dry_run": true, "result": result }))?;
     } else if output.json {
-        output.print_json(&Report { id, answer })?;
+        output.print_json(&DecisionReport { id, answer })?;
     } else {
         let text = match (&answer, dry_run) {
-            (Answer::Done, true) => format!("dry run: {}; nothing was changed", validated.1),
-            (Answer::Done, false) => {
+            (DecisionOutcome::Done, true) => {
+                format!("dry run: {}; nothing was changed", validated.1)
+            }
+            (DecisionOutcome::Done, false) => {
                 format!("edited; next: relais dead-letter retry {id}")
             }
             (other, _) => format!("{id} {}", unchanged_text(other)),

@@ -13,10 +13,10 @@ use std::{
 use relais::{RunningApp, observe::Observer};
 use relais_admin::ApiUsage;
 use relais_core::{
-    desk::AuditFilter,
+    inspect::{AuditFilter, InspectExt},
     process::ProcessFilter,
     query::PAGE_MAX,
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 
 use super::{
@@ -51,7 +51,7 @@ pub(super) struct DemoEnvironment {
     org: DemoOrg,
     settings: Settings,
     database: Database,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     running: Option<RunningApp>,
     /// Keeps counting after workers were killed, because the console belongs to the process.
     observer: Arc<Observer>,
@@ -88,7 +88,7 @@ impl DemoEnvironment {
         let store = database.store();
         store.migrate().await?;
         store.check().await?;
-        let describe = store.describe().await?;
+        let describe = store.describe().await?.server;
         let places =
             DemoAddresses { store: describe, console, hook, org: org.url(), settings: show(&file) };
         let (observer, usage) = (Arc::default(), Usage::default());

@@ -5,9 +5,10 @@ use std::io::{self, IsTerminal};
 use relais::process::ActError;
 use relais_core::{
     delivery::Problem,
+    inspect::InspectExt,
     process::{Action, Process, ProcessFilter},
     query::PAGE_MAX,
-    store::Store,
+    store::StoreDriver,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -114,7 +115,7 @@ fn check(args: &Act) -> Done {
 }
 
 /// Returns the named processes, or all that match the filters, oldest first.
-async fn selected(store: &dyn Store, args: &Act) -> Result<Vec<Process>, CommandError> {
+async fn selected(store: &dyn StoreDriver, args: &Act) -> Result<Vec<Process>, CommandError> {
     let mut processes = Vec::new();
     for wanted in &args.ids {
         processes.push(find(store, wanted).await?);
@@ -137,7 +138,7 @@ async fn selected(store: &dyn Store, args: &Act) -> Result<Vec<Process>, Command
 
 async fn dry_run(
     context: &CommandContext,
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     deed: ActionText,
     processes: &[Process],
 ) -> Done {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use relais_core::{
+    inspect::InspectExt,
     process::{Process, ProcessFilter, ProcessStatus},
     query::PAGE_MAX,
-    store::{Store, StoreError},
+    store::{StoreDriver, StoreError},
 };
 
 use crate::settings::Settings;
@@ -14,7 +15,7 @@ use crate::settings::Settings;
 /// be missed.
 pub(crate) async fn undeclared(
     settings: &Settings,
-    store: &dyn Store,
+    store: &dyn StoreDriver,
 ) -> Result<Vec<String>, StoreError> {
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     for status in ProcessStatus::ALL.into_iter().filter(|status| !status.is_final()) {

@@ -1,6 +1,7 @@
 //! One process: its current state and its log.
 
 use relais_core::{
+    inspect::InspectExt,
     process::{LogEntry, Process, ProcessEvent},
     query::PAGE_MAX,
 };

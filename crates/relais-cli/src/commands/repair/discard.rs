@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal};
 
-use relais::desk::{Answer, By};
-use relais_core::{query::PAGE_MAX, store::Store};
+use relais::dead_letters::{DecisionAuthor, DecisionOutcome};
+use relais_core::{query::PAGE_MAX, store::StoreDriver};
 use serde_json::json;
 
 use super::{rows_text, serde_errors};
@@ -40,14 +40,14 @@ pub(super) async fn discard(context: &CommandContext, args: &DiscardRows) -> Don
     if !rows.is_empty() && !args.decision.yes {
         confirm(rows.len(), args)?;
     }
-    let desk = wire::desk(&settings, store);
-    let by = By::new(&args.decision.actor()?, &args.decision.reason);
+    let dead_letters = wire::dead_letters(&settings, store);
+    let by = DecisionAuthor::new(&args.decision.actor()?, &args.decision.reason);
     let progress = CommandProgress::new("rows", Some(rows.len() as u64), true);
     let (mut discarded, mut unchanged) = (Vec::new(), Vec::new());
     for row in rows {
-        let answer = desk.discard_unreadable(row, &by).await?;
+        let answer = dead_letters.discard_unreadable(row, &by).await?;
         progress.step();
-        if answer == Answer::Done {
+        if answer == DecisionOutcome::Done {
             discarded.push(row);
             continue;
         }
@@ -68,7 +68,7 @@ pub(super) async fn discard(context: &CommandContext, args: &DiscardRows) -> Don
     if unchanged.is_empty() || args.all { Ok(()) } else { Err(CommandError::Printed) }
 }
 
-async fn named(store: &dyn Store, ids: &[String]) -> Result<Vec<i64>, CommandError> {
+async fn named(store: &dyn StoreDriver, ids: &[String]) -> Result<Vec<i64>, CommandError> {
     let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
         rows.push(inbox_row(store, id).await?.id);
@@ -77,12 +77,12 @@ async fn named(store: &dyn Store, ids: &[String]) -> Result<Vec<i64>, CommandErr
 }
 
 /// Returns the rows that match the filters, oldest first.
-async fn matching(store: &dyn Store, args: &DiscardRows) -> Result<Vec<i64>, CommandError> {
+async fn matching(store: &dyn StoreDriver, args: &DiscardRows) -> Result<Vec<i64>, CommandError> {
     let mut wanted = serde_errors(&args.rows);
     let mut rows = Vec::new();
     while rows.len() < args.rows.limit {
         wanted.limit = PAGE_MAX.min(args.rows.limit - rows.len());
-        let page = store.serde_errors(wanted.clone()).await?;
+        let page = store.undecodable_rows(wanted.clone()).await?;
         let Some(last) = page.last() else { break };
         wanted.after = *last;
         rows.extend(page);

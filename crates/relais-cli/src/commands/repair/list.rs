@@ -1,6 +1,10 @@
 //! `relais reprocess list`: undecodable rows.
 
-use relais_core::{browse::Listed, inbox::InboxRow, query::Filter};
+use relais_core::{
+    inbox::InboxRow,
+    inspect::{InspectExt, ListedRow, PayloadPart},
+    query::Filter,
+};
 
 use crate::{
     args::UndecodableList,
@@ -39,9 +43,9 @@ pub(super) async fn list(context: &CommandContext, list: UndecodableList) -> Don
         return print_page_json(context, &rows, limit, rows.last().map(|row| row.id));
     }
     // Without the bytes, which may be large.
-    let rows = store.browse_inbox(filter).await?;
+    let rows = store.inbox_page(filter, PayloadPart::Preview).await?.rows;
     let now = store.overview().await?.now;
-    let lines = rows.iter().map(|Listed { row, payload_bytes }| {
+    let lines = rows.iter().map(|ListedRow { row, payload_bytes }| {
         let InboxRow { id, source_system, msg_key, message_id, received_at, .. } = row;
         let problem = problem(row.error_code.as_deref(), row.error_message.as_deref());
         vec![

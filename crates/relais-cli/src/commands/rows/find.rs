@@ -3,7 +3,12 @@
 //! A number may be both, and two sources or destinations may have one message id. Such an ambiguous id is an error
 //! that lists the full names of the rows.
 
-use relais_core::{desk::IdKind, inbox::InboxRow, outbox::OutboxRow, store::Store};
+use relais_core::{
+    inbox::InboxRow,
+    inspect::{IdKind, InspectExt},
+    outbox::OutboxRow,
+    store::StoreDriver,
+};
 use uuid::Uuid;
 
 use super::not_found;
@@ -41,7 +46,7 @@ fn row_query<'a>(table: &str, id: &'a str) -> RowQuery<'a> {
 }
 
 pub(in crate::commands) async fn inbox_row(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     id: &str,
 ) -> Result<InboxRow, CommandError> {
     let (number, message) = match row_query("inbox", id) {
@@ -55,7 +60,7 @@ pub(in crate::commands) async fn inbox_row(
         found.extend(row.filter(|row| row.id == number));
     }
     if let Some(message) = message {
-        let rows = store.received_as(message.to_owned()).await?;
+        let rows = store.trail(message.to_owned()).await?.received;
         found.extend(rows.into_iter().filter(|row| Some(row.id) != number));
     }
     match found.len() {
@@ -82,7 +87,7 @@ fn ambiguous(id: &str, table: &str, rows: &[(i64, String)]) -> CommandError {
 
 /// Finds an outbox row. Message ids of the outbox are UUIDs, so a number is a row.
 pub(in crate::commands) async fn outbox_row(
-    store: &dyn Store,
+    store: &dyn StoreDriver,
     id: &str,
 ) -> Result<OutboxRow, CommandError> {
     let mut found = match row_query("outbox", id) {
@@ -90,11 +95,11 @@ pub(in crate::commands) async fn outbox_row(
             store.find_outbox(number.to_string()).await?.into_iter().collect()
         }
         RowQuery::Message(message) => match Uuid::try_parse(message) {
-            Ok(message_id) => store.sent_as(message_id).await?,
+            Ok(_) => store.trail(message.to_owned()).await?.sent,
             Err(_) => match IdPrefix::parse(message) {
                 Some(prefix) => {
                     let only = ids::only(store, IdKind::Message, &prefix).await?;
-                    store.sent_as(only).await?
+                    store.trail(only.to_string()).await?.sent
                 }
                 None => Vec::new(),
             },

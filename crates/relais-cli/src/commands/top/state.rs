@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use relais_core::{store::Store, time::Timestamp};
+use relais_core::{store::StoreDriver, time::Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -82,7 +82,7 @@ impl TopState {
 
 /// Reads the state repeatedly.
 pub(super) struct StateReader {
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     admin: Option<AdminKeys>,
     access: Access,
     /// The worker that is known to answer for this store.
@@ -90,7 +90,11 @@ pub(super) struct StateReader {
 }
 
 impl StateReader {
-    pub(super) fn new(store: Arc<dyn Store>, admin: Option<AdminKeys>, access: Access) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn StoreDriver>,
+        admin: Option<AdminKeys>,
+        access: Access,
+    ) -> Self {
         Self { store, admin, access, known: None }
     }
 

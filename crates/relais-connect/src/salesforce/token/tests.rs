@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::{Router, extract::State, http::StatusCode, routing::post};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use relais_core::{
+    async_trait,
     credential::{Credential, Credentials},
-    store::StoreFuture,
+    store::StoreResult,
 };
 use serde_json::{Value, json};
 
@@ -162,39 +163,40 @@ async fn a_login_server_in_trouble_is_no_wrong_secret() {
 #[derive(Default)]
 struct MemoryCredentials(Mutex<(i64, Option<String>, Option<String>)>);
 
+#[async_trait]
 impl Credentials for MemoryCredentials {
-    fn take_credential(
+    async fn take_credential(
         &self,
         _: String,
         owner: String,
         _: Duration,
-    ) -> StoreFuture<'_, Option<Credential>> {
+    ) -> StoreResult<Option<Credential>> {
         let mut row = self.0.lock().unwrap();
         let taken = row.2.is_none().then(|| {
             row.2 = Some(owner);
             Credential { version: row.0, sealed: row.1.clone() }
         });
-        Box::pin(async { Ok(taken) })
+        Ok(taken)
     }
 
-    fn replace_credential(
+    async fn replace_credential(
         &self,
         _: String,
         owner: String,
         version: i64,
         sealed: String,
-    ) -> StoreFuture<'_, bool> {
+    ) -> StoreResult<bool> {
         let mut row = self.0.lock().unwrap();
         let holds = row.2.as_ref() == Some(&owner) && row.0 == version;
         if holds {
             *row = (version + 1, Some(sealed), None);
         }
-        Box::pin(async move { Ok(holds) })
+        Ok(holds)
     }
 
-    fn release_credential(&self, _: String, owner: String) -> StoreFuture<'_, ()> {
+    async fn release_credential(&self, _: String, owner: String) -> StoreResult<()> {
         self.0.lock().unwrap().2.take_if(|held| *held == owner);
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 }
 

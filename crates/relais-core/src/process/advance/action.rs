@@ -1,4 +1,4 @@
-//! What a person decides about a process, and what they may.
+//! Actions of operators on a process, and which are allowed.
 
 use super::{
     Action,
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// What a person may do with a process as it is.
+/// Returns the actions that an operator may do with a process as it is.
 pub fn actions(definition: &Definition, process: &Process) -> Result<Vec<Action>, Problem> {
     let work = Work::load(definition, process, Cause::default())?;
     Ok(Action::ALL.into_iter().filter(|action| fits(&work, *action)).collect())
@@ -107,7 +107,7 @@ fn pause(work: &mut Work<'_>, actor: &str, reason: &str) {
     let (reason, paused_by) = (reason.to_owned(), actor.to_owned());
     work.record(ProcessEvent::ProcessPaused { reason, paused_by });
     work.progress.paused = true;
-    // A pause before an attempt is over when the process is resumed; a time-out goes on.
+    // A pause before an attempt is over when the process is resumed; a time-out continues.
     if let Some(at) = work.at_mut().filter(|at| at.now == Now::Resting) {
         at.now = Now::Due;
     }
@@ -149,7 +149,7 @@ fn skip_step(work: &mut Work<'_>) {
     work.progress.at = Position::At(At { now: Now::Done, ..at });
 }
 
-/// The step a person decides about.
+/// The step that an operator decides about.
 fn under_way(work: &Work<'_>) -> Option<At> {
     match &work.progress.at {
         Position::At(at) => Some(at.clone()),

@@ -1,7 +1,7 @@
 //! The commands of a process and their ids.
 //!
-//! Invariant: an id says which process, step, way and attempt it is of, and nothing else goes into it, so
-//! that a reply can be told from that of another attempt without a list of what was sent.
+//! Invariant: an id is made of the process, step, way and attempt, and of nothing else, so
+//! that the reply to one attempt differs from that to another without a list of sent commands.
 
 use uuid::Uuid;
 

@@ -10,7 +10,7 @@ use crate::{
     process::{ProcessEvent, SOURCE_SYSTEM, Timer, definition::Call},
 };
 
-/// Goes on until something is waited for, or the end. Each turn leaves a state it never comes back to,
+/// Continues until the process waits for an event, or ends. Each turn leaves a state it never comes back to,
 /// so there are few.
 pub(super) fn go_on(work: &mut Work<'_>, random: f64) {
     while !work.progress.paused {
@@ -38,7 +38,7 @@ pub(super) fn may_try_again(work: &Work<'_>, at: &At, kind: FailureKind) -> bool
 fn send(work: &mut Work<'_>, at: &At) {
     let made = match work.call(&at.step, at.way) {
         Some(call) => (call.payload)(&work.process.data).map(|payload| (call, payload)),
-        // The definition lost it while it was under way.
+        // The definition lost it while its command was in flight.
         None => {
             Err(Problem::new(crate::process::PROCESS_DEFINITION, "has no compensation any more"))
         }
@@ -64,7 +64,7 @@ fn send_command(work: &mut Work<'_>, at: &At, call: &Call, payload: String) {
     stand(work, at, Now::Sent);
 }
 
-/// Only a person can mend a command that cannot be made; until then nothing is lost.
+/// Pauses the process: only an operator can fix a command that cannot be made. Nothing is lost until then.
 fn hold(work: &mut Work<'_>, at: &At, problem: Problem) {
     let reason = format!("the command of {} cannot be made: {}", place(at), problem.message);
     let paused_by = SOURCE_SYSTEM.to_owned();
@@ -102,14 +102,14 @@ fn next_undo(work: &mut Work<'_>) {
         Some(step) => Position::At(At::due(Way::Undo, step)),
         None => {
             if let Some(last) = work.log.last_mut() {
-                last.note.get_or_insert_with(|| "every completed step is undone".to_owned());
+                last.note.get_or_insert_with(|| "every completed step is compensated".to_owned());
             }
             Position::Compensated
         }
     };
 }
 
-/// The step will not succeed: what was done before it is undone.
+/// Gives the step up: completed steps before it are compensated.
 fn turn_back(work: &mut Work<'_>, at: &At, failure: &Failure) {
     if let Some(step) = work.next_undo() {
         work.progress.at = Position::At(At::due(Way::Undo, step));

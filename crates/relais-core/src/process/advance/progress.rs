@@ -1,7 +1,7 @@
 //! What relais keeps of a process beside the user's data: where it stands, and what became of each step.
 //!
 //! Invariant: the columns `status`, `current_step` and `retries` follow from this; where `status` does
-//! not, somebody changed the row by hand, and it is not read.
+//! not, the row was changed by hand, and it is not read.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) enum Position {
     New,
     At(At),
     Succeeded,
-    /// `step`: the one a person may try again or skip. Of a process that was cancelled, what it has
+    /// `step`: the one that an operator may retry or skip. Of a process that was cancelled, what it has
     /// done stands, late successes too.
     Failed {
         step: Option<String>,
@@ -41,14 +41,14 @@ pub(super) enum Position {
     Compensated,
 }
 
-/// The step under way.
+/// The current step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct At {
     pub(super) way: Way,
     pub(super) step: String,
     pub(super) now: Now,
-    /// Attempts that did not succeed, since it came here or a person had it tried again.
+    /// Attempts that did not succeed, since it came here or an operator retried it.
     pub(super) failed: u32,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Way {
     Undo,
 }
 
-/// What the step under way waits for.
+/// The event that the current step waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Now {
@@ -80,7 +80,7 @@ pub(super) enum Now {
     Done,
     /// Its last command failed; what follows is to begin.
     Failed(Failure),
-    /// Undoing it failed for good: a person decides.
+    /// Its compensation failed for good: an operator decides.
     Stuck,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Failure {
 pub(super) enum FailureKind {
     Permanent,
     Retryable,
-    /// Retryable, and nobody knows what it has done.
+    /// Retryable, with unknown effects.
     TimedOut,
 }
 
@@ -137,9 +137,9 @@ pub(super) enum StepState {
     #[default]
     Open,
     Completed,
-    /// Taken for done by a person: it is undone like a completed one.
+    /// Skipped by an operator: it is compensated like a completed one.
     Skipped,
-    /// Undone, or taken for undone by a person.
+    /// Compensated, or its compensation skipped by an operator.
     Undone,
 }
 
@@ -165,7 +165,7 @@ impl Progress {
         if progress.status() != process.status {
             let (is, says) = (process.status.as_str(), progress.status().as_str());
             return Err(unreadable(format!(
-                "is that of a process that is {says}, but its status is {is}; was the row changed by hand?"
+                "is that of a process that is {says}, but its status is {is}; check whether the row was changed by hand"
             )));
         }
         Ok(progress)

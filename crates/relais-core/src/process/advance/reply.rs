@@ -1,8 +1,8 @@
-//! What a reply says about the step it answers.
+//! Replies, and their meaning for the step they answer.
 //!
 //! A success is never overlooked: whichever attempt it answers, and however late it comes, the step is
-//! done from then on, and is undone if its process has turned back. A failure counts only while the very
-//! attempt it answers is waited for. Everything is logged; what changes nothing says why.
+//! done from then on, and is compensated if its process has turned back. A failure counts only while the very
+//! attempt it answers is waited for. Everything is logged; an entry that changes nothing has a note.
 
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ use crate::{
     text::{self, ERROR_MESSAGE_MAX},
 };
 
-/// The command a reply answers, as far as it says.
+/// The command that a reply answers, as far as it names one.
 struct Answer<'a> {
     step: &'a str,
     way: Way,
@@ -107,7 +107,7 @@ fn completed(work: &mut Work<'_>, answer: &Answer<'_>, data: String, result: ser
     let progress = work.progress.step(step);
     let ignored = match progress.state {
         StepState::Completed => Some("ignored: the step was completed before"),
-        StepState::Undone => Some("ignored: the step was undone before"),
+        StepState::Undone => Some("ignored: the step was compensated before"),
         StepState::Open if progress.sent == 0 => Some("ignored: the step has not been begun"),
         StepState::Open | StepState::Skipped => None,
     };
@@ -138,15 +138,15 @@ fn completed_late(work: &mut Work<'_>, step: &str) -> &'static str {
         Position::Failed { .. } | Position::Compensated => {
             work.progress.at = Position::At(At::due(Way::Undo, step));
             work.settle_by_late_reply();
-            "late: the process had ended, so the step is undone now"
+            "late: the process had ended, so the step is compensated now"
         }
         Position::At(_) | Position::New | Position::Succeeded => {
-            "late: the step was given up, so it is undone too"
+            "late: the step was given up, so it is compensated too"
         }
     }
 }
 
-/// A step is undone.
+/// Records that a step is compensated.
 fn undone(work: &mut Work<'_>, answer: &Answer<'_>, data: String) {
     let step = answer.step;
     let event = ProcessEvent::CompensationCompleted {
@@ -155,10 +155,10 @@ fn undone(work: &mut Work<'_>, answer: &Answer<'_>, data: String) {
     };
     let progress = work.progress.step(step);
     if progress.state == StepState::Undone {
-        return work.record_with(event, "ignored: the step was undone before");
+        return work.record_with(event, "ignored: the step was compensated before");
     }
     if progress.undo_sent == 0 || !progress.state.stands() {
-        return work.record_with(event, "ignored: nobody has asked to undo the step");
+        return work.record_with(event, "ignored: no compensation of the step was sent");
     }
     work.process.data = data;
     work.set_state(step, StepState::Undone);
@@ -193,7 +193,7 @@ fn why_late(work: &Work<'_>, answer: &Answer<'_>) -> Option<&'static str> {
     let progress = work.progress.step(answer.step);
     let sent = progress.sent(answer.way);
     match &work.progress.at {
-        _ if sent == 0 => Some("ignored: nobody has asked for it"),
+        _ if sent == 0 => Some("ignored: no command was sent for it"),
         Position::At(at) if at.step == answer.step && at.way == answer.way => match at.now {
             Now::Sent if answer.command.is_none_or(|(_, attempt)| attempt == sent) => None,
             Now::Done => Some("ignored: the step was done before"),
@@ -204,7 +204,7 @@ fn why_late(work: &Work<'_>, answer: &Answer<'_>) -> Option<&'static str> {
     }
 }
 
-/// The attempt under way did not succeed: recorded, and counted.
+/// Records and counts a failure of the current attempt.
 pub(super) fn fail_attempt(work: &mut Work<'_>, command_id: Option<Uuid>, failure: Failure) {
     let Some(at) = work.at_mut() else { return };
     at.failed = at.failed.saturating_add(1);
@@ -215,12 +215,12 @@ pub(super) fn fail_attempt(work: &mut Work<'_>, command_id: Option<Uuid>, failur
         Way::Undo if may_try_again(work, &at, failure.kind) => {
             work.record_with(event, "it will be tried again");
         }
-        Way::Undo => work.record_with(event, "a person must have it tried again, or skip it"),
+        Way::Undo => work.record_with(event, "an operator must retry or skip it"),
         Way::Forward => work.record(event),
     }
 }
 
-/// How the failure of a command is told. A compensation has no event of its own for a time-out.
+/// Returns the event for the failure of a command. A compensation has none of its own for a time-out.
 pub(super) fn failed_event(
     step: &str,
     way: Way,

@@ -60,7 +60,7 @@ impl<'a> Work<'a> {
         let missing = |what: String| {
             let text = format!(
                 "process {process_id} is of `{process_type}` version {version}: {what}; register the \
-                 definition it was started with, then replay"
+                 definition it was started with, then retry"
             );
             Problem::new(PROCESS_DEFINITION, &text)
         };
@@ -163,7 +163,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The last step that stands and can be undone.
+    /// The last completed step that can be compensated.
     pub(super) fn next_undo(&self) -> Option<&'a str> {
         let stands = |step: &&Step| self.progress.step(&step.name).state.stands();
         let steps = self.steps().iter().rev();
@@ -219,14 +219,14 @@ impl<'a> Work<'a> {
         self.timer = Some(timer.map_or(TimerChange::Clear, TimerChange::Set));
     }
 
-    /// A person must look.
+    /// Opens a dead letter: an operator must decide.
     pub(super) fn raise(&mut self, failed_status: &'static str, problem: Problem) {
         let attempts = self.progress.failed();
         self.progress.raised = true;
         self.dead_letter = DeadLetterChange::Open { failed_status, problem, attempts };
     }
 
-    /// What a person had to look at, if anything, is settled.
+    /// Closes the open dead letter, if there is one.
     pub(super) fn settle(&mut self, closure: Closure, actor: &str, reason: &str) {
         if self.progress.raised {
             self.progress.raised = false;
@@ -238,7 +238,7 @@ impl<'a> Work<'a> {
         self.settle(Closure::LateReply, SOURCE_SYSTEM, "a late reply");
     }
 
-    /// Writes who asked for it to the first entry, unless that says so itself.
+    /// Writes the operator to the first entry, unless that names one itself.
     pub(super) fn sign(&mut self, action: Action, actor: &str, reason: &str) {
         let signs_itself = matches!(action, Action::Pause | Action::Resume);
         if let Some(first) = self.log.first_mut().filter(|_| !signs_itself) {

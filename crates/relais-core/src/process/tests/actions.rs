@@ -1,4 +1,4 @@
-//! What people may do, where, and what becomes of it.
+//! Actions of operators: where they are allowed, and their effects.
 
 use super::*;
 use crate::process::{PROCESS_ACTION, PROCESS_STATE, actions, cancel};

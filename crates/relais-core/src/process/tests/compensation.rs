@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `pay` and `pack` done, `ship` failed for good: `refund` is under way.
+/// `pay` and `pack` done, `ship` failed for good: `refund` is in flight.
 fn turned_back() -> World {
     let mut world = World::start();
     world.completed(&["pay", "pack"]).reply("shipFailed");
@@ -44,7 +44,7 @@ fn completed_steps_are_undone_last_first_and_those_without_a_compensation_are_pa
         (ProcessStatus::Compensated, None)
     );
     assert_eq!((world.timer.as_ref(), world.dead_letter), (None, None));
-    assert_eq!(world.note(), "every completed step is undone");
+    assert_eq!(world.note(), "every completed step is compensated");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_repeated_undone_is_harmless() {
     world.reply("refundDone").reply("refundDone");
     assert!(world.only_logged());
     world.reply("payDone");
-    assert!(world.only_logged(), "what is undone is not done again");
+    assert!(world.only_logged(), "a compensated step is not done again");
     assert_eq!(world.status(), ProcessStatus::Compensated);
 }
 

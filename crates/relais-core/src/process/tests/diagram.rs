@@ -34,8 +34,8 @@ stateDiagram-v2
     undo1 : waits for refundDone, refundFailed, refundBusy
     undo1 : no reply within 30s is failed for now
     undo1 --> undo1 : failed for now, at most 2 attempts
-    undo1 : waits for a person if it failed for good
-    undo1 --> COMPENSATED : undone
+    undo1 : waits for an operator if it failed for good
+    undo1 --> COMPENSATED : compensated
     SUCCEEDED --> [*]
     FAILED --> [*]
     COMPENSATED --> [*]
@@ -46,7 +46,7 @@ stateDiagram-v2
     declared.steps.push(step("bill", None));
     let diagram = declared.build().unwrap().diagram();
     assert!(diagram.contains("step4 --> undo3 : failed for good\n"));
-    assert!(diagram.contains("undo3 --> undo1 : undone\n"));
+    assert!(diagram.contains("undo3 --> undo1 : compensated\n"));
 }
 
 #[test]

@@ -92,9 +92,9 @@ impl Told {
         assert!(waits || world.timer.is_none(), "a timer that nothing waits for");
         assert!(now != Some("resting") || world.timer.is_some(), "a pause without an end");
         let needs_person = now == Some("stuck") && status == ProcessStatus::Compensating;
-        assert!(!needs_person || world.dead_letter.is_some(), "stuck, and nobody is told");
+        assert!(!needs_person || world.dead_letter.is_some(), "stuck, without a dead letter");
         let runs = status == ProcessStatus::Running || status == ProcessStatus::Succeeded;
-        assert!(!runs || world.dead_letter.is_none(), "all is well, and somebody is called");
+        assert!(!runs || world.dead_letter.is_none(), "running, with an open dead letter");
         if status == ProcessStatus::Paused {
             assert!(world.last.messages.is_empty(), "something new has begun");
         }
@@ -132,7 +132,7 @@ fn happen(world: &mut World, told: &Told, happening: &Happening) -> bool {
     }
 }
 
-/// A process that has ended goes on only by a person, or because of a late success that is undone.
+/// A process that has ended continues only by an operator, or because of a late success that is compensated.
 fn check_end(before: ProcessStatus, world: &World, happening: &Happening) {
     if !before.is_final() || world.status() == before {
         return;

@@ -1,4 +1,4 @@
-//! Replies that are late, repeated, out of order, ambiguous, or for nobody.
+//! Replies that are late, repeated, out of order, ambiguous, or for no process.
 
 use super::*;
 use crate::process::{

@@ -1,15 +1,11 @@
-//! Looking at processes and their logs.
+//! Loads processes for a change.
 
-use relais_core::{
-    process::{LogEntry, Process, ProcessFilter, ProcessRef, ProcessStatus},
-    query::PAGE_MAX,
-};
-use tokio_postgres::types::{ToSql, Type};
+use relais_core::process::{Process, ProcessRef};
 use uuid::Uuid;
 
 use crate::postgres::{error::Failure, row, session::Client};
 
-pub(super) async fn load(
+pub(in crate::postgres) async fn load(
     client: &Client<'_>,
     wanted: &[ProcessRef],
 ) -> Result<Vec<Option<Process>>, Failure> {
@@ -36,44 +32,4 @@ pub(super) async fn load(
         found[place] = Some(process);
     }
     Ok(found)
-}
-
-/// Not prepared: the best plan depends on which filters are set.
-pub(super) async fn list(
-    client: &Client<'_>,
-    filter: &ProcessFilter,
-) -> Result<Vec<Process>, Failure> {
-    let status = filter.status.map(ProcessStatus::as_str);
-    let limit = row::count(filter.limit.min(PAGE_MAX));
-    let values: [(&(dyn ToSql + Sync), Type); 6] = [
-        (&status, Type::TEXT),
-        (&filter.process_type, Type::TEXT),
-        (&filter.business_key, Type::TEXT),
-        (&filter.since_seconds, Type::INT8),
-        (&filter.before, Type::UUID),
-        (&limit, Type::INT8),
-    ];
-    let rows = client.query_typed(sql!("list_processes"), &values).await?;
-    Ok(rows.iter().map(row::process).collect::<Result<_, _>>()?)
-}
-
-pub(super) async fn log(
-    client: &Client<'_>,
-    process_id: Uuid,
-    before: Option<i64>,
-    limit: usize,
-) -> Result<Vec<LogEntry>, Failure> {
-    let limit = row::count(limit.min(PAGE_MAX));
-    let statement = client.prepare_cached(sql!("process_log")).await?;
-    let rows = client.query(&statement, &[&process_id, &before, &limit]).await?;
-    Ok(rows.iter().map(row::log_entry).collect::<Result<_, _>>()?)
-}
-
-pub(super) async fn log_of(
-    client: &Client<'_>,
-    message_id: &str,
-) -> Result<Vec<LogEntry>, Failure> {
-    let statement = client.prepare_cached(sql!("process_log_of")).await?;
-    let rows = client.query(&statement, &[&message_id, &row::count(PAGE_MAX)]).await?;
-    Ok(rows.iter().map(row::log_entry).collect::<Result<_, _>>()?)
 }

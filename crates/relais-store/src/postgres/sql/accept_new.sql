@@ -1,4 +1,4 @@
--- A batch of received messages that nobody has sent before, one array for each column, and how far
+-- A batch of received messages without duplicates, one array for each column, and how far
 -- their sources are read: all in one statement, so in one transaction. It fails as a whole if one of
 -- them is there. Far cheaper than accept_inbox.sql, which reserves each row before it writes it.
 WITH read AS (

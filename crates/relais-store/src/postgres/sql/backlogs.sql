@@ -31,10 +31,10 @@ pending AS (
           SELECT destination, count(*), min(created_at) FROM relais_outbox
           WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL GROUP BY destination) AS part
     GROUP BY destination)
-SELECT a.destination, a.amount,
+SELECT a.destination, a.amount AS pending,
        CASE WHEN b.destination IS NULL THEN a.oldest
-            ELSE coalesce(b.oldest, CASE WHEN a.amount > b.seen THEN b.last END) END,
-       coalesce(b.parked, 0)
+            ELSE coalesce(b.oldest, CASE WHEN a.amount > b.seen THEN b.last END) END AS oldest,
+       coalesce(b.parked, 0) AS parked
 FROM pending AS a
 LEFT JOIN behind AS b ON b.destination = a.destination
 ORDER BY a.destination

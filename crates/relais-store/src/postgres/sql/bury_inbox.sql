@@ -1,6 +1,6 @@
 -- Failed for good: the row, its last attempt, its dead letter and, where asked, its parked key, in one
 -- statement.
--- An already parked key is touched, not skipped: whoever resolves its dead letter waits for us.
+-- An already parked key is touched, not skipped: an operator who resolves its dead letter waits for this transaction.
 WITH fence AS MATERIALIZED (
     SELECT lane, epoch FROM relais_lane
     WHERE scope = $9 AND owner = $1 AND lane = ANY ($3::smallint[])

@@ -1,7 +1,7 @@
--- Looks at the next $4 rows from $1 on, so that a pass with nothing to do does not read the table.
--- Attempts go with their row. Gives back how many it removed, whether every row it looked at is younger
--- than the retention (then so are all behind them), how many it looked at, and the last id of those. A row
--- that was retried by an operator ends late: the time it was written decides whether to look on.
+-- Reads the next $4 rows from $1 on, so that a pass with nothing to do does not read the table.
+-- Attempts go with their row. Returns how many it removed, whether every row it read is younger
+-- than the retention (then so are all behind them), how many it read, and the last id of those. A row
+-- that was retried by an operator ends late: the time it was written decides whether to continue.
 WITH seen AS MATERIALIZED (
     SELECT id, status, dispatched_at < clock_timestamp() - $2::bigint * INTERVAL '1 second' AS old,
            created_at >= clock_timestamp() - $2::bigint * INTERVAL '1 second' AS young

@@ -1,6 +1,6 @@
--- Ended processes, with their logs and timers, that nobody has to look at. Looks at the next $5 of those
+-- Ended processes, with their logs and timers, that need no operator. Reads the next $5 of those
 -- that are old enough, from ($1, $2) on: no index on what a step changes is needed. Gives back how many
--- it removed, how many it looked at, and the last of those.
+-- it removed, how many it read, and the last of those.
 WITH seen AS MATERIALIZED (
     SELECT process_id, created_at,
            status IN ('SUCCEEDED', 'FAILED', 'COMPENSATED')

@@ -1,4 +1,4 @@
--- What all passes of clean-up together would remove; reads whole tables, for a person who asks.
+-- What all passes of clean-up together would remove; reads whole tables, for an operator who asks.
 SELECT (SELECT count(*) FROM relais_inbox
         WHERE status = 'PROCESSED' AND processed_at < now() - $1::bigint * INTERVAL '1 second'),
        (SELECT count(*) FROM relais_outbox

@@ -1,4 +1,4 @@
--- Nobody can read it: failed, with a dead letter that is resolved from the start. The bytes stay in the
+-- Undecodable: failed, with a dead letter that is resolved from the start. The bytes stay in the
 -- row.
 WITH failed AS (
     UPDATE relais_inbox

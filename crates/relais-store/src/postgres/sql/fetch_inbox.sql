@@ -2,7 +2,7 @@
 --
 -- A row that waits for a time is in the way of later rows of its key: a fresh row waits for any of
 -- them, a due row for those that are not due.
--- Whoever is due brings along the earlier due rows of its key, so that the limit cannot turn them
+-- A due row brings along the earlier due rows of its key, so that the limit cannot turn them
 -- round.
 --
 -- Written so that no statistics can make the planner read much: `id + 0` and the hash are in one

@@ -3,7 +3,7 @@
 -- A row is in the way of later rows of its key while it waits after a failure (attempts or an error) or is in
 -- a bulk job: a fresh row waits for any of them, a due row for those that are not due. One sent with a
 -- delay is not. Rows of the open job itself wait far in the future, and are left out whatever happens.
--- Whoever is due brings along the earlier due rows of its key, so that the limit cannot turn them
+-- A due row brings along the earlier due rows of its key, so that the limit cannot turn them
 -- round.
 --
 -- Written so that no statistics can make the planner read much: `id + 0` and the hash are in one

@@ -2,8 +2,8 @@
 -- row. A process that was removed and started again may have timers of the same ids: then the row needs
 -- an id of its own.
 -- With $4, only timers of these process types: each program fires its own, into its inbox.
--- Nobody can answer a command that has not left: its time begins when it has, so that a destination that
--- is down uses up nobody's attempts.
+-- No reply can come to a command that has not been sent: its time begins when it has, so that a destination that
+-- is unavailable uses up no attempts.
 WITH due AS MATERIALIZED (
     SELECT t.process_id,
            (SELECT CASE WHEN o.status = 'PENDING' THEN now() ELSE o.dispatched_at END

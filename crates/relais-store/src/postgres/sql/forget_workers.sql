@@ -1,2 +1,2 @@
--- Workers that have been gone for a day no longer interest anybody.
+-- Removes workers that were lost a day ago.
 DELETE FROM relais_worker WHERE scope = $1 AND seen_until < clock_timestamp() - INTERVAL '1 day'

@@ -1,4 +1,4 @@
--- The same message id with other content, for a person to look at. The id is made from the content,
+-- The same message id with other content, for an operator to decide. The id is made from the content,
 -- so the same conflict is kept once, however often and wherever it comes.
 INSERT INTO relais_dead_letter (id, origin, origin_id, message_id, source_system, event_type, msg_key,
                                 payload, headers, failed_status, error_class, error_message, parked_by)

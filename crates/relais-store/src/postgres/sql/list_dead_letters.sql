@@ -38,11 +38,11 @@ WITH page (id) AS (
      ORDER BY parked_at DESC, id DESC
      LIMIT $6))
 SELECT id, origin, origin_id, message_id, source_system, destination, event_type, msg_key,
-       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END,
+       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END AS payload,
        headers, failed_status, error_class, error_message, attempts, parked_by, parked_at,
-       CASE WHEN $10::int IS NULL THEN original_payload ELSE left(original_payload, $10) END,
+       CASE WHEN $10::int IS NULL THEN original_payload ELSE left(original_payload, $10) END AS original_payload,
        edited_by, edited_at, resolution, resolved_by, resolved_at, reason,
-       octet_length(payload)
+       octet_length(payload) AS payload_bytes
 FROM relais_dead_letter
 WHERE id IN (SELECT id FROM page)
 ORDER BY parked_at DESC, id DESC

@@ -48,11 +48,13 @@ page (id) AS (
      LIMIT $6))
 SELECT id, message_id, source_system, topic, partition_num, offset_num, key_str, msg_key, lane,
        aggregate_id, event_type,
-       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END, headers,
-       CASE WHEN $10::int IS NULL THEN raw_payload_base64 ELSE left(raw_payload_base64, $10) END,
+       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END AS payload, headers,
+       CASE WHEN $10::int IS NULL THEN raw_payload_base64 ELSE left(raw_payload_base64, $10) END
+           AS raw_payload_base64,
        event_ts, received_at, status, attempts, next_attempt_at, processed_at, error_stage, error_code,
        error_message, lost_workers, unknown_since,
        coalesce(octet_length(payload), octet_length(rtrim(raw_payload_base64, '=')) * 3 / 4)
+           AS payload_bytes
 FROM relais_inbox
 WHERE id IN (SELECT id FROM page)
 ORDER BY id DESC

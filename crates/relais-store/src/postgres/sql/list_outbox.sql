@@ -43,10 +43,10 @@ page (id) AS (
      ORDER BY id DESC
      LIMIT $6))
 SELECT id, message_id, category, aggregate_type, aggregate_id, event_type, event_version,
-       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END,
+       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END AS payload,
        headers, destination, msg_key, lane, created_at, status, attempts, next_attempt_at,
        dispatched_at, job_id, causation_id, correlation_id, error_code, error_message, lost_workers,
-       octet_length(payload)
+       octet_length(payload) AS payload_bytes
 FROM relais_outbox
 WHERE id IN (SELECT id FROM page)
 ORDER BY id DESC

@@ -1,2 +1,2 @@
--- As an INSERT does: see mark.rs.
+-- As an INSERT does: see low_water_mark.rs.
 LOCK TABLE relais_outbox IN ROW EXCLUSIVE MODE

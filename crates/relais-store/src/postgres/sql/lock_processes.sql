@@ -1,6 +1,6 @@
 -- Locks the processes in order and gives back the rows ($1) whose processes are not as their changes
 -- found them: at another version, not there, or there although it should be new, or with a business key
--- that is taken. Nobody moves the others before this transaction ends.
+-- that is taken. No other transaction changes the others before this one ends.
 WITH held AS MATERIALIZED (
     SELECT process_id, version FROM relais_process
     WHERE process_id = ANY ($2::uuid[])

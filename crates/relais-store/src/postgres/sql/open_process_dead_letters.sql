@@ -1,4 +1,4 @@
--- An open one tells the latest failure.
+-- An open one has the latest failure.
 INSERT INTO relais_dead_letter (origin, message_id, event_type, msg_key, payload, failed_status,
                                 error_class, error_message, attempts, parked_by)
 SELECT 'process', process_id::text, process_type, coalesce(business_key, process_id::text), data,

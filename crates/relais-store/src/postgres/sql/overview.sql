@@ -19,18 +19,19 @@ behind AS MATERIALIZED (
     SELECT count(*) AS seen, count(*) FILTER (WHERE parked) AS parked,
            min(received_at) FILTER (WHERE NOT parked) AS oldest, max(received_at) AS last
     FROM looked)
-SELECT clock_timestamp(),
-       (SELECT coalesce(max(version), 0)::bigint FROM relais_schema),
-       (SELECT count(*) FROM relais_dead_letter WHERE resolved_at IS NULL),
-       (SELECT count(*) FROM relais_parked_key),
-       (SELECT count(*) FROM relais_timer WHERE due_at <= now()),
+SELECT clock_timestamp() AS now,
+       (SELECT coalesce(max(version), 0)::bigint FROM relais_schema) AS schema_version,
+       (SELECT count(*) FROM relais_dead_letter WHERE resolved_at IS NULL) AS dead_letters_open,
+       (SELECT count(*) FROM relais_parked_key) AS parked_keys,
+       (SELECT count(*) FROM relais_timer WHERE due_at <= now()) AS timers_due,
        CASE WHEN behind.seen > 0
             THEN coalesce(behind.oldest, CASE WHEN behind.seen >= $1 THEN behind.last END)
             ELSE least((SELECT received_at FROM relais_inbox
                         WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NULL
                         ORDER BY id + 0 LIMIT 1),
                        (SELECT min(received_at) FROM relais_inbox
-                        WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL)) END,
-       behind.parked,
+                        WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL)) END AS inbox_oldest,
+       behind.parked AS inbox_parked,
        (SELECT count(*) FROM relais_dead_letter WHERE origin = 'process' AND resolved_at IS NULL)
+           AS processes_need_operator
 FROM behind

@@ -41,7 +41,8 @@ backlog AS MATERIALIZED (
     FROM open
     WHERE (origin, destination, msg_key) IN (SELECT origin, destination, msg_key FROM page)
     GROUP BY origin, destination, msg_key)
-SELECT p.origin, p.destination, p.msg_key, p.parked_at, p.dead_letter_id, coalesce(b.amount, 0)
+SELECT p.origin, p.destination, p.msg_key, p.parked_at, p.dead_letter_id,
+       coalesce(b.amount, 0) AS backlog
 FROM page AS p
 LEFT JOIN backlog AS b
     ON b.origin = p.origin AND b.destination = p.destination AND b.msg_key = p.msg_key

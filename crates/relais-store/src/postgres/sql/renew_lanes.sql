@@ -1,4 +1,4 @@
--- What is still ours stays ours, also after it ran out: nobody took it. Locked in order, as every
+-- Lanes that no other worker took stay with their owner, also after the lease has expired. Locked in order, as every
 -- settlement locks, so that the two cannot deadlock.
 WITH mine AS MATERIALIZED (
     SELECT lane FROM relais_lane WHERE scope = $1 AND owner = $2 ORDER BY lane FOR UPDATE)

@@ -1,4 +1,4 @@
--- Free and expired lanes, lowest first. A lane that somebody settles in or takes right now is left
+-- Free and expired lanes, lowest first. A lane that another worker settles in or takes right now is left
 -- for the next heartbeat. All conditions are on the locked row itself, so they hold after the lock.
 -- A lease that ends later than any lease can (an hour, or three of ours) was granted by a clock that was
 -- set back since, and counts as expired. The fence stops its owner, if it lives.

@@ -1,5 +1,5 @@
 SELECT w.scope, w.worker,
-       (SELECT count(*) FROM relais_lane AS l WHERE l.scope = w.scope AND l.owner = w.worker),
-       w.seen_until > clock_timestamp()
+       (SELECT count(*) FROM relais_lane AS l WHERE l.scope = w.scope AND l.owner = w.worker) AS lanes,
+       w.seen_until > clock_timestamp() AS alive
 FROM relais_worker AS w
 ORDER BY w.scope, w.worker

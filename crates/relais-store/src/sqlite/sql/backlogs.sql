@@ -22,11 +22,11 @@ behind (destination, seen, parked, oldest, last) AS MATERIALIZED (
                            AND p.msg_key = l.msg_key) AS is_parked
           FROM looked AS l)
     GROUP BY destination)
-SELECT b.destination, b.amount,
+SELECT b.destination, b.amount AS pending,
        CASE WHEN w.destination IS NULL
             THEN (SELECT o.created_at FROM relais_outbox AS o WHERE o.id = b.first_id)
-            ELSE coalesce(w.oldest, CASE WHEN b.amount > w.seen THEN w.last END) END,
-       coalesce(w.parked, 0)
+            ELSE coalesce(w.oldest, CASE WHEN b.amount > w.seen THEN w.last END) END AS oldest,
+       coalesce(w.parked, 0) AS parked
 FROM (SELECT destination, sum(amount) AS amount, min(first_id) AS first_id
       FROM (SELECT destination, count(*) AS amount, min(id) AS first_id
             FROM relais_outbox

@@ -1,4 +1,4 @@
--- Differs from postgres: no place from which the next pass looks on. Rows behind the first thousand that
+-- Differs from postgres: no position from which the next pass continues. Rows behind the first thousand that
 -- were written within the retention cannot be old enough: so a pass with nothing to do does not read the
 -- table. The time a row was written decides, because one that was retried by an operator ends late.
 DELETE FROM relais_inbox

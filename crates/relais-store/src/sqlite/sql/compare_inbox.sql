@@ -1,5 +1,5 @@
 -- As in postgres: the row stored before under this id, and whether its content is the same: the
--- payload, also if somebody has edited it since, or the bytes that came.
+-- payload, also if an operator has edited it since, or the bytes that came.
 SELECT i.id, coalesce(i.payload = ?3, FALSE) OR coalesce(i.raw_payload_base64 = ?4, FALSE)
        OR EXISTS (SELECT 1 FROM relais_dead_letter AS d
                   WHERE d.origin = 'inbox' AND d.origin_id = i.id AND d.failed_status <> 'CONFLICT'

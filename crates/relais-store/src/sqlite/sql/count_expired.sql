@@ -1,5 +1,5 @@
 -- Differs from postgres: times are text that sorts. What all passes of clean-up together would remove; reads
--- whole tables, for a person who asks.
+-- whole tables, for an operator who asks.
 SELECT (SELECT count(*) FROM relais_inbox
         WHERE status = 'PROCESSED'
           AND processed_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?1 || ' seconds')),

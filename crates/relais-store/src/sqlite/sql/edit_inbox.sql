@@ -1,2 +1,2 @@
--- As in postgres: the row stays as it is until it is replayed.
+-- As in postgres: the row stays as it is until it is retried.
 UPDATE relais_inbox SET payload = ?2 WHERE id = ?1 AND status = 'FAILED'

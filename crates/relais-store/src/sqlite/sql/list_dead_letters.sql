@@ -1,10 +1,11 @@
 -- Differs from postgres: times are text that sorts; open ones are found by their partial index in a
 -- part of their own, because SQLite uses such an index only where the statement itself names them.
 SELECT d.id, d.origin, d.origin_id, d.message_id, d.source_system, d.destination, d.event_type,
-       d.msg_key, iif(?10 IS NULL, d.payload, substr(d.payload, 1, ?10)), d.headers,
+       d.msg_key, iif(?10 IS NULL, d.payload, substr(d.payload, 1, ?10)) AS payload, d.headers,
        d.failed_status, d.error_class, d.error_message, d.attempts, d.parked_by, d.parked_at,
-       iif(?10 IS NULL, d.original_payload, substr(d.original_payload, 1, ?10)),
-       d.edited_by, d.edited_at, d.resolution, d.resolved_by, d.resolved_at, d.reason, octet_length(d.payload)
+       iif(?10 IS NULL, d.original_payload, substr(d.original_payload, 1, ?10)) AS original_payload,
+       d.edited_by, d.edited_at, d.resolution, d.resolved_by, d.resolved_at, d.reason,
+       octet_length(d.payload) AS payload_bytes
 FROM relais_dead_letter AS d
 WHERE d.id IN (
     SELECT id FROM (

@@ -14,11 +14,13 @@ WITH few (yes) AS MATERIALIZED (
                     LIMIT ?11 + 1)))
 SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str, i.msg_key,
        i.lane, i.aggregate_id, i.event_type,
-       iif(?9 IS NULL, i.payload, substr(i.payload, 1, ?9)), i.headers,
-       iif(?9 IS NULL, i.raw_payload_base64, substr(i.raw_payload_base64, 1, ?9)), i.event_ts,
+       iif(?9 IS NULL, i.payload, substr(i.payload, 1, ?9)) AS payload, i.headers,
+       iif(?9 IS NULL, i.raw_payload_base64, substr(i.raw_payload_base64, 1, ?9)) AS raw_payload_base64,
+       i.event_ts,
        i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at, i.error_stage,
        i.error_code, i.error_message, i.lost_workers, i.unknown_since,
        coalesce(octet_length(i.payload), octet_length(rtrim(i.raw_payload_base64, '=')) * 3 / 4)
+           AS payload_bytes
 FROM relais_inbox AS i
 WHERE i.id IN (
     SELECT id FROM (

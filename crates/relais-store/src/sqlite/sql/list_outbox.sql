@@ -13,10 +13,10 @@ WITH few (yes) AS MATERIALIZED (
                     WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
                     LIMIT ?11 + 1)))
 SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version,
-       iif(?9 IS NULL, o.payload, substr(o.payload, 1, ?9)), o.headers, o.destination, o.msg_key,
+       iif(?9 IS NULL, o.payload, substr(o.payload, 1, ?9)) AS payload, o.headers, o.destination, o.msg_key,
        o.lane, o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id,
        o.causation_id, o.correlation_id, o.error_code, o.error_message, o.lost_workers,
-       octet_length(o.payload)
+       octet_length(o.payload) AS payload_bytes
 FROM relais_outbox AS o
 WHERE o.id IN (
     SELECT id FROM (

@@ -19,12 +19,12 @@ behind (seen, parked, oldest, last) AS MATERIALIZED (
     SELECT count(*), coalesce(sum(is_parked), 0), min(CASE WHEN is_parked THEN NULL ELSE received_at END),
            max(received_at)
     FROM looked)
-SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
-       (SELECT coalesce(max(version), 0) FROM relais_schema),
-       (SELECT count(*) FROM relais_dead_letter WHERE resolved_at IS NULL),
-       (SELECT count(*) FROM relais_parked_key),
+SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now,
+       (SELECT coalesce(max(version), 0) FROM relais_schema) AS schema_version,
+       (SELECT count(*) FROM relais_dead_letter WHERE resolved_at IS NULL) AS dead_letters_open,
+       (SELECT count(*) FROM relais_parked_key) AS parked_keys,
        (SELECT count(*) FROM relais_timer
-        WHERE due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+        WHERE due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) AS timers_due,
        CASE WHEN behind.seen > 0
             THEN coalesce(behind.oldest, CASE WHEN behind.seen >= ?1 THEN behind.last END)
             ELSE (SELECT received_at FROM relais_inbox WHERE id = (
@@ -33,7 +33,8 @@ SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
                           WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NULL
                           UNION ALL
                           SELECT min(id) FROM relais_inbox INDEXED BY relais_inbox_due
-                          WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL))) END,
-       behind.parked,
+                          WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL))) END AS inbox_oldest,
+       behind.parked AS inbox_parked,
        (SELECT count(*) FROM relais_dead_letter WHERE origin = 'process' AND resolved_at IS NULL)
+           AS processes_need_operator
 FROM behind

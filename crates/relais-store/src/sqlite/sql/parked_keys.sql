@@ -31,7 +31,8 @@ waiting (origin, destination, msg_key) AS (
         LIMIT ?2)),
 backlog (origin, destination, msg_key, amount) AS MATERIALIZED (
     SELECT origin, destination, msg_key, count(*) FROM waiting GROUP BY origin, destination, msg_key)
-SELECT p.origin, p.destination, p.msg_key, p.parked_at, p.dead_letter_id, coalesce(b.amount, 0)
+SELECT p.origin, p.destination, p.msg_key, p.parked_at, p.dead_letter_id,
+       coalesce(b.amount, 0) AS backlog
 FROM parked AS p
 LEFT JOIN backlog AS b
     ON b.origin = p.origin AND b.destination = p.destination AND b.msg_key = p.msg_key

@@ -1,5 +1,5 @@
 -- Differs from postgres: a statement of its own, before those that are due are taken.
--- Nobody can answer a command that has not left: its time begins when it has.
+-- No reply can come to a command that has not been sent: its time begins when it has.
 UPDATE relais_timer
 SET due_at = (SELECT strftime('%Y-%m-%dT%H:%M:%fZ',
                               CASE WHEN o.status = 'PENDING' THEN 'now' ELSE o.dispatched_at END,

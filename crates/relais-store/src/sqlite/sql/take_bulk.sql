@@ -1,4 +1,4 @@
--- As in postgres: the open job, if nobody holds it.
+-- As in postgres: the open job, if no worker holds it.
 UPDATE relais_bulk_job
 SET owner = ?2, epoch = epoch + 1,
     lease_until = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (?3 / 1000.0) || ' seconds')

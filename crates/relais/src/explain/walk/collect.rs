@@ -1,9 +1,9 @@
 //! Collects the events of one thing: its creation, attempts, decisions of operators, and its end.
 
 use relais_core::{
-    dead_letter::{DeadLetter, Origin, STATUS_CONFLICT},
-    desk::{Attempt, AuditEntry, AuditFilter, CODE_OPERATOR_FAILED},
+    dead_letter::{CODE_OPERATOR_FAILED, DeadLetter, Origin, STATUS_CONFLICT},
     inbox::InboxRow,
+    inspect::{Attempt, AuditEntry, AuditFilter, InspectExt},
     outbox::OutboxRow,
     query::PAGE_MAX,
     store::StoreError,
@@ -31,7 +31,7 @@ impl Walk<'_> {
         }
         self.add_attempts(name, &row.message_id, (Origin::Inbox, row.id)).await?;
         if role == ThingRole::Cause {
-            for entry in self.store.process_log_of(row.message_id.clone()).await? {
+            for entry in self.store.trail(row.message_id.clone()).await?.process_log {
                 self.add_entry(&entry).await?;
             }
         }
@@ -62,7 +62,8 @@ impl Walk<'_> {
         message_id: &str,
         (origin, id): (Origin, i64),
     ) -> Result<(), StoreError> {
-        let mut attempts = self.store.attempts(origin, id).await?;
+        let trail = self.store.trail(message_id.to_owned()).await?;
+        let mut attempts = trail.attempts_of(origin, id);
         // An operator's action is no attempt; the audit log has it.
         let by_operator =
             |attempt: &Attempt| attempt.error_code.as_deref() == Some(CODE_OPERATOR_FAILED);
@@ -77,8 +78,10 @@ impl Walk<'_> {
         let failed = attempts.iter().filter(|attempt| attempt.outcome == "failed");
         let failed: Vec<Timestamp> = failed.map(|attempt| attempt.at).collect();
         self.events.extend(attempts.into_iter().map(|attempt| events::of_attempt(name, attempt)));
-        let letters = self.store.dead_letters_of(message_id.to_owned()).await?;
-        let own = letters.into_iter().filter(|l| (l.origin, l.origin_id) == (origin, Some(id)));
+        let own = trail
+            .dead_letters
+            .into_iter()
+            .filter(|l| (l.origin, l.origin_id) == (origin, Some(id)));
         let mut own: Vec<DeadLetter> = own.collect();
         // Attempt and dead letter are of one commit, which may have written the dead letter first.
         let deaths = own.iter_mut().filter(|letter| letter.failed_status != STATUS_CONFLICT);

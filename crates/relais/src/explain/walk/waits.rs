@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use relais_core::{
     breaker::BreakerState,
     inbox::inbox_of,
+    inspect::InspectExt,
     query::{Filter, Overview, PAGE_MAX},
     store::StoreError,
 };

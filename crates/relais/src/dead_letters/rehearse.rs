@@ -13,16 +13,17 @@ use relais_core::{
     store::StoreError,
 };
 
-use super::{Desk, Rehearse};
+use super::{DeadLetters, Rehearse};
 use crate::{App, app::ActionsByInbox, inbox::EventAction, process::Operator};
 
 impl App {
-    /// The dead-letter desk, which rehearses with the handlers, routes and processes added so far.
-    pub fn desk(&self) -> Desk {
+    /// Returns the service for dead letters, which validates with the handlers, routes and processes added so
+    /// far.
+    pub fn dead_letters(&self) -> DeadLetters {
         let store = Arc::clone(&self.store);
         let operator = Operator::with(Arc::clone(&store), Arc::new(self.processes.clone()));
         let rehearsal = Rehearsal { actions: self.actions_by_inbox(), operator: operator.clone() };
-        Desk::new(store, Arc::new(rehearsal)).operator(operator).skipping(self.skipping())
+        DeadLetters::new(store, Arc::new(rehearsal)).operator(operator).skipping(self.skipping())
     }
 }
 

@@ -22,8 +22,8 @@
 //! 4. Take, in a snapshot later than that, the lowest fresh row above the old mark whose key is not
 //!    parked, whether it may go out now or is held. The mark may move right below it, at most to
 //!    `highest`.
-//! 5. A row that is not fresh becomes so again only when a person decides so, or when a bulk job sets
-//!    it free; a key is set free only when a person decides so, also by a discard that changes no row.
+//! 5. A row that is not fresh becomes so again only when an operator decides so, or when a bulk job sets
+//!    it free; a key is freed only when an operator decides so, also by a discard that changes no row.
 //!    That transaction locks the table likewise, then draws a number (an id of the audit, a number of
 //!    the jobs), and then commits. Each fetch reads how many such numbers have been drawn
 //!    *after* it has read its rows: if it has moved, its rows do not count, and it starts from zero.
@@ -51,12 +51,12 @@ use super::row::{Micros, Read};
 
 /// How often the holders of the lock are asked for, at most.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// How often a fetch looks below the mark.
+/// The interval at which a fetch reads below the mark.
 const LOOK_BELOW_EVERY: Duration = Duration::from_secs(30);
 /// Most scopes with a mark; more do without.
 const SCOPES_MAX: usize = 1_024;
 
-/// How often one fetch starts over because people put rows back.
+/// The number of times that one fetch starts over because operators put rows back.
 pub(super) const FETCHES_MAX: usize = 3;
 
 /// The marks of all scopes of a store.
@@ -102,7 +102,7 @@ impl Answer {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) rows: Vec<Seen>,
-    /// Decisions of people and of bulk jobs so far, read after the rows.
+    /// Decisions of operators and of bulk jobs so far, read after the rows.
     pub(super) decisions: i64,
     pub(super) answer: Option<Answer>,
 }
@@ -111,7 +111,7 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Sound,
-    /// Somebody put rows back, perhaps below the mark: fetch again.
+    /// Rows were put back, perhaps below the mark: fetch again.
     Again,
 }
 
@@ -173,7 +173,7 @@ struct Mark {
     /// Raised with every reset: a fetch that began before it changes nothing.
     generation: u64,
     at: i64,
-    /// Decisions of people, when last read.
+    /// Decisions of operators, when last read.
     decisions: Option<i64>,
     /// The highest id returned so far.
     highest: i64,
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(check.mark.at, 8);
         check.fetch(&[], &[], None);
         assert_eq!(check.mark.at, 9);
-        assert_eq!(check.fetch(&[], &[], None).ask, None, "idle: nobody asks");
+        assert_eq!(check.fetch(&[], &[], None).ask, None, "idle: no question");
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! The dead-letter desk, with what the settings would make of a message.
+//! The service for dead letters, which validates with the configured routes and processes.
 
 use std::sync::Arc;
 
-use relais::{App, desk::Desk};
-use relais_core::{outbox::OnDeadLetter, store::Store};
+use relais::{App, dead_letters::DeadLetters};
+use relais_core::{outbox::OnDeadLetter, store::StoreDriver};
 
 use crate::settings::{DestinationConfig, Settings};
 
 /// Nothing is started and nothing is connected to.
-pub(crate) fn desk(settings: &Settings, store: Arc<dyn Store>) -> Desk {
+pub(crate) fn dead_letters(settings: &Settings, store: Arc<dyn StoreDriver>) -> DeadLetters {
     let mut app = App::new(store);
     for route in &settings.routes {
         app = app.route(route.route.clone());
@@ -18,5 +18,5 @@ pub(crate) fn desk(settings: &Settings, store: Arc<dyn Store>) -> Desk {
     }
     let skips = |d: &&DestinationConfig| d.on_dead_letter == OnDeadLetter::Skip;
     let skipping = settings.destinations.iter().filter(skips).map(|d| d.name.clone());
-    app.desk().skipping(skipping)
+    app.dead_letters().skipping(skipping)
 }

@@ -1,4 +1,4 @@
-//! The dead-letter desk.
+//! The dead-letter dead_letters.
 
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -6,6 +6,7 @@ use relais_core::{
     dead_letter::{DeadLetter, Origin},
     delivery::Delivery,
     handler::{Handler, Outcome, Received},
+    inspect::InspectExt,
     lane::Scope,
     query::Filter,
     repair::Mode,
@@ -22,8 +23,9 @@ use super::{
 };
 use crate::{
     App, DestinationSettings, OnDeadLetter,
-    desk::{
-        Answer, Basis, By, Desk, HeldKey, Insist, Pace, Picked, Report, Rewrite, many::in_order,
+    dead_letters::{
+        Basis, DeadLetters, DecisionAuthor, DecisionOutcome, DecisionReport, EditValidation,
+        HeldKey, Pace, PayloadEdit, SelectedLetter, many::in_order,
     },
     inbox::{EventAction, InboxWorker},
     worker::run_until_idle,
@@ -46,18 +48,18 @@ fn obedient(bench: &Bench) -> Arc<dyn Handler> {
 struct Office {
     bench: Bench,
     handler: Arc<dyn Handler>,
-    desk: Desk,
+    dead_letters: DeadLetters,
 }
 
 impl Office {
     async fn open() -> Self {
         let bench = Bench::new().await;
         let handler = obedient(&bench);
-        let app = App::new(Arc::clone(&bench.store))
+        let app = App::new(bench.store.clone())
             .handle("T", Arc::clone(&handler))
             .route(Route::new("Many", "d").each("/ids"));
-        let desk = app.desk();
-        Self { bench, handler, desk }
+        let dead_letters = app.dead_letters();
+        Self { bench, handler, dead_letters }
     }
 
     /// Receives messages of event type `T` (`id`, `key`, what the handler is to do) and handles them.
@@ -72,7 +74,7 @@ impl Office {
         keeper.beat().await.unwrap();
         let actions = HashMap::from([("T".to_owned(), EventAction::Handler(self.handler.clone()))]);
         let retry = RetryPolicy::default().attempts_max(1);
-        let (store, counters) = (Arc::clone(&self.bench.store), &self.bench.observer.inbox);
+        let (store, counters) = (self.bench.store.clone(), &self.bench.observer.inbox);
         let mut worker = InboxWorker::new(store, keeper, actions, retry, Arc::clone(counters))
             .unknown_type_wait(Duration::ZERO);
         run_until_idle(&mut worker).await;
@@ -86,7 +88,7 @@ impl Office {
     /// Open dead letters in the order their messages came.
     async fn letters(&self) -> Vec<DeadLetter> {
         let filter = Filter { status: Some("open".into()), limit: 500, ..Filter::default() };
-        let mut letters = self.desk.list(filter).await.unwrap();
+        let mut letters = self.dead_letters.list(filter).await.unwrap();
         letters.sort_by_key(|letter| letter.origin_id);
         letters
     }
@@ -95,12 +97,12 @@ impl Office {
         self.bench.store.find_dead_letter(id).await.unwrap().unwrap()
     }
 
-    async fn edit(&self, id: Uuid, payload: &str) -> Answer {
-        self.desk.edit(id, Rewrite::new(payload), &by("ann")).await.unwrap()
+    async fn edit(&self, id: Uuid, payload: &str) -> DecisionOutcome {
+        self.dead_letters.edit(id, PayloadEdit::new(payload), &by("ann")).await.unwrap()
     }
 
     async fn held(&self, key: &str) -> HeldKey {
-        let mut held = self.desk.held(key).await.unwrap();
+        let mut held = self.dead_letters.held(key).await.unwrap();
         assert_eq!(held.len(), 1, "{held:?}");
         held.remove(0)
     }
@@ -115,13 +117,15 @@ fn body(key: &str, say: &str) -> String {
     json!({ "type": "T", "of": key, "say": say }).to_string()
 }
 
-fn by(actor: &str) -> By {
-    By::new(actor, "mended")
+fn by(actor: &str) -> DecisionAuthor {
+    DecisionAuthor::new(actor, "mended")
 }
 
-fn code(answer: &Answer) -> &str {
+fn code(answer: &DecisionOutcome) -> &str {
     match answer {
-        Answer::WouldFail { problem } | Answer::Refused { problem } => &problem.code,
+        DecisionOutcome::WouldFail { problem } | DecisionOutcome::Refused { problem } => {
+            &problem.code
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -135,17 +139,20 @@ async fn an_edited_message_is_rehearsed_then_replayed_and_the_original_is_kept()
     assert_eq!(letter.payload.as_deref(), Some(original.as_str()));
 
     let refused = office.edit(letter.id, "{\"type\": }").await;
-    assert!(matches!(refused, Answer::Refused { .. }) && code(&refused) == "INVALID_JSON");
+    assert!(matches!(refused, DecisionOutcome::Refused { .. }) && code(&refused) == "INVALID_JSON");
     let refused = office.edit(letter.id, &body("k", "fail")).await;
-    let Answer::WouldFail { problem } = &refused else { panic!("{refused:?}") };
+    let DecisionOutcome::WouldFail { problem } = &refused else { panic!("{refused:?}") };
     assert_eq!((problem.code.as_str(), problem.message.as_str()), ("INVALID", "no such customer"));
     assert_eq!(office.letter(letter.id).await, letter, "nothing was changed");
 
     let good = body("k", "done");
-    let tried = Rewrite { mode: Mode::Try, ..Rewrite::new(&good) };
-    assert_eq!(office.desk.edit(letter.id, tried, &by("ann")).await.unwrap(), Answer::Done);
+    let tried = PayloadEdit { mode: Mode::Try, ..PayloadEdit::new(&good) };
+    assert_eq!(
+        office.dead_letters.edit(letter.id, tried, &by("ann")).await.unwrap(),
+        DecisionOutcome::Done
+    );
     assert_eq!(office.letter(letter.id).await, letter, "a dry run changes nothing");
-    assert_eq!(office.edit(letter.id, &good).await, Answer::Done);
+    assert_eq!(office.edit(letter.id, &good).await, DecisionOutcome::Done);
     assert!(office.notes().is_empty(), "the rehearsal is rolled back");
     let edited = office.letter(letter.id).await;
     assert_eq!(edited.payload.as_ref(), Some(&good));
@@ -154,11 +161,14 @@ async fn an_edited_message_is_rehearsed_then_replayed_and_the_original_is_kept()
     assert_eq!(office.bench.texts("SELECT status FROM relais_inbox"), ["FAILED"], "until replayed");
 
     let better = good.replace("}", ",\"n\":2}");
-    assert_eq!(office.edit(letter.id, &better).await, Answer::Done);
+    assert_eq!(office.edit(letter.id, &better).await, DecisionOutcome::Done);
     let twice = office.letter(letter.id).await;
     assert_eq!(twice.original_payload, Some(original), "the first original is kept");
 
-    assert_eq!(office.desk.replay(letter.id, &by("bob")).await.unwrap(), Answer::Done);
+    assert_eq!(
+        office.dead_letters.replay(letter.id, &by("bob")).await.unwrap(),
+        DecisionOutcome::Done
+    );
     office.handle().await;
     assert_eq!(office.notes(), ["m-1"]);
     assert_eq!(office.bench.texts("SELECT payload FROM relais_inbox"), [better]);
@@ -177,13 +187,17 @@ async fn who_knows_better_may_force_what_the_rehearsal_refuses_but_not_what_is_n
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail")]).await;
     let id = office.letters().await[0].id;
-    let forced = |payload: &str| Rewrite { insist: Insist::Forced, ..Rewrite::new(payload) };
-    let answer = office.desk.edit(id, forced("{"), &by("ann")).await.unwrap();
+    let forced = |payload: &str| PayloadEdit {
+        insist: EditValidation::Skipped,
+        ..PayloadEdit::new(payload)
+    };
+    let answer = office.dead_letters.edit(id, forced("{"), &by("ann")).await.unwrap();
     assert_eq!(code(&answer), "INVALID_JSON");
     let answer = office.edit(id, &body("k", "panic")).await;
     assert_eq!(code(&answer), "HANDLER_PANIC");
-    let answer = office.desk.edit(id, forced(&body("k", "panic")), &by("ann")).await.unwrap();
-    assert_eq!(answer, Answer::Done);
+    let answer =
+        office.dead_letters.edit(id, forced(&body("k", "panic")), &by("ann")).await.unwrap();
+    assert_eq!(answer, DecisionOutcome::Done);
     // A shape the handler cannot even decode is the handler's word too.
     assert_eq!(office.letter(id).await.edited_by.as_deref(), Some("ann"));
 }
@@ -200,7 +214,10 @@ async fn routes_are_rehearsed_and_what_nobody_handles_is_said() {
     let letters = office.letters().await;
     let answer = office.edit(letters[0].id, r#"{"type":"Many","ids":{}}"#).await;
     assert_eq!(code(&answer), "ROUTE_EACH");
-    assert_eq!(office.edit(letters[0].id, r#"{"type":"Many","ids":[1]}"#).await, Answer::Done);
+    assert_eq!(
+        office.edit(letters[0].id, r#"{"type":"Many","ids":[1]}"#).await,
+        DecisionOutcome::Done
+    );
     assert_eq!(office.bench.texts("SELECT count(*) FROM relais_outbox"), ["0"]);
     let answer = office.edit(letters[1].id, "{}").await;
     assert_eq!(code(&answer), "UNKNOWN_EVENT_TYPE");
@@ -209,17 +226,20 @@ async fn routes_are_rehearsed_and_what_nobody_handles_is_said() {
 #[tokio::test]
 async fn an_edited_outbox_message_goes_out_as_edited() {
     let bench = Bench::new().await;
-    let desk = App::new(Arc::clone(&bench.store)).desk();
+    let dead_letters = App::new(bench.store.clone()).dead_letters();
     bench.enqueue(&[("k", "a"), ("k", "b")]).await;
     let script = Script::new(&[("a", vec![Delivery::reject("400", "bad")])]);
     let mut relay = bench.relay("w", &script).await;
     drain(&mut relay).await;
-    let letter = desk.list(Filter { limit: 10, ..Filter::default() }).await.unwrap().remove(0);
-    let answer = desk.edit(letter.id, Rewrite::new("better"), &by("ann")).await.unwrap();
+    let letter =
+        dead_letters.list(Filter { limit: 10, ..Filter::default() }).await.unwrap().remove(0);
+    let answer =
+        dead_letters.edit(letter.id, PayloadEdit::new("better"), &by("ann")).await.unwrap();
     assert_eq!(code(&answer), "INVALID_JSON");
-    let answer = desk.edit(letter.id, Rewrite::new("\"better\""), &by("ann")).await.unwrap();
-    assert_eq!(answer, Answer::Done);
-    assert_eq!(desk.replay(letter.id, &by("ann")).await.unwrap(), Answer::Done);
+    let answer =
+        dead_letters.edit(letter.id, PayloadEdit::new("\"better\""), &by("ann")).await.unwrap();
+    assert_eq!(answer, DecisionOutcome::Done);
+    assert_eq!(dead_letters.replay(letter.id, &by("ann")).await.unwrap(), DecisionOutcome::Done);
     drain(&mut relay).await;
     assert_eq!(script.seen(), ["a", "better", "b"], "first in its key");
     let message_ids = bench.texts("SELECT message_id FROM relais_outbox WHERE id = 1");
@@ -232,10 +252,14 @@ async fn whoever_is_second_is_told_who_was_faster() {
     office.receive(&[("m-1", "k", "fail")]).await;
     let id = office.letters().await[0].id;
     let people = (0..6).map(|n| {
-        let desk = office.desk.clone();
+        let dead_letters = office.dead_letters.clone();
         tokio::spawn(async move {
             let by = by(&format!("person-{n}"));
-            if n % 2 == 0 { desk.replay(id, &by).await } else { desk.discard(id, &by).await }
+            if n % 2 == 0 {
+                dead_letters.replay(id, &by).await
+            } else {
+                dead_letters.discard(id, &by).await
+            }
         })
     });
     let mut answers = Vec::new();
@@ -243,20 +267,26 @@ async fn whoever_is_second_is_told_who_was_faster() {
         answers.push(person.await.unwrap().unwrap());
     }
     let letter = office.letter(id).await;
-    let faster = Answer::ResolvedBefore {
+    let faster = DecisionOutcome::ResolvedBefore {
         resolution: letter.resolution.unwrap(),
         by: letter.resolved_by.unwrap(),
         at: letter.resolved_at.unwrap(),
     };
-    assert_eq!(answers.iter().filter(|answer| **answer == Answer::Done).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| **answer == DecisionOutcome::Done).count(), 1);
     assert_eq!(answers.iter().filter(|answer| **answer == faster).count(), 5);
     assert_eq!(office.audit().len(), 1);
     // Who edits is told as well; and nobody finds what was never there.
     assert_eq!(office.edit(id, &body("k", "done")).await, faster);
     let nobody = Uuid::nil();
-    assert_eq!(office.desk.replay(nobody, &by("ann")).await.unwrap(), Answer::NotFound);
-    assert_eq!(office.desk.discard(nobody, &by("ann")).await.unwrap(), Answer::NotFound);
-    assert_eq!(office.edit(nobody, "{}").await, Answer::NotFound);
+    assert_eq!(
+        office.dead_letters.replay(nobody, &by("ann")).await.unwrap(),
+        DecisionOutcome::NotFound
+    );
+    assert_eq!(
+        office.dead_letters.discard(nobody, &by("ann")).await.unwrap(),
+        DecisionOutcome::NotFound
+    );
+    assert_eq!(office.edit(nobody, "{}").await, DecisionOutcome::NotFound);
 }
 
 #[tokio::test]
@@ -264,14 +294,18 @@ async fn of_two_editors_the_second_does_not_overwrite_what_they_have_not_seen() 
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail")]).await;
     let seen = office.letters().await.remove(0);
-    assert_eq!(office.edit(seen.id, &body("k", "done")).await, Answer::Done);
-    let late = Rewrite { basis: Basis::Seen(seen.edited_at), ..Rewrite::new(&body("k", "done")) };
-    let answer = office.desk.edit(seen.id, late.clone(), &by("bob")).await.unwrap();
-    assert!(matches!(&answer, Answer::EditedMeanwhile { by, .. } if by == "ann"), "{answer:?}");
+    assert_eq!(office.edit(seen.id, &body("k", "done")).await, DecisionOutcome::Done);
+    let late =
+        PayloadEdit { basis: Basis::Seen(seen.edited_at), ..PayloadEdit::new(&body("k", "done")) };
+    let answer = office.dead_letters.edit(seen.id, late.clone(), &by("bob")).await.unwrap();
+    assert!(
+        matches!(&answer, DecisionOutcome::EditedMeanwhile { by, .. } if by == "ann"),
+        "{answer:?}"
+    );
     let now = office.letter(seen.id).await;
-    let informed = Rewrite { basis: Basis::Seen(now.edited_at), ..late };
-    let answer = office.desk.edit(seen.id, informed, &by("bob")).await.unwrap();
-    assert_eq!(answer, Answer::Done);
+    let informed = PayloadEdit { basis: Basis::Seen(now.edited_at), ..late };
+    let answer = office.dead_letters.edit(seen.id, informed, &by("bob")).await.unwrap();
+    assert_eq!(answer, DecisionOutcome::Done);
 }
 
 #[tokio::test]
@@ -279,22 +313,22 @@ async fn a_dead_letter_shows_what_was_tried_and_what_waits() {
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "park"), ("m-2", "k", "done"), ("m-3", "other", "fail")]).await;
     let letters = office.letters().await;
-    let shown = office.desk.show(letters[0].id).await.unwrap().unwrap();
+    let shown = office.dead_letters.show(letters[0].id).await.unwrap().unwrap();
     assert_eq!(shown.letter, letters[0]);
     let tried: Vec<_> = shown.history.iter().map(|a| (a.attempt, a.outcome.as_str())).collect();
     assert_eq!(tried, [(1, "failed")]);
     assert_eq!(shown.history[0].error_message.as_deref(), Some("a person must look"));
     let key = shown.parked_key.unwrap();
     assert_eq!((key.msg_key.as_str(), key.backlog), ("k", 1));
-    assert_eq!(office.desk.parked_keys(10).await.unwrap(), [key]);
-    let free = office.desk.show(letters[1].id).await.unwrap().unwrap();
+    assert_eq!(office.dead_letters.parked_keys(10).await.unwrap(), [key]);
+    let free = office.dead_letters.show(letters[1].id).await.unwrap().unwrap();
     assert_eq!(free.parked_key, None, "its key goes on");
 
     // What was tried before a replay stays, and counts from one again.
-    office.desk.replay(letters[0].id, &by("ann")).await.unwrap();
+    office.dead_letters.replay(letters[0].id, &by("ann")).await.unwrap();
     office.handle().await;
     let again = office.letters().await.remove(0);
-    let shown = office.desk.show(again.id).await.unwrap().unwrap();
+    let shown = office.dead_letters.show(again.id).await.unwrap().unwrap();
     assert_eq!(shown.history.iter().map(|a| a.attempt).collect::<Vec<_>>(), [1, 1]);
 }
 
@@ -309,19 +343,20 @@ async fn a_replay_by_filter_goes_oldest_first_and_leaves_the_rest() {
     office.receive(&[("x-1", "x", "fail")]).await;
     // The first one fails again: it is the youngest dead letter of the oldest message now.
     let first = office.letters().await[0].id;
-    office.desk.replay(first, &by("ann")).await.unwrap();
+    office.dead_letters.replay(first, &by("ann")).await.unwrap();
     office.handle().await;
     office.bench.sql("UPDATE relais_inbox SET payload = replace(payload, 'fail', 'done')");
 
     let filter = Filter { key: Some("k".into()), ..Filter::default() };
     let mut told = Vec::new();
-    let each = |report: Report| {
+    let each = |report: DecisionReport| {
         told.push(report);
         ControlFlow::Continue(())
     };
-    let summary = office.desk.replay_all(&filter, Pace::AtOnce, &by("ann"), each).await.unwrap();
+    let summary =
+        office.dead_letters.replay_all(&filter, Pace::AtOnce, &by("ann"), each).await.unwrap();
     assert_eq!((summary.done, summary.unchanged, summary.refused), (5, 0, 0));
-    assert!(told.iter().all(|report| report.answer == Answer::Done));
+    assert!(told.iter().all(|report| report.answer == DecisionOutcome::Done));
     office.handle().await;
     assert_eq!(office.notes(), ["m-1", "m-2", "m-3", "m-4", "m-5"]);
     let left = office.letters().await;
@@ -336,7 +371,8 @@ async fn a_replay_keeps_its_pace_and_stops_when_told() {
     }
     let everything = Filter::default();
     let stop = |_| ControlFlow::Break(());
-    let done = office.desk.replay_all(&everything, Pace::AtOnce, &by("ann"), stop).await.unwrap();
+    let done =
+        office.dead_letters.replay_all(&everything, Pace::AtOnce, &by("ann"), stop).await.unwrap();
     assert_eq!(done.done, 1);
     // Two an hour: the first two at once; nobody waits for the third.
     let slow = Pace::Rate(2, Duration::from_secs(3_600));
@@ -347,7 +383,7 @@ async fn a_replay_keeps_its_pace_and_stops_when_told() {
     };
     let (ann, a_moment) = (by("ann"), Duration::from_millis(200));
     tokio::select! {
-        done = office.desk.replay_all(&everything, slow, &ann, each) => panic!("{done:?}"),
+        done = office.dead_letters.replay_all(&everything, slow, &ann, each) => panic!("{done:?}"),
         () = async {
             heard.wait_for(|count| *count == 2).await.unwrap();
             tokio::time::sleep(a_moment).await;
@@ -364,13 +400,13 @@ async fn a_dead_letter_that_parked_nothing_holds_no_replay_back() {
     assert_eq!((letters.len(), office.notes().len()), (2, 0), "the third waits");
     office.bench.sql("UPDATE relais_inbox SET payload = replace(payload, 'park', 'done')");
     office.bench.sql("UPDATE relais_inbox SET payload = replace(payload, 'fail', 'done')");
-    office.desk.replay(letters[1].id, &by("ann")).await.unwrap();
+    office.dead_letters.replay(letters[1].id, &by("ann")).await.unwrap();
     office.handle().await;
     assert_eq!(office.notes(), ["m-2", "m-3"], "the key went on without the first one");
-    office.desk.replay(letters[0].id, &by("ann")).await.unwrap();
+    office.dead_letters.replay(letters[0].id, &by("ann")).await.unwrap();
     office.handle().await;
     assert_eq!(office.notes(), ["m-2", "m-3", "m-1"]);
-    assert!(office.desk.parked_keys(10).await.unwrap().is_empty());
+    assert!(office.dead_letters.parked_keys(10).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -382,16 +418,16 @@ async fn a_released_key_replays_all_its_dead_in_order_and_goes_on() {
     office.bench.sql("UPDATE relais_inbox SET payload = replace(payload, 'fail', 'done')");
     let held = office.held("k").await;
     assert_eq!((held.origin, held.letters.len()), (Origin::Inbox, 2));
-    let summary = office.desk.release_key(&held, &by("ann")).await.unwrap();
+    let summary = office.dead_letters.release_key(&held, &by("ann")).await.unwrap();
     assert_eq!(summary.done, 2);
     office.handle().await;
     assert_eq!(office.notes(), ["m-1", "m-2", "m-3"]);
-    let parked = office.desk.parked_keys(10).await.unwrap();
+    let parked = office.dead_letters.parked_keys(10).await.unwrap();
     assert_eq!(parked.iter().map(|key| key.msg_key.as_str()).collect::<Vec<_>>(), ["x"]);
     // Pressed twice: nothing of it is left.
-    let again = office.desk.release_key(&held, &by("bob")).await.unwrap();
+    let again = office.dead_letters.release_key(&held, &by("bob")).await.unwrap();
     assert_eq!((again.done, again.unchanged), (0, 2));
-    assert!(office.desk.held("k").await.unwrap().is_empty());
+    assert!(office.dead_letters.held("k").await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -399,7 +435,7 @@ async fn a_skipped_key_leaves_its_dead_and_goes_on() {
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail"), ("m-2", "k", "park"), ("m-3", "k", "done")]).await;
     let held = office.held("k").await;
-    assert_eq!(office.desk.skip_key(&held, &by("ann")).await.unwrap().done, 2);
+    assert_eq!(office.dead_letters.skip_key(&held, &by("ann")).await.unwrap().done, 2);
     office.handle().await;
     assert_eq!(office.notes(), ["m-3"]);
     assert_eq!(
@@ -415,7 +451,7 @@ async fn a_skipped_key_leaves_its_dead_and_goes_on() {
 #[tokio::test]
 async fn a_key_is_held_at_each_destination_by_itself() {
     let bench = Bench::new().await;
-    let desk = App::new(Arc::clone(&bench.store)).desk();
+    let dead_letters = App::new(bench.store.clone()).dead_letters();
     bench.enqueue(&[("k", "a"), ("k", "b"), ("k", "c")]).await;
     let reject = || vec![Delivery::reject("400", "bad")];
     let script = Script::new(&[("a", reject()), ("b", reject())]);
@@ -431,18 +467,18 @@ async fn a_key_is_held_at_each_destination_by_itself() {
     let actions = HashMap::from([("T".to_owned(), EventAction::Handler(office_handler))]);
     let keeper = bench.keeper(Scope::Inbox, "w");
     keeper.beat().await.unwrap();
-    let (store, counters) = (Arc::clone(&bench.store), Arc::clone(&bench.observer.inbox));
+    let (store, counters) = (bench.store.clone(), Arc::clone(&bench.observer.inbox));
     let mut worker = InboxWorker::new(store, keeper, actions, RetryPolicy::default(), counters);
     run_until_idle(&mut worker).await;
 
-    let held = desk.held("k").await.unwrap();
+    let held = dead_letters.held("k").await.unwrap();
     let places: Vec<_> =
         held.iter().map(|k| (k.origin, k.destination.as_deref(), k.letters.len())).collect();
     assert_eq!(places, [(Origin::Inbox, None, 1), (Origin::Outbox, Some("d"), 2)]);
-    assert_eq!(desk.release_key(&held[1], &by("ann")).await.unwrap().done, 2);
+    assert_eq!(dead_letters.release_key(&held[1], &by("ann")).await.unwrap().done, 2);
     drain(&mut relay).await;
     assert_eq!(script.seen(), ["a", "b", "c", "a", "b"]);
-    assert_eq!(desk.held("k").await.unwrap().len(), 1, "the inbox was not meant");
+    assert_eq!(dead_letters.held("k").await.unwrap().len(), 1, "the inbox was not meant");
 }
 
 #[tokio::test]
@@ -452,11 +488,14 @@ async fn a_conflict_holds_nothing_and_its_edit_leaves_the_first_message_alone() 
     office.bench.store.accept(rows, Vec::new()).await.unwrap();
     let letter = office.letters().await.remove(0);
     assert_eq!(letter.failed_status, "CONFLICT");
-    assert!(office.desk.held("k").await.unwrap().is_empty());
+    assert!(office.dead_letters.held("k").await.unwrap().is_empty());
     let other = body("k", "done").replace("}", ",\"n\":2}");
-    assert_eq!(office.edit(letter.id, &other).await, Answer::Done);
+    assert_eq!(office.edit(letter.id, &other).await, DecisionOutcome::Done);
     assert_eq!(office.bench.texts("SELECT payload FROM relais_inbox"), [body("k", "done")]);
-    assert_eq!(office.desk.replay(letter.id, &by("ann")).await.unwrap(), Answer::Done);
+    assert_eq!(
+        office.dead_letters.replay(letter.id, &by("ann")).await.unwrap(),
+        DecisionOutcome::Done
+    );
     office.handle().await;
     assert_eq!(office.notes().len(), 2, "both are messages now");
 }
@@ -466,25 +505,31 @@ async fn what_nobody_can_read_is_closed_once() {
     let office = Office::open().await;
     let row = received("m-1", "{oops");
     office.bench.store.accept(vec![row], Vec::new()).await.unwrap();
-    assert_eq!(office.desk.discard_unreadable(1, &by("ann")).await.unwrap(), Answer::Done);
+    assert_eq!(
+        office.dead_letters.discard_unreadable(1, &by("ann")).await.unwrap(),
+        DecisionOutcome::Done
+    );
     assert_eq!(office.bench.texts("SELECT status FROM relais_inbox"), ["FAILED"]);
     assert!(office.letters().await.is_empty(), "it is resolved");
-    let again = office.desk.discard_unreadable(1, &by("bob")).await.unwrap();
+    let again = office.dead_letters.discard_unreadable(1, &by("bob")).await.unwrap();
     assert!(
-        matches!(&again, Answer::ResolvedBefore { by, resolution, .. }
+        matches!(&again, DecisionOutcome::ResolvedBefore { by, resolution, .. }
             if by == "ann" && resolution == "discarded"),
         "{again:?}"
     );
     office.receive(&[("m-2", "k", "done")]).await;
-    let sound = office.desk.discard_unreadable(2, &by("ann")).await.unwrap();
-    let Answer::Refused { problem } = sound else { panic!("{sound:?}") };
+    let sound = office.dead_letters.discard_unreadable(2, &by("ann")).await.unwrap();
+    let DecisionOutcome::Refused { problem } = sound else { panic!("{sound:?}") };
     assert!(problem.message.contains("PROCESSED"), "{problem:?}");
-    assert_eq!(office.desk.discard_unreadable(9, &by("ann")).await.unwrap(), Answer::NotFound);
+    assert_eq!(
+        office.dead_letters.discard_unreadable(9, &by("ann")).await.unwrap(),
+        DecisionOutcome::NotFound
+    );
 }
 
 #[test]
 fn the_oldest_message_is_decided_first_whenever_it_failed() {
-    let picked = |origin, origin_id, parked_at| Picked {
+    let picked = |origin, origin_id, parked_at| SelectedLetter {
         id: Uuid::from_u128(parked_at),
         origin,
         origin_id,

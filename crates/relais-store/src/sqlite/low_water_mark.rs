@@ -5,7 +5,7 @@
 //! Invariant: no row of the scope's lanes with an id up to the mark is fresh (open, without a time to wait
 //! for), unless its key is parked, and none becomes so unnoticed. One writer at a time draws ids, so they
 //! are committed in their order, and one snapshot shows rows, parked keys and decisions together. A row
-//! below the mark becomes fresh, or its key is set free, only by a decision of a person or a bulk job, and
+//! below the mark becomes fresh, or its key is set free, only by a decision of an operator or a bulk job, and
 //! both are counted. What is changed by hand is found because the walk starts at zero again when the
 //! lanes change and every [`LOOK_BELOW_EVERY`].
 
@@ -23,7 +23,7 @@ use super::{
     row::{first, lane_bits},
 };
 
-/// How often a fetch looks below the mark.
+/// The interval at which a fetch reads below the mark.
 const LOOK_BELOW_EVERY: Duration = Duration::from_secs(30);
 /// How often a scope without parked keys is checked for them: a fetch without a mark is right too, only
 /// slower behind many rows of parked keys.
@@ -62,7 +62,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Marks {
-    /// Runs `rows` in one snapshot, with the id behind which it has to look.
+    /// Runs `rows` in one snapshot, with the id behind which it has to read.
     pub(super) fn fetch<T>(
         &self,
         db: &Connection,

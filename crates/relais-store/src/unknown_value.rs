@@ -1,10 +1,10 @@
-//! What a newer program may have stored, and this one does not know.
+//! Stored values that this program does not know, perhaps written by a newer one.
 //!
-//! Invariant: it is shown or refused, never taken for something else.
+//! Invariant: such a value is shown or refused, never taken for another one.
 
 use relais_core::process::{Entry, ProcessEvent};
 
-/// Why a row is left alone.
+/// Returns the reason why a row with an unknown value is not read.
 pub(crate) fn unknown(name: &str) -> String {
     format!(
         "`{}` is not known to this program; a newer relais may have written it: update relais on this \
@@ -13,9 +13,9 @@ pub(crate) fn unknown(name: &str) -> String {
     )
 }
 
-/// What is shown of an entry in a log that cannot be read.
+/// Returns a replacement for a log entry that cannot be decoded.
 pub(crate) fn entry(event_type: &str, event: &str) -> Entry {
     let reason = format!("{event_type}: {event}");
-    let note = "this entry cannot be read; a newer version may have written it".to_owned();
+    let note = "cannot decode this entry; a newer version may have written it".to_owned();
     Entry { note: Some(note), ..Entry::of(ProcessEvent::ProcessFailed { reason }) }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, STATUS_FAILED},
+    inspect::{InspectExt, PayloadPart},
     limits::RateLimit,
     query::{Filter, PAGE_MAX},
     store::StoreError,
@@ -19,14 +20,14 @@ use relais_core::{
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::{Answer, By, Desk};
+use super::{DeadLetters, DecisionAuthor, DecisionOutcome};
 
 /// Most dead letters one selection takes; run it again for more.
 pub const PICKED_MAX: usize = 100_000;
 
 /// A dead letter that was chosen: what a decision needs of it, without its payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Picked {
+pub struct SelectedLetter {
     /// The id.
     pub id: Uuid,
     /// The table it comes from.
@@ -45,7 +46,7 @@ pub struct Picked {
     pub parked_at: Timestamp,
 }
 
-impl From<&DeadLetter> for Picked {
+impl From<&DeadLetter> for SelectedLetter {
     fn from(letter: &DeadLetter) -> Self {
         Self {
             id: letter.id,
@@ -60,7 +61,7 @@ impl From<&DeadLetter> for Picked {
     }
 }
 
-impl Picked {
+impl SelectedLetter {
     /// Rows by the order they came in, whenever they failed; processes by when they did.
     fn order(&self) -> (u8, Option<i64>, Timestamp, Uuid) {
         (self.origin as u8, self.origin_id, self.parked_at, self.id)
@@ -68,8 +69,8 @@ impl Picked {
 }
 
 /// Puts them in the order in which they are to be decided.
-pub fn in_order(picked: &mut [Picked]) {
-    picked.sort_by_key(Picked::order);
+pub fn in_order(picked: &mut [SelectedLetter]) {
+    picked.sort_by_key(SelectedLetter::order);
 }
 
 /// A key with open dead letters, at the place where it is ordered: the inbox, or one destination.
@@ -82,7 +83,7 @@ pub struct HeldKey {
     /// The ordering key.
     pub msg_key: String,
     /// In the order they came.
-    pub letters: Vec<Picked>,
+    pub letters: Vec<SelectedLetter>,
 }
 
 /// How fast many are decided.
@@ -97,17 +98,17 @@ pub enum Pace {
 
 /// What became of one of many.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct DecisionReport {
     /// The id.
     pub id: Uuid,
     /// The result.
     #[serde(flatten)]
-    pub answer: Answer,
+    pub answer: DecisionOutcome,
 }
 
 /// How many came to what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct DecisionSummary {
     /// The number that is done.
     pub done: u64,
     /// Somebody was faster, or they are gone.
@@ -116,30 +117,33 @@ pub struct Summary {
     pub refused: u64,
 }
 
-impl Summary {
+impl DecisionSummary {
     /// Counts one result.
-    pub fn add(&mut self, answer: &Answer) {
+    pub fn add(&mut self, answer: &DecisionOutcome) {
         *match answer {
-            Answer::Done => &mut self.done,
-            Answer::NotFound | Answer::ResolvedBefore { .. } | Answer::EditedMeanwhile { .. } => {
-                &mut self.unchanged
+            DecisionOutcome::Done => &mut self.done,
+            DecisionOutcome::NotFound
+            | DecisionOutcome::ResolvedBefore { .. }
+            | DecisionOutcome::EditedMeanwhile { .. } => &mut self.unchanged,
+            DecisionOutcome::WouldFail { .. } | DecisionOutcome::Refused { .. } => {
+                &mut self.refused
             }
-            Answer::WouldFail { .. } | Answer::Refused { .. } => &mut self.refused,
         } += 1;
     }
 }
 
-impl Desk {
+impl DeadLetters {
     /// The open dead letters that match, in the order they are to be decided; of more than
     /// [`PICKED_MAX`] those that failed last. The filter's `status`, `before` and `limit` are not used.
-    pub async fn pick(&self, filter: &Filter) -> Result<Vec<Picked>, StoreError> {
+    pub async fn pick(&self, filter: &Filter) -> Result<Vec<SelectedLetter>, StoreError> {
         let open = Some("open".to_owned());
         let mut filter = Filter { status: open, before: None, limit: PAGE_MAX, ..filter.clone() };
-        let mut picked: Vec<Picked> = Vec::new();
+        let mut picked: Vec<SelectedLetter> = Vec::new();
         while picked.len() < PICKED_MAX {
             filter.limit = PAGE_MAX.min(PICKED_MAX - picked.len());
-            let page = self.store.browse_dead_letters(filter.clone()).await?;
-            picked.extend(page.iter().map(|listed| Picked::from(&listed.row)));
+            let page =
+                self.store.dead_letter_page(filter.clone(), PayloadPart::Preview).await?.rows;
+            picked.extend(page.iter().map(|listed| SelectedLetter::from(&listed.row)));
             if page.len() < filter.limit {
                 break;
             }
@@ -156,7 +160,7 @@ impl Desk {
         origin: Origin,
         row: i64,
         key: &str,
-    ) -> Result<Option<Picked>, StoreError> {
+    ) -> Result<Option<SelectedLetter>, StoreError> {
         let filter = Filter { key: Some(key.to_owned()), ..Filter::default() };
         let mut picked = self.pick(&filter).await?.into_iter();
         Ok(picked.find(|one| {
@@ -193,39 +197,47 @@ impl Desk {
         &self,
         filter: &Filter,
         pace: Pace,
-        by: &By,
-        each: impl FnMut(Report) -> ControlFlow<()>,
-    ) -> Result<Summary, StoreError> {
+        by: &DecisionAuthor,
+        each: impl FnMut(DecisionReport) -> ControlFlow<()>,
+    ) -> Result<DecisionSummary, StoreError> {
         let picked = self.pick(filter).await?;
         self.decide_all(&picked, Resolution::Retried, pace, by, each).await
     }
 
     /// Replays everything dead of a key in order; then it goes on.
-    pub async fn release_key(&self, key: &HeldKey, by: &By) -> Result<Summary, StoreError> {
+    pub async fn release_key(
+        &self,
+        key: &HeldKey,
+        by: &DecisionAuthor,
+    ) -> Result<DecisionSummary, StoreError> {
         self.decide_all(&key.letters, Resolution::Retried, Pace::AtOnce, by, go_on).await
     }
 
     /// Discards everything dead of a key; then it goes on.
-    pub async fn skip_key(&self, key: &HeldKey, by: &By) -> Result<Summary, StoreError> {
+    pub async fn skip_key(
+        &self,
+        key: &HeldKey,
+        by: &DecisionAuthor,
+    ) -> Result<DecisionSummary, StoreError> {
         self.decide_all(&key.letters, Resolution::Discarded, Pace::AtOnce, by, go_on).await
     }
 
     /// Decides each in turn, as given. `each` is told of every one and may say stop.
     pub async fn decide_all(
         &self,
-        picked: &[Picked],
+        picked: &[SelectedLetter],
         resolution: Resolution,
         pace: Pace,
-        by: &By,
-        mut each: impl FnMut(Report) -> ControlFlow<()>,
-    ) -> Result<Summary, StoreError> {
-        let (mut summary, mut pacer) = (Summary::default(), Pacer::new(pace));
+        by: &DecisionAuthor,
+        mut each: impl FnMut(DecisionReport) -> ControlFlow<()>,
+    ) -> Result<DecisionSummary, StoreError> {
+        let (mut summary, mut pacer) = (DecisionSummary::default(), Pacer::new(pace));
         for one in picked {
             pacer.wait().await;
             let answer = self.decide(one, resolution, by).await?;
             crate::fail_point!("desk.after_decision");
             summary.add(&answer);
-            if each(Report { id: one.id, answer }).is_break() {
+            if each(DecisionReport { id: one.id, answer }).is_break() {
                 break;
             }
         }
@@ -233,7 +245,7 @@ impl Desk {
     }
 }
 
-fn go_on(_: Report) -> ControlFlow<()> {
+fn go_on(_: DecisionReport) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

@@ -1,0 +1,349 @@
+//! The reads of operators: pages of rows, single rows, the trail of a message, and figures.
+//!
+//! Unstable: drivers implement [`Inspect`]; it is not public API and changes with any release.
+//!
+//! Lists show rows whose payloads may be of any size, so a list reads whole payloads only where it is
+//! asked to ([`PayloadPart`]).
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{
+    async_trait,
+    bulk::BulkJob,
+    dead_letter::{DeadLetter, Origin},
+    inbox::InboxRow,
+    outbox::OutboxRow,
+    process::{LogEntry, Process, ProcessFilter},
+    query::{Filter, Overview, ParkedKey},
+    report::Report,
+    store::{StoreError, StoreResult},
+    time::Timestamp,
+};
+
+/// Characters that a preview has of each payload.
+pub const PREVIEW_CHARS: i64 = 200;
+
+/// Most rows that one bounded page reads. Rare rows are found page by page, and no page takes long however
+/// long the history is.
+pub const SCAN_MAX: i64 = 5_000;
+
+/// Most ids of one [`Inspect::ids_between`].
+pub const IDS_MAX: usize = 10;
+
+/// The part of each payload that a page has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadPart {
+    Whole,
+    /// The first [`PREVIEW_CHARS`] characters, also of the raw bytes and of the payload before an edit.
+    Preview,
+    /// As `Preview`, and the page reads at most [`SCAN_MAX`] rows: of those in trouble or open if it filters
+    /// for these. Rows that wait have an index of their own and are all read while they are no more.
+    BoundedPreview,
+}
+
+/// A row of a page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedRow<T> {
+    #[serde(flatten)]
+    pub row: T,
+    /// Bytes of the whole payload, or of the raw bytes of an undecodable row.
+    pub payload_bytes: u64,
+}
+
+/// Rows of one page, newest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPage<T> {
+    pub rows: Vec<ListedRow<T>>,
+    /// The row up to which a bounded page has read, for [`Filter::before`] of the next one. Absent if no
+    /// older row can match.
+    pub next: Option<String>,
+}
+
+/// A page to read: a table with the filter that the table has. Newest first, at most
+/// [`crate::query::PAGE_MAX`] rows.
+#[derive(Clone, Debug)]
+pub enum PageQuery {
+    Inbox(Filter, PayloadPart),
+    Outbox(Filter, PayloadPart),
+    DeadLetters(Filter, PayloadPart),
+    Processes(ProcessFilter),
+    /// The log of one process. `before` is a sequence number: the next page.
+    ProcessLog {
+        process_id: Uuid,
+        before: Option<i64>,
+        limit: usize,
+    },
+    Audit(AuditFilter),
+    /// Open jobs before all others.
+    BulkJobs {
+        destination: Option<String>,
+        limit: usize,
+    },
+}
+
+/// The rows of a page, in the variant of its query.
+#[derive(Clone, Debug)]
+pub enum PageRows {
+    Inbox(RowPage<InboxRow>),
+    Outbox(RowPage<OutboxRow>),
+    DeadLetters(RowPage<DeadLetter>),
+    Processes(Vec<Process>),
+    ProcessLog(Vec<LogEntry>),
+    Audit(Vec<AuditEntry>),
+    BulkJobs(Vec<BulkJob>),
+}
+
+/// A table that has messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageTable {
+    Inbox,
+    Outbox,
+    DeadLetters,
+}
+
+/// One row, in the variant of its table.
+#[derive(Clone, Debug)]
+pub enum MessageRow {
+    Inbox(InboxRow),
+    Outbox(OutboxRow),
+    DeadLetter(DeadLetter),
+}
+
+/// Everything that is stored about one message id. Each list is oldest first and has at most
+/// [`crate::query::PAGE_MAX`] entries.
+#[derive(Clone, Debug, Default)]
+pub struct Trail {
+    /// Inbox rows of the id, one for each source system that has it.
+    pub received: Vec<InboxRow>,
+    /// Outbox rows of the id, one for each destination that has it.
+    pub sent: Vec<OutboxRow>,
+    /// Outbox rows that the message caused (`causation_id`).
+    pub caused: Vec<OutboxRow>,
+    /// Dead letters of the message or of the process with this id, open or resolved.
+    pub dead_letters: Vec<DeadLetter>,
+    /// Log entries that the message caused, in any process.
+    pub process_log: Vec<LogEntry>,
+    /// Failed attempts of the rows in `received` and `sent`.
+    pub attempts: Vec<Attempt>,
+}
+
+impl Trail {
+    /// Returns the failed attempts of one row, oldest first.
+    pub fn attempts_of(&self, origin: Origin, origin_id: i64) -> Vec<Attempt> {
+        let of_row = |a: &&Attempt| (a.origin, a.origin_id) == (origin, origin_id);
+        self.attempts.iter().filter(of_row).cloned().collect()
+    }
+}
+
+/// One attempt that did not succeed. Those that succeed leave only the row's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    pub origin: Origin,
+    pub origin_id: i64,
+    /// 1 for the first since the row came, or since its dead letter was last retried.
+    pub attempt: u32,
+    pub at: Timestamp,
+    /// `retry`, `failed`, `ignored` if messages of the row were not sent because they were out of order, or
+    /// `delivered` if the target accepted it after an operator had failed it.
+    pub outcome: String,
+    pub error_code: Option<String>,
+    pub error_message: Option<String>,
+    pub worker: String,
+}
+
+/// One entry of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AuditEntry {
+    pub id: i64,
+    pub at: Timestamp,
+    pub actor: String,
+    pub action: String,
+    pub target: String,
+    pub reason: String,
+}
+
+/// A filter of the audit log. Every set field must match; newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    pub actor: Option<String>,
+    pub target: Option<String>,
+    /// Only entries with a smaller id: the next page.
+    pub before: Option<i64>,
+    /// At most [`crate::query::PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// The ids that [`Inspect::ids_between`] searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    DeadLetter,
+    Process,
+    /// The message ids of outbox rows.
+    Message,
+}
+
+/// A database server as operators see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreDescription {
+    /// `sqlite 3.51.3`, `postgresql 15.8`
+    pub server: String,
+    /// What an operator should know of the connection, as sentences for the log.
+    pub warnings: Vec<String>,
+}
+
+/// The reads that operators use. Every method is one bounded read.
+#[async_trait]
+pub trait Inspect: Send + Sync {
+    async fn describe(&self) -> StoreResult<StoreDescription>;
+
+    async fn overview(&self) -> StoreResult<Overview>;
+
+    /// Reads one page of a table. [`InspectExt`] has a typed method for each table.
+    async fn page(&self, query: PageQuery) -> StoreResult<PageRows>;
+
+    /// Reads one row of the inbox or the outbox by its id, else by its message id: the newest of the inbox,
+    /// the oldest of the outbox. A dead letter is read by its id only. [`InspectExt`] has typed methods.
+    async fn get(&self, table: MessageTable, id: String) -> StoreResult<Option<MessageRow>>;
+
+    /// Reads everything that is stored about one message id, or about the process with this id.
+    async fn trail(&self, message_id: String) -> StoreResult<Trail>;
+
+    /// Returns parked keys, those parked longest first, with the rows that wait behind them.
+    async fn parked_keys(&self, limit: usize) -> StoreResult<Vec<ParkedKey>>;
+
+    /// Returns ids from `low` to `high`, in order: at most [`IDS_MAX`]. For ids that are given as prefixes.
+    async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>>;
+
+    /// Returns the reports of all processes, the process that started first first; at most
+    /// [`crate::report::REPORTS_MAX`].
+    async fn reports(&self) -> StoreResult<Vec<Report>>;
+}
+
+/// Typed calls of [`Inspect::page`] and [`Inspect::get`]; written once for all drivers.
+#[async_trait]
+pub trait InspectExt: Inspect {
+    /// Lists inbox rows with whole payloads.
+    async fn list_inbox(&self, filter: Filter) -> StoreResult<Vec<InboxRow>> {
+        Ok(rows(self.inbox_page(filter, PayloadPart::Whole).await?))
+    }
+
+    /// Lists outbox rows with whole payloads.
+    async fn list_outbox(&self, filter: Filter) -> StoreResult<Vec<OutboxRow>> {
+        Ok(rows(self.outbox_page(filter, PayloadPart::Whole).await?))
+    }
+
+    /// Lists dead letters with whole payloads.
+    async fn list_dead_letters(&self, filter: Filter) -> StoreResult<Vec<DeadLetter>> {
+        Ok(rows(self.dead_letter_page(filter, PayloadPart::Whole).await?))
+    }
+
+    async fn inbox_page(
+        &self,
+        filter: Filter,
+        part: PayloadPart,
+    ) -> StoreResult<RowPage<InboxRow>> {
+        match self.page(PageQuery::Inbox(filter, part)).await? {
+            PageRows::Inbox(page) => Ok(page),
+            _ => Err(other_table()),
+        }
+    }
+
+    async fn outbox_page(
+        &self,
+        filter: Filter,
+        part: PayloadPart,
+    ) -> StoreResult<RowPage<OutboxRow>> {
+        match self.page(PageQuery::Outbox(filter, part)).await? {
+            PageRows::Outbox(page) => Ok(page),
+            _ => Err(other_table()),
+        }
+    }
+
+    async fn dead_letter_page(
+        &self,
+        filter: Filter,
+        part: PayloadPart,
+    ) -> StoreResult<RowPage<DeadLetter>> {
+        match self.page(PageQuery::DeadLetters(filter, part)).await? {
+            PageRows::DeadLetters(page) => Ok(page),
+            _ => Err(other_table()),
+        }
+    }
+
+    async fn list_processes(&self, filter: ProcessFilter) -> StoreResult<Vec<Process>> {
+        match self.page(PageQuery::Processes(filter)).await? {
+            PageRows::Processes(rows) => Ok(rows),
+            _ => Err(other_table()),
+        }
+    }
+
+    /// Lists the log of one process, newest first; `before` is a sequence number: the next page.
+    async fn process_log(
+        &self,
+        process_id: Uuid,
+        before: Option<i64>,
+        limit: usize,
+    ) -> StoreResult<Vec<LogEntry>> {
+        match self.page(PageQuery::ProcessLog { process_id, before, limit }).await? {
+            PageRows::ProcessLog(rows) => Ok(rows),
+            _ => Err(other_table()),
+        }
+    }
+
+    async fn list_audit(&self, filter: AuditFilter) -> StoreResult<Vec<AuditEntry>> {
+        match self.page(PageQuery::Audit(filter)).await? {
+            PageRows::Audit(rows) => Ok(rows),
+            _ => Err(other_table()),
+        }
+    }
+
+    /// Lists bulk jobs, newest first; open ones before all others.
+    async fn list_bulk(
+        &self,
+        destination: Option<String>,
+        limit: usize,
+    ) -> StoreResult<Vec<BulkJob>> {
+        match self.page(PageQuery::BulkJobs { destination, limit }).await? {
+            PageRows::BulkJobs(rows) => Ok(rows),
+            _ => Err(other_table()),
+        }
+    }
+
+    /// Returns one inbox row by its id, else the newest row of the message id.
+    async fn find_inbox(&self, id: String) -> StoreResult<Option<InboxRow>> {
+        match self.get(MessageTable::Inbox, id).await? {
+            Some(MessageRow::Inbox(row)) => Ok(Some(row)),
+            None => Ok(None),
+            Some(_) => Err(other_table()),
+        }
+    }
+
+    /// Returns one outbox row by its id, else the oldest row of the message id: [`Trail::sent`] has all.
+    async fn find_outbox(&self, id: String) -> StoreResult<Option<OutboxRow>> {
+        match self.get(MessageTable::Outbox, id).await? {
+            Some(MessageRow::Outbox(row)) => Ok(Some(row)),
+            None => Ok(None),
+            Some(_) => Err(other_table()),
+        }
+    }
+
+    async fn find_dead_letter(&self, id: Uuid) -> StoreResult<Option<DeadLetter>> {
+        match self.get(MessageTable::DeadLetters, id.to_string()).await? {
+            Some(MessageRow::DeadLetter(row)) => Ok(Some(row)),
+            None => Ok(None),
+            Some(_) => Err(other_table()),
+        }
+    }
+}
+
+impl<S: Inspect + ?Sized> InspectExt for S {}
+
+fn rows<T>(page: RowPage<T>) -> Vec<T> {
+    page.rows.into_iter().map(|listed| listed.row).collect()
+}
+
+/// A fault of the driver.
+fn other_table() -> StoreError {
+    StoreError::invalid("the driver returned rows of another table than the query names")
+}

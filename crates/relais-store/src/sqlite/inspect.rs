@@ -1,0 +1,133 @@
+//! The reads of operators: pages of rows, single rows, and the trail of a message.
+
+mod overview;
+mod pages;
+
+use relais_core::{
+    async_trait,
+    dead_letter::{DeadLetter, Origin},
+    inspect::{
+        IDS_MAX, IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription,
+        Trail,
+    },
+    outbox::OutboxRow,
+    query::{Overview, PAGE_MAX, ParkedKey},
+    report::{REPORT_VALID, REPORTS_MAX, Report},
+    store::{StoreError, StoreResult},
+};
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use super::{
+    SqliteStore, attempt,
+    row::{all, first, limit, millis},
+};
+
+/// Most open rows that are read to count those behind parked keys.
+const BACKLOG_ROWS_MAX: i64 = 100_000;
+
+#[async_trait]
+impl Inspect for SqliteStore {
+    async fn describe(&self) -> StoreResult<StoreDescription> {
+        let server = format!("sqlite {}", rusqlite::version());
+        Ok(StoreDescription { server, warnings: Vec::new() })
+    }
+
+    async fn overview(&self) -> StoreResult<Overview> {
+        self.readers().read(overview::overview).await
+    }
+
+    async fn page(&self, query: PageQuery) -> StoreResult<PageRows> {
+        self.readers().read(move |db| pages::page(db, &query)).await
+    }
+
+    async fn get(&self, table: MessageTable, id: String) -> StoreResult<Option<MessageRow>> {
+        self.readers().read(move |db| get(db, table, &id)).await
+    }
+
+    async fn trail(&self, message_id: String) -> StoreResult<Trail> {
+        self.readers().read(move |db| trail(db, &message_id)).await
+    }
+
+    async fn parked_keys(&self, keys: usize) -> StoreResult<Vec<ParkedKey>> {
+        let params = (limit(keys.min(PAGE_MAX)), BACKLOG_ROWS_MAX);
+        self.readers()
+            .read(move |db| {
+                all(db, include_str!("sql/parked_keys.sql"), params, |c| c.parked_key())
+            })
+            .await
+    }
+
+    async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>> {
+        let sql = match kind {
+            IdKind::DeadLetter => include_str!("sql/dead_letter_ids.sql"),
+            IdKind::Process => include_str!("sql/process_ids.sql"),
+            IdKind::Message => include_str!("sql/message_ids.sql"),
+        };
+        let params = (low.to_string(), high.to_string(), limit(IDS_MAX));
+        self.readers().read(move |db| all(db, sql, params, |c| c.uuid(0))).await
+    }
+
+    async fn reports(&self) -> StoreResult<Vec<Report>> {
+        let params = (millis(REPORT_VALID), limit(REPORTS_MAX));
+        self.readers()
+            .read(move |db| {
+                all(db, include_str!("sql/reports.sql"), params, |c| Report {
+                    worker: c.string("worker"),
+                    host: c.string("host"),
+                    pid: u32::try_from(c.integer("pid")).unwrap_or_default(),
+                    version: c.string("version"),
+                    started_at: c.some_time("started_at"),
+                    reported_at: c.some_time("reported_at"),
+                    alive: c.flag("alive"),
+                    figures: c.string("figures"),
+                })
+            })
+            .await
+    }
+}
+
+fn get(db: &Connection, table: MessageTable, id: &str) -> Result<Option<MessageRow>, StoreError> {
+    Ok(match table {
+        MessageTable::Inbox => {
+            let params = (id.parse::<i64>().ok(), id);
+            first(db, include_str!("sql/find_inbox.sql"), params, |c| c.inbox())?
+                .map(MessageRow::Inbox)
+        }
+        MessageTable::Outbox => find_outbox(db, id)?.map(MessageRow::Outbox),
+        MessageTable::DeadLetters => match Uuid::try_parse(id) {
+            Ok(id) => find_dead_letter(db, id)?.map(MessageRow::DeadLetter),
+            Err(_) => None,
+        },
+    })
+}
+
+pub(super) fn find_outbox(db: &Connection, id: &str) -> Result<Option<OutboxRow>, StoreError> {
+    let message_id = Uuid::try_parse(id).map_or_else(|_| id.to_owned(), |id| id.to_string());
+    let params = (id.parse::<i64>().ok(), message_id);
+    first(db, include_str!("sql/find_outbox.sql"), params, |c| c.outbox())
+}
+
+pub(super) fn find_dead_letter(
+    db: &Connection,
+    id: Uuid,
+) -> Result<Option<DeadLetter>, StoreError> {
+    first(db, include_str!("sql/find_dead_letter.sql"), [id.to_string()], |c| c.dead_letter())
+}
+
+fn trail(db: &Connection, message_id: &str) -> Result<Trail, StoreError> {
+    let most = limit(PAGE_MAX);
+    let uuid = Uuid::try_parse(message_id).ok().map(|id| id.to_string());
+    let by_id = (message_id, most);
+    let received = all(db, include_str!("sql/received_as.sql"), by_id, |c| c.inbox())?;
+    let sent = all(db, include_str!("sql/sent_as.sql"), (&uuid, most), |c| c.outbox())?;
+    let caused = all(db, include_str!("sql/caused_by.sql"), by_id, |c| c.outbox())?;
+    let letters = include_str!("sql/dead_letters_of.sql");
+    let dead_letters = all(db, letters, (message_id, &uuid, most), |c| c.dead_letter())?;
+    let process_log = all(db, include_str!("sql/process_log_of.sql"), by_id, |c| c.log_entry())?;
+    let inbox: Vec<i64> = received.iter().map(|row| row.id).collect();
+    let outbox: Vec<i64> = sent.iter().map(|row| row.id).collect();
+    let mut attempts = attempt::list(db, Origin::Inbox, &inbox)?;
+    attempts.extend(attempt::list(db, Origin::Outbox, &outbox)?);
+    Ok(Trail { received, sent, caused, dead_letters, process_log, attempts })
+}

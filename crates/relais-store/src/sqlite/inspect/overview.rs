@@ -1,0 +1,84 @@
+//! The store at a glance.
+
+use relais_core::{
+    inbox::InboxStatus,
+    outbox::OutboxStatus,
+    process::ProcessStatus,
+    query::{Backlog, Count, Overview, PAGE_MAX, WorkerRow},
+    store::StoreError,
+};
+use rusqlite::Connection;
+
+use crate::sqlite::{
+    error,
+    row::{all, first, limit},
+};
+
+/// Tables are counted row by row up to here; beyond, the span of their ids serves.
+const EXACT_MAX: i64 = 20_000;
+
+/// Most open rows of each kind that are read to find those behind parked keys or without a worker.
+const PARKED_LOOK_MAX: i64 = 100_000;
+
+/// Reads everything in one snapshot.
+pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
+    let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
+    let mut overview =
+        first(&snapshot, include_str!("../sql/overview.sql"), [PARKED_LOOK_MAX], |c| Overview {
+            now: c.some_time("now"),
+            schema_version: c.integer("schema_version"),
+            dead_letters_open: c.count("dead_letters_open"),
+            parked_keys: c.count("parked_keys"),
+            timers_due: c.count("timers_due"),
+            inbox_oldest: c.time("inbox_oldest"),
+            inbox_parked: c.count("inbox_parked"),
+            processes_need_operator: c.count("processes_need_operator"),
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            backlogs: Vec::new(),
+            processes: Vec::new(),
+            unknown_types: Vec::new(),
+            unserved_inboxes: Vec::new(),
+            workers: Vec::new(),
+        })?
+        .expect("a SELECT without FROM gives one row");
+    let inbox = counts(&snapshot, include_str!("../sql/count_inbox.sql"))?;
+    overview.inbox = InboxStatus::ALL.map(|s| count_of(s.as_str(), &inbox)).to_vec();
+    let outbox = counts(&snapshot, include_str!("../sql/count_outbox.sql"))?;
+    overview.outbox = OutboxStatus::ALL.map(|s| count_of(s.as_str(), &outbox)).to_vec();
+    let processes = counts(&snapshot, include_str!("../sql/count_processes.sql"))?;
+    overview.processes = ProcessStatus::ALL.map(|s| count_of(s.as_str(), &processes)).to_vec();
+    overview.backlogs =
+        all(&snapshot, include_str!("../sql/backlogs.sql"), [PARKED_LOOK_MAX], |c| Backlog {
+            destination: c.string("destination"),
+            pending: c.count("pending"),
+            oldest: c.time("oldest"),
+            parked: c.count("parked"),
+        })?;
+    let unknown = include_str!("../sql/unknown_types.sql");
+    overview.unknown_types = all(&snapshot, unknown, [limit(PAGE_MAX)], |c| Count {
+        name: c.string(0),
+        rows: c.count(1),
+    })?;
+    let unserved = include_str!("../sql/unserved_inboxes.sql");
+    overview.unserved_inboxes = all(&snapshot, unserved, [PARKED_LOOK_MAX], |c| Count {
+        name: c.string(0),
+        rows: c.count(1),
+    })?;
+    overview.workers = all(&snapshot, include_str!("../sql/workers.sql"), [], |c| WorkerRow {
+        scope: c.string("scope"),
+        worker: c.string("worker"),
+        lanes: c.count("lanes"),
+        alive: c.flag("alive"),
+    })?;
+    Ok(overview)
+}
+
+fn counts(db: &Connection, sql: &str) -> Result<Vec<Count>, StoreError> {
+    all(db, sql, [EXACT_MAX], |c| Count { name: c.string(0), rows: c.count(1) })
+}
+
+fn count_of(name: &str, found: &[Count]) -> Count {
+    let rows = found.iter().find(|count| count.name == name).map_or(0, |count| count.rows);
+    Count { name: name.to_owned(), rows }
+}
