@@ -265,11 +265,10 @@ impl App {
 
     /// Starts every worker on this runtime.
     pub fn start(mut self) -> RunningApp {
-        let copies = self.copy_for_subscribers();
-        let own = self.scopes();
+        let (copies, own) = (self.copy_for_subscribers(), self.scopes());
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
         let store: Arc<dyn Store> = self.store.clone();
-        let mut running = RunningApp::new(&store, self.observer);
+        let mut running = RunningApp::new(&self.store, self.observer);
         running.tasks.spawn(log_warnings(self.store.clone(), running.stop.clone()));
         let observer = running.observer();
         observer.identify(&worker, self.processes.process_types());

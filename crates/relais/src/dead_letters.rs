@@ -375,7 +375,7 @@ impl DeadLetters {
                     )));
                 };
                 let outcome = self.rehearsal.rehearse(row).await?;
-                Ok(problem_of(outcome).map(|problem| DecisionOutcome::WouldFail { problem }))
+                Ok(outcome.problem().cloned().map(|problem| DecisionOutcome::WouldFail { problem }))
             }
             (Origin::Inbox, EditValidation::Skipped) | (Origin::Outbox, _) => Ok(None),
         }
@@ -423,15 +423,6 @@ fn resolved(letter: &DeadLetter) -> Option<DecisionOutcome> {
         by: letter.resolved_by.clone().unwrap_or_default(),
         at,
     })
-}
-
-fn problem_of(outcome: Outcome) -> Option<Problem> {
-    match outcome {
-        Outcome::Done => None,
-        Outcome::Retry { problem, .. } | Outcome::Fail { problem } | Outcome::Park { problem } => {
-            Some(problem)
-        }
-    }
 }
 
 /// Returns whether the key of the letter is this one. A conflict parks nothing.

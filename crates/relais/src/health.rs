@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use relais_core::store::{Store, StoreError};
+use relais_core::store::{StoreDriver, StoreError};
 use serde::Serialize;
 
 use crate::{
@@ -26,7 +26,7 @@ const BARE_MAX: Duration = Duration::from_secs(60);
 /// A handle that checks the [`Health`] of running workers. Cheap to clone.
 #[derive(Clone)]
 pub struct HealthCheck {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn StoreDriver>,
     pub(crate) observer: Arc<Observer>,
 }
 

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use relais_core::{
     inbox::InboxStatus,
     query::Overview,
-    store::{Store, StoreError},
+    store::{Store, StoreDriver, StoreError},
 };
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -55,7 +55,7 @@ impl std::fmt::Debug for RunningApp {
 
 impl RunningApp {
     /// Returns an app without workers.
-    pub(crate) fn new(store: &Arc<dyn Store>, observer: Arc<Observer>) -> Self {
+    pub(crate) fn new(store: &Arc<dyn StoreDriver>, observer: Arc<Observer>) -> Self {
         let health = HealthCheck { store: Arc::clone(store), observer: Arc::clone(&observer) };
         Self {
             stop: CancellationToken::new(),
