@@ -20,12 +20,13 @@ pub mod fence;
 pub mod fidelity;
 pub mod inbox;
 pub mod inboxes;
+pub mod inspect;
 pub mod lanes;
 mod list;
 pub mod migration;
 pub mod order;
 pub mod outbox;
-pub mod people;
+
 pub mod process;
 mod process_build;
 pub mod process_dead_letters;

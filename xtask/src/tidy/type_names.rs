@@ -27,9 +27,9 @@ const SHARED: &[(&str, &str)] = &[
 ];
 
 /// Most names that exist more than once, without those in [`SHARED`].
-const DOUBLE_MAX: usize = 30;
+const DOUBLE_MAX: usize = 23;
 /// Most names that are a bare participle.
-const PARTICIPLES_MAX: usize = 23;
+const PARTICIPLES_MAX: usize = 17;
 /// Most names in [`SHARED`].
 const SHARED_MAX: usize = 15;
 

@@ -1,4 +1,4 @@
-//! Lists for people: a page looks at so many rows and no more, and says where to look on.
+//! Lists for operators: a page reads a bounded number of rows, and returns where the next one begins.
 
 use relais_core::{
     inspect::{InspectExt, PayloadPart, SCAN_MAX},

@@ -272,7 +272,7 @@ pub async fn a_held_job_is_not_taken(f: &dyn Fixture) {
     assert_eq!(nobody, None, "another destination has none");
 }
 
-pub async fn a_job_nobody_holds_is_taken_as_it_is_with_a_higher_epoch(f: &dyn Fixture) {
+pub async fn a_job_without_an_owner_is_taken_as_it_is_with_a_higher_epoch(f: &dyn Fixture) {
     let held = Held::of(f, &["a", "b"]).await;
     let step = Advance {
         from: Phase::Planned,

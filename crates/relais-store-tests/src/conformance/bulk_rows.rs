@@ -1,4 +1,4 @@
-//! The rows of bulk jobs: settled in parts, set free in order, ended by people.
+//! The rows of bulk jobs: settled in parts, released in order, ended by operators.
 
 use relais_core::{
     bulk::Phase,
@@ -165,7 +165,7 @@ pub async fn rows_set_free_are_found_at_once_and_before_their_followers(f: &dyn 
     assert_eq!(all_free, wanted);
 }
 
-pub async fn a_person_may_retry_a_dead_row_while_its_job_is_open(f: &dyn Fixture) {
+pub async fn an_operator_may_retry_a_dead_row_while_its_job_is_open(f: &dyn Fixture) {
     let held = Held::of(f, &["a", "b"]).await;
     assert_eq!(held.settle(vec![(held.id(0), dead_and_parked())]).await, all(1));
     let letter = only_dead_letter(f).await;
@@ -179,7 +179,7 @@ pub async fn a_person_may_retry_a_dead_row_while_its_job_is_open(f: &dyn Fixture
     assert_eq!(held.settle(vec![(held.id(0), OutboxFate::Dispatched)]).await, none(1));
 }
 
-pub async fn a_skipped_dead_row_of_a_job_lets_its_key_go_on(f: &dyn Fixture) {
+pub async fn a_discarded_dead_row_of_a_job_lets_its_key_continue(f: &dyn Fixture) {
     let held = Held::of(f, &["a"]).await;
     let next = f.store().enqueue(vec![message("bulk", "a")]).await.expect("enqueue");
     assert_eq!(held.settle(vec![(held.id(0), dead_and_parked())]).await, all(1));
@@ -188,7 +188,7 @@ pub async fn a_skipped_dead_row_of_a_job_lets_its_key_go_on(f: &dyn Fixture) {
     assert_eq!(held.worker.pending_ids().await, next);
 }
 
-pub async fn a_job_that_nobody_knows_strands_no_row(f: &dyn Fixture) {
+pub async fn an_unknown_job_strands_no_row(f: &dyn Fixture) {
     let ids = f.store().enqueue(messages("bulk", 2)).await.expect("enqueue");
     f.run("UPDATE relais_outbox SET job_id = 'of another program'").await;
     let held = Held::of_pending(f).await;
@@ -220,7 +220,7 @@ pub async fn workers_notice_rows_that_were_set_free_and_the_end_of_a_job(f: &dyn
     assert!(moved().await, "given up");
 }
 
-pub async fn rows_of_a_job_are_pending_to_people(f: &dyn Fixture) {
+pub async fn rows_of_a_job_are_pending_to_operators(f: &dyn Fixture) {
     let held = Held::of(f, &["a", "b"]).await;
     let overview = f.store().overview().await.expect("overview");
     let pending = overview.outbox.iter().find(|count| count.name == "PENDING").map(|c| c.rows);
@@ -297,7 +297,7 @@ pub async fn a_caller_that_goes_away_leaves_all_or_nothing(f: &dyn Fixture) {
     }
 }
 
-/// Polls a future so many times, then lets it go.
+/// Polls a future this many times, then drops it.
 async fn dropped_after<T>(mut future: relais_core::BoxFuture<'_, T>, polls: usize) {
     for _ in 0..polls {
         let once = std::future::poll_fn(|context| {

@@ -22,7 +22,7 @@ use crate::{
 
 pub const START: Start = Start::Migrated;
 
-/// A JSON text of so many bytes, part of them in characters of two bytes.
+/// Returns a JSON text of this many bytes, part of them in characters of two bytes.
 fn payload(bytes: usize) -> String {
     let wide = bytes / 4;
     format!("\"{}{}\"", "é".repeat(wide), "x".repeat(bytes - 2 - 2 * wide))

@@ -43,7 +43,7 @@ async fn cleanup(f: &dyn Fixture, rows_max: usize) -> Cleaned {
     cleaned
 }
 
-/// Writes and dispatches so many messages.
+/// Writes and dispatches `count` messages.
 async fn dispatched(f: &dyn Fixture, count: usize) {
     f.store().enqueue(messages("orders", count)).await.expect("enqueue");
     let worker = Worker::outbox(f, "orders", "w").await;
@@ -291,7 +291,7 @@ pub async fn the_last_change_of_a_process_counts(f: &dyn Fixture) {
     assert_eq!(found(f, process.process_id).await, Some(process));
 }
 
-/// What nobody has looked at is not cleaned away.
+/// Cleanup removes no open dead letter.
 pub async fn an_old_process_with_an_open_dead_letter_stays(f: &dyn Fixture) {
     let kept = failed_process(f, Some("kept")).await;
     let looked_at = failed_process(f, Some("looked at")).await;

@@ -1,4 +1,4 @@
-//! Rows that need a person: what is kept of them, and what a decision does.
+//! Rows that need an operator: their copy, and the effect of a decision.
 
 use relais_core::{
     dead_letter::{DeadLetter, DecisionResult, Origin, Resolution, STATUS_FAILED},
@@ -211,7 +211,7 @@ pub async fn a_decision_is_carried_out_once(f: &dyn Fixture) {
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1);
 }
 
-pub async fn of_two_people_at_once_one_decides(f: &dyn Fixture) {
+pub async fn of_two_operators_at_once_one_decides(f: &dyn Fixture) {
     let (_, dead) = dead_outbox(f, message("orders", "k")).await;
     let people = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };

@@ -1,4 +1,4 @@
-//! What people look up: failed attempts, what waits behind parked keys, what came of a message, and who
+//! Questions of operators: failed attempts, what waits behind parked keys, what came of a message, and who
 //! did what.
 
 use relais_core::{
@@ -123,7 +123,7 @@ pub async fn what_was_no_failed_attempt_leaves_none(f: &dyn Fixture) {
     assert_eq!(f.number("SELECT count(*) FROM relais_attempt").await, 0);
 }
 
-pub async fn a_replay_counts_its_attempts_anew(f: &dyn Fixture) {
+pub async fn a_retry_counts_its_attempts_from_the_start(f: &dyn Fixture) {
     let (worker, dead) = dead_outbox(f, message("orders", "k")).await;
     assert!(resolve(f, dead.id, Resolution::Retried).await);
     let row = worker.pending(1).await.remove(0);
@@ -170,7 +170,7 @@ fn shown(key: &ParkedKey) -> (Origin, Option<&str>, &str, uuid::Uuid, u64) {
     (key.origin, key.destination.as_deref(), &key.msg_key, key.dead_letter_id, key.backlog)
 }
 
-pub async fn a_parked_key_with_nothing_behind_it_waits_for_nobody(f: &dyn Fixture) {
+pub async fn a_parked_key_with_nothing_behind_it_has_no_waiting_rows(f: &dyn Fixture) {
     let (_, dead) = dead_inbox(f, arrival("m-1")).await;
     f.store().accept(vec![arrival("m-2")], Vec::new()).await.expect("accept");
     let parked = f.store().parked_keys(10).await.expect("parked keys");
@@ -313,7 +313,7 @@ pub async fn a_pending_row_becomes_a_dead_letter_by_an_operator(f: &dyn Fixture)
     // It is a dead letter as any other.
     assert!(super::resolve(f, dead.id, Resolution::Discarded).await);
     assert_eq!(worker.pending_ids().await, ids[1..]);
-    // Where the destination skips dead letters, the key goes on.
+    // Where the destination skips dead letters, the key continues.
     let failed = f.store().decide(fail(ids[1], OnDeadLetter::Skip)).await.expect("fail");
     assert_eq!(failed, DecisionResult::Done);
     assert_eq!(f.number("SELECT count(*) FROM relais_parked_key").await, 0);

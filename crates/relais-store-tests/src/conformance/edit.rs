@@ -1,4 +1,4 @@
-//! Another payload for a dead letter and its row, and the end of what nobody can read.
+//! Another payload for a dead letter and its row, and the end of an undecodable row.
 
 use relais_core::{
     dead_letter::{
@@ -206,7 +206,7 @@ async fn broken(f: &dyn Fixture) -> i64 {
     inbox_row(f, "m-1").await.id
 }
 
-pub async fn what_nobody_can_read_is_closed_with_a_resolved_dead_letter(f: &dyn Fixture) {
+pub async fn an_undecodable_row_is_closed_with_a_resolved_dead_letter(f: &dyn Fixture) {
     let id = broken(f).await;
     let before = inbox_row(f, "m-1").await;
     let decided = f.second().decide(discarding(id)).await.expect("discard");

@@ -127,7 +127,7 @@ pub async fn a_future_epoch_is_refused(f: &dyn Fixture) {
     assert_outbox_refused(f, &worker, &row).await;
 }
 
-pub async fn a_free_lane_refuses_everybody(f: &dyn Fixture) {
+pub async fn a_free_lane_refuses_every_worker(f: &dyn Fixture) {
     let (worker, row) = outbox_row(f, "a").await;
     let mut gone = worker.clone();
     gone.leave().await;
@@ -248,7 +248,7 @@ pub async fn of_a_mixed_batch_losses_are_noted_in_held_lanes_only(f: &dyn Fixtur
     assert_eq!(counted.unsigned_abs(), done.settled);
 }
 
-pub async fn a_row_a_person_resolved_meanwhile_is_not_overwritten(f: &dyn Fixture) {
+pub async fn a_row_an_operator_resolved_meanwhile_is_not_overwritten(f: &dyn Fixture) {
     let (worker, row) = outbox_row(f, "a").await;
     let mut copy = worker.outbox_fate(&row, OutboxFate::Dispatched);
     assert_eq!(worker.settle(&row, dead_and_parked()).await, all(1));
@@ -286,7 +286,7 @@ async fn race(f: &dyn Fixture, worker: &Worker, held: Held, settle: BoxFuture<'s
     rival.leave().await;
 }
 
-/// A row somebody else has locked.
+/// A row that another session has locked.
 struct Held {
     table: &'static str,
     id: i64,

@@ -178,7 +178,7 @@ pub async fn a_longer_key_of_another_writer_stops_at_the_door_or_can_wait(f: &dy
         quote(&wide_text(10_000, 13))
     );
     if f.execute(&sql).await.is_err() {
-        return; // The writer is told at once.
+        return; // The writer gets an error at once.
     }
     let worker = Worker::outbox(f, "orders", "w").await;
     let rows = worker.pending(1).await;

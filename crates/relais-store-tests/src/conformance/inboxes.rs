@@ -85,7 +85,7 @@ pub async fn a_settled_row_is_copied_to_other_inboxes_once(f: &dyn Fixture) {
     assert_eq!(sources(&mail).await, ["billing@mail::ihub 1"]);
 }
 
-pub async fn a_key_that_waits_in_one_inbox_goes_on_in_the_other(f: &dyn Fixture) {
+pub async fn a_key_that_waits_in_one_inbox_continues_in_the_other(f: &dyn Fixture) {
     let (unnamed, billing) = two_inboxes(f).await;
     let row = &billing.received(1).await[0];
     assert_eq!(billing.settle_inbox(row, handle_later()).await, all(1));

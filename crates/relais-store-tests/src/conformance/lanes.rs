@@ -25,7 +25,7 @@ fn epochs(worker: &Worker) -> BTreeMap<i16, i64> {
     worker.lanes.iter().map(|l| (l.lane, l.epoch)).collect()
 }
 
-/// Heartbeats and hand-backs until nobody has more than a fair share.
+/// Renews and releases until no worker has more than a fair share.
 async fn balance(workers: &mut [Worker]) {
     for _ in 0..3 {
         for worker in workers.iter_mut() {
@@ -84,7 +84,7 @@ pub async fn three_workers_share_evenly(f: &dyn Fixture) {
     assert!(workers.iter().all(|w| w.lanes.len() >= 20));
 }
 
-pub async fn more_workers_than_lanes_leave_nobody_stuck(f: &dyn Fixture) {
+pub async fn more_workers_than_lanes_leave_no_worker_stuck(f: &dyn Fixture) {
     let mut workers = Vec::new();
     for n in 0..70 {
         workers.push(Worker::inbox(f, &format!("w{n}")).await);
@@ -211,7 +211,7 @@ pub async fn renewing_keeps_the_epoch(f: &dyn Fixture) {
     assert_eq!(f.number(&short).await, 0, "every lease is longer now");
 }
 
-pub async fn an_expired_lease_nobody_took_is_renewed_as_it_was(f: &dyn Fixture) {
+pub async fn an_expired_lease_that_was_not_taken_is_renewed_as_it_was(f: &dyn Fixture) {
     let mut worker = Worker::inbox(f, "a").await;
     let before = epochs(&worker);
     expire_all(f).await;

@@ -118,7 +118,7 @@ macro_rules! store_conformance {
             lanes {
                 a_worker_alone_holds_every_lane others_notice_when_a_worker_comes_or_leaves
                 a_newcomer_takes_nothing_that_is_held two_workers_share_evenly
-                three_workers_share_evenly more_workers_than_lanes_leave_nobody_stuck
+                three_workers_share_evenly more_workers_than_lanes_leave_no_worker_stuck
                 scopes_share_nothing a_lane_given_back_is_handed_over_at_once_and_clean
                 a_worker_that_leaves_frees_everything leaving_frees_lanes_the_worker_forgot
                 a_lane_of_another_worker_cannot_be_given_back
@@ -126,7 +126,7 @@ macro_rules! store_conformance {
                 a_live_lease_is_not_taken_even_from_a_silent_worker
                 an_expired_lease_is_taken_up_to_the_share a_lease_that_ends_later_than_any_can_is_taken
                 renewing_keeps_the_epoch
-                an_expired_lease_nobody_took_is_renewed_as_it_was
+                an_expired_lease_that_was_not_taken_is_renewed_as_it_was
                 taking_a_lane_again_raises_the_epoch_for_the_same_name_too
                 nodes_that_lease_together_never_share_a_lane
                 nodes_that_work_together_dispatch_each_row_once
@@ -134,7 +134,7 @@ macro_rules! store_conformance {
             inboxes {
                 each_inbox_has_its_own_rows_and_duplicates rows_of_an_inbox_without_a_live_worker_are_counted
                 a_settled_row_is_copied_to_other_inboxes_once
-                a_key_that_waits_in_one_inbox_goes_on_in_the_other a_key_is_parked_in_its_inbox_only
+                a_key_that_waits_in_one_inbox_continues_in_the_other a_key_is_parked_in_its_inbox_only
             }
             event_types {
                 a_worker_learns_which_types_other_live_workers_know
@@ -151,14 +151,14 @@ macro_rules! store_conformance {
                 the_same_name_with_an_old_epoch_is_refused
                 the_same_name_with_an_old_epoch_is_refused_in_the_inbox
                 the_right_epoch_under_another_name_is_refused a_future_epoch_is_refused
-                a_free_lane_refuses_everybody a_worker_that_never_leased_is_refused
+                a_free_lane_refuses_every_worker a_worker_that_never_leased_is_refused
                 the_lanes_of_one_destination_settle_no_row_of_another
                 a_settlement_that_names_another_lane_than_the_rows_is_refused
                 a_lease_that_ran_out_but_was_not_taken_still_settles
                 of_a_mixed_batch_only_the_lanes_still_held_settle
                 of_a_mixed_inbox_batch_only_the_lanes_still_held_settle
                 of_a_mixed_batch_losses_are_noted_in_held_lanes_only
-                a_row_a_person_resolved_meanwhile_is_not_overwritten
+                a_row_an_operator_resolved_meanwhile_is_not_overwritten
                 a_settlement_in_flight_and_a_take_over_never_both_win
                 an_inbox_settlement_in_flight_and_a_take_over_never_both_win
             }
@@ -168,8 +168,8 @@ macro_rules! store_conformance {
                 a_row_in_backoff_does_not_hold_an_earlier_one
                 backoff_holds_the_key_in_its_destination_only
                 keys_that_look_alike_are_different_keys a_delayed_row_does_not_hold_its_key
-                waiting_keys_in_front_do_not_fill_the_batch a_parked_key_waits_and_others_go_on
-                a_dead_letter_that_parks_nothing_lets_its_key_go_on
+                waiting_keys_in_front_do_not_fill_the_batch a_parked_key_waits_and_others_continue
+                a_dead_letter_that_parks_nothing_lets_its_key_continue
                 a_retried_dead_letter_is_first_in_its_key_again
                 a_retried_dead_letter_goes_before_a_follower_in_backoff
                 a_skipped_dead_letter_frees_its_key
@@ -179,10 +179,10 @@ macro_rules! store_conformance {
                 an_inbox_row_in_backoff_holds_its_key_and_no_other
                 an_inbox_row_put_off_without_an_attempt_holds_its_key
                 a_due_inbox_row_waits_behind_an_earlier_one_that_is_not
-                a_parked_inbox_key_waits_for_a_person
+                a_parked_inbox_key_waits_for_an_operator
                 waiting_inbox_keys_in_front_do_not_fill_the_batch rows_of_skipped_keys_are_left_out
                 a_skipped_key_with_a_long_backlog_does_not_fill_the_batch
-                rows_in_hand_are_left_out_and_do_not_fill_the_batch
+                rows_in_flight_are_left_out_and_do_not_fill_the_batch
             }
             dead_letters {
                 a_dead_outbox_row_is_copied_with_everything
@@ -197,7 +197,7 @@ macro_rules! store_conformance {
                 a_skipped_row_stays_failed
                 a_decision_is_recorded_with_who_and_why
                 a_decision_is_carried_out_once
-                of_two_people_at_once_one_decides
+                of_two_operators_at_once_one_decides
                 a_row_that_is_no_longer_failed_is_not_retried_again
                 a_retried_conflict_becomes_a_message_of_its_own
                 a_skipped_conflict_stores_nothing
@@ -210,10 +210,10 @@ macro_rules! store_conformance {
                 a_repaired_row_takes_the_id_of_its_message
                 a_message_that_is_there_already_is_not_handled_twice
                 bytes_repaired_before_under_the_id_are_the_same_message
-                an_id_that_has_other_content_is_left_alone
+                an_id_that_has_other_content_is_not_changed
                 an_id_of_another_source_is_another_message
                 only_what_could_not_be_decoded_is_repaired
-                of_two_people_at_once_one_repairs
+                of_two_operators_at_once_one_repairs
                 a_message_that_comes_while_its_row_is_repaired_is_one_message
                 a_repair_waits_for_a_message_that_is_being_received
                 what_comes_again_after_its_repair_is_a_duplicate
@@ -225,7 +225,7 @@ macro_rules! store_conformance {
                 rows_to_repair_are_listed_oldest_first_by_every_filter
                 a_page_of_rows_to_repair_has_an_upper_limit
             }
-            people {
+            inspect {
                 an_empty_store_shows_every_status_with_zero
                 the_overview_counts_every_status
                 rows_behind_a_parked_key_are_counted_apart
@@ -270,7 +270,7 @@ macro_rules! store_conformance {
                 a_plan_with_a_row_or_lane_that_is_not_ours_changes_nothing
                 of_workers_that_plan_together_one_gets_its_job
                 a_held_job_is_not_taken
-                a_job_nobody_holds_is_taken_as_it_is_with_a_higher_epoch
+                a_job_without_an_owner_is_taken_as_it_is_with_a_higher_epoch
                 of_many_that_take_a_job_one_gets_it
                 a_job_that_was_not_released_is_taken_after_a_loss
                 lost_workers_are_counted_on_rows_of_a_job_and_cleared_by_any_answer
@@ -286,11 +286,11 @@ macro_rules! store_conformance {
                 rows_that_are_not_in_the_job_are_refused
                 an_abandoned_job_sets_its_rows_free_as_they_were
                 rows_set_free_are_found_at_once_and_before_their_followers
-                a_person_may_retry_a_dead_row_while_its_job_is_open
-                a_skipped_dead_row_of_a_job_lets_its_key_go_on
-                a_job_that_nobody_knows_strands_no_row
+                an_operator_may_retry_a_dead_row_while_its_job_is_open
+                a_discarded_dead_row_of_a_job_lets_its_key_continue
+                an_unknown_job_strands_no_row
                 workers_notice_rows_that_were_set_free_and_the_end_of_a_job
-                rows_of_a_job_are_pending_to_people
+                rows_of_a_job_are_pending_to_operators
                 jobs_are_listed_open_ones_first_then_newest
                 ended_jobs_past_their_retention_go_and_open_ones_stay
                 a_caller_that_goes_away_leaves_all_or_nothing
@@ -322,11 +322,11 @@ macro_rules! store_conformance {
             process {
                 insert_writes_the_process_and_its_first_event find_by_id_gives_every_field_back
                 several_are_found_in_the_order_asked_for find_by_status_is_limited_and_newest_first
-                find_by_type_and_status_gives_only_both a_list_goes_on_behind_a_page
+                find_by_type_and_status_gives_only_both a_list_continues_behind_a_page
                 a_list_can_be_of_the_last_hour_or_of_one_key
                 an_update_changes_the_status_and_logs_it an_update_changes_the_step_and_logs_it
                 an_update_changes_the_data the_log_holds_every_event_newest_first
-                the_log_keeps_to_its_limit_and_goes_on_behind_a_page find_by_business_key_is_exact
+                the_log_keeps_to_its_limit_and_continues_behind_a_page find_by_business_key_is_exact
                 every_state_transition_is_logged concurrent_updates_never_overwrite_each_other
                 an_update_of_an_old_version_changes_nothing a_process_begins_once
                 of_starts_at_once_one_begins
@@ -347,7 +347,7 @@ macro_rules! store_conformance {
                 what_the_fence_refuses_changes_no_process a_settled_row_changes_no_process_again
                 a_start_whose_key_is_taken_is_stale a_start_of_a_process_that_exists_is_stale
                 many_processes_settle_in_one_batch a_batch_that_cannot_be_written_changes_nothing
-                a_worker_and_a_person_never_overwrite_each_other
+                a_worker_and_an_operator_never_overwrite_each_other
             }
             process_dead_letters {
                 insert_keeps_every_field_of_the_process insert_takes_long_values
@@ -377,7 +377,7 @@ macro_rules! store_conformance {
                 only_json_can_be_edited_in an_edited_conflict_leaves_the_first_message_alone
                 the_original_of_an_edited_message_is_still_a_duplicate a_process_is_not_edited
                 of_edits_and_decisions_at_once_each_is_whole
-                what_nobody_can_read_is_closed_with_a_resolved_dead_letter
+                an_undecodable_row_is_closed_with_a_resolved_dead_letter
                 only_what_could_not_be_read_is_discarded_and_only_once
                 what_could_not_be_read_is_not_retried
             }
@@ -385,8 +385,8 @@ macro_rules! store_conformance {
                 every_failed_attempt_of_an_outbox_row_is_kept
                 every_failed_attempt_of_an_inbox_row_is_kept
                 every_failed_attempt_in_a_bulk_job_is_kept what_was_no_failed_attempt_leaves_none
-                a_replay_counts_its_attempts_anew parked_keys_say_what_waits_behind_them
-                a_parked_key_with_nothing_behind_it_waits_for_nobody
+                a_retry_counts_its_attempts_from_the_start parked_keys_say_what_waits_behind_them
+                a_parked_key_with_nothing_behind_it_has_no_waiting_rows
                 a_message_id_finds_the_rows_of_every_source_and_no_row_number
                 a_pending_row_becomes_a_dead_letter_by_an_operator
                 of_an_operator_and_a_settlement_one_stands
@@ -423,7 +423,7 @@ mod tests {
             ("migration", include_str!("migration.rs")),
             ("order", include_str!("order.rs")),
             ("outbox", include_str!("outbox.rs")),
-            ("people", include_str!("people.rs")),
+            ("inspect", include_str!("inspect.rs")),
             ("repair", include_str!("repair.rs")),
             ("process", include_str!("process.rs")),
             ("process_fidelity", include_str!("process_fidelity.rs")),

@@ -151,7 +151,7 @@ pub async fn waiting_keys_in_front_do_not_fill_the_batch(f: &dyn Fixture) {
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), healthy);
 }
 
-pub async fn a_parked_key_waits_and_others_go_on(f: &dyn Fixture) {
+pub async fn a_parked_key_waits_and_others_continue(f: &dyn Fixture) {
     let ids = enqueue(f, &["a", "b", "a"]).await;
     let other = f.store().enqueue(vec![message("mails", "a")]).await.expect("enqueue");
     let worker = Worker::outbox(f, "orders", "w").await;
@@ -161,7 +161,7 @@ pub async fn a_parked_key_waits_and_others_go_on(f: &dyn Fixture) {
     assert_eq!(Worker::outbox(f, "mails", "w").await.pending_ids().await, other);
 }
 
-pub async fn a_dead_letter_that_parks_nothing_lets_its_key_go_on(f: &dyn Fixture) {
+pub async fn a_dead_letter_that_parks_nothing_lets_its_key_continue(f: &dyn Fixture) {
     let ids = enqueue(f, &["a", "a"]).await;
     let worker = Worker::outbox(f, "orders", "w").await;
     let fate = OutboxFate::Dead { attempts: 1, problem: problem(), park: false };
@@ -174,7 +174,7 @@ pub async fn a_retried_dead_letter_is_first_in_its_key_again(f: &dyn Fixture) {
     let ids = enqueue(f, &["a", "a", "a"]).await;
     let worker = Worker::outbox(f, "orders", "w").await;
     settle(&worker, ids[0], dead_and_parked()).await;
-    // Many other rows go through meanwhile.
+    // Many other rows are delivered meanwhile.
     f.store().enqueue(messages("orders", 500)).await.expect("enqueue");
     let rows = worker.pending(MANY).await;
     let fates = rows.iter().map(|row| worker.outbox_fate(row, OutboxFate::Dispatched)).collect();
@@ -317,7 +317,7 @@ pub async fn a_due_inbox_row_waits_behind_an_earlier_one_that_is_not(f: &dyn Fix
     assert!(worker.received(10).await.is_empty());
 }
 
-pub async fn a_parked_inbox_key_waits_for_a_person(f: &dyn Fixture) {
+pub async fn a_parked_inbox_key_waits_for_an_operator(f: &dyn Fixture) {
     let worker = accept(f, &["a1", "b1", "a2"]).await;
     settle_inbox(&worker, "a1", dead_message()).await;
     for _ in 0..LOOKS {
@@ -382,7 +382,7 @@ pub async fn a_skipped_key_with_a_long_backlog_does_not_fill_the_batch(f: &dyn F
     assert_eq!(rows.into_iter().map(|row| row.id).collect::<Vec<_>>(), healthy);
 }
 
-pub async fn rows_in_hand_are_left_out_and_do_not_fill_the_batch(f: &dyn Fixture) {
+pub async fn rows_in_flight_are_left_out_and_do_not_fill_the_batch(f: &dyn Fixture) {
     let ids = enqueue(f, &["a", "b", "a", "c"]).await;
     let worker = Worker::outbox(f, "orders", "w").await;
     settle(&worker, ids[3], retry_later()).await;

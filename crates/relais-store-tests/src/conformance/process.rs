@@ -130,10 +130,10 @@ pub async fn find_by_type_and_status_gives_only_both(f: &dyn Fixture) {
     assert_eq!(list(f, of_type).await.len(), 3);
 }
 
-pub async fn a_list_goes_on_behind_a_page(f: &dyn Fixture) {
+pub async fn a_list_continues_behind_a_page(f: &dyn Fixture) {
     let mut ids = Vec::new();
     for _ in 0..5 {
-        // Of the same age, so that only their ids tell them apart.
+        // Of the same age, so that only their ids differ.
         ids.push(of_age(f, TYPE, ProcessStatus::Running, 60).await.process_id);
     }
     let first = "(SELECT min(created_at) FROM relais_process)";
@@ -215,7 +215,7 @@ pub async fn the_log_holds_every_event_newest_first(f: &dyn Fixture) {
     assert_eq!(log[6].entry.event.name(), "ProcessStarted");
 }
 
-pub async fn the_log_keeps_to_its_limit_and_goes_on_behind_a_page(f: &dyn Fixture) {
+pub async fn the_log_keeps_to_its_limit_and_continues_behind_a_page(f: &dyn Fixture) {
     let process = applied(f, begun(TYPE, None)).await;
     let events = (2..=10).map(|n| step_started(&n.to_string())).collect();
     let other = running(f, None).await;

@@ -49,7 +49,7 @@ pub(super) fn begun(process_type: &str, business_key: Option<&str>) -> Change {
     change(process, 0, vec![event])
 }
 
-/// What these events make of a process: its next versions, everything else as it was.
+/// Applies these events to a process: its next versions, everything else as it was.
 pub(super) fn after(process: &Process, status: ProcessStatus, events: Vec<ProcessEvent>) -> Change {
     let from = process.version;
     let version = from + i64::try_from(events.len()).expect("few events");

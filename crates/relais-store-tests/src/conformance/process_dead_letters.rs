@@ -37,8 +37,12 @@ fn closed_by(closure: Closure) -> DeadLetterChange {
     DeadLetterChange::Close { closure, actor, reason }
 }
 
-/// The process goes on, and its dead letter becomes what is asked.
-async fn goes_on(f: &dyn Fixture, process: &Process, dead_letter: DeadLetterChange) -> Process {
+/// Continues the process, and changes its dead letter as asked.
+async fn continue_process(
+    f: &dyn Fixture,
+    process: &Process,
+    dead_letter: DeadLetterChange,
+) -> Process {
     let change = after(process, ProcessStatus::Running, vec![step_started("again")]);
     applied(f, Change { dead_letter, ..change }).await
 }
@@ -125,10 +129,10 @@ pub async fn a_process_has_at_most_one_open_dead_letter(f: &dyn Fixture) {
 pub async fn going_on_closes_the_open_dead_letter(f: &dyn Fixture) {
     let process = failed_process(f, None).await;
     let dead = only_dead_letter(f).await;
-    let process = goes_on(f, &process, DeadLetterChange::Keep).await;
+    let process = continue_process(f, &process, DeadLetterChange::Keep).await;
     assert_eq!(only_dead_letter(f).await, dead, "kept as it was");
     let before = f.now().await;
-    let process = goes_on(f, &process, closed()).await;
+    let process = continue_process(f, &process, closed()).await;
     assert!(open_dead_letters(f).await.is_empty());
     let closed_one = find(f, dead.id).await;
     assert_eq!(closed_one.resolution.as_deref(), Some("retried"));
@@ -141,7 +145,7 @@ pub async fn going_on_closes_the_open_dead_letter(f: &dyn Fixture) {
     let line = (audit[0].actor.as_str(), audit[0].action.as_str(), audit[0].reason.as_str());
     assert_eq!(line, ("ann", "dead-letter.retried", "the bank is back 😀"));
 
-    let process = goes_on(f, &process, closed()).await;
+    let process = continue_process(f, &process, closed()).await;
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, 1, "nothing was open");
     let change = after(&process, ProcessStatus::Failed, vec![failed("again")]);
     applied(f, Change { dead_letter: opened("FAILED"), ..change }).await;
@@ -154,7 +158,7 @@ pub async fn a_dead_letter_of_a_process_names_what_closed_it(f: &dyn Fixture) {
     for closure in actions.map(Closure::Action).chain([Closure::LateReply]) {
         let process = failed_process(f, None).await;
         let dead = only_dead_letter(f).await;
-        goes_on(f, &process, closed_by(closure)).await;
+        continue_process(f, &process, closed_by(closure)).await;
         let wanted = closure.as_str();
         assert_eq!(find(f, dead.id).await.resolution.as_deref(), Some(wanted));
         let target = Some(dead.id.to_string());
@@ -210,8 +214,8 @@ pub async fn a_stale_change_opens_and_closes_nothing(f: &dyn Fixture) {
     let process = failed_process(f, None).await;
     let dead = only_dead_letter(f).await;
     let other = running(f, None).await;
-    goes_on(f, &process, DeadLetterChange::Keep).await;
-    goes_on(f, &other, DeadLetterChange::Keep).await;
+    continue_process(f, &process, DeadLetterChange::Keep).await;
+    continue_process(f, &other, DeadLetterChange::Keep).await;
     for (process, dead_letter) in [(process, closed()), (other, opened("FAILED"))] {
         let late = after(&process, ProcessStatus::Failed, vec![failed("late")]);
         let applied = f.store().change_process(Change { dead_letter, ..late }).await;

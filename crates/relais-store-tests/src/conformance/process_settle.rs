@@ -260,8 +260,8 @@ pub async fn a_batch_that_cannot_be_written_changes_nothing(f: &dyn Fixture) {
     assert_eq!(worker.received_ids().await, ["a", "b"]);
 }
 
-/// A worker and a person change the same process at the same time; whoever loses decides again.
-pub async fn a_worker_and_a_person_never_overwrite_each_other(f: &dyn Fixture) {
+/// A worker and an operator change the same process at the same time; the loser decides again.
+pub async fn a_worker_and_an_operator_never_overwrite_each_other(f: &dyn Fixture) {
     const EACH: usize = 15;
     let id = running(f, None).await.process_id;
     let worker = Worker::inbox(f, "w").await;

@@ -1,4 +1,4 @@
-//! A second reading of what could not be decoded: promoted once, found by workers, never doubled.
+//! Reprocessing of undecodable rows: promoted once, found by workers, never doubled.
 
 use relais_core::{
     dead_letter::Resolution,
@@ -165,7 +165,7 @@ pub async fn bytes_repaired_before_under_the_id_are_the_same_message(f: &dyn Fix
     assert_eq!(said, Repaired::Duplicate { of: first });
 }
 
-pub async fn an_id_that_has_other_content_is_left_alone(f: &dyn Fixture) {
+pub async fn an_id_that_has_other_content_is_not_changed(f: &dyn Fixture) {
     accept(f, vec![arrival_with("m-1", "{\"n\":2}")]).await;
     let (first, before) = (find(f, "m-1").await, broken(f, "sha256:00").await);
     let said = repair(f, before.id, rewritten("m-1", "k")).await;
@@ -196,7 +196,7 @@ pub async fn only_what_could_not_be_decoded_is_repaired(f: &dyn Fixture) {
     assert_eq!((gone, audits(f).await), (Repaired::Refused { status: None }, 0));
 }
 
-pub async fn of_two_people_at_once_one_repairs(f: &dyn Fixture) {
+pub async fn of_two_operators_at_once_one_repairs(f: &dyn Fixture) {
     let id = broken(f, "m-1").await.id;
     let people = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };

@@ -209,7 +209,7 @@ pub async fn payload_and_headers_must_be_json(f: &dyn Fixture) {
     }
 }
 
-/// What is not an object has no names, and would be dropped when the row is read.
+/// A value that is not an object has no names, and would be dropped when the row is read.
 pub async fn headers_must_be_an_object(f: &dyn Fixture) {
     for odd in ["'null'", "'[]'", "'[{}]'", "'\"text\"'", "'1'", "'true'"] {
         f.refuses(&insert("relais_outbox", OUTBOX, &[("headers", odd)])).await;

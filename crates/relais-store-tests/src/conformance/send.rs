@@ -52,7 +52,7 @@ pub async fn one_id_with_other_content_is_refused(f: &dyn Fixture) {
     assert_eq!(f.number("SELECT count(*) FROM relais_outbox").await, 1, "all or nothing");
 }
 
-/// A sender that repeats itself is not told off for what an operator changed since.
+/// A sender that repeats a message gets no error for what an operator changed since.
 pub async fn an_edited_message_is_still_the_same(f: &dyn Fixture) {
     let sent = message("orders", "k");
     let (_, dead) = dead_outbox(f, sent.clone()).await;

@@ -21,7 +21,7 @@ pub(super) const MANY: usize = 5_000;
 /// Payloads of any size.
 pub(super) const EVERY: Payloads = Payloads::UpTo(usize::MAX);
 
-/// What a worker holds, as it last heard.
+/// The lanes of a worker, as of its last heartbeat.
 #[derive(Clone)]
 pub(super) struct Worker {
     pub(super) store: Arc<dyn StoreDriver>,
@@ -55,7 +55,7 @@ impl Worker {
         self.surplus = grant.surplus;
     }
 
-    /// Gives back so many of its lanes, the last ones.
+    /// Releases this many of its lanes, the last ones.
     pub(super) async fn release(&mut self, count: usize) {
         let kept = self.lanes.len().saturating_sub(count);
         let lanes = self.lanes.split_off(kept).into_iter().map(|l| l.lane).collect();
@@ -148,12 +148,12 @@ impl Worker {
     }
 }
 
-/// All of it went through.
+/// Asserts that all rows were settled.
 pub(super) fn all(rows: u64) -> Settled {
     Settled { settled: rows, ..Settled::default() }
 }
 
-/// Nothing of it went through.
+/// Asserts that no row was settled.
 pub(super) fn none(rows: u64) -> Settled {
     Settled { refused: rows, ..Settled::default() }
 }
@@ -172,7 +172,7 @@ pub(super) fn quarantined() -> OutboxFate {
     OutboxFate::Wait { pause: HOLD_FOR, problem: problem(), lost_workers: HOLD_AFTER }
 }
 
-/// Goes again at once, with so many lost workers.
+/// Returns a retry without a pause, with this many lost workers.
 pub(super) fn suspect(lost_workers: u32) -> OutboxFate {
     OutboxFate::Wait { pause: Duration::ZERO, problem: problem(), lost_workers }
 }

@@ -1,4 +1,4 @@
-//! What people ask: the overview, lists with filters and pages, one row by its id.
+//! Reads of operators: the overview, lists with filters and pages, one row by its id.
 
 use relais_core::{
     dead_letter::Resolution,
