@@ -384,11 +384,8 @@ pub(super) fn millis(duration: Duration) -> i64 {
 
 /// The lanes as the bits of one integer.
 pub(super) fn lane_bits(lanes: &[OwnedLane]) -> i64 {
-    lanes.iter().fold(0, |bits, lane| bits | 1_i64.checked_shl(u32_of(lane.lane)).unwrap_or(0))
-}
-
-fn u32_of(lane: i16) -> u32 {
-    u32::try_from(lane).unwrap_or(u32::MAX)
+    let bit = |lane: &OwnedLane| 1_i64.checked_shl(u32::try_from(lane.lane).ok()?);
+    lanes.iter().filter_map(bit).fold(0, |bits, bit| bits | bit)
 }
 
 /// Several values in one parameter, for `json_each`.
