@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use relais_core::{
-    bulk::{Advance, BulkJob, BulkJobs, BulkLease, JobFence, Phase},
+    bulk::{Advance, BulkJob, BulkLease, JobFence, Phase},
     lane::OwnedLane,
     outbox::{OutboxFate, OutboxRow},
+    store::Store,
 };
 use uuid::Uuid;
 

@@ -8,7 +8,7 @@ use relais_core::{
     lane::{OwnedLane, Scope},
     process::{
         Applied, Change, DeadLetterChange, Entry, Process, ProcessEvent, ProcessRef, ProcessStatus,
-        Processes, Timer, TimerChange, TimerOwner,
+        Timer, TimerChange, TimerOwner,
     },
     query::{CleanupMode, PAGE_MAX, Retention},
     store::{Fetch, Settled, Store, StoreError},
@@ -67,7 +67,7 @@ fn change(process: Process, from: i64, event: ProcessEvent) -> Change {
     }
 }
 
-async fn found(store: &impl Processes, id: Uuid) -> Option<Process> {
+async fn found(store: &impl Store, id: Uuid) -> Option<Process> {
     store.load_processes(vec![ProcessRef::Id(id)]).await.unwrap().remove(0)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
-    bulk::{BulkJobs, BulkLease},
+    bulk::BulkLease,
     outbox::OutboxFate,
     store::{Fetch, Store, StoreError},
 };

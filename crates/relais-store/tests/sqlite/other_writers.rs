@@ -6,7 +6,7 @@ use relais_core::{
     inspect::InspectExt,
     lane::{Fence, Scope},
     outbox::{OutboxFate, OutboxSettlement},
-    process::{Entry, ProcessEvent, ProcessRef, Processes},
+    process::{Entry, ProcessEvent, ProcessRef},
     store::{Fetch, Store},
 };
 use rusqlite::{Connection, TransactionBehavior};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use relais_core::{
-    bulk::{BulkJobs, BulkLease},
+    bulk::BulkLease,
     inspect::{Inspect, InspectExt},
     query::Filter,
     store::{Store, StoreError},

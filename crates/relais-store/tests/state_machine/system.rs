@@ -6,11 +6,9 @@ use std::{
 };
 
 use relais_core::{
-    dead_letter::{
-        DeadLetter, DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision, Resolution,
-    },
+    dead_letter::{DeadLetter, DecisionAction, DecisionResult, OperatorDecision, Resolution},
     inbox::{Accepted, InboxFate, InboxSettlement, SourcePosition},
-    inspect::{Inspect, InspectExt},
+    inspect::InspectExt,
     lane::{LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxSettlement},

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use relais_core::{
-    BoxFuture,
-    store::{Store, StoreDriver},
-};
+use relais_core::{BoxFuture, store::StoreDriver};
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
 use rusqlite::{Connection, types::ValueRef};
