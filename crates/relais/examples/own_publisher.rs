@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use relais::{
-    App, Delivery, Message, Outbox, OutboxRow, Publisher, Store, async_trait,
+    App, Delivery, Inspect, Message, Outbox, OutboxRow, Publisher, Store, async_trait,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use rusqlite::{Connection, TransactionBehavior};

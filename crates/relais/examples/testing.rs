@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use relais::{Handler, Message, Outbox, Received, Store, sqlite};
+use relais::{CleanupMode, Handler, Message, Outbox, Received, Retention, Store, sqlite};
 use relais_testkit::{
     VirtualClock, arrived, assert_idempotent, assert_outbox, database::SqliteScratch, scratch, sent,
 };
@@ -55,7 +55,8 @@ async fn main() -> anyhow::Result<()> {
 
     assert!(db.once("billing".into(), "m-1".into()).await?);
     VirtualClock::advance(&db, Duration::from_secs(31 * 86_400)).await;
-    assert!(db.cleanup(relais::Retention::default(), 100).await?.handled == 1);
+    let mode = CleanupMode::Remove { rows_max: 100 };
+    assert_eq!(db.cleanup(Retention::default(), mode).await?.handled, 1);
     println!("31 days later its mark is removed");
     Ok(())
 }
