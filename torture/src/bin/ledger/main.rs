@@ -14,8 +14,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use relais::{
-    App, BreakerPolicy, DestinationSettings, Handler, Mapping, Pick, RetryPolicy, Store,
-    StoreDriver,
+    App, BreakerPolicy, DestinationSettings, Handler, Mapping, Pick, RetryPolicy, StoreDriver,
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceSettings},
     postgres::{PostgresOptions, PostgresStore},
     sqlite::{SqliteOptions, SqliteStore},
