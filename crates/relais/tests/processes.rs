@@ -12,7 +12,7 @@ use std::{
 
 use relais::{
     App, Delivery, DestinationSettings, OutboxRow, Overview, Publisher, RetryPolicy, RunningApp,
-    Source, SourceBatch, SourceError, Store, StoreDriver,
+    Source, SourceBatch, SourceError, StoreDriver,
     core::inspect::InspectExt,
     core::{
         async_trait,

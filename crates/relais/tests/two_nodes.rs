@@ -12,7 +12,7 @@ use std::{
 
 use relais::{
     App, Delivery, DestinationSettings, OutboxRow, Publisher, RetryPolicy, Route, RunningApp,
-    Store, StoreDriver,
+    StoreDriver,
     core::{
         async_trait,
         inbox::{Content, NewInbox},

@@ -21,7 +21,7 @@ async fn plan(bed: &Bed, lanes: &[OwnedLane], rows: &[OutboxRow]) -> (BulkJob, J
     let rows = rows.iter().map(|row| (row.id, lane(row))).collect();
     let (fence, job) = (fence(outbox(), "w1"), Uuid::now_v7());
     let plan = BulkLease::Plan { fence, job, rows, lease: LEASE };
-    let job = bed.store.lease_bulk(plan).await.unwrap().unwrap();
+    let job = bed.store.lease_bulk(plan).await.unwrap().unwrap().job;
     let fence = JobFence { job: job.id, worker: "w1".into(), epoch: job.epoch };
     (job, fence)
 }

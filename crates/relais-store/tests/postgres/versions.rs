@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use relais_core::{
     bulk::BulkLease,
+    inspect::Inspect,
     outbox::OutboxFate,
     store::{Fetch, Store, StoreError},
 };

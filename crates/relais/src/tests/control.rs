@@ -15,7 +15,7 @@ use relais_core::{
     inbox::Accepted,
     message::NewMessage,
     source::{Source, SourceBatch, SourceError},
-    store::{Store, StoreDriver},
+    store::StoreDriver,
 };
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use uuid::Uuid;

@@ -8,7 +8,7 @@ use relais_core::{
     inspect::InspectExt,
     lane::Scope,
     query::Filter,
-    store::{Store, StoreDriver},
+    store::StoreDriver,
 };
 use relais_store::sqlite::{self, SqliteOptions, SqliteStore};
 
