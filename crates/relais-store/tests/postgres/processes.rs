@@ -370,7 +370,7 @@ async fn a_log_entry_of_another_version_is_shown_as_it_is() {
     bed.raw.batch_execute(&odd).await.unwrap();
     let log = bed.store.process_log(id, None, 10).await.unwrap();
     assert_eq!(log[1].entry.event.name(), "ProcessStarted");
-    assert!(log[0].entry.note.as_deref().is_some_and(|note| note.contains("cannot be read")));
+    assert!(log[0].entry.note.as_deref().is_some_and(|note| note.contains("cannot decode")));
     let ProcessEvent::ProcessFailed { reason } = &log[0].entry.event else { panic!("{log:?}") };
     assert!(reason.contains("ProcessDreamt"));
 }

@@ -166,7 +166,7 @@ async fn a_process_that_another_version_wrote_is_left_alone_and_its_log_is_shown
     assert!(text.contains("`SLEEPING` is not known to this program"), "{text}");
     let log = bed.store.process_log(id, None, 10).await.unwrap();
     assert_eq!(log[0].entry, Entry::of(ProcessEvent::ProcessFailed { reason: "x".into() }));
-    assert!(log[1].entry.note.as_deref().is_some_and(|note| note.contains("cannot be read")));
+    assert!(log[1].entry.note.as_deref().is_some_and(|note| note.contains("cannot decode")));
     let ProcessEvent::ProcessFailed { reason } = &log[1].entry.event else { panic!("{log:?}") };
     assert!(reason.contains("ProcessDreamt"));
 }
