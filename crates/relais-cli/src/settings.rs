@@ -117,11 +117,12 @@ pub(crate) fn load(path: &Path) -> Result<(Settings, Vec<ConfigFinding>), Settin
     let file = path.display().to_string();
     let failed =
         |message: String| SettingsError { findings: vec![ConfigFinding::of_file(&file, message)] };
-    let size = std::fs::metadata(path).map_err(|e| failed(format!("cannot be read: {e}")))?;
+    let size = std::fs::metadata(path).map_err(|e| failed(format!("cannot read the file: {e}")))?;
     if size.len() > FILE_MAX {
         return Err(failed(format!("is larger than {FILE_MAX} bytes; is it the right file?")));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| failed(format!("cannot be read: {e}")))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|e| failed(format!("cannot read the file: {e}")))?;
     read(path, &text, &|name| std::env::var(name).ok())
 }
 

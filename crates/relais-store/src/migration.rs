@@ -60,8 +60,8 @@ pub(crate) fn missing<'a>(
     for (number, line) in (1..).zip(applied) {
         if line.version != number {
             return refuse(format!(
-                "relais_schema names version {} and not version {number}; restore the line that is \
-                 gone, or the database from a backup",
+                "relais_schema names version {} and not version {number}; restore the \
+                 missing line, or the database from a backup",
                 line.version
             ));
         }
@@ -135,7 +135,7 @@ pub(crate) const IN_THE_WAY: &str = "; relais did not make what is in its way: r
 /// What to do when `relais_schema` cannot be read.
 pub(crate) fn unreadable(error: &StoreError) -> StoreError {
     StoreError::setup(format!(
-        "relais_schema cannot be read as the list of relais's migrations: {error}{IN_THE_WAY}"
+        "cannot read relais_schema as the list of relais's migrations: {error}{IN_THE_WAY}"
     ))
 }
 

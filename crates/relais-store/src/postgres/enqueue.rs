@@ -125,7 +125,7 @@ pub(super) fn complete(
     ids.collect::<Option<_>>().ok_or_else(|| {
         // Cleaned up between the two statements, or written by a transaction we cannot see.
         Failure::Again(StoreError::unavailable(
-            "a message with this id was there and is gone; try again",
+            "a message with this id existed and was removed; try again",
         ))
     })
 }

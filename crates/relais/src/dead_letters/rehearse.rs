@@ -65,7 +65,7 @@ fn routed(routes: &[Route], row: &InboxRow) -> Outcome {
 fn unknown(row: &InboxRow) -> Outcome {
     let text = match &row.event_type {
         Some(name) => format!(
-            "nothing here handles event type `{name}`, so it cannot be rehearsed; force it if another \
+            "nothing here handles event type `{name}`, so it cannot be validated; force it if another \
              program does"
         ),
         None => "the message has no event type; set `event_type` of its source".to_owned(),

@@ -161,7 +161,7 @@ impl Progress {
             Problem::new(PROCESS_STATE, &text)
         };
         let progress: Self = serde_json::from_str(&process.progress)
-            .map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+            .map_err(|error| unreadable(format!("is not valid: {error}")))?;
         if progress.status() != process.status {
             let (is, says) = (process.status.as_str(), progress.status().as_str());
             return Err(unreadable(format!(
