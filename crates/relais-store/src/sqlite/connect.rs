@@ -77,6 +77,10 @@ pub(super) fn writer(path: &Path, options: &SqliteOptions) -> Result<Connection,
 /// Makes a missing file so that only its owner reads it: it holds payloads. SQLite gives its log the same
 /// mode. What fails here, fails again with a better text when SQLite opens the file.
 fn make_private(path: &Path) {
+    // SQLite makes no file for this name, and the store refuses it below.
+    if path == Path::new(":memory:") {
+        return;
+    }
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -75,6 +75,7 @@ async fn many_nodes_open_and_migrate_one_file_at_once() {
 async fn a_memory_database_is_refused() {
     let opened = SqliteStore::open(":memory:".as_ref(), SqliteOptions::default()).await;
     assert!(matches!(opened, Err(StoreError::Setup(why)) if why.contains("WAL")));
+    assert!(!std::path::Path::new(":memory:").exists(), "no file of this name is left behind");
 }
 
 #[tokio::test]
