@@ -131,6 +131,7 @@ impl FaultControl {
 
 /// Lulls and storms, until the faults are over.
 pub(crate) async fn alternate_storms(
+    calm: u32,
     mut rng: Rng,
     control: Arc<FaultControl>,
     event_log: EventLog,
@@ -146,7 +147,7 @@ pub(crate) async fn alternate_storms(
         if !control.pass(rng.between(STORM.0, STORM.1)).await {
             return;
         }
-        lull = LULL;
+        lull = (LULL.0 * calm, LULL.1 * calm);
     }
 }
 

@@ -80,6 +80,12 @@ struct TortureArgs {
     /// Most messages on their way; less for a build or a machine that is slow to drain them
     #[arg(long, default_value_t = 50_000)]
     backlog: u64,
+    /// Processes of relais, instead of six on PostgreSQL and five on SQLite; fewer for a slow machine
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Lengthens the calm between two storms of faults by this factor, for a long run beside other work
+    #[arg(long, default_value_t = 1)]
+    calm: u32,
     /// A planted bug (the program must be `faulty`)
     #[arg(long)]
     planted: Option<String>,
@@ -299,7 +305,8 @@ fn plan(args: &TortureArgs, store: StoreKind, seed: u64, tools: FaultTools) -> R
     let time = Duration::from_secs(seconds);
     let drain = if args.expect.is_some() { EXPECTED_DRAIN_MAX } else { DRAIN_MAX };
     let (backlog, sent, heard) = (args.backlog, sent * scale, heard * scale);
-    RunPlan { seed, time, drain, nodes, backlog, sent, heard, tools }
+    let (nodes, calm) = (args.nodes.unwrap_or(nodes), args.calm);
+    RunPlan { seed, time, drain, nodes, calm, backlog, sent, heard, tools }
 }
 
 /// A planted bug is found if the checker says what it does; any other failure proves nothing.

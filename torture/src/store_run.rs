@@ -47,6 +47,8 @@ pub(crate) struct RunPlan {
     /// Longest phase two.
     pub(crate) drain: Duration,
     pub(crate) nodes: usize,
+    /// Factor by which a lull is longer than usual.
+    pub(crate) calm: u32,
     /// Most messages on their way: what is left when the faults end must drain in time.
     pub(crate) backlog: u64,
     /// Messages written into the outbox, and posted.
@@ -191,7 +193,8 @@ impl FaultTasks<'_> {
                 faults::disturb(Arc::clone(proxy), what, self.rng(part), control(), event_log());
             tokio::spawn(quietly(disturb))
         };
-        let alternate_storms = faults::alternate_storms(self.rng(7), control(), event_log());
+        let alternate_storms =
+            faults::alternate_storms(self.plan.calm, self.rng(7), control(), event_log());
         let mut disturbers =
             vec![tokio::spawn(quietly(alternate_storms)), network(to_sink, faults::SINK, 2)];
         if let Some(proxy) = to_base {
