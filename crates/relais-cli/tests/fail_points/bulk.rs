@@ -1,12 +1,15 @@
 //! Members as contacts, in a job of a simulated org: every contact once, no job left open here or there,
 //! and the member who is not there a dead letter.
 
-use salesforce_sim::Faults;
+use salesforce_sim::{
+    Faults,
+    faults::{HttpAction, HttpFault},
+};
 
 use crate::{
     harness::{CrashHarness, Database, Fault},
     http::letters,
-    org::{Org, contacts, members_created},
+    org::{Org, contacts, fault, members_created},
 };
 
 const MEMBERS: usize = 4;
@@ -14,6 +17,9 @@ const MEMBERS: usize = 4;
 pub(crate) fn job(harness: &mut CrashHarness) {
     let mut faults = Faults::default();
     faults.bulk.queued_ms = 20;
+    // The first upload has no answer: its job is abandoned and another one made.
+    let lost = fault("PUT", "batches$", HttpAction::DropAfter);
+    faults.http = vec![HttpFault { times: Some(1), ..lost }];
     let org = Org::with(faults);
     harness.base.members(MEMBERS);
     harness.settings(&format!(

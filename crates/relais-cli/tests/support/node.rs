@@ -130,7 +130,7 @@ impl Node {
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}\n{}", self.said());
         let lines = self.lines();
-        let last = lines.iter().rev().find(|line| line["message"] == "inbox");
+        let last = lines.iter().rev().find(|line| line["message"] == "inbox totals");
         last.and_then(|line| line["duplicates"].as_u64()).expect("it says what it did")
     }
 
