@@ -112,11 +112,11 @@ fn an_external_id_arrives_as_it_is_or_is_a_dead_letter_with_its_own_name() {
         send(&running, "e-1", &event(&[&long, &too_long]).to_string());
         // Ids that no row can keep: the event is the dead letter, and names them.
         send(&running, "e-2", &event(&["a\0b"]).to_string());
-        let too_long = "x".repeat(1_001);
+        let unstorable = "x".repeat(1_001);
         send(
             &running,
             "e-3",
-            &serde_json::json!({"type": "FamilyRenamed", "familyId": too_long}).to_string(),
+            &serde_json::json!({"type": "FamilyRenamed", "familyId": unstorable}).to_string(),
         );
         let refused = "SELECT error_code || ': ' || error_message FROM relais_inbox \
                        WHERE status = 'FAILED' ORDER BY id";

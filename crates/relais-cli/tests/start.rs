@@ -121,7 +121,11 @@ fn health_answers_by_exit_code_for_a_running_relais_and_for_none() {
     let file = settings("sqlite:relais.db", "1s").replace("127.0.0.1:0", &place.to_string());
     let site = Site::with(&file);
     let url = format!("http://{place}");
-    assert_said(&site.relais(&["health"]), 1, &["cannot ask", &url, "is relais running"]);
+    assert_said(
+        &site.relais(&["health"]),
+        1,
+        &["cannot reach", &url, "check that relais is running"],
+    );
     let running = site.run();
     assert_said(&site.relais(&["health"]), 0, &["alive", &url]);
     assert_said(&site.relais(&["health", "--ready"]), 0, &["ready", "/readyz"]);

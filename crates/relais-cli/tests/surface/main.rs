@@ -141,6 +141,7 @@ fn calls(id: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("audit list", vec![]),
         ("cleanup", vec!["--dry-run"]),
         ("bench", vec!["--rows", "100", "--rounds", "1"]),
+        ("schema", vec![]),
         ("completions", vec!["zsh"]),
         ("man", vec![]),
         ("man", vec!["--out", "pages"]),

@@ -33,9 +33,9 @@ fn the_command_line_overrides_the_configured_log_format() {
     };
     let handled = find("handled");
     assert_eq!((&handled["message_id"], &handled["key"]), (&"m-1".into(), &"customer-4711".into()));
-    let dispatched = find("dispatched");
-    assert_eq!(dispatched["destination"], "shop");
-    assert!(dispatched["message_id"].is_string() && dispatched["level"] == "DEBUG");
+    let delivered = find("delivered");
+    assert_eq!(delivered["destination"], "shop");
+    assert!(delivered["message_id"].is_string() && delivered["level"] == "DEBUG");
 
     let running = site.run_args(&["run", "--log", "text"], &[("RUST_LOG", "info")], "running");
     let said = running.stop();
