@@ -45,7 +45,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use relais::{dead_letters::DeadLetters, observe::Observer, process::Operator, repair::Declared};
+use relais::{
+    dead_letters::DeadLetters, observe::Observer, process::Operator, repair::DeclaredSource,
+};
 use relais_core::{
     control::ControlKind,
     process::ProcessRef,
@@ -101,7 +103,7 @@ pub struct AdminParts {
     /// Acts on dead letters.
     pub dead_letters: DeadLetters,
     /// The configured sources, whose decoders reprocess undecodable rows.
-    pub declared: Vec<Declared>,
+    pub declared: Vec<DeclaredSource>,
     /// If empty, every caller on this machine has the role admin.
     pub tokens: Vec<AdminToken>,
     pub session_key: SessionKey,

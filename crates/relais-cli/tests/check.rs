@@ -48,7 +48,7 @@ fn assert_fails(site: &Site, setting: &str, texts: &[&str]) {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_read_is_found() {
+fn an_unreadable_certificate_is_found() {
     let admin = "[store]\nurl = \"sqlite:relais.db\"\n\
                  [admin]\nlisten = \"127.0.0.1:0\"\ntls_certificate = \"no.pem\"\ntls_key = \"no.key\"\n";
     let site = Site::with(admin);

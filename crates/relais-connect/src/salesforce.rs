@@ -1,6 +1,6 @@
 //! Salesforce as a destination: rows become records, upserted by external id.
 //!
-//! Read in this order: `settings` describe a destination. Calls go through `client`, which holds a
+//! Read in this order: `settings` describe a destination. Calls use `client`, which holds a
 //! token (`token`, `jwt`, `vault`), keeps to the `budget` and classifies errors (`response`,
 //! `classify`). Rows become values by `columns`, `row_values` and `external_id`. Many rows go
 //! through [`SalesforceBulk`] (`csv` for the upload; `job_info`, `reconcile` and `results` for the

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerPolicy {
-    /// How many of the last calls are looked at.
+    /// The number of last calls that count.
     pub window: usize,
     /// Opens when at least this share of the keys in a full window failed, in percent.
     pub failure_rate: u8,
@@ -47,7 +47,7 @@ crate::setters!(BreakerPolicy {
     open_for: = Duration,
 });
 
-/// What the breaker lets through.
+/// The calls that the breaker lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
@@ -120,7 +120,7 @@ pub struct Breaker {
     recent: VecDeque<(u64, bool)>,
     /// Different keys that failed in a row.
     failed: Vec<u64>,
-    /// How many of them were not let in.
+    /// The number of them that were refused a log-in.
     misconfigured: usize,
     unreachable: u32,
     /// Different keys that were refused in a row, with this code.
@@ -161,7 +161,7 @@ impl Breaker {
         (self.state != BreakerState::Closed).then_some(self.cause)
     }
 
-    /// How long it stays open from `now`.
+    /// Returns the time that it stays open from `now`.
     pub fn wait(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.open_until_ns.saturating_sub(now_ns))
     }
@@ -267,7 +267,7 @@ impl Breaker {
         other
     }
 
-    /// Whether enough of the keys in a full window failed. Each key counts once, by its last call, and
+    /// Returns true if enough of the keys in a full window failed. Each key counts once, by its last call;
     /// fewer than [`FAILED_KEYS`] are never enough.
     fn rate_reached(&self) -> bool {
         if self.recent.len() < self.policy.window {

@@ -103,7 +103,7 @@ pub enum Remote {
 
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum BulkStep {
     Create,
     Upload,
     Close,
@@ -120,21 +120,21 @@ pub enum Step {
 
 /// Decides the next step after a pause of any length, from the committed phase and the state at the target.
 ///
-/// Without `remote` only phases that need no question get an answer other than [`Step::Look`].
-pub fn next(phase: Phase, remote: Option<&Remote>) -> Step {
+/// Without `remote` only phases that need no question get an answer other than [`BulkStep::Look`].
+pub fn next(phase: Phase, remote: Option<&Remote>) -> BulkStep {
     match (phase, remote) {
         // Asked without result, or not at all: a job made by a lost answer is empty and does nothing.
-        (Phase::Planned | Phase::Creating, _) => Step::Create,
-        (Phase::Finished, _) => Step::Reconcile,
-        (Phase::Reconciled | Phase::Abandoned, _) => Step::Wait,
-        (_, None) => Step::Look,
-        (_, Some(Remote::Gone)) => Step::Lose,
-        (_, Some(Remote::Complete | Remote::Failed(_) | Remote::Aborted)) => Step::Reconcile,
-        (_, Some(Remote::Running)) => Step::Wait,
-        (Phase::Created, Some(Remote::Open)) => Step::Upload,
+        (Phase::Planned | Phase::Creating, _) => BulkStep::Create,
+        (Phase::Finished, _) => BulkStep::Reconcile,
+        (Phase::Reconciled | Phase::Abandoned, _) => BulkStep::Wait,
+        (_, None) => BulkStep::Look,
+        (_, Some(Remote::Gone)) => BulkStep::Lose,
+        (_, Some(Remote::Complete | Remote::Failed(_) | Remote::Aborted)) => BulkStep::Reconcile,
+        (_, Some(Remote::Running)) => BulkStep::Wait,
+        (Phase::Created, Some(Remote::Open)) => BulkStep::Upload,
         // An upload cannot be repeated and an open job has done nothing: a new one is safe.
-        (Phase::Uploading, Some(Remote::Open)) => Step::Abandon,
-        (Phase::Uploaded | Phase::Closing | Phase::Closed, Some(Remote::Open)) => Step::Close,
+        (Phase::Uploading, Some(Remote::Open)) => BulkStep::Abandon,
+        (Phase::Uploaded | Phase::Closing | Phase::Closed, Some(Remote::Open)) => BulkStep::Close,
     }
 }
 
@@ -284,25 +284,25 @@ mod tests {
 
     #[test]
     fn an_upload_of_unknown_outcome_is_never_repeated() {
-        assert_eq!(next(Phase::Uploading, None), Step::Look);
-        assert_eq!(next(Phase::Uploading, Some(&Remote::Open)), Step::Abandon);
-        assert_eq!(next(Phase::Uploading, Some(&Remote::Running)), Step::Wait);
+        assert_eq!(next(Phase::Uploading, None), BulkStep::Look);
+        assert_eq!(next(Phase::Uploading, Some(&Remote::Open)), BulkStep::Abandon);
+        assert_eq!(next(Phase::Uploading, Some(&Remote::Running)), BulkStep::Wait);
     }
 
     #[test]
     fn the_targets_word_goes_before_ours() {
         for phase in [Phase::Created, Phase::Uploading, Phase::Uploaded, Phase::Closing] {
-            assert_eq!(next(phase, Some(&Remote::Complete)), Step::Reconcile);
-            assert_eq!(next(phase, Some(&Remote::Aborted)), Step::Reconcile);
-            assert_eq!(next(phase, Some(&Remote::Gone)), Step::Lose);
+            assert_eq!(next(phase, Some(&Remote::Complete)), BulkStep::Reconcile);
+            assert_eq!(next(phase, Some(&Remote::Aborted)), BulkStep::Reconcile);
+            assert_eq!(next(phase, Some(&Remote::Gone)), BulkStep::Lose);
         }
-        assert_eq!(next(Phase::Closing, Some(&Remote::Open)), Step::Close);
-        assert_eq!(next(Phase::Created, Some(&Remote::Open)), Step::Upload);
+        assert_eq!(next(Phase::Closing, Some(&Remote::Open)), BulkStep::Close);
+        assert_eq!(next(Phase::Created, Some(&Remote::Open)), BulkStep::Upload);
     }
 
     #[test]
     fn a_creation_without_answer_is_repeated() {
-        assert_eq!(next(Phase::Creating, None), Step::Create);
-        assert_eq!(next(Phase::Planned, None), Step::Create);
+        assert_eq!(next(Phase::Creating, None), BulkStep::Create);
+        assert_eq!(next(Phase::Planned, None), BulkStep::Create);
     }
 }

@@ -63,7 +63,7 @@ impl Cause {
         self,
         future: BoxFuture<'a, T>,
     ) -> impl Future<Output = T> + Send + use<'a, T> {
-        Scope { cause: self, future }
+        CauseScope { cause: self, future }
     }
 
     /// Returns the cause of the code that runs now, if a handler runs.
@@ -87,12 +87,12 @@ impl Drop for Set {
     }
 }
 
-struct Scope<'a, T> {
+struct CauseScope<'a, T> {
     cause: Cause,
     future: BoxFuture<'a, T>,
 }
 
-impl<T> Future for Scope<'_, T> {
+impl<T> Future for CauseScope<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_gone_when_its_code_does_not_run() {
+    fn a_cause_is_unset_while_its_code_does_not_run() {
         let cause = cause(&[]);
         assert_eq!(cause.clone().with(Cause::current), Some(cause.clone()));
         assert_eq!(Cause::current(), None);

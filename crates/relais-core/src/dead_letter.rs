@@ -11,7 +11,7 @@ use crate::{
     message::Headers,
     outbox::OnDeadLetter,
     query::SerdeErrors,
-    repair::{Mode, Repair, Repaired},
+    repair::{Mode, Repair, ReprocessOutcome},
     store::StoreResult,
     time::Timestamp,
 };
@@ -150,7 +150,12 @@ pub trait DeadLetterStore: Send + Sync {
     /// Writes an undecodable row as it was decoded again, promotes it to `RECEIVED` and keeps its raw bytes.
     /// If another row has its message already, it is settled as a duplicate of that row, or left as it is
     /// where the contents differ.
-    async fn reprocess(&self, row: i64, repair: Repair, mode: Mode) -> StoreResult<Repaired>;
+    async fn reprocess(
+        &self,
+        row: i64,
+        repair: Repair,
+        mode: Mode,
+    ) -> StoreResult<ReprocessOutcome>;
 
     /// Changes what runs: pauses, limits, breakers. Returns `false`, and records nothing, for a pause of what
     /// is paused already, or a resume of what is not.

@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::{InvalidSettings, delivery::Problem, json};
 
-/// How the values of a source are read.
+/// The format of the values of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Decoder {
     /// JSON in UTF-8, kept byte for byte.

@@ -52,7 +52,7 @@ impl Delivery {
         Self::Outage { problem: Problem::new(code, message), after: None }
     }
 
-    /// How it failed, if it failed and the message may go again.
+    /// Returns the kind of failure, if it failed and the message may be sent again.
     pub fn failure(&self) -> Option<FailureKind> {
         match self {
             Self::Retry { .. } | Self::Misconfigured { after: None, .. } => {

@@ -79,7 +79,7 @@ impl Pick {
         found.filter(|text| !text.is_empty())
     }
 
-    /// What to tell when there is no value.
+    /// Returns the error text for a missing value.
     pub fn absent(&self) -> String {
         match self {
             Self::Header(name) => format!("header `{name}` is absent or empty"),
@@ -90,7 +90,7 @@ impl Pick {
     }
 }
 
-/// What a message carries. Brokers have messages without a value, and values without a byte: both
+/// The value of a message. Brokers have messages without a value, and values without a byte: both
 /// mean something there and are no errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -243,7 +243,7 @@ impl Mapping {
         })
     }
 
-    /// What the decoder makes of a value; without one it is JSON's `null`.
+    /// Decodes a value; a missing one becomes the `null` of JSON.
     fn decode(&self, value: Value) -> (Content, Option<u32>) {
         match value {
             Value::Empty | Value::Tombstone => (Content::Json("null".to_owned()), None),

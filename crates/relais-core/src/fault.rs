@@ -5,7 +5,7 @@
 //! for what one message is. A refusal ([`Delivery::Reject`]) speaks for itself, and a target that
 //! cannot be reached ([`Delivery::Outage`]) never says anything about a message. Everything else is
 //! unclear: the same `503` comes from a crashed target and from one message that crashes its target.
-//! What happened to other keys at the same time tells the two apart: [`judge`].
+//! The results of other keys at the same time distinguish the two: [`judge`].
 //!
 //! [`Evidence`] is bounded memory of one process, no table: a restart begins without any, which counts
 //! fewer attempts, never more. Time is an argument, as nanoseconds of any steady clock.
@@ -42,7 +42,7 @@ pub enum FailureKind {
     Unreachable,
 }
 
-/// Who is at fault for one failed call.
+/// The side that is at fault for one failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The message uses an attempt.
@@ -53,7 +53,7 @@ pub enum Fault {
     Overdue,
 }
 
-/// Who is at fault, and how often the key has failed in a row.
+/// The side at fault, and the number of failures of the key in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     pub fault: Fault,
@@ -67,26 +67,26 @@ impl Judgement {
     pub const TARGET: Self = Self { fault: Fault::Target, failures: 1 };
 }
 
-/// What is known when a call of a key fails.
+/// The evidence at the time when a call of a key fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The last finished call of any other key, if there was one.
     pub others: Option<News>,
-    /// How long ago this key's previous attempt began; its current one if it is the first to fail.
+    /// The time since this key's previous attempt began; its current one if it is the first to fail.
     pub previous_attempt: Duration,
     /// Keys called lately whose last call failed, this one included.
     pub failing_keys: usize,
     /// Keys called lately, this one included.
     pub called_keys: usize,
-    /// How long another key was last called ago; since the evidence began if none was.
+    /// The time since the last call of another key; since the evidence began if there was none.
     pub alone_for: Duration,
-    /// How long this key has been failing.
+    /// The time that this key has been failing.
     pub failing_for: Duration,
     /// Failures of this key in a row, this one included.
     pub failures: u32,
 }
 
-/// How the last call of another key ended, and how long ago.
+/// The result of the last call of another key, and the time since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     Good(Duration),
@@ -128,7 +128,7 @@ fn failing_keys_max(called_keys: usize) -> usize {
     FAILING_KEYS_MIN.max((called_keys * FAILING_PERCENT).div_ceil(100))
 }
 
-/// How likely the next call of a key is to succeed; the likely ones come first.
+/// The chance that the next call of a key succeeds; the likely ones come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outlook {
     Good,
@@ -136,7 +136,7 @@ pub enum Outlook {
     Bad,
 }
 
-/// What the keys of one destination have got as answers lately.
+/// The recent results of the keys of one destination.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     keys: HashMap<u64, KeyRecord>,
@@ -163,7 +163,7 @@ struct Failing {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct EndedCall {
     key: u64,
     at_ns: u64,
     good: bool,
@@ -171,17 +171,17 @@ struct Ended {
 
 /// The last finished calls of two different keys: for any key, one of them is another key's.
 #[derive(Clone, Copy, Debug, Default)]
-struct LastOfTwo([Option<Ended>; 2]);
+struct LastOfTwo([Option<EndedCall>; 2]);
 
 impl LastOfTwo {
-    fn push(&mut self, ended: Ended) {
+    fn push(&mut self, ended: EndedCall) {
         if self.0[0].is_some_and(|last| last.key != ended.key) {
             self.0[1] = self.0[0];
         }
         self.0[0] = Some(ended);
     }
 
-    fn other_than(&self, key: u64) -> Option<Ended> {
+    fn other_than(&self, key: u64) -> Option<EndedCall> {
         self.0.iter().flatten().find(|ended| ended.key != key).copied()
     }
 }
@@ -202,7 +202,7 @@ impl Evidence {
 
     /// The message of a call of this key was accepted.
     pub fn succeeded(&mut self, key: u64, now_ns: u64) {
-        self.news.push(Ended { key, at_ns: now_ns, good: true });
+        self.news.push(EndedCall { key, at_ns: now_ns, good: true });
         self.answered(key, now_ns);
     }
 
@@ -213,7 +213,7 @@ impl Evidence {
     }
 
     fn answered(&mut self, key: u64, now_ns: u64) {
-        self.calls.push(Ended { key, at_ns: now_ns, good: true });
+        self.calls.push(EndedCall { key, at_ns: now_ns, good: true });
         self.make_room(key, now_ns);
         self.keys.insert(key, KeyRecord { called_ns: now_ns, failing: None });
     }
@@ -222,7 +222,7 @@ impl Evidence {
     pub fn failed(&mut self, key: u64, began_ns: u64, now_ns: u64) -> Facts {
         let (news, called) = (self.news.other_than(key), self.calls.other_than(key));
         let before = self.keys.get(&key).and_then(|record| record.failing);
-        let ended = Ended { key, at_ns: now_ns, good: false };
+        let ended = EndedCall { key, at_ns: now_ns, good: false };
         self.calls.push(ended);
         if before.is_none() {
             // That a failing key fails once more says nothing new about the target.
@@ -270,7 +270,7 @@ impl Evidence {
         }
     }
 
-    /// What the last call of this key says about its next one.
+    /// Returns the chance of the next call of this key, judged by its last one.
     pub fn outlook(&self, key: u64) -> Outlook {
         match self.keys.get(&key) {
             Some(KeyRecord { failing: None, .. }) => Outlook::Good,
@@ -279,7 +279,7 @@ impl Evidence {
         }
     }
 
-    /// Whether the last call of this key failed.
+    /// Returns true if the last call of this key failed.
     pub fn is_failing(&self, key: u64) -> bool {
         self.keys.get(&key).is_some_and(|record| record.failing.is_some())
     }

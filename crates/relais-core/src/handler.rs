@@ -189,7 +189,7 @@ pub trait Handler: Send + Sync {
 
     /// Runs the handler for a row and rolls everything back. Returns the outcome that it would
     /// have.
-    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError>;
+    async fn validate(&self, row: InboxRow) -> Result<Outcome, StoreError>;
 }
 
 #[cfg(test)]

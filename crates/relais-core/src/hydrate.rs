@@ -12,7 +12,7 @@ pub type Record = serde_json::Map<String, serde_json::Value>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hydrated {
     pub records: HashMap<String, Record>,
-    /// Ids whose own row cannot be read, with the reason, which names the id. The other ids of the
+    /// Ids whose own row is invalid, with the reason, which names the id. The other ids of the
     /// batch are not affected.
     pub failed: HashMap<String, String>,
 }

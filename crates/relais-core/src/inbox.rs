@@ -45,13 +45,13 @@ impl InboxStatus {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
 
-    /// Whether the inbox worker will take it (now or when due).
+    /// Returns true if the inbox worker will handle it, now or when it is due.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Received | Self::Retry)
     }
 }
 
-/// What arrived, decoded or not.
+/// The content of a received message, decoded or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Valid JSON, byte for byte as it came.
@@ -168,7 +168,7 @@ pub fn original_source(source_system: &str) -> String {
     }
 }
 
-/// How far a source has been read: stored in the transaction that stores its rows.
+/// The position up to which a source has been read: stored in the transaction that stores its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePosition {
     pub source: String,
@@ -176,7 +176,7 @@ pub struct SourcePosition {
     pub position: i64,
 }
 
-/// What became of one received message; one for each, in order.
+/// The result of accepting one received message; one for each, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accepted {
@@ -225,7 +225,7 @@ pub const STAGE_SERDE: &str = "CONSUMER_SERDE";
 /// `error_stage` of a message whose handling failed.
 pub const STAGE_BUSINESS: &str = "BUSINESS";
 
-/// What is to become of a row.
+/// The decision about a row, to be settled.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxFate {
     /// `PROCESSED`, with these messages, changes of processes and copies of the row in the same commit. If
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handlers_fail_is_final_but_lets_the_key_go_on() {
+    fn a_handlers_fail_is_final_but_parks_no_key() {
         let fate = decide(&RetryPolicy::default(), 0, Outcome::fail("INVALID", "no"), 0.0);
         assert!(matches!(fate, Some(InboxFate::Dead { attempts: 1, park: false, .. })));
     }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_four_values_is_its_own_key_until_told_otherwise() {
+    fn a_message_of_four_values_is_its_own_key_unless_it_is_set() {
         let new = NewInbox::new("crm", "m-1", "Paid", r#"{"cents": 5}"#);
         assert_eq!((new.msg_key.as_str(), new.event_type.as_deref()), ("m-1", Some("Paid")));
         assert_eq!(new.content, Content::Json(r#"{"cents": 5}"#.into()));

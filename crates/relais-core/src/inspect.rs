@@ -188,7 +188,7 @@ pub enum IdKind {
 pub struct StoreDescription {
     /// `sqlite 3.51.3`, `postgresql 15.8`
     pub server: String,
-    /// What an operator should know of the connection, as sentences for the log.
+    /// Warnings about the connection for the operator, as sentences for the log.
     pub warnings: Vec<String>,
 }
 

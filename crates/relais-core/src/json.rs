@@ -52,7 +52,7 @@ pub fn check(bytes: &[u8]) -> Result<&str, JsonError> {
     Ok(text)
 }
 
-/// Whether every number of a JSON text can be held as serde holds numbers, in 64 bits, without becoming
+/// Returns true if every number of a JSON text fits the 64 bits of serde without becoming
 /// another one.
 pub(crate) fn keeps_numbers(json: &str) -> bool {
     let (mut in_string, mut escaped, mut from) = (false, false, None);

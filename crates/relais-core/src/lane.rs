@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-/// How many lanes the keys of one scope share. Part of the schema: the database computes the lane.
+/// The number of lanes that the keys of one scope share. Part of the schema: the database computes the lane.
 pub const LANES: u16 = 64;
 
 /// A body of work whose lanes are shared out: the inbox, or one destination's part of the outbox.
@@ -66,7 +66,7 @@ pub struct Fence {
     pub worker: String,
 }
 
-/// What a worker asks of the lanes of a scope at each heartbeat.
+/// The request of a worker for lanes of a scope, made at each heartbeat.
 #[derive(Clone, Debug)]
 pub struct LaneRequest {
     pub fence: Fence,
@@ -111,7 +111,7 @@ pub enum LaneRelease {
 pub struct LaneGrant {
     /// Every lane of the worker, old and new.
     pub lanes: Vec<OwnedLane>,
-    /// How many it should give back, once nothing of theirs is in flight, for a fair share.
+    /// The number of lanes it should give back for a fair share, once nothing of theirs is in flight.
     pub surplus: usize,
     /// Those of the lanes that were handed over to it now, because it knows an event type.
     pub handed_over: Vec<i16>,

@@ -30,7 +30,7 @@ impl RateLimit {
     }
 }
 
-/// How many calls run at once: the configured number, fewer while the target asks for patience.
+/// The number of parallel calls: the configured number, fewer while the target asks for patience.
 #[derive(Clone, Debug)]
 pub struct Concurrency {
     max: usize,

@@ -31,7 +31,7 @@ pub trait Message: Serialize {
     const VERSION: i32 = 1;
     /// The destination unless the sender names another one.
     const DESTINATION: Option<&'static str> = None;
-    /// What the message is to the receiver.
+    /// The role of the message for its receiver.
     const CATEGORY: Category = Category::Event;
 
     /// Which aggregate it is about.
@@ -46,7 +46,7 @@ pub trait Message: Serialize {
     }
 }
 
-/// What a message is to its receiver.
+/// The role of a message for its receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Category {
@@ -139,7 +139,7 @@ pub const HEADER_KEY: &str = "relais-key";
 /// Reserved header of an outbox row: when the message that caused it was received, in microseconds
 /// since 1970. It stays here: targets do not get it.
 pub const HEADER_RECEIVED: &str = "relais-received-at";
-/// What the names of reserved headers begin with.
+/// The prefix of reserved headers.
 const HEADER_RESERVED: &str = "relais-";
 
 /// Headers of a message: names with their values in order. Stored as a JSON object whose values are

@@ -75,7 +75,7 @@ pub struct OutboxRow {
     pub error_message: Option<String>,
 }
 
-/// What is to become of a row.
+/// The decision about a row, to be settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxFate {
     Dispatched,

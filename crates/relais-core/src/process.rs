@@ -313,7 +313,7 @@ pub struct ProcessFilter {
 
 /// The result of a change in a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum ChangeOutcome {
     Done,
     /// The process has moved on since, or its business key is taken: read it again.
     Stale,
@@ -330,7 +330,7 @@ pub struct TimerOwner {
 
 /// The result of [`Store::fire_timers`](crate::store::Store::fire_timers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fired {
+pub struct FiredTimers {
     pub fired: u64,
     /// Until the next one is due, if there is one.
     pub next: Option<Duration>,
@@ -345,7 +345,7 @@ pub const TIMER_FIRED: &str = "relais.TimerFired";
 pub const PROCESS_UNKNOWN: &str = "PROCESS_UNKNOWN";
 /// Code of a process whose definition, or the step it stands on, is missing.
 pub const PROCESS_DEFINITION: &str = "PROCESS_DEFINITION";
-/// Code of a process whose stored data or progress cannot be read.
+/// Code of a process whose stored data or progress is invalid.
 pub const PROCESS_STATE: &str = "PROCESS_STATE";
 /// Code of an action that does not fit the state of a process.
 pub const PROCESS_ACTION: &str = "PROCESS_ACTION";

@@ -29,7 +29,7 @@ pub const CLEARED: u32 = 1;
 
 /// The circumstances in which a row was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum ReadContext {
     /// By the worker that has held its lane since it was free, or that has noted its loss already.
     Usual,
     /// By the successor of a lost worker, for the first time.
@@ -52,15 +52,15 @@ pub enum Treatment {
 }
 
 /// Decides about a row with this number of losses.
-pub fn treatment(lost_workers: u32, read: Read) -> Treatment {
+pub fn treatment(lost_workers: u32, read: ReadContext) -> Treatment {
     match (read, lost_workers) {
-        (Read::Usual, 0..HOLD_AFTER) => Treatment::Send,
-        (Read::Usual, _) => Treatment::SendAlone,
-        (Read::AfterLoss, noted) if noted > HOLD_AFTER => Treatment::Bury,
+        (ReadContext::Usual, 0..HOLD_AFTER) => Treatment::Send,
+        (ReadContext::Usual, _) => Treatment::SendAlone,
+        (ReadContext::AfterLoss, noted) if noted > HOLD_AFTER => Treatment::Bury,
         // Held, so not in flight when the worker was lost.
-        (Read::AfterLoss, HOLD_AFTER) => Treatment::SendAlone,
-        (Read::AfterLoss, noted) if noted + 1 >= HOLD_AFTER => Treatment::Hold,
-        (Read::AfterLoss, _) => Treatment::NoteAndSend,
+        (ReadContext::AfterLoss, HOLD_AFTER) => Treatment::SendAlone,
+        (ReadContext::AfterLoss, noted) if noted + 1 >= HOLD_AFTER => Treatment::Hold,
+        (ReadContext::AfterLoss, _) => Treatment::NoteAndSend,
     }
 }
 
@@ -69,7 +69,7 @@ pub fn treatment(lost_workers: u32, read: Read) -> Treatment {
 pub fn treatment_in_job(lost_workers: u32) -> Treatment {
     match lost_workers {
         HOLD_AFTER.. => Treatment::Bury,
-        noted => treatment(noted, Read::AfterLoss),
+        noted => treatment(noted, ReadContext::AfterLoss),
     }
 }
 
@@ -118,17 +118,17 @@ mod tests {
     /// One message in a scripted life: how often it flew, and how it ended.
     fn life(kills: impl Fn(u32) -> bool, other_losses_while_held: u32) -> (u32, Treatment) {
         let (mut noted, mut read, mut flights, mut other) =
-            (0, Read::Usual, 0, other_losses_while_held);
+            (0, ReadContext::Usual, 0, other_losses_while_held);
         loop {
             let treatment = treatment(noted, read);
             match treatment {
                 Treatment::Bury => return (flights, treatment),
                 Treatment::Hold if other > 0 => {
-                    (noted, read, other) = (CLEARED, Read::AfterLoss, other - 1);
+                    (noted, read, other) = (CLEARED, ReadContext::AfterLoss, other - 1);
                     continue;
                 }
                 Treatment::Hold => {
-                    (noted, read) = (HOLD_AFTER, Read::Usual);
+                    (noted, read) = (HOLD_AFTER, ReadContext::Usual);
                     continue;
                 }
                 Treatment::NoteAndSend | Treatment::SendAlone => noted += 1,
@@ -138,7 +138,7 @@ mod tests {
             if !kills(flights) {
                 return (flights, treatment);
             }
-            read = Read::AfterLoss;
+            read = ReadContext::AfterLoss;
         }
     }
 
@@ -163,6 +163,6 @@ mod tests {
 
     #[test]
     fn a_row_that_is_held_is_not_blamed_for_the_loss_of_another_worker() {
-        assert_eq!(treatment(HOLD_AFTER, Read::AfterLoss), Treatment::SendAlone);
+        assert_eq!(treatment(HOLD_AFTER, ReadContext::AfterLoss), Treatment::SendAlone);
     }
 }

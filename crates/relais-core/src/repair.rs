@@ -21,7 +21,7 @@ pub const CODE_DUPLICATE: &str = "DUPLICATE";
 
 /// A source as it is declared now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredSource {
     /// The topics its rows carry.
     pub topics: Vec<String>,
     pub mapping: Mapping,
@@ -42,7 +42,7 @@ pub enum Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewritten {
     pub message_id: String,
-    /// Where that id comes from.
+    /// The origin of that id.
     pub identity: Identity,
     pub msg_key: String,
     pub aggregate_id: Option<String>,
@@ -70,14 +70,14 @@ pub enum Mode {
 
 /// The result of reprocessing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repaired {
+pub enum ReprocessOutcome {
     /// `RECEIVED`: it is handled like any other.
     Received,
     /// Its message is the one of another row: `PROCESSED` with [`CODE_DUPLICATE`].
     Duplicate { of: i64 },
     /// Another row has the id, with other content: nothing was changed.
     Conflict { with: i64 },
-    /// It is not, or no longer, `SERDE_ERROR`: nothing was changed. Without a status it is gone.
+    /// It is not, or no longer, `SERDE_ERROR`: nothing was changed. Without a status it was deleted.
     Refused { status: Option<InboxStatus> },
 }
 
@@ -85,16 +85,16 @@ pub enum Repaired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin {
     pub id: i64,
-    /// Whether it has the same payload, or came as the same bytes.
+    /// True if it has the same payload, or came as the same bytes.
     pub same: bool,
 }
 
 /// The decision of the store about a `SERDE_ERROR` row.
-pub fn decide(twin: Option<Twin>) -> Repaired {
+pub fn decide(twin: Option<Twin>) -> ReprocessOutcome {
     match twin {
-        None => Repaired::Received,
-        Some(Twin { id, same: true }) => Repaired::Duplicate { of: id },
-        Some(Twin { id, same: false }) => Repaired::Conflict { with: id },
+        None => ReprocessOutcome::Received,
+        Some(Twin { id, same: true }) => ReprocessOutcome::Duplicate { of: id },
+        Some(Twin { id, same: false }) => ReprocessOutcome::Conflict { with: id },
     }
 }
 
@@ -107,7 +107,7 @@ pub fn duplicate_message(of: i64) -> String {
 ///
 /// Its source is the one that has its source system and topic; a source system that only one source
 /// has is enough, because sources may be renamed.
-pub fn declared<'a>(sources: &'a [Declared], row: &InboxRow) -> Result<&'a Mapping, Problem> {
+pub fn declared<'a>(sources: &'a [DeclaredSource], row: &InboxRow) -> Result<&'a Mapping, Problem> {
     let (system, topic) = (&row.source_system, &row.topic);
     let of_system = || sources.iter().filter(|source| source.mapping.source_system == *system);
     if let Some(exact) = of_system().find(|source| source.topics.contains(topic)) {
@@ -178,7 +178,7 @@ pub fn reread(
     })
 }
 
-/// What a source knew of the row's message. Not its position: of that, only the row's id is left.
+/// Returns the row's message as its source received it, without its position: of that, only the row's id is left.
 fn as_it_came(row: &InboxRow) -> Incoming {
     Incoming {
         topic: row.topic.clone(),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_still_cannot_be_read_says_why_and_by_what_it_could() {
+    fn a_row_that_stays_undecodable_names_the_cause_and_a_decoder_that_fits() {
         let row = broken(FRAMED);
         let problem =
             reread(&mapping(Decoder::Json), &row, FRAMED, Identity::Promised).unwrap_err();
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_source_is_found_by_system_and_topic_or_by_a_system_of_its_own() {
-        let source = |system: &str, topic: &str, decoder| Declared {
+        let source = |system: &str, topic: &str, decoder| DeclaredSource {
             topics: vec!["other".into(), topic.into()],
             mapping: Mapping { source_system: system.into(), ..mapping(decoder) },
         };
@@ -319,7 +319,8 @@ mod tests {
         let a = source("crm", "renamed", Decoder::Text);
         let b = source("crm", "members", Decoder::Bytes);
         let c = source("shop", "members", Decoder::Json);
-        let found = |sources: &[Declared]| declared(sources, &row).map(|mapping| mapping.decoder);
+        let found =
+            |sources: &[DeclaredSource]| declared(sources, &row).map(|mapping| mapping.decoder);
         assert_eq!(found(&[a.clone(), b, c.clone()]), Ok(Decoder::Bytes));
         assert_eq!(found(&[c.clone(), a.clone()]), Ok(Decoder::Text));
         assert!(found(&[c]).unwrap_err().message.contains("`crm`"));
@@ -338,8 +339,11 @@ mod tests {
 
     #[test]
     fn a_message_that_is_there_already_never_goes_twice() {
-        assert_eq!(decide(None), Repaired::Received);
-        assert_eq!(decide(Some(Twin { id: 4, same: true })), Repaired::Duplicate { of: 4 });
-        assert_eq!(decide(Some(Twin { id: 4, same: false })), Repaired::Conflict { with: 4 });
+        assert_eq!(decide(None), ReprocessOutcome::Received);
+        assert_eq!(decide(Some(Twin { id: 4, same: true })), ReprocessOutcome::Duplicate { of: 4 });
+        assert_eq!(
+            decide(Some(Twin { id: 4, same: false })),
+            ReprocessOutcome::Conflict { with: 4 }
+        );
     }
 }

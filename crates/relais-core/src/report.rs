@@ -37,7 +37,7 @@ pub struct Report {
     pub version: String,
     pub started_at: Timestamp,
     pub reported_at: Timestamp,
-    /// Whether it reported within [`REPORT_VALID`].
+    /// True if it reported within [`REPORT_VALID`].
     pub alive: bool,
     #[serde(skip)]
     pub figures: String,

@@ -88,7 +88,7 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(pause * spread).unwrap_or(self.max.max(asked))
     }
 
-    /// Whether `attempts` used attempts leave none.
+    /// Returns true if no attempt is left after `attempts`.
     pub fn exhausted(&self, attempts: u32) -> bool {
         attempts >= self.attempts_max.max(1)
     }

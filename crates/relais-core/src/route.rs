@@ -152,7 +152,7 @@ impl Route {
         }
     }
 
-    /// Whether the messages of both routes would have the same ids, and so could not both be sent.
+    /// Returns true if the messages of both routes would have the same ids, and so could not both be sent.
     pub fn shares_ids(&self, other: &Self) -> bool {
         let ids = |route: &Self| {
             let Self { on, destination, event_type, aggregate_type, each, .. } = route.clone();

@@ -23,7 +23,7 @@ use crate::{
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
 };
@@ -252,13 +252,13 @@ pub trait Store: Send + Sync {
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>>;
 
     /// Carries out a change in a transaction of its own, without an inbox row.
-    async fn change_process(&self, change: Change) -> StoreResult<Applied>;
+    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome>;
 
     /// Turns at most `limit` due timers of the owner into inbox rows of its inbox
     /// ([`TIMER_FIRED`](crate::process::TIMER_FIRED), message id `timer:<id>`, with a random end where that
     /// is taken; key the process id), and removes them. Each becomes one row, however many workers ask at
     /// once.
-    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<Fired>;
+    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<FiredTimers>;
 
     // ---- upkeep -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ pub const KEY_MAX: usize = 1_000;
 
 /// Longest aggregate id a row keeps, in characters. It is sent to targets, so it is never replaced.
 pub const AGGREGATE_ID_MAX: usize = 1_000;
-/// How much of an id that cannot be kept is shown, in characters.
+/// Most characters of an id that are shown in an error.
 const SHOWN_MAX: usize = 300;
 
 /// At most `chars_max` characters of `text`, with U+0000 (which PostgreSQL refuses) replaced.

@@ -19,7 +19,7 @@ impl Timestamp {
         Self(millis.saturating_mul(1_000))
     }
 
-    /// Whether it is in the years 1 to 9999: every database and every text of a time holds these.
+    /// Returns true for the years 1 to 9999, which every database and every text of a time can hold.
     pub fn is_common(self) -> bool {
         (-62_135_596_800_000_000..=253_402_300_799_999_999).contains(&self.0)
     }

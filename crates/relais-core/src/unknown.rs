@@ -13,7 +13,7 @@ use crate::{
 
 /// The error code of such a row, while it waits and after.
 pub const UNKNOWN_EVENT_TYPE: &str = "UNKNOWN_EVENT_TYPE";
-/// How long a row waits for a worker that knows its event type, unless set otherwise.
+/// The default time that a row waits for a worker that knows its event type.
 pub const UNKNOWN_TYPE_WAIT: Duration = Duration::from_secs(15 * 60);
 /// The shortest pause before workers are asked again, …
 const PAUSE_MIN: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Certificates from files, reloaded when they change.
 //!
-//! Invariant: a file that cannot be read, or a certificate and key that do not match, changes
+//! Invariant: an unreadable file, or a certificate and key that do not match, changes
 //! nothing: connections keep the certificate that was loaded before, and the log shows the reason.
 
 use std::{

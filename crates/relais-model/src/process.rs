@@ -114,7 +114,7 @@ pub enum SagaInput {
 
 /// A decision of a worker that is not committed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UncommittedDecision {
+pub struct UncommittedSagaDecision {
     pub cause: SagaInput,
     pub decided: decide::SagaDecision,
     /// The process has moved on since.
@@ -136,7 +136,7 @@ pub struct SagaState {
     pub inbox: BTreeSet<SagaInput>,
     /// Step and id of the timer that runs.
     pub timer: Option<(usize, Uuid)>,
-    pub held: Option<UncommittedDecision>,
+    pub held: Option<UncommittedSagaDecision>,
     pub effects: [SagaEffect; STEPS],
     pub left: SagaBudget,
     /// A step was undone before it was done (proof).

@@ -13,7 +13,6 @@ pub mod cleanup;
 pub mod controls;
 pub mod credentials;
 pub mod dead_letters;
-pub mod desk;
 pub mod edit;
 pub mod event_types;
 pub mod fence;
@@ -24,6 +23,7 @@ pub mod inspect;
 pub mod lanes;
 mod list;
 pub mod migration;
+pub mod operators;
 pub mod order;
 pub mod outbox;
 

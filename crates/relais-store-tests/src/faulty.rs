@@ -23,9 +23,9 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Overview, ParkedKey, Retention, SerdeErrors},
-    repair::{Mode, Repair, Repaired},
+    repair::{Mode, Repair, ReprocessOutcome},
     report::{Report, ReportUpdate},
     store::{
         Changes, Fetch, Migrated, Payloads, Settled, Store, StoreDriver, StoreError, StoreFuture,
@@ -207,8 +207,8 @@ impl Store for FaultyStore {
         advance_bulk(fence: JobFence, advance: Advance) -> bool;
         bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
         load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
-        change_process(change: Change) -> Applied;
-        fire_timers(owner: TimerOwner, limit: usize) -> Fired;
+        change_process(change: Change) -> ChangeOutcome;
+        fire_timers(owner: TimerOwner, limit: usize) -> FiredTimers;
         cleanup(retention: Retention, mode: CleanupMode) -> Cleaned;
         report(update: ReportUpdate) -> ();
     }
@@ -279,7 +279,7 @@ impl DeadLetterStore for FaultyStore {
     forward! {
         decide(decision: OperatorDecision) -> DecisionResult;
         undecodable_rows(filter: SerdeErrors) -> Vec<i64>;
-        reprocess(row: i64, repair: Repair, mode: Mode) -> Repaired;
+        reprocess(row: i64, repair: Repair, mode: Mode) -> ReprocessOutcome;
         control(order: ControlOrder) -> bool;
     }
 }

@@ -74,7 +74,7 @@ fn mask(sql: &str) -> Result<String, String> {
     Ok(String::from_utf8(code).expect("only whole characters were replaced"))
 }
 
-/// Whether an `E` of its own stands before the quote: then a backslash escapes.
+/// Returns true if a separate `E` precedes the quote: then a backslash escapes.
 fn after_escape_mark(before: &[u8]) -> bool {
     let own = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
     match before {
@@ -84,7 +84,7 @@ fn after_escape_mark(before: &[u8]) -> bool {
     }
 }
 
-/// How long the quoted text at the start is; a doubled quote is part of it.
+/// Returns the length of the quoted text at the start; a doubled quote is part of it.
 fn quoted(text: &str, quote: char, escape: Option<char>) -> Option<usize> {
     let mut characters = text.char_indices().skip(1).peekable();
     while let Some((at, character)) = characters.next() {
@@ -97,7 +97,7 @@ fn quoted(text: &str, quote: char, escape: Option<char>) -> Option<usize> {
     None
 }
 
-/// How long the comment at the start is; comments may lie in each other.
+/// Returns the length of the comment at the start; comments may be nested.
 fn comment(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0_usize, 0);
@@ -114,7 +114,7 @@ fn comment(text: &str) -> Option<usize> {
     None
 }
 
-/// How long `$tag$ … $tag$` at the start is; 0 if it is something else.
+/// Returns the length of `$tag$ … $tag$` at the start; 0 if it is something else.
 fn dollar_quoted(text: &str) -> Option<usize> {
     let tag = |c: char| c.is_alphanumeric() || c == '_';
     let Some(end) = text[1..].find(|c| !tag(c)).map(|at| at + 1) else { return Some(0) };
@@ -140,7 +140,7 @@ fn brackets(code: &str) -> Result<(), String> {
 
 const HOW: &str = "write the condition exactly as `… IN (:ids)`, once";
 
-/// Where `IN (:ids)` stands.
+/// Returns the place of `IN (:ids)`.
 fn place(code: &str) -> Result<std::ops::Range<usize>, String> {
     let mut found = None;
     for (at, name) in parameters(code) {
@@ -186,12 +186,12 @@ fn parameters(code: &str) -> impl Iterator<Item = (usize, &str)> {
 /// Which of the ids that were asked for a row belongs to: the same text, or the only one that differs
 /// in the case of ASCII letters alone (a UUID has two spellings).
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedIds {
     exact: HashSet<String>,
     folded: HashMap<String, Option<String>>,
 }
 
-impl Asked {
+impl RequestedIds {
     pub(crate) fn new(ids: &[String]) -> Self {
         let mut folded: HashMap<String, Option<String>> = HashMap::new();
         let exact: HashSet<String> = ids.iter().cloned().collect();
@@ -215,7 +215,7 @@ const SHOWN_MAX: usize = 300;
 
 /// Adds records by the id they were asked for. An id with several rows fails, the others do not.
 pub(crate) fn by_id(
-    asked: &Asked,
+    asked: &RequestedIds,
     id_column: &str,
     records: Vec<Record>,
     hydrated: &mut Hydrated,
@@ -259,27 +259,27 @@ impl KnownGood {
     }
 
     /// Decides whether rows or the statement failed, as far as these results show it.
-    pub(crate) fn judge(&self, hydrated: Hydrated) -> Verdict {
+    pub(crate) fn judge(&self, hydrated: Hydrated) -> HydrateVerdict {
         if let Some(id) = hydrated.records.keys().next() {
             let mut known = self.lock();
             if known.as_ref().is_none_or(|known| !hydrated.records.contains_key(known)) {
                 *known = Some(id.clone());
             }
-            return Verdict::Rows(hydrated);
+            return HydrateVerdict::Rows(hydrated);
         }
         if hydrated.failed.len() < SUSPECTS_MIN {
-            return Verdict::Rows(hydrated);
+            return HydrateVerdict::Rows(hydrated);
         }
         match self.lock().clone() {
-            Some(id) => Verdict::Probe(id, hydrated),
-            None => Verdict::Statement(wrong_for_all(&hydrated)),
+            Some(id) => HydrateVerdict::Probe(id, hydrated),
+            None => HydrateVerdict::Statement(wrong_for_all(&hydrated)),
         }
     }
 }
 
-/// Who is to blame for ids that failed.
+/// The cause of ids that failed: their rows, or the statement.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum HydrateVerdict {
     Rows(Hydrated),
     Statement(StoreError),
     /// The rows, if this id can still be read.
@@ -402,7 +402,8 @@ mod tests {
 
     #[test]
     fn rows_are_found_by_their_id_whatever_its_case() {
-        let asked = Asked::new(&["a".into(), "B".into(), "c".into(), "C".into(), "7".into()]);
+        let asked =
+            RequestedIds::new(&["a".into(), "B".into(), "c".into(), "C".into(), "7".into()]);
         let mut found = Hydrated::default();
         let record = |id: Value| json!({ "id": id }).as_object().unwrap().clone();
         let rows = [json!("a"), json!("b"), json!("C"), json!(7), json!("d"), json!(null)];
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn several_rows_for_one_id_fail_that_id_only() {
-        let asked = Asked::new(&["a".into(), "b".into()]);
+        let asked = RequestedIds::new(&["a".into(), "b".into()]);
         let record = |id: &str| json!({ "id": id }).as_object().unwrap().clone();
         let mut found = Hydrated::default();
         let rows = ["a", "b", "a", "a"].map(record).to_vec();
@@ -434,10 +435,13 @@ mod tests {
         };
         let known = KnownGood::default();
         let verdict = |good, bad| known.judge(hydrated(good, bad));
-        assert!(matches!(verdict(0, SUSPECTS_MIN - 1), Verdict::Rows(_)));
-        assert!(matches!(verdict(0, SUSPECTS_MIN), Verdict::Statement(StoreError::Setup(_))));
-        assert!(matches!(verdict(1, 100), Verdict::Rows(_)));
-        assert!(matches!(verdict(0, SUSPECTS_MIN), Verdict::Probe(id, _) if id == "0"));
+        assert!(matches!(verdict(0, SUSPECTS_MIN - 1), HydrateVerdict::Rows(_)));
+        assert!(matches!(
+            verdict(0, SUSPECTS_MIN),
+            HydrateVerdict::Statement(StoreError::Setup(_))
+        ));
+        assert!(matches!(verdict(1, 100), HydrateVerdict::Rows(_)));
+        assert!(matches!(verdict(0, SUSPECTS_MIN), HydrateVerdict::Probe(id, _) if id == "0"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use relais_core::store::{Migrated, StoreError};
 pub struct Script {
     pub number: i64,
     pub name: &'static str,
-    /// The oldest program that can go on working with the tables after it, by the number of the last
+    /// The oldest program that can still work with the tables after it, by the number of the last
     /// script that program knows. Its own number, if no older program can.
     pub needs: i64,
     pub sql: &'static str,
@@ -34,7 +34,7 @@ pub const SCHEMA_VERSION: i64 = 1;
 
 /// A line of `relais_schema`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedScript {
     pub(crate) version: i64,
     pub(crate) name: String,
     pub(crate) needs: i64,
@@ -45,7 +45,7 @@ pub(crate) struct Applied {
 /// all the same. `applied` is in order too.
 pub(crate) fn missing<'a>(
     scripts: &'a [Script],
-    applied: &[Applied],
+    applied: &[AppliedScript],
 ) -> Result<&'a [Script], StoreError> {
     let known = version_of(scripts.last().map(|script| script.number));
     let found = version_of(applied.last().map(|line| line.version));
@@ -82,7 +82,7 @@ pub(crate) fn missing<'a>(
     Ok(scripts.get(applied.len()..).unwrap_or_default())
 }
 
-/// What to do about tables that are missing or old.
+/// The next step for tables that are missing or old.
 pub(crate) const MIGRATE: &str = "; run `relais migrate`";
 /// The same for a role that may not migrate.
 #[cfg(feature = "postgres")]
@@ -93,7 +93,7 @@ pub(crate) const MIGRATE_AS_OWNER: &str =
 /// for, `next` what to do about it.
 pub(crate) fn check(
     scripts: &[Script],
-    applied: &[Applied],
+    applied: &[AppliedScript],
     place: &str,
     next: &str,
 ) -> Result<(), StoreError> {
@@ -107,8 +107,8 @@ pub(crate) fn check(
     }))
 }
 
-/// What a run did that found `applied` and added `now`.
-pub(crate) fn migrated(applied: &[Applied], now: &[&Script]) -> Migrated {
+/// Returns the result of a run that found `applied` and added `now`.
+pub(crate) fn migrated(applied: &[AppliedScript], now: &[&Script]) -> Migrated {
     let from = version_of(applied.last().map(|line| line.version));
     Migrated {
         from,
@@ -117,7 +117,7 @@ pub(crate) fn migrated(applied: &[Applied], now: &[&Script]) -> Migrated {
     }
 }
 
-/// What was refused, and by which script; `next` is what to do.
+/// Returns the error of a script that the database refused; `next` is the next step.
 pub(crate) fn failed(script: &Script, error: StoreError, next: &str) -> StoreError {
     let text = format!(
         "migration {} `{}` was not applied and changed nothing: {error}{next}",
@@ -129,10 +129,10 @@ pub(crate) fn failed(script: &Script, error: StoreError, next: &str) -> StoreErr
     }
 }
 
-/// What to do when something of a table's name is there that no script made.
+/// The next step when an object with the name of a table exists that no script made.
 pub(crate) const IN_THE_WAY: &str = "; relais did not make what is in its way: rename or drop that, or use another database or schema";
 
-/// What to do when `relais_schema` cannot be read.
+/// Returns the error for a `relais_schema` that is not ours.
 pub(crate) fn unreadable(error: &StoreError) -> StoreError {
     StoreError::setup(format!(
         "cannot read relais_schema as the list of relais's migrations: {error}{IN_THE_WAY}"
@@ -178,8 +178,8 @@ mod tests {
     const ADDS: Script = Script { number: 2, name: "adds", needs: 1, sql: "ALTER" };
     const BREAKS: Script = Script { number: 2, name: "breaks", needs: 2, sql: "DROP" };
 
-    fn line(script: Script) -> Applied {
-        Applied {
+    fn line(script: Script) -> AppliedScript {
+        AppliedScript {
             version: script.number,
             name: script.name.to_owned(),
             needs: script.needs,
@@ -187,11 +187,11 @@ mod tests {
         }
     }
 
-    fn numbers(scripts: &[Script], applied: &[Applied]) -> Vec<i64> {
+    fn numbers(scripts: &[Script], applied: &[AppliedScript]) -> Vec<i64> {
         missing(scripts, applied).unwrap().iter().map(|script| script.number).collect()
     }
 
-    fn refusal(scripts: &[Script], applied: &[Applied]) -> String {
+    fn refusal(scripts: &[Script], applied: &[AppliedScript]) -> String {
         let text = check(scripts, applied, "schema shop", MIGRATE).unwrap_err().to_string();
         match missing(scripts, applied) {
             Err(error) => assert_eq!(error.to_string(), text),
@@ -219,7 +219,7 @@ mod tests {
         let text = refusal(&[ONE], &[line(ONE), line(BREAKS)]);
         assert!(text.contains("need a program that knows version 2, this one knows 1"), "{text}");
         // One script in between that breaks is enough, whatever the last one says.
-        let later = Applied { version: 3, ..line(ADDS) };
+        let later = AppliedScript { version: 3, ..line(ADDS) };
         assert!(refusal(&[ONE], &[line(ONE), line(BREAKS), later]).contains("update relais"));
     }
 
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_list_with_a_gap_is_refused() {
         assert!(refusal(&[ONE, ADDS], &[line(ADDS)]).contains("and not version 1"));
-        let far = Applied { version: 9_999, ..line(ONE) };
+        let far = AppliedScript { version: 9_999, ..line(ONE) };
         assert!(refusal(&[ONE], &[far]).contains("names version 9999"));
     }
 

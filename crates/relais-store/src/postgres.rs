@@ -59,7 +59,7 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
@@ -326,11 +326,11 @@ impl Store for PostgresStore {
         self.run(wanted, |client, _, wanted| Box::pin(process::load(client, wanted))).await
     }
 
-    async fn change_process(&self, change: Change) -> StoreResult<Applied> {
+    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
         self.run(change, |client, _, change| Box::pin(process::change(client, change))).await
     }
 
-    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<Fired> {
+    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<FiredTimers> {
         self.run((owner, limit), |client, _, (owner, limit)| {
             Box::pin(process::fire_timers(client, owner, *limit))
         })

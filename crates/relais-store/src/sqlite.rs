@@ -47,7 +47,7 @@ use relais_core::{
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
+    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
@@ -148,7 +148,7 @@ impl SqliteStore {
         self.readers().read(move |db| rows(db, &marks)).await
     }
 
-    /// Where the next fetch of a scope starts: for tests of what a fetch reads.
+    /// Returns the id behind which the next fetch of a scope starts: for tests of what a fetch reads.
     #[doc(hidden)]
     pub fn mark(&self, scope: &Scope) -> i64 {
         self.inner.marks.at(&scope.to_string())
@@ -269,11 +269,11 @@ impl Store for SqliteStore {
         self.readers().read(move |db| process::load(db, &wanted)).await
     }
 
-    async fn change_process(&self, change: Change) -> StoreResult<Applied> {
+    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
         self.writer().run(move |tx| process::change_one(tx, &change)).await
     }
 
-    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<Fired> {
+    async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<FiredTimers> {
         process::fire_timers(self, owner, limit).await
     }
 

@@ -31,7 +31,7 @@ impl Source for ChannelSource {
     /// The batch is committed: only now may its sender forget it.
     async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
         if let Some(answer) = self.unanswered.take() {
-            let _ = answer.send(accepted[0]); // the sender may have gone
+            let _ = answer.send(accepted[0]); // the sender may have stopped
         }
         Ok(())
     }

@@ -8,12 +8,12 @@
 //! - `decision`: the arguments and results of a decision
 //! - [`many`]: by filter and by key, in order and at a pace
 //! - `pending`: rows that an operator fails
-//! - `rehearse`: validates a payload, with nothing changed
+//! - `validate`: validates a payload, with nothing changed
 
 mod decision;
 pub mod many;
 mod pending;
-mod rehearse;
+mod validate;
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -43,16 +43,16 @@ pub use self::{
 };
 
 /// Validates messages, with nothing changed.
-pub trait Rehearse: Send + Sync {
+pub trait PayloadValidator: Send + Sync {
     /// Returns the result that the handler, routes or process of such rows would have for this one.
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>>;
+    fn validate(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>>;
 }
 
 /// Decides about dead letters. Cheap to clone.
 #[derive(Clone)]
 pub struct DeadLetters {
     store: Arc<dyn StoreDriver>,
-    rehearsal: Arc<dyn Rehearse>,
+    validator: Arc<dyn PayloadValidator>,
     operator: Operator,
     /// Destinations whose dead letters park no key.
     skipping: HashSet<String>,
@@ -66,9 +66,9 @@ impl std::fmt::Debug for DeadLetters {
 
 impl DeadLetters {
     /// Knows no process; see [`DeadLetters::operator`] and [`App::dead_letters`](crate::App::dead_letters).
-    pub fn new(store: Arc<dyn StoreDriver>, rehearsal: Arc<dyn Rehearse>) -> Self {
+    pub fn new(store: Arc<dyn StoreDriver>, validator: Arc<dyn PayloadValidator>) -> Self {
         let operator = Operator::new(Arc::clone(&store), Vec::new());
-        Self { store, rehearsal, operator, skipping: HashSet::new() }
+        Self { store, validator, operator, skipping: HashSet::new() }
     }
 
     /// Dead letters of these destinations park no key (`on_dead_letter = "skip"`).
@@ -132,7 +132,7 @@ impl DeadLetters {
         }
         let edit = DecisionAction::Edit { dead_letter: id, payload: rewrite.payload };
         let decided = self.store.decide(by.decision(edit)).await?;
-        crate::fail_point!("desk.after_edit");
+        crate::fail_point!("dead_letters.after_edit");
         match decided {
             DecisionResult::Done => Ok(DecisionOutcome::Done),
             DecisionResult::NotFound => Ok(DecisionOutcome::NotFound),
@@ -184,7 +184,7 @@ impl DeadLetters {
     ) -> Result<DecisionOutcome, StoreError> {
         let discard = by.decision(DecisionAction::DiscardUndecodable { row });
         let decided = self.store.decide(discard).await?;
-        crate::fail_point!("desk.after_discard");
+        crate::fail_point!("dead_letters.after_discard");
         match decided {
             DecisionResult::Done => Ok(DecisionOutcome::Done),
             DecisionResult::NotFound => Ok(DecisionOutcome::NotFound),
@@ -265,7 +265,7 @@ impl DeadLetters {
                         "cannot validate the payload: its inbox row is no longer there",
                     )));
                 };
-                let outcome = self.rehearsal.rehearse(row).await?;
+                let outcome = self.validator.validate(row).await?;
                 Ok(outcome.problem().cloned().map(|problem| DecisionOutcome::WouldFail { problem }))
             }
             (Origin::Inbox, EditValidation::Skipped) | (Origin::Outbox, _) => Ok(None),

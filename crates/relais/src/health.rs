@@ -57,7 +57,7 @@ impl HealthCheck {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Health {
-    /// Whether the workers can work.
+    /// True if the workers can work.
     pub ready: bool,
     /// All reasons why it is not ready, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]

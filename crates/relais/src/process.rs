@@ -19,7 +19,7 @@ pub use self::operator::{ActError, Operator};
 pub use relais_core::process::{
     Action, Definition, Entry, LogEntry, Process, ProcessEvent, ProcessFilter, ProcessRef,
     ProcessStatus, actions,
-    declared::{Declared, DeclaredCall, DeclaredStep},
+    declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
     definition::{Correlate, Meaning},
     typed::{Command, Define, InvalidDefinition, command, command_named, define},
 };

@@ -20,7 +20,8 @@ use relais_core::{
     inbox::{InboxFate, InboxRow},
     outbox::{OnDeadLetter, OutboxFate, OutboxRow},
     quarantine::{
-        HOLD_AFTER, HOLD_FOR, Read, Treatment, held, job_lost, lost, treatment, treatment_in_job,
+        HOLD_AFTER, HOLD_FOR, ReadContext, Treatment, held, job_lost, lost, treatment,
+        treatment_in_job,
     },
 };
 
@@ -64,7 +65,7 @@ impl LaneQuarantine {
     /// Decides how a row of this lane is treated.
     pub(crate) fn treatment(&self, lane: i16, row: &impl QueueRow) -> Treatment {
         let is_suspect = self.lanes.contains(&lane) && !self.noted.contains(&row.id());
-        let read = if is_suspect { Read::AfterLoss } else { Read::Usual };
+        let read = if is_suspect { ReadContext::AfterLoss } else { ReadContext::Usual };
         treatment(row.lost_workers(), read)
     }
 

@@ -9,14 +9,14 @@ pub use relais_core::{
     decode::Decoder,
     extract::{Mapping, Pick},
     query::SerdeErrors,
-    repair::{Declared, Identity, Mode},
+    repair::{DeclaredSource, Identity, Mode},
 };
 use relais_core::{
     delivery::Problem,
     inbox::{InboxRow, InboxStatus},
     inspect::InspectExt,
     query::PAGE_MAX,
-    repair::{Repair, Repaired, Rewritten, declared, original, readable_by, reread},
+    repair::{Repair, ReprocessOutcome, Rewritten, declared, original, readable_by, reread},
     store::{StoreDriver, StoreError},
 };
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub struct RepairPlan {
     pub fix: Fix,
     /// The source of the message id.
     pub identity: Identity,
-    /// Whether anything is written.
+    /// Write, or only try.
     pub mode: Mode,
     /// For the audit log.
     pub actor: String,
@@ -108,7 +108,7 @@ pub enum RepairOutcome {
     },
     /// It is not `SERDE_ERROR`, or does not exist any more: nothing was changed.
     Refused {
-        /// The status of the row now; none if it is gone.
+        /// The status of the row now; none if it was deleted.
         status: Option<InboxStatus>,
     },
 }
@@ -149,7 +149,7 @@ impl RepairSummary {
 /// Repairs one row.
 pub async fn row(
     store: &dyn StoreDriver,
-    sources: &[Declared],
+    sources: &[DeclaredSource],
     row: &InboxRow,
     plan: &RepairPlan,
 ) -> Result<RepairReport, StoreError> {
@@ -169,10 +169,12 @@ pub async fn row(
     };
     let repair = Repair { rewritten, actor: plan.actor.clone(), reason };
     Ok(report(match store.reprocess(row.id, repair, plan.mode).await {
-        Ok(Repaired::Received) => RepairOutcome::Repaired { message_id, identity, key, event_type },
-        Ok(Repaired::Duplicate { of }) => RepairOutcome::Duplicate { message_id, of },
-        Ok(Repaired::Conflict { with }) => RepairOutcome::Conflict { message_id, with },
-        Ok(Repaired::Refused { status }) => RepairOutcome::Refused { status },
+        Ok(ReprocessOutcome::Received) => {
+            RepairOutcome::Repaired { message_id, identity, key, event_type }
+        }
+        Ok(ReprocessOutcome::Duplicate { of }) => RepairOutcome::Duplicate { message_id, of },
+        Ok(ReprocessOutcome::Conflict { with }) => RepairOutcome::Conflict { message_id, with },
+        Ok(ReprocessOutcome::Refused { status }) => RepairOutcome::Refused { status },
         // This row cannot be stored as it is decoded now; others may.
         Err(StoreError::Invalid(message)) => RepairOutcome::Unreadable {
             problem: Problem::new("REFUSED_BY_STORE", &message),
@@ -186,7 +188,7 @@ pub async fn row(
 /// to `each`, which may stop the repair. A row that cannot be repaired does not stop it.
 pub async fn all(
     store: &dyn StoreDriver,
-    sources: &[Declared],
+    sources: &[DeclaredSource],
     mut wanted: SerdeErrors,
     plan: &RepairPlan,
     rows_max: usize,
@@ -218,7 +220,7 @@ pub async fn all(
 
 /// Returns the row as it is decoded now and, for the audit log, by what; or why it cannot be decoded.
 fn read(
-    sources: &[Declared],
+    sources: &[DeclaredSource],
     row: &InboxRow,
     plan: &RepairPlan,
 ) -> Result<(Rewritten, String), RepairOutcome> {

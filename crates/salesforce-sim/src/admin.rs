@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    bulk, data::version::Version, http::call::HttpCall, id::Id, ledger::Entry, org::SimulatedOrg,
-    reply::ApiReply,
+    bulk, data::version::Version, http::call::HttpCall, id::Id, ledger::LedgerEntry,
+    org::SimulatedOrg, reply::ApiReply,
 };
 
 /// Maximum number of records or entries in one response.
@@ -59,13 +59,14 @@ fn ledger(sim: &SimulatedOrg, call: &HttpCall) -> ApiReply {
     let org = sim.org();
     let ledger = &org.ledger;
     let (offset, limit) = range(call);
-    let fits = |entry: &&Entry| {
+    let fits = |entry: &&LedgerEntry| {
         let object = call.query("object").is_none_or(|it| it.eq_ignore_ascii_case(&entry.object));
         let key = call.query("externalId").is_none_or(|it| it == entry.external_id);
         let repeated = call.query("repeated") != Some("true") || entry.is_repeated();
         object && key && repeated
     };
-    let entries: Vec<&Entry> = ledger.entries().filter(fits).skip(offset).take(limit).collect();
+    let entries: Vec<&LedgerEntry> =
+        ledger.entries().filter(fits).skip(offset).take(limit).collect();
     ApiReply::json(
         200,
         json!({

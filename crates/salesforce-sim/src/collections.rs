@@ -16,7 +16,7 @@ use crate::{
     row_error::RowError,
     schema::{Schema, SchemaObject},
     store::{
-        AppliedWrite, Operation, RefusedWrite, change::Change, repeated::repeated,
+        AppliedWrite, Operation, RefusedWrite, change::RowChange, repeated::repeated,
         transaction::OrgTransaction,
     },
 };
@@ -38,7 +38,7 @@ struct CollectionBody {
 struct CollectionItem {
     object: Arc<SchemaObject>,
     operation: Operation,
-    change: Result<Change, RowError>,
+    change: Result<RowChange, RowError>,
 }
 
 type WriteResult = Result<AppliedWrite, RefusedWrite>;
@@ -191,8 +191,8 @@ fn change(
     object: &SchemaObject,
     record: &Map<String, Json>,
     unknown: UnknownField,
-) -> Result<Result<Change, RowError>, ApiReply> {
-    let change = Change::from_json(schema, object, record);
+) -> Result<Result<RowChange, RowError>, ApiReply> {
+    let change = RowChange::from_json(schema, object, record);
     match change {
         Err(error) if unknown == UnknownField::Call || error.code == "JSON_PARSER_ERROR" => {
             Err(ApiReply::refused(&error))
@@ -217,7 +217,7 @@ fn deletes(
         let known = object.is_some();
         let object = Arc::clone(object.unwrap_or(&schema.objects[0]));
         let malformed = RowError::new("MALFORMED_ID", format!("malformed id {id}"));
-        let change = Change { id: Some((*id).to_owned()), ..Change::default() };
+        let change = RowChange { id: Some((*id).to_owned()), ..RowChange::default() };
         let change = if known { Ok(change) } else { Err(malformed) };
         CollectionItem { object, operation: Operation::Delete, change }
     };

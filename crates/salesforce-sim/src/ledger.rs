@@ -41,7 +41,7 @@ pub enum EffectKind {
 /// All effects of one record.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct LedgerEntry {
     pub object: String,
     /// Empty if the object has no external id.
     pub external_id: String,
@@ -57,7 +57,7 @@ pub struct Entry {
     pub versions: BTreeMap<String, u64>,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Returns whether an effect was repeated: one version twice, or a write without a change.
     pub fn is_repeated(&self) -> bool {
         self.unchanged > 0 || self.created > 1 || self.versions.values().any(|writes| *writes > 1)
@@ -67,18 +67,18 @@ impl Entry {
 /// All writes since the start or the last reset.
 #[derive(Clone, Debug, Default)]
 pub struct EffectLedger {
-    entries: BTreeMap<(String, String), Entry>,
+    entries: BTreeMap<(String, String), LedgerEntry>,
     recent: VecDeque<WriteEffect>,
     writes: u64,
 }
 
 impl EffectLedger {
     /// Returns the entries by object and key.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.entries.values()
     }
 
-    pub fn entry(&self, object: &str, external_id: &str) -> Option<&Entry> {
+    pub fn entry(&self, object: &str, external_id: &str) -> Option<&LedgerEntry> {
         self.entries.get(&(object.to_owned(), external_id.to_owned()))
     }
 
@@ -110,7 +110,7 @@ impl EffectLedger {
     pub(crate) fn record(&mut self, effect: WriteEffect) {
         let known_by = effect.external_id.clone().unwrap_or_else(|| effect.id.to_string());
         let key = (effect.object.clone(), known_by);
-        let entry = self.entries.entry(key).or_insert_with(|| Entry {
+        let entry = self.entries.entry(key).or_insert_with(|| LedgerEntry {
             object: effect.object.clone(),
             external_id: effect.external_id.clone().unwrap_or_default(),
             id: effect.id,

@@ -47,6 +47,6 @@ mod value;
 pub use config::{AuthConfig, SimulatorConfig, TlsConfig};
 pub use faults::Faults;
 pub use id::Id;
-pub use ledger::{EffectKind, EffectLedger, Entry, WriteEffect};
+pub use ledger::{EffectKind, EffectLedger, LedgerEntry, WriteEffect};
 pub use schema::{Schema, SchemaError};
 pub use simulator::{RunningSimulator, Simulator};

@@ -14,7 +14,7 @@ use crate::{
     schema::{ID, SchemaObject},
     store::{
         AppliedWrite, Operation,
-        change::{Change, no_such_column},
+        change::{RowChange, no_such_column},
         transaction::OrgTransaction,
     },
     value::FieldValue,
@@ -61,7 +61,7 @@ fn create(
     object: &Arc<SchemaObject>,
     call: &RowCall<'_>,
 ) -> Result<ApiReply, ApiReply> {
-    let change = Change::from_json(&transaction.tables.schema, object, record(call)?)?;
+    let change = RowChange::from_json(&transaction.tables.schema, object, record(call)?)?;
     let done = write(transaction, object, Operation::Insert, change)?;
     Ok(created(object, done.id, call.version, false))
 }
@@ -81,8 +81,8 @@ fn by_id(
         return Err(ApiReply::not_found());
     }
     let mut change = match *call.method {
-        Method::PATCH => Change::from_json(&tables.schema, object, record(call)?)?,
-        _ => Change::default(),
+        Method::PATCH => RowChange::from_json(&tables.schema, object, record(call)?)?,
+        _ => RowChange::default(),
     };
     if change.id.is_some() {
         let message = "The Id field should not be specified in the sobject data.";
@@ -126,7 +126,7 @@ fn by_key(
         (&Method::PATCH, id) => upsert(transaction, object, (field, value), id, call),
         (&Method::GET, Some(id)) => read(transaction, object, id, call),
         (&Method::DELETE, Some(id)) => {
-            let change = Change { id: Some(id.to_string()), ..Change::default() };
+            let change = RowChange { id: Some(id.to_string()), ..RowChange::default() };
             write(transaction, object, Operation::Delete, change)?;
             Ok(ApiReply::empty(204))
         }
@@ -142,7 +142,7 @@ fn upsert(
     found: Option<Id>,
     call: &RowCall<'_>,
 ) -> Result<ApiReply, ApiReply> {
-    let mut change = Change::from_json(&transaction.tables.schema, object, record(call)?)?;
+    let mut change = RowChange::from_json(&transaction.tables.schema, object, record(call)?)?;
     if change.take(field).is_some() {
         let name = &object.fields[field].name;
         let message = format!("The {name} field should not be specified in the sobject data.");
@@ -189,7 +189,7 @@ fn write(
     transaction: &mut OrgTransaction<'_>,
     object: &Arc<SchemaObject>,
     operation: Operation,
-    change: Change,
+    change: RowChange,
 ) -> Result<AppliedWrite, ApiReply> {
     transaction
         .write(object, operation, change)

@@ -80,7 +80,7 @@ pub(crate) async fn list(
 
 /// A dead letter with its details; a large payload is truncated.
 #[derive(Serialize)]
-pub(crate) struct DeadLetterDetail {
+pub(crate) struct DeadLetterView {
     #[serde(flatten)]
     shown: dead_letters::DeadLetterDetail,
     payload_bytes: usize,
@@ -90,7 +90,7 @@ pub(crate) struct DeadLetterDetail {
 pub(crate) async fn show(
     State(admin): State<Admin>,
     PathParams(id): PathParams<Uuid>,
-) -> Answer<DeadLetterDetail> {
+) -> Answer<DeadLetterView> {
     run(async move {
         let mut shown = admin.dead_letters.show(id).await?.ok_or_else(|| not_found(id))?;
         let payload_bytes =
@@ -99,7 +99,7 @@ pub(crate) async fn show(
         if let Some(original) = &mut shown.letter.original_payload {
             cut(original, SHOWN_MAX);
         }
-        Ok(DeadLetterDetail { shown, payload_bytes, payload_truncated })
+        Ok(DeadLetterView { shown, payload_bytes, payload_truncated })
     })
     .await
 }

@@ -11,8 +11,8 @@ use std::{
 };
 
 use relais::repair::{
-    self, Declared, Fix, Identity, Mode, RepairOutcome, RepairPlan, RepairReport, RepairSummary,
-    SerdeErrors,
+    self, DeclaredSource, Fix, Identity, Mode, RepairOutcome, RepairPlan, RepairReport,
+    RepairSummary, SerdeErrors,
 };
 use relais_core::{inspect::InspectExt, query::PAGE_MAX, store::StoreDriver};
 use serde_json::json;
@@ -103,7 +103,7 @@ fn serde_errors(rows: &UndecodableRows) -> SerdeErrors {
 
 struct ReprocessRun<'a> {
     store: &'a dyn StoreDriver,
-    sources: Vec<Declared>,
+    sources: Vec<DeclaredSource>,
     plan: RepairPlan,
     args: ReprocessArgs,
 }

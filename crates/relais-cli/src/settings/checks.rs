@@ -19,7 +19,7 @@ pub(super) fn check(file: &SettingsFile<'_>, settings: &Settings) {
     };
     addresses(settings, note);
     groups(settings, note);
-    // A destination that cannot be read is not undefined.
+    // A destination with an invalid section is not undefined.
     let readable = file.findings.borrow().iter().all(|f| f.severity == Severity::Warning);
     if readable {
         routes(settings, note);

@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use relais_core::{
     process::{
         Definition, STEPS_MAX,
-        declared::{Declared, DeclaredCall, DeclaredStep},
+        declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
         definition::Correlate,
     },
     retry::RetryPolicy,
@@ -70,7 +70,7 @@ settings! {
 pub(crate) struct ProcessSettings {
     pub(crate) place: FilePlace,
     /// As it is written, for explanations.
-    pub(crate) declared: Declared,
+    pub(crate) declared: DeclaredProcess,
     pub(crate) definition: Definition,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn processes(sections: Vec<Section<'_>>) -> Vec<ProcessSettings> {
     let mut processes = Vec::new();
     for section in sections {
         if let Some(declared) = process(&section) {
-            let Declared { process_type, version, .. } = &declared;
+            let DeclaredProcess { process_type, version, .. } = &declared;
             if !identities.insert((process_type.clone(), *version)) {
                 section.error(
                     "version",
@@ -109,7 +109,7 @@ pub(super) fn processes(sections: Vec<Section<'_>>) -> Vec<ProcessSettings> {
     processes
 }
 
-fn built(section: &Section<'_>, declared: Declared) -> Option<ProcessSettings> {
+fn built(section: &Section<'_>, declared: DeclaredProcess) -> Option<ProcessSettings> {
     match declared.clone().build() {
         Ok(definition) => Some(ProcessSettings { place: section.place(), declared, definition }),
         Err(errors) => {
@@ -121,7 +121,7 @@ fn built(section: &Section<'_>, declared: Declared) -> Option<ProcessSettings> {
     }
 }
 
-fn process(section: &Section<'_>) -> Option<Declared> {
+fn process(section: &Section<'_>) -> Option<DeclaredProcess> {
     let keys = section.read::<ProcessKeys>();
     let children = section.children("step", "name");
     let count = children.len();
@@ -133,7 +133,7 @@ fn process(section: &Section<'_>) -> Option<Declared> {
     let is_whole = (1..=STEPS_MAX).contains(&count) && steps.len() == count;
     let ProcessKeys { process_type, version, start, business_key } = keys.filter(|_| is_whole)?;
     let version = i32::try_from(version).unwrap_or(i32::MAX);
-    Some(Declared { process_type, version, starts: start, business_key, steps })
+    Some(DeclaredProcess { process_type, version, starts: start, business_key, steps })
 }
 
 fn step(section: Section<'_>) -> Option<DeclaredStep> {

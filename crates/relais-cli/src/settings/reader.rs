@@ -1,6 +1,6 @@
 //! Reads the tables of a TOML file by their keys, and reports everything that does not fit.
 //!
-//! Invariant: reading never stops at a problem. A key that cannot be read counts as absent, so one
+//! Invariant: reading never stops at a problem. An invalid key counts as absent, so one
 //! pass finds all problems of a file.
 
 use std::{cell::RefCell, fmt::Display, ops::Range, path::Path};

@@ -86,7 +86,7 @@ fn every_key_arrives() {
 }
 
 #[test]
-fn the_name_tells_api_and_object_unless_they_are_set() {
+fn the_name_decides_api_and_object_unless_they_are_set() {
     let read = |name: &str, more: &str| {
         let (settings, _) = good(&format!("[[destination]]\nname = \"{name}\"\n{NEEDED}{more}"));
         let target = target(&settings);

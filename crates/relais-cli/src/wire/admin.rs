@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use relais::{http::Tls, observe::Observer, repair::Declared};
+use relais::{http::Tls, observe::Observer, repair::DeclaredSource};
 use relais_admin::{
     AdminParts, AdminToken, ApiUsage, AskSource, Configuration, DestinationLimits, ServerFacts,
     SessionKey, SourceInfo,
@@ -63,8 +63,8 @@ pub(crate) fn admin_certificate(settings: &Settings) -> Result<Option<Tls>, Wire
 }
 
 /// Returns the sources as the configuration declares them now.
-pub(crate) fn declared(settings: &Settings) -> Vec<Declared> {
-    let declared = settings.sources.iter().map(|source| Declared {
+pub(crate) fn declared(settings: &Settings) -> Vec<DeclaredSource> {
+    let declared = settings.sources.iter().map(|source| DeclaredSource {
         topics: match &source.origin {
             SourceOrigin::Http(_) => vec![source.name.clone()],
             SourceOrigin::Kafka(kafka) => kafka.topics.clone(),

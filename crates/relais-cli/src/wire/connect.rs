@@ -19,7 +19,7 @@ pub(crate) struct ConnectionCheck {
     /// The setting that decides about it: `source[hook].listen`.
     pub(crate) setting: String,
     pub(crate) ok: bool,
-    /// What was found, or what is wrong and what to do.
+    /// The finding, or the error with its remedy.
     pub(crate) detail: String,
 }
 

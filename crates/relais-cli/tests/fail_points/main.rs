@@ -10,7 +10,7 @@
 #[path = "../support/broker.rs"]
 mod broker;
 mod bulk;
-mod desk;
+mod dead_letters;
 mod handler;
 mod http;
 mod kafka;
@@ -86,7 +86,7 @@ const FLOWS: [Flow; 9] = [
     flow("handler", |harness| handler::change_and_message(harness, SERVICE)),
     flow("process", process::timer_and_compensation),
     flow("bulk", bulk::job),
-    flow("desk", desk::decisions),
+    flow("dead letters", dead_letters::decisions),
     Flow { crashed: Some("relay.after_publish"), ..flow("http after a crash", http::in_and_out) },
     Flow { crashed: Some("bulk.after_upload"), ..flow("bulk after a crash", bulk::job) },
 ];

@@ -136,7 +136,7 @@ impl KafkaSourceCounters {
 /// After a start or a rebalance it continues at the position in the database. The group's offset is
 /// kept equal to it, for monitoring. Dropping the source leaves the group.
 ///
-/// Records that cannot be read (damaged, or compressed by an unknown codec) are never skipped.
+/// Unreadable records (damaged, or compressed by an unknown codec) are never skipped.
 /// Their partition waits, with a warning that names it; the others continue.
 pub struct KafkaSource {
     name: String,

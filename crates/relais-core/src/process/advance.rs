@@ -8,7 +8,7 @@
 
 mod action;
 mod command;
-mod go_on;
+mod next_step;
 mod progress;
 mod reply;
 mod timer;
@@ -21,18 +21,18 @@ pub use self::{
     action::{actions, cancel},
     progress::Progress,
 };
-use self::{go_on::go_on, work::Work};
-use super::{Change, Definition, PROCESS_DEFINITION, Process, definition::Begun};
+use self::{next_step::continue_process, work::Work};
+use super::{Change, Definition, PROCESS_DEFINITION, Process, definition::ProcessStart};
 use crate::{delivery::Problem, inbox::InboxRow};
 
-/// What happens to a process.
+/// An event that changes a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A message it may wait for.
     Reply(&'a InboxRow),
     /// Its timer has fired.
     Timer { step: &'a str, command_id: Uuid, message_id: &'a str },
-    /// Somebody decides.
+    /// An operator decides.
     Action { action: Action, actor: &'a str, reason: &'a str },
 }
 
@@ -98,10 +98,10 @@ impl Action {
 pub fn create(
     definition: &Definition,
     process_id: Uuid,
-    begun: Begun,
+    begun: ProcessStart,
     message_id: Option<&str>,
 ) -> Change {
-    let cause = work::Cause { message_id, ..work::Cause::default() };
+    let cause = work::ChangeCause { message_id, ..work::ChangeCause::default() };
     Work::create(definition, process_id, begun, cause).finish()
 }
 
@@ -109,10 +109,10 @@ pub fn create(
 pub fn begin(
     definition: &Definition,
     process_id: Uuid,
-    begun: Begun,
+    begun: ProcessStart,
     message_id: Option<&str>,
 ) -> Change {
-    let cause = work::Cause { message_id, ..work::Cause::default() };
+    let cause = work::ChangeCause { message_id, ..work::ChangeCause::default() };
     begin_with(definition, process_id, begun, cause)
 }
 
@@ -126,7 +126,7 @@ pub fn start(definition: &Definition, row: &InboxRow) -> Result<Change, Problem>
         Problem::new(PROCESS_DEFINITION, &text)
     })?;
     let begun = (start.begin)(row)?;
-    let cause = work::Cause::of(row);
+    let cause = work::ChangeCause::of(row);
     Ok(begin_with(definition, definition.process_id(row), begun, cause))
 }
 
@@ -141,11 +141,11 @@ pub fn advance(
         return cancel(process, actor, reason);
     }
     let cause = match input {
-        Input::Reply(row) => work::Cause::of(row),
+        Input::Reply(row) => work::ChangeCause::of(row),
         Input::Timer { message_id, .. } => {
-            work::Cause { message_id: Some(message_id), ..work::Cause::default() }
+            work::ChangeCause { message_id: Some(message_id), ..work::ChangeCause::default() }
         }
-        Input::Action { .. } => work::Cause::default(),
+        Input::Action { .. } => work::ChangeCause::default(),
     };
     let mut work = Work::load(definition, process, cause)?;
     match input {
@@ -155,7 +155,7 @@ pub fn advance(
             action::record(&mut work, *action, actor, reason)?;
         }
     }
-    go_on(&mut work, random);
+    continue_process(&mut work, random);
     if let Input::Action { action, actor, reason } = input {
         work.sign(*action, actor, reason);
     }
@@ -165,12 +165,12 @@ pub fn advance(
 fn begin_with(
     definition: &Definition,
     process_id: Uuid,
-    begun: Begun,
-    cause: work::Cause<'_>,
+    begun: ProcessStart,
+    cause: work::ChangeCause<'_>,
 ) -> Change {
     let mut work = Work::create(definition, process_id, begun, cause);
     work.stand_on_first_step();
     // The first attempt follows no pause, so chance has no part in it.
-    go_on(&mut work, 0.0);
+    continue_process(&mut work, 0.0);
     work.finish()
 }

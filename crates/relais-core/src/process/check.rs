@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     TIMER_FIRED,
-    definition::{Call, Correlate, Parts, Reply},
+    definition::{Call, Correlate, DefinitionParts, Reply},
 };
 use crate::{extract::Pick, text::MESSAGE_ID_MAX};
 
@@ -16,7 +16,7 @@ use crate::{extract::Pick, text::MESSAGE_ID_MAX};
 pub const STEPS_MAX: usize = 100;
 
 /// Everything that is wrong.
-pub(super) fn check(parts: &Parts) -> Vec<String> {
+pub(super) fn check(parts: &DefinitionParts) -> Vec<String> {
     let mut check = Check::default();
     check.name("process type", &parts.process_type);
     if parts.version < 1 {
@@ -63,7 +63,7 @@ fn is_step_name(name: &str) -> bool {
 struct Check<'a> {
     errors: Vec<String>,
     starts: HashSet<&'a str>,
-    /// How each reply type finds its process, and where that is said first.
+    /// The correlation of each reply type, and the place that declares it first.
     correlates: HashMap<&'a str, (&'a Correlate, String)>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// What every column, header and page can hold.
+    /// Refuses a name that a column, header or page cannot hold.
     fn name(&mut self, what: &str, name: &str) {
         if name.trim().is_empty() {
             self.errors.push(format!("{what} is empty"));

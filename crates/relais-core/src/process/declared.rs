@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 use super::{
     PROCESS_STATE,
     definition::{
-        Begun, Call, Correlate, Definition, JudgeFn, Meaning, Parts, PayloadFn, Reply, Start, Step,
+        Call, Correlate, Definition, DefinitionParts, JudgeFn, Meaning, PayloadFn, ProcessStart,
+        Reply, StartEvent, Step,
     },
 };
 use crate::{
@@ -28,12 +29,12 @@ use crate::{
 
 /// `[[process]]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Declared {
+pub struct DeclaredProcess {
     pub process_type: String,
     pub version: i32,
     /// Event types that start one.
     pub starts: Vec<String>,
-    /// Where the business key is in them; absent: it has none.
+    /// The place of the business key in them; absent: it has none.
     pub business_key: Option<Pick>,
     pub steps: Vec<DeclaredStep>,
 }
@@ -60,27 +61,27 @@ pub struct DeclaredCall {
     pub failed: Vec<String>,
     /// Replies that mean failed for now.
     pub retryable: Vec<String>,
-    /// Where a failing reply says why.
+    /// The place of the reason in a failing reply.
     pub error: Option<Pick>,
-    /// How replies find the process.
+    /// The rule by which replies find the process.
     pub correlate: Correlate,
     pub timeout: Option<Duration>,
     pub retry: RetryPolicy,
 }
 
-impl Declared {
+impl DeclaredProcess {
     /// The definition, or everything that is wrong with it.
     pub fn build(self) -> Result<Definition, Vec<String>> {
         let mut errors = self.check();
         let Self { process_type, version, starts, business_key, steps } = self;
-        let starts = starts.into_iter().map(|event_type| Start {
+        let starts = starts.into_iter().map(|event_type| StartEvent {
             event_type,
             begin: {
                 let business_key = business_key.clone();
                 Box::new(move |row| begin(business_key.as_ref(), row))
             },
         });
-        let parts = Parts {
+        let parts = DefinitionParts {
             process_type,
             version,
             starts: starts.collect(),
@@ -97,7 +98,7 @@ impl Declared {
         }
     }
 
-    /// What only a declared process can have wrong.
+    /// Returns the errors that only a declared process can have.
     fn check(&self) -> Vec<String> {
         let mut errors = Vec::new();
         if self.starts.is_empty() {
@@ -141,7 +142,7 @@ fn step(declared: DeclaredStep) -> Step {
     let completed = {
         let name = name.clone();
         move |data: &str, row: &InboxRow| {
-            let mut data = Data::read(data)?;
+            let mut data = DeclaredData::read(data)?;
             data.steps.insert(name.clone(), raw(payload_of(row))?);
             Ok((data.to_json(), Meaning::Completed))
         }
@@ -193,14 +194,14 @@ fn payload(template: Option<String>) -> PayloadFn {
     }
 }
 
-fn begin(business_key: Option<&Pick>, row: &InboxRow) -> Result<Begun, Problem> {
+fn begin(business_key: Option<&Pick>, row: &InboxRow) -> Result<ProcessStart, Problem> {
     let find = |pick: &Pick| {
         let key = pick.of(row).ok_or_else(|| {
             Problem::new("BUSINESS_KEY_MISSING", &format!("no business key: {}", pick.absent()))
         })?;
         Ok(text::identity(&key, MESSAGE_ID_MAX))
     };
-    Ok(Begun {
+    Ok(ProcessStart {
         business_key: business_key.map(find).transpose()?,
         data: first_data(payload_of(row))?,
     })
@@ -211,7 +212,7 @@ fn payload_of(row: &InboxRow) -> &str {
 }
 
 fn first_data(input: &str) -> Result<String, Problem> {
-    Ok(Data { input: raw(input)?, steps: BTreeMap::new() }.to_json())
+    Ok(DeclaredData { input: raw(input)?, steps: BTreeMap::new() }.to_json())
 }
 
 fn raw(json: &str) -> Result<Box<RawValue>, Problem> {
@@ -220,14 +221,14 @@ fn raw(json: &str) -> Result<Box<RawValue>, Problem> {
         .map(|json| serde_json::from_str(json).expect("what was checked is JSON"))
 }
 
-/// What such a process knows, byte for byte as it came.
+/// The data of such a process, byte for byte as it came.
 #[derive(Serialize, Deserialize)]
-struct Data {
+struct DeclaredData {
     input: Box<RawValue>,
     steps: BTreeMap<String, Box<RawValue>>,
 }
 
-impl Data {
+impl DeclaredData {
     fn read(data: &str) -> Result<Self, Problem> {
         serde_json::from_str(data).map_err(|error| {
             Problem::new(

@@ -18,31 +18,31 @@ use crate::{
 
 /// A kind of process: what starts it, and its steps in order. Cheap to clone.
 #[derive(Clone)]
-pub struct Definition(pub(super) Arc<Parts>);
+pub struct Definition(pub(super) Arc<DefinitionParts>);
 
-pub(super) struct Parts {
+pub(super) struct DefinitionParts {
     pub(super) process_type: String,
     /// Processes finish with the version they were started with.
     pub(super) version: i32,
-    pub(super) starts: Vec<Start>,
+    pub(super) starts: Vec<StartEvent>,
     /// Makes the first data from the input of an operator.
     pub(super) adopt: AdoptFn,
     pub(super) steps: Vec<Step>,
 }
 
 /// An event that starts a process.
-pub(super) struct Start {
+pub(super) struct StartEvent {
     pub(super) event_type: String,
     pub(super) begin: BeginFn,
 }
 
 /// Reads a starting event: the business key and the first data.
-pub(super) type BeginFn = Box<dyn Fn(&InboxRow) -> Result<Begun, Problem> + Send + Sync>;
+pub(super) type BeginFn = Box<dyn Fn(&InboxRow) -> Result<ProcessStart, Problem> + Send + Sync>;
 pub(super) type AdoptFn = Box<dyn Fn(&str) -> Result<String, Problem> + Send + Sync>;
 
-/// What a starting event says.
+/// The business key and first data of a process, read from its starting event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct ProcessStart {
     pub business_key: Option<String>,
     /// JSON.
     pub data: String,
@@ -81,7 +81,7 @@ pub(super) struct Reply {
 pub(super) type JudgeFn =
     Box<dyn Fn(&str, &InboxRow) -> Result<(String, Meaning), Problem> + Send + Sync>;
 
-/// What a reply says about its step.
+/// The result of a step, read from a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     Completed,
@@ -111,7 +111,7 @@ impl From<()> for Meaning {
     }
 }
 
-/// How a reply finds its process.
+/// The rule by which a reply finds its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Correlate {
     /// The process id is there; commands carry it as `correlation-id`.
@@ -125,7 +125,7 @@ impl Default for Correlate {
     }
 }
 
-/// What an inbox row means to a definition.
+/// The meaning of an inbox row to a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Concern {
     /// It starts the process with this id.
@@ -136,7 +136,7 @@ pub enum Concern {
 
 impl Definition {
     /// Refuses parts that do not fit together, with every reason.
-    pub(super) fn new(parts: Parts) -> Result<Self, Vec<String>> {
+    pub(super) fn new(parts: DefinitionParts) -> Result<Self, Vec<String>> {
         let errors = check::check(&parts);
         if errors.is_empty() { Ok(Self(Arc::new(parts))) } else { Err(errors) }
     }
@@ -166,7 +166,7 @@ impl Definition {
         self.0.steps.iter().map(|step| step.name.as_str()).collect()
     }
 
-    /// What a row means to it: nothing, the start of a process, a reply for one, or a reply that does
+    /// Returns the meaning of a row: none, the start of a process, a reply for one, or a reply that does
     /// not say for which.
     pub fn concern(&self, row: &InboxRow) -> Option<Result<Concern, Problem>> {
         let event_type = row.event_type.as_deref()?;
@@ -179,8 +179,8 @@ impl Definition {
     }
 
     /// The beginning of a process that an operator or a program starts, without an event.
-    pub fn begun(&self, business_key: Option<&str>, data: &str) -> Result<Begun, Problem> {
-        Ok(Begun {
+    pub fn begun(&self, business_key: Option<&str>, data: &str) -> Result<ProcessStart, Problem> {
+        Ok(ProcessStart {
             business_key: business_key.map(|key| text::identity(key, MESSAGE_ID_MAX)),
             data: (self.0.adopt)(data)?,
         })
@@ -211,7 +211,7 @@ impl Definition {
     }
 }
 
-impl Parts {
+impl DefinitionParts {
     /// The commands of all steps and of their compensations.
     fn calls(&self) -> impl Iterator<Item = &Call> {
         self.steps.iter().flat_map(|step| std::iter::once(&step.call).chain(&step.compensation))

@@ -81,7 +81,7 @@ fn line(out: &mut String, text: &str) {
     writeln!(out, "    {text}").expect("a string takes every text");
 }
 
-/// What could mean something to mermaid becomes the code of its character.
+/// Replaces characters that mermaid could interpret by their codes.
 fn escape(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '_' | '.' | '-' | '/');
     let mut out = String::with_capacity(text.len());

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::{
     Action, Change, Closure, DeadLetterChange, Definition, Entry, Input, Process, ProcessEvent,
     ProcessStatus, Progress, Timer, TimerChange, advance,
-    declared::{Declared, DeclaredCall, DeclaredStep},
+    declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
     definition::Correlate,
     start,
 };
@@ -83,8 +83,8 @@ fn step(name: &str, undo: Option<&str>) -> DeclaredStep {
 }
 
 /// Started by `Placed`: `pay` (undone by `refund`), `pack` (stands), `ship` (undone by `recall`).
-fn declared() -> Declared {
-    Declared {
+fn declared() -> DeclaredProcess {
+    DeclaredProcess {
         process_type: "Order".to_owned(),
         version: 1,
         starts: vec!["Placed".to_owned()],
@@ -239,7 +239,7 @@ impl World {
         self.last.log[0].note.as_deref().unwrap_or_default()
     }
 
-    /// Whether the last change did nothing but write the log.
+    /// Returns true if the last change did nothing but write the log.
     fn only_logged(&self) -> bool {
         let Change { messages, timer, dead_letter, log, .. } = &self.last;
         messages.is_empty()

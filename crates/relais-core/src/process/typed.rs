@@ -56,7 +56,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     PROCESS_STATE,
     definition::{
-        Begun, Call, Correlate, Definition, JudgeFn, Meaning, Parts, PayloadFn, Reply, Start, Step,
+        Call, Correlate, Definition, DefinitionParts, JudgeFn, Meaning, PayloadFn, ProcessStart,
+        Reply, StartEvent, Step,
     },
 };
 use crate::{
@@ -67,7 +68,7 @@ use crate::{
     text::{self, MESSAGE_ID_MAX},
 };
 
-/// What a process knows: any type that can be written to JSON and read back.
+/// The data of a process: any type that can be written to JSON and read back.
 pub trait Data: Serialize + DeserializeOwned + 'static {}
 
 impl<T: Serialize + DeserializeOwned + 'static> Data for T {}
@@ -88,7 +89,7 @@ pub fn define<T: Data>(process_type: &str, version: i32) -> Define<T> {
 pub struct Define<T> {
     process_type: String,
     version: i32,
-    starts: Vec<Start>,
+    starts: Vec<StartEvent>,
     steps: Vec<Step>,
     data: PhantomData<fn() -> T>,
 }
@@ -125,12 +126,12 @@ impl<T: Data> Define<T> {
         let begin = move |row: &InboxRow| {
             let (business_key, data) = begin(read_payload::<E>(row)?);
             let business_key: Option<String> = business_key.into();
-            Ok(Begun {
+            Ok(ProcessStart {
                 business_key: business_key.map(|key| text::identity(&key, MESSAGE_ID_MAX)),
                 data: write(&data)?,
             })
         };
-        self.starts.push(Start { event_type: event_type.to_owned(), begin: Box::new(begin) });
+        self.starts.push(StartEvent { event_type: event_type.to_owned(), begin: Box::new(begin) });
         self
     }
 
@@ -150,7 +151,7 @@ impl<T: Data> Define<T> {
 
     pub fn build(self) -> Result<Definition, InvalidDefinition> {
         let process_type = self.process_type.clone();
-        let parts = Parts {
+        let parts = DefinitionParts {
             process_type: self.process_type,
             version: self.version,
             starts: self.starts,
@@ -241,7 +242,7 @@ impl<T> Command<T> {
         self
     }
 
-    /// How its replies find the process; by default the header `correlation-id` is the process id.
+    /// Sets the rule by which replies find the process; by default the header `correlation-id` is the process id.
     pub fn correlate(self, correlate: Correlate) -> Self {
         Self { correlate, ..self }
     }
@@ -251,7 +252,7 @@ impl<T> Command<T> {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// How often it is tried.
+    /// Sets the number of attempts and the pauses between them.
     pub fn retry(self, retry: RetryPolicy) -> Self {
         Self { retry, ..self }
     }
@@ -287,7 +288,7 @@ impl<T> fmt::Debug for Command<T> {
     }
 }
 
-/// What a function that makes a command may return: a message, or a `Result` of one.
+/// The return value of a function that makes a command: a message, or a `Result` of one.
 pub trait IntoCommand {
     type Command: Message;
     fn into_command(self) -> Result<Self::Command, String>;

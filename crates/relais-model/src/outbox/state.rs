@@ -4,7 +4,7 @@ use relais_core::{
     delivery::Delivery,
     fault::Judgement,
     outbox::{OnDeadLetter, OutboxFate, OutboxStatus, settle},
-    quarantine::{HOLD_AFTER, Read, Treatment, lost, treatment},
+    quarantine::{HOLD_AFTER, ReadContext, Treatment, lost, treatment},
     retry::RetryPolicy,
 };
 
@@ -131,7 +131,7 @@ impl RelayConfig {
 
     /// The real rule about rows that may have killed their worker.
     pub fn treatment(&self, item: RelayItem) -> Treatment {
-        let read = if item.cautious { Read::AfterLoss } else { Read::Usual };
+        let read = if item.cautious { ReadContext::AfterLoss } else { ReadContext::Usual };
         treatment(item.lost.into(), read)
     }
 }

@@ -8,8 +8,8 @@ use relais_core::{
     message::{Headers, NewMessage},
     process::{
         Action, Change, Definition, Input, Process, TimerChange, advance,
-        declared::{Declared, DeclaredCall, DeclaredStep},
-        definition::{Begun, Correlate},
+        declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
+        definition::{Correlate, ProcessStart},
     },
     retry::RetryPolicy,
     time::Timestamp,
@@ -57,7 +57,7 @@ pub(super) fn definition(attempts_max: u32) -> Definition {
         call: call(name, false),
         compensation: Some(call(name, true)),
     };
-    let declared = Declared {
+    let declared = DeclaredProcess {
         process_type: "Model".into(),
         version: 1,
         starts: vec!["Begin".into()],
@@ -68,7 +68,7 @@ pub(super) fn definition(attempts_max: u32) -> Definition {
 }
 
 pub(super) fn begin(definition: &Definition) -> SagaDecision {
-    let begun = Begun { business_key: None, data: r#"{"input":null,"steps":{}}"#.into() };
+    let begun = ProcessStart { business_key: None, data: r#"{"input":null,"steps":{}}"#.into() };
     decided(advance::begin(definition, PROCESS_ID, begun, None))
 }
 

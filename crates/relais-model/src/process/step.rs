@@ -3,7 +3,7 @@
 use relais_core::process;
 
 use super::{
-    Saga, SagaAnswer, SagaBug, SagaCommand, SagaInput, SagaState, UncommittedDecision,
+    Saga, SagaAnswer, SagaBug, SagaCommand, SagaInput, SagaState, UncommittedSagaDecision,
     decide::{self, SagaDecision, TimerNext},
 };
 
@@ -115,7 +115,7 @@ pub(super) fn apply(saga: &Saga, state: &mut SagaState, action: SagaAction) {
                         state.inbox.remove(&waiting);
                     }
                     state.held =
-                        Some(UncommittedDecision { cause: waiting, decided, stale: false });
+                        Some(UncommittedSagaDecision { cause: waiting, decided, stale: false });
                 }
                 None => {
                     state.inbox.remove(&waiting);

@@ -6,7 +6,7 @@ use relais_core::{
     inspect::InspectExt,
     message::{Headers, NewMessage},
     outbox::{OutboxFate, OutboxRow},
-    repair::{Identity, Mode, Repair, Repaired, Rewritten},
+    repair::{Identity, Mode, Repair, ReprocessOutcome, Rewritten},
     store::{Fetch, Payloads},
 };
 
@@ -133,7 +133,7 @@ pub async fn raw_bytes_of_a_repaired_row_count(f: &dyn Fixture) {
     };
     let repair = Repair { rewritten, actor: "ann".into(), reason: "a new decoder".into() };
     let repaired = f.store().reprocess(row.id, repair, Mode::Write).await.expect("repair");
-    assert_eq!(repaired, Repaired::Received);
+    assert_eq!(repaired, ReprocessOutcome::Received);
     f.store().accept(vec![arrival_with("m2", &payload(100))], Vec::new()).await.expect("accept");
     let worker = Worker::inbox(f, "w").await;
     let rows = inbox(&worker, usize::MAX).await;

@@ -162,7 +162,7 @@ pub async fn resolved_dead_letters_go_and_open_ones_stay(f: &dyn Fixture) {
     let left = open_dead_letters(f).await;
     assert!(left.len() == 1 && left[0].id == dead[2].id);
     let audit = f.number("SELECT count(*) FROM relais_audit").await;
-    assert_eq!(audit, 2, "what people did stays on record");
+    assert_eq!(audit, 2, "decisions of operators stay on record");
 }
 
 pub async fn a_resolved_dead_letter_goes_though_its_key_is_still_parked(f: &dyn Fixture) {

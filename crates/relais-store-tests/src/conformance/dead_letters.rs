@@ -213,14 +213,14 @@ pub async fn a_decision_is_carried_out_once(f: &dyn Fixture) {
 
 pub async fn of_two_operators_at_once_one_decides(f: &dyn Fixture) {
     let (_, dead) = dead_outbox(f, message("orders", "k")).await;
-    let people = (0..6).map(|n| {
+    let operators = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
         let choice = if n % 2 == 0 { Resolution::Retried } else { Resolution::Discarded };
         tokio::spawn(async move { store.decide(resolution_of(dead.id, choice)).await })
     });
     let mut decided = 0;
-    for person in people.collect::<Vec<_>>() {
-        let result = person.await.expect("person").expect("resolve");
+    for operator in operators.collect::<Vec<_>>() {
+        let result = operator.await.expect("operator").expect("resolve");
         decided += usize::from(result == DecisionResult::Done);
     }
     assert_eq!(decided, 1);

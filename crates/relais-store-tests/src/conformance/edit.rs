@@ -177,7 +177,7 @@ pub async fn a_process_is_not_edited(f: &dyn Fixture) {
 
 pub async fn of_edits_and_decisions_at_once_each_is_whole(f: &dyn Fixture) {
     let (_, dead) = dead_inbox(f, arrival("m-1")).await;
-    let people = (0..8).map(|n| {
+    let operators = (0..8).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
         let id = dead.id;
         tokio::spawn(async move {
@@ -190,8 +190,8 @@ pub async fn of_edits_and_decisions_at_once_each_is_whole(f: &dyn Fixture) {
         })
     });
     let mut done = 0;
-    for person in people.collect::<Vec<_>>() {
-        done += person.await.expect("person");
+    for operator in operators.collect::<Vec<_>>() {
+        done += operator.await.expect("operator");
     }
     assert_eq!(f.number("SELECT count(*) FROM relais_audit").await, done);
     assert_eq!(find(f, dead.id).await.payload, inbox_row(f, "m-1").await.payload);

@@ -12,7 +12,7 @@ use relais_core::{
 
 use super::{
     Start, assert_invalid,
-    desk::attempts,
+    operators::attempts,
     outbox::assert_between,
     worker::{Worker, all, dead_message, handle_later, make_due, none, processed},
 };

@@ -381,7 +381,7 @@ macro_rules! store_conformance {
                 only_what_could_not_be_read_is_discarded_and_only_once
                 what_could_not_be_read_is_not_retried
             }
-            desk {
+            operators {
                 every_failed_attempt_of_an_outbox_row_is_kept
                 every_failed_attempt_of_an_inbox_row_is_kept
                 every_failed_attempt_in_a_bulk_job_is_kept what_was_no_failed_attempt_leaves_none
@@ -433,7 +433,7 @@ mod tests {
             ("edit", include_str!("edit.rs")),
             ("event_types", include_str!("event_types.rs")),
             ("inboxes", include_str!("inboxes.rs")),
-            ("desk", include_str!("desk.rs")),
+            ("operators", include_str!("operators.rs")),
             ("schema", include_str!("schema.rs")),
             ("send", include_str!("send.rs")),
         ];

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use relais_core::{
     inspect::InspectExt,
     process::{
-        Applied, Change, LogEntry, Process, ProcessEvent, ProcessFilter, ProcessRef, ProcessStatus,
+        Change, ChangeOutcome, LogEntry, Process, ProcessEvent, ProcessFilter, ProcessRef,
+        ProcessStatus,
     },
 };
 use uuid::Uuid;
@@ -287,7 +288,7 @@ pub async fn concurrent_updates_never_overwrite_each_other(f: &dyn Fixture) {
                     let process = found.expect("load").remove(0).expect("the process");
                     let event = step_started(&format!("{n}.{update}"));
                     let change = after(&process, ProcessStatus::Running, vec![event]);
-                    if store.change_process(change).await.expect("change") == Applied::Done {
+                    if store.change_process(change).await.expect("change") == ChangeOutcome::Done {
                         break;
                     }
                 }
@@ -319,11 +320,11 @@ pub async fn an_update_of_an_old_version_changes_nothing(f: &dyn Fixture) {
     let now = applied(f, after(&process, ProcessStatus::Running, vec![step_started("b")])).await;
     for from in [late.from, late.from - 1, now.version + 1] {
         let stale = Change { from, ..late.clone() };
-        assert_eq!(f.store().change_process(stale).await.expect("change"), Applied::Stale);
+        assert_eq!(f.store().change_process(stale).await.expect("change"), ChangeOutcome::Stale);
     }
     let unknown = Process { process_id: Uuid::new_v4(), ..process };
     let change = after(&unknown, ProcessStatus::Failed, vec![failed("nobody")]);
-    assert_eq!(f.store().change_process(change).await.expect("change"), Applied::Stale);
+    assert_eq!(f.store().change_process(change).await.expect("change"), ChangeOutcome::Stale);
     assert_eq!(found(f, now.process_id).await, Some(now.clone()));
     assert_eq!(log(f, now.process_id).await.len(), 3);
 }
@@ -334,7 +335,7 @@ pub async fn a_process_begins_once(f: &dyn Fixture) {
     let again = f.store().change_process(change).await.expect("change");
     let same_key = begun(TYPE, Some("order-7"));
     let taken = f.store().change_process(same_key.clone()).await.expect("change");
-    assert_eq!((again, taken), (Applied::Stale, Applied::Stale));
+    assert_eq!((again, taken), (ChangeOutcome::Stale, ChangeOutcome::Stale));
     assert_eq!(found(f, same_key.process.process_id).await, None);
     assert_eq!(found(f, process.process_id).await, Some(process));
     applied(f, begun("PaymentProcess", Some("order-7"))).await;
@@ -349,7 +350,7 @@ pub async fn of_starts_at_once_one_begins(f: &dyn Fixture) {
     let mut begun = 0;
     for start in starts.collect::<Vec<_>>() {
         let applied = start.await.expect("start").expect("change");
-        begun += usize::from(applied == Applied::Done);
+        begun += usize::from(applied == ChangeOutcome::Done);
     }
     assert_eq!(begun, 1);
     assert_eq!(f.number("SELECT count(*) FROM relais_process").await, 1);

@@ -6,8 +6,8 @@ use relais_core::{
     delivery::Problem,
     inspect::InspectExt,
     process::{
-        Applied, Change, DeadLetterChange, Entry, LogEntry, Process, ProcessEvent, ProcessRef,
-        ProcessStatus, Timer, TimerChange,
+        Change, ChangeOutcome, DeadLetterChange, Entry, LogEntry, Process, ProcessEvent,
+        ProcessRef, ProcessStatus, Timer, TimerChange,
     },
     query::PAGE_MAX,
     store::Settled,
@@ -96,7 +96,7 @@ pub(super) fn opened(failed_status: &'static str) -> DeadLetterChange {
 pub(super) async fn applied(f: &dyn Fixture, change: Change) -> Process {
     let id = change.process.process_id;
     let applied = f.store().change_process(change).await.expect("change process");
-    assert_eq!(applied, Applied::Done);
+    assert_eq!(applied, ChangeOutcome::Done);
     found(f, id).await.expect("the process is there")
 }
 

@@ -7,7 +7,8 @@ use relais_core::{
     inspect::{AuditFilter, InspectExt},
     message::Headers,
     process::{
-        Action, ActionRecord, Applied, Change, Closure, DeadLetterChange, Process, ProcessStatus,
+        Action, ActionRecord, Change, ChangeOutcome, Closure, DeadLetterChange, Process,
+        ProcessStatus,
     },
     store::StoreError,
     text::ERROR_MESSAGE_MAX,
@@ -114,7 +115,7 @@ pub async fn a_process_has_at_most_one_open_dead_letter(f: &dyn Fixture) {
     again.dead_letter = DeadLetterChange::Open { failed_status, problem, attempts: 9 };
     applied(f, again).await;
     let now = only_dead_letter(f).await;
-    assert_eq!(now.id, first.id, "people keep its address");
+    assert_eq!(now.id, first.id, "its id does not change");
     assert_eq!(
         (now.failed_status.as_str(), now.attempts),
         (failed_status, 9),
@@ -178,7 +179,7 @@ pub async fn an_action_on_a_process_is_in_the_audit(f: &dyn Fixture) {
     let mut stale = after(&process, ProcessStatus::Running, vec![step_started("again")]);
     (stale.from, stale.audit) = (1, Some(ActionRecord::new("resumed", "ben", "mended")));
     let applied = f.store().change_process(stale).await.expect("change");
-    assert_eq!((applied, audit(f, Some(target)).await), (Applied::Stale, vec![wanted]));
+    assert_eq!((applied, audit(f, Some(target)).await), (ChangeOutcome::Stale, vec![wanted]));
 }
 
 async fn audit(f: &dyn Fixture, target: Option<String>) -> Vec<(String, String)> {
@@ -219,7 +220,7 @@ pub async fn a_stale_change_opens_and_closes_nothing(f: &dyn Fixture) {
     for (process, dead_letter) in [(process, closed()), (other, opened("FAILED"))] {
         let late = after(&process, ProcessStatus::Failed, vec![failed("late")]);
         let applied = f.store().change_process(Change { dead_letter, ..late }).await;
-        assert_eq!(applied.expect("change"), Applied::Stale);
+        assert_eq!(applied.expect("change"), ChangeOutcome::Stale);
     }
     assert_eq!(only_dead_letter(f).await, dead);
 }

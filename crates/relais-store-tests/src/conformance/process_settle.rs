@@ -4,7 +4,7 @@ use relais_core::{
     inbox::{InboxFate, InboxStatus},
     inspect::InspectExt,
     message::NewMessage,
-    process::{Applied, Change, ProcessRef, ProcessStatus, TimerChange, TimerOwner},
+    process::{Change, ChangeOutcome, ProcessRef, ProcessStatus, TimerChange, TimerOwner},
     store::Settled,
 };
 
@@ -275,7 +275,7 @@ pub async fn a_worker_and_an_operator_never_overwrite_each_other(f: &dyn Fixture
             let process = found[0].clone().expect("it");
             let change = after(&process, ProcessStatus::Paused, vec![step_started("person")]);
             let applied = store.change_process(change).await.expect("change");
-            done += usize::from(applied == Applied::Done);
+            done += usize::from(applied == ChangeOutcome::Done);
         }
     });
     for row in worker.received(MANY).await {

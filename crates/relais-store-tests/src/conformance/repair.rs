@@ -7,7 +7,7 @@ use relais_core::{
     message::Headers,
     query::{PAGE_MAX, SerdeErrors},
     repair::{
-        CODE_DUPLICATE, HEADER_ORIGINAL_ID, Identity, Mode, Repair, Repaired, Rewritten,
+        CODE_DUPLICATE, HEADER_ORIGINAL_ID, Identity, Mode, Repair, ReprocessOutcome, Rewritten,
         duplicate_message,
     },
 };
@@ -62,7 +62,7 @@ fn by_ann(rewritten: Rewritten) -> Repair {
 }
 
 /// A repair comes from another process than the workers'.
-async fn repair(f: &dyn Fixture, id: i64, new: Rewritten) -> Repaired {
+async fn repair(f: &dyn Fixture, id: i64, new: Rewritten) -> ReprocessOutcome {
     f.second().reprocess(id, by_ann(new), Mode::Write).await.expect("repair")
 }
 
@@ -74,7 +74,7 @@ pub async fn a_repaired_row_is_received_with_its_new_parts(f: &dyn Fixture) {
     let before = broken(f, "m-1").await;
     let mut new = rewritten("m-1", "f7");
     new.headers.set("trace", "t");
-    assert_eq!(repair(f, before.id, new).await, Repaired::Received);
+    assert_eq!(repair(f, before.id, new).await, ReprocessOutcome::Received);
     let after = row(f, before.id).await;
     assert_eq!((after.status, after.attempts), (InboxStatus::Received, 0));
     assert_eq!((after.payload.as_deref(), after.msg_key.as_str()), (Some(PAYLOAD), "f7"));
@@ -111,10 +111,10 @@ pub async fn a_trial_says_the_same_and_changes_nothing(f: &dyn Fixture) {
     let (same, other) = (find(f, "same").await.id, find(f, "other").await.id);
     let changes = f.store().changes().await.expect("changes");
     for (message_id, expected) in [
-        ("m-1", Repaired::Received),
-        ("m-9", Repaired::Received),
-        ("same", Repaired::Duplicate { of: same }),
-        ("other", Repaired::Conflict { with: other }),
+        ("m-1", ReprocessOutcome::Received),
+        ("m-9", ReprocessOutcome::Received),
+        ("same", ReprocessOutcome::Duplicate { of: same }),
+        ("other", ReprocessOutcome::Conflict { with: other }),
     ] {
         let new = by_ann(rewritten(message_id, "k"));
         let said = f.store().reprocess(before.id, new, Mode::Try).await.expect("repair");
@@ -128,7 +128,7 @@ pub async fn a_repaired_row_takes_the_id_of_its_message(f: &dyn Fixture) {
     let id = broken(f, "sha256:00").await.id;
     let mut new = rewritten("m-1", "k");
     new.headers.set(HEADER_ORIGINAL_ID, "sha256:00");
-    assert_eq!(repair(f, id, new).await, Repaired::Received);
+    assert_eq!(repair(f, id, new).await, ReprocessOutcome::Received);
     let after = find(f, "m-1").await;
     assert_eq!((after.id, after.headers.get(HEADER_ORIGINAL_ID)), (id, Some("sha256:00")));
     assert_eq!(accept(f, vec![arrival_with("m-1", PAYLOAD)]).await, [Accepted::Duplicate]);
@@ -142,7 +142,7 @@ pub async fn a_message_that_is_there_already_is_not_handled_twice(f: &dyn Fixtur
     let rows = worker.received(10).await;
     worker.settle_inbox(&rows[0], processed()).await;
     let said = repair(f, before.id, rewritten("m-1", "k")).await;
-    assert_eq!(said, Repaired::Duplicate { of: first.id });
+    assert_eq!(said, ReprocessOutcome::Duplicate { of: first.id });
     let after = row(f, before.id).await;
     assert_eq!(after.status, InboxStatus::Processed);
     assert_eq!(after.error_code.as_deref(), Some(CODE_DUPLICATE));
@@ -158,29 +158,29 @@ pub async fn a_message_that_is_there_already_is_not_handled_twice(f: &dyn Fixtur
 pub async fn bytes_repaired_before_under_the_id_are_the_same_message(f: &dyn Fixture) {
     let first = broken(f, "sha256:00").await.id;
     let edited = Rewritten { payload: "{\"by\":\"hand\"}".to_owned(), ..rewritten("m-1", "k") };
-    assert_eq!(repair(f, first, edited).await, Repaired::Received);
+    assert_eq!(repair(f, first, edited).await, ReprocessOutcome::Received);
     let again = broken(f, "sha256:00").await.id;
     assert_ne!(again, first, "the first row has another id by now");
     let said = repair(f, again, rewritten("m-1", "k")).await;
-    assert_eq!(said, Repaired::Duplicate { of: first });
+    assert_eq!(said, ReprocessOutcome::Duplicate { of: first });
 }
 
 pub async fn an_id_that_has_other_content_is_not_changed(f: &dyn Fixture) {
     accept(f, vec![arrival_with("m-1", "{\"n\":2}")]).await;
     let (first, before) = (find(f, "m-1").await, broken(f, "sha256:00").await);
     let said = repair(f, before.id, rewritten("m-1", "k")).await;
-    assert_eq!(said, Repaired::Conflict { with: first.id });
+    assert_eq!(said, ReprocessOutcome::Conflict { with: first.id });
     assert_eq!((row(f, before.id).await, find(f, "m-1").await), (before.clone(), first));
     assert_eq!(audits(f).await, 0);
     let own = repair(f, before.id, rewritten("sha256:00", "k")).await;
-    assert_eq!(own, Repaired::Received, "under its own id it goes");
+    assert_eq!(own, ReprocessOutcome::Received, "under its own id it goes");
 }
 
 pub async fn an_id_of_another_source_is_another_message(f: &dyn Fixture) {
     let other = NewInbox { source_system: "crm".to_owned(), ..arrival_with("m-1", PAYLOAD) };
     accept(f, vec![other]).await;
     let id = broken(f, "sha256:00").await.id;
-    assert_eq!(repair(f, id, rewritten("m-1", "k")).await, Repaired::Received);
+    assert_eq!(repair(f, id, rewritten("m-1", "k")).await, ReprocessOutcome::Received);
 }
 
 pub async fn only_what_could_not_be_decoded_is_repaired(f: &dyn Fixture) {
@@ -189,26 +189,30 @@ pub async fn only_what_could_not_be_decoded_is_repaired(f: &dyn Fixture) {
         f.run(&format!("UPDATE relais_inbox SET status = '{}'", status.as_str())).await;
         let before = find(f, "m-1").await;
         let said = repair(f, before.id, rewritten("m-1", "k")).await;
-        assert_eq!(said, Repaired::Refused { status: Some(status) });
+        assert_eq!(said, ReprocessOutcome::Refused { status: Some(status) });
         assert_eq!(row(f, before.id).await, before);
     }
     let gone = repair(f, 987_654_321, rewritten("m-1", "k")).await;
-    assert_eq!((gone, audits(f).await), (Repaired::Refused { status: None }, 0));
+    assert_eq!((gone, audits(f).await), (ReprocessOutcome::Refused { status: None }, 0));
 }
 
 pub async fn of_two_operators_at_once_one_repairs(f: &dyn Fixture) {
     let id = broken(f, "m-1").await.id;
-    let people = (0..6).map(|n| {
+    let operators = (0..6).map(|n| {
         let store = if n % 2 == 0 { f.store() } else { f.second() };
         let new = by_ann(rewritten(&format!("p-{n}"), "k"));
         tokio::spawn(async move { store.reprocess(id, new, Mode::Write).await })
     });
     let mut said = Vec::new();
-    for person in people.collect::<Vec<_>>() {
-        said.push(person.await.expect("person").expect("repair"));
+    for operator in operators.collect::<Vec<_>>() {
+        said.push(operator.await.expect("operator").expect("repair"));
     }
-    let refused = Repaired::Refused { status: Some(InboxStatus::Received) };
-    assert_eq!(said.iter().filter(|said| **said == Repaired::Received).count(), 1, "{said:?}");
+    let refused = ReprocessOutcome::Refused { status: Some(InboxStatus::Received) };
+    assert_eq!(
+        said.iter().filter(|said| **said == ReprocessOutcome::Received).count(),
+        1,
+        "{said:?}"
+    );
     assert_eq!(said.iter().filter(|said| **said == refused).count(), 5, "{said:?}");
     assert_eq!(audits(f).await, 1);
 }
@@ -218,15 +222,15 @@ pub async fn a_message_that_comes_while_its_row_is_repaired_is_one_message(f: &d
     for n in 0..ROWS {
         let id = broken(f, &format!("sha256:{n}")).await.id;
         let wanted = format!("m-{n}");
-        let (person, source) = (f.store(), f.second());
+        let (operator, source) = (f.store(), f.second());
         let (new, arrives) = (by_ann(rewritten(&wanted, "k")), arrival_with(&wanted, PAYLOAD));
-        let repairing = tokio::spawn(async move { person.reprocess(id, new, Mode::Write).await });
+        let repairing = tokio::spawn(async move { operator.reprocess(id, new, Mode::Write).await });
         let receiving = tokio::spawn(async move { source.accept(vec![arrives], Vec::new()).await });
-        let said = repairing.await.expect("person").expect("repair");
+        let said = repairing.await.expect("operator").expect("repair");
         let heard = receiving.await.expect("source").expect("accept");
         match said {
-            Repaired::Received => assert_eq!(heard, [Accepted::Duplicate]),
-            Repaired::Duplicate { of } => {
+            ReprocessOutcome::Received => assert_eq!(heard, [Accepted::Duplicate]),
+            ReprocessOutcome::Duplicate { of } => {
                 assert_eq!((heard, find(f, &wanted).await.id), (vec![Accepted::Stored], of));
             }
             other => panic!("{other:?}"),
@@ -251,15 +255,15 @@ pub async fn a_repair_waits_for_a_message_that_is_being_received(f: &dyn Fixture
          VALUES ('ihub', 'm-1', 't', 0, 0, 'k', '{PAYLOAD}')"
     );
     source.execute(&insert).await.expect("insert");
-    let (person, new) = (f.store(), by_ann(rewritten("m-1", "k")));
-    let repairing = tokio::spawn(async move { person.reprocess(id, new, Mode::Write).await });
+    let (operator, new) = (f.store(), by_ann(rewritten("m-1", "k")));
+    let repairing = tokio::spawn(async move { operator.reprocess(id, new, Mode::Write).await });
     while f.number(&waiting).await == 0 {
         assert!(!repairing.is_finished(), "it does not wait for the id");
         tokio::task::yield_now().await;
     }
     source.commit().await.expect("commit");
-    let said = repairing.await.expect("person").expect("repair");
-    assert_eq!(said, Repaired::Duplicate { of: find(f, "m-1").await.id });
+    let said = repairing.await.expect("operator").expect("repair");
+    assert_eq!(said, ReprocessOutcome::Duplicate { of: find(f, "m-1").await.id });
 }
 
 pub async fn what_comes_again_after_its_repair_is_a_duplicate(f: &dyn Fixture) {

@@ -7,8 +7,8 @@ use relais_core::{
     lane::Scope,
     message::NewMessage,
     process::{
-        Change, Fired, Process, ProcessStatus, SOURCE_SYSTEM, TIMER_FIRED, Timer, TimerChange,
-        TimerFired, TimerOwner,
+        Change, FiredTimers, Process, ProcessStatus, SOURCE_SYSTEM, TIMER_FIRED, Timer,
+        TimerChange, TimerFired, TimerOwner,
     },
 };
 
@@ -24,7 +24,7 @@ use crate::{
 
 pub const START: Start = Start::Migrated;
 
-async fn fire(f: &dyn Fixture, limit: usize) -> Fired {
+async fn fire(f: &dyn Fixture, limit: usize) -> FiredTimers {
     f.store().fire_timers(TimerOwner::default(), limit).await.expect("fire timers")
 }
 
@@ -49,20 +49,20 @@ async fn inbox(f: &dyn Fixture) -> Vec<InboxRow> {
 }
 
 pub async fn without_timers_there_is_nothing_to_wait_for(f: &dyn Fixture) {
-    assert_eq!(fire(f, 10).await, Fired { fired: 0, next: None });
+    assert_eq!(fire(f, 10).await, FiredTimers { fired: 0, next: None });
 }
 
 pub async fn a_timer_fires_when_the_databases_time_has_come(f: &dyn Fixture) {
     waiting(f, &timer("reserve")).await;
-    let Fired { fired, next } = fire(f, 10).await;
+    let FiredTimers { fired, next } = fire(f, 10).await;
     assert_eq!(fired, 0);
     let next = next.expect("one is set");
     assert!(next <= HOUR && next > HOUR / 2, "{next:?}");
     assert!(inbox(f).await.is_empty());
     make_due(f).await;
-    assert_eq!(fire(f, 10).await, Fired { fired: 1, next: None });
+    assert_eq!(fire(f, 10).await, FiredTimers { fired: 1, next: None });
     assert_eq!(inbox(f).await.len(), 1);
-    assert_eq!(fire(f, 10).await, Fired { fired: 0, next: None }, "once");
+    assert_eq!(fire(f, 10).await, FiredTimers { fired: 0, next: None }, "once");
     assert_eq!(inbox(f).await.len(), 1);
 }
 
@@ -73,13 +73,13 @@ pub async fn the_time_of_a_command_begins_when_it_has_left(f: &dyn Fixture) {
         Change { timer: TimerChange::Set(timer), messages: vec![command], ..begun(TYPE, None) };
     applied(f, started).await;
     make_due(f).await;
-    let Fired { fired, next } = fire(f, 10).await;
+    let FiredTimers { fired, next } = fire(f, 10).await;
     assert_eq!(fired, 0, "nobody can answer what nobody was told");
     assert!(next.is_some_and(|next| next <= HOUR && next > HOUR / 2), "{next:?}");
     let past = f.past();
     f.run(&format!("UPDATE relais_outbox SET status = 'DISPATCHED', dispatched_at = {past}")).await;
     make_due(f).await;
-    assert_eq!(fire(f, 10).await, Fired { fired: 1, next: None });
+    assert_eq!(fire(f, 10).await, FiredTimers { fired: 1, next: None });
 }
 
 pub async fn a_fired_timer_is_an_inbox_row_of_its_process(f: &dyn Fixture) {
@@ -144,17 +144,17 @@ pub async fn firing_keeps_to_its_limit_and_takes_the_earliest(f: &dyn Fixture) {
         f.run(&format!("UPDATE relais_timer SET due_at = {at} WHERE process_id = '{id}'")).await;
         ids.push(id.to_string());
     }
-    assert_eq!(fire(f, 2).await, Fired { fired: 2, next: Some(Duration::ZERO) });
+    assert_eq!(fire(f, 2).await, FiredTimers { fired: 2, next: Some(Duration::ZERO) });
     let keys: BTreeSet<String> = inbox(f).await.into_iter().map(|row| row.msg_key).collect();
     assert_eq!(keys, BTreeSet::from([ids[1].clone(), ids[2].clone()]));
-    assert_eq!(fire(f, 2).await, Fired { fired: 1, next: None });
+    assert_eq!(fire(f, 2).await, FiredTimers { fired: 1, next: None });
 }
 
 pub async fn a_cleared_timer_does_not_fire(f: &dyn Fixture) {
     let process = waiting(f, &timer("reserve")).await;
     change_timer(f, &process, TimerChange::Clear).await;
     make_due(f).await;
-    assert_eq!(fire(f, 10).await, Fired { fired: 0, next: None });
+    assert_eq!(fire(f, 10).await, FiredTimers { fired: 0, next: None });
     let other = applied(f, begun(TYPE, None)).await;
     change_timer(f, &other, TimerChange::Clear).await;
     assert!(inbox(f).await.is_empty());
@@ -203,7 +203,7 @@ pub async fn timers_of_other_process_types_are_left_to_their_programs(f: &dyn Fi
         inbox: "billing".to_owned(),
     };
     let fire = async |name: &str| f.store().fire_timers(owner(name), 10).await.expect("fire");
-    assert_eq!(fire("Other").await, Fired { fired: 0, next: None }, "nothing to wait for");
+    assert_eq!(fire("Other").await, FiredTimers { fired: 0, next: None }, "nothing to wait for");
     assert_eq!(fire(TYPE).await.fired, 1);
     assert!(inbox(f).await.is_empty());
     let billing = Worker::start(f.store(), Scope::of_inbox("billing"), "b").await;
@@ -212,7 +212,7 @@ pub async fn timers_of_other_process_types_are_left_to_their_programs(f: &dyn Fi
 
 pub async fn a_timer_due_at_once_fires_at_once(f: &dyn Fixture) {
     waiting(f, &Timer { after: Duration::ZERO, ..timer("reserve") }).await;
-    assert_eq!(fire(f, 10).await, Fired { fired: 1, next: None });
+    assert_eq!(fire(f, 10).await, FiredTimers { fired: 1, next: None });
     waiting(f, &Timer { after: Duration::MAX, ..timer("reserve") }).await;
     assert!(fire(f, 10).await.next > Some(HOUR), "however long it is");
 }

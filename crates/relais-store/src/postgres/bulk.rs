@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::session::Client;
 use super::{
     error::Failure,
-    fence::{Proof, Value, settled},
+    fence::{LaneProof, Value, settled},
     outbox, row,
 };
 
@@ -60,7 +60,7 @@ async fn plan(
     let transaction = client.transaction().await?;
     let values: [Value<'_>; 5] = [&job, &destination, &count, &fence.worker, &lease_ms];
     let Some(planned) = transaction.query_opt(&insert, &values).await? else { return Ok(None) };
-    let (proof, job_id) = (Proof::of(rows), job.to_string());
+    let (proof, job_id) = (LaneProof::of(rows), job.to_string());
     let mut values = proof.values(&[&scope, &fence.worker, &destination]);
     values.push(&job_id);
     if transaction.execute(&assign, &values).await? != rows.len() as u64 {
@@ -167,7 +167,7 @@ pub(super) async fn settle(
     Ok(settled(rows.len(), reached))
 }
 
-/// What a settlement runs, prepared before its transaction.
+/// The statements of a settlement, prepared before its transaction.
 struct Statements {
     dispatch: tokio_postgres::Statement,
     retry: tokio_postgres::Statement,
@@ -196,7 +196,7 @@ impl Statements {
         Ok(Self { dispatch, retry, fail, bury, free, finish, announce })
     }
 
-    /// How many rows it reached.
+    /// Returns the number of rows it reached.
     async fn apply(
         &self,
         transaction: &Transaction<'_>,

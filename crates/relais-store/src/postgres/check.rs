@@ -52,14 +52,14 @@ pub(super) async fn changes(client: &Client<'_>) -> Result<Changes, Failure> {
     Ok(Changes { rows: number(0), workers: number(1), handed_over: number(2) })
 }
 
-/// Whether settings that may lose acknowledged messages are refused.
+/// The treatment of settings that may lose acknowledged messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     Required,
     Waived,
 }
 
-/// What a session knows of its server.
+/// The settings and rights of a session on its server.
 #[derive(Clone, Debug)]
 struct Server {
     version: i32,
@@ -72,7 +72,7 @@ struct Server {
     read_only: String,
     role: String,
     schema: String,
-    /// Whether the role may make tables in the schema.
+    /// True if the role may create tables in the schema.
     may_create: bool,
 }
 

@@ -26,7 +26,7 @@ use super::{
 
 /// Longest name of a schema, in bytes.
 const SCHEMA_MAX: usize = 63;
-/// How often two connections are compared to find out whether they share sessions.
+/// Comparisons of two connections that show whether they share sessions.
 const COMPARISONS: usize = 4;
 
 /// Options of a [`PostgresStore`](super::PostgresStore).
@@ -94,7 +94,7 @@ impl Default for PostgresOptions {
 pub(super) struct Connected {
     pub(super) pools: Pools,
     pub(super) sessions: Arc<Sessions>,
-    /// What an operator should know, as sentences.
+    /// Warnings for the operator, as sentences.
     pub(super) warnings: Vec<String>,
 }
 
@@ -209,7 +209,7 @@ fn check_schema(options: &PostgresOptions) -> Result<(), StoreError> {
     }
 }
 
-/// Hosts and ports of a database URL, as in `db:5432`; empty if it cannot be read. Nothing else of it is
+/// Returns hosts and ports of a database URL, as in `db:5432`; empty if it is invalid. Nothing else of it is
 /// in the text.
 pub fn addresses(url: &str) -> String {
     let Ok((config, _)) = words::parse(url) else { return String::new() };

@@ -15,7 +15,7 @@ use relais_core::{
     json,
     outbox::OnDeadLetter,
     query::SerdeErrors,
-    repair::{Mode, Repair, Repaired},
+    repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
     text,
 };
@@ -35,7 +35,12 @@ impl DeadLetterStore for PostgresStore {
             .await
     }
 
-    async fn reprocess(&self, row: i64, repair: Repair, mode: Mode) -> StoreResult<Repaired> {
+    async fn reprocess(
+        &self,
+        row: i64,
+        repair: Repair,
+        mode: Mode,
+    ) -> StoreResult<ReprocessOutcome> {
         self.run_other(repair, move |client, _, repair| {
             Box::pin(repair::repair(client, row, repair, mode))
         })

@@ -13,13 +13,13 @@ pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
 /// Rows and the epochs of their lanes.
 #[derive(Debug, Default)]
-pub(super) struct Proof {
+pub(super) struct LaneProof {
     pub(super) ids: Vec<i64>,
     pub(super) lanes: Vec<i16>,
     pub(super) epochs: Vec<i64>,
 }
 
-impl Proof {
+impl LaneProof {
     pub(super) fn of(rows: &[(i64, OwnedLane)]) -> Self {
         let mut proof = Self::default();
         for (id, lane) in rows {
@@ -54,7 +54,7 @@ pub(super) fn settled(asked: usize, settled: u64) -> Settled {
 /// Rows to be tried again later.
 #[derive(Debug, Default)]
 pub(super) struct Retry<'a> {
-    pub(super) proof: Proof,
+    pub(super) proof: LaneProof,
     /// None: no attempt was used.
     pub(super) attempts: Vec<Option<i32>>,
     pub(super) pauses_ms: Vec<i64>,
@@ -90,7 +90,7 @@ impl<'a> Retry<'a> {
 /// Rows that failed for good.
 #[derive(Debug, Default)]
 pub(super) struct Dead<'a> {
-    pub(super) proof: Proof,
+    pub(super) proof: LaneProof,
     pub(super) attempts: Vec<i32>,
     pub(super) parks: Vec<bool>,
     pub(super) codes: Vec<&'a str>,

@@ -158,9 +158,9 @@ where
         }
     }
 
-    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, row: InboxRow) -> Result<Outcome, StoreError> {
         match Received::decode(&row) {
-            Ok(message) => self.try_out(message).await.or_else(not_rehearsed),
+            Ok(message) => self.try_out(message).await.or_else(not_validated),
             Err(outcome) => Ok(outcome),
         }
     }
@@ -204,7 +204,7 @@ where
                 return Ok(if is_ours {
                     Handled::Refused
                 } else {
-                    session_lost(transaction_gone())
+                    session_lost(transaction_lost())
                 });
             }
             crate::fail_point!("handler.before_commit");
@@ -226,7 +226,7 @@ where
         if outcome == Outcome::Done {
             transaction.execute(sql!("check_constraints"), &[]).await?;
             if start(&transaction).await? != started {
-                return Err(transaction_gone());
+                return Err(transaction_lost());
             }
         }
         transaction.rollback().await?;
@@ -261,10 +261,10 @@ where
     }
 }
 
-/// What ends a session: the server for its silence, an operator or a restart.
+/// Codes that end a session: idle too long, ended by an operator, restart.
 const ENDS_SESSION: [&str; 3] = ["25P03", "57P01", "57P05"];
 
-/// A failure after the handler began: without a code the connection is gone, and its session with it.
+/// A failure after the handler began: without a code the connection is lost, and its session with it.
 pub(super) fn after_the_call(code: Option<&str>, failure: Failure) -> Result<Handled, Failure> {
     if code.is_none_or(|code| ENDS_SESSION.contains(&code)) {
         return Ok(session_lost(failure));
@@ -276,7 +276,7 @@ pub(super) fn session_lost(failure: Failure) -> Handled {
     Handled::SessionLost(failure.into_store())
 }
 
-pub(super) fn transaction_gone() -> Failure {
+pub(super) fn transaction_lost() -> Failure {
     Failure::Final(StoreError::unavailable(
         "the handler ended its transaction itself; it must leave that to relais",
     ))
@@ -284,11 +284,11 @@ pub(super) fn transaction_gone() -> Failure {
 
 /// A commit that the database refused for its content is the handler's failure; any other is not.
 pub(super) fn not_committed(failure: Failure) -> Handled {
-    not_rehearsed(failure).map_or_else(Handled::Unavailable, Handled::RolledBack)
+    not_validated(failure).map_or_else(Handled::Unavailable, Handled::RolledBack)
 }
 
 /// The same for a validation.
-pub(super) fn not_rehearsed(failure: Failure) -> Result<Outcome, StoreError> {
+pub(super) fn not_validated(failure: Failure) -> Result<Outcome, StoreError> {
     match failure.into_store() {
         StoreError::Invalid(text) => Ok(Outcome::retry("COMMIT_REFUSED", &text)),
         other => Err(other),

@@ -19,12 +19,14 @@ use uuid::Uuid;
 
 use super::session::Client;
 use super::{PostgresStore, error::Failure, exact_json::exact};
-use crate::hydrate::{Asked, Halving, IDS_MAX, KnownGood, Template, Verdict, by_id, wrong_for_all};
+use crate::hydrate::{
+    Halving, HydrateVerdict, IDS_MAX, KnownGood, RequestedIds, Template, by_id, wrong_for_all,
+};
 
 /// Longest time of one statement, kept by the server.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What the place of the ids becomes: the server finds out the type of the column.
+/// The replacement for the place of the ids: the server finds out the type of the column.
 const IDS: &str = "= ANY ($1)";
 
 /// Reads records with the user's statement.
@@ -85,7 +87,7 @@ impl Hydrator for SqlHydrator {
 impl Query {
     async fn read(&self, client: &mut Client<'_>, ids: &[String]) -> Result<Hydrated, Failure> {
         let transaction = snapshot(client).await?;
-        let asked = Asked::new(ids);
+        let asked = RequestedIds::new(ids);
         let mut hydrated = Hydrated::default();
         for chunk in ids.chunks(IDS_MAX) {
             match self.records(&transaction, chunk).await {
@@ -105,7 +107,7 @@ impl Query {
         let mut transaction = snapshot(client).await?;
         // Without ids it reads no row: if it fails then too, no row is to blame.
         self.records(&transaction, &[]).await.map_err(setup)?;
-        let asked = Asked::new(ids);
+        let asked = RequestedIds::new(ids);
         let (mut hydrated, mut halving) = (Hydrated::default(), Halving::new(ids.len()));
         while let Some(range) = halving.next() {
             let savepoint = transaction.savepoint("relais_hydrate").await?;
@@ -131,13 +133,14 @@ impl Query {
         hydrated: Hydrated,
     ) -> Result<Hydrated, Failure> {
         match self.known_good.judge(hydrated) {
-            Verdict::Rows(hydrated) => Ok(hydrated),
-            Verdict::Statement(error) => Err(error.into()),
-            Verdict::Probe(id, hydrated) => match self.records(transaction, &[id]).await.as_deref()
-            {
-                Ok([_, ..]) => Ok(hydrated),
-                _ => Err(wrong_for_all(&hydrated).into()),
-            },
+            HydrateVerdict::Rows(hydrated) => Ok(hydrated),
+            HydrateVerdict::Statement(error) => Err(error.into()),
+            HydrateVerdict::Probe(id, hydrated) => {
+                match self.records(transaction, &[id]).await.as_deref() {
+                    Ok([_, ..]) => Ok(hydrated),
+                    _ => Err(wrong_for_all(&hydrated).into()),
+                }
+            }
         }
     }
 
@@ -165,7 +168,7 @@ async fn snapshot<'a>(client: &'a mut Client<'_>) -> Result<Transaction<'a>, Fai
     Ok(transaction)
 }
 
-/// Whether an error of the statement may come from the values of a row: a division, a cast, a
+/// Returns true if an error of the statement may come from the values of a row: a division, a cast, a
 /// subquery with several rows, an exception of a function, a value that is too large.
 fn may_be_a_row(error: &tokio_postgres::Error) -> bool {
     const CLASSES: [&str; 8] = ["21", "22", "23", "38", "39", "44", "54", "P0"];
@@ -181,7 +184,7 @@ fn text(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// What is wrong with the statement itself is a matter of settings.
+/// Returns an error of the statement itself as a wrong configuration.
 fn wrong(error: tokio_postgres::Error) -> Failure {
     let Some(db) = error.as_db_error() else { return error.into() };
     let code = db.code();

@@ -17,9 +17,9 @@ use super::session::Client;
 use super::{
     enqueue,
     error::Failure,
-    fence::{Dead, Proof, Retry, Value, settled},
-    low_water_mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
-    process::{self, Changes, Claims},
+    fence::{Dead, LaneProof, Retry, Value, settled},
+    low_water_mark::{FETCHES_MAX, FetchFindings, FetchVerdict, MarkAnswer, Marks, Plan, SeenRow},
+    process::{self, Claims, SortedChanges},
     row,
 };
 
@@ -37,7 +37,7 @@ pub(super) async fn fetch(
         let plan = marks.begin(&scope, &fetch.lanes);
         let result = read(client, fetch, plan).await;
         let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
-        if marks.end(&scope, plan, found) == Verdict::Sound {
+        if marks.end(&scope, plan, found) == FetchVerdict::Sound {
             return Ok(rows);
         }
     }
@@ -50,7 +50,7 @@ async fn read(
     client: &Client<'_>,
     fetch: &Fetch,
     plan: Plan,
-) -> Result<(Vec<InboxRow>, Found), Failure> {
+) -> Result<(Vec<InboxRow>, FetchFindings), Failure> {
     let lanes: Vec<i16> = fetch.lanes.iter().map(|lane| lane.lane).collect();
     let limit = row::count(fetch.limit);
     let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
@@ -61,7 +61,7 @@ async fn read(
     let values: [Value<'_>; 7] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes, &inbox];
     let mut seen = Vec::new();
     let rows = row::each(client, &statement, &values, |row| {
-        seen.push(Seen::of(row)?);
+        seen.push(SeenRow::of(row)?);
         row::inbox_row(row)
     });
     let decided = async { Ok(client.query_one(&decisions, &[]).await?) };
@@ -80,10 +80,10 @@ async fn read(
                 rows,
             )
             .await?;
-            (Some(Answer::of(&highest, &writers, lowest.as_ref())), rows)
+            (Some(MarkAnswer::of(&highest, &writers, lowest.as_ref())), rows)
         }
     };
-    Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))
+    Ok((rows, FetchFindings { rows: seen, decisions: decisions.get(0), answer }))
 }
 
 /// Settles a batch, with the messages, changes of processes and dead letters that follow, in one
@@ -166,8 +166,9 @@ async fn record_ignored(
     Ok(())
 }
 
-fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (Proof, Retry<'a>, Dead<'a>) {
-    let (mut done, mut retries, mut dead) = (Proof::default(), Retry::default(), Dead::default());
+fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (LaneProof, Retry<'a>, Dead<'a>) {
+    let (mut done, mut retries, mut dead) =
+        (LaneProof::default(), Retry::default(), Dead::default());
     for settlement in settlements {
         let proof = (settlement.id, settlement.lane, settlement.epoch);
         match &settlement.fate {
@@ -186,7 +187,7 @@ fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (Proof, Retry<'a>, Dead<'
     (done, retries, dead)
 }
 
-/// What follows from the rows that were `processed`, in order; messages with the row they follow from.
+/// Returns the consequences of the rows that were `processed`, in order; messages with the row they follow from.
 fn consequences<'a>(
     settlements: &[&'a InboxSettlement],
     mut processed: HashSet<i64>,
@@ -245,7 +246,7 @@ pub(super) async fn write(
     let older = older(transaction, &messages).await?;
     let current = messages.into_iter().enumerate().filter(|(at, _)| !older.contains(at));
     let current: Vec<_> = current.map(|(_, message)| message).collect();
-    let changes = Changes::of(changes);
+    let changes = SortedChanges::of(changes);
     let written = changes.write(transaction, worker);
     try_join(written, enqueue::enqueue(&**transaction, &current)).await?;
     Ok(older)

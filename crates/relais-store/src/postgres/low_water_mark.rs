@@ -16,7 +16,7 @@
 //!    keys, whose rows no fetch returns: all ids up to it have been drawn.
 //! 2. Ask for the holders of that lock *afterwards*. A transaction that drew an id up to `highest`
 //!    is among them, or has ended.
-//! 3. Once each of those holders has been seen gone, all ids up to `highest` are decided, and every
+//! 3. Once each of those holders has ended, all ids up to `highest` are decided, and every
 //!    later snapshot shows what became of them. A transaction that rolls back to a savepoint may
 //!    lose the lock earlier; the ids it drew until then are decided too.
 //! 4. Take, in a snapshot later than that, the lowest fresh row above the old mark whose key is not
@@ -49,7 +49,7 @@ use tokio_postgres::Row;
 
 use super::row::{Micros, Read};
 
-/// How often the holders of the lock are asked for, at most.
+/// The shortest interval between two reads of the holders of the lock.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// The interval at which a fetch reads below the mark.
 const LOOK_BELOW_EVERY: Duration = Duration::from_secs(30);
@@ -63,7 +63,7 @@ pub(super) const FETCHES_MAX: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Marks(Mutex<HashMap<String, Mark>>);
 
-/// What one fetch is to do.
+/// The start of one fetch, and the questions it asks beside its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Fresh rows with a higher id.
@@ -74,9 +74,9 @@ pub(super) struct Plan {
     generation: u64,
 }
 
-/// What came of asking.
+/// The answers to the questions of a [`Plan`].
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct MarkAnswer {
     /// Keys of the scope are parked.
     pub(super) parked: bool,
     /// Then the highest fresh row above [`Plan::from`], seen before the writers.
@@ -87,7 +87,7 @@ pub(super) struct Answer {
     pub(super) lowest: Option<i64>,
 }
 
-impl Answer {
+impl MarkAnswer {
     pub(super) fn of(highest: &Row, writers: &[Row], lowest: Option<&Row>) -> Self {
         Self {
             parked: highest.get(0),
@@ -98,18 +98,18 @@ impl Answer {
     }
 }
 
-/// What a fetch found.
+/// The result of a fetch.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) rows: Vec<Seen>,
+pub(super) struct FetchFindings {
+    pub(super) rows: Vec<SeenRow>,
     /// Decisions of operators and of bulk jobs so far, read after the rows.
     pub(super) decisions: i64,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<MarkAnswer>,
 }
 
-/// Whether the rows of a fetch may be used.
+/// The decision whether the rows of a fetch may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FetchVerdict {
     Sound,
     /// Rows were put back, perhaps below the mark: fetch again.
     Again,
@@ -117,13 +117,13 @@ pub(super) enum Verdict {
 
 /// One returned row, as far as the mark is concerned.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenRow {
     pub(super) id: i64,
-    /// Whether it came by the fresh index.
+    /// True if it came by the fresh index.
     pub(super) fresh: bool,
 }
 
-impl Seen {
+impl SeenRow {
     pub(super) fn of(row: &Row) -> Read<Self> {
         let time: Option<Micros> = row.try_get("next_attempt_at")?;
         Ok(Self { id: row.try_get("id")?, fresh: time.is_none() })
@@ -141,12 +141,12 @@ impl Marks {
         mark.begin(lanes, now)
     }
 
-    pub(super) fn end(&self, scope: &str, plan: Plan, found: Found) -> Verdict {
+    pub(super) fn end(&self, scope: &str, plan: Plan, found: FetchFindings) -> FetchVerdict {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        marks.get_mut(scope).map_or(Verdict::Sound, |mark| mark.end(plan, found))
+        marks.get_mut(scope).map_or(FetchVerdict::Sound, |mark| mark.end(plan, found))
     }
 
-    /// Where the next fetch of the scope starts.
+    /// Returns the id behind which the next fetch of the scope starts.
     pub(super) fn at(&self, scope: &str) -> i64 {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.get(scope).map_or(0, |mark| mark.at)
@@ -177,7 +177,7 @@ struct Mark {
     decisions: Option<i64>,
     /// The highest id returned so far.
     highest: i64,
-    /// Up to where all will be decided, once these transactions are gone.
+    /// The id up to which all will be decided, once these transactions have ended.
     note: Option<Note>,
     /// Rows came since the mark last moved as far as it could.
     busy: bool,
@@ -231,14 +231,14 @@ impl Mark {
         }
     }
 
-    fn end(&mut self, plan: Plan, found: Found) -> Verdict {
+    fn end(&mut self, plan: Plan, found: FetchFindings) -> FetchVerdict {
         let decided = self.decisions.is_some_and(|before| before != found.decisions);
         if decided {
             self.reset();
         }
         self.decisions = Some(found.decisions);
         if plan.generation != self.generation {
-            return if plan.from > 0 { Verdict::Again } else { Verdict::Sound };
+            return if plan.from > 0 { FetchVerdict::Again } else { FetchVerdict::Sound };
         }
         if found.rows.iter().any(|row| row.fresh && row.id <= self.at) {
             // Something outside the rules put it there; the answer does not know of it.
@@ -250,11 +250,11 @@ impl Mark {
             self.highest = self.highest.max(highest);
             self.busy = true;
         }
-        Verdict::Sound
+        FetchVerdict::Sound
     }
 
     /// `highest` was known before the writers were asked for.
-    fn advance(&mut self, highest: i64, answer: Answer) {
+    fn advance(&mut self, highest: i64, answer: MarkAnswer) {
         self.parked = answer.parked;
         if answer.writers.iter().any(|writer| is_prepared(writer)) {
             return;
@@ -315,10 +315,11 @@ mod tests {
         fn fetch(&mut self, ids: &[i64], writers: &[&str], lowest: Option<i64>) -> Plan {
             self.now += ASK_EVERY;
             let plan = self.mark.begin(&LANES, self.now);
-            let seen: Vec<_> = ids.iter().map(|&id| Seen { id, fresh: true }).collect();
+            let seen: Vec<_> = ids.iter().map(|&id| SeenRow { id, fresh: true }).collect();
             let writers = writers.iter().map(|&w| w.to_owned()).collect();
-            let answer = plan.ask.map(|_| Answer { parked: false, highest: None, writers, lowest });
-            self.mark.end(plan, Found { rows: seen, decisions: 7, answer });
+            let answer =
+                plan.ask.map(|_| MarkAnswer { parked: false, highest: None, writers, lowest });
+            self.mark.end(plan, FetchFindings { rows: seen, decisions: 7, answer });
             plan
         }
     }
@@ -355,8 +356,8 @@ mod tests {
             let plan = check.mark.begin(&LANES, check.now);
             assert!(plan.ask.is_some(), "while keys are parked, it asks");
             let writers = writers.iter().map(|&w| w.to_owned()).collect();
-            let answer = Some(Answer { parked: true, highest, writers, lowest });
-            check.mark.end(plan, Found { rows: Vec::new(), decisions: 7, answer });
+            let answer = Some(MarkAnswer { parked: true, highest, writers, lowest });
+            check.mark.end(plan, FetchFindings { rows: Vec::new(), decisions: 7, answer });
             check.mark.at
         };
         assert_eq!(ask(Some(50), &[], None), 50);
@@ -395,22 +396,26 @@ mod tests {
         check.now += ASK_EVERY;
         let plan = check.mark.begin(&LANES, check.now);
         check.mark.reset();
-        let answer =
-            Some(Answer { parked: false, highest: None, writers: HashSet::new(), lowest: None });
-        check.mark.end(plan, Found { rows: Vec::new(), decisions: 7, answer });
+        let answer = Some(MarkAnswer {
+            parked: false,
+            highest: None,
+            writers: HashSet::new(),
+            lowest: None,
+        });
+        check.mark.end(plan, FetchFindings { rows: Vec::new(), decisions: 7, answer });
         assert_eq!(check.mark.at, 0);
     }
 
     #[test]
-    fn a_decision_of_a_person_makes_the_fetch_start_from_zero() {
+    fn a_decision_of_an_operator_makes_the_fetch_start_from_zero() {
         let mut check = Check::new();
         check.fetch(&[5], &[], None);
         check.fetch(&[], &[], None);
         let plan = check.mark.begin(&LANES, check.now);
         assert_eq!(plan.from, 5);
-        let rows = vec![Seen { id: 6, fresh: true }];
-        let verdict = check.mark.end(plan, Found { rows, decisions: 8, answer: None });
-        assert_eq!(verdict, Verdict::Again);
+        let rows = vec![SeenRow { id: 6, fresh: true }];
+        let verdict = check.mark.end(plan, FetchFindings { rows, decisions: 8, answer: None });
+        assert_eq!(verdict, FetchVerdict::Again);
         assert_eq!(check.mark.begin(&LANES, check.now).from, 0);
     }
 

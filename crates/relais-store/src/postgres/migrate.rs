@@ -12,7 +12,7 @@ use relais_core::{
 use tokio_postgres::{Error, Row, error::SqlState};
 
 use super::{error::Failure, session::Client};
-use crate::migration::{self, Applied, Script};
+use crate::migration::{self, AppliedScript, Script};
 
 /// All scripts, in order.
 pub const SCRIPTS: &[Script] = &[Script {
@@ -27,7 +27,7 @@ pub fn schema_sql() -> String {
     migration::as_one_transaction(sql!("create_schema"), sql!("record_script"), SCRIPTS)
 }
 
-/// How long one node waits for another one's migration, or for readers of a table.
+/// The longest wait of one node for another one's migration, or for readers of a table.
 const LOCK_TIMEOUT: &str = "60s";
 
 pub(super) async fn migrate(
@@ -46,7 +46,7 @@ pub(super) async fn migrate(
 }
 
 /// Returns the rows of `relais_schema`; none if there is no such table.
-pub(super) async fn applied<R: Reads>(client: &R) -> Result<Vec<Applied>, Failure> {
+pub(super) async fn applied<R: Reads>(client: &R) -> Result<Vec<AppliedScript>, Failure> {
     let exists = client.read(sql!("schema_exists")).await?;
     if !exists.first().is_some_and(|row| row.get(0)) {
         return Ok(Vec::new());
@@ -60,7 +60,7 @@ pub(super) async fn applied<R: Reads>(client: &R) -> Result<Vec<Applied>, Failur
         }
     })?;
     let line = |row: &tokio_postgres::Row| {
-        Ok(Applied {
+        Ok(AppliedScript {
             version: row.try_get(0)?,
             name: row.try_get(1)?,
             needs: row.try_get(2)?,

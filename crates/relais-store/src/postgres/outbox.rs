@@ -15,8 +15,8 @@ use super::session::Client;
 use super::{
     enqueue,
     error::Failure,
-    fence::{Dead, Proof, Retry, Value, settled},
-    low_water_mark::{Answer, FETCHES_MAX, Found, Marks, Plan, Seen, Verdict},
+    fence::{Dead, LaneProof, Retry, Value, settled},
+    low_water_mark::{FETCHES_MAX, FetchFindings, FetchVerdict, MarkAnswer, Marks, Plan, SeenRow},
     row,
 };
 
@@ -68,7 +68,7 @@ async fn fetch_as<T>(
         let plan = marks.begin(&scope, &fetch.lanes);
         let result = read(client, destination, fetch, wanted, plan).await;
         let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
-        if marks.end(&scope, plan, found) == Verdict::Sound {
+        if marks.end(&scope, plan, found) == FetchVerdict::Sound {
             return Ok(rows);
         }
     }
@@ -84,7 +84,7 @@ async fn read<T>(
     fetch: &Fetch,
     (bytes, to_row): Wanted<T>,
     plan: Plan,
-) -> Result<(Vec<T>, Found), Failure> {
+) -> Result<(Vec<T>, FetchFindings), Failure> {
     let lanes: Vec<i16> = fetch.lanes.iter().map(|lane| lane.lane).collect();
     let limit = row::count(fetch.limit);
     let statement = client.prepare_cached(sql!("fetch_outbox")).await?;
@@ -94,7 +94,7 @@ async fn read<T>(
         [&destination, &lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes];
     let mut seen = Vec::new();
     let rows = row::each(client, &statement, &values, |row| {
-        seen.push(Seen::of(row)?);
+        seen.push(SeenRow::of(row)?);
         to_row(row)
     });
     let decided = async { Ok(client.query_one(&decisions, &[]).await?) };
@@ -113,10 +113,10 @@ async fn read<T>(
                 rows,
             )
             .await?;
-            (Some(Answer::of(&highest, &writers, lowest.as_ref())), rows)
+            (Some(MarkAnswer::of(&highest, &writers, lowest.as_ref())), rows)
         }
     };
-    Ok((rows, Found { rows: seen, decisions: decisions.get(0), answer }))
+    Ok((rows, FetchFindings { rows: seen, decisions: decisions.get(0), answer }))
 }
 
 /// Settles a batch, and records deliveries of rows that an operator failed meanwhile.
@@ -196,8 +196,9 @@ pub(super) async fn bury(
 }
 
 /// Untouched rows are in none of the parts.
-pub(super) fn by_fate(settlements: &[OutboxSettlement]) -> (Proof, Retry<'_>, Dead<'_>) {
-    let (mut done, mut retries, mut dead) = (Proof::default(), Retry::default(), Dead::default());
+pub(super) fn by_fate(settlements: &[OutboxSettlement]) -> (LaneProof, Retry<'_>, Dead<'_>) {
+    let (mut done, mut retries, mut dead) =
+        (LaneProof::default(), Retry::default(), Dead::default());
     for row in settlements {
         let proof = (row.id, row.lane, row.epoch);
         match &row.fate {

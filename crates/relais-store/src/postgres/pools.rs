@@ -30,7 +30,7 @@ const LARGE_BYTES: usize = 1024 * 1024;
 /// A connection with large buffers is closed this long after it last carried large rows.
 const LARGE_FOR: Duration = Duration::from_secs(2);
 
-/// How many connections each kind of work has.
+/// The number of connections of each kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) lanes: usize,
@@ -61,7 +61,7 @@ pub(super) struct Pools {
     pub(super) work: Lender,
     /// Code and statements of users (handlers, hydration), and what operators read: may take long.
     pub(super) others: Lender,
-    /// Where handlers take their connections.
+    /// The connections of handlers.
     pub(super) handlers: Pool,
 }
 

@@ -9,7 +9,7 @@ use relais_core::{
 use super::session::Client;
 use super::{
     error::Failure,
-    fence::{Proof, Value, settled},
+    fence::{LaneProof, Value, settled},
     outbox::destination,
     row,
 };
@@ -31,7 +31,7 @@ async fn note_inbox(
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
 ) -> Result<Settled, Failure> {
-    let proof = Proof::of(rows);
+    let proof = LaneProof::of(rows);
     let scope = fence.scope.to_string();
     let statement = client.prepare_cached(sql!("mark_inbox_in_flight")).await?;
     let mut values = proof.values(&[&fence.worker]);
@@ -46,7 +46,7 @@ async fn note_outbox(
 ) -> Result<Settled, Failure> {
     let destination = destination(&fence.scope)?;
     let scope = fence.scope.to_string();
-    let proof = Proof::of(rows);
+    let proof = LaneProof::of(rows);
     let statement = client.prepare_cached(sql!("mark_outbox_in_flight")).await?;
     let values = proof.values(&[&scope, &fence.worker, &destination]);
     Ok(settled(proof.len(), client.execute(&statement, &values).await?))

@@ -7,7 +7,7 @@ use deadpool_postgres::Transaction;
 use relais_core::{
     inbox::InboxStatus,
     query::{PAGE_MAX, SerdeErrors},
-    repair::{self, CODE_DUPLICATE, Mode, Repair, Repaired, Rewritten, Twin},
+    repair::{self, CODE_DUPLICATE, Mode, Repair, ReprocessOutcome, Rewritten, Twin},
     store::StoreError,
 };
 use tokio_postgres::{
@@ -23,14 +23,14 @@ pub(super) async fn repair(
     id: i64,
     repair: &Repair,
     mode: Mode,
-) -> Result<Repaired, Failure> {
+) -> Result<ReprocessOutcome, Failure> {
     let transaction = client.transaction().await?;
     let Some(found) = transaction.query_opt(sql!("inbox_to_repair"), &[&id]).await? else {
-        return Ok(Repaired::Refused { status: None });
+        return Ok(ReprocessOutcome::Refused { status: None });
     };
     let status = row::known(&found, 0)?;
     if status != InboxStatus::SerdeError {
-        return Ok(Repaired::Refused { status: Some(status) });
+        return Ok(ReprocessOutcome::Refused { status: Some(status) });
     }
     let new = &repair.rewritten;
     let twin = if found.get::<_, &str>(1) == new.message_id {
@@ -43,18 +43,20 @@ pub(super) async fn repair(
         return Ok(repaired);
     }
     let action = match repaired {
-        Repaired::Received => {
+        ReprocessOutcome::Received => {
             write(&transaction, id, new).await?;
             "inbox.repaired"
         }
-        Repaired::Duplicate { of } => {
+        ReprocessOutcome::Duplicate { of } => {
             let message = repair::duplicate_message(of);
             transaction
                 .execute(sql!("settle_duplicate"), &[&id, &CODE_DUPLICATE, &message])
                 .await?;
             "inbox.duplicate"
         }
-        Repaired::Conflict { .. } | Repaired::Refused { .. } => return Ok(repaired),
+        ReprocessOutcome::Conflict { .. } | ReprocessOutcome::Refused { .. } => {
+            return Ok(repaired);
+        }
     };
     transaction
         .execute(sql!("audit"), &[&repair.actor, &action, &id.to_string(), &repair.reason])

@@ -1,4 +1,4 @@
--- The roles of relais and all that they may do, as one transaction. Somebody who may create roles and
+-- The roles of relais and all that they may do, as one transaction. A role that may create roles and
 -- schemas runs it before the first migration, for the roles and the schema, and again after each one,
 -- for the rights; a superuser can. It may be run any number of times.
 --
@@ -7,7 +7,7 @@
 --   producer  adds messages to the outbox, in the transaction of a service
 --   reader    reads everything, payloads too: `relais status`, `top`, `list`, `show`, `explain`
 --
--- None can log in until somebody lets it: ALTER ROLE ":runtime" LOGIN PASSWORD '...'.
+-- None can log in until an administrator allows it: ALTER ROLE ":runtime" LOGIN PASSWORD '...'.
 BEGIN;
 
 DO $roles$
@@ -23,7 +23,7 @@ END
 $roles$;
 
 CREATE SCHEMA IF NOT EXISTS ":schema";
--- Before PostgreSQL 15 everybody may create tables in the schema public.
+-- Before PostgreSQL 15 every role may create tables in the schema public.
 REVOKE CREATE ON SCHEMA ":schema" FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA ":schema" TO ":owner";
 GRANT USAGE ON SCHEMA ":schema" TO ":runtime", ":producer", ":reader";

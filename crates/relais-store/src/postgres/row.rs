@@ -63,13 +63,13 @@ impl ToSql for Micros {
 }
 
 /// A value that is stored by its name, such as a state.
-pub(super) trait Named: Sized {
+pub(super) trait NamedValue: Sized {
     fn named(name: &str) -> Option<Self>;
 }
 
 macro_rules! named {
     ($($name:ty),+) => {
-        $(impl Named for $name {
+        $(impl NamedValue for $name {
             fn named(name: &str) -> Option<Self> {
                 Self::parse(name)
             }
@@ -78,9 +78,9 @@ macro_rules! named {
 }
 named!(Category, ControlKind, InboxStatus, Origin, OutboxStatus, Phase, ProcessStatus);
 
-struct Known<T>(T);
+struct KnownValue<T>(T);
 
-impl<'a, T: Named> FromSql<'a> for Known<T> {
+impl<'a, T: NamedValue> FromSql<'a> for KnownValue<T> {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         let name = str::from_utf8(raw)?;
         T::named(name).map(Self).ok_or_else(|| unknown_value::unknown(name).into())
@@ -90,8 +90,8 @@ impl<'a, T: Named> FromSql<'a> for Known<T> {
 }
 
 /// Returns the value of the column, if this program knows it.
-pub(super) fn known<T: Named>(row: &Row, column: impl RowIndex + Display) -> Read<T> {
-    row.try_get::<_, Known<T>>(column).map(|known| known.0)
+pub(super) fn known<T: NamedValue>(row: &Row, column: impl RowIndex + Display) -> Read<T> {
+    row.try_get::<_, KnownValue<T>>(column).map(|known| known.0)
 }
 
 pub(super) fn time(row: &Row, column: &str) -> Read<Timestamp> {
@@ -154,12 +154,12 @@ pub(super) async fn each<T>(
 }
 
 /// Takes columns one after the other.
-struct Columns<'r> {
+struct ColumnCursor<'r> {
     row: &'r Row,
     next: usize,
 }
 
-impl<'r> Columns<'r> {
+impl<'r> ColumnCursor<'r> {
     fn of(row: &'r Row) -> Self {
         Self { row, next: 0 }
     }
@@ -186,8 +186,8 @@ impl<'r> Columns<'r> {
         Ok(u32::try_from(self.take::<i16>()?).unwrap_or(0))
     }
 
-    fn known<T: Named>(&mut self) -> Read<T> {
-        self.take::<Known<T>>().map(|known| known.0)
+    fn known<T: NamedValue>(&mut self) -> Read<T> {
+        self.take::<KnownValue<T>>().map(|known| known.0)
     }
 
     fn headers(&mut self) -> Read<Headers> {
@@ -197,7 +197,7 @@ impl<'r> Columns<'r> {
 
 /// In the order in which every statement lists the columns: workers read many rows of this table.
 pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
-    let mut columns = Columns::of(row);
+    let mut columns = ColumnCursor::of(row);
     Ok(OutboxRow {
         id: columns.take()?,
         message_id: columns.take()?,
@@ -238,7 +238,7 @@ pub(super) fn bulk_candidate(row: &Row) -> Read<BulkCandidate> {
 
 /// In the order in which every statement lists the columns: workers read many rows of this table.
 pub(super) fn inbox_row(row: &Row) -> Read<InboxRow> {
-    let mut columns = Columns::of(row);
+    let mut columns = ColumnCursor::of(row);
     Ok(InboxRow {
         id: columns.take()?,
         message_id: columns.take()?,

@@ -14,7 +14,7 @@ use super::{
     session::{Client, View},
 };
 
-/// How often a transaction is run when others make it fail.
+/// Most runs of a transaction that concurrent ones make fail.
 const TRIES_MAX: usize = 5;
 
 impl PostgresStore {

@@ -94,7 +94,7 @@ pub(super) fn startup_options(options: &PostgresOptions) -> String {
 /// The setting that shows that the options of the connection arrived.
 pub(super) const STARTED: &str = "relais.started";
 
-/// How the statements of a call see the data.
+/// The view that the statements of a call have of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// Each sees what was committed before it.
@@ -105,12 +105,12 @@ pub(super) enum View {
 
 /// A connection, with the settings that the statements of relais need.
 pub(super) struct Client<'c> {
-    held: Held<'c>,
+    held: HeldSession<'c>,
     /// The bytes of the payloads that the call sent and read.
     carried: AtomicUsize,
 }
 
-enum Held<'c> {
+enum HeldSession<'c> {
     /// The session has the settings.
     Session(&'c mut deadpool_postgres::Client),
     /// The transaction has the settings; everything happens in it.
@@ -121,8 +121,8 @@ enum Held<'c> {
 macro_rules! held {
     ($client:expr, $inner:ident => $call:expr) => {
         match &$client.held {
-            Held::Session($inner) => $call,
-            Held::Transaction($inner) => $call,
+            HeldSession::Session($inner) => $call,
+            HeldSession::Transaction($inner) => $call,
         }
     };
 }
@@ -136,7 +136,7 @@ impl<'c> Client<'c> {
         view: View,
     ) -> Result<Self, Error> {
         if sessions.are_ours() {
-            return Ok(Self::of(Held::Session(client)));
+            return Ok(Self::of(HeldSession::Session(client)));
         }
         let builder = deadpool_postgres::ClientWrapper::build_transaction(client);
         let builder = match view {
@@ -153,10 +153,10 @@ impl<'c> Client<'c> {
         if let Some(row) = rows.first() {
             sessions.answered_by(row.get(0), marks);
         }
-        Ok(Self::of(Held::Transaction(transaction)))
+        Ok(Self::of(HeldSession::Transaction(transaction)))
     }
 
-    fn of(held: Held<'c>) -> Self {
+    fn of(held: HeldSession<'c>) -> Self {
         Self { held, carried: AtomicUsize::new(0) }
     }
 
@@ -173,8 +173,8 @@ impl<'c> Client<'c> {
     /// Ends a call that succeeded.
     pub(super) async fn end(self, sessions: &Sessions) -> Result<(), Error> {
         match self.held {
-            Held::Session(_) => Ok(()),
-            Held::Transaction(transaction) => {
+            HeldSession::Session(_) => Ok(()),
+            HeldSession::Transaction(transaction) => {
                 forget_statements(&transaction, sessions);
                 transaction.commit().await
             }
@@ -183,7 +183,7 @@ impl<'c> Client<'c> {
 
     /// Ends a call that failed: what it did is rolled back.
     pub(super) fn give_up(self, sessions: &Sessions) {
-        if let Held::Transaction(transaction) = self.held {
+        if let HeldSession::Transaction(transaction) = self.held {
             forget_statements(&transaction, sessions);
         }
     }
@@ -191,20 +191,20 @@ impl<'c> Client<'c> {
     /// A transaction inside the call.
     pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, Error> {
         match &mut self.held {
-            Held::Session(client) => client.transaction().await,
-            Held::Transaction(transaction) => transaction.transaction().await,
+            HeldSession::Session(client) => client.transaction().await,
+            HeldSession::Transaction(transaction) => transaction.transaction().await,
         }
     }
 
     /// A transaction that reads one snapshot; the call must have begun as [`View::Snapshot`].
     pub(super) async fn snapshot(&mut self) -> Result<Transaction<'_>, Error> {
         match &mut self.held {
-            Held::Session(client) => {
+            HeldSession::Session(client) => {
                 let builder = deadpool_postgres::ClientWrapper::build_transaction(client);
                 let level = IsolationLevel::RepeatableRead;
                 builder.isolation_level(level).read_only(true).start().await
             }
-            Held::Transaction(transaction) => transaction.transaction().await,
+            HeldSession::Transaction(transaction) => transaction.transaction().await,
         }
     }
 

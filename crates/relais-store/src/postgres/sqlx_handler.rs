@@ -18,7 +18,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use super::{
     error::Failure,
     handler::{
-        after_the_call, not_committed, not_rehearsed, outcome, session_lost, transaction_gone,
+        after_the_call, not_committed, not_validated, outcome, session_lost, transaction_lost,
     },
 };
 
@@ -162,9 +162,9 @@ where
         }
     }
 
-    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, row: InboxRow) -> Result<Outcome, StoreError> {
         match Received::decode(&row) {
-            Ok(message) => self.try_out(message).await.or_else(not_rehearsed),
+            Ok(message) => self.try_out(message).await.or_else(not_validated),
             Err(outcome) => Ok(outcome),
         }
     }
@@ -237,7 +237,7 @@ async fn end(
         let now = start(&mut transaction).await?;
         transaction.rollback().await?;
         let is_ours = now == started;
-        return Ok(if is_ours { Handled::Refused } else { session_lost(transaction_gone()) });
+        return Ok(if is_ours { Handled::Refused } else { session_lost(transaction_lost()) });
     }
     transaction.commit().await?;
     Ok(Handled::Committed)
@@ -252,7 +252,7 @@ async fn take_back(
     if outcome == Outcome::Done {
         sqlx::query(sql!("check_constraints")).execute(&mut *transaction).await?;
         if start(&mut transaction).await? != started {
-            return Err(transaction_gone());
+            return Err(transaction_lost());
         }
     }
     transaction.rollback().await?;

@@ -45,7 +45,7 @@ const DRIVER: [&str; 17] = [
     "load_balance_hosts",
 ];
 
-/// How the certificate of the server is checked.
+/// The check of the certificate of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// Not at all: encryption against listeners that cannot interfere.
@@ -59,7 +59,7 @@ pub(super) enum Trust {
 /// The encryption settings of a connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Encryption {
-    /// Whether to encrypt.
+    /// The use of encryption.
     pub(super) mode: SslMode,
     pub(super) trust: Trust,
     /// The file with the trusted authorities; those of the machine without it.
@@ -172,7 +172,7 @@ impl Words {
     }
 }
 
-/// Whether the server must be one that can be written to. The driver asks each host whether its session
+/// Returns true if the server must be writable. The driver asks each host whether its session
 /// is read-only, which that of a standby always is.
 fn session_attrs(value: &str) -> Result<bool, StoreError> {
     match value {

@@ -6,7 +6,7 @@ use relais_core::store::{Changes, StoreError};
 use rusqlite::Connection;
 
 use super::{
-    connect::{Settings, SqliteOptions},
+    connect::{ConnectionSettings, SqliteOptions},
     migrate,
     row::first,
     writer::Writer,
@@ -17,7 +17,7 @@ use crate::migration::{self, Script};
 const LIBRARY_MIN: i32 = 3_051_003;
 /// `PRAGMA synchronous` as a number: every commit reaches the disk.
 const SYNCHRONOUS_FULL: i64 = 2;
-/// Where Linux lists what is mounted.
+/// The list of mounts on Linux.
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// File systems of another machine: their locks and shared memory do not reach across machines.
 const NETWORK: [&str; 20] = [
@@ -57,7 +57,7 @@ pub(super) async fn check(
     // Being run at all proves that the file and its directory can be written to.
     writer
         .run(move |tx| {
-            settings(&Settings::read(tx)?, options.unsafe_durability)?;
+            settings(&ConnectionSettings::read(tx)?, options.unsafe_durability)?;
             let applied = migrate::applied(tx)?;
             migration::check(scripts, &applied, "the database file", migration::MIGRATE)
         })
@@ -65,7 +65,10 @@ pub(super) async fn check(
 }
 
 /// Refuses a library or a setting that can lose what was committed.
-pub(super) fn settings(found: &Settings, unsafe_durability: bool) -> Result<(), StoreError> {
+pub(super) fn settings(
+    found: &ConnectionSettings,
+    unsafe_durability: bool,
+) -> Result<(), StoreError> {
     if found.library < LIBRARY_MIN {
         return refuse(format!(
             "sqlite {} can destroy a database in WAL mode; build with sqlite 3.51.3 or newer \
@@ -160,8 +163,8 @@ pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
 mod tests {
     use super::*;
 
-    fn good() -> Settings {
-        Settings {
+    fn good() -> ConnectionSettings {
+        ConnectionSettings {
             library: LIBRARY_MIN,
             journal_mode: "wal".into(),
             synchronous: SYNCHRONOUS_FULL,
@@ -170,7 +173,7 @@ mod tests {
         }
     }
 
-    fn refusal(found: &Settings) -> String {
+    fn refusal(found: &ConnectionSettings) -> String {
         settings(found, false).unwrap_err().to_string()
     }
 
@@ -178,21 +181,29 @@ mod tests {
     fn each_unsafe_setting_is_refused_with_what_to_do() {
         assert!(settings(&good(), false).is_ok());
         assert!(
-            refusal(&Settings { library: 3_051_002, ..good() }).starts_with("sqlite 3.51.2 can")
+            refusal(&ConnectionSettings { library: 3_051_002, ..good() })
+                .starts_with("sqlite 3.51.2 can")
         );
-        assert!(refusal(&Settings { journal_mode: "delete".into(), ..good() }).contains("WAL"));
-        assert!(refusal(&Settings { read_only: true, ..good() }).contains("right to write"));
-        assert!(refusal(&Settings { foreign_keys: false, ..good() }).contains("foreign keys"));
+        assert!(
+            refusal(&ConnectionSettings { journal_mode: "delete".into(), ..good() })
+                .contains("WAL")
+        );
+        assert!(
+            refusal(&ConnectionSettings { read_only: true, ..good() }).contains("right to write")
+        );
+        assert!(
+            refusal(&ConnectionSettings { foreign_keys: false, ..good() }).contains("foreign keys")
+        );
     }
 
     #[test]
     fn relaxed_synchronous_needs_the_users_word() {
         for synchronous in [0, 1] {
-            let relaxed = Settings { synchronous, ..good() };
+            let relaxed = ConnectionSettings { synchronous, ..good() };
             assert!(refusal(&relaxed).contains("unsafe_durability"));
             assert!(settings(&relaxed, true).is_ok());
         }
-        assert!(settings(&Settings { synchronous: 3, ..good() }, false).is_ok());
+        assert!(settings(&ConnectionSettings { synchronous: 3, ..good() }, false).is_ok());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{check, error};
 const STATEMENTS_MAX: usize = 128;
 /// Pages in the write-ahead log before a commit moves them into the database.
 const CHECKPOINT_PAGES: i64 = 1_000;
-/// What the log file shrinks to after it has been moved.
+/// The size to which the log file shrinks after a checkpoint.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// The pause before a new file is switched to the log again.
 const SWITCH_PAUSE: Duration = Duration::from_millis(5);
@@ -32,7 +32,7 @@ pub struct SqliteOptions {
     /// Commits may be lost (not torn) in a power cut: `synchronous = NORMAL`. Faster, and no longer
     /// what relais promises.
     pub unsafe_durability: bool,
-    /// How long to wait for another writer of the file.
+    /// The longest wait for another writer of the file.
     pub busy_timeout: Duration,
     /// Most connections that read at the same time.
     pub readers: usize,
@@ -70,7 +70,7 @@ pub(super) fn writer(path: &Path, options: &SqliteOptions) -> Result<Connection,
     make_private(path);
     let db = open(path, flags, options).map_err(|e| error::opening(path, &e))?;
     set_up_writer(&db, options).map_err(|e| error::opening(path, &e))?;
-    check::settings(&Settings::read(&db)?, options.unsafe_durability)?;
+    check::settings(&ConnectionSettings::read(&db)?, options.unsafe_durability)?;
     Ok(db)
 }
 
@@ -119,7 +119,7 @@ fn set_up_writer(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<(
     Ok(())
 }
 
-/// Of two that switch a new file at the same time, SQLite tells one at once that it is busy.
+/// Of two that switch a new file at the same time, SQLite reports busy to one at once.
 fn switch_to_wal(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     let started = Instant::now();
     loop {
@@ -137,7 +137,7 @@ fn switch_to_wal(db: &Connection, options: &SqliteOptions) -> rusqlite::Result<(
 
 /// The settings that SQLite reports, whatever was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct ConnectionSettings {
     pub(super) library: i32,
     pub(super) journal_mode: String,
     pub(super) synchronous: i64,
@@ -145,7 +145,7 @@ pub(super) struct Settings {
     pub(super) read_only: bool,
 }
 
-impl Settings {
+impl ConnectionSettings {
     pub(super) fn read(db: &Connection) -> Result<Self, StoreError> {
         Self::ask(db).map_err(|e| error::store(&e))
     }

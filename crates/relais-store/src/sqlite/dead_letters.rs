@@ -11,7 +11,7 @@ use relais_core::{
     json,
     outbox::{OnDeadLetter, OutboxFate},
     query::SerdeErrors,
-    repair::{Mode, Repair, Repaired},
+    repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
     text::sha256_hex,
 };
@@ -35,7 +35,12 @@ impl DeadLetterStore for SqliteStore {
         self.readers().read(move |db| repair::serde_errors(db, &filter)).await
     }
 
-    async fn reprocess(&self, row: i64, repair: Repair, mode: Mode) -> StoreResult<Repaired> {
+    async fn reprocess(
+        &self,
+        row: i64,
+        repair: Repair,
+        mode: Mode,
+    ) -> StoreResult<ReprocessOutcome> {
         self.writer().run(move |tx| repair::repair(tx, row, &repair, mode)).await
     }
 

@@ -73,7 +73,7 @@ fn refused_value(text: String) -> StoreError {
     StoreError::invalid(format!("{hint} ({text})"))
 }
 
-/// A row that is left alone because this program does not know its state.
+/// A row that is not changed because this program does not know its state.
 pub(super) fn unknown(name: &str) -> Error {
     Error::FromSqlConversionFailure(0, Type::Text, unknown_value::unknown(name).into())
 }
@@ -97,7 +97,7 @@ pub(super) fn opening(path: &Path, error: &Error) -> StoreError {
     store(error).reworded(|text| format!("{}: {text}", path.display()))
 }
 
-/// Whether the database refused the content of a transaction, rather than being unable to take it.
+/// Returns true if the database refused the content of a transaction, rather than being unable to write it.
 pub(super) fn is_refusal(error: &Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }

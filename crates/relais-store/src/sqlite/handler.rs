@@ -80,7 +80,7 @@ where
         handled.await.unwrap_or_else(not_committed)
     }
 
-    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, row: InboxRow) -> Result<Outcome, StoreError> {
         let message = match Received::<M>::decode(&row) {
             Ok(message) => message,
             Err(outcome) => return Ok(outcome),
@@ -90,7 +90,7 @@ where
             .run_to_end(move |tx| {
                 let outcome = run(tx, &*function, message);
                 // A handler that ended the transaction itself would have changed something.
-                if tx.is_autocommit() { Err(transaction_gone()) } else { Ok(Ending::Undo(outcome)) }
+                if tx.is_autocommit() { Err(transaction_lost()) } else { Ok(Ending::Undo(outcome)) }
             })
             .await
     }
@@ -112,7 +112,7 @@ fn conclude(
 ) -> Result<Ending<Handled>, StoreError> {
     if tx.is_autocommit() {
         // Without this the mark would commit alone, and the user's changes would be missing.
-        return Err(transaction_gone());
+        return Err(transaction_lost());
     }
     if outcome != Outcome::Done {
         return Ok(Ending::Undo(Handled::RolledBack(outcome)));
@@ -128,7 +128,7 @@ fn conclude(
     }
 }
 
-pub(super) fn transaction_gone() -> StoreError {
+pub(super) fn transaction_lost() -> StoreError {
     StoreError::unavailable(
         "the handler's transaction ended before the handler did: the disk is full, or the handler \
          ended it itself",

@@ -14,12 +14,14 @@ use rusqlite::{Connection, ErrorCode, Statement, types::ValueRef};
 use serde_json::Value;
 
 use super::{SqliteStore, error, row::json_array};
-use crate::hydrate::{Asked, Halving, KnownGood, Template, Verdict, by_id, wrong_for_all};
+use crate::hydrate::{
+    Halving, HydrateVerdict, KnownGood, RequestedIds, Template, by_id, wrong_for_all,
+};
 
 /// Longest time of one call.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What the place of the ids becomes.
+/// The replacement for the place of the ids.
 const IDS: &str = include_str!("sql/hydrate_ids.sql");
 
 /// Reads records with the user's statement.
@@ -97,7 +99,7 @@ fn read(
     if statement.parameter_count() != 1 {
         return Err(wrong("only `:ids` has a value; remove the other parameters"));
     }
-    let asked = Asked::new(ids);
+    let asked = RequestedIds::new(ids);
     let (mut hydrated, mut halving) = (Hydrated::default(), Halving::new(ids.len()));
     let mut is_probed = false;
     while let Some(range) = halving.next() {
@@ -116,16 +118,16 @@ fn read(
         }
     }
     match known_good.judge(hydrated) {
-        Verdict::Rows(hydrated) => Ok(hydrated),
-        Verdict::Statement(error) => Err(error),
-        Verdict::Probe(id, hydrated) => match records(&mut statement, &[id]).as_deref() {
+        HydrateVerdict::Rows(hydrated) => Ok(hydrated),
+        HydrateVerdict::Statement(error) => Err(error),
+        HydrateVerdict::Probe(id, hydrated) => match records(&mut statement, &[id]).as_deref() {
             Ok([_, ..]) => Ok(hydrated),
             _ => Err(wrong_for_all(&hydrated)),
         },
     }
 }
 
-/// Whether an error of a statement that could be prepared may come from the values of a row.
+/// Returns true if an error of a prepared statement may come from the values of a row.
 fn may_be_a_row(error: &rusqlite::Error) -> bool {
     let codes = [ErrorCode::Unknown, ErrorCode::TypeMismatch, ErrorCode::TooBig];
     error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
@@ -155,7 +157,7 @@ fn records(statement: &mut Statement<'_>, ids: &[String]) -> rusqlite::Result<Ve
     rows.collect()
 }
 
-/// What is no text becomes Base64; what JSON has no number for becomes text.
+/// Converts a value to JSON: bytes become Base64, and numbers that JSON cannot hold become text.
 fn json(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,

@@ -37,15 +37,15 @@ pub(super) fn accept(
     accepted
 }
 
-/// The columns that tell decoded from undecodable content.
-struct Stored<'a> {
+/// The columns that differ between decoded and undecodable content.
+struct StoredContent<'a> {
     status: InboxStatus,
     payload: Option<&'a str>,
     raw: Option<String>,
     problem: Option<&'a Problem>,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredContent<'a> {
     fn new(content: &'a Content) -> Self {
         match content {
             Content::Json(json) => Self {
@@ -68,7 +68,7 @@ fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<Accepted, Stor
     if store(tx, message)? == 1 {
         return Ok(Accepted::Stored);
     }
-    let stored = Stored::new(&message.content);
+    let stored = StoredContent::new(&message.content);
     let compare = include_str!("sql/compare_inbox.sql");
     let before = (&message.source_system, &message.message_id, stored.payload, &stored.raw);
     match first(tx, compare, before, |c| (c.integer(0), c.flag(1)))? {
@@ -80,7 +80,7 @@ fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<Accepted, Stor
 
 /// One row, or none if its message is there already.
 pub(super) fn store(tx: &Transaction<'_>, message: &NewInbox) -> Result<u64, StoreError> {
-    let stored = Stored::new(&message.content);
+    let stored = StoredContent::new(&message.content);
     let params = rusqlite::params![
         message.message_id,
         message.source_system,
@@ -106,7 +106,7 @@ pub(super) fn store(tx: &Transaction<'_>, message: &NewInbox) -> Result<u64, Sto
 fn keep_conflict(
     tx: &Transaction<'_>,
     message: &NewInbox,
-    stored: &Stored<'_>,
+    stored: &StoredContent<'_>,
     before: i64,
 ) -> Result<Accepted, StoreError> {
     let raw = stored.raw.as_ref().map(|raw| serde_json::json!(raw).to_string());

@@ -25,7 +25,7 @@ use super::{
 
 /// The interval at which a fetch reads below the mark.
 const LOOK_BELOW_EVERY: Duration = Duration::from_secs(30);
-/// How often a scope without parked keys is checked for them: a fetch without a mark is right too, only
+/// The interval at which a scope without parked keys is checked for them: a fetch without a mark is right too, only
 /// slower behind many rows of parked keys.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Most scopes with a mark; more do without.
@@ -33,11 +33,11 @@ const SCOPES_MAX: usize = 1_024;
 
 /// The marks of all scopes of a store.
 #[derive(Debug, Default)]
-pub(super) struct Marks(Mutex<HashMap<String, Start>>);
+pub(super) struct Marks(Mutex<HashMap<String, FetchStart>>);
 
-/// Where the next fetch of a scope starts.
+/// The start of the next fetch of a scope.
 #[derive(Debug)]
-enum Start {
+enum FetchStart {
     /// At zero: the scope had no parked keys then.
     Zero(Instant),
     Behind(Mark),
@@ -82,7 +82,7 @@ impl Marks {
                 (c.integer(0) != 0, c.integer(1))
             })?;
         let Some((true, decisions)) = seen else {
-            self.set(scope, Start::Zero(Instant::now()));
+            self.set(scope, FetchStart::Zero(Instant::now()));
             return rows(0);
         };
         let lanes: Vec<_> = fetch.lanes.iter().map(|lane| (lane.lane, lane.epoch)).collect();
@@ -92,11 +92,11 @@ impl Marks {
         let params = (destination, lane_bits(&fetch.lanes), from);
         let at = first(&snapshot, advance, params, |c| c.integer(0))?.unwrap_or(from);
         let walked_at = known.map_or_else(Instant::now, |(_, walked_at)| walked_at);
-        self.set(scope, Start::Behind(Mark { lanes, decisions, at, walked_at }));
+        self.set(scope, FetchStart::Behind(Mark { lanes, decisions, at, walked_at }));
         Ok(found)
     }
 
-    fn set(&self, scope: String, start: Start) {
+    fn set(&self, scope: String, start: FetchStart) {
         let mut marks = self.marks();
         if marks.len() < SCOPES_MAX || marks.contains_key(&scope) {
             marks.insert(scope, start);
@@ -105,28 +105,28 @@ impl Marks {
 
     /// Returns whether the scope had no parked keys a moment ago.
     fn has_no_parked_keys(&self, scope: &str) -> bool {
-        matches!(self.marks().get(scope), Some(Start::Zero(at)) if at.elapsed() < CHECK_EVERY)
+        matches!(self.marks().get(scope), Some(FetchStart::Zero(at)) if at.elapsed() < CHECK_EVERY)
     }
 
     /// The mark, and when the walk last started at zero; none if it must do so now.
     fn known(&self, scope: &str, lanes: &[(i16, i64)], decisions: i64) -> Option<(i64, Instant)> {
         let marks = self.marks();
-        let Some(Start::Behind(mark)) = marks.get(scope) else { return None };
+        let Some(FetchStart::Behind(mark)) = marks.get(scope) else { return None };
         let holds = mark.lanes == lanes
             && mark.decisions == decisions
             && mark.walked_at.elapsed() < LOOK_BELOW_EVERY;
         holds.then_some((mark.at, mark.walked_at))
     }
 
-    /// Where the next fetch of the scope starts.
+    /// Returns the id behind which the next fetch of the scope starts.
     pub(super) fn at(&self, scope: &str) -> i64 {
         match self.marks().get(scope) {
-            Some(Start::Behind(mark)) => mark.at,
-            Some(Start::Zero(_)) | None => 0,
+            Some(FetchStart::Behind(mark)) => mark.at,
+            Some(FetchStart::Zero(_)) | None => 0,
         }
     }
 
-    fn marks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Start>> {
+    fn marks(&self) -> std::sync::MutexGuard<'_, HashMap<String, FetchStart>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

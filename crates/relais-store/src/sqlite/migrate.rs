@@ -13,7 +13,7 @@ use rusqlite::{
 };
 
 use super::{error, writer::Writer};
-use crate::migration::{self, Applied, Script};
+use crate::migration::{self, AppliedScript, Script};
 
 /// The scripts of this driver, in order.
 pub const SCRIPTS: &[Script] = &[Script {
@@ -78,11 +78,11 @@ fn is_locked(error: &StoreError) -> bool {
 }
 
 /// Returns the rows of `relais_schema`; none if there is no such table.
-pub(super) fn applied(db: &Connection) -> Result<Vec<Applied>, StoreError> {
+pub(super) fn applied(db: &Connection) -> Result<Vec<AppliedScript>, StoreError> {
     let read = || {
         let mut statement = db.prepare_cached(APPLIED)?;
         let lines = statement.query_map([], |row| {
-            Ok(Applied {
+            Ok(AppliedScript {
                 version: row.get(0)?,
                 name: row.get(1)?,
                 needs: row.get(2)?,

@@ -58,7 +58,7 @@ pub(super) fn settle(
     fence: &Fence,
     rows: &[OutboxSettlement],
 ) -> Result<Settled, StoreError> {
-    let proof = Proof {
+    let proof = SettleProof {
         scope: &fence.scope.to_string(),
         worker: &fence.worker,
         destination: destination(&fence.scope)?,
@@ -81,8 +81,8 @@ pub(super) fn settle(
     Ok(settled)
 }
 
-/// What every statement of a settlement proves.
-struct Proof<'a> {
+/// The ownership that every statement of a settlement proves.
+struct SettleProof<'a> {
     scope: &'a str,
     worker: &'a str,
     destination: &'a str,
@@ -90,10 +90,10 @@ struct Proof<'a> {
 
 fn settle_one(
     tx: &Transaction<'_>,
-    proof: &Proof<'_>,
+    proof: &SettleProof<'_>,
     row: &OutboxSettlement,
 ) -> Result<u64, StoreError> {
-    let Proof { scope, worker, destination } = proof;
+    let SettleProof { scope, worker, destination } = proof;
     let OutboxSettlement { id, epoch, fate, .. } = row;
     match fate {
         OutboxFate::Untouched => Ok(0),
@@ -126,11 +126,11 @@ fn settle_one(
 /// The row stays pending until its time comes; without attempts, none was used.
 fn wait(
     tx: &Transaction<'_>,
-    proof: &Proof<'_>,
+    proof: &SettleProof<'_>,
     row: &OutboxSettlement,
     (attempts, pause, problem, lost_workers): (Option<u32>, Duration, &Problem, u32),
 ) -> Result<u64, StoreError> {
-    let Proof { scope, worker, destination } = proof;
+    let SettleProof { scope, worker, destination } = proof;
     let (pause, Problem { code, message }) = (millis(pause), problem);
     let params = (
         row.id,

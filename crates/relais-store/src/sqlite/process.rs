@@ -9,8 +9,8 @@ use relais_core::{
     inbox::{Content, NewInbox, in_inbox},
     message::Headers,
     process::{
-        ActionRecord, Applied, Change, DeadLetterChange, Fired, Process, ProcessRef, SOURCE_SYSTEM,
-        TIMER_FIRED, TimerChange, TimerFired, TimerOwner,
+        ActionRecord, Change, ChangeOutcome, DeadLetterChange, FiredTimers, Process, ProcessRef,
+        SOURCE_SYSTEM, TIMER_FIRED, TimerChange, TimerFired, TimerOwner,
     },
     store::StoreError,
     time::Timestamp,
@@ -24,13 +24,16 @@ use super::{
 };
 
 /// A change without an inbox row.
-pub(super) fn change_one(tx: &Transaction<'_>, change: &Change) -> Result<Applied, StoreError> {
+pub(super) fn change_one(
+    tx: &Transaction<'_>,
+    change: &Change,
+) -> Result<ChangeOutcome, StoreError> {
     if !is_current(tx, change)? {
-        return Ok(Applied::Stale);
+        return Ok(ChangeOutcome::Stale);
     }
     apply(tx, change, SOURCE_SYSTEM)?;
     crate::fail_point!("change_process.before_commit");
-    Ok(Applied::Done)
+    Ok(ChangeOutcome::Done)
 }
 
 /// Polled often and seldom with something to do: only then the write lock is taken.
@@ -38,7 +41,7 @@ pub(super) async fn fire_timers(
     store: &SqliteStore,
     owner: TimerOwner,
     timers: usize,
-) -> Result<Fired, StoreError> {
+) -> Result<FiredTimers, StoreError> {
     let types = owner.process_types.as_ref().map(|types| json_array(types));
     let polled = types.clone();
     match store.readers().read(move |db| next_timer(db, polled.as_deref())).await? {
@@ -46,7 +49,7 @@ pub(super) async fn fire_timers(
             let fire = move |tx: &Transaction<'_>| fire(tx, &owner.inbox, types.as_deref(), timers);
             store.writer().run(fire).await
         }
-        next => Ok(Fired { fired: 0, next }),
+        next => Ok(FiredTimers { fired: 0, next }),
     }
 }
 
@@ -192,7 +195,7 @@ fn fire(
     inbox: &str,
     types: Option<&str>,
     timers: usize,
-) -> Result<Fired, StoreError> {
+) -> Result<FiredTimers, StoreError> {
     change(tx, include_str!("sql/postpone_timers.sql"), (limit(timers), types))?;
     let sql = include_str!("sql/fire_timers.sql");
     let due = all(tx, sql, (limit(timers), types), |c| {
@@ -203,7 +206,7 @@ fn fire(
         receive_timer(tx, inbox, timer, *due_at)?;
     }
     crate::fail_point!("fire_timers.before_commit");
-    Ok(Fired { fired: due.len() as u64, next: next_timer(tx, types)? })
+    Ok(FiredTimers { fired: due.len() as u64, next: next_timer(tx, types)? })
 }
 
 /// One inbox row for a timer. A process that was removed and started again may have had one of its id.

@@ -3,7 +3,7 @@
 use relais_core::{
     inbox::InboxStatus,
     query::{PAGE_MAX, SerdeErrors},
-    repair::{self, CODE_DUPLICATE, Mode, Repair, Repaired, Rewritten, Twin},
+    repair::{self, CODE_DUPLICATE, Mode, Repair, ReprocessOutcome, Rewritten, Twin},
     store::StoreError,
 };
 use rusqlite::{Connection, Transaction};
@@ -15,12 +15,12 @@ pub(super) fn repair(
     id: i64,
     repair: &Repair,
     mode: Mode,
-) -> Result<Repaired, StoreError> {
+) -> Result<ReprocessOutcome, StoreError> {
     let Some(broken) = broken(tx, id)? else {
-        return Ok(Repaired::Refused { status: None });
+        return Ok(ReprocessOutcome::Refused { status: None });
     };
     if broken.status != Some(InboxStatus::SerdeError) {
-        return Ok(Repaired::Refused { status: broken.status });
+        return Ok(ReprocessOutcome::Refused { status: broken.status });
     }
     let new = &repair.rewritten;
     let twin = if broken.message_id == new.message_id { None } else { twin(tx, &broken, new)? };
@@ -29,16 +29,18 @@ pub(super) fn repair(
         return Ok(repaired);
     }
     let action = match repaired {
-        Repaired::Received => {
+        ReprocessOutcome::Received => {
             write(tx, id, new)?;
             "inbox.repaired"
         }
-        Repaired::Duplicate { of } => {
+        ReprocessOutcome::Duplicate { of } => {
             let message = repair::duplicate_message(of);
             change(tx, include_str!("sql/settle_duplicate.sql"), (id, CODE_DUPLICATE, message))?;
             "inbox.duplicate"
         }
-        Repaired::Conflict { .. } | Repaired::Refused { .. } => return Ok(repaired),
+        ReprocessOutcome::Conflict { .. } | ReprocessOutcome::Refused { .. } => {
+            return Ok(repaired);
+        }
     };
     let record = (&repair.actor, action, id.to_string(), &repair.reason);
     change(tx, include_str!("sql/audit.sql"), record)?;

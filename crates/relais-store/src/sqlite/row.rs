@@ -64,7 +64,7 @@ pub(super) fn first<T>(
     all(db, sql, params, read).map(|rows| rows.into_iter().next())
 }
 
-/// How many rows a statement changed.
+/// Returns the number of rows that a statement changed.
 pub(super) fn change(db: &Connection, sql: &str, params: impl Params) -> Result<u64, StoreError> {
     let changed = db.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
     changed.map(|rows| rows as u64).map_err(|e| error::store(&e))
@@ -115,7 +115,7 @@ impl Cells<'_, '_> {
         self.integer(column) != 0
     }
 
-    /// What `parse` makes of the text, without a copy of it.
+    /// Parses the text without a copy of it.
     fn parsed<T>(&self, column: impl Column, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         match self.row.get_ref(column) {
             Ok(ValueRef::Text(bytes)) => parse(&lossy(bytes)),
@@ -351,7 +351,7 @@ impl Cells<'_, '_> {
     }
 }
 
-/// What is no UTF-8 is replaced; the common case is only checked.
+/// Replaces bytes that are not UTF-8; the common case is only checked.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }

@@ -14,7 +14,7 @@ use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction, query};
 
 use super::{
     error,
-    handler::{not_committed, transaction_gone},
+    handler::{not_committed, transaction_lost},
 };
 
 /// A function of a connection and a message: `async fn(&mut SqliteConnection, Received<M>) -> Outcome`, or an async
@@ -158,7 +158,7 @@ where
         self.run(&work, message).await.unwrap_or_else(not_committed)
     }
 
-    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, row: InboxRow) -> Result<Outcome, StoreError> {
         let message = match Received::<M>::decode(&row) {
             Ok(message) => message,
             Err(outcome) => return Ok(outcome),
@@ -216,7 +216,7 @@ where
             other => return Ok(other),
         }
         // Fails when the transaction ended behind our back; then the mark would commit alone.
-        control(tx, "RELEASE relais_handler").await.map_err(|_| transaction_gone())?;
+        control(tx, "RELEASE relais_handler").await.map_err(|_| transaction_lost())?;
         Ok(Outcome::Done)
     }
 }
@@ -224,13 +224,13 @@ where
 /// In a task of its own: sqlx 0.9 leaves a transaction open when its `begin` is cancelled.
 async fn begin(pool: SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
     let begun = tokio::spawn(async move { pool.begin_with("BEGIN IMMEDIATE").await });
-    begun.await.map_err(|_| transaction_gone())?.map_err(|e| error::sqlx(&e))
+    begun.await.map_err(|_| transaction_lost())?.map_err(|e| error::sqlx(&e))
 }
 
 /// Runs in a task of its own, so that a dropped caller does not cancel it half-way.
 async fn commit(tx: Transaction<'static, Sqlite>) -> Result<(), StoreError> {
     let committed = tokio::spawn(async move { tx.commit().await });
-    committed.await.map_err(|_| transaction_gone())?.map_err(|e| error::sqlx(&e))
+    committed.await.map_err(|_| transaction_lost())?.map_err(|e| error::sqlx(&e))
 }
 
 /// Rolls back at once, so that the write lock is free for the worker that settles the row. A failed rollback

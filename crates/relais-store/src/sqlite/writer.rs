@@ -22,10 +22,10 @@ use super::error;
 const QUEUE_MAX: usize = 256;
 /// Jobs that may share one commit.
 const GROUP_MAX: usize = 64;
-/// How long a group takes in more jobs: bounds what other programs wait for the write lock.
+/// The time in which a group takes more jobs: bounds the wait of other programs for the write lock.
 const GROUP_TIME: Duration = Duration::from_millis(20);
 
-/// What a job wants to happen to what it wrote.
+/// The decision of a job about its writes.
 pub(super) enum Ending<T> {
     Keep(T),
     Undo(T),
@@ -36,7 +36,7 @@ type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
 /// Runs in the transaction, or learns why there is none.
 type Job = Box<dyn FnOnce(Result<&Transaction<'_>, StoreError>) -> Ending<Answer> + Send>;
 
-/// Hands jobs to the writer thread. The thread ends when the last handle is gone and every job that
+/// Hands jobs to the writer thread. The thread ends when the last handle is dropped and every job that
 /// was handed in is done.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
@@ -96,7 +96,7 @@ fn stopped() -> StoreError {
     StoreError::unavailable("the writer thread has stopped; open the store again")
 }
 
-/// What the last commit means for the next group.
+/// The size of the next group, decided by the last commit.
 #[derive(Clone, Copy)]
 enum Company {
     /// Up to [`GROUP_MAX`] jobs share a commit.
@@ -173,7 +173,7 @@ fn serve_group(tx: Transaction<'_>, first: Job, queue: &mut mpsc::Receiver<Job>)
     commit_group(tx, answers)
 }
 
-/// Runs one job behind its savepoint. `Err` when the whole transaction is gone: SQLite rolls it back
+/// Runs one job behind its savepoint. `Err` when the whole transaction is lost: SQLite rolls it back
 /// by itself when the disk is full or fails.
 fn run_job(tx: &Transaction<'_>, job: Job) -> Result<Answer, Answer> {
     if let Err(error) = control(tx, "SAVEPOINT relais_job") {

@@ -16,10 +16,10 @@ use std::{
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 
-/// How long a server may take to answer.
+/// The longest wait for the answer of a server.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Where PostgreSQL's programs are, and who runs them where we are root. `None` without them; in CI they
+/// The folder of PostgreSQL's programs, and the account that runs them where we are root. In CI they
 /// must be there.
 pub(crate) struct Programs {
     folder: PathBuf,
@@ -92,7 +92,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Everybody on this machine may do everything.
+    /// Every account of this machine may do everything.
     pub(crate) fn start(programs: Programs) -> Self {
         Self::start_with(programs, "", "host all all 127.0.0.1/32 trust\n", &[])
     }

@@ -9,7 +9,7 @@ use crate::{
     work::{deliver, handle, prepare},
 };
 
-/// What a session of the server has left of the programs before, as another client sees it.
+/// Returns the leftovers of earlier programs in a session of the server, as another client sees them.
 async fn left_behind(url: &str) -> Vec<String> {
     let client = connect(url).await.unwrap();
     let sql = "SELECT current_setting('statement_timeout'), current_setting('lock_timeout'),

@@ -86,7 +86,7 @@ impl Bed {
         PostgresStore::connect(&self.url(user, host, words), PostgresOptions::default()).await
     }
 
-    /// Whether every session of relais is encrypted.
+    /// Checks that every session of relais is encrypted, or none.
     async fn assert_encrypted(&self, expected: bool) {
         let sql = "SELECT bool_and(ssl), bool_or(ssl) FROM pg_stat_ssl
                    JOIN pg_stat_activity USING (pid) WHERE application_name = 'relais'";

@@ -1,5 +1,5 @@
 //! The schema is public: any change to it shows in `golden/postgres.sql`. Set `UPDATE_GOLDEN` to
-//! write it anew.
+//! write it again.
 
 use std::{env, fmt::Write, fs, path::Path};
 

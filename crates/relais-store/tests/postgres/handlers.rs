@@ -19,13 +19,13 @@ use crate::bed::{Bed, fence, message, poll_once};
 #[derive(Deserialize)]
 struct Order {
     id: String,
-    /// What the handler should do after it wrote the order.
+    /// The action of the handler after it wrote the order.
     then: String,
 }
 
 const DONE: &str = r#"{"id":"o-1","then":"done"}"#;
 
-/// What a handler may do instead, and the code that stays of it.
+/// Other actions of a handler, and the code that each leaves.
 const ENDS: [(&str, &str); 5] = [
     ("retry", "LATER"),
     ("fail", "NEVER"),
@@ -125,28 +125,28 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     assert!(matches!(handled, Handled::RolledBack(Outcome::Fail { .. })), "{handled:?}");
 }
 
-/// A rehearsal says what the handler would, and leaves nothing behind.
-async fn check_rehearsal(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+/// Checks that a validation returns the outcome of the handler and leaves nothing behind.
+async fn check_validation(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let Some(bed) = bed().await else { return };
     let work = bed.work(DONE).await;
     let handler = make(&bed).await;
-    let rehearse = async |payload: Option<String>| {
+    let validate = async |payload: Option<String>| {
         let row = InboxRow { payload, ..work.row.clone() };
-        let outcome = handler.rehearse(row).await;
+        let outcome = handler.validate(row).await;
         assert_undone(&bed).await;
         outcome
     };
-    assert_eq!(rehearse(Some(DONE.into())).await.unwrap(), Outcome::Done);
+    assert_eq!(validate(Some(DONE.into())).await.unwrap(), Outcome::Done);
     for (what, code) in ENDS {
-        let outcome = rehearse(then(what)).await.unwrap();
+        let outcome = validate(then(what)).await.unwrap();
         let (Outcome::Retry { problem, .. } | Outcome::Fail { problem }) = outcome else {
             panic!("{what}: {outcome:?}")
         };
         assert_eq!(problem.code, code, "{what}");
     }
-    let odd = rehearse(Some("[]".into())).await.unwrap();
+    let odd = validate(Some("[]".into())).await.unwrap();
     assert!(matches!(odd, Outcome::Fail { problem } if problem.code == "PAYLOAD_SHAPE"));
-    let ended = rehearse(then("end")).await;
+    let ended = validate(then("end")).await;
     assert!(ended.is_err(), "{ended:?}");
     assert!(matches!(handler.handle(work).await, Handled::Committed), "nothing is held");
     assert_done(&bed).await;
@@ -188,8 +188,8 @@ async fn a_handler_commits_with_its_row_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_handler_is_rehearsed_without_a_trace() {
-    check_rehearsal(pooled).await;
+async fn a_handler_is_validated_without_a_trace() {
+    check_validation(pooled).await;
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ mod with_sqlx {
     use sqlx::{PgConnection, postgres::PgPoolOptions};
 
     use super::{
-        Bed, Handled, Order, check_drops, check_ends, check_refusals, check_rehearsal, message,
+        Bed, Handled, Order, check_drops, check_ends, check_refusals, check_validation, message,
         outcome,
     };
 
@@ -298,8 +298,8 @@ mod with_sqlx {
     }
 
     #[tokio::test]
-    async fn a_sqlx_handler_is_rehearsed_without_a_trace() {
-        check_rehearsal(pooled).await;
+    async fn a_sqlx_handler_is_validated_without_a_trace() {
+        check_validation(pooled).await;
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! The commit happened and its answer never came: whoever asks again must find its own work, not do it
+//! The commit happened and its answer never came: a caller that asks again must find its own work, not do it
 //! a second time.
 //!
 //! A deferred trigger holds each commit until the test lets it go, so the answer to exactly the commit is
@@ -156,7 +156,7 @@ async fn check_handler(gate: &Gate, handler: Arc<dyn Handler>) {
     let handled = gate.lose_answer("orders", async move { first.handle(lost).await }).await;
     assert!(matches!(handled, Handled::SessionLost(_)), "{handled:?}");
     assert_eq!(gate.bed.count("orders").await, 1, "it was committed all the same");
-    // Without its primary key only the mark on the row can tell.
+    // Without its primary key only the mark on the row shows it.
     gate.bed.raw.batch_execute("DELETE FROM orders").await.unwrap();
     let handled = handler.handle(work).await;
     assert!(matches!(handled, Handled::Refused), "{handled:?}");

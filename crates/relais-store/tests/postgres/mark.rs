@@ -11,7 +11,7 @@ use relais_core::{
     message::Headers,
     outbox::OutboxFate,
     query::Filter,
-    repair::{Identity, Mode, Repair, Repaired, Rewritten},
+    repair::{Identity, Mode, Repair, ReprocessOutcome, Rewritten},
     store::{Fetch, Store},
 };
 use relais_testkit::build;
@@ -64,7 +64,7 @@ async fn a_lower_id_that_commits_later_is_found_and_keeps_the_order_of_its_key()
 }
 
 #[tokio::test]
-async fn a_row_that_a_person_puts_back_is_found_below_the_mark_before_its_followers() {
+async fn a_row_that_an_operator_puts_back_is_found_below_the_mark_before_its_followers() {
     let Some(bed) = Bed::new().await else { return };
     // Another process decides.
     let console = bed.schema.store().await;
@@ -141,7 +141,10 @@ async fn a_repaired_row_is_found_below_the_mark() {
         headers: Headers::default(),
     };
     let repair = Repair { rewritten, actor: "ann".into(), reason: "fixed".into() };
-    assert_eq!(console.reprocess(id, repair, Mode::Write).await.unwrap(), Repaired::Received);
+    assert_eq!(
+        console.reprocess(id, repair, Mode::Write).await.unwrap(),
+        ReprocessOutcome::Received
+    );
     assert_eq!(bed.store.fetch_inbox(inbox(&lanes)).await.unwrap()[0].id, id);
 }
 
@@ -250,7 +253,7 @@ async fn a_held_snapshot_does_not_make_the_walk_longer() {
 }
 
 /// Entries of the index of fresh rows that the store's session has read; `None` before 15, which
-/// cannot tell at once.
+/// cannot know at once.
 async fn entries_read(bed: &Bed) -> Option<i64> {
     let session = bed.store.pool().get().await.unwrap();
     session.query_one("SELECT pg_stat_force_next_flush()", &[]).await.ok()?;
@@ -319,7 +322,7 @@ async fn a_new_connection_starts_the_walk_from_zero() {
     while bed.raw.query_one(left, &[&role]).await.unwrap().get::<_, i64>(0) > 0 {
         tokio::task::yield_now().await;
     }
-    // Another statement notices that the connection is gone; the fetch gets a new one without an error.
+    // Another statement notices that the connection is lost; the fetch gets a new one without an error.
     while bed.store.positions("any".into()).await.is_err() {}
     assert_eq!(bed.ids(&lanes).await, [1]);
 }
@@ -413,7 +416,7 @@ async fn buffers(bed: &Bed) -> i64 {
     read
 }
 
-/// What a fetch reads of many other keys, beside so many rows of a parked key or another destination.
+/// Returns the buffers that a fetch reads beside `rows` rows of a parked key or another destination.
 async fn buffers_beside(destination: &str, rows: usize) -> Option<i64> {
     let bed = Bed::new().await?;
     let lanes = bed.lanes().await;

@@ -5,7 +5,7 @@ use relais_testkit::build;
 
 use crate::{bed::Bed, support::postgres::Role};
 
-/// Stores a message of so many bytes; returns the server process that did it.
+/// Stores a message of `bytes` bytes; returns the server process that did it.
 async fn accept(bed: &Bed, message_id: &str, bytes: usize) -> i32 {
     let payload = format!("\"{}\"", "x".repeat(bytes));
     bed.store.accept(vec![build::arrival_with(message_id, &payload)], Vec::new()).await.unwrap();

@@ -7,8 +7,8 @@ use relais_core::{
     inspect::InspectExt,
     lane::{OwnedLane, Scope},
     process::{
-        Applied, Change, DeadLetterChange, Entry, Process, ProcessEvent, ProcessRef, ProcessStatus,
-        Timer, TimerChange, TimerOwner,
+        Change, ChangeOutcome, DeadLetterChange, Entry, Process, ProcessEvent, ProcessRef,
+        ProcessStatus, Timer, TimerChange, TimerOwner,
     },
     query::{CleanupMode, PAGE_MAX, Retention},
     store::{Fetch, Settled, Store, StoreError},
@@ -75,11 +75,11 @@ async fn found(store: &impl Store, id: Uuid) -> Option<Process> {
 async fn stored(bed: &Bed) -> Process {
     let change = begun(None);
     let id = change.process.process_id;
-    assert_eq!(bed.store.change_process(change).await.unwrap(), Applied::Done);
+    assert_eq!(bed.store.change_process(change).await.unwrap(), ChangeOutcome::Done);
     found(&bed.store, id).await.unwrap()
 }
 
-/// An inbox worker with some rows in hand.
+/// An inbox worker with some rows in flight.
 struct Worker {
     lanes: Vec<OwnedLane>,
     rows: Vec<InboxRow>,
@@ -119,8 +119,8 @@ async fn settle(bed: &Bed, rows: Vec<InboxSettlement>) -> Settled {
     bed.store.settle_inbox(fence(Scope::Inbox, "w1"), rows).await.unwrap()
 }
 
-/// Until somebody waits for a lock of the raw connection.
-async fn until_somebody_waits(bed: &Bed) {
+/// Waits until another session waits for a lock of the raw connection.
+async fn until_a_session_waits(bed: &Bed) {
     let waiting = "pg_stat_activity AS w JOIN pg_stat_activity AS h
                    ON h.pid = ANY (pg_blocking_pids(w.pid)) WHERE h.pid = pg_backend_pid()";
     while bed.count(waiting).await == 0 {
@@ -141,8 +141,8 @@ async fn eight_who_change_one_process_lose_nothing() {
             while done < CHANGES {
                 let process = found(&store, id).await.unwrap();
                 match store.change_process(moved(&process, &n.to_string())).await.unwrap() {
-                    Applied::Done => done += 1,
-                    Applied::Stale => stale += 1,
+                    ChangeOutcome::Done => done += 1,
+                    ChangeOutcome::Stale => stale += 1,
                 }
             }
             stale
@@ -171,7 +171,7 @@ async fn a_batch_settles_what_it_can_and_says_what_became_of_the_rest() {
     let worker = Worker::with(&bed, 5).await;
     let (good, behind) = (stored(&bed).await, stored(&bed).await);
     let refused = stored(&bed).await;
-    assert_eq!(bed.store.change_process(moved(&behind, "")).await.unwrap(), Applied::Done);
+    assert_eq!(bed.store.change_process(moved(&behind, "")).await.unwrap(), ChangeOutcome::Done);
     let mut taken_over = worker.settlement(2, moved(&refused, "never"));
     taken_over.epoch -= 1;
     let twice = worker.settlement(4, moved(&good, "second of one batch"));
@@ -229,7 +229,7 @@ async fn a_start_that_comes_second_by_a_moment_is_stale_and_its_neighbours_settl
     let store = bed.store.clone();
     let settling =
         tokio::spawn(async move { store.settle_inbox(fence(Scope::Inbox, "w1"), rows).await });
-    until_somebody_waits(&bed).await;
+    until_a_session_waits(&bed).await;
     bed.raw.batch_execute("COMMIT").await.unwrap();
     let settled = settling.await.unwrap().unwrap();
     assert_eq!(
@@ -239,7 +239,7 @@ async fn a_start_that_comes_second_by_a_moment_is_stale_and_its_neighbours_settl
     assert_eq!(bed.count("relais_process").await, 2);
     assert_eq!((bed.count("relais_process_log").await, bed.count("relais_outbox").await), (1, 1));
     let change = begun(Some("o-1"));
-    assert_eq!(bed.store.change_process(change).await.unwrap(), Applied::Stale);
+    assert_eq!(bed.store.change_process(change).await.unwrap(), ChangeOutcome::Stale);
 }
 
 /// One waits for the other's lock and then sees what the other made of it.
@@ -254,7 +254,7 @@ async fn a_change_that_waited_for_another_is_stale() {
     let store = bed.store.clone();
     let settling =
         tokio::spawn(async move { store.settle_inbox(fence(Scope::Inbox, "w1"), rows).await });
-    until_somebody_waits(&bed).await;
+    until_a_session_waits(&bed).await;
     bed.raw.batch_execute("COMMIT").await.unwrap();
     let settled = settling.await.unwrap().unwrap();
     assert_eq!(
@@ -273,7 +273,7 @@ async fn four_who_fire_timers_make_one_row_of_each_and_do_not_wait() {
         let timer = Timer { step, command_id: Uuid::new_v4(), after };
         ids.insert(format!("timer:{}", timer.command_id));
         let change = Change { timer: TimerChange::Set(timer), ..begun(None) };
-        assert_eq!(bed.store.change_process(change).await.unwrap(), Applied::Done);
+        assert_eq!(bed.store.change_process(change).await.unwrap(), ChangeOutcome::Done);
     }
     // A fifth is at one of them, and goes away without a word.
     let held = "BEGIN; DELETE FROM relais_timer
@@ -345,7 +345,7 @@ async fn a_step_finds_its_process_by_its_key_and_touches_no_index() {
     let mut now = process.clone();
     for _ in 0..5 {
         let change = moved(&now, "");
-        assert_eq!(bed.store.change_process(change).await.unwrap(), Applied::Done);
+        assert_eq!(bed.store.change_process(change).await.unwrap(), ChangeOutcome::Done);
         now = found(&bed.store, process.process_id).await.unwrap();
     }
     let after: f64 = block().await.get(0);

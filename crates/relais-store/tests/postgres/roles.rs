@@ -12,7 +12,7 @@ use crate::{
     support::postgres::{PostgresSchema, Role},
 };
 
-/// What a role may do with a table, as `relais_outbox SELECT`.
+/// The rights of a role on a table, as `relais_outbox SELECT`.
 type Rights = BTreeSet<String>;
 
 /// Everything `role` may do with whole tables and sequences of the connection's schema.
@@ -156,7 +156,7 @@ async fn runtime_cannot_rewrite_history_nor_read_another_schema() {
 }
 
 #[tokio::test]
-async fn the_owner_makes_the_tables_and_runtime_is_told_so() {
+async fn the_owner_makes_the_tables_and_runtime_is_refused_with_the_reason() {
     let Some(schema) = PostgresSchema::create().await else { return };
     let runtime = schema.store().await;
     let refused = runtime.migrate().await;
@@ -185,7 +185,7 @@ async fn the_owner_makes_the_tables_and_runtime_is_told_so() {
 }
 
 #[tokio::test]
-async fn rights_are_granted_anew_and_what_is_not_listed_is_taken_away() {
+async fn rights_are_granted_again_and_what_is_not_listed_is_revoked() {
     let Some(bed) = Bed::new().await else { return };
     let runtime = bed.schema.role(Role::Runtime);
     let before = rights(&bed.raw, &runtime).await;

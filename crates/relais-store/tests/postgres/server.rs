@@ -57,7 +57,7 @@ async fn read_only_sessions_and_missing_schemas_are_refused() {
 }
 
 #[tokio::test]
-async fn a_role_without_its_privileges_is_told_what_to_grant() {
+async fn the_error_of_a_role_without_its_privileges_names_the_grant() {
     let Some(bed) = Bed::new().await else { return };
     let role = bed.schema.role(Role::Runtime);
     let taken = format!("REVOKE UPDATE, DELETE ON relais_outbox FROM {role}");

@@ -55,7 +55,7 @@ async fn the_time_zone_of_a_session_changes_no_time() {
     }
 }
 
-/// No work takes a second connection while it holds one: that would wait for ever.
+/// No work takes a second connection while it holds one: that would wait indefinitely.
 #[tokio::test]
 async fn one_connection_is_enough_for_everything_at_once() {
     let Some(bed) = Bed::single().await else { return };

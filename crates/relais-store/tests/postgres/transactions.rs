@@ -24,7 +24,7 @@ async fn a_plain_insert_of_any_language_is_enough() {
     assert_ne!(row.message_id, uuid::Uuid::nil());
 }
 
-/// What every adapter does inside one transaction.
+/// Runs the operations of every adapter inside one transaction.
 async fn use_it<T: Transaction>(tx: &mut T) {
     let (first, second) = (message("k"), message("k"));
     let ids = tx.enqueue(&[first.clone(), second.clone()]).await.unwrap();

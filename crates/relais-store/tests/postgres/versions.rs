@@ -17,7 +17,7 @@ use crate::{
     support::postgres::Role,
 };
 
-/// What an old program can live with: more columns, and a column whose type its plans do not expect.
+/// Changes that an old program works with: more columns, and a column whose type its plans do not expect.
 const GROWTH: &str = "\
 ALTER TABLE relais_outbox ADD COLUMN priority smallint NOT NULL DEFAULT 0;
 ALTER TABLE relais_outbox ALTER COLUMN error_code TYPE text;
@@ -101,7 +101,7 @@ async fn an_old_program_neither_uses_nor_changes_tables_that_need_a_newer_one() 
         assert!(text.contains("are version 2 and need a program that knows version 2"), "{text}");
         assert!(text.contains("this one knows 1; update relais on this machine"), "{text}");
     }
-    // A process that was running meets a column that is gone, and says so.
+    // A running process meets a column that was dropped, and reports it.
     let text = setup(bed.store.enqueue(vec![message("k")]).await);
     assert!(text.contains("payload"), "{text}");
     assert_eq!(dump(&bed.raw).await, before);
@@ -149,7 +149,7 @@ async fn a_state_of_a_newer_program_is_refused_and_the_row_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn plans_of_every_connection_are_made_anew_after_the_tables_changed() {
+async fn plans_of_every_connection_are_made_again_after_the_tables_changed() {
     let Some(bed) = Bed::new().await else { return };
     let options = PostgresOptions::default().connections_max(4);
     let store = PostgresStore::connect(&bed.schema.url(), options).await.unwrap();

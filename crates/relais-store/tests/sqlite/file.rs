@@ -105,7 +105,7 @@ async fn relaxed_durability_is_the_users_choice_only() {
 }
 
 #[tokio::test]
-async fn the_schema_is_the_one_people_rely_on() {
+async fn the_schema_is_the_documented_one() {
     let bed = Bed::new().await;
     let found = schema(&bed.raw());
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/sqlite.sql");

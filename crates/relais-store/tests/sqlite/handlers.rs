@@ -16,7 +16,7 @@ use crate::bed::{Bed, message};
 #[derive(Deserialize)]
 pub(crate) struct Order {
     pub(crate) id: String,
-    /// What the handler should do after it wrote the order.
+    /// The action of the handler after it wrote the order.
     pub(crate) then: String,
 }
 
@@ -106,29 +106,29 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     assert_undone(&bed);
 }
 
-/// A rehearsal says what the handler would, and leaves nothing behind.
-async fn check_rehearsal(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+/// Checks that a validation returns the outcome of the handler and leaves nothing behind.
+async fn check_validation(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let bed = Bed::new().await;
     let work = bed.work(DONE).await;
     let handler = make(&bed).await;
-    let rehearse = async |payload: &str| {
+    let validate = async |payload: &str| {
         let mut row = work.row.clone();
         row.payload = Some(payload.to_owned());
-        handler.rehearse(row).await
+        handler.validate(row).await
     };
-    assert_eq!(rehearse(DONE).await.unwrap(), Outcome::Done);
+    assert_eq!(validate(DONE).await.unwrap(), Outcome::Done);
     assert_undone(&bed);
     for (then, code) in [("retry", "LATER"), ("fail", "NEVER"), ("panic", "HANDLER_PANIC")] {
-        let outcome = rehearse(&format!(r#"{{"id":"o-1","then":"{then}"}}"#)).await.unwrap();
+        let outcome = validate(&format!(r#"{{"id":"o-1","then":"{then}"}}"#)).await.unwrap();
         let (Outcome::Retry { problem, .. } | Outcome::Fail { problem }) = outcome else {
             panic!("{then}: {outcome:?}")
         };
         assert_eq!(problem.code, code);
         assert_undone(&bed);
     }
-    let odd = rehearse("[]").await.unwrap();
+    let odd = validate("[]").await.unwrap();
     assert!(matches!(odd, Outcome::Fail { problem } if problem.code == "PAYLOAD_SHAPE"));
-    let ended = rehearse(r#"{"id":"o-1","then":"end"}"#).await;
+    let ended = validate(r#"{"id":"o-1","then":"end"}"#).await;
     assert!(ended.is_err(), "{ended:?}");
     assert_undone(&bed);
     assert!(matches!(handler.handle(work).await, Handled::Committed), "nothing is held");
@@ -136,8 +136,8 @@ async fn check_rehearsal(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
 }
 
 #[tokio::test]
-async fn a_rusqlite_handler_is_rehearsed_without_a_trace() {
-    check_rehearsal(async |bed: &Bed| handler(&bed.store, on_order)).await;
+async fn a_rusqlite_handler_is_validated_without_a_trace() {
+    check_validation(async |bed: &Bed| handler(&bed.store, on_order)).await;
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_commit_refused_for_one_handler_is_that_handlers_failure_alone() {
     let mut bad = bed.work(DONE).await;
     bad.row.payload = Some(r#"{"id":"o-1","then":"deferred"}"#.into());
     let handler = handler(&bed.store, on_order);
-    // Together with others nobody knows whose fault it is; alone it shows.
+    // In a group, the refused job is unknown; alone it is found.
     let mut failures = 0;
     for round in 0..3 {
         let others = (0..10).map(|n| bed.store.once("h".into(), format!("{round}-{n}")));
@@ -191,7 +191,7 @@ mod with_sqlx {
         sqlite::{SqliteConnectOptions, SqlitePoolOptions},
     };
 
-    use super::{Bed, Order, check_ends, check_refusals, check_rehearsal, message};
+    use super::{Bed, Order, check_ends, check_refusals, check_validation, message};
 
     pub(crate) async fn pool(bed: &Bed) -> SqlitePool {
         let options = SqliteConnectOptions::new().filename(bed.path());
@@ -218,8 +218,8 @@ mod with_sqlx {
     }
 
     #[tokio::test]
-    async fn a_sqlx_handler_is_rehearsed_without_a_trace() {
-        check_rehearsal(async |bed: &Bed| sqlx_handler(pool(bed).await, on_order)).await;
+    async fn a_sqlx_handler_is_validated_without_a_trace() {
+        check_validation(async |bed: &Bed| sqlx_handler(pool(bed).await, on_order)).await;
     }
 
     #[tokio::test]

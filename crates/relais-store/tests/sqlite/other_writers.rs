@@ -118,7 +118,7 @@ async fn a_time_that_would_not_sort_is_refused() {
 }
 
 #[tokio::test]
-async fn a_broken_row_of_another_writer_holds_nobody_up() {
+async fn a_broken_row_of_another_writer_blocks_no_other_row() {
     let bed = Bed::new().await;
     let broken = "PRAGMA ignore_check_constraints = ON; \
         INSERT INTO relais_outbox (message_id, aggregate_type, aggregate_id, event_type, \
@@ -137,7 +137,7 @@ async fn a_broken_row_of_another_writer_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_commit_of_anybody_changes_the_number_of_changes() {
+async fn a_commit_of_any_program_changes_the_number_of_changes() {
     let bed = Bed::new().await;
     let quiet = bed.store.changes().await.unwrap();
     assert_eq!(bed.store.changes().await.unwrap(), quiet);
@@ -149,7 +149,7 @@ async fn a_commit_of_anybody_changes_the_number_of_changes() {
 }
 
 #[tokio::test]
-async fn a_process_that_another_version_wrote_is_left_alone_and_its_log_is_shown() {
+async fn a_process_that_another_version_wrote_is_not_changed_and_its_log_is_shown() {
     let bed = Bed::new().await;
     let id = Uuid::from_u128(7);
     let broken = format!(

@@ -113,7 +113,7 @@ fn assert_bounded_find(plan: &str) {
 }
 
 #[tokio::test]
-async fn people_find_trouble_by_its_index() {
+async fn an_operator_finds_failed_rows_by_index() {
     let bed = Bed::new().await;
     assert!(plan(&bed, sql!("list_inbox")).contains("relais_inbox_trouble"));
     let in_order = plan(&bed, sql!("list_serde_errors"));
@@ -155,7 +155,7 @@ async fn processes_are_found_by_their_indexes() {
 }
 
 #[tokio::test]
-async fn the_desk_finds_what_belongs_to_a_message_by_its_indexes() {
+async fn an_operator_finds_what_belongs_to_a_message_by_its_indexes() {
     let bed = Bed::new().await;
     for sql in [sql!("attempts"), sql!("dead_letters_of"), sql!("caused_by")] {
         assert_bounded_find(&plan(&bed, sql));

@@ -23,7 +23,7 @@ use crate::{
     file::schema,
 };
 
-/// What a later version might add.
+/// Additions of a later version.
 const GROWTH: &str = "\
 ALTER TABLE relais_outbox ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE relais_note (id INTEGER PRIMARY KEY, note TEXT) STRICT;
@@ -36,7 +36,7 @@ const FAIL: &str = "SELECT no_such_function();";
 /// A statement that takes longer than any test.
 const HANG: &str = "CREATE TABLE relais_endless AS WITH RECURSIVE numbers (n) AS \
     (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT n FROM numbers WHERE n < 0;";
-/// Tells a copy of this program which file to migrate, and after how many statements to hang.
+/// Names, for a copy of this program, the file to migrate and the number of statements before it hangs.
 const CHILD: &str = "RELAIS_TEST_MIGRATE";
 
 fn setup<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
@@ -121,7 +121,7 @@ fn hang(bed: &Bed, kept: usize) -> Child {
 }
 
 #[tokio::test]
-async fn a_process_killed_in_a_migration_leaves_nothing_and_another_one_goes_on() {
+async fn a_process_killed_in_a_migration_leaves_nothing_and_another_one_continues() {
     let bed = Bed::empty(SqliteOptions::default()).await;
     let all = statements(SCRIPTS[0].sql).len();
     for kept in [0, 1, all / 2, all] {
@@ -154,7 +154,7 @@ async fn something_in_the_way_is_named_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn a_printed_schema_that_somebody_applied_is_as_good() {
+async fn a_printed_schema_that_an_operator_applied_is_as_good() {
     let bed = Bed::empty(SqliteOptions::default()).await;
     bed.raw().execute_batch(&schema_sql()).unwrap();
     bed.store.check().await.unwrap();

@@ -122,7 +122,7 @@ async fn the_file_is_sound_after_many_writers() {
     assert_eq!(sound, "ok");
 }
 
-/// While somebody reads for long, nothing can be taken out of the log; afterwards it must not stay large.
+/// While a long read runs, nothing can be taken out of the log; afterwards it must not stay large.
 #[tokio::test]
 async fn the_log_shrinks_again_after_a_reader_that_stayed_long() {
     const LIMIT: u64 = 64 * 1024 * 1024;

@@ -2,7 +2,7 @@
 //! on every row, and on what each worker would be given next.
 //!
 //! The model is the one that `relais_model` proves the protocol with, as far as a store is
-//! concerned: lanes and epochs, the fence, retries, dead letters, parked keys, a person's decisions.
+//! concerned: lanes and epochs, the fence, retries, dead letters, parked keys, an operator's decisions.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -30,7 +30,7 @@ const STEPS: std::ops::Range<usize> = 30..41;
 
 /// A kind of store.
 pub(crate) trait Backend: Sized + std::fmt::Debug + 'static {
-    /// How it differs from the others.
+    /// Returns the differences of the driver from the others.
     fn rules() -> Rules;
     fn open() -> BoxFuture<'static, Option<Box<dyn Fixture>>>;
 }

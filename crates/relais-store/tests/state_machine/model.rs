@@ -40,7 +40,7 @@ pub(crate) enum Ident {
     Sent(u128),
     /// A received message.
     Received(u8),
-    /// A conflicting content that a person let in.
+    /// A conflicting content that an operator accepted.
     LetIn { message: u8, variant: u8 },
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Dead {
     /// The contradicting variant of a conflict; `None` for a failed row.
     pub(crate) conflict: Option<u8>,
     pub(crate) attempts: u32,
-    /// Whether it holds its key back until it is resolved.
+    /// True if it parks its key until it is resolved.
     pub(crate) parks: bool,
     pub(crate) resolved: bool,
 }
@@ -187,15 +187,15 @@ pub(crate) struct Model {
     pub(crate) dead: Vec<Dead>,
     pub(crate) parked: BTreeSet<(usize, usize)>,
     pub(crate) lanes: [Vec<Lane>; SCOPES],
-    /// Whether a worker's last heartbeat still counts; `None`: it left.
+    /// True if a worker's last heartbeat still counts; `None`: it left.
     pub(crate) live: [[Option<bool>; WORKERS.len()]; SCOPES],
     /// The epochs a worker remembers, right or not any more.
     pub(crate) memory: [[BTreeMap<i16, i64>; WORKERS.len()]; SCOPES],
-    /// What was called last.
+    /// The last call.
     pub(crate) call: Call,
 }
 
-/// In a failure the steps tell all; this is printed before them.
+/// In a failure the steps show all; this is printed before them.
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Model({} rows)", self.rows.len())
@@ -229,7 +229,7 @@ impl Model {
         self.lane_state(row).owner
     }
 
-    /// What a fetch of the scope gives, in order; `lanes` of `None` means all.
+    /// Returns the rows that a fetch of the scope gives, in order; `lanes` of `None` means all.
     pub(crate) fn fetch(&self, scope: usize, lanes: Option<&BTreeMap<i16, i64>>) -> Vec<usize> {
         let wanted = |row: &usize| {
             let it = &self.rows[*row];
@@ -242,7 +242,7 @@ impl Model {
         (0..self.rows.len()).filter(wanted).collect()
     }
 
-    /// Whether the row must wait for its time, or for an earlier row of its key.
+    /// Returns true if the row must wait for its time, or for an earlier row of its key.
     fn is_behind(&self, row: usize) -> bool {
         let it = &self.rows[row];
         let fresh = it.time == Time::None;
@@ -376,7 +376,7 @@ impl Model {
         Accepted::Conflict
     }
 
-    /// Carries out a person's decision; the row it lets in, if it is about a conflict.
+    /// Carries out an operator's decision. Returns the row it accepts, if it is about a conflict.
     pub(crate) fn resolve(&mut self, dead: usize, resolution: Resolution) -> Option<usize> {
         self.dead[dead].resolved = true;
         let Dead { row, conflict, .. } = self.dead[dead];

@@ -71,7 +71,7 @@ pub(crate) fn arrival(message: u8, variant: u8) -> NewInbox {
     NewInbox { content, ..build::arrival_for(&message_id(message), key) }
 }
 
-/// Whether a conflict's payload is that of [`arrival`]'s variant.
+/// Returns true if a conflict's payload is that of [`arrival`]'s variant.
 pub(crate) fn is_of_variant(payload: Option<&str>, variant: u8) -> bool {
     let payload = payload.expect("a conflict keeps its payload");
     match variant {

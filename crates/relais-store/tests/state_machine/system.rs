@@ -299,7 +299,7 @@ impl System {
         self.compare_workers(model, number).await;
     }
 
-    /// What each worker gets of the lanes it remembers.
+    /// Compares the rows that each worker fetches from the lanes it remembers.
     async fn compare_workers(&self, model: &Model, number: usize) {
         for (worker, memory) in model.memory[number].iter().enumerate() {
             let lane = |(lane, epoch): (&i16, &i64)| OwnedLane { epoch: *epoch, ..owned(*lane) };
@@ -424,7 +424,7 @@ impl System {
     }
 }
 
-/// What is compared of a row.
+/// The compared columns of a row.
 struct Stored {
     id: i64,
     lane: i16,

@@ -1,4 +1,4 @@
-//! Programs of other versions: lists of scripts that go on where this program's end.
+//! Programs of other versions: lists of scripts that continue where this program's end.
 
 use relais_store::Script;
 

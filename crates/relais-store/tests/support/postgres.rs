@@ -29,7 +29,7 @@ pub fn server_url() -> Option<String> {
     None
 }
 
-/// Who connects.
+/// The role that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The server's own superuser, who arranges what the tests need.
@@ -70,7 +70,7 @@ impl PostgresSchema {
         Some(schema)
     }
 
-    /// Runs what people run before the first migration, and after each.
+    /// Runs the script that operators run before the first migration, and after each.
     pub async fn grant(&self) {
         let sql = roles_sql(&self.name, &self.name).expect("a sound name");
         self.admin.batch_execute(&sql).await.map_err(text).expect("roles");
@@ -265,7 +265,7 @@ async fn execute(client: &Client, sql: &str) -> Result<u64, String> {
     Ok(touched.unwrap_or(0))
 }
 
-/// What the server said, not only that it said something.
+/// Returns the message of the server, not only the kind of error.
 fn text(error: tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(answer) => answer.to_string(),

@@ -12,7 +12,7 @@ use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 
-/// How long another program waits for the write lock.
+/// The longest wait of another program for the write lock.
 const BUSY: Duration = Duration::from_secs(30);
 
 /// An empty file in a directory that goes away with it.

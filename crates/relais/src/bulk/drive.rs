@@ -14,7 +14,8 @@ use std::{
 
 use relais_core::{
     bulk::{
-        Advance, BulkJob, BulkLease, CallProblem, JobFence, JobTakeover, Phase, Remote, Step, next,
+        Advance, BulkJob, BulkLease, BulkStep, CallProblem, JobFence, JobTakeover, Phase, Remote,
+        next,
     },
     delivery::{Delivery, Problem},
     fault::Fault,
@@ -81,19 +82,19 @@ impl JobDriver {
             self.halts().check()?;
             self.caller.counters.set_phase(Some(self.job.phase));
             let step = if self.suspect && self.job.phase.is_before_upload() {
-                Step::Abandon
+                BulkStep::Abandon
             } else {
                 next(self.job.phase, seen.as_ref())
             };
             seen = match step {
-                Step::Look => self.look().await?,
-                Step::Create => self.create().await?,
-                Step::Upload => self.upload().await?,
-                Step::Close => self.close().await?,
-                Step::Wait => self.wait().await?,
-                Step::Reconcile => self.reconcile(seen).await?,
-                Step::Abandon => self.abandon().await?,
-                Step::Lose => self.lose().await?,
+                BulkStep::Look => self.look().await?,
+                BulkStep::Create => self.create().await?,
+                BulkStep::Upload => self.upload().await?,
+                BulkStep::Close => self.close().await?,
+                BulkStep::Wait => self.wait().await?,
+                BulkStep::Reconcile => self.reconcile(seen).await?,
+                BulkStep::Abandon => self.abandon().await?,
+                BulkStep::Lose => self.lose().await?,
             };
         }
         Ok(())

@@ -75,7 +75,7 @@ pub struct PayloadEdit {
     pub basis: Basis,
     /// The validation that it has to pass.
     pub insist: EditValidation,
-    /// Whether anything is written.
+    /// Write, or only try.
     pub mode: Mode,
 }
 

@@ -86,17 +86,17 @@ pub struct HeldKey {
     pub letters: Vec<SelectedLetter>,
 }
 
-/// How fast many are decided.
+/// The pace of decisions about many dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// Without a pause.
     #[default]
     AtOnce,
-    /// So many in that time, with a burst of as many.
+    /// This number in that time, with a burst of as many.
     Rate(u32, Duration),
 }
 
-/// What became of one of many.
+/// The result of a decision about one of many.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecisionReport {
     /// The id.
@@ -106,12 +106,12 @@ pub struct DecisionReport {
     pub answer: DecisionOutcome,
 }
 
-/// How many came to what.
+/// The number of dead letters by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DecisionSummary {
     /// The number that is done.
     pub done: u64,
-    /// Somebody was faster, or they are gone.
+    /// Another decision came first, or they were deleted.
     pub unchanged: u64,
     /// The number that was refused.
     pub refused: u64,
@@ -168,7 +168,7 @@ impl DeadLetters {
         }))
     }
 
-    /// Where a key has open dead letters. Conflicts hold nothing and are left out.
+    /// Returns the places where a key has open dead letters. Conflicts park nothing and are left out.
     pub async fn held(&self, key: &str) -> Result<Vec<HeldKey>, StoreError> {
         let filter = Filter { key: Some(key.to_owned()), ..Filter::default() };
         let mut keys: Vec<HeldKey> = Vec::new();
@@ -192,7 +192,7 @@ impl DeadLetters {
         Ok(keys)
     }
 
-    /// Replays what matches, the oldest message first. `each` is told of every one and may say stop.
+    /// Retries what matches, the oldest message first. `each` is called for every one and may stop the rest.
     pub async fn replay_all(
         &self,
         filter: &Filter,
@@ -204,25 +204,25 @@ impl DeadLetters {
         self.decide_all(&picked, Resolution::Retried, pace, by, each).await
     }
 
-    /// Replays everything dead of a key in order; then it goes on.
+    /// Retries all dead letters of a key in order; then the key continues.
     pub async fn release_key(
         &self,
         key: &HeldKey,
         by: &DecisionAuthor,
     ) -> Result<DecisionSummary, StoreError> {
-        self.decide_all(&key.letters, Resolution::Retried, Pace::AtOnce, by, go_on).await
+        self.decide_all(&key.letters, Resolution::Retried, Pace::AtOnce, by, continue_all).await
     }
 
-    /// Discards everything dead of a key; then it goes on.
+    /// Discards all dead letters of a key; then the key continues.
     pub async fn skip_key(
         &self,
         key: &HeldKey,
         by: &DecisionAuthor,
     ) -> Result<DecisionSummary, StoreError> {
-        self.decide_all(&key.letters, Resolution::Discarded, Pace::AtOnce, by, go_on).await
+        self.decide_all(&key.letters, Resolution::Discarded, Pace::AtOnce, by, continue_all).await
     }
 
-    /// Decides each in turn, as given. `each` is told of every one and may say stop.
+    /// Decides each in turn, as given. `each` is called for every one and may stop the rest.
     pub async fn decide_all(
         &self,
         picked: &[SelectedLetter],
@@ -235,7 +235,7 @@ impl DeadLetters {
         for one in picked {
             pacer.wait().await;
             let answer = self.decide(one, resolution, by).await?;
-            crate::fail_point!("desk.after_decision");
+            crate::fail_point!("dead_letters.after_decision");
             summary.add(&answer);
             if each(DecisionReport { id: one.id, answer }).is_break() {
                 break;
@@ -245,7 +245,7 @@ impl DeadLetters {
     }
 }
 
-fn go_on(_: DecisionReport) -> ControlFlow<()> {
+fn continue_all(_: DecisionReport) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

@@ -24,7 +24,7 @@ impl DeadLetters {
         };
         let fail = DecisionAction::FailPending { row: row.id, on_dead_letter };
         let decided = self.store.decide(by.decision(fail)).await?;
-        crate::fail_point!("desk.after_fail");
+        crate::fail_point!("dead_letters.after_fail");
         Ok(match decided {
             DecisionResult::Done => DecisionOutcome::Done,
             DecisionResult::NotFound => DecisionOutcome::NotFound,

@@ -13,10 +13,10 @@ use relais_core::{
     inbox::InboxRow,
     inspect::InspectExt,
     process::{
-        Action, ActionRecord, Applied, Change, DeadLetterChange, Definition, Input, LogEntry,
+        Action, ActionRecord, Change, ChangeOutcome, DeadLetterChange, Definition, Input, LogEntry,
         Process, ProcessFilter, ProcessRef, ProcessStatus, actions, advance,
         advance::{begin, cancel, create},
-        definition::Begun,
+        definition::ProcessStart,
     },
     store::{StoreDriver, StoreError},
 };
@@ -207,7 +207,7 @@ impl Operator {
     }
 
     /// Returns the outcome that the inbox worker would decide for a row; changes nothing.
-    pub async fn rehearse(&self, row: &InboxRow) -> Result<Outcome, StoreError> {
+    pub async fn validate(&self, row: &InboxRow) -> Result<Outcome, StoreError> {
         let lookup = match look_up(&self.registry, row, DecisionAttempt::Again) {
             Ok(lookup) => lookup,
             Err(problem) => return Ok(Outcome::Fail { problem }),
@@ -222,7 +222,7 @@ impl Operator {
 
     async fn make(
         &self,
-        make: fn(&Definition, Uuid, Begun, Option<&str>) -> Change,
+        make: fn(&Definition, Uuid, ProcessStart, Option<&str>) -> Change,
         process_type: &str,
         (business_key, data): (Option<&str>, &str),
         record: ActionRecord,
@@ -267,7 +267,7 @@ impl Operator {
     /// Commits a change; returns the process after it, or `None` if the change was stale.
     async fn apply(&self, change: Change) -> Result<Option<Process>, ActError> {
         let process_id = change.process.process_id;
-        if self.store.change_process(change).await? == Applied::Stale {
+        if self.store.change_process(change).await? == ChangeOutcome::Stale {
             return Ok(None);
         }
         crate::fail_point!("operator.after_change");

@@ -40,7 +40,7 @@ fn obedient(bench: &Bench) -> Arc<dyn Handler> {
             Some("done") => Outcome::Done,
             Some("fail") => Outcome::fail("INVALID", "no such customer"),
             Some("panic") => panic!("the handler is told to"),
-            _ => Outcome::park("ODD", "a person must look"),
+            _ => Outcome::park("ODD", "an operator must decide"),
         }
     })
 }
@@ -131,7 +131,7 @@ fn code(answer: &DecisionOutcome) -> &str {
 }
 
 #[tokio::test]
-async fn an_edited_message_is_rehearsed_then_replayed_and_the_original_is_kept() {
+async fn an_edited_message_is_validated_then_retried_and_the_original_is_kept() {
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail")]).await;
     let letter = office.letters().await.remove(0);
@@ -153,7 +153,7 @@ async fn an_edited_message_is_rehearsed_then_replayed_and_the_original_is_kept()
     );
     assert_eq!(office.letter(letter.id).await, letter, "a dry run changes nothing");
     assert_eq!(office.edit(letter.id, &good).await, DecisionOutcome::Done);
-    assert!(office.notes().is_empty(), "the rehearsal is rolled back");
+    assert!(office.notes().is_empty(), "the validator is rolled back");
     let edited = office.letter(letter.id).await;
     assert_eq!(edited.payload.as_ref(), Some(&good));
     assert_eq!(edited.original_payload.as_ref(), Some(&original));
@@ -183,7 +183,7 @@ async fn an_edited_message_is_rehearsed_then_replayed_and_the_original_is_kept()
 }
 
 #[tokio::test]
-async fn who_knows_better_may_force_what_the_rehearsal_refuses_but_not_what_is_no_json() {
+async fn an_operator_may_force_what_the_validation_refuses_but_not_invalid_json() {
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail")]).await;
     let id = office.letters().await[0].id;
@@ -203,7 +203,7 @@ async fn who_knows_better_may_force_what_the_rehearsal_refuses_but_not_what_is_n
 }
 
 #[tokio::test]
-async fn routes_are_rehearsed_and_what_nobody_handles_is_said() {
+async fn routes_are_validated_and_an_unknown_event_type_is_reported() {
     let office = Office::open().await;
     let rows = vec![
         received("m-1", r#"{"type":"Many","of":"k"}"#),
@@ -247,14 +247,14 @@ async fn an_edited_outbox_message_goes_out_as_edited() {
 }
 
 #[tokio::test]
-async fn whoever_is_second_is_told_who_was_faster() {
+async fn the_second_decision_reports_the_first() {
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail")]).await;
     let id = office.letters().await[0].id;
-    let people = (0..6).map(|n| {
+    let operators = (0..6).map(|n| {
         let dead_letters = office.dead_letters.clone();
         tokio::spawn(async move {
-            let by = by(&format!("person-{n}"));
+            let by = by(&format!("operator-{n}"));
             if n % 2 == 0 {
                 dead_letters.replay(id, &by).await
             } else {
@@ -263,8 +263,8 @@ async fn whoever_is_second_is_told_who_was_faster() {
         })
     });
     let mut answers = Vec::new();
-    for person in people.collect::<Vec<_>>() {
-        answers.push(person.await.unwrap().unwrap());
+    for operator in operators.collect::<Vec<_>>() {
+        answers.push(operator.await.unwrap().unwrap());
     }
     let letter = office.letter(id).await;
     let faster = DecisionOutcome::ResolvedBefore {
@@ -275,7 +275,7 @@ async fn whoever_is_second_is_told_who_was_faster() {
     assert_eq!(answers.iter().filter(|answer| **answer == DecisionOutcome::Done).count(), 1);
     assert_eq!(answers.iter().filter(|answer| **answer == faster).count(), 5);
     assert_eq!(office.audit().len(), 1);
-    // Who edits is told as well; and nobody finds what was never there.
+    // An edit gets the same answer, and a dead letter that never existed is not found.
     assert_eq!(office.edit(id, &body("k", "done")).await, faster);
     let nobody = Uuid::nil();
     assert_eq!(
@@ -317,7 +317,7 @@ async fn a_dead_letter_shows_what_was_tried_and_what_waits() {
     assert_eq!(shown.letter, letters[0]);
     let tried: Vec<_> = shown.history.iter().map(|a| (a.attempt, a.outcome.as_str())).collect();
     assert_eq!(tried, [(1, "failed")]);
-    assert_eq!(shown.history[0].error_message.as_deref(), Some("a person must look"));
+    assert_eq!(shown.history[0].error_message.as_deref(), Some("an operator must decide"));
     let key = shown.parked_key.unwrap();
     assert_eq!((key.msg_key.as_str(), key.backlog), ("k", 1));
     assert_eq!(office.dead_letters.parked_keys(10).await.unwrap(), [key]);
@@ -364,7 +364,7 @@ async fn a_replay_by_filter_goes_oldest_first_and_leaves_the_rest() {
 }
 
 #[tokio::test]
-async fn a_replay_keeps_its_pace_and_stops_when_told() {
+async fn a_retry_of_many_keeps_its_pace_and_stops_on_request() {
     let office = Office::open().await;
     for id in ["m-1", "m-2", "m-3", "m-4"] {
         office.receive(&[(id, id, "fail")]).await;
@@ -374,7 +374,7 @@ async fn a_replay_keeps_its_pace_and_stops_when_told() {
     let done =
         office.dead_letters.replay_all(&everything, Pace::AtOnce, &by("ann"), stop).await.unwrap();
     assert_eq!(done.done, 1);
-    // Two an hour: the first two at once; nobody waits for the third.
+    // Two an hour: the first two at once; the test does not wait for the third.
     let slow = Pace::Rate(2, Duration::from_secs(3_600));
     let (told, mut heard) = tokio::sync::watch::channel(0);
     let each = |_| {
@@ -410,7 +410,7 @@ async fn a_dead_letter_that_parked_nothing_holds_no_replay_back() {
 }
 
 #[tokio::test]
-async fn a_released_key_replays_all_its_dead_in_order_and_goes_on() {
+async fn a_released_key_retries_all_its_dead_letters_in_order_and_continues() {
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail"), ("m-2", "k", "park"), ("m-3", "k", "done")]).await;
     office.receive(&[("x-1", "x", "park")]).await;
@@ -431,7 +431,7 @@ async fn a_released_key_replays_all_its_dead_in_order_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_skipped_key_leaves_its_dead_and_goes_on() {
+async fn a_skipped_key_leaves_its_dead_letters_and_continues() {
     let office = Office::open().await;
     office.receive(&[("m-1", "k", "fail"), ("m-2", "k", "park"), ("m-3", "k", "done")]).await;
     let held = office.held("k").await;
@@ -501,7 +501,7 @@ async fn a_conflict_holds_nothing_and_its_edit_leaves_the_first_message_alone() 
 }
 
 #[tokio::test]
-async fn what_nobody_can_read_is_closed_once() {
+async fn an_undecodable_row_is_discarded_once() {
     let office = Office::open().await;
     let row = received("m-1", "{oops");
     office.bench.store.accept(vec![row], Vec::new()).await.unwrap();

@@ -11,7 +11,7 @@ use relais_core::{
     inspect::InspectExt,
     process::{
         Definition, Process, ProcessFilter, ProcessStatus,
-        declared::{Declared, DeclaredCall, DeclaredStep},
+        declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
         definition::Correlate,
     },
     query::Filter,
@@ -366,7 +366,7 @@ fn checkout() -> Definition {
         retry: RetryPolicy::default(),
     };
     let step = |name: &str, call| DeclaredStep { name: name.into(), call, compensation: None };
-    let declared = Declared {
+    let declared = DeclaredProcess {
         process_type: "checkout".into(),
         version: 1,
         starts: vec!["Started".into()],

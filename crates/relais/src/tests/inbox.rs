@@ -180,8 +180,8 @@ impl Handler for NeverBackFor {
         self.1.handle(work).await
     }
 
-    async fn rehearse(&self, row: InboxRow) -> Result<Outcome, StoreError> {
-        self.1.rehearse(row).await
+    async fn validate(&self, row: InboxRow) -> Result<Outcome, StoreError> {
+        self.1.validate(row).await
     }
 }
 

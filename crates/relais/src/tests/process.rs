@@ -543,7 +543,7 @@ async fn a_row_can_be_validated_without_handling_it() {
     hand.receive(vec![again, lost]).await;
     for (message, code) in [("again", "BUSINESS_KEY_TAKEN"), ("lost", "PROCESS_UNKNOWN")] {
         let row = hand.bench.store.find_inbox(message.into()).await.unwrap().unwrap();
-        let outcome = hand.operator.rehearse(&row).await.unwrap();
+        let outcome = hand.operator.validate(&row).await.unwrap();
         assert!(
             matches!(&outcome, Outcome::Fail { problem } if problem.code == code),
             "{outcome:?}"
@@ -551,7 +551,7 @@ async fn a_row_can_be_validated_without_handling_it() {
         let mut fixed = row;
         fixed.headers.set("correlation-id", &id);
         fixed.payload = Some(r#"{"orderId":"o-2"}"#.into());
-        assert_eq!(hand.operator.rehearse(&fixed).await.unwrap(), Outcome::Done);
+        assert_eq!(hand.operator.validate(&fixed).await.unwrap(), Outcome::Done);
     }
     assert_eq!(hand.log().len(), 2);
 }

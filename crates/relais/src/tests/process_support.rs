@@ -9,7 +9,7 @@ use relais_core::{
     message::Headers,
     process::{
         Definition,
-        declared::{Declared, DeclaredCall, DeclaredStep},
+        declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
         definition::Correlate,
     },
     retry::RetryPolicy,
@@ -26,8 +26,8 @@ use crate::{
 };
 
 /// Returns `order`: payment, stock, shipment; the first two can be compensated.
-pub(super) fn order() -> Declared {
-    Declared {
+pub(super) fn order() -> DeclaredProcess {
+    DeclaredProcess {
         process_type: "order".into(),
         version: 1,
         starts: vec!["OrderPlaced".into()],

@@ -11,7 +11,7 @@ use relais_core::{
 
 use super::support::Bench;
 use crate::repair::{
-    self, Declared, Decoder, Fix, Identity, Mapping, Mode, Pick, RepairOutcome, RepairPlan,
+    self, DeclaredSource, Decoder, Fix, Identity, Mapping, Mode, Pick, RepairOutcome, RepairPlan,
     RepairReport, RepairSummary, SerdeErrors,
 };
 
@@ -23,8 +23,8 @@ fn mapping(decoder: Decoder) -> Mapping {
         .aggregate_id(Pick::Payload("/of".into()))
 }
 
-fn declared(decoder: Decoder) -> Vec<Declared> {
-    vec![Declared { topics: vec!["hook".into()], mapping: mapping(decoder) }]
+fn declared(decoder: Decoder) -> Vec<DeclaredSource> {
+    vec![DeclaredSource { topics: vec!["hook".into()], mapping: mapping(decoder) }]
 }
 
 /// Returns JSON behind a schema number.

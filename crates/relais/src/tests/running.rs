@@ -151,7 +151,7 @@ impl Handler for Hangs {
         std::future::pending().await
     }
 
-    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {
         std::future::pending().await
     }
 }
@@ -224,7 +224,7 @@ impl Handler for LosesItsSession {
         Handled::SessionLost(lost)
     }
 
-    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {
         std::future::pending().await
     }
 }
@@ -264,7 +264,7 @@ impl Handler for CannotBegin {
         Handled::Unavailable(full)
     }
 
-    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {
         std::future::pending().await
     }
 }

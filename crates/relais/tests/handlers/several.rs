@@ -211,7 +211,7 @@ impl Handler for Idle {
         Handled::RolledBack(Outcome::Done)
     }
 
-    async fn rehearse(&self, _: InboxRow) -> Result<Outcome, StoreError> {
+    async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {
         Ok(Outcome::Done)
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     schema::{ID, Schema, SchemaObject},
     store::{
         Operation,
-        change::{Change, ChangeTarget},
+        change::{ChangeTarget, RowChange},
     },
     value::FieldValue,
 };
@@ -74,8 +74,8 @@ impl ColumnPlan {
         id_on_upsert: IdOnUpsert,
         file: &CsvFile,
         row: usize,
-    ) -> Change {
-        let mut change = Change::default();
+    ) -> RowChange {
+        let mut change = RowChange::default();
         let malformed = |why: &str| crate::row_error::RowError::new("CLIENTINPUTERROR", why);
         let cells = match file.row(row) {
             Ok(cells) => cells,

@@ -12,7 +12,7 @@ use crate::{
     ledger::EffectLedger,
     row_error::RowError,
     store::{
-        AppliedWrite, OrgTables, RefusedWrite, change::Change, repeated::repeated,
+        AppliedWrite, OrgTables, RefusedWrite, change::RowChange, repeated::repeated,
         transaction::OrgTransaction,
     },
 };
@@ -208,7 +208,7 @@ fn chunk(
     let (object, operation) = (Arc::clone(&job.spec.object), job.spec.operation);
     let plan = run.plan.take().expect("a job with batches has a plan");
     let read = |row| plan.change(&object, operation, settings.id_on_upsert, &run.file, row);
-    let changes: Vec<Change> = rows.clone().map(read).collect();
+    let changes: Vec<RowChange> = rows.clone().map(read).collect();
     let twice = repeated(changes.iter().map(|change| Some((&*object, operation, change))));
     let missing = job.fault.missing.as_ref();
     let mut transaction = OrgTransaction::begin(world.tables, world.faults, world.now);
@@ -245,7 +245,7 @@ fn held(
     plan: &ColumnPlan,
     run: &JobRun,
     row: usize,
-    change: &Change,
+    change: &RowChange,
     job: &IngestJob,
     batch: usize,
     locks: &mut Locks,

@@ -13,7 +13,7 @@ use crate::{
 
 /// The values of one row.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct RowChange {
     /// The `Id` of the row, as sent.
     pub(crate) id: Option<String>,
     /// Fields and their new values; `None` clears the field.
@@ -39,7 +39,7 @@ pub(crate) enum ChangeTarget {
     Parent { lookup: usize, field: usize },
 }
 
-impl Change {
+impl RowChange {
     /// Returns the value of a field, if the row sets it.
     pub(crate) fn get(&self, field: usize) -> Option<&FieldValue> {
         let (_, value) = self.values.iter().find(|(index, _)| *index == field)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Operation, change::Change};
+use super::{Operation, change::RowChange};
 use crate::{
     id::Id,
     row_error::RowError,
@@ -12,7 +12,7 @@ use crate::{
 
 /// Returns the error of each row that shares its key with another one.
 pub(crate) fn repeated<'a>(
-    rows: impl Iterator<Item = Option<(&'a SchemaObject, Operation, &'a Change)>> + Clone,
+    rows: impl Iterator<Item = Option<(&'a SchemaObject, Operation, &'a RowChange)>> + Clone,
 ) -> Vec<Option<RowError>> {
     let key =
         |row: Option<_>| row.and_then(|(object, operation, change)| key(object, operation, change));
@@ -36,7 +36,7 @@ struct RepeatedKey {
     field: String,
 }
 
-fn key(object: &SchemaObject, operation: Operation, change: &Change) -> Option<RepeatedKey> {
+fn key(object: &SchemaObject, operation: Operation, change: &RowChange) -> Option<RepeatedKey> {
     match operation {
         Operation::Insert => None,
         Operation::Upsert(field) if field != ID => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     OrgTables, StoredRecord,
-    change::{Change, not_writable},
+    change::{RowChange, not_writable},
     transaction::{OrgTransaction, effect},
 };
 use crate::{
@@ -50,7 +50,7 @@ impl OrgTransaction<'_> {
         &mut self,
         object: &Arc<SchemaObject>,
         operation: Operation,
-        mut change: Change,
+        mut change: RowChange,
     ) -> Result<AppliedWrite, RefusedWrite> {
         let found = match operation {
             Operation::Upsert(field) if field != ID => {
@@ -79,7 +79,7 @@ impl OrgTransaction<'_> {
         &mut self,
         object: &SchemaObject,
         key: &str,
-        change: &Change,
+        change: &RowChange,
     ) -> Result<(), RowError> {
         if let Some(error) = self.faults.row(&object.name, key) {
             return Err(error);
@@ -94,7 +94,11 @@ impl OrgTransaction<'_> {
         self.faults.lock(&object.name, attempt, parent).map_or(Ok(()), Err)
     }
 
-    fn resolve_parents(&self, object: &SchemaObject, change: &mut Change) -> Result<(), RowError> {
+    fn resolve_parents(
+        &self,
+        object: &SchemaObject,
+        change: &mut RowChange,
+    ) -> Result<(), RowError> {
         for parent in std::mem::take(&mut change.parents) {
             let lookup = object.fields[parent.lookup].lookup.as_ref().expect("it is a lookup");
             let parent_object = self.tables.object(lookup.to);
@@ -124,7 +128,7 @@ impl OrgTransaction<'_> {
         &mut self,
         object: &Arc<SchemaObject>,
         found: Option<Id>,
-        change: Change,
+        change: RowChange,
     ) -> Result<AppliedWrite, RowError> {
         let before = found.and_then(|id| self.tables.get(object.index, id)).cloned();
         let mut after = before.clone().unwrap_or_else(|| StoredRecord {
@@ -192,7 +196,7 @@ fn target(
     tables: &OrgTables,
     object: &SchemaObject,
     operation: Operation,
-    change: &Change,
+    change: &RowChange,
 ) -> Result<Option<Id>, RowError> {
     let given = change.id.as_deref().filter(|id| !id.is_empty());
     match (operation, given) {
@@ -230,7 +234,7 @@ fn upsert_target(
     tables: &OrgTables,
     object: &SchemaObject,
     field: usize,
-    change: &mut Change,
+    change: &mut RowChange,
 ) -> Result<Option<Id>, RowError> {
     let name = &object.fields[field].name;
     if change.id.as_deref().is_some_and(|id| !id.is_empty()) {
@@ -261,7 +265,7 @@ fn fault_key(
     object: &SchemaObject,
     found: Option<Id>,
     operation: Operation,
-    change: &Change,
+    change: &RowChange,
 ) -> String {
     let field = match operation {
         Operation::Upsert(field) if field != ID => Some(field),

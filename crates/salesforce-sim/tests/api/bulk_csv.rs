@@ -102,7 +102,7 @@ async fn values_arrive_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_fails_alone() {
+async fn an_invalid_row_fails_alone() {
     let org = Org::start().await;
     let csv = "ExternalId__c,Name\na, \"A\"\nb,B\nc\nd,D,D\n";
     let job = org.run("Account", csv).await;

@@ -1,14 +1,14 @@
 //! A process in plain words: its start, its steps, and the end when one of them fails.
 
 use relais_core::process::{
-    declared::{Declared, DeclaredCall, DeclaredStep},
+    declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
     definition::Correlate,
 };
 
 use super::retry;
 use crate::settings::quantity::show_duration;
 
-pub(super) fn process(process: &Declared) -> Vec<String> {
+pub(super) fn process(process: &DeclaredProcess) -> Vec<String> {
     let business_key = match &process.business_key {
         None => "without a business key: each event starts one".to_owned(),
         Some(pick) => format!("business key {}: one process for each", pick),

@@ -90,7 +90,7 @@ pub(super) fn explain(code: Code, reason: &str, brokers: &str) -> ConsumerError 
     ConsumerError { reason, kind }
 }
 
-/// Returns the error for records that cannot be read, with their partition as far as it is known.
+/// Returns the error for unreadable records, with their partition as far as it is known.
 ///
 /// librdkafka reports the offset but not the partition. It is a partition with this next offset, or
 /// else one that has not reached it yet.

@@ -17,7 +17,7 @@ use relais_core::{
 
 /// Reserved header: the timestamp of a record in milliseconds, if no column can hold it.
 const HEADER_TIMESTAMP: &str = "relais-timestamp";
-/// Reserved header: the number of headers whose name is not UTF-8; they cannot be read.
+/// Reserved header: the number of headers whose name is not UTF-8; they are left out.
 const HEADER_UNREADABLE: &str = "relais-unreadable-headers";
 /// 0001-01-01 and 9999-12-31T23:59:59.999Z: every database and text format can hold these.
 const MILLIS_MIN: i64 = -62_135_596_800_000;

@@ -30,7 +30,7 @@ impl Hydrator for TestTable {
                         Some(record) => {
                             hydrated.records.insert((*id).to_owned(), record.clone());
                         }
-                        // A value that is not an object stands for a row that cannot be read.
+                        // A value that is not an object stands for an invalid row.
                         None => {
                             hydrated.failed.insert((*id).to_owned(), value.to_string());
                         }
@@ -161,7 +161,7 @@ async fn fresh_rows_replace_the_payload() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_gone_is_rejected_or_skipped() {
+async fn a_row_that_was_deleted_is_rejected_or_skipped() {
     let mut settings = settings(&[("A", "a")]);
     let rows = [message("M-1", "{}"), message("M-2", "{}")];
     let table = || Some(TestTable(Ok(vec![("M-2", json!({"a": 1}))])));
@@ -177,7 +177,7 @@ async fn a_row_that_is_gone_is_rejected_or_skipped() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_uses_an_attempt_and_the_others_go() {
+async fn an_invalid_row_uses_an_attempt_and_the_others_are_sent() {
     let rows = [message("M-1", "{}"), message("M-2", "{}"), message("M-3", "{}")];
     let table = TestTable(Ok(vec![
         ("M-1", json!({"a": 1})),
@@ -242,7 +242,7 @@ async fn a_column_the_query_does_not_give_stops_everything_and_no_row() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_is_nobodys_fault() {
+async fn an_unavailable_database_uses_no_attempt() {
     let failed = |error: fn() -> StoreError| async move {
         let records = records(&settings(&[("A", "a")]), Some(TestTable(Err(error))));
         records.select(&[message("M-1", "{}")]).await.unwrap_err()

@@ -3,7 +3,7 @@
 use super::{
     Action,
     progress::{At, Now, Position, Progress, StepState, Way},
-    work::{Cause, Work, change, closed},
+    work::{ChangeCause, Work, change, closed},
 };
 use crate::{
     delivery::Problem,
@@ -14,12 +14,12 @@ use crate::{
 
 /// Returns the actions that an operator may do with a process as it is.
 pub fn actions(definition: &Definition, process: &Process) -> Result<Vec<Action>, Problem> {
-    let work = Work::load(definition, process, Cause::default())?;
+    let work = Work::load(definition, process, ChangeCause::default())?;
     Ok(Action::ALL.into_iter().filter(|action| fits(&work, *action)).collect())
 }
 
 /// Ends a process as failed, with what it has done standing. Possible without its definition, and for a
-/// progress that cannot be read: it is the last resort.
+/// invalid progress: it is the last resort.
 pub fn cancel(process: &Process, actor: &str, reason: &str) -> Result<Change, Problem> {
     if process.status.is_final() {
         return Err(unfit(process, Action::Cancel, "it has ended"));
@@ -123,13 +123,13 @@ fn resume(work: &mut Work<'_>, actor: &str, reason: &str) {
 }
 
 fn retry_step(work: &mut Work<'_>) {
-    if let Some(at) = under_way(work) {
+    if let Some(at) = in_flight(work) {
         work.progress.at = Position::At(At::due(at.way, &at.step));
     }
 }
 
 fn skip_step(work: &mut Work<'_>) {
-    let Some(at) = under_way(work) else { return };
+    let Some(at) = in_flight(work) else { return };
     let step = at.step.clone();
     let (state, event) = match at.way {
         Way::Forward => (
@@ -150,7 +150,7 @@ fn skip_step(work: &mut Work<'_>) {
 }
 
 /// The step that an operator decides about.
-fn under_way(work: &Work<'_>) -> Option<At> {
+fn in_flight(work: &Work<'_>) -> Option<At> {
     match &work.progress.at {
         Position::At(at) => Some(at.clone()),
         Position::Failed { step: Some(step), .. } => Some(At::due(Way::Forward, step)),

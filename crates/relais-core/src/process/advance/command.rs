@@ -5,7 +5,7 @@
 
 use uuid::Uuid;
 
-use super::{progress::Way, work::Cause};
+use super::{progress::Way, work::ChangeCause};
 use crate::{
     message::{Category, NewMessage},
     process::{Process, definition::Call},
@@ -48,7 +48,7 @@ pub(super) fn command(
     (step, way): (&str, Way),
     command_id: Uuid,
     payload: String,
-    cause: &Cause<'_>,
+    cause: &ChangeCause<'_>,
 ) -> NewMessage {
     let process_id = process.process_id.to_string();
     let aggregate = (process.process_type.as_str(), process_id.as_str());

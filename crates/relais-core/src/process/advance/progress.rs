@@ -24,7 +24,7 @@ pub struct Progress {
     pub(super) steps: BTreeMap<String, StepProgress>,
 }
 
-/// Where a process stands.
+/// The position of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Position {
@@ -58,7 +58,7 @@ impl At {
     }
 }
 
-/// Whether a command does a step or undoes it.
+/// The direction of a command: it does a step or compensates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Way {
@@ -79,7 +79,7 @@ pub(super) enum Now {
     /// It is done; what follows is to begin.
     Done,
     /// Its last command failed; what follows is to begin.
-    Failed(Failure),
+    Failed(StepFailure),
     /// Its compensation failed for good: an operator decides.
     Stuck,
 }
@@ -87,21 +87,21 @@ pub(super) enum Now {
 /// Why an attempt did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Failure {
-    pub(super) kind: FailureKind,
+pub(super) struct StepFailure {
+    pub(super) kind: StepFailureKind,
     pub(super) error: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum FailureKind {
+pub(super) enum StepFailureKind {
     Permanent,
     Retryable,
     /// Retryable, with unknown effects.
     TimedOut,
 }
 
-/// What became of one step.
+/// The state of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepProgress {
@@ -144,7 +144,7 @@ pub(super) enum StepState {
 }
 
 impl StepState {
-    /// Whether there is something to undo.
+    /// Returns true if there is something to compensate.
     pub(super) fn stands(self) -> bool {
         matches!(self, Self::Completed | Self::Skipped)
     }
@@ -213,7 +213,7 @@ impl Progress {
         }
     }
 
-    /// Whether a timer may be running for it.
+    /// Returns true if a timer may be running for it.
     pub(super) fn waits(&self) -> bool {
         matches!(&self.at, Position::At(At { now: Now::Sent | Now::Resting, .. }))
     }

@@ -7,8 +7,8 @@
 use uuid::Uuid;
 
 use super::{
-    go_on::may_try_again,
-    progress::{At, Failure, FailureKind, Now, Position, StepState, Way},
+    next_step::may_try_again,
+    progress::{At, Now, Position, StepFailure, StepFailureKind, StepState, Way},
     work::{Work, value},
 };
 use crate::{
@@ -22,13 +22,13 @@ use crate::{
 };
 
 /// The command that a reply answers, as far as it names one.
-struct Answer<'a> {
+struct AnsweredCommand<'a> {
     step: &'a str,
     way: Way,
     command: Option<(Uuid, u32)>,
 }
 
-impl Answer<'_> {
+impl AnsweredCommand<'_> {
     fn command_id(&self) -> Option<Uuid> {
         self.command.map(|(id, _)| id)
     }
@@ -44,16 +44,17 @@ pub(super) fn record(work: &mut Work<'_>, row: &InboxRow) -> Result<(), Problem>
         }
         (Way::Undo, Meaning::Completed) => undone(work, &answer, data),
         (_, Meaning::Failed { error, retryable }) => {
-            let kind = if retryable { FailureKind::Retryable } else { FailureKind::Permanent };
+            let kind =
+                if retryable { StepFailureKind::Retryable } else { StepFailureKind::Permanent };
             let error = text::fit(&error, ERROR_MESSAGE_MAX);
-            failed(work, &answer, data, Failure { kind, error });
+            failed(work, &answer, data, StepFailure { kind, error });
         }
     }
     Ok(())
 }
 
 /// Which step a reply is for: by the command it names, else by its type.
-fn find<'a>(work: &Work<'a>, row: &InboxRow) -> Result<(Answer<'a>, &'a Reply), Problem> {
+fn find<'a>(work: &Work<'a>, row: &InboxRow) -> Result<(AnsweredCommand<'a>, &'a Reply), Problem> {
     let event_type = row.event_type.as_deref().unwrap_or_default();
     let refuse = |why: String| {
         let name = work.definition.process_type();
@@ -80,14 +81,16 @@ fn find<'a>(work: &Work<'a>, row: &InboxRow) -> Result<(Answer<'a>, &'a Reply), 
         (Some((id, (step, way, attempt))), _) => {
             match found.iter().find(|(s, w, _)| (*s, *w) == (step, way)) {
                 Some((.., reply)) => {
-                    Ok((Answer { step, way, command: Some((id, attempt)) }, *reply))
+                    Ok((AnsweredCommand { step, way, command: Some((id, attempt)) }, *reply))
                 }
                 None => refuse(format!(
                     "it answers a command of step `{step}`, which has no such reply"
                 )),
             }
         }
-        (None, [(step, way, reply)]) => Ok((Answer { step, way: *way, command: None }, *reply)),
+        (None, [(step, way, reply)]) => {
+            Ok((AnsweredCommand { step, way: *way, command: None }, *reply))
+        }
         (None, _) => refuse(
             "several commands may be answered by it; the header `causation-id` must name the \
              message id of the command"
@@ -97,7 +100,12 @@ fn find<'a>(work: &Work<'a>, row: &InboxRow) -> Result<(Answer<'a>, &'a Reply), 
 }
 
 /// A step is done.
-fn completed(work: &mut Work<'_>, answer: &Answer<'_>, data: String, result: serde_json::Value) {
+fn completed(
+    work: &mut Work<'_>,
+    answer: &AnsweredCommand<'_>,
+    data: String,
+    result: serde_json::Value,
+) {
     let step = answer.step;
     let event = ProcessEvent::StepCompleted {
         step: step.to_owned(),
@@ -147,7 +155,7 @@ fn completed_late(work: &mut Work<'_>, step: &str) -> &'static str {
 }
 
 /// Records that a step is compensated.
-fn undone(work: &mut Work<'_>, answer: &Answer<'_>, data: String) {
+fn undone(work: &mut Work<'_>, answer: &AnsweredCommand<'_>, data: String) {
     let step = answer.step;
     let event = ProcessEvent::CompensationCompleted {
         step: step.to_owned(),
@@ -175,7 +183,7 @@ fn undone(work: &mut Work<'_>, answer: &Answer<'_>, data: String) {
 }
 
 /// An attempt failed.
-fn failed(work: &mut Work<'_>, answer: &Answer<'_>, data: String, failure: Failure) {
+fn failed(work: &mut Work<'_>, answer: &AnsweredCommand<'_>, data: String, failure: StepFailure) {
     match why_late(work, answer) {
         Some(note) => {
             let event = failed_event(answer.step, answer.way, answer.command_id(), &failure);
@@ -189,7 +197,7 @@ fn failed(work: &mut Work<'_>, answer: &Answer<'_>, data: String, failure: Failu
 }
 
 /// Why a failure of this command changes nothing, if so.
-fn why_late(work: &Work<'_>, answer: &Answer<'_>) -> Option<&'static str> {
+fn why_late(work: &Work<'_>, answer: &AnsweredCommand<'_>) -> Option<&'static str> {
     let progress = work.progress.step(answer.step);
     let sent = progress.sent(answer.way);
     match &work.progress.at {
@@ -205,7 +213,7 @@ fn why_late(work: &Work<'_>, answer: &Answer<'_>) -> Option<&'static str> {
 }
 
 /// Records and counts a failure of the current attempt.
-pub(super) fn fail_attempt(work: &mut Work<'_>, command_id: Option<Uuid>, failure: Failure) {
+pub(super) fn fail_attempt(work: &mut Work<'_>, command_id: Option<Uuid>, failure: StepFailure) {
     let Some(at) = work.at_mut() else { return };
     at.failed = at.failed.saturating_add(1);
     at.now = Now::Failed(failure.clone());
@@ -225,16 +233,16 @@ pub(super) fn failed_event(
     step: &str,
     way: Way,
     command_id: Option<Uuid>,
-    failure: &Failure,
+    failure: &StepFailure,
 ) -> ProcessEvent {
     let (step, error) = (step.to_owned(), failure.error.clone());
     match (way, failure.kind, command_id) {
         (Way::Undo, ..) => ProcessEvent::CompensationFailed { step, command_id, error },
-        (Way::Forward, FailureKind::TimedOut, Some(command_id)) => {
+        (Way::Forward, StepFailureKind::TimedOut, Some(command_id)) => {
             ProcessEvent::StepTimedOut { step, command_id, error }
         }
         (Way::Forward, kind, command_id) => {
-            let retryable = kind != FailureKind::Permanent;
+            let retryable = kind != StepFailureKind::Permanent;
             ProcessEvent::StepFailed { step, command_id, error, retryable }
         }
     }

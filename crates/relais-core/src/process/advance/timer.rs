@@ -4,17 +4,17 @@ use uuid::Uuid;
 
 use super::{
     command::rest_id,
-    progress::{At, Failure, FailureKind, Now, Position, Way},
+    progress::{At, Now, Position, StepFailure, StepFailureKind, Way},
     reply::{fail_attempt, failed_event},
     work::Work,
 };
 
 pub(super) fn record(work: &mut Work<'_>, step: &str, id: Uuid) {
     match meaning(work, step, id) {
-        Some(Fired::TimedOut { error }) => {
-            fail_attempt(work, Some(id), Failure { kind: FailureKind::TimedOut, error });
+        Some(TimerEffect::TimedOut { error }) => {
+            fail_attempt(work, Some(id), StepFailure { kind: StepFailureKind::TimedOut, error });
         }
-        Some(Fired::Rested) => {
+        Some(TimerEffect::Rested) => {
             if let Some(at) = work.at_mut() {
                 at.now = Now::Due;
             }
@@ -22,28 +22,30 @@ pub(super) fn record(work: &mut Work<'_>, step: &str, id: Uuid) {
         None => {
             let way = work.command_of(id).map_or(Way::Forward, |(_, way, _)| way);
             let error = "no reply in time".to_owned();
-            let failure = Failure { kind: FailureKind::TimedOut, error };
+            let failure = StepFailure { kind: StepFailureKind::TimedOut, error };
             let event = failed_event(step, way, Some(id), &failure);
             work.record_with(event, "ignored: nothing waits for this timer any more");
         }
     }
 }
 
-enum Fired {
+enum TimerEffect {
     TimedOut { error: String },
     Rested,
 }
 
-fn meaning(work: &Work<'_>, step: &str, id: Uuid) -> Option<Fired> {
+fn meaning(work: &Work<'_>, step: &str, id: Uuid) -> Option<TimerEffect> {
     let Position::At(at) = &work.progress.at else { return None };
     if at.step != step {
         return None;
     }
     match at.now {
         Now::Sent if id == work.last_command(step, at.way) => {
-            Some(Fired::TimedOut { error: error(work, at) })
+            Some(TimerEffect::TimedOut { error: error(work, at) })
         }
-        Now::Resting if !work.progress.paused && id == rest_of(work, at) => Some(Fired::Rested),
+        Now::Resting if !work.progress.paused && id == rest_of(work, at) => {
+            Some(TimerEffect::Rested)
+        }
         _ => None,
     }
 }

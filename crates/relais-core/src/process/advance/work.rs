@@ -16,21 +16,21 @@ use crate::{
     process::{
         Action, Change, Closure, DeadLetterChange, Definition, Entry, PROCESS_DEFINITION, Process,
         ProcessEvent, SOURCE_SYSTEM, Timer, TimerChange,
-        definition::{Begun, Call, Step},
+        definition::{Call, ProcessStart, Step},
     },
     route,
     text::{self, ERROR_MESSAGE_MAX, MESSAGE_ID_MAX},
     time::Timestamp,
 };
 
-/// What the changes of a process are caused by.
+/// The cause of the changes of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cause<'a> {
+pub(super) struct ChangeCause<'a> {
     pub(super) message_id: Option<&'a str>,
     pub(super) trace: Headers,
 }
 
-impl<'a> Cause<'a> {
+impl<'a> ChangeCause<'a> {
     pub(super) fn of(row: &'a InboxRow) -> Self {
         Self { message_id: Some(&row.message_id), trace: route::trace_headers(&row.headers) }
     }
@@ -38,7 +38,7 @@ impl<'a> Cause<'a> {
 
 pub(super) struct Work<'a> {
     pub(super) definition: &'a Definition,
-    pub(super) cause: Cause<'a>,
+    pub(super) cause: ChangeCause<'a>,
     pub(super) process: Process,
     pub(super) progress: Progress,
     pub(super) log: Vec<Entry>,
@@ -54,7 +54,7 @@ impl<'a> Work<'a> {
     pub(super) fn load(
         definition: &'a Definition,
         process: &Process,
-        cause: Cause<'a>,
+        cause: ChangeCause<'a>,
     ) -> Result<Self, Problem> {
         let Process { process_id, process_type, definition: version, .. } = process;
         let missing = |what: String| {
@@ -80,8 +80,8 @@ impl<'a> Work<'a> {
     pub(super) fn create(
         definition: &'a Definition,
         process_id: Uuid,
-        begun: Begun,
-        cause: Cause<'a>,
+        begun: ProcessStart,
+        cause: ChangeCause<'a>,
     ) -> Self {
         let progress = Progress::at(Position::New);
         let business_key = begun.business_key.map(|key| text::identity(&key, MESSAGE_ID_MAX));
@@ -113,7 +113,7 @@ impl<'a> Work<'a> {
         definition: &'a Definition,
         process: Process,
         progress: Progress,
-        cause: Cause<'a>,
+        cause: ChangeCause<'a>,
     ) -> Self {
         Self {
             definition,

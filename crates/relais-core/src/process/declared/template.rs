@@ -12,7 +12,7 @@ pub(super) fn fill(template: &str, data: &str) -> Result<String, Problem> {
     json::fill(template, find).map_err(|error| Problem::new("PROCESS_TEMPLATE", &error))
 }
 
-/// What is wrong with a template that may use the results of `known` steps.
+/// Returns the errors of a template that may use the results of `known` steps.
 pub(super) fn check(template: &str, known: &[&str]) -> Vec<String> {
     let mut errors = Vec::new();
     // Text in every place: what is valid JSON with that stands for whole values.

@@ -151,7 +151,7 @@ fn a_step_done_while_paused_cannot_be_skipped_or_sent_again() {
 }
 
 #[test]
-fn compensate_undoes_a_running_process_and_its_step_under_way_once_that_turns_out_done() {
+fn compensate_reverses_a_running_process_and_its_step_in_flight_once_that_is_completed() {
     let mut world = World::start();
     world.completed(&["pay", "pack"]).act(Action::Compensate);
     assert_eq!(
@@ -226,14 +226,14 @@ fn a_cancelled_compensation_keeps_what_is_undone_and_can_be_taken_up_again() {
 }
 
 #[test]
-fn cancel_closes_what_a_person_had_to_look_at() {
+fn cancel_closes_the_dead_letter_of_the_process() {
     let mut world = World::start();
     world.completed(&["pay", "pack"]).reply("shipFailed").reply("refundFailed").act(Action::Cancel);
     assert_eq!((world.status(), world.dead_letter), (ProcessStatus::Failed, None));
 }
 
 #[test]
-fn cancel_is_possible_even_if_the_state_cannot_be_read() {
+fn cancel_is_possible_even_if_the_state_is_invalid() {
     let mut world = World::start();
     world.process.progress = "{}".to_owned();
     assert_eq!(world.try_act(Action::Pause).unwrap_err().code, PROCESS_STATE);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Everything that is wrong with a process after `spoil`.
-fn errors(spoil: impl FnOnce(&mut Declared)) -> Vec<String> {
+fn errors(spoil: impl FnOnce(&mut DeclaredProcess)) -> Vec<String> {
     let mut spoilt = declared();
     spoil(&mut spoilt);
     spoilt.build().unwrap_err()
@@ -76,7 +76,7 @@ fn names_used_twice_are_refused() {
 }
 
 #[test]
-fn replies_that_cannot_be_told_apart_are_refused() {
+fn ambiguous_replies_are_refused() {
     assert_eq!(
         errors(|d| d.steps[0].call.failed = vec!["payDone".into()]),
         ["step `pay`: reply `payDone` has two meanings here; keep one"]
@@ -103,7 +103,7 @@ fn replies_that_cannot_be_told_apart_are_refused() {
 
 #[test]
 fn a_correlation_that_can_find_nothing_is_refused() {
-    let by_key = |declared: &mut Declared| {
+    let by_key = |declared: &mut DeclaredProcess| {
         declared.business_key = None;
         declared.steps[2].call.correlate = Correlate::BusinessKey("key".parse().unwrap());
     };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::process::{TIMER_FIRED, create, definition::Begun};
+use crate::process::{TIMER_FIRED, create, definition::ProcessStart};
 
 #[test]
 fn a_process_sends_one_command_after_the_other_and_succeeds() {
@@ -86,7 +86,7 @@ fn a_process_that_is_created_waits_until_it_is_begun() {
 #[test]
 fn a_process_can_be_begun_without_an_event() {
     let definition = declared().build().unwrap();
-    let begun = Begun { business_key: None, ..definition.begun(None, "{}").unwrap() };
+    let begun = ProcessStart { business_key: None, ..definition.begun(None, "{}").unwrap() };
     let change = crate::process::begin(&definition, Uuid::from_u128(7), begun, Some("cli"));
     assert_eq!(change.process.status, ProcessStatus::Running);
     assert_eq!((change.messages.len(), change.message_id.as_deref()), (1, Some("cli")));

@@ -9,7 +9,7 @@ fn paused() -> World {
 }
 
 #[test]
-fn a_paused_process_takes_a_reply_in_and_goes_on_when_it_is_resumed() {
+fn a_paused_process_stores_a_reply_and_continues_when_it_is_resumed() {
     let mut world = paused();
     assert_eq!(world.status(), ProcessStatus::Paused);
     world.reply("payDone");
@@ -25,7 +25,7 @@ fn a_paused_process_takes_a_reply_in_and_goes_on_when_it_is_resumed() {
 }
 
 #[test]
-fn resume_goes_on_waiting_where_nothing_came_in() {
+fn resume_continues_to_wait_without_a_reply() {
     let mut world = paused();
     world.act(Action::Resume);
     assert_eq!((world.status(), world.sent.len()), (ProcessStatus::Running, 1));

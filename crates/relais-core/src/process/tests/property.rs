@@ -34,7 +34,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// What the log alone says: kept apart from the code that is tested.
+/// The state according to the log alone, computed without the code that is tested.
 #[derive(Default)]
 struct Told {
     done: BTreeSet<String>,
@@ -70,7 +70,7 @@ impl Told {
         }
     }
 
-    /// What must hold after every change.
+    /// Checks the invariants that hold after every change.
     fn check(&self, world: &World) {
         for (step, times) in &self.undone {
             assert!(*times <= 1 && self.done.contains(step), "`{step}` undone {times} times");

@@ -146,7 +146,7 @@ fn a_reply_type_of_several_steps_needs_to_name_its_command() {
 }
 
 #[test]
-fn a_command_id_of_somebody_else_counts_as_none() {
+fn a_command_id_of_another_system_counts_as_none() {
     let mut world = World::start();
     world.try_reply("payDone", Some(Uuid::from_u128(5))).unwrap();
     assert_eq!(world.process.current_step.as_deref(), Some("pack"));
@@ -177,7 +177,7 @@ fn a_reply_that_does_not_say_for_whom_is_a_problem() {
 }
 
 #[test]
-fn a_definition_tells_starts_from_replies() {
+fn a_definition_distinguishes_starts_from_replies() {
     let mut declared = declared();
     declared.steps[0].call.correlate = Correlate::BusinessKey("payload:/order".parse().unwrap());
     let definition = declared.build().unwrap();
@@ -209,7 +209,7 @@ fn a_long_business_key_is_the_same_in_the_process_and_in_its_replies() {
 }
 
 #[test]
-fn a_state_that_cannot_be_read_is_a_problem_and_no_panic() {
+fn an_invalid_state_is_a_problem_and_no_panic() {
     let mut world = World::start();
     let good = world.process.clone();
     let at = r#"{"at":{"way":"undo","step":"pay","now":"sent","failed":0}}"#;
@@ -253,7 +253,7 @@ fn a_definition_without_the_step_or_of_another_version_is_a_problem() {
     let problem = world.try_reply("packDone", None).unwrap_err();
     assert_eq!(problem.code, PROCESS_DEFINITION);
     assert!(problem.message.contains("no step `pack`"), "{}", problem.message);
-    world.definition = Declared { version: 2, ..declared() }.build().unwrap();
+    world.definition = DeclaredProcess { version: 2, ..declared() }.build().unwrap();
     assert_eq!(world.try_reply("packDone", None).unwrap_err().code, PROCESS_DEFINITION);
     world.definition = declared().build().unwrap();
     world.reply("packDone");

@@ -19,18 +19,18 @@ use crate::postgres::{error::Failure, fence::Value, row};
 
 /// Changes, sorted by what they write.
 #[derive(Debug, Default)]
-pub(in crate::postgres) struct Changes<'a> {
+pub(in crate::postgres) struct SortedChanges<'a> {
     all: Vec<&'a Change>,
     begun: Vec<&'a Change>,
     moved: Vec<&'a Change>,
     timers_set: Vec<(Uuid, &'a Timer)>,
     timers_cleared: Vec<Uuid>,
-    dead_letters_opened: Vec<Opened<'a>>,
-    dead_letters_closed: Vec<Closed<'a>>,
+    dead_letters_opened: Vec<OpenedDeadLetter<'a>>,
+    dead_letters_closed: Vec<ClosedDeadLetter<'a>>,
 }
 
 #[derive(Debug)]
-struct Opened<'a> {
+struct OpenedDeadLetter<'a> {
     process: &'a Process,
     failed_status: &'static str,
     problem: &'a Problem,
@@ -38,14 +38,14 @@ struct Opened<'a> {
 }
 
 #[derive(Debug)]
-struct Closed<'a> {
+struct ClosedDeadLetter<'a> {
     process_id: Uuid,
     closure: Closure,
     actor: &'a str,
     reason: &'a str,
 }
 
-impl<'a> Changes<'a> {
+impl<'a> SortedChanges<'a> {
     pub(in crate::postgres) fn of(all: Vec<&'a Change>) -> Self {
         let mut changes = Self::default();
         for change in &all {
@@ -70,11 +70,21 @@ impl<'a> Changes<'a> {
             DeadLetterChange::Keep => {}
             DeadLetterChange::Open { failed_status, problem, attempts } => {
                 let attempts = *attempts;
-                self.dead_letters_opened.push(Opened { process, failed_status, problem, attempts });
+                self.dead_letters_opened.push(OpenedDeadLetter {
+                    process,
+                    failed_status,
+                    problem,
+                    attempts,
+                });
             }
             DeadLetterChange::Close { closure, actor, reason } => {
                 let (process_id, closure) = (process.process_id, *closure);
-                self.dead_letters_closed.push(Closed { process_id, closure, actor, reason });
+                self.dead_letters_closed.push(ClosedDeadLetter {
+                    process_id,
+                    closure,
+                    actor,
+                    reason,
+                });
             }
         }
     }

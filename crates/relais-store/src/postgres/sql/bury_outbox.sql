@@ -1,5 +1,5 @@
 -- The last attempts and the dead letters of rows that were marked FAILED just before and, where asked,
--- their parked keys, in one statement. An already parked key is touched, not skipped: whoever resolves
+-- their parked keys, in one statement. An already parked key is touched, not skipped: a statement that resolves
 -- its dead letter waits for us.
 WITH failed AS MATERIALIZED (
     SELECT o.id, o.message_id, o.destination, o.event_type, o.msg_key, o.payload, o.headers,

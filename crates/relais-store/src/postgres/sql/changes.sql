@@ -1,5 +1,5 @@
--- Ids drawn so far: moves with every new row and, through the audit, with every decision of a
--- person and with every bulk job that sets rows free or ends. And the workers there are, and how many
+-- Ids drawn so far: moves with every new row and, through the audit, with every decision of an
+-- operator and with every bulk job that sets rows free or ends. And the workers there are, and how many
 -- times they handed lanes over: few rows.
 SELECT (SELECT last_value + is_called::integer FROM relais_inbox_id_seq)
        + (SELECT last_value + is_called::integer FROM relais_outbox_id_seq)

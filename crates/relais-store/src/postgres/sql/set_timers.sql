@@ -1,4 +1,4 @@
--- At most one of each process: the new one replaces the old. Due in so many milliseconds of the
+-- At most one of each process: the new one replaces the old. Due after a number of milliseconds of the
 -- database's time.
 INSERT INTO relais_timer (process_id, step, command_id, after_ms, due_at)
 SELECT process_id, step, command_id, after_ms, clock_timestamp() + after_ms * INTERVAL '1 millisecond'

@@ -1,5 +1,5 @@
--- Ids drawn so far: moves with every new row and, through the audit, with every decision of a
--- person, but not with a heartbeat or a settlement. What bulk jobs count up when they set rows free or
+-- Ids drawn so far: moves with every new row and, through the audit, with every decision of an
+-- operator, but not with a heartbeat or a settlement. What bulk jobs count up when they set rows free or
 -- end. And the workers there are, and how many
 -- times they handed lanes over: few rows.
 -- Differs from postgres: the sequences are rows of one small table.

@@ -1,4 +1,4 @@
--- Differs from postgres: one row a statement; the id is made by the caller. An open one tells the
+-- Differs from postgres: one row a statement; the id is made by the caller. An open one shows the
 -- latest failure.
 INSERT INTO relais_dead_letter (id, origin, message_id, event_type, msg_key, payload, failed_status,
                                 error_class, error_message, attempts, parked_by)

@@ -1,4 +1,4 @@
--- The same into relais's table; an id that is there is left alone.
+-- The same into relais's table; an existing id is not changed.
 INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, key_str,
                           msg_key, aggregate_id, event_type, payload, headers, event_ts)
 SELECT id, 'bench', 'orders', 0, place, key, key, key, 'OrderChanged', payload,

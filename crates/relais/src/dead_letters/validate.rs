@@ -1,4 +1,4 @@
-//! What would become of an inbox row: the routes are applied, the process advanced, the handler run in
+//! Validation of an inbox row: the routes are applied, the process advanced, the handler run in
 //! a transaction that is rolled back.
 //!
 //! Invariant: nothing is written, and what is asked is what the inbox worker asks.
@@ -13,7 +13,7 @@ use relais_core::{
     store::StoreError,
 };
 
-use super::{DeadLetters, Rehearse};
+use super::{DeadLetters, PayloadValidator};
 use crate::{App, app::ActionsByInbox, inbox::EventAction, process::Operator};
 
 impl App {
@@ -22,26 +22,27 @@ impl App {
     pub fn dead_letters(&self) -> DeadLetters {
         let store = Arc::clone(&self.store);
         let operator = Operator::with(Arc::clone(&store), Arc::new(self.processes.clone()));
-        let rehearsal = Rehearsal { actions: self.actions_by_inbox(), operator: operator.clone() };
-        DeadLetters::new(store, Arc::new(rehearsal)).operator(operator).skipping(self.skipping())
+        let validator =
+            AppValidator { actions: self.actions_by_inbox(), operator: operator.clone() };
+        DeadLetters::new(store, Arc::new(validator)).operator(operator).skipping(self.skipping())
     }
 }
 
-struct Rehearsal {
+struct AppValidator {
     /// Of the inbox of the app, and of those of its subscribers.
     actions: ActionsByInbox,
     operator: Operator,
 }
 
-impl Rehearse for Rehearsal {
-    fn rehearse(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+impl PayloadValidator for AppValidator {
+    fn validate(&self, row: InboxRow) -> BoxFuture<'_, Result<Outcome, StoreError>> {
         Box::pin(async {
             let event_type = row.event_type.as_deref().unwrap_or_default();
             let actions = self.actions.of(&row.source_system);
             match actions.and_then(|actions| actions.get(event_type)) {
                 Some(EventAction::Handler(handler)) => handled(Arc::clone(handler), row).await,
                 Some(EventAction::Routes(routes)) => Ok(routed(routes, &row)),
-                Some(EventAction::Processes) => self.operator.rehearse(&row).await,
+                Some(EventAction::Processes) => self.operator.validate(&row).await,
                 None => Ok(unknown(&row)),
             }
         })
@@ -50,7 +51,7 @@ impl Rehearse for Rehearsal {
 
 /// In a task of its own, because a handler may panic.
 async fn handled(handler: Arc<dyn Handler>, row: InboxRow) -> Result<Outcome, StoreError> {
-    let run = tokio::spawn(async move { handler.rehearse(row).await });
+    let run = tokio::spawn(async move { handler.validate(row).await });
     run.await.unwrap_or_else(|error| {
         let panic = error.try_into_panic().map_err(|error| error.to_string());
         Ok(panic.map_or_else(|text| Outcome::retry("HANDLER_PANIC", &text), |p| panicked(&*p)))

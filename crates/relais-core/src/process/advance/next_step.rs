@@ -2,7 +2,7 @@
 
 use super::{
     command::{command, command_id, rest_id},
-    progress::{At, Failure, FailureKind, Now, Position, Way},
+    progress::{At, Now, Position, StepFailure, StepFailureKind, Way},
     work::Work,
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 
 /// Continues until the process waits for an event, or ends. Each turn leaves a state it never comes back to,
 /// so there are few.
-pub(super) fn go_on(work: &mut Work<'_>, random: f64) {
+pub(super) fn continue_process(work: &mut Work<'_>, random: f64) {
     while !work.progress.paused {
         let Position::At(at) = work.progress.at.clone() else { return };
         match (at.way, &at.now) {
@@ -29,10 +29,10 @@ pub(super) fn go_on(work: &mut Work<'_>, random: f64) {
     }
 }
 
-/// Whether a failed attempt is followed by another.
-pub(super) fn may_try_again(work: &Work<'_>, at: &At, kind: FailureKind) -> bool {
+/// Returns true if a failed attempt is followed by another.
+pub(super) fn may_try_again(work: &Work<'_>, at: &At, kind: StepFailureKind) -> bool {
     let call = work.call(&at.step, at.way);
-    kind != FailureKind::Permanent && call.is_some_and(|call| !call.retry.exhausted(at.failed))
+    kind != StepFailureKind::Permanent && call.is_some_and(|call| !call.retry.exhausted(at.failed))
 }
 
 fn send(work: &mut Work<'_>, at: &At) {
@@ -110,15 +110,15 @@ fn next_undo(work: &mut Work<'_>) {
 }
 
 /// Gives the step up: completed steps before it are compensated.
-fn turn_back(work: &mut Work<'_>, at: &At, failure: &Failure) {
+fn turn_back(work: &mut Work<'_>, at: &At, failure: &StepFailure) {
     if let Some(step) = work.next_undo() {
         work.progress.at = Position::At(At::due(Way::Undo, step));
         return;
     }
     let reason = format!("{} failed, and there is nothing to undo: {}", place(at), failure.error);
     let (failed_status, code) = match failure.kind {
-        FailureKind::TimedOut => ("TIMED_OUT", "STEP_TIMED_OUT"),
-        FailureKind::Permanent | FailureKind::Retryable => ("FAILED", "STEP_FAILED"),
+        StepFailureKind::TimedOut => ("TIMED_OUT", "STEP_TIMED_OUT"),
+        StepFailureKind::Permanent | StepFailureKind::Retryable => ("FAILED", "STEP_FAILED"),
     };
     work.record(ProcessEvent::ProcessFailed { reason: reason.clone() });
     work.progress.at =
@@ -126,7 +126,7 @@ fn turn_back(work: &mut Work<'_>, at: &At, failure: &Failure) {
     work.raise(failed_status, Problem::new(code, &reason));
 }
 
-fn get_stuck(work: &mut Work<'_>, at: &At, failure: &Failure) {
+fn get_stuck(work: &mut Work<'_>, at: &At, failure: &StepFailure) {
     stand(work, at, Now::Stuck);
     let text = format!("{} failed: {}", place(at), failure.error);
     work.raise("COMPENSATION_FAILED", Problem::new("COMPENSATION_FAILED", &text));
