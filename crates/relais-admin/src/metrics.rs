@@ -209,6 +209,11 @@ fn counters(page: &mut MetricsPage, snapshot: &ObserverSnapshot) {
     }
     let help = "Messages of routes that were not sent because they were out of order.";
     page.one("relais_ignored_total", "counter", help, inbox.ignored);
+    let help = "Rows past their retention that clean-up removed.";
+    page.head("relais_cleaned_total", "counter", help);
+    for (table, rows) in snapshot.cleaned.tables() {
+        page.line("relais_cleaned_total", &[("table", table)], rows);
+    }
     page.head(
         "relais_handling_problems_total",
         "counter",

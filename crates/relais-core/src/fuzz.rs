@@ -207,6 +207,8 @@ pub fn template(input: &[u8]) {
             aggregate_type: None,
             version: Some(version.clone()).filter(|pointer| !pointer.is_empty()),
             payload: Some(template.clone()).filter(|template| !template.is_empty()),
+            event_version: Some(version.clone()),
+            headers: vec![event.to_owned()],
         };
         let made = route.apply(&row);
         assert_eq!(made, route.apply(&row), "the same event makes the same messages");

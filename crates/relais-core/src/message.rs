@@ -142,6 +142,12 @@ pub const HEADER_RECEIVED: &str = "relais-received-at";
 /// The prefix of reserved headers.
 const HEADER_RESERVED: &str = "relais-";
 
+/// Returns whether only relais may write a header of this name.
+pub fn is_reserved_header(name: &str) -> bool {
+    let start = name.get(..HEADER_RESERVED.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(HEADER_RESERVED))
+}
+
 /// Headers of a message: names with their values in order. Stored as a JSON object whose values are
 /// a string, `{"base64": …}` for bytes that are no text, or an array of these where a name repeats.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,8 +202,7 @@ impl Headers {
     /// Adds a value that came from outside: only relais may write a reserved header, so such a name
     /// is kept with `x-` before it.
     pub fn receive(&mut self, name: &str, value: HeaderValue) {
-        let start = name.get(..HEADER_RESERVED.len());
-        if start.is_some_and(|start| start.eq_ignore_ascii_case(HEADER_RESERVED)) {
+        if is_reserved_header(name) {
             self.push(&format!("x-{name}"), value);
         } else {
             self.push(name, value);

@@ -129,6 +129,11 @@ pub struct Retention {
     pub processes_seconds: i64,
 }
 
+impl Retention {
+    /// A retention that does not end: a thousand years.
+    pub const NEVER_SECONDS: i64 = 1_000 * 365 * 86_400;
+}
+
 impl Default for Retention {
     fn default() -> Self {
         const DAY: i64 = 86_400;
@@ -176,8 +181,31 @@ pub struct Cleaned {
     pub processes: u64,
 }
 
+impl std::ops::AddAssign for Cleaned {
+    fn add_assign(&mut self, other: Self) {
+        self.inbox += other.inbox;
+        self.outbox += other.outbox;
+        self.handled += other.handled;
+        self.dead_letters += other.dead_letters;
+        self.processes += other.processes;
+    }
+}
+
 impl Cleaned {
+    /// Returns the number of all rows.
     pub fn total(self) -> u64 {
-        self.inbox + self.outbox + self.handled + self.dead_letters + self.processes
+        self.tables().iter().map(|(_, rows)| rows).sum()
+    }
+
+    /// Returns the numbers with the names of what was removed.
+    pub fn tables(self) -> [(&'static str, u64); 5] {
+        let Self { inbox, outbox, handled, dead_letters, processes } = self;
+        [
+            ("inbox", inbox),
+            ("outbox", outbox),
+            ("handled", handled),
+            ("dead_letters", dead_letters),
+            ("processes", processes),
+        ]
     }
 }

@@ -44,6 +44,10 @@ pub struct Route {
     /// A JSON template in which `{{/pointer}}` stands for the value there and `{{each}}` for the
     /// element.
     pub payload: Option<String>,
+    /// Pointer to the version of the event's contract; an event without one has version 1.
+    pub event_version: Option<String>,
+    /// Names of headers that the messages get from the event.
+    pub headers: Vec<String>,
 }
 
 impl Route {
@@ -57,6 +61,8 @@ impl Route {
             aggregate_type: None,
             version: None,
             payload: None,
+            event_version: None,
+            headers: Vec::new(),
         }
     }
 
@@ -96,10 +102,29 @@ impl Route {
         self
     }
 
-    /// The messages an event becomes, or why it cannot.
+    /// Takes the version of the event's contract from this JSON pointer.
+    #[must_use]
+    pub fn event_version(mut self, pointer: &str) -> Self {
+        self.event_version = Some(pointer.to_owned());
+        self
+    }
+
+    /// Copies these headers of the event to the messages.
+    #[must_use]
+    pub fn headers(mut self, names: &[&str]) -> Self {
+        self.headers = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// Returns the messages that an event becomes, or why it cannot become any.
     pub fn apply(&self, row: &InboxRow) -> Result<Vec<NewMessage>, Problem> {
         let event = row.payload.as_deref().unwrap_or("null");
         let version = self.version_of(event)?;
+        let common = RouteCommon {
+            event_version: self.event_version_of(event)?,
+            headers: self.headers_of(&row.headers),
+            as_of_version: version,
+        };
         let Some(each) = &self.each else {
             if let Some(why) = row.headers.get(HEADER_AGGREGATE_ID) {
                 return Err(Problem::new("AGGREGATE_ID_INVALID", why));
@@ -109,7 +134,7 @@ impl Route {
                 None => event.to_owned(),
                 Some(template) => fill(template, event, None)?,
             };
-            return Ok(vec![self.message(row, 0, aggregate_id, payload, version)]);
+            return Ok(vec![self.message(row, 0, aggregate_id, payload, &common)]);
         };
         let elements = json::pointer(event, each).and_then(json::items).ok_or_else(|| {
             Problem::new("ROUTE_EACH", &format!("payload has no array at `{each}`"))
@@ -135,7 +160,7 @@ impl Route {
                     (None, Some(version)) => format!("{{\"id\":{element},\"version\":{version}}}"),
                     (None, None) => format!("{{\"id\":{element}}}"),
                 };
-                Ok(self.message(row, index, id, payload, version))
+                Ok(self.message(row, index, id, payload, &common))
             })
             .collect()
     }
@@ -150,6 +175,28 @@ impl Route {
                 &format!("payload has no whole number at `{pointer}`"),
             )),
         }
+    }
+
+    /// Returns the version of the contract: 1 if the event does not name one.
+    fn event_version_of(&self, event: &str) -> Result<i32, Problem> {
+        let Some(pointer) = &self.event_version else { return Ok(1) };
+        let Some(found) = json::pointer(event, pointer).and_then(json::text) else {
+            return Ok(1);
+        };
+        found.parse().ok().filter(|version| *version > 0).ok_or_else(|| {
+            let what = format!("the value at `{pointer}` is not a whole number from 1 on");
+            Problem::new("ROUTE_EVENT_VERSION", &what)
+        })
+    }
+
+    /// Returns the headers of the messages: the trace, and those that the route names.
+    fn headers_of(&self, received: &Headers) -> Headers {
+        let mut headers = trace_headers(received);
+        for name in &self.headers {
+            let found = received.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+            headers.0.extend(found.map(|(name, values)| (name.clone(), values.clone())));
+        }
+        headers
     }
 
     /// Returns true if the messages of both routes would have the same ids, and so could not both be sent.
@@ -177,7 +224,7 @@ impl Route {
         index: usize,
         aggregate_id: String,
         payload: String,
-        as_of_version: Option<i64>,
+        common: &RouteCommon,
     ) -> NewMessage {
         NewMessage {
             message_id: self.message_id(row, index),
@@ -189,16 +236,23 @@ impl Route {
             msg_key: if self.each.is_some() { aggregate_id.clone() } else { row.msg_key.clone() },
             aggregate_id,
             event_type: self.event_type.clone().unwrap_or_else(|| self.on.clone()),
-            event_version: 1,
+            event_version: common.event_version,
             payload,
-            headers: trace_headers(&row.headers),
+            headers: common.headers.clone(),
             destination: self.destination.clone(),
             delay: None,
             causation_id: Some(row.message_id.clone()),
             correlation_id: row.headers.get("correlation-id").map(str::to_owned),
-            as_of_version,
+            as_of_version: common.as_of_version,
         }
     }
+}
+
+/// What all messages of one event share.
+struct RouteCommon {
+    event_version: i32,
+    headers: Headers,
+    as_of_version: Option<i64>,
 }
 
 /// The headers that join what follows from a message to its trace.
@@ -269,6 +323,8 @@ mod tests {
             aggregate_type: None,
             version: None,
             payload: None,
+            event_version: None,
+            headers: Vec::new(),
         }
     }
 
@@ -322,5 +378,34 @@ mod tests {
         assert_eq!(messages[0].payload, r#"{"who":"q\"x","no":null}"#);
         let broken = Route { payload: Some("[{{/a}}".into()), ..route };
         assert_eq!(broken.apply(&row("{}")).unwrap_err().code, "ROUTE_TEMPLATE");
+    }
+
+    #[test]
+    fn the_version_of_the_contract_comes_from_the_event() {
+        let route = route().event_version("/eventVersion");
+        let version = |event: &str| route.apply(&row(event)).map(|made| made[0].event_version);
+        assert_eq!(version(r#"{"eventVersion":2}"#), Ok(2));
+        assert_eq!(version(r#"{"eventVersion":"3"}"#), Ok(3));
+        assert_eq!(version(r#"{"eventVersion":null}"#), Ok(1));
+        assert_eq!(version("{}"), Ok(1));
+        for wrong in
+            [r#"{"eventVersion":"v2"}"#, r#"{"eventVersion":0}"#, r#"{"eventVersion":3000000000}"#]
+        {
+            assert_eq!(version(wrong).unwrap_err().code, "ROUTE_EVENT_VERSION", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_the_named_headers_and_the_trace_are_carried_over() {
+        let mut event = row(r#"{"ids":["a","b"]}"#);
+        for (name, value) in [("user", "ann"), ("tenant", "t1"), ("traceparent", "00-1-2-01")] {
+            event.headers.set(name, value);
+        }
+        let route = route().headers(&["user", "absent"]).each("/ids");
+        for message in route.apply(&event).unwrap() {
+            assert_eq!(message.headers.get("user"), Some("ann"));
+            assert_eq!(message.headers.get("traceparent"), Some("00-1-2-01"));
+            assert_eq!(message.headers.0.len(), 2);
+        }
     }
 }

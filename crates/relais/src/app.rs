@@ -332,7 +332,7 @@ impl App {
             running.spawn(format!("subscriber {name}"), Box::new(worker));
         }
         start_sources(&mut running, &store, (&self.inbox, &mut controlled), self.sources);
-        let cleanup = Cleanup::new(Arc::clone(&store), self.retention);
+        let cleanup = Cleanup::new(Arc::clone(&store), self.retention, running.observer());
         running.spawn("cleanup".into(), Box::new(cleanup));
         running.spawn_loops(store, controlled, worker);
         running

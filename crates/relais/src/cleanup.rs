@@ -8,11 +8,14 @@ use std::{
 
 use async_trait::async_trait;
 use relais_core::{
-    query::{CleanupMode, Retention},
+    query::{Cleaned, CleanupMode, Retention},
     store::{Store, StoreError},
 };
 
-use crate::worker::{PassOutcome, Worker};
+use crate::{
+    observe::Observer,
+    worker::{PassOutcome, Worker},
+};
 
 /// Maximum number of rows of one table that one transaction removes.
 const ROWS_MAX: usize = 1_000;
@@ -24,12 +27,33 @@ const BATCH_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Cleanup {
     store: Arc<dyn Store>,
     retention: Retention,
+    observer: Arc<Observer>,
     next: Instant,
+    /// Rows removed since the last rest: one line of the log names them all.
+    removed: Cleaned,
 }
 
 impl Cleanup {
-    pub(crate) fn new(store: Arc<dyn Store>, retention: Retention) -> Self {
-        Self { store, retention, next: Instant::now() }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        retention: Retention,
+        observer: Arc<Observer>,
+    ) -> Self {
+        Self { store, retention, observer, next: Instant::now(), removed: Cleaned::default() }
+    }
+
+    /// Logs the rows of a clean-up that has reached its end.
+    fn report(&mut self) {
+        let Cleaned { inbox, outbox, handled, dead_letters, processes } =
+            std::mem::take(&mut self.removed);
+        tracing::info!(
+            inbox,
+            outbox,
+            handled,
+            dead_letters,
+            processes,
+            "removed rows past their retention"
+        );
     }
 }
 
@@ -43,7 +67,12 @@ impl Worker for Cleanup {
         let remove = CleanupMode::Remove { rows_max: ROWS_MAX };
         let cleaned = self.store.cleanup(self.retention, remove).await?;
         crate::fail_point!("cleanup.after_batch");
+        self.observer.cleaned(cleaned);
+        self.removed += cleaned;
         let rest = if cleaned.total() > 0 { BATCH_PAUSE } else { REST };
+        if rest == REST && self.removed.total() > 0 {
+            self.report();
+        }
         self.next = Instant::now() + rest;
         Ok(PassOutcome::Idle { at_most: rest })
     }

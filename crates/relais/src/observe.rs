@@ -25,7 +25,9 @@ use std::{
     time::SystemTime,
 };
 
-use relais_core::{delivery::Problem, inbox::Accepted, lane::Scope, time::Timestamp};
+use relais_core::{
+    delivery::Problem, inbox::Accepted, lane::Scope, query::Cleaned, time::Timestamp,
+};
 use serde::Serialize;
 
 use self::{
@@ -58,6 +60,7 @@ pub struct Observer {
     scopes: ByName<Heartbeat>,
     sources: ByName<SourceCounters>,
     unserved: Mutex<(BTreeMap<String, u64>, BTreeMap<String, u64>)>,
+    cleaned: Mutex<Cleaned>,
     clock: Arc<DatabaseClock>,
     /// The name of the workers that count here, and the process types they run.
     identity: Mutex<(Option<String>, BTreeSet<String>)>,
@@ -104,6 +107,8 @@ pub struct ObserverSnapshot {
     pub unserved: BTreeMap<String, u64>,
     /// Messages that wait for subscribers (`@name`) and inboxes without a live worker, as of the last minute.
     pub unserved_inboxes: BTreeMap<String, u64>,
+    /// Rows past their retention that were removed.
+    pub cleaned: Cleaned,
 }
 
 /// The counters of receiving and handling at one moment.
@@ -169,6 +174,7 @@ impl Observer {
             scopes: Mutex::default(),
             sources: Mutex::default(),
             unserved: Mutex::default(),
+            cleaned: Mutex::default(),
             clock,
             identity: Mutex::default(),
             tracer,
@@ -202,6 +208,7 @@ impl Observer {
             sources: each(&self.sources, SourceCounters::snapshot),
             unserved: unserved.0,
             unserved_inboxes: unserved.1,
+            cleaned: *lock(&self.cleaned),
         }
     }
 
@@ -212,6 +219,11 @@ impl Observer {
     }
 
     /// Sets the destinations and inboxes that no live worker serves, with their waiting messages.
+    /// Counts rows past their retention that were removed.
+    pub(crate) fn cleaned(&self, rows: Cleaned) {
+        *lock(&self.cleaned) += rows;
+    }
+
     pub(crate) fn set_unserved(
         &self,
         destinations: BTreeMap<String, u64>,

@@ -7,7 +7,9 @@ use relais_core::{
     process::declared::DeclaredCall,
     query::Retention,
     retry::RetryPolicy,
-    setting::{Decimal, Integer, NameText, OnOff, TimeSpan, quantity::show_duration},
+    setting::{
+        Decimal, Integer, NameText, OnOff, RetentionSpan, TimeSpan, quantity::show_duration,
+    },
     settings,
     unknown::UNKNOWN_TYPE_WAIT,
 };
@@ -40,15 +42,15 @@ settings! {
     /// `[retention]`
     pub(super) struct RetentionKeys(base: Retention) {
         /// handled inbox rows. Also how long duplicates are recognised
-        processed: TimeSpan = seconds(base.processed_seconds);
+        processed: RetentionSpan = seconds(base.processed_seconds);
         /// delivered outbox rows
-        dispatched: TimeSpan = seconds(base.dispatched_seconds);
+        dispatched: RetentionSpan = seconds(base.dispatched_seconds);
         /// the marks of `once` in the library
-        handled: TimeSpan = seconds(base.handled_seconds);
+        handled: RetentionSpan = seconds(base.handled_seconds);
         /// decided dead letters
-        resolved: TimeSpan = seconds(base.resolved_seconds);
+        resolved: RetentionSpan = seconds(base.resolved_seconds);
         /// ended processes with their logs. A later reply finds no process and becomes a dead letter
-        processes: TimeSpan = seconds(base.processes_seconds);
+        processes: RetentionSpan = seconds(base.processes_seconds);
     }
 
     /// `[lanes]`

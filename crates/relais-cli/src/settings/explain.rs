@@ -18,7 +18,7 @@ use super::{
     TelemetrySettings,
     admin::scheme,
     destination::LimitKeys,
-    quantity::{show_duration, show_rate, show_size},
+    quantity::{show_duration, show_rate, show_retention, show_size},
 };
 
 /// One section and its meaning.
@@ -188,6 +188,12 @@ fn route(route: &Route) -> Vec<String> {
     if route.payload.is_some() {
         line.push_str(", payload by template");
     }
+    if let Some(version) = &route.event_version {
+        let _ = write!(line, ", event version from payload:{version}");
+    }
+    if !route.headers.is_empty() {
+        let _ = write!(line, ", with the headers {}", route.headers.join(", "));
+    }
     vec![line]
 }
 
@@ -269,7 +275,7 @@ fn breaker(breaker: &BreakerPolicy) -> String {
 }
 
 fn retention(retention: &Retention) -> String {
-    let show = |seconds| show_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+    let show = |seconds| show_retention(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
     format!(
         "handled messages {}, delivered messages {}, marks of `once` {}, decided dead letters {}, ended processes {}",
         show(retention.processed_seconds),

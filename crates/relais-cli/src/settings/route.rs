@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use relais_core::{
     json::{self, JsonError},
+    message::is_reserved_header,
     route::Route,
-    setting::{NameText, PayloadPointer, PlainText},
+    setting::{NameList, NameText, PayloadPointer, PlainText},
     settings,
 };
 
@@ -28,6 +29,10 @@ settings! {
         version: Option<PayloadPointer>;
         /// a template for the payload
         payload: Option<PlainText> => "see below";
+        /// a whole number: the `event_version` of the messages. An event without one has version 1
+        event_version: Option<PayloadPointer> => "1";
+        /// headers of the event that its messages get too. `traceparent` and `tracestate` are always carried over
+        headers: Option<NameList> => "none";
     }
 }
 
@@ -51,6 +56,10 @@ pub(super) fn routes(sections: Vec<Section<'_>>) -> Vec<RouteSettings> {
             section.error("payload", error);
         }
         if let Some(route) = keys.map(route) {
+            if let Some(name) = route.headers.iter().find(|name| is_reserved_header(name)) {
+                section
+                    .error("headers", format_args!("`{name}` is set by relais itself; remove it"));
+            }
             // The ids of its messages are computed from these: an equal route would make the same messages.
             let Route { on, destination, event_type, aggregate_type, each, .. } = route.clone();
             if !identities.insert((on, destination, event_type, aggregate_type, each)) {
@@ -65,13 +74,15 @@ pub(super) fn routes(sections: Vec<Section<'_>>) -> Vec<RouteSettings> {
 }
 
 fn route(keys: RouteKeys) -> Route {
-    let RouteKeys { on, destination, each, event_type, aggregate_type, version, payload } = keys;
+    let RouteKeys { on, destination, each, event_type, aggregate_type, version, .. } = keys;
     let mut route = Route::new(&on, &destination);
     route.each = each;
     route.event_type = event_type;
     route.aggregate_type = aggregate_type;
     route.version = version;
-    route.payload = payload;
+    route.payload = keys.payload;
+    route.event_version = keys.event_version;
+    route.headers = keys.headers.unwrap_or_default();
     route
 }
 

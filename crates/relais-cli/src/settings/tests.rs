@@ -122,6 +122,7 @@ unknown_type_wait = "1h"
 attempts = 3
 [retention]
 processed = "60d"
+dispatched = "never"
 [lanes]
 lease = "20s"
 "#;
@@ -155,6 +156,7 @@ fn every_key_arrives() {
     assert_eq!(settings.inbox_name, "billing");
     assert_eq!(settings.unknown_type_wait, Duration::from_secs(3_600));
     assert_eq!(settings.retention.processed_seconds, 60 * 86_400);
+    assert_eq!(settings.retention.dispatched_seconds, Retention::NEVER_SECONDS);
     assert_eq!(settings.lease, Duration::from_secs(20));
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::query::Retention;
+
 /// The longest duration that a key may have.
 pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -53,6 +55,23 @@ pub fn show_duration(duration: Duration) -> String {
         }
     }
     out
+}
+
+/// Reads a duration, or `never`: rows stay.
+pub fn retention(text: &str) -> Result<Duration, String> {
+    if text.trim() == NEVER { Ok(never()) } else { duration(text) }
+}
+
+/// Formats a duration as [`retention`] reads it.
+pub fn show_retention(duration: Duration) -> String {
+    if duration >= never() { NEVER.to_owned() } else { show_duration(duration) }
+}
+
+/// The retention of rows that stay.
+const NEVER: &str = "never";
+
+fn never() -> Duration {
+    Duration::from_secs(Retention::NEVER_SECONDS.unsigned_abs())
 }
 
 /// Calls per period.
@@ -139,6 +158,14 @@ mod tests {
         {
             assert!(duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_retention_is_a_duration_or_never() {
+        for text in ["never", "7d", "1h30m"] {
+            assert_eq!(show_retention(retention(text).unwrap()), text);
+        }
+        assert!(retention("NEVER").is_err() && retention("").is_err());
     }
 
     #[test]

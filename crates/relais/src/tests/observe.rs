@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use relais_core::{
     async_trait, delivery::Delivery, handler::Outcome, lane::Scope, outbox::OutboxRow,
-    publisher::Publisher,
+    publisher::Publisher, query::Retention,
 };
 
 use super::{
@@ -16,11 +16,12 @@ use super::{
 };
 use crate::{
     DestinationSettings,
+    cleanup::Cleanup,
     inbox::EventAction,
     observe::{Attribute, Observer, Span, SpanSink},
     publish_guard::PublishGuard,
     relay::Relay,
-    worker::run_until_idle,
+    worker::{Worker, run_until_idle},
 };
 
 #[derive(Clone, Default)]
@@ -238,6 +239,24 @@ async fn the_dispatch_latency_of_bulk_rows_is_measured() {
     let measured = bench.observer.snapshot().destinations["d"].dispatch.clone();
     assert_eq!(measured.count(), 2);
     assert!(measured.sum() > std::time::Duration::from_secs(60), "{measured:?}");
+}
+
+#[tokio::test]
+async fn a_cleanup_counts_what_it_removes_and_never_keeps_everything() {
+    let bench = Bench::new().await;
+    bench.enqueue(&[("k", "a"), ("k", "b")]).await;
+    let publisher = Script::new(&[]);
+    drain(&mut bench.relay("w", &publisher).await).await;
+    bench.sql("UPDATE relais_outbox SET dispatched_at = '2020-01-01T00:00:00.000Z'");
+    let observer = Arc::new(Observer::default());
+    let never = Retention::default().dispatched_seconds(Retention::NEVER_SECONDS);
+    for (retention, removed) in [(never, 0), (Retention::default(), 2)] {
+        let store = Arc::clone(&bench.store) as Arc<dyn relais_core::store::Store>;
+        let mut cleanup = Cleanup::new(store, retention, Arc::clone(&observer));
+        cleanup.run_once().await.unwrap();
+        assert_eq!(observer.snapshot().cleaned.outbox, removed);
+        assert_eq!(bench.statuses().len() as u64, 2 - removed);
+    }
 }
 
 #[tokio::test]
