@@ -83,7 +83,8 @@ struct TortureArgs {
     /// Processes of relais, instead of six on PostgreSQL and five on SQLite; fewer for a slow machine
     #[arg(long)]
     nodes: Option<usize>,
-    /// Lengthens the calm between two storms of faults by this factor, for a long run beside other work
+    /// Lengthens the calm between two storms of faults, and between two restarts of the broker, by this
+    /// factor: for a long run beside other work
     #[arg(long, default_value_t = 1)]
     calm: u32,
     /// A planted bug (the program must be `faulty`)

@@ -367,7 +367,10 @@ impl Producer {
 async fn restart(program: PathBuf, context: FlowContext) -> Result<u64> {
     let mut rng = Rng::new(context.plan.seed, 31);
     let mut times = 0;
-    while context.control.wait(rng.between(BROKER_LIFE.0, BROKER_LIFE.1)).await {
+    // A broker that starts slowly beside other work must live long enough to take something.
+    let (shortest, longest) =
+        (BROKER_LIFE.0 * context.plan.calm, BROKER_LIFE.1 * context.plan.calm);
+    while context.control.wait(rng.between(shortest, longest)).await {
         context.event_log.note("kill the broker");
         let status = tokio::process::Command::new(&program).status().await?;
         ensure!(status.success(), "the broker does not start again: {status}");
