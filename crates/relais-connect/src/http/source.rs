@@ -85,7 +85,7 @@ impl HttpSourceSettings {
             token: None,
             secrets: Vec::new(),
             body_max: BODY_DEFAULT,
-            buffered_max: 48 * 1024 * 1024,
+            buffered_max: 32 * 1024 * 1024,
             queue_max: 1_024,
             connections_max: 1_024,
             connections_per_address_max: 512,

@@ -28,7 +28,8 @@ impl Failure {
 impl Failure {
     pub(super) fn no_connection() -> Self {
         Self::Final(StoreError::unavailable(
-            "no free connection in time; raise connections_max or check for slow queries",
+            "no free connection in time: the server does not answer, or all connections are in use; check \
+             the server and slow queries, or raise `store.connections`",
         ))
     }
 }
