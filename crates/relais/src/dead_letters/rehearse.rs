@@ -42,6 +42,7 @@ impl Rehearse for Rehearsal {
                 Some(EventAction::Handler(handler)) => handled(Arc::clone(handler), row).await,
                 Some(EventAction::Routes(routes)) => Ok(routed(routes, &row)),
                 Some(EventAction::Processes) => self.operator.rehearse(&row).await,
+                Some(EventAction::Ignored) => Ok(Outcome::Done),
                 None => Ok(unknown(&row)),
             }
         })
