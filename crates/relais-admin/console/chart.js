@@ -3,7 +3,7 @@
 import { h, replace, s, setText } from "./dom.js";
 
 const HEIGHT = 84;
-const PAD = { left: 44, right: 8, top: 10, bottom: 20 };
+const PAD = { left: 50, right: 8, top: 10, bottom: 20 };
 /** Most points drawn; more cannot be distinguished. */
 const POINTS_MAX = 180;
 /** Fewest points that the width of a chart represents. */

@@ -107,6 +107,9 @@ function describe(event) {
       if (event.outcome === "delivered") {
         return ["ok", "ok", `Attempt ${event.attempt} succeeded`, [event.message, `worker ${event.worker.slice(0, 13)}`]];
       }
+      if (event.outcome === "ignored" && event.code === "IGNORED_BY_CONFIGURATION") {
+        return ["info", "ok", "Ignored by configuration", [event.message, `worker ${event.worker.slice(0, 13)}`]];
+      }
       if (event.outcome === "ignored") {
         return ["warn", "retry", `Attempt ${event.attempt} ignored as out of order`, [because(event.code, event.message), `worker ${event.worker.slice(0, 13)}`]];
       }

@@ -150,13 +150,26 @@ function headerValue(value) {
   return h("code", null, value);
 }
 
+function attemptStatus(attempt) {
+  switch (attempt.outcome) {
+    case "ignored":
+      return attempt.error_code === "IGNORED_BY_CONFIGURATION" ? status("PROCESSED", "ignored by configuration") : status("RETRY", "out of order");
+    case "delivered":
+      return status("DISPATCHED", "delivered");
+    case "retry":
+      return status("RETRY", "will be retried");
+    default:
+      return status("FAILED", "dead letter");
+  }
+}
+
 /** The list of recorded attempts. */
 export function attempts(history) {
   if (!history?.length) return h("p", { class: "soft" }, "No attempt has failed.");
   return h("ol", { class: "attempts" }, history.map((attempt) => h("li", null,
     h("div", { class: "line" },
       h("span", { class: "number" }, `Attempt ${attempt.attempt}`),
-      attempt.outcome === "ignored" ? status("RETRY", "out of order") : attempt.outcome === "delivered" ? status("DISPATCHED", "delivered") : status(attempt.outcome === "retry" ? "RETRY" : "FAILED", attempt.outcome === "retry" ? "will be retried" : "dead letter"),
+      attemptStatus(attempt),
       h("time", { datetime: attempt.at, title: `${attempt.at} UTC` }, local(attempt.at)),
       h("span", { class: "soft" }, "worker ", worker(attempt.worker))),
     attempt.error_message || attempt.error_code

@@ -202,9 +202,12 @@ fn counters(page: &mut MetricsPage, snapshot: &ObserverSnapshot) {
     }
     let inbox = &snapshot.inbox;
     page.head("relais_handled_total", "counter", "Inbox rows handled, by result.");
-    for (result, count) in
-        [("processed", inbox.processed), ("retry", inbox.retried), ("failed", inbox.failed)]
-    {
+    for (result, count) in [
+        ("processed", inbox.processed),
+        ("retry", inbox.retried),
+        ("failed", inbox.failed),
+        ("ignored", inbox.ignored_rows),
+    ] {
         page.line("relais_handled_total", &[("result", result)], count);
     }
     let help = "Messages of routes that were not sent because they were out of order.";

@@ -52,6 +52,7 @@ pub(crate) use source::{SourceOrigin, SourceSettings};
 pub(crate) use store::{StoreSettings, StoreUrl};
 pub(crate) use telemetry::{LogSettings, TelemetrySettings};
 
+use engine::IgnoredTypes;
 use reader::{Section, SettingsFile};
 
 /// The largest file that is read.
@@ -76,6 +77,7 @@ pub(crate) struct Settings {
     pub(crate) inbox_retry: RetryPolicy,
     /// The time for which a message waits for a worker that knows its event type.
     pub(crate) unknown_type_wait: Duration,
+    pub(crate) ignored: IgnoredTypes,
     pub(crate) retention: Retention,
     pub(crate) lease: Duration,
     pub(crate) log: LogSettings,
@@ -188,7 +190,7 @@ fn settings(
     folder: &Path,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Settings {
-    let (inbox_name, inbox_retry, unknown_type_wait) = engine::inbox(root.child("inbox"));
+    let inbox = engine::inbox(root.child("inbox"));
     let (destinations, external) = destination::destinations(root.children("destination", "name"));
     let (admin, admin_tokens) = admin::admin(root.child("admin"));
     let mut settings = Settings {
@@ -200,9 +202,10 @@ fn settings(
         processes: process::processes(root.children("process", "type")),
         destinations,
         external,
-        inbox_name,
-        inbox_retry,
-        unknown_type_wait,
+        inbox_name: inbox.name,
+        inbox_retry: inbox.retry,
+        unknown_type_wait: inbox.unknown_type_wait,
+        ignored: inbox.ignored,
         retention: Retention::default(),
         lease: engine::lease(root.child("lanes")),
         log: telemetry::log(root.child("log")),

@@ -203,6 +203,9 @@ pub(crate) async fn app(
     for process in &settings.processes {
         app = app.process(process.definition.clone());
     }
+    for event_type in &settings.ignored.event_types {
+        app = app.ignore(event_type);
+    }
     let (mut sessions, mut usage) = (salesforce::SalesforceSessions::default(), Vec::new());
     for destination in &settings.destinations {
         let DestinationParts { delivers, budget } =

@@ -11,9 +11,11 @@ mod org;
 #[allow(dead_code)]
 mod support;
 
+use std::net::TcpListener;
+
 use salesforce_sim::{
     Faults,
-    faults::{JobFault, Pattern, RowFault},
+    faults::{HttpAction, HttpFault, JobFault, Pattern, RowFault},
 };
 
 use org::{Base, Org, members_created, settings, until};
@@ -187,5 +189,97 @@ fn a_record_that_is_always_locked_uses_its_attempts_while_others_succeed() {
             let dead = dead(&base);
             assert!(dead[0].starts_with("M-7 UNABLE_TO_LOCK_ROW: "), "{api}: {dead:?}");
         }
+    }
+}
+
+const EVERY_API: [&str; 4] = ["bulk-v2", "collections", "graph", "auto"];
+
+/// A destination without a query: its messages carry their records.
+fn plain(base: &Base, org: &Org, api: &str) -> String {
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mapping = match api {
+        "graph" => "",
+        _ => "object = \"Contact\"\ncolumns = { LastName = \"/name\" }\n",
+    };
+    format!(
+        "[store]\nurl = \"{}\"\n[admin]\nlisten = \"{listen}\"\n\
+         [[destination]]\nname = \"out\"\nkind = \"salesforce\"\napi = \"{api}\"\n\
+         login_url = \"{}\"\nclient_id = \"app\"\nclient_secret = \"hush-hush\"\n{mapping}\
+         [destination.bulk]\nlinger = \"100ms\"\npoll_first = \"20ms\"\n",
+        base.url(),
+        org.url()
+    )
+}
+
+/// Writes messages about the contacts with these numbers.
+fn enqueue(base: &Base, api: &str, contacts: std::ops::RangeInclusive<usize>) {
+    let row = |number| {
+        let record = match api {
+            "graph" => format!(
+                r#"[{{"attributes":{{"type":"Contact"}},"ExternalId__c":"K-{number}","LastName":"Doe"}}]"#
+            ),
+            _ => r#"{"name":"Doe"}"#.to_owned(),
+        };
+        format!("('Contact', 'K-{number}', 'Changed', 'out', '{record}')")
+    };
+    let rows: Vec<String> = contacts.map(row).collect();
+    base.execute(&format!(
+        "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload) \
+         VALUES {}",
+        rows.join(", ")
+    ));
+}
+
+#[test]
+fn an_org_that_is_unavailable_makes_no_dead_letter_whatever_the_api() {
+    for api in EVERY_API {
+        for (site, base) in Base::all(&Site::new) {
+            let unavailable = HttpFault {
+                path: Pattern::new("services/data").unwrap(),
+                action: HttpAction::Unavailable,
+                ..HttpFault::default()
+            };
+            let org = Org::with(Faults { http: vec![unavailable], ..Faults::default() });
+            site.write("relais.toml", &plain(&base, &org, api));
+            assert_eq!(site.relais(&["migrate"]).code, 0);
+            enqueue(&base, api, 1..=20);
+            let running = site.run();
+            until(|| site.json(&["status"])["destinations"][0]["guards"]["breaker"] == "open");
+            org.set_faults(Faults::default());
+            until(|| base.outbox("DISPATCHED") == 20);
+            assert_eq!(running.stop().code, 0);
+            org.assert_once("Contact", 20);
+            let tried = "SELECT event_type FROM relais_outbox WHERE attempts <> 1";
+            assert!(base.texts(tried).is_empty(), "{api}");
+        }
+    }
+}
+
+#[test]
+fn a_locked_record_in_graphs_uses_its_attempts_while_others_succeed() {
+    for (site, base) in Base::all(&Site::new) {
+        let locked = RowFault {
+            key: Pattern::new("^K-7$").unwrap(),
+            code: "UNABLE_TO_LOCK_ROW".to_owned(),
+            message: "unable to obtain exclusive access to this record".to_owned(),
+            ..RowFault::default()
+        };
+        let org = Org::with(Faults { rows: vec![locked], ..Faults::default() });
+        let quick = "[destination.retry]\nattempts = 5\nfirst = \"10ms\"\nmax = \"100ms\"\n";
+        site.write("relais.toml", &(plain(&base, &org, "graph") + quick));
+        assert_eq!(site.relais(&["migrate"]).code, 0);
+        enqueue(&base, "graph", 1..=10);
+        let running = site.run();
+        let mut sent = 10;
+        until(|| {
+            sent += 1;
+            enqueue(&base, "graph", sent..=sent);
+            base.outbox("FAILED") == 1 || sent == 1_000
+        });
+        until(|| base.outbox("DISPATCHED") + base.outbox("FAILED") == sent);
+        assert_eq!(running.stop().code, 0);
+        org.assert_once("Contact", sent - 1);
+        let dead = dead(&base);
+        assert!(dead[0].starts_with("K-7 UNABLE_TO_LOCK_ROW: "), "{dead:?}");
     }
 }

@@ -225,6 +225,9 @@ pub const STAGE_SERDE: &str = "CONSUMER_SERDE";
 /// `error_stage` of a message whose handling failed.
 pub const STAGE_BUSINESS: &str = "BUSINESS";
 
+/// The error code in the recorded attempt of a row whose event type is ignored by configuration.
+pub const IGNORED_BY_CONFIGURATION: &str = "IGNORED_BY_CONFIGURATION";
+
 /// The decision about a row, to be settled.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxFate {
@@ -236,6 +239,9 @@ pub enum InboxFate {
     ///
     /// [`Settled::stale`]: crate::store::Settled
     Processed { messages: Vec<NewMessage>, changes: Vec<Change>, copies: Vec<String> },
+    /// `PROCESSED` without an effect, because the configuration ignores its event type. The store records an
+    /// attempt with the outcome `ignored`.
+    Ignored { problem: Problem },
     /// `RETRY`; the store adds `pause` to its own now. Holds later rows of its key back.
     Retry { attempts: u32, pause: Duration, problem: Problem },
     /// `RETRY` without an attempt used. `lost_workers` is written down: 0 once the row was worked on
@@ -250,7 +256,9 @@ impl InboxFate {
     pub fn messages(&self) -> impl Iterator<Item = &NewMessage> {
         let (messages, changes) = match self {
             Self::Processed { messages, changes, .. } => (&messages[..], &changes[..]),
-            Self::Retry { .. } | Self::Wait { .. } | Self::Dead { .. } => (&[][..], &[][..]),
+            Self::Ignored { .. } | Self::Retry { .. } | Self::Wait { .. } | Self::Dead { .. } => {
+                (&[][..], &[][..])
+            }
         };
         messages.iter().chain(changes.iter().flat_map(|change| &change.messages))
     }

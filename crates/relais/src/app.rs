@@ -128,7 +128,7 @@ impl App {
     /// Turns messages of an event type into outbox messages; several routes may have the same event type.
     ///
     /// # Panics
-    /// If the event type has a handler or a process, or a route to the same destination that differs
+    /// If the event type is ignored, has a handler or a process, or a route to the same destination that differs
     /// in its payload only: their messages would have the same ids.
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
@@ -144,8 +144,8 @@ impl App {
                 );
                 routes.push(route);
             }
-            EventAction::Handler(_) | EventAction::Processes => {
-                panic!("event type `{}` has a handler or process already", route.on)
+            EventAction::Handler(_) | EventAction::Processes | EventAction::Ignored => {
+                panic!("event type `{}` has a handler or process already, or is ignored", route.on)
             }
         }
         self

@@ -73,6 +73,8 @@ pub(crate) enum EventAction {
     Routes(Vec<Route>),
     /// The message starts processes or is a reply to them; the definitions decide which.
     Processes,
+    /// The configuration ignores the message.
+    Ignored,
 }
 
 type FinishedHandler = (RowInFlight<InboxRow>, Handled, Option<OpenSpan>);
@@ -255,6 +257,7 @@ impl InboxWorker {
             }
             Some(EventAction::Routes(routes)) => self.route(entry, &routes),
             Some(EventAction::Processes) => self.processes.await_round(entry.clone()),
+            Some(EventAction::Ignored) => self.ignore(entry),
             // Only relais may send it: a worker without processes refuses it too.
             None if event_type == TIMER_FIRED
                 && source_of(&entry.row.source_system) != SOURCE_SYSTEM =>

@@ -82,6 +82,7 @@ pub(crate) struct InboxCounters {
     failed: AtomicU64,
     refused: AtomicU64,
     ignored: AtomicU64,
+    ignored_rows: AtomicU64,
     lanes: AtomicUsize,
     codes: ProblemCodes,
     /// From received to handled.
@@ -130,6 +131,8 @@ pub struct InboxSnapshot {
     pub refused: u64,
     /// Messages that were not sent, because they were out of order.
     pub ignored: u64,
+    /// Messages whose event type the configuration ignores.
+    pub ignored_rows: u64,
     /// Lanes that this process owns.
     pub lanes: usize,
     /// Failures by error code.
@@ -296,6 +299,11 @@ impl InboxCounters {
         self.ignored.fetch_add(messages, Relaxed);
     }
 
+    /// Counts rows whose event type the configuration ignores.
+    pub(crate) fn ignored_rows(&self, rows: u64) {
+        self.ignored_rows.fetch_add(rows, Relaxed);
+    }
+
     pub(crate) fn set_lanes(&self, lanes: usize) {
         self.lanes.store(lanes, Relaxed);
     }
@@ -310,6 +318,7 @@ impl InboxCounters {
             failed: self.failed.load(Relaxed),
             refused: self.refused.load(Relaxed),
             ignored: self.ignored.load(Relaxed),
+            ignored_rows: self.ignored_rows.load(Relaxed),
             lanes: self.lanes.load(Relaxed),
             codes: self.codes.snapshot(),
             handling: self.handling.snapshot(),

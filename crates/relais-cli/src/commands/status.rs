@@ -157,7 +157,8 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
     }
     let waiting = status.overview.processes_need_operator;
     if waiting > 0 {
-        let text = format!("{waiting} need an operator (relais dead-letter list)");
+        let need = if waiting == 1 { "needs" } else { "need" };
+        let text = format!("{waiting} {need} an operator (relais dead-letter list)");
         let _ = writeln!(out, "              {}", output.paint(&text, Tone::Bad));
     }
     for line in control::paused(controls, *now) {

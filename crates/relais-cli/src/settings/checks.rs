@@ -19,6 +19,7 @@ pub(super) fn check(file: &SettingsFile<'_>, settings: &Settings) {
     };
     addresses(settings, note);
     groups(settings, note);
+    ignored(settings, note);
     // A destination with an invalid section is not undefined.
     let readable = file.findings.borrow().iter().all(|f| f.severity == Severity::Warning);
     if readable {
@@ -63,6 +64,26 @@ fn groups(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
                 let key = format!("source[{}].group", source.name);
                 note(Severity::Error, source.place, &key, &message);
             }
+        }
+    }
+}
+
+/// Reports event types that are ignored and used.
+fn ignored(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
+    for event_type in &settings.ignored.event_types {
+        let routed = settings.routes.iter().position(|r| r.route.on == *event_type);
+        let is_used = |p: &&ProcessSettings| event_types(p).contains_key(event_type.as_str());
+        let process = settings.processes.iter().find(is_used);
+        let used = match (routed, process) {
+            (Some(index), _) => Some(format!("[[route]] #{}", index + 1)),
+            (None, Some(process)) => {
+                Some(format!("[[process]] `{}`", process.declared.process_type))
+            }
+            (None, None) => None,
+        };
+        if let Some(used) = used {
+            let message = format!("`{event_type}` is used by {used}; remove it here or there");
+            note(Severity::Error, settings.ignored.place, "inbox.ignore", &message);
         }
     }
 }

@@ -8,13 +8,14 @@ use relais_core::{
     query::Retention,
     retry::RetryPolicy,
     setting::{
-        Decimal, Integer, NameText, OnOff, RetentionSpan, TimeSpan, quantity::show_duration,
+        Decimal, Integer, NameList, NameText, OnOff, RetentionSpan, TimeSpan,
+        quantity::show_duration,
     },
     settings,
     unknown::UNKNOWN_TYPE_WAIT,
 };
 
-use super::{Settings, process::ProcessSettings, reader::Section};
+use super::{Settings, findings::FilePlace, process::ProcessSettings, reader::Section};
 
 settings! {
     /// `[….retry]`
@@ -37,6 +38,8 @@ settings! {
         name: Option<NameText>;
         /// how long a message waits while no live worker knows its event type; then it becomes a dead letter (`UNKNOWN_EVENT_TYPE`) and parks its key
         unknown_type_wait: TimeSpan = UNKNOWN_TYPE_WAIT;
+        /// event types that are [ignored](operations.md#ignored-event-types): accepted, counted and settled without an effect
+        ignore: Option<NameList>;
     }
 
     /// `[retention]`
@@ -74,16 +77,34 @@ pub(super) fn retry(section: Section<'_>, default: RetryPolicy) -> RetryPolicy {
     RetryPolicy::new(attempts, first, max).factor(factor).jitter(jitter)
 }
 
-/// Reads `[inbox]`: its name, its retries, and the wait for an unknown event type.
-pub(super) fn inbox(section: Section<'_>) -> (String, RetryPolicy, Duration) {
+/// `[inbox]` after reading.
+pub(super) struct InboxSettings {
+    pub(super) name: String,
+    pub(super) retry: RetryPolicy,
+    pub(super) unknown_type_wait: Duration,
+    pub(super) ignored: IgnoredTypes,
+}
+
+/// The event types that are ignored.
+#[derive(Debug)]
+pub(crate) struct IgnoredTypes {
+    /// The place of the key.
+    pub(super) place: FilePlace,
+    pub(crate) event_types: Vec<String>,
+}
+
+/// Reads `[inbox]`.
+pub(super) fn inbox(section: Section<'_>) -> InboxSettings {
     let retry = retry(section.child("retry"), RetryPolicy::patient());
-    let InboxKeys { name, unknown_type_wait } = section.read_with(&());
+    let InboxKeys { name, unknown_type_wait, ignore } = section.read_with(&());
     let name = name.unwrap_or_default();
     if name.contains(INBOX_SEPARATOR) {
         section.error("name", format_args!("must not contain `{INBOX_SEPARATOR}`"));
     }
+    let event_types = ignore.unwrap_or_default();
+    let ignored = IgnoredTypes { place: section.place_of("ignore"), event_types };
     section.finish();
-    (name, retry, unknown_type_wait)
+    InboxSettings { name, retry, unknown_type_wait, ignored }
 }
 
 /// Reads `[retention]`. Rows must stay for longer than the retries of the other sections may take.

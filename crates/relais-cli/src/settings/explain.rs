@@ -47,7 +47,13 @@ pub(crate) fn explain(settings: &Settings) -> Vec<SectionExplanation> {
         format!("an event type that no live worker knows waits {wait}, then parks its key");
     let name = &settings.inbox_name;
     let own = (!name.is_empty()).then(|| format!("an inbox of its own, `{name}`"));
-    let lines = own.into_iter().chain([retry(&settings.inbox_retry), unknown]).collect();
+    let mut lines: Vec<String> =
+        own.into_iter().chain([retry(&settings.inbox_retry), unknown]).collect();
+    let ignored: Vec<_> =
+        settings.ignored.event_types.iter().map(|name| format!("`{name}`")).collect();
+    if !ignored.is_empty() {
+        lines.push(format!("messages of these event types are ignored: {}", ignored.join(", ")));
+    }
     all.push(one("inbox", lines));
     all.push(one("retention", vec![retention(&settings.retention)]));
     all.push(one("lanes", vec![format!("lease {}", show_duration(settings.lease))]));

@@ -170,6 +170,18 @@ fn a_type_may_have_versions_but_each_only_once() {
 }
 
 #[test]
+fn an_ignored_event_type_has_no_route_and_no_process() {
+    let ignore = |name: &str| format!("[inbox]\nignore = [\"Heartbeat\", \"{name}\"]\n");
+    let route = "[[route]]\non = \"Other\"\ndestination = \"payments\"\n";
+    for (name, used) in [("Other", "[[route]] #1"), ("PaymentBusy", "[[process]] `order`")] {
+        let found = bad(&format!("{}{route}{ORDER}{TARGETS}", ignore(name)));
+        let words = format!("inbox.ignore: `{name}` is used by {used}; remove it here or there");
+        assert!(found.contains(&words), "{found}");
+    }
+    good(&format!("{}{route}{ORDER}{TARGETS}", ignore("OrderViewed")));
+}
+
+#[test]
 fn an_event_type_has_a_route_or_a_process_but_not_both() {
     let route = |on: &str| format!("[[route]]\non = \"{on}\"\ndestination = \"payments\"\n");
     let both = bad(&format!("{}{ORDER}{TARGETS}", route("Other") + &route("OrderPlaced")));

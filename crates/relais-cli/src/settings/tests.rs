@@ -118,6 +118,7 @@ path = "out.jsonl"
 [inbox]
 name = "billing"
 unknown_type_wait = "1h"
+ignore = ["Heartbeat", "OrderViewed"]
 [inbox.retry]
 attempts = 3
 [retention]
@@ -155,6 +156,7 @@ fn every_key_arrives() {
     assert_eq!(settings.inbox_retry.attempts_max, 3);
     assert_eq!(settings.inbox_name, "billing");
     assert_eq!(settings.unknown_type_wait, Duration::from_secs(3_600));
+    assert_eq!(settings.ignored.event_types, ["Heartbeat", "OrderViewed"]);
     assert_eq!(settings.retention.processed_seconds, 60 * 86_400);
     assert_eq!(settings.retention.dispatched_seconds, Retention::NEVER_SECONDS);
     assert_eq!(settings.lease, Duration::from_secs(20));

@@ -137,11 +137,20 @@ fn a_process_that_needs_an_operator_is_red_everywhere() {
     assert_eq!(browser.script(TILE, &[]), true);
     const BADGE: &str = "return document.querySelector('a[href=\"#/processes\"] .badge').innerText";
     assert_eq!(browser.script(BADGE, &[]), "1");
+    const TOO_WIDE: &str = "
+        const right = (one) => one.getBoundingClientRect().right;
+        return [...document.querySelectorAll('.flow .box')]
+            .filter((box) => [...box.querySelectorAll('*')].some((one) => right(one) > right(box)))
+            .map((box) => box.innerText)";
+    for (width, height) in [(1440, 900), (1280, 960)] {
+        browser.resize(width, height);
+        assert_eq!(browser.script(TOO_WIDE, &[]), json!([]), "no text leaves its box");
+    }
     browser.go("#/processes");
     browser.sees(&["1 process needs an operator", "needs an operator (compensating)"]);
     browser.press("o-1");
     browser.sees(&["This process needs an operator", "Retry the step", "Skip the step"]);
-    assert_said(&fixture.site.relais(&["status"]), 0, &["1 need an operator"]);
+    assert_said(&fixture.site.relais(&["status"]), 0, &["1 needs an operator"]);
     assert_said(
         &fixture.site.relais(&["explain", "order/o-1"]),
         0,

@@ -184,16 +184,21 @@ fn a_pause_that_one_key_is_asked_for_delays_no_other() {
 #[test]
 fn half_of_the_calls_throttled_make_no_dead_letter_and_no_storm() {
     on_both(|store| {
-        let target = RuleTarget::start(|call| match call.number % 2 {
-            0 => Reply::Status(429),
+        let target = RuleTarget::start(|call| match (call.number % 2, call.destination()) {
+            (0, "asks") => Reply::RetryAfter(1),
+            (0, _) => Reply::Status(429),
             _ => Reply::Status(200),
         });
-        let place = Place::new(&store, &destination(&target, "out", ""));
+        let all: String =
+            ["out", "asks"].iter().map(|name| destination(&target, name, "")).collect();
+        let place = Place::new(&store, &all);
         place.send("out", &keys(100));
+        // Each pause that the target asks for takes a second.
+        place.send("asks", &keys(8));
         let _running = place.run();
-        place.until("DISPATCHED", 100);
+        place.until("DISPATCHED", 108);
         assert!(place.dead_letters().is_empty());
-        assert!(target.calls() < 400, "{} calls for 100 messages", target.calls());
+        assert!(target.calls() < 430, "{} calls for 108 messages", target.calls());
     });
 }
 

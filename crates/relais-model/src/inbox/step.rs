@@ -332,7 +332,10 @@ fn settle(
                 it.attempts = u8::try_from(attempts).expect("few attempts");
                 (it.parks, it.passed) = (park, it.passed || !park);
             }
-            Some(InboxFate::Processed { .. } | InboxFate::Wait { .. }) | None => {
+            Some(
+                InboxFate::Processed { .. } | InboxFate::Ignored { .. } | InboxFate::Wait { .. },
+            )
+            | None => {
                 state.reopened = true;
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use relais_core::{
     dead_letter::Origin,
     delivery::Problem,
-    inbox::{InboxFate, InboxRow, InboxStatus, STAGE_BUSINESS},
+    inbox::{IGNORED_BY_CONFIGURATION, InboxFate, InboxRow, InboxStatus, STAGE_BUSINESS},
     inspect::InspectExt,
     message::NewMessage,
 };
@@ -259,6 +259,24 @@ pub async fn an_older_version_is_not_sent_and_an_equal_or_newer_one_is(f: &dyn F
         "{text}"
     );
     assert_eq!(f.number("SELECT version FROM relais_version").await, 6);
+}
+
+pub async fn a_row_of_an_ignored_type_is_settled_with_the_reason(f: &dyn Fixture) {
+    let (worker, rows) = rows(f, &["1", "2"]).await;
+    let problem = Problem::new(IGNORED_BY_CONFIGURATION, "event type `T`");
+    let ignored = InboxFate::Ignored { problem };
+    let fates = [ignored.clone(), sending(vec![message("orders", "k")])];
+    let both = rows.iter().zip(fates).map(|(row, fate)| worker.inbox_fate(row, fate));
+    assert_eq!(worker.settle_inbox_all(both.collect()).await, all(2));
+    assert_eq!(worker.settle_inbox(&rows[0], ignored).await, none(1), "it is settled");
+    assert_eq!(outbox_count(f).await, 1, "the other row has its effect");
+    assert_eq!(find(f, rows[0].id).await.status, InboxStatus::Processed);
+    let kept = attempts(f, Origin::Inbox, rows[0].id).await;
+    let [attempt] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!(attempt.outcome, "ignored");
+    assert_eq!(attempt.error_code.as_deref(), Some(IGNORED_BY_CONFIGURATION));
+    assert_eq!(attempt.error_message.as_deref(), Some("event type `T`"));
+    assert!(attempts(f, Origin::Inbox, rows[1].id).await.is_empty());
 }
 
 pub async fn versions_are_kept_per_aggregate(f: &dyn Fixture) {

@@ -91,6 +91,7 @@ macro_rules! store_conformance {
                 a_row_named_twice_in_a_batch_has_one_effect
                 a_delayed_message_of_a_handler_waits
                 an_older_version_is_not_sent_and_an_equal_or_newer_one_is
+                a_row_of_an_ignored_type_is_settled_with_the_reason
                 versions_are_kept_per_aggregate
                 versions_of_one_aggregate_in_one_batch_count_in_order
                 a_message_is_handled_once_per_handler

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use deadpool_postgres::Transaction;
 use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
+    delivery::Problem,
     inbox::{InboxFate, InboxRow, InboxSettlement},
     lane::Fence,
     message::NewMessage,
@@ -128,12 +129,14 @@ pub(super) async fn settle(
     let reached = processed.len() as u64 + row::amount(retried.get(0)) + row::amount(buried.get(0));
     let processed: HashSet<i64> = processed.iter().map(|row| row.get(0)).collect();
     let copied = copies(&rows, &processed);
+    let by_type = ignored_types(&rows, &processed);
     let (messages, changes) = consequences(&rows, processed);
     crate::fail_point!("settle_inbox.after_mark");
     let (ids, messages): (Vec<i64>, Vec<_>) = messages.into_iter().unzip();
     let older = write(&transaction, messages.clone(), changes, &fence.worker).await?;
     let ignored = by_row(&ids, &messages, &older);
-    record_ignored(&transaction, &ignored, &fence.worker).await?;
+    let of_order = ignored.iter().map(|row| (row.id, &row.problem));
+    record_ignored(&transaction, of_order.chain(by_type).collect(), &fence.worker).await?;
     copy(&transaction, copied).await?;
     crate::fail_point!("settle_inbox.before_commit");
     transaction.commit().await?;
@@ -152,15 +155,15 @@ fn by_row(ids: &[i64], messages: &[&NewMessage], older: &BTreeSet<usize>) -> Vec
 
 async fn record_ignored(
     transaction: &Transaction<'_>,
-    ignored: &[OutOfOrder],
+    ignored: Vec<(i64, &Problem)>,
     worker: &str,
 ) -> Result<(), Failure> {
     if ignored.is_empty() {
         return Ok(());
     }
-    let ids: Vec<i64> = ignored.iter().map(|row| row.id).collect();
-    let codes: Vec<&str> = ignored.iter().map(|row| row.problem.code.as_str()).collect();
-    let texts: Vec<&str> = ignored.iter().map(|row| row.problem.message.as_str()).collect();
+    let ids: Vec<i64> = ignored.iter().map(|(id, _)| *id).collect();
+    let codes: Vec<&str> = ignored.iter().map(|(_, problem)| problem.code.as_str()).collect();
+    let texts: Vec<&str> = ignored.iter().map(|(_, problem)| problem.message.as_str()).collect();
     let statement = transaction.prepare_cached(sql!("record_ignored")).await?;
     transaction.execute(&statement, &[&worker, &ids, &codes, &texts]).await?;
     Ok(())
@@ -172,7 +175,7 @@ fn by_fate<'a>(settlements: &[&'a InboxSettlement]) -> (LaneProof, Retry<'a>, De
     for settlement in settlements {
         let proof = (settlement.id, settlement.lane, settlement.epoch);
         match &settlement.fate {
-            InboxFate::Processed { .. } => done.push(proof),
+            InboxFate::Processed { .. } | InboxFate::Ignored { .. } => done.push(proof),
             InboxFate::Retry { attempts, pause, problem } => {
                 retries.push(proof, Some(*attempts), *pause, problem, 0);
             }
@@ -205,6 +208,19 @@ fn consequences<'a>(
         }
     }
     (messages, changes)
+}
+
+/// Rows that were `processed` and whose event type is ignored, with the reason.
+fn ignored_types<'a>(
+    settlements: &[&'a InboxSettlement],
+    processed: &HashSet<i64>,
+) -> Vec<(i64, &'a Problem)> {
+    let done = settlements.iter().filter(|settlement| processed.contains(&settlement.id));
+    let of_row = |settlement: &&'a InboxSettlement| match &settlement.fate {
+        InboxFate::Ignored { problem } => Some((settlement.id, problem)),
+        _ => None,
+    };
+    done.filter_map(of_row).collect()
 }
 
 /// The copies of the rows that were `processed`: rows and the inboxes they go to.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::row::{all, change, json_array, limit};
 
-/// Records the attempt of an inbox row that was settled just before, if it failed.
+/// Records the attempt of an inbox row that was settled just before, if it failed or was ignored.
 pub(super) fn record_inbox(
     tx: &Transaction<'_>,
     id: i64,
@@ -17,6 +17,7 @@ pub(super) fn record_inbox(
 ) -> Result<(), StoreError> {
     match fate {
         InboxFate::Processed { .. } | InboxFate::Wait { .. } => Ok(()),
+        InboxFate::Ignored { problem } => record_ignored(tx, id, problem, worker),
         InboxFate::Retry { attempts, problem, .. } => {
             record(tx, (Origin::Inbox, id), *attempts, "retry", problem, worker)
         }
@@ -42,6 +43,17 @@ pub(super) fn record_outbox(
             record(tx, (Origin::Outbox, id), *attempts, "failed", problem, worker)
         }
     }
+}
+
+/// Records that messages of a row, or the row itself, were ignored. The row was settled just before.
+pub(super) fn record_ignored(
+    tx: &Transaction<'_>,
+    id: i64,
+    problem: &Problem,
+    worker: &str,
+) -> Result<(), StoreError> {
+    let params = (id, &problem.code, &problem.message, worker);
+    change(tx, include_str!("sql/record_ignored.sql"), params).map(drop)
 }
 
 fn record(

@@ -162,8 +162,7 @@ pub(super) fn settle(
         }
         let (reached, ignored) = settle_one(tx, &scope, &fence.worker, row)?;
         if let Some(OutOfOrder { id, problem, .. }) = &ignored {
-            let params = (id, &problem.code, &problem.message, &fence.worker);
-            change(tx, include_str!("sql/record_ignored.sql"), params)?;
+            attempt::record_ignored(tx, *id, problem, &fence.worker)?;
         }
         settled.ignored.extend(ignored);
         if reached == 1 {
@@ -208,6 +207,7 @@ fn settle_one(
             }
             return Ok((marked, (!older.is_empty()).then(|| OutOfOrder::new(*id, &older))));
         }
+        InboxFate::Ignored { .. } => mark_processed(tx, *id, scope, worker, *epoch)?,
         InboxFate::Retry { attempts, pause, problem } => {
             let Problem { code, message } = problem;
             let params = (id, scope, worker, epoch, attempts, millis(*pause), code, message, 0);

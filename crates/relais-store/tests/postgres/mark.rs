@@ -20,6 +20,8 @@ use uuid::Uuid;
 
 use crate::bed::{Bed, fence, message, outbox, poll_once};
 
+/// Rows that must not make a fetch longer.
+const MANY: usize = 50_000;
 /// Longer than the pace at which the mark may move.
 const PACE: Duration = Duration::from_millis(250);
 
@@ -416,27 +418,30 @@ async fn buffers(bed: &Bed) -> i64 {
     read
 }
 
+/// Rows of keys, made by the database.
+async fn fill(bed: &Bed, destination: &str, key: &str, rows: usize) {
+    let insert = format!(
+        "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)
+         SELECT 'Order', {key}, 'E', '{destination}', '{{}}' FROM generate_series(1, {rows}) AS n"
+    );
+    bed.raw.batch_execute(&insert).await.unwrap();
+}
+
 /// Returns the buffers that a fetch reads beside `rows` rows of a parked key or another destination.
 async fn buffers_beside(destination: &str, rows: usize) -> Option<i64> {
     let bed = Bed::new().await?;
     let lanes = bed.lanes().await;
     park(&bed, &lanes, "k").await;
-    let fill = |destination: &str, key: &str, rows: usize| {
-        format!(
-            "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)
-             SELECT 'Order', {key}, 'E', '{destination}', '{{}}' FROM generate_series(1, {rows}) AS n"
-        )
-    };
-    bed.raw.batch_execute(&fill(destination, "'k'", rows)).await.unwrap();
+    fill(&bed, destination, "'k'", rows).await;
     assert!(fetch_for_a_while(&bed, &lanes).await.is_empty());
-    bed.raw.batch_execute(&fill("orders", "'other-' || n", 2_000)).await.unwrap();
+    fill(&bed, "orders", "'other-' || n", 2_000).await;
     assert_eq!(fetch_for_a_while(&bed, &lanes).await.len(), 100);
     Some(buffers(&bed).await)
 }
 
 async fn assert_costs_nothing(destination: &str) {
     let Some(without) = buffers_beside(destination, 0).await else { return };
-    let with = buffers_beside(destination, 50_000).await.unwrap();
+    let with = buffers_beside(destination, MANY).await.unwrap();
     assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
 }
 
@@ -448,4 +453,27 @@ async fn rows_behind_a_parked_key_cost_a_fetch_of_other_keys_nothing() {
 #[tokio::test]
 async fn rows_that_wait_for_one_destination_cost_a_fetch_of_another_nothing() {
     assert_costs_nothing("unavailable").await;
+}
+
+/// An outage leaves the rows that were called in backoff, and all others as they were sent.
+#[tokio::test]
+async fn rows_that_wait_for_an_unavailable_destination_cost_its_own_fetch_nothing() {
+    let mut read = Vec::new();
+    for rows in [0, MANY] {
+        let Some(bed) = Bed::new().await else { return };
+        let lanes = bed.lanes().await;
+        fill(&bed, "orders", "'called-' || n", 50).await;
+        let called = bed.fetch(&lanes).await;
+        let problem = Problem::new("REFUSED", "no connection");
+        let pause = Duration::from_secs(3_600);
+        let wait = OutboxFate::Wait { pause, problem, lost_workers: 0 };
+        assert_eq!(bed.settle(&called, &lanes, &wait).await.settled, 50);
+        fill(&bed, "orders", "'called-' || n", 50).await;
+        fill(&bed, "orders", "'other-' || n", 2_000).await;
+        fill(&bed, "orders", "'waits-' || n", rows).await;
+        assert_eq!(fetch_for_a_while(&bed, &lanes).await.len(), 100);
+        read.push(buffers(&bed).await);
+    }
+    let [without, with] = read[..] else { unreachable!() };
+    assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
 }

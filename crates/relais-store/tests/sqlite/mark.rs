@@ -9,6 +9,7 @@ use relais_core::{
     query::Filter,
     store::Store,
 };
+use rusqlite::StatementStatus;
 use uuid::Uuid;
 
 use crate::bed::{Bed, DESTINATION, message};
@@ -85,4 +86,47 @@ async fn other_lanes_start_the_walk_again() {
     let (mine, rest): (Vec<_>, Vec<_>) = lanes.into_iter().partition(|owned| owned.lane == lane);
     assert!(bed.fetch(&mine, 10).await.is_empty(), "parked");
     assert_eq!(bed.fetch(&rest, 10).await, [other_id], "a row below the mark of the other lanes");
+}
+
+/// Rows of keys, made by the database.
+fn fill(bed: &Bed, destination: &str, key: &str, rows: usize) {
+    let insert = format!(
+        "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)
+         WITH RECURSIVE n (i) AS (SELECT 1 WHERE {rows} > 0
+                                  UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+         SELECT 'Order', {key}, 'E', '{destination}', '{{}}' FROM n"
+    );
+    bed.raw().execute_batch(&insert).unwrap();
+}
+
+/// Steps of SQLite that a fetch of many keys takes, from the mark on.
+fn steps(bed: &Bed) -> i32 {
+    let db = bed.raw();
+    let mut fetch = db.prepare(include_str!("../../src/sqlite/sql/fetch_outbox.sql")).unwrap();
+    let (all_lanes, bytes) = (-1, 1_000_000);
+    let values = (DESTINATION, all_lanes, 100, "[]", "[]", bytes, bed.store.mark(&scope()));
+    assert_eq!(fetch.query_map(values, |_| Ok(())).unwrap().count(), 100);
+    fetch.get_status(StatementStatus::VmStep)
+}
+
+/// The same beside so many rows of a parked key, or of another destination.
+async fn steps_beside(destination: &str, rows: usize) -> i32 {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(scope(), "w1").await;
+    let (first, _) = send(&bed, "k").await;
+    park(&bed, &lanes, first).await;
+    fill(&bed, destination, "'k'", rows);
+    assert!(bed.fetch(&lanes, 10).await.is_empty(), "parked");
+    fill(&bed, DESTINATION, "'other-' || i", 2_000);
+    assert_eq!(bed.fetch(&lanes, 100).await.len(), 100);
+    steps(&bed)
+}
+
+#[tokio::test]
+async fn rows_that_wait_cost_a_fetch_of_other_keys_nothing() {
+    for destination in [DESTINATION, "unavailable"] {
+        let (without, with) =
+            (steps_beside(destination, 0).await, steps_beside(destination, 50_000).await);
+        assert!(with * 10 <= without * 12, "{destination}: {with} steps instead of {without}");
+    }
 }

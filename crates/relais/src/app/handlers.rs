@@ -144,6 +144,22 @@ impl App {
         self
     }
 
+    /// Ignores an event type: its messages are settled without an effect. They are counted, and `explain`
+    /// shows them as ignored by configuration. A message of a type that is neither handled nor ignored waits,
+    /// and then becomes a dead letter ([`App::unknown_type_wait`]).
+    ///
+    /// # Panics
+    /// If the event type has a handler, a route, a process or a subscriber.
+    #[must_use]
+    pub fn ignore(mut self, event_type: &str) -> Self {
+        let before = self.actions.insert(event_type.to_owned(), EventAction::Ignored);
+        assert!(
+            matches!(before, None | Some(EventAction::Ignored)),
+            "event type `{event_type}` has a handler, route or process; it cannot be ignored too"
+        );
+        self
+    }
+
     /// Handles an event type with one of several handlers. Each subscriber gets every message, in a
     /// transaction of its own, with its own attempts, time limit and concurrency ([`App::subscriber`]). One
     /// that fails is retried alone, and its dead letters park keys for itself only.
@@ -197,7 +213,7 @@ impl App {
     /// Returns the inboxes that get copies, by event type.
     ///
     /// # Panics
-    /// If an event type has a handler as well: it cannot share a commit with the copies.
+    /// If an event type is ignored, or has a handler as well: it cannot share a commit with the copies.
     pub(super) fn copy_for_subscribers(&mut self) -> HashMap<String, Vec<String>> {
         let mut copies: HashMap<String, Vec<String>> = HashMap::new();
         for (name, subscriber) in &self.subscribers {
@@ -209,6 +225,11 @@ impl App {
                     !matches!(action, EventAction::Handler(_)),
                     "event type `{event_type}` has a handler and a subscriber `{name}`; make the handler a \
                      subscriber too: `App::subscribe`"
+                );
+                assert!(
+                    !matches!(action, EventAction::Ignored),
+                    "event type `{event_type}` is ignored and has a subscriber `{name}`; remove one of \
+                     the two"
                 );
                 copies.entry(event_type.clone()).or_default().push(inbox.clone());
             }

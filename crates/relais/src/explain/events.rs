@@ -6,7 +6,7 @@ use relais_core::{
     bulk::BulkJob,
     dead_letter::DeadLetter,
     delivery::Problem,
-    inbox::{InboxRow, source_of},
+    inbox::{IGNORED_BY_CONFIGURATION, InboxRow, source_of},
     inspect::{Attempt, AuditEntry},
     outbox::OutboxRow,
     process::{LogEntry, Process, ProcessEvent, ProcessStatus, SOURCE_SYSTEM},
@@ -259,6 +259,12 @@ pub(super) fn text(what: &EventDetail, f: &mut fmt::Formatter<'_>) -> fmt::Resul
                 write!(f, " partition {partition} offset {offset}")?;
             }
             write!(f, "): {kind} {message_id}, key {key}")
+        }
+        EventDetail::Attempt { outcome, code, message, worker, .. }
+            if outcome == "ignored" && code.as_deref() == Some(IGNORED_BY_CONFIGURATION) =>
+        {
+            let what = message.as_deref().unwrap_or_default();
+            write!(f, "ignored by configuration: {what} (worker {worker})")
         }
         EventDetail::Attempt { attempt, outcome, code, message, worker }
             if outcome == "ignored" =>

@@ -46,6 +46,16 @@ impl InboxWorker {
                 self.mark(&entry.row, messages.iter_mut().chain(sent));
                 log_handled(&entry.row);
             }
+            InboxFate::Ignored { problem } => {
+                self.mark(&entry.row, std::iter::empty());
+                let (source, message_id) = (&entry.row.source_system, &entry.row.message_id);
+                tracing::debug!(
+                    source,
+                    message_id,
+                    "ignored by configuration: {}",
+                    problem.message
+                );
+            }
             InboxFate::Retry { pause, problem, attempts } => {
                 self.counters.retried(problem);
                 tracing::debug!(
@@ -121,6 +131,8 @@ impl InboxWorker {
         }
         let is_done = |s: &&InboxSettlement| matches!(s.fate, InboxFate::Processed { .. });
         let processed = self.settlements.iter().filter(is_done).count() as u64;
+        let is_ignored = |s: &&InboxSettlement| matches!(s.fate, InboxFate::Ignored { .. });
+        self.counters.ignored_rows(self.settlements.iter().filter(is_ignored).count() as u64);
         let left = settled.refused + settled.stale.len() as u64;
         self.counters.processed(processed.saturating_sub(left));
         if !std::mem::take(&mut self.size).is_empty() {

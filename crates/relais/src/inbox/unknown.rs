@@ -1,5 +1,5 @@
-//! Rows whose event type this worker does not know: their lane is handed over to a live worker that knows
-//! it; without one they wait.
+//! Rows that nothing handles. A row of an unknown event type: its lane is handed over to a live worker that
+//! knows the type; without one the row waits. A row of an ignored event type is settled without an effect.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use std::{
 use relais_core::{
     delivery::Problem,
     handler::Outcome,
-    inbox::InboxRow,
+    inbox::{IGNORED_BY_CONFIGURATION, InboxFate, InboxRow},
     unknown::{UNKNOWN_EVENT_TYPE, UNKNOWN_TYPE_WAIT, await_knowing_worker},
 };
 
@@ -49,6 +49,15 @@ impl UnknownTypes {
 }
 
 impl InboxWorker {
+    /// Settles a row whose event type is ignored.
+    pub(super) fn ignore(&mut self, entry: &RowInFlight<InboxRow>) {
+        let event_type = entry.row.event_type.as_deref().unwrap_or_default();
+        let text = format!("event type `{event_type}`");
+        let problem = Problem::new(IGNORED_BY_CONFIGURATION, &text).fitted();
+        self.push(entry, InboxFate::Ignored { problem });
+        self.reader.queues.complete(std::slice::from_ref(entry), &HashSet::new());
+    }
+
     /// Decides about a row of an unknown type, the first of its key.
     pub(super) fn meet_unknown(&mut self, entry: &RowInFlight<InboxRow>) {
         let Some(event_type) = entry.row.event_type.as_deref() else {

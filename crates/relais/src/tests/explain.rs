@@ -217,6 +217,33 @@ async fn a_row_of_an_unavailable_destination_names_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_a_destination_that_failed_last_names_the_error() {
+    let bench = Bench::new().await;
+    let script = Script::new(&[("a", vec![Delivery::retry("500", "oops"); 20])]);
+    script.stick("b");
+    let settings = DestinationSettings::default().concurrency(1);
+    let app = App::new(bench.store.clone()).destination_with("d", script.clone(), settings);
+    let running = app.start();
+    bench.enqueue(&[("k", "a"), ("l", "b"), ("m", "c")]).await;
+    running.wake();
+    let failed = "SELECT count(*) FROM relais_report WHERE figures LIKE '%\"last_error\"%'";
+    until(&bench, failed, "1").await;
+    let own = story(&bench, "outbox:1").await.things.remove(0);
+    assert_eq!(
+        (own.problem.map(|problem| problem.code), own.waits_for),
+        (Some("500".into()), None)
+    );
+    let waiting = story(&bench, "outbox:3").await;
+    let waits_for = waiting.things[0].waits_for.as_deref().unwrap_or_default();
+    assert!(
+        waits_for.starts_with("waits for destination d, whose last call failed"),
+        "{waits_for}"
+    );
+    assert!(waits_for.ends_with(": 500: oops"), "{waits_for}");
+    drop(running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn handler_attempts_are_explained() {
     let bench = Bench::new().await;
     let handler = relais_store::sqlite::handler(

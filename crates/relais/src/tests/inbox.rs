@@ -121,6 +121,20 @@ async fn a_panicking_handler_is_a_failed_attempt() {
     assert_eq!(statuses(&bench), ["1 RETRY 1"]);
 }
 
+/// No clock can add such a pause.
+#[tokio::test]
+async fn an_absurd_pause_of_a_handler_harms_no_other_message() {
+    let bench = Bench::new().await;
+    accept(&bench, &[("1", r#"{"type":"T","of":"x"}"#), ("2", r#"{"type":"T","of":"y"}"#)]).await;
+    let handler = noting(&bench, |message| match message.message_id.as_str() {
+        "1" => Outcome::retry_after(Duration::MAX, "LATER", "not in this life"),
+        _ => Outcome::Done,
+    });
+    run_until_idle(&mut worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await)
+        .await;
+    assert_eq!(statuses(&bench), ["1 RETRY 1", "2 PROCESSED 1"]);
+}
+
 #[tokio::test]
 async fn a_handler_whose_lane_is_lost_changes_nothing() {
     let bench = Bench::new().await;

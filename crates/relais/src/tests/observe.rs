@@ -279,3 +279,20 @@ async fn a_message_that_is_out_of_order_is_counted_and_explained() {
     });
     assert!(explained, "{lines:?}");
 }
+
+#[tokio::test]
+async fn a_message_of_an_ignored_type_is_handled_counted_and_explained() {
+    let bench = Bench::new().await;
+    let mut worker = worker(&bench, "w", vec![("T", EventAction::Ignored)]).await;
+    accept(&bench, &[("m1", r#"{"type":"T","of":"k"}"#), ("m2", r#"{"type":"T","of":"k"}"#)]).await;
+    run_until_idle(&mut worker).await;
+    assert!(bench.statuses().is_empty(), "nothing is sent");
+    let counted = bench.observer.snapshot().inbox;
+    assert_eq!((counted.ignored_rows, counted.processed, counted.ignored), (2, 0, 0));
+    let found = crate::explain::explain(bench.store.as_ref(), "m2").await.unwrap();
+    let crate::explain::ExplainOutcome::One(story) = found else { panic!("{found:?}") };
+    let lines: Vec<_> = story.events.iter().map(|event| event.what.to_string()).collect();
+    let explained = "ignored by configuration: event type `T` (worker w)";
+    assert!(lines.iter().any(|line| line == explained), "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some("processed"), "{lines:?}");
+}

@@ -91,7 +91,10 @@ fn changed_twice() -> StoreError {
 fn changes(settlement: &InboxSettlement) -> &[Change] {
     match &settlement.fate {
         InboxFate::Processed { changes, .. } => changes,
-        InboxFate::Retry { .. } | InboxFate::Wait { .. } | InboxFate::Dead { .. } => &[],
+        InboxFate::Ignored { .. }
+        | InboxFate::Retry { .. }
+        | InboxFate::Wait { .. }
+        | InboxFate::Dead { .. } => &[],
     }
 }
 

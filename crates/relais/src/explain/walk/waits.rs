@@ -1,10 +1,12 @@
 //! The reason why an open row waits, if it is not in backoff and its key is not parked: an earlier row of
-//! its key, no worker that knows its event type or serves its destination, or an unavailable destination.
+//! its key, no worker that knows its event type or serves its destination, or a destination that is
+//! unavailable or failed last.
 
 use std::collections::BTreeMap;
 
 use relais_core::{
     breaker::BreakerState,
+    delivery::Problem,
     inbox::inbox_of,
     inspect::InspectExt,
     query::{Filter, Overview, PAGE_MAX},
@@ -14,7 +16,7 @@ use relais_core::{
 use super::Walk;
 use crate::{
     explain::{Thing, ThingKind},
-    observe::Figures,
+    observe::{DestinationFigures, Figures, LastError},
     unserved::describe_inbox,
 };
 
@@ -28,37 +30,33 @@ impl Walk<'_> {
             return Ok(());
         }
         let overview = self.store.overview().await?;
-        let unavailable = self.unavailable().await?;
+        let destinations = self.destinations().await?;
         let open: Vec<usize> =
             (0..self.things.len()).filter(|at| waits(&self.things[*at])).collect();
         for at in open {
             let behind = self.behind(&self.things[at]).await?;
             let thing = &mut self.things[at];
-            let destination = thing.place.as_ref().filter(|_| thing.name.kind == ThingKind::Outbox);
-            let closed = || destination.and_then(|name| unavailable.get(name)).cloned();
-            thing.waits_for = behind.or_else(|| unserved(thing, &overview)).or_else(closed);
+            let name = thing.place.as_ref().filter(|_| thing.name.kind == ThingKind::Outbox);
+            let destination = name.and_then(|name| destinations.get_key_value(name));
+            // A row that failed has an error of its own.
+            let failing = || destination.filter(|_| thing.problem.is_none()).and_then(failing);
+            thing.waits_for = behind
+                .or_else(|| unserved(thing, &overview))
+                .or_else(|| destination.and_then(unavailable))
+                .or_else(failing);
         }
         Ok(())
     }
 
-    /// Returns the destinations whose circuit breaker is not closed in a live process, with the reason.
-    async fn unavailable(&self) -> Result<BTreeMap<String, String>, StoreError> {
-        let mut found = BTreeMap::new();
+    /// Returns the figures of each destination, of all live processes together.
+    async fn destinations(&self) -> Result<BTreeMap<String, DestinationFigures>, StoreError> {
+        let mut figures = Figures::default();
         for report in self.store.reports().await?.iter().filter(|report| report.alive) {
-            let Ok(figures) = serde_json::from_str::<Figures>(&report.figures) else { continue };
-            for (name, figures) in figures.destinations {
-                if let (Some(BreakerState::Open | BreakerState::HalfOpen), Some(reason)) =
-                    (figures.breaker, figures.reason)
-                {
-                    let why = format!("{}: {}", reason.code, reason.message);
-                    let text = format!(
-                        "waits for destination {name}, whose circuit breaker is open: {why}"
-                    );
-                    found.insert(name, text);
-                }
+            if let Ok(of_process) = serde_json::from_str(&report.figures) {
+                figures.add(&of_process);
             }
         }
-        Ok(found)
+        Ok(figures.destinations)
     }
 
     /// Returns the first open row of the same key before this one.
@@ -94,6 +92,22 @@ impl Walk<'_> {
             format!("waits behind {kind}:{id} of its key{why}")
         }))
     }
+}
+
+/// Returns why the circuit breaker of a destination is not closed, if so.
+fn unavailable((name, figures): (&String, &DestinationFigures)) -> Option<String> {
+    let is_open = matches!(figures.breaker, Some(BreakerState::Open | BreakerState::HalfOpen));
+    let Problem { code, message } = figures.reason.as_ref().filter(|_| is_open)?;
+    Some(format!("waits for destination {name}, whose circuit breaker is open: {code}: {message}"))
+}
+
+/// Returns the last error of a destination, if nothing was delivered since.
+fn failing((name, figures): (&String, &DestinationFigures)) -> Option<String> {
+    let LastError { at, code, message } = figures.last_error.as_ref()?;
+    let is_last = figures.last_delivered_at.is_none_or(|delivered| delivered < *at);
+    is_last.then(|| {
+        format!("waits for destination {name}, whose last call failed at {at}: {code}: {message}")
+    })
 }
 
 /// Returns why no live worker handles the row, if so.
