@@ -20,6 +20,7 @@ mod pgbouncer;
 mod ports;
 mod postgres;
 mod promtool;
+mod rabbitmq;
 mod scratch;
 mod servers;
 mod tally;
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <command>
 
-  test    lint, build and test everything against a PostgreSQL and an Apache Kafka of its own
+  test    lint, build and test everything against a PostgreSQL, a Kafka and a RabbitMQ of its own
             --quick         no servers, a sample of the tests, five minutes once built
             --filter NAME   only the tests whose name contains NAME, nothing else
             --no-lint       without format, tidy, docs, clippy and cargo-deny

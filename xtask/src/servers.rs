@@ -10,12 +10,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    axe, chromium, faketime, kafka, languages, pgbouncer, postgres, promtool, scratch::Scratch,
-    workspace::Workspace,
+    axe, chromium, faketime, kafka, languages, pgbouncer, postgres, promtool, rabbitmq,
+    scratch::Scratch, workspace::Workspace,
 };
 
 /// All variables about servers.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 15] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -27,6 +27,10 @@ const VARIABLES: [&str; 11] = [
     postgres::RESTART_VARIABLE,
     faketime::VARIABLE,
     axe::VARIABLE,
+    rabbitmq::ADDRESS_VARIABLE,
+    rabbitmq::RESTART_VARIABLE,
+    rabbitmq::SECURE_VARIABLE,
+    rabbitmq::CERTIFICATES_VARIABLE,
 ];
 
 /// A running private server; it ends with its directory.
@@ -72,6 +76,7 @@ impl Servers {
     pub(crate) fn starting(workspace: &Workspace) -> Result<Starting> {
         postgres::install_if_missing()?;
         kafka::install_if_missing(&workspace.target)?;
+        rabbitmq::install_if_missing(&workspace.target)?;
         chromium::install_if_missing()?;
         promtool::install_if_missing(&workspace.target)?;
         pgbouncer::install_if_missing(&workspace.target)?;
@@ -85,6 +90,7 @@ impl Servers {
     fn start(target: &Path) -> Result<Self> {
         thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka::start(target));
+            let rabbitmq = scope.spawn(|| rabbitmq::start(target));
             let postgres = postgres::start()?;
             let tools = [
                 chromium::look(),
@@ -93,7 +99,8 @@ impl Servers {
                 pgbouncer::look(target),
                 faketime::look(target),
             ];
-            Ok(Self { all: [postgres, joined(kafka.join())?].into_iter().chain(tools).collect() })
+            let brokers = [joined(kafka.join())?, joined(rabbitmq.join())?];
+            Ok(Self { all: [postgres].into_iter().chain(brokers).chain(tools).collect() })
         })
     }
 

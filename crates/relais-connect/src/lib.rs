@@ -14,13 +14,22 @@ pub mod kafka;
 pub mod kafka_settings;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(feature = "rabbitmq")]
+pub mod rabbitmq;
+#[cfg(any(feature = "http", feature = "rabbitmq"))]
+#[doc(hidden)]
+#[path = "rabbitmq/settings.rs"]
+pub mod rabbitmq_settings;
 #[cfg(feature = "salesforce")]
 pub mod salesforce;
 
-#[cfg(any(feature = "http", feature = "kafka"))]
+#[cfg(any(feature = "http", feature = "kafka", feature = "rabbitmq"))]
 pub use secrecy::SecretString;
 
-#[cfg(all(any(test, fuzzing), any(feature = "http", feature = "kafka", feature = "log")))]
+#[cfg(all(
+    any(test, fuzzing),
+    any(feature = "http", feature = "kafka", feature = "log", feature = "rabbitmq")
+))]
 mod testing;
 
 #[cfg(all(any(test, fuzzing), any(feature = "http", feature = "kafka")))]

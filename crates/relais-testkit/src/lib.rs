@@ -7,12 +7,14 @@
 //! - [`scratch`]: databases of a test's own
 //! - [`ProcessRun`]: a process without a database
 //! - [`proxy::FaultProxy`]: a network that delays, withholds, cuts, or loses only the reply
+//! - [`mod@connector`]: the contract of sources and publishers, for authors of a connector
 //! - [`mod@build`]: messages for tests
 
 #![warn(missing_docs)]
 
 pub mod build;
 pub mod clock;
+pub mod connector;
 pub mod database;
 pub mod idempotent;
 pub mod outbox_assert;

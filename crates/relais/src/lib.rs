@@ -49,6 +49,7 @@
 //! | `sqlx-sqlite`, `sqlx-postgres` | the same | your transactions and handlers with sqlx 0.9 |
 //! | `http` | `http` | HTTP source and publisher, signed webhooks |
 //! | `kafka` | `kafka` | Kafka source and publisher; compiles librdkafka |
+//! | `rabbitmq` | `rabbitmq` | RabbitMQ source and publisher |
 //! | `salesforce` | `salesforce` | Salesforce bulk jobs, collections and graphs |
 //! | `log` | `log` | JSON lines to stdout or a file |
 //! | `fail-points` | | crashes on purpose, for the tests of relais |
@@ -138,6 +139,8 @@ pub use relais_connect::http;
 pub use relais_connect::kafka;
 #[cfg(feature = "log")]
 pub use relais_connect::log;
+#[cfg(feature = "rabbitmq")]
+pub use relais_connect::rabbitmq;
 #[cfg(feature = "salesforce")]
 pub use relais_connect::salesforce;
 #[cfg(feature = "postgres")]

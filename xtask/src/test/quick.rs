@@ -22,7 +22,7 @@ const START_MAX: Duration = Duration::from_secs(210);
 const PROGRAM_MAX: Duration = Duration::from_secs(90);
 
 /// Test programs that take long or need a server, each with its reason.
-const LEFT_OUT: [(&str, &str); 20] = [
+const LEFT_OUT: [(&str, &str); 22] = [
     ("relais-cli console", "drives a browser"),
     ("relais-cli demo", "runs the demo to its end"),
     ("relais-cli docs", "runs the examples of five languages"),
@@ -39,6 +39,8 @@ const LEFT_OUT: [(&str, &str); 20] = [
     ("relais-connect kafka", "needs a broker"),
     ("relais-connect kafka_restart", "needs a broker"),
     ("relais-connect kafka_restart_publisher", "needs a broker"),
+    ("relais-connect rabbitmq", "needs a broker"),
+    ("relais-connect rabbitmq_restart", "needs a broker"),
     ("relais-model model", "80 s of model checking"),
     ("relais-store postgres", "needs a server"),
     ("salesforce-sim clients", "installs clients of other languages"),
@@ -48,7 +50,8 @@ const LEFT_OUT: [(&str, &str); 20] = [
 const PART: [(&str, &str); 1] = [("relais-store conformance", "sqlite::")];
 
 /// Variables with which tests find servers, or fail without them.
-const SERVERS: [&str; 3] = ["CI", "RELAIS_TEST_POSTGRES", "RELAIS_TEST_KAFKA"];
+const SERVERS: [&str; 4] =
+    ["CI", "RELAIS_TEST_POSTGRES", "RELAIS_TEST_KAFKA", "RELAIS_TEST_RABBITMQ"];
 
 pub(super) fn run(options: &TestOptions) -> Result<ExitCode> {
     let started = Instant::now();
@@ -66,7 +69,7 @@ pub(super) fn run(options: &TestOptions) -> Result<ExitCode> {
     for (name, repeat) in &run.failed {
         println!("failed: {name}; to repeat: {repeat}");
     }
-    println!("LEFT OUT, PostgreSQL and Kafka among it: {}", left_out.join("; "));
+    println!("LEFT OUT, PostgreSQL and the brokers among it: {}", left_out.join("; "));
     println!("quick, on SQLite: {}; {}", run.tally, time(started.elapsed()));
     Ok(if run.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -33,12 +33,12 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         args: &["-p", "relais-cli", "--edges", "normal"],
-        absent: &["rdkafka", "openssl-sys"],
-        why: "the default build needs nothing but a C compiler; Kafka and its OpenSSL are a feature",
+        absent: &["rdkafka", "openssl-sys", "lapin"],
+        why: "the default build needs nothing but a C compiler; brokers are features",
     },
     Boundary {
         args: &["-p", "relais-core", "--edges", "normal"],
-        absent: &["tokio", "rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka"],
+        absent: &["tokio", "rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka", "lapin"],
         why: "the core does no I/O",
     },
     Boundary {
@@ -58,12 +58,12 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         args: &["-p", "relais-connect", "--features", "http,log", "--edges", "normal"],
-        absent: &["rdkafka", "openssl-sys"],
+        absent: &["rdkafka", "openssl-sys", "lapin"],
         why: "a user of HTTP compiles no broker",
     },
     Boundary {
         args: &["-p", "relais", "--edges", "normal"],
-        absent: &["rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka"],
+        absent: &["rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka", "lapin"],
         why: "the engine names no database and no broker",
     },
     Boundary {
