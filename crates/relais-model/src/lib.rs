@@ -26,8 +26,8 @@
 //! # Not modelled
 //!
 //! Several lanes and fair shares, delayed sends, rows that commit after a higher id, cleanup of the
-//! outbox, a database that loses commits, and the batching of settlements (each row settles alone,
-//! which allows more orders, not fewer).
+//! outbox, a database that loses commits, the limits of time and rows of a settlement (it may be sent at any
+//! moment), and a deadline that passes while a worker quarantines rows.
 
 pub mod inbox;
 pub mod outbox;

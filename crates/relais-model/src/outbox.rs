@@ -1,5 +1,8 @@
 //! The relay of one lane: who may publish and settle which rows, and what every fault does to it.
 //!
+//! A worker reads, publishes and settles at the same time. One settlement carries the results of several
+//! calls; the next row of a key starts when the previous one is accepted, not when it is settled.
+//!
 //! Invariant: the correct machine ([`RelayConfig::bug`] `None`) breaks no `always` property within its
 //! bounds; each [`RelayBug`] breaks the property that names its harm.
 
@@ -9,7 +12,8 @@ mod state;
 mod step;
 
 pub use property::{
-    BLAME, CAUSE, FENCE, KILLER, NO_LOSS, ONE_IN_FLIGHT, ORDER, PROGRESS, TERMINAL,
+    BLAME, CAUSE, FENCE, KEY_CONTINUES, KILLER, NO_LOSS, ONE_IN_FLIGHT, ORDER, PROGRESS, STOPS,
+    TERMINAL, UNSETTLED_REPEATED,
 };
 pub use state::{
     Lane, Owner, ROWS_MAX, RelayAnswer, RelayBudget, RelayBug, RelayConfig, RelayItem, RelayRow,

@@ -78,6 +78,8 @@ mod correct {
             "a late duplicate",
             "a key waits behind its dead letter",
             "two keys in flight together",
+            outbox::KEY_CONTINUES,
+            outbox::UNSETTLED_REPEATED,
         ];
         assert_holds(&report, 1_000, &of_two_rows);
     }
@@ -282,6 +284,24 @@ mod relay_bugs {
     #[test]
     fn fetched_rows_older_than_the_own_settlement() {
         assert_found(relay(ONE_KEY, [0, 0, 0, 0]), Bug::StaleFetch, outbox::CAUSE);
+    }
+
+    #[test]
+    fn a_read_past_a_failure_that_is_not_settled() {
+        assert_found(relay(ONE_KEY, [0, 1, 0, 0]), Bug::ReadPastFailure, outbox::ORDER);
+    }
+
+    #[test]
+    fn a_read_that_arrives_after_its_key_was_dropped() {
+        let failed = outbox::RelayConfig { batch: 2, ..relay(&[0, 0, 0], [0, 1, 0, 0]) };
+        assert_found(failed, Bug::LateReadKept, outbox::ORDER);
+        let expired = outbox::RelayConfig { batch: 1, ..relay(&[0, 0, 0], [1, 0, 0, 0]) };
+        assert_found(expired, Bug::LateReadKept, outbox::ORDER);
+    }
+
+    #[test]
+    fn a_worker_continues_after_a_refused_settlement() {
+        assert_found(relay(ONE_KEY, [1, 0, 0, 0]), Bug::ContinuesAfterRefusal, outbox::STOPS);
     }
 
     #[test]

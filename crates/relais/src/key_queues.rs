@@ -1,13 +1,15 @@
 //! The rows that a worker holds, queued by key; at most one call of each key is in flight.
 //!
-//! Invariant: a row starts only when every earlier held row of its key was accepted. Pure bookkeeping:
-//! nothing here waits.
+//! Invariant: a row starts only when every earlier held row of its key was accepted; it need not be settled.
+//! Pure bookkeeping: nothing here waits.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use relais_core::{
     inbox::InboxRow, lane::OwnedLane, outbox::OutboxRow, publisher::Batching, quarantine::Treatment,
 };
+
+use crate::lane_reader::ROWS_MAX;
 
 /// A row of the inbox or of the outbox, as the queues need it.
 pub(crate) trait QueueRow: Send + 'static {
@@ -71,8 +73,11 @@ pub(crate) struct RowInFlight<R> {
     pub(crate) treatment: Treatment,
 }
 
-/// Maximum number of queued rows of one key: more would crowd out other keys.
+/// Maximum number of queued rows of one key whose calls carry one row of it: more would crowd out other keys.
 pub(crate) const PER_KEY_MAX: usize = 64;
+/// Maximum number of queued rows of a key whose calls carry many rows of it, and of all such keys that have a
+/// call in flight, beyond [`PER_KEY_MAX`] of each: half of a worker's queue, the rest is for other keys.
+pub(crate) const LONG_KEYS_MAX: usize = ROWS_MAX / 2;
 /// Maximum number of keys whose calls are halved. Beyond it the search for bad messages starts again.
 const HALVED_KEYS_MAX: usize = 10_000;
 
@@ -85,9 +90,17 @@ pub(crate) struct KeyQueues<R> {
     busy: HashSet<String>,
     /// Every held row, with its lane and its bytes: queued, in flight, or returned and not yet settled.
     held: HashMap<i64, (i16, usize)>,
+    /// The payload bytes of all held rows.
+    bytes: usize,
     queued: usize,
-    /// A row that must be sent alone is in flight: the next such row waits.
-    alone_in_flight: bool,
+    /// Queued rows of keys with a call in flight.
+    behind: usize,
+    /// Maximum number of queued rows of one key.
+    key_max: usize,
+    /// A row that must be sent alone and is not settled: the next such row waits.
+    alone: Option<i64>,
+    /// Keys of which the read in progress returns nothing usable: an earlier row failed or was dropped.
+    void: HashSet<String>,
     /// Keys whose calls failed as a whole, with the maximum rows of their next call.
     batch_max: HashMap<String, usize>,
 }
@@ -99,8 +112,12 @@ impl<R: QueueRow> KeyQueues<R> {
             ready: VecDeque::new(),
             busy: HashSet::new(),
             held: HashMap::new(),
+            bytes: 0,
             queued: 0,
-            alone_in_flight: false,
+            behind: 0,
+            key_max: PER_KEY_MAX,
+            alone: None,
+            void: HashSet::new(),
             batch_max: HashMap::new(),
         }
     }
@@ -138,29 +155,59 @@ impl<R: QueueRow> KeyQueues<R> {
 
     /// Returns the payload bytes of all held rows.
     pub(crate) fn bytes(&self) -> usize {
-        self.held.values().map(|(_, bytes)| bytes).sum()
+        self.bytes
+    }
+
+    /// Fits the queue of each key to the rows of it that one call carries.
+    pub(crate) fn fit(&mut self, batching: Batching) {
+        self.key_max = match batching {
+            Batching::InOrder { max } => max.clamp(PER_KEY_MAX, LONG_KEYS_MAX),
+            Batching::Single | Batching::Distinct { .. } => PER_KEY_MAX,
+        };
     }
 
     /// Returns the keys that have enough queued rows for now.
     pub(crate) fn full_keys(&self) -> Vec<String> {
-        let full = self.queues.iter().filter(|(_, queue)| queue.len() >= PER_KEY_MAX);
-        full.map(|(key, _)| key.clone()).collect()
+        self.queues.keys().filter(|key| self.is_full(key)).cloned().collect()
     }
 
     pub(crate) fn is_full(&self, key: &str) -> bool {
-        self.queues.get(key).is_some_and(|queue| queue.len() >= PER_KEY_MAX)
+        let queued = self.queues.get(key).map_or(0, VecDeque::len);
+        let is_behind = || self.behind >= LONG_KEYS_MAX && self.busy.contains(key);
+        queued >= self.key_max || queued >= PER_KEY_MAX && is_behind()
+    }
+
+    /// Begins a read, which leaves out the rows that are held now. From here until its rows are offered, every
+    /// key whose rows are dropped is void: the read would return later rows only.
+    pub(crate) fn begin_read(&mut self) {
+        self.void.clear();
+    }
+
+    /// Voids keys of the read in progress: an earlier row of theirs failed and is not settled.
+    pub(crate) fn void<'k>(&mut self, keys: impl Iterator<Item = &'k String>) {
+        self.void.extend(keys.cloned());
+    }
+
+    /// Returns whether rows of this key stay in the store, behind earlier rows of the key.
+    pub(crate) fn is_void(&self, key: &str) -> bool {
+        self.void.contains(key)
     }
 
     /// Queues a row behind the rows of its key; rows must come in id order.
     pub(crate) fn offer(&mut self, entry: RowInFlight<R>) {
         let (id, lane, key) = (entry.row.id(), entry.row.lane(), entry.row.key().to_owned());
-        if self.held.insert(id, (lane, entry.row.bytes())).is_some() {
+        let bytes = entry.row.bytes();
+        if self.held.contains_key(&id) {
             return;
         }
+        self.held.insert(id, (lane, bytes));
+        self.bytes += bytes;
         self.queued += 1;
+        let busy = self.busy.contains(&key);
+        self.behind += usize::from(busy);
         let queue = self.queues.entry(key.clone()).or_default();
         queue.push_back(entry);
-        if queue.len() == 1 && !self.busy.contains(&key) {
+        if queue.len() == 1 && !busy {
             self.ready.push_back(key);
         }
     }
@@ -209,9 +256,11 @@ impl<R: QueueRow> KeyQueues<R> {
                     Batching::Single | Batching::Distinct { .. } => 1,
                 };
                 batch.extend(self.start(key, room));
-            } else if !shares && batch.is_empty() && !(alone && self.alone_in_flight) {
-                self.alone_in_flight |= alone;
+            } else if !shares && batch.is_empty() && !(alone && self.alone.is_some()) {
                 batch = self.start(key, 1);
+                if alone {
+                    self.alone = batch.first().map(|entry| entry.row.id());
+                }
                 break;
             } else {
                 waiting.push_back(key);
@@ -251,6 +300,7 @@ impl<R: QueueRow> KeyQueues<R> {
             self.queues.remove(&key);
         }
         self.queued -= started.len();
+        self.behind += self.queues.get(&key).map_or(0, VecDeque::len);
         self.busy.insert(key);
         started
     }
@@ -259,19 +309,21 @@ impl<R: QueueRow> KeyQueues<R> {
     /// later, because an earlier row of the key was not accepted.
     pub(crate) fn complete(&mut self, entries: &[RowInFlight<R>], forget: &HashSet<String>) {
         for entry in entries {
-            if entry.treatment == Treatment::SendAlone {
-                self.alone_in_flight = false;
-            }
             let key = entry.row.key();
             if !self.busy.remove(key) {
                 continue;
             }
-            if forget.contains(key) {
-                for dropped in self.queues.remove(key).unwrap_or_default() {
-                    self.held.remove(&dropped.row.id());
-                    self.queued -= 1;
-                }
-            } else if self.queues.contains_key(key) {
+            let forgotten = forget.contains(key);
+            if forgotten {
+                self.void.insert(key.to_owned());
+            }
+            let Some(queue) = self.queues.get(key) else { continue };
+            self.behind -= queue.len();
+            if forgotten {
+                let queue = self.queues.remove(key).unwrap_or_default();
+                self.queued -= queue.len();
+                self.release(queue.iter().map(|dropped| dropped.row.id()));
+            } else {
                 self.ready.push_back(key.to_owned());
             }
         }
@@ -280,38 +332,49 @@ impl<R: QueueRow> KeyQueues<R> {
     /// Drops rows that are settled, or that are left to a later read.
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
-            self.held.remove(&id);
+            if let Some((_, bytes)) = self.held.remove(&id) {
+                self.bytes -= bytes;
+            }
+            self.end_alone(id);
+        }
+    }
+
+    /// Lets the next row start that must be sent alone, if this one was.
+    pub(crate) fn end_alone(&mut self, id: i64) {
+        if self.alone == Some(id) {
+            self.alone = None;
         }
     }
 
     /// Drops every queued row; rows in flight stay.
     pub(crate) fn drop_queued(&mut self) {
-        for (_, queue) in self.queues.drain() {
-            for entry in queue {
-                self.held.remove(&entry.row.id());
-            }
+        for (key, queue) in std::mem::take(&mut self.queues) {
+            self.release(queue.iter().map(|entry| entry.row.id()));
+            self.void.insert(key);
         }
         self.ready.clear();
-        self.queued = 0;
+        (self.queued, self.behind) = (0, 0);
     }
 
     /// Drops queued rows whose lane this worker does not own any more in that epoch.
     pub(crate) fn keep_only(&mut self, lanes: &HashMap<i16, i64>) {
         let stale = |entry: &RowInFlight<R>| lanes.get(&entry.lane.lane) != Some(&entry.lane.epoch);
-        let Self { queues, held, queued, .. } = self;
-        queues.retain(|_, queue| {
-            queue.retain(|entry| {
-                let drop = stale(entry);
-                if drop {
-                    held.remove(&entry.row.id());
-                    *queued -= 1;
-                }
-                !drop
-            });
+        let mut dropped = Vec::new();
+        let Self { queues, void, .. } = self;
+        queues.retain(|key, queue| {
+            let before = dropped.len();
+            dropped.extend(queue.iter().filter(|entry| stale(entry)).map(|entry| entry.row.id()));
+            if dropped.len() > before {
+                queue.retain(|entry| !stale(entry));
+                void.insert(key.clone());
+            }
             !queue.is_empty()
         });
-        let Self { queues, ready, .. } = self;
+        self.queued -= dropped.len();
+        self.release(dropped);
+        let Self { queues, ready, busy, .. } = self;
         ready.retain(|key| queues.contains_key(key));
+        self.behind = busy.iter().filter_map(|key| queues.get(key)).map(VecDeque::len).sum();
     }
 }
 

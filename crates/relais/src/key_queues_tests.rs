@@ -87,6 +87,8 @@ fn a_suspect_is_sent_alone_and_one_at_a_time() {
     assert_eq!(ids(&queues.take(Batching::InOrder { max: 9 })), [3]);
     assert!(queues.take(Batching::InOrder { max: 9 }).is_empty());
     queues.complete(&first, &HashSet::new());
+    assert!(queues.take(Batching::InOrder { max: 9 }).is_empty(), "the first is not settled");
+    queues.release([1]);
     assert_eq!(ids(&queues.take(Batching::InOrder { max: 9 })), [2]);
 }
 
@@ -162,11 +164,49 @@ fn a_row_offered_twice_is_taken_once() {
     assert_eq!(queues.queued(), 0);
 }
 
+/// Returns queues with rows of one key, from this id on.
+fn offer_many(queues: &mut KeyQueues<Small>, key: &'static str, from: i64, count: usize) {
+    for id in from..from + i64::try_from(count).unwrap() {
+        queues.offer(entry(id, key));
+    }
+}
+
 #[test]
 fn a_key_with_many_rows_is_full() {
     let mut queues = KeyQueues::new();
-    for id in 0..i64::try_from(PER_KEY_MAX).unwrap() {
-        queues.offer(entry(id, "a"));
-    }
+    offer_many(&mut queues, "a", 0, PER_KEY_MAX);
     assert_eq!(queues.full_keys(), ["a"]);
+    queues.fit(Batching::InOrder { max: 1_000 });
+    assert!(queues.full_keys().is_empty(), "one call carries more rows of it");
+}
+
+#[test]
+fn long_keys_in_flight_leave_half_of_the_queue_to_others() {
+    let all = Batching::InOrder { max: 1_000 };
+    let mut queues = queues(&[(1, "a"), (2, "b")]);
+    queues.fit(all);
+    let call = queues.take(all);
+    offer_many(&mut queues, "a", 10, LONG_KEYS_MAX - PER_KEY_MAX);
+    assert!(!queues.is_full("a"));
+    offer_many(&mut queues, "b", 1_000, PER_KEY_MAX);
+    assert!(queues.is_full("a") && queues.is_full("b"));
+    assert!(!queues.is_full("c"));
+    queues.complete(&call, &HashSet::new());
+    assert!(!queues.is_full("a"), "its rows may start");
+}
+
+#[test]
+fn a_read_is_void_for_keys_whose_rows_were_dropped_meanwhile() {
+    let mut queues = queues(&[(1, "a"), (2, "a"), (3, "b"), (4, "c")]);
+    let call = queues.take(Batching::Distinct { max: 2 });
+    queues.begin_read();
+    queues.complete(&call, &HashSet::from(["a".to_owned()]));
+    assert!(queues.is_void("a") && !queues.is_void("b") && !queues.is_void("c"));
+    queues.drop_queued();
+    assert!(queues.is_void("c") && !queues.is_void("b"), "nothing of b was queued");
+    queues.begin_read();
+    assert!(!queues.is_void("a"));
+    queues.offer(entry(5, "d"));
+    queues.keep_only(&HashMap::new());
+    assert!(queues.is_void("d"));
 }

@@ -3,7 +3,6 @@
 //! The first rows of a lost worker's lanes are suspects: see [`quarantine`](crate::quarantine).
 
 use std::{
-    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,6 +25,9 @@ use crate::{
 
 /// Maximum number of rows that one worker holds.
 pub(crate) const ROWS_MAX: usize = 1_000;
+/// Maximum number of rows of a destination that are delivered and not settled: a crash repeats them. At this
+/// number no call starts; calls in flight still add their rows.
+pub(crate) const UNSETTLED_MAX: usize = 200;
 /// Maximum payload bytes that one worker holds; the row that reaches the limit may exceed it.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Minimum time between two reads while rows are queued: each read returns the held rows again.
@@ -42,6 +44,8 @@ pub(crate) struct LaneReader<R> {
     checked_lanes: Option<Vec<OwnedLane>>,
     /// There may be rows that were not read: a wake-up, or the last read was cut by its limit.
     read_wanted: bool,
+    /// A wake-up came since the last read began.
+    woken: bool,
     read_at: Option<Instant>,
     quarantine: LaneQuarantine,
     heartbeat: Option<(JoinHandle<()>, CancellationToken)>,
@@ -63,6 +67,7 @@ impl<R: QueueRow> LaneReader<R> {
             queues: KeyQueues::new(),
             checked_lanes: None,
             read_wanted: true,
+            woken: false,
             read_at: None,
             quarantine: LaneQuarantine::default(),
             heartbeat: None,
@@ -89,10 +94,11 @@ impl<R: QueueRow> LaneReader<R> {
     pub(crate) async fn top_up(&mut self) -> Result<usize, StoreError> {
         let Some(fetch) = self.plan() else { return Ok(0) };
         let rows = (self.fetch)(self.store.as_ref(), fetch.clone()).await;
-        self.receive(&fetch, rows, &HashSet::new()).await
+        self.receive(&fetch, rows).await
     }
 
-    /// Returns what to read now; `None` if nothing should be read.
+    /// Returns what to read now; `None` if nothing should be read. Rows may start and be settled until
+    /// [`LaneReader::receive`] gets the result.
     pub(crate) fn plan(&mut self) -> Option<Fetch> {
         let lanes = self.usable();
         let lanes = self.keeper.readable(lanes);
@@ -116,6 +122,8 @@ impl<R: QueueRow> LaneReader<R> {
             return None;
         }
         self.read_at = Some(Instant::now());
+        self.woken = false;
+        self.queues.begin_read();
         Some(Fetch {
             scope: self.keeper.fence().scope.clone(),
             lanes,
@@ -126,13 +134,12 @@ impl<R: QueueRow> LaneReader<R> {
         })
     }
 
-    /// Queues the rows of a [`LaneReader::plan`]; returns their number. Rows of `forgotten` keys stay in
-    /// the store: an earlier row of the key was settled as not delivered during the read.
+    /// Queues the rows of a [`LaneReader::plan`]; returns their number. Rows of void keys stay in the store:
+    /// an earlier row of the key failed or was dropped.
     pub(crate) async fn receive(
         &mut self,
         fetch: &Fetch,
         rows: Result<Vec<R>, StoreError>,
-        forgotten: &HashSet<String>,
     ) -> Result<usize, StoreError> {
         // Until the end is reached there may be more.
         self.read_wanted = true;
@@ -144,11 +151,11 @@ impl<R: QueueRow> LaneReader<R> {
         let freed = self.assess(&mut entries, &fetch.lanes, cut).await?;
         entries.extend(unknown);
         entries.sort_unstable_by_key(|entry| entry.row.id());
-        self.read_wanted = cut || freed || !fetch.skip_keys.is_empty();
+        self.read_wanted = self.woken || cut || freed || !fetch.skip_keys.is_empty();
         self.checked_lanes = None;
         let mut new = 0;
         for entry in entries {
-            if forgotten.contains(entry.row.key()) || self.queues.is_full(entry.row.key()) {
+            if self.queues.is_void(entry.row.key()) || self.queues.is_full(entry.row.key()) {
                 // It stays in the store, behind the earlier rows of its key.
                 self.read_wanted = true;
             } else {
@@ -162,7 +169,7 @@ impl<R: QueueRow> LaneReader<R> {
 
     /// Makes the next [`LaneReader::top_up`] read the store.
     pub(crate) fn request_read(&mut self) {
-        self.read_wanted = true;
+        (self.read_wanted, self.woken) = (true, true);
     }
 
     /// Returns the longest rest before the next pass: short while a wanted read is postponed.
@@ -172,8 +179,13 @@ impl<R: QueueRow> LaneReader<R> {
 
     /// Returns the next rows to start, only of lanes whose lease is valid.
     pub(crate) fn take(&mut self, batching: Batching) -> Vec<RowInFlight<R>> {
-        self.usable();
+        self.drop_lost_lanes();
         self.queues.take(batching)
+    }
+
+    /// Drops queued rows of lanes whose lease may have expired.
+    pub(crate) fn drop_lost_lanes(&mut self) {
+        self.usable();
     }
 
     /// Returns the lanes whose lease is valid, and drops queued rows of others. Checks the queues only if
@@ -267,7 +279,7 @@ impl<R: QueueRow> LaneReader<R> {
             return Ok(false);
         }
         let lost = lanes.iter().filter(|lane| unclean.contains(&lane.lane)).copied().collect();
-        self.quarantine.begin(unclean, ROWS_MAX);
+        self.quarantine.begin(unclean, ROWS_MAX + UNSETTLED_MAX);
         self.read_wanted = true;
         let fence = self.keeper.fence().clone();
         self.store.wake_rows(WaitingRows::Quarantined { fence, lanes: lost }).await?;

@@ -1,15 +1,20 @@
 //! Outbox rows of one destination → its publisher → settled.
 //!
 //! Delivery is at least once: a crash between publish and settle repeats the publish, with the same
-//! message id. Rows are read, sent and settled in batches: calls that return during a settlement are
-//! settled in the next one.
+//! message id. Reads and settlements run beside the calls and never keep a free slot waiting. The next row
+//! of a key starts when the one before it is accepted; results of many calls share a commit.
+//!
+//! Invariant: no call starts once the lease may have expired, after the fence refused a settlement, or while
+//! the maximum of rows is unsettled.
 //!
 //! - `launch`: starts calls
+//! - `read`: reads the next rows
 //! - `settle`: records the results of rows
 //! - `observation`: spans, counters and log lines of a call
 
 mod launch;
 mod observation;
+mod read;
 mod settle;
 
 use std::{
@@ -23,12 +28,13 @@ use relais_core::{
     breaker::BreakerState,
     delivery::Delivery,
     fault::Judgement,
-    outbox::{OutboxFate, OutboxRow, OutboxSettlement, settle},
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement, settle as decide},
     store::{Store, StoreError},
 };
 use tokio::task::JoinSet;
 
 pub(crate) use self::observation::count;
+use self::{read::RunningRead, settle::UnsettledRows};
 use crate::{
     app::DestinationSettings,
     key_queues::RowInFlight,
@@ -60,10 +66,11 @@ pub(crate) struct Relay {
     calls: JoinSet<FinishedCall>,
     /// The number of them whose key's last call failed.
     doubtful: usize,
-    /// Calls that returned and are not yet settled.
+    /// Calls that returned and are not yet evaluated.
     finished: Vec<FinishedCall>,
-    settlements: Vec<OutboxSettlement>,
-    /// Rows with a settlement that is not `Dispatched`, with their keys: not read before the commit.
+    unsettled: UnsettledRows,
+    read: RunningRead,
+    /// Unsettled rows that are not `Dispatched`, with their keys: not read before the commit.
     forgotten: HashMap<i64, String>,
     /// The time at which the next retry of this worker is due.
     retry_at: Option<Instant>,
@@ -92,7 +99,8 @@ impl Relay {
             calls: JoinSet::new(),
             doubtful: 0,
             finished: Vec::new(),
-            settlements: Vec::new(),
+            unsettled: UnsettledRows::new(),
+            read: RunningRead::default(),
             forgotten: HashMap::new(),
             retry_at: None,
             probed: HashSet::new(),
@@ -102,6 +110,18 @@ impl Relay {
 
     pub(crate) fn limits(&self) -> SharedLimits {
         self.guard.limits().clone()
+    }
+
+    /// Sets how long results wait for others while there is other work.
+    #[cfg(test)]
+    pub(crate) fn settle_within(&mut self, within: Duration) {
+        self.unsettled.within = within;
+    }
+
+    /// Returns the number of settlements that began.
+    #[cfg(test)]
+    pub(crate) fn settlements(&self) -> usize {
+        self.unsettled.statements
     }
 
     pub(crate) fn reader(&mut self) -> &mut LaneReader<OutboxRow> {
@@ -175,7 +195,7 @@ impl Relay {
             Delivery::Retry { after, .. } | Delivery::Busy { after, .. } => *after,
             _ => None,
         };
-        let mut fate = settle(retry, *on_dead_letter, row.attempts, delivery, judgement, random());
+        let mut fate = decide(retry, *on_dead_letter, row.attempts, delivery, judgement, random());
         if let OutboxFate::Wait { problem, pause, .. } = &mut fate {
             self.counters.outage(problem);
             self.guard.limits().because(problem);
@@ -222,27 +242,22 @@ impl Relay {
                 self.forgotten.insert(row.id, row.msg_key.clone());
             }
             let (lane, epoch) = (entry.lane.lane, entry.lane.epoch);
-            self.settlements.push(OutboxSettlement { id: row.id, lane, epoch, fate });
+            self.unsettled.push(OutboxSettlement { id: row.id, lane, epoch, fate });
         }
     }
 
-    /// Settles returned calls while the next rows are read: two statements at once.
-    async fn settle_and_read(&mut self) -> Result<(usize, usize), StoreError> {
-        let fetch = if self.guard.limits().is_resting() { None } else { self.reader.plan() };
-        let Some(fetch) = fetch else { return Ok((self.settle().await?, 0)) };
-        let forgotten = self.forgotten.values().chain(&self.stuck).cloned().collect();
-        let store = Arc::clone(&self.store);
-        let (settled, rows) = tokio::join!(self.settle(), store.fetch_outbox(fetch.clone()));
-        let read = self.reader.receive(&fetch, rows, &forgotten).await;
-        Ok((settled?, read?))
+    /// Returns whether nothing is in flight and nothing is queued.
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty() && self.finished.is_empty() && self.reader.queues.queued() == 0
     }
 
     /// Starts nothing more and settles returned calls; returns `true` once nothing is in flight.
     pub(crate) async fn wind_down(&mut self) -> Result<bool, StoreError> {
+        self.abandon_read();
         self.reader.queues.drop_queued();
         self.collect();
-        self.settle().await?;
-        Ok(self.calls.is_empty())
+        self.settle_all().await?;
+        Ok(self.calls.is_empty() && self.finished.is_empty())
     }
 
     fn until_retry(&mut self) -> Duration {
@@ -265,10 +280,26 @@ impl Worker for Relay {
 
     async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
         self.collect();
-        let (settled, read) = self.settle_and_read().await?;
-        let (started, wait) = self.launch().await?;
+        let mut done = if self.unsettled.has_failed() {
+            self.settle_all().await?
+        } else {
+            self.end_settlement()?
+        };
+        done += self.end_read().await?;
+        let (started, mut wait) = self.launch().await?;
+        self.begin_settlement();
+        self.begin_read();
+        done += started;
+        if self.calls.is_empty() || self.read.has_failed() {
+            // No call can return before the rows are here.
+            let read = self.await_read().await?;
+            if read > 0 {
+                let (started, rest) = self.launch().await?;
+                (done, wait) = (done + read + started, rest);
+            }
+        }
         self.report();
-        Ok(if settled + read + started > 0 {
+        Ok(if done > 0 {
             PassOutcome::Worked
         } else {
             let rest = wait.min(self.until_retry());
@@ -277,18 +308,25 @@ impl Worker for Relay {
     }
 
     async fn returned(&mut self) {
-        match self.calls.join_next().await {
-            Some(done) => self.add_finished(done),
-            None => std::future::pending().await,
-        }
+        let due = self.unsettled.due_at(self.is_idle());
+        let Self { calls, unsettled, read, .. } = self;
+        let done = tokio::select! {
+            Some(done) = calls.join_next() => done,
+            () = unsettled.ended() => return,
+            () = read.ended() => return,
+            () = sleep_until(due) => return,
+        };
+        self.add_finished(done);
     }
 
     #[cfg(test)]
     fn in_flight(&self) -> usize {
-        self.calls.len() + self.finished.len()
+        let calls = self.calls.len() + self.finished.len();
+        calls + self.unsettled.len() + usize::from(self.read.is_running())
     }
 
     async fn stop(&mut self, patience: Duration) {
+        self.abandon_read();
         self.reader.queues.drop_queued();
         let patience = patience.min(self.settings.timeout + CALL_STOP_GRACE);
         let all = async {
@@ -304,5 +342,13 @@ impl Worker for Relay {
         }
         self.guard.close().await;
         self.reader.leave().await;
+    }
+}
+
+/// Waits until a time; indefinitely without one.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }

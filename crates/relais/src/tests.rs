@@ -18,4 +18,5 @@ mod relay;
 mod remote;
 mod repair;
 mod running;
+mod settle;
 mod support;

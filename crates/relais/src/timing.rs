@@ -10,6 +10,8 @@ const BEAT_RETRY: Duration = Duration::from_millis(200);
 pub(crate) const REST_MAX: Duration = Duration::from_secs(1);
 /// Time that a stopping relay waits for calls in flight beyond their own time limit.
 pub(crate) const CALL_STOP_GRACE: Duration = Duration::from_secs(1);
+/// The longest time that the result of a call waits for others to share a commit with.
+pub(crate) const SETTLE_WITHIN: Duration = Duration::from_millis(5);
 /// The first pause after the database did not answer.
 const DATABASE_PAUSE: Duration = Duration::from_millis(100);
 const DATABASE_PAUSE_MAX: Duration = Duration::from_secs(5);

@@ -108,7 +108,7 @@ impl RequestHeaders<'_> {
         let message_id = row.message_id.to_string();
         let version = row.event_version.to_string();
         let mut set = |name: &'static str, value: String| {
-            map.insert(HeaderName::from_static(name), printable(&value));
+            map.insert(HeaderName::from_static(name), printable(value));
         };
         // Each attempt of a process step is a separate message; the step is what must happen once.
         let own = row.headers.get("idempotency-key").filter(|_| row.category == Category::Command);
@@ -185,7 +185,7 @@ fn row_value(value: &RowValue) -> HeaderValue {
     let as_it_is = |bytes: &[u8]| {
         let carried = (0..bytes.len()).all(|at| carries(bytes, at));
         let text = carried.then(|| String::from_utf8_lossy(bytes).into_owned());
-        printable(&text.unwrap_or_else(|| exact(bytes)))
+        printable(text.unwrap_or_else(|| exact(bytes)))
     };
     match value {
         RowValue::Text(text) => as_it_is(text.as_bytes()),
@@ -221,15 +221,21 @@ fn cloudevent(text: &str) -> String {
 }
 
 fn encode(bytes: &[u8], keep: impl Fn(usize) -> bool) -> String {
-    let one = |(at, byte): (usize, &u8)| match keep(at) {
-        true => char::from(*byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    bytes.iter().enumerate().map(one).collect()
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut text = String::with_capacity(bytes.len());
+    for (at, byte) in bytes.iter().enumerate() {
+        if keep(at) {
+            text.push(char::from(*byte));
+        } else {
+            let [high, low] = [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]);
+            text.extend(['%', char::from(high), char::from(low)]);
+        }
+    }
+    text
 }
 
-fn printable(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).expect("encoded text is printable ASCII")
+fn printable(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("encoded text is printable ASCII")
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use relais_core::{
     publisher::{Batching, Publisher},
 };
 use reqwest::{
-    Client, Response, Url,
+    Client, Request, Response, Url,
     header::{HeaderMap, LOCATION, RETRY_AFTER},
     redirect,
 };
@@ -39,8 +39,9 @@ const EXCERPT_MAX: usize = 4 * 1024;
 const DRAIN_MAX: usize = 64 * 1024;
 /// Time limit for the body of a response. The status has decided by then.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
-/// Connections that stay open while idle.
-const IDLE_CONNECTIONS_MAX: usize = 32;
+/// Connections that stay open while idle. More than a usual `concurrency`: calls that return together would
+/// close the rest, and the next calls would connect again.
+const IDLE_CONNECTIONS_MAX: usize = 512;
 const IDLE_TIME: Duration = Duration::from_secs(30);
 /// Shorter header values are too common to be hidden in responses.
 const HIDDEN_MIN: usize = 8;
@@ -224,8 +225,11 @@ impl HttpPublisher {
             Method::Put => reqwest::Method::PUT,
             Method::Patch => reqwest::Method::PATCH,
         };
-        let request = self.client.request(method, self.url.clone()).headers(headers);
-        match request.body(row.payload.clone()).send().await {
+        // Built whole: a builder would merge and copy the headers once more.
+        let mut request = Request::new(method, self.url.clone());
+        *request.headers_mut() = headers;
+        *request.body_mut() = Some(row.payload.clone().into());
+        match self.client.execute(request).await {
             Ok(response) => self.judge(response).await,
             Err(error) => classify::failed(&error, &self.call),
         }

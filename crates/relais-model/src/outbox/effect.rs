@@ -17,10 +17,21 @@ pub(super) fn apply(config: &RelayConfig, state: &mut RelayState, action: RelayA
             state.left.moves -= 1;
             state.lane.owner = Owner::Free;
             let me = &mut state.workers[worker];
-            me.drop_queue();
-            (me.held, me.caution) = (0, false);
+            me.drop_queue(config);
+            (me.held, me.caution, me.asked) = (0, false, 0);
         }
-        RelayAction::Fetch { worker, due } => fetch(config, state, worker, due),
+        RelayAction::Expire(worker) => {
+            state.left.moves -= 1;
+            state.workers[worker].drop_queue(config);
+        }
+        RelayAction::Fetch { worker, due } => {
+            let rows = fetched(config, state, worker, due);
+            if config.counts_kills() {
+                enter(config, state, worker, rows);
+            } else {
+                state.workers[worker].asked = rows;
+            }
+        }
         RelayAction::FetchArrives(worker) => {
             let rows = std::mem::take(&mut state.workers[worker].asked);
             enter(config, state, worker, rows);
@@ -32,13 +43,18 @@ pub(super) fn apply(config: &RelayConfig, state: &mut RelayState, action: RelayA
             state.limbo[row] += 1;
             answered(config, state, worker, row, RelayAnswer::Failed);
         }
-        RelayAction::Settle(worker, row) => {
-            settle(config, state, worker, row);
-            forget(state, worker, row);
+        RelayAction::Settle(worker) => {
+            for item in &mut state.workers[worker].items {
+                if let RowStage::Answered(answer) = item.stage {
+                    item.stage = RowStage::Settling(answer);
+                }
+            }
+            if config.counts_kills() {
+                commit(config, state, worker);
+            }
         }
-        RelayAction::SettleLost { worker, row, applied } => {
-            settle_lost(config, state, worker, row, applied);
-        }
+        RelayAction::Commit(worker) => commit(config, state, worker),
+        RelayAction::CommitLost { worker, applied } => commit_lost(config, state, worker, applied),
         RelayAction::Crash(worker) => crash(config, state, worker),
         RelayAction::Land(row) => {
             state.limbo[row] -= 1;
@@ -73,8 +89,9 @@ fn take(config: &RelayConfig, state: &mut RelayState, worker: usize) {
         }
     }
     let me = &mut state.workers[worker];
-    me.drop_queue();
-    me.held = state.lane.epoch;
+    me.drop_queue(config);
+    // Rows of an old read carry the old epoch: the worker drops them when they arrive.
+    (me.held, me.asked, me.refused) = (state.lane.epoch, 0, 0);
     me.caution = unclean && !config.has(RelayBug::NoCaution);
     if unclean {
         lose_worker(config, state);
@@ -96,19 +113,10 @@ fn lose_worker(config: &RelayConfig, state: &mut RelayState) {
     }
 }
 
-fn fetch(config: &RelayConfig, state: &mut RelayState, worker: usize, due: u8) {
-    let rows = fetched(config, state, worker, due);
-    if config.has(RelayBug::StaleFetch) {
-        state.workers[worker].asked = rows;
-    } else {
-        enter(config, state, worker, rows);
-    }
-}
-
 fn enter(config: &RelayConfig, state: &mut RelayState, worker: usize, rows: u8) {
     let me = &mut state.workers[worker];
-    let free =
-        |row: &usize| rows & (1 << row) != 0 && !me.has_key_in_flight(config, *row) && me.held != 0;
+    let idle = |row: &usize| me.items[*row].stage == RowStage::Idle;
+    let free = |row: &usize| rows & (1 << row) != 0 && idle(row) && me.held != 0;
     let rows: Vec<usize> = config.rows().filter(free).collect();
     let cautious = std::mem::take(&mut me.caution);
     for row in rows {
@@ -132,11 +140,15 @@ fn note(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize)
             state.workers[worker].items[row].stage = RowStage::Answered(RelayAnswer::Buried);
             drop_key(config, state, worker, row);
         }
-        _ if !writes(config, state, worker, row) => forget(state, worker, row),
+        _ if !writes(config, state, worker, row) => {
+            let epoch = item.epoch;
+            state.workers[worker].items[row] = RelayItem::default();
+            refuse(config, state, worker, epoch);
+        }
         Treatment::Hold => {
             let it = &mut state.rows[row];
             (it.lost, it.waiting) = (small(HOLD_AFTER), true);
-            forget(state, worker, row);
+            state.workers[worker].items[row] = RelayItem::default();
             drop_key(config, state, worker, row);
         }
         Treatment::NoteAndSend | Treatment::SendAlone | Treatment::Send => {
@@ -152,7 +164,8 @@ fn publish(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usi
     }
     let item = &mut state.workers[worker].items[row];
     item.stage = RowStage::Publishing;
-    let bit = 1_u8 << item.epoch;
+    let (bit, epoch) = (1_u8 << item.epoch, item.epoch);
+    state.continued |= state.workers[worker].refused == epoch;
     state.uncaused |= state.rows[row].started & bit != 0;
     state.rows[row].started |= bit;
 }
@@ -174,16 +187,13 @@ fn answered(
     }
 }
 
-/// Behind a failed row the rest of the key leaves the worker's queue.
+/// Behind a failed row the rest of the key leaves the worker's queue, and the read on its way.
 fn drop_key(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize) {
     if config.has(RelayBug::BatchGoesOn) {
         return;
     }
     for other in config.same_key(row) {
-        let item = &mut state.workers[worker].items[other];
-        if item.stage == RowStage::Queued {
-            *item = RelayItem::default();
-        }
+        state.workers[worker].drop_queued(config, other);
     }
 }
 
@@ -203,7 +213,7 @@ fn writes(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usiz
 
 fn settle(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usize) {
     let item = state.workers[worker].items[row];
-    let RowStage::Answered(answer) = item.stage else { return };
+    let RowStage::Settling(answer) = item.stage else { return };
     if !writes(config, state, worker, row) {
         return;
     }
@@ -249,37 +259,57 @@ fn deaths_of_a_killer(acquitted: u8) -> u8 {
     small(HOLD_AFTER) + 1 - if acquitted > 0 { 1 + small(CLEARED) } else { 0 }
 }
 
-/// A settlement without an answer is repeated, which changes nothing the second time. Not so a dead
-/// letter: an operator may have acted in between. It is dropped, and fetched again if it is still open.
-fn settle_lost(
-    config: &RelayConfig,
-    state: &mut RelayState,
-    worker: usize,
-    row: usize,
-    applied: bool,
-) {
-    state.left.lost -= 1;
-    let item = state.workers[worker].items[row];
-    if applied {
+/// One transaction settles the rows of several calls. A refusal stops the worker.
+fn commit(config: &RelayConfig, state: &mut RelayState, worker: usize) {
+    let mut refused = None;
+    for row in settling(config, state, worker) {
+        let epoch = state.workers[worker].items[row].epoch;
+        if !state.owns(worker, epoch) {
+            refused = Some(epoch);
+        }
         settle(config, state, worker, row);
-        state.workers[worker].items[row].settled = true;
+        state.workers[worker].items[row] = RelayItem::default();
     }
-    let RowStage::Answered(answer) = item.stage else { return };
-    let is_dead = matches!(config.fate(item, answer), OutboxFate::Dead { .. });
-    if is_dead && !config.has(RelayBug::DeadLetterRepeated) {
-        forget(state, worker, row);
+    if let Some(epoch) = refused {
+        refuse(config, state, worker, epoch);
     }
 }
 
-/// The row leaves the worker's memory. A worker that was refused asks who owns the lane before it
-/// does anything else; if it does not, its queue is void.
-fn forget(state: &mut RelayState, worker: usize, row: usize) {
+/// A settlement without an answer is repeated, which changes nothing the second time. Not so a dead
+/// letter: an operator may have acted in between. It is dropped, and fetched again if it is still open.
+fn commit_lost(config: &RelayConfig, state: &mut RelayState, worker: usize, applied: bool) {
+    state.left.lost -= 1;
+    for row in settling(config, state, worker) {
+        if applied {
+            settle(config, state, worker, row);
+        }
+        let item = &mut state.workers[worker].items[row];
+        let RowStage::Settling(answer) = item.stage else { continue };
+        let is_dead = matches!(config.fate(*item, answer), OutboxFate::Dead { .. });
+        if is_dead && !config.has(RelayBug::DeadLetterRepeated) {
+            *item = RelayItem::default();
+        } else {
+            (item.stage, item.settled) = (RowStage::Answered(answer), item.settled || applied);
+        }
+    }
+}
+
+fn settling(config: &RelayConfig, state: &RelayState, worker: usize) -> Vec<usize> {
+    let items = &state.workers[worker].items;
+    config.rows().filter(|row| matches!(items[*row].stage, RowStage::Settling(_))).collect()
+}
+
+/// A worker that was refused asks who owns the lane before it starts anything else. Its queue is void.
+fn refuse(config: &RelayConfig, state: &mut RelayState, worker: usize, epoch: u8) {
     let owns = state.owns(worker, state.workers[worker].held);
     let me = &mut state.workers[worker];
-    me.items[row] = RelayItem::default();
+    me.refused = epoch;
+    if config.has(RelayBug::ContinuesAfterRefusal) {
+        return;
+    }
+    me.drop_queue(config);
     if !owns {
-        me.drop_queue();
-        (me.held, me.caution) = (0, false);
+        (me.held, me.caution, me.asked) = (0, false, 0);
     }
 }
 

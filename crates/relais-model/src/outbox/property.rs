@@ -5,7 +5,7 @@ use stateright::Property;
 
 use super::{
     RelayModel,
-    state::{RelayState, RowStage},
+    state::{Owner, RelayState, RowStage},
     step,
 };
 
@@ -19,6 +19,8 @@ pub const TERMINAL: &str = "terminal";
 pub const ORDER: &str = "order";
 /// One row of a key at a time in the hands of one owner.
 pub const ONE_IN_FLIGHT: &str = "one in flight";
+/// A worker starts no call under an epoch for which the fence has refused it.
+pub const STOPS: &str = "a refused worker starts nothing";
 /// A row is published again only after a failure, an unclean take-over or an operator's retry.
 pub const CAUSE: &str = "every copy has a cause";
 /// A dead letter was rejected, used up its attempts, or lost its worker each time since it last came back;
@@ -26,6 +28,10 @@ pub const CAUSE: &str = "every copy has a cause";
 pub const BLAME: &str = "dead letters failed themselves";
 /// A message that kills its worker does so four times, and twice more each time another loss acquits it.
 pub const KILLER: &str = "a killer ends";
+/// Reachable: the next row of a key starts when the one before it is accepted, not settled.
+pub const KEY_CONTINUES: &str = "a key continues before its settlement";
+/// Reachable: a crash repeats several accepted rows of a key whose settlement was not committed.
+pub const UNSETTLED_REPEATED: &str = "a crash repeats unsettled rows";
 /// In a state without steps, each open row stands behind a dead letter of its key.
 pub const PROGRESS: &str = "progress";
 
@@ -36,6 +42,7 @@ pub(super) fn all() -> Vec<Property<RelayModel>> {
         Property::always(TERMINAL, |_, state: &RelayState| !state.reopened),
         Property::always(ORDER, order),
         Property::always(ONE_IN_FLIGHT, one_in_flight),
+        Property::always(STOPS, |_, state: &RelayState| !state.continued),
         Property::always(CAUSE, |_, state: &RelayState| !state.uncaused),
         Property::always(BLAME, blame),
         Property::always(KILLER, killer),
@@ -70,7 +77,30 @@ pub(super) fn all() -> Vec<Property<RelayModel>> {
                 })
             },
         ),
+        Property::sometimes(KEY_CONTINUES, key_continues),
+        Property::sometimes(UNSETTLED_REPEATED, unsettled_repeated),
     ]
+}
+
+/// A row is in flight while the one before it is accepted and not yet settled.
+fn key_continues(model: &RelayModel, state: &RelayState) -> bool {
+    state.workers.iter().any(|worker| {
+        let flying = |row: &usize| worker.items[*row].stage == RowStage::Publishing;
+        model.0.rows().filter(flying).any(|row| {
+            let mut earlier = model.0.same_key(row).take_while(|earlier| *earlier < row);
+            earlier.any(|other| worker.items[other].stage.unsettled().is_some())
+        })
+    })
+}
+
+/// A worker is lost with several rows of a key that were accepted and not settled: all are sent again.
+fn unsettled_repeated(model: &RelayModel, state: &RelayState) -> bool {
+    let open = |row: &usize| {
+        let row = &state.rows[*row];
+        row.delivered && row.status == OutboxStatus::Pending
+    };
+    let several = |row| model.0.same_key(row).filter(open).count() > 1;
+    state.lane.owner == Owner::Lost && model.0.rows().any(several)
 }
 
 fn no_loss(model: &RelayModel, state: &RelayState) -> bool {

@@ -48,8 +48,14 @@ pub enum RelayBug {
     FetchPastBackoff,
     /// Fetch gives rows of parked keys.
     FetchPastParked,
-    /// Fetched rows come from before the worker settled its rows in flight.
+    /// A read also returns rows that the worker holds; they arrive after it settled them.
     StaleFetch,
+    /// A read returns rows of a key whose earlier row failed and is not settled yet.
+    ReadPastFailure,
+    /// A read on its way is kept although the worker dropped queued rows of its keys meanwhile.
+    LateReadKept,
+    /// A worker continues with its queue after the fence refused a settlement.
+    ContinuesAfterRefusal,
     /// No loss is noted after an unclean take-over.
     NoCaution,
     /// A settlement without an answer is repeated, even when it makes a dead letter.
@@ -98,7 +104,8 @@ impl RelayConfig {
         self.rows().filter(move |other| self.keys[*other] == self.keys[row])
     }
 
-    /// More crashes than a message that kills its worker may cause.
+    /// More crashes than a message that kills its worker may cause. Such a model is about losses alone: its
+    /// reads and settlements are answered at once, and no deadline passes.
     pub fn counts_kills(&self) -> bool {
         u32::from(self.budget.moves) > HOLD_AFTER
     }
@@ -206,7 +213,20 @@ pub enum RowStage {
     /// A loss is noted, not yet published.
     Noted,
     Publishing,
+    /// The call returned; later rows of the key may start if it was accepted.
     Answered(RelayAnswer),
+    /// Its settlement is on its way to the database, together with those of other calls.
+    Settling(RelayAnswer),
+}
+
+impl RowStage {
+    /// The answer of a row that came back and whose settlement is not known to be committed.
+    pub fn unsettled(self) -> Option<RelayAnswer> {
+        match self {
+            Self::Answered(answer) | Self::Settling(answer) => Some(answer),
+            Self::Idle | Self::Queued | Self::Noted | Self::Publishing => None,
+        }
+    }
 }
 
 /// A row in a worker's memory, as it was when fetched.
@@ -230,20 +250,35 @@ pub struct RelayWorker {
     /// The lane came from an unclean take-over and nothing was fetched since.
     pub caution: bool,
     pub items: [RelayItem; ROWS_MAX],
-    /// Rows of a fetch that is still on its way ([`RelayBug::StaleFetch`] only; one bit each).
+    /// Rows of a read that is still on its way (one bit each).
     pub asked: u8,
+    /// The last epoch under which the fence refused it (proof).
+    pub refused: u8,
 }
 
 impl RelayWorker {
-    pub fn has_key_in_flight(&self, config: &RelayConfig, row: usize) -> bool {
-        config.same_key(row).any(|other| self.items[other].stage != RowStage::Idle)
+    /// Returns whether a row of the key failed and its settlement is not committed: the database does not
+    /// hold the key back yet.
+    pub fn has_unsettled_failure(&self, config: &RelayConfig, row: usize) -> bool {
+        config
+            .same_key(row)
+            .any(|other| self.items[other].stage.unsettled().is_some_and(RelayAnswer::is_bad))
     }
 
-    pub fn drop_queue(&mut self) {
-        for item in &mut self.items {
-            if item.stage == RowStage::Queued {
-                *item = RelayItem::default();
-            }
+    /// Drops every queued row. A read on its way left those rows out, so what it returns is void.
+    pub fn drop_queue(&mut self, config: &RelayConfig) {
+        for row in config.rows() {
+            self.drop_queued(config, row);
+        }
+    }
+
+    /// Drops a row from the queue, or from the read on its way.
+    pub fn drop_queued(&mut self, config: &RelayConfig, row: usize) {
+        if self.items[row].stage == RowStage::Queued {
+            self.items[row] = RelayItem::default();
+        }
+        if !config.has(RelayBug::LateReadKept) {
+            self.asked &= !(1 << row);
         }
     }
 }
@@ -273,6 +308,8 @@ pub struct RelayState {
     pub reopened: bool,
     /// A row was published again without a reason (proof).
     pub uncaused: bool,
+    /// A worker started a call under an epoch for which the fence had refused it (proof).
+    pub continued: bool,
 }
 
 impl RelayState {
@@ -301,6 +338,7 @@ impl RelayState {
             stale_write: false,
             reopened: false,
             uncaused: false,
+            continued: false,
         }
     }
 

@@ -12,12 +12,14 @@ pub enum RelayAction {
     /// The worker gets the lane: free, of a crashed run, or because a live owner's lease ran out.
     Take(usize),
     Release(usize),
-    /// The worker reads rows; `due` says which rows in backoff are due (one bit each).
+    /// The monotonic deadline of the worker's lease passes before a renewal is answered: it starts nothing.
+    Expire(usize),
+    /// The database reads rows for the worker; `due` says which rows in backoff are due (one bit each).
     Fetch {
         worker: usize,
         due: u8,
     },
-    /// An earlier fetch comes back ([`RelayBug::StaleFetch`] only).
+    /// The rows of a read arrive; calls may have started and returned meanwhile.
     FetchArrives(usize),
     /// Notes a loss before the delivery, holds the row, or buries it.
     Note(usize, usize),
@@ -25,11 +27,13 @@ pub enum RelayAction {
     Answered(usize, usize, RelayAnswer),
     /// The publisher's time limit passes; the copy may arrive later.
     TimesOut(usize, usize),
-    Settle(usize, usize),
+    /// The worker sends one settlement for all calls that returned, and continues with others.
+    Settle(usize),
+    /// The database carries the settlement out, in one transaction, and answers.
+    Commit(usize),
     /// The database does not answer; it may have carried the settlement out.
-    SettleLost {
+    CommitLost {
         worker: usize,
-        row: usize,
         applied: bool,
     },
     /// The worker's process ends; it starts again with an empty memory and a new name.
@@ -46,6 +50,7 @@ pub(super) fn enabled(config: &RelayConfig, state: &RelayState, actions: &mut Ve
     for worker in 0..config.workers {
         of_lane(config, state, worker, actions);
         of_fetch(config, state, worker, actions);
+        of_settlement(state, worker, actions);
         for row in config.rows() {
             of_item(config, state, worker, row, actions);
         }
@@ -94,6 +99,10 @@ fn of_lane(
     if state.is_owner(worker) && done && calm {
         actions.push(RelayAction::Release(worker));
     }
+    let queued = me.asked != 0 || me.items.iter().any(|item| item.stage == RowStage::Queued);
+    if me.held != 0 && queued && !config.counts_kills() {
+        actions.push(RelayAction::Expire(worker));
+    }
     if state.is_owner(worker) || me.items.iter().any(|item| item.stage != RowStage::Idle) {
         actions.push(RelayAction::Crash(worker));
     }
@@ -131,13 +140,15 @@ fn of_fetch(
 }
 
 /// The rows a fetch gives, one bit each: by id, none behind a row in backoff, none of a parked key,
-/// none of a key the worker has in flight.
+/// none that the worker holds, none of a key whose failure it has not settled.
 pub(super) fn fetched(config: &RelayConfig, state: &RelayState, worker: usize, due: u8) -> u8 {
     let is_due = |row: usize| due & (1 << row) != 0;
     let comes = |row: &usize| {
         let it = &state.rows[*row];
         let ready = it.status == OutboxStatus::Pending && (!it.waiting || is_due(*row));
-        let free = !state.workers[worker].has_key_in_flight(config, *row);
+        let me = &state.workers[worker];
+        let free = me.items[*row].stage == RowStage::Idle;
+        let failed = me.has_unsettled_failure(config, *row);
         let holds = |earlier: usize| {
             let due_too = it.waiting && is_due(earlier);
             let blind =
@@ -147,6 +158,7 @@ pub(super) fn fetched(config: &RelayConfig, state: &RelayState, worker: usize, d
         let held = config.same_key(*row).take_while(|earlier| earlier < row).any(holds);
         ready
             && (free || config.has(RelayBug::StaleFetch))
+            && (!failed || config.has(RelayBug::ReadPastFailure))
             && (!state.is_parked(config, *row) || config.has(RelayBug::FetchPastParked))
             && (!held || config.has(RelayBug::FetchPastBackoff))
     };
@@ -183,13 +195,27 @@ fn of_item(
                 actions.push(RelayAction::TimesOut(worker, row));
             }
         }
-        RowStage::Answered(_) => {
-            actions.push(RelayAction::Settle(worker, row));
-            if state.left.lost > 0 && state.owns(worker, item.epoch) {
-                for applied in [false, true] {
-                    actions.push(RelayAction::SettleLost { worker, row, applied });
-                }
-            }
+        RowStage::Answered(_) | RowStage::Settling(_) => {}
+    }
+}
+
+/// One settlement of a worker is on its way at a time; its answer is not read while losses are noted.
+fn of_settlement(state: &RelayState, worker: usize, actions: &mut Vec<RelayAction>) {
+    let me = &state.workers[worker];
+    let any = |is: fn(RowStage) -> bool| me.items.iter().any(|item| is(item.stage));
+    if !any(|stage| matches!(stage, RowStage::Settling(_))) {
+        if any(|stage| matches!(stage, RowStage::Answered(_))) {
+            actions.push(RelayAction::Settle(worker));
+        }
+        return;
+    }
+    if any(|stage| stage == RowStage::Noted) {
+        return;
+    }
+    actions.push(RelayAction::Commit(worker));
+    if state.left.lost > 0 && state.is_owner(worker) {
+        for applied in [false, true] {
+            actions.push(RelayAction::CommitLost { worker, applied });
         }
     }
 }
@@ -202,15 +228,18 @@ fn alone(config: &RelayConfig, me: &RelayWorker, row: usize) -> bool {
     !suspect(&me.items[row]) || !me.items.iter().enumerate().any(busy)
 }
 
-/// The key guard: nothing of the key before this row, in flight or failed.
+/// The key guard: nothing of the key before this row, in flight or failed. An accepted row need not be
+/// settled.
 fn first_of_key(config: &RelayConfig, me: &RelayWorker, row: usize) -> bool {
     if config.has(RelayBug::NoKeyGuard) {
         return true;
     }
     config.same_key(row).filter(|other| *other != row).all(|other| match me.items[other].stage {
-        RowStage::Idle | RowStage::Answered(RelayAnswer::Accepted) => true,
+        RowStage::Idle
+        | RowStage::Answered(RelayAnswer::Accepted)
+        | RowStage::Settling(RelayAnswer::Accepted) => true,
         RowStage::Queued | RowStage::Noted => other > row,
-        RowStage::Answered(_) => config.has(RelayBug::BatchGoesOn),
+        RowStage::Answered(_) | RowStage::Settling(_) => config.has(RelayBug::BatchGoesOn),
         RowStage::Publishing => false,
     })
 }

@@ -14,17 +14,25 @@ use relais_core::{
 
 use super::{FinishedCall, Relay, observation::CallObservation};
 use crate::{
-    key_queues::RowInFlight, publish_guard::Permit, quarantine::outbox_fate, random::random,
-    timing::REST_MAX,
+    key_queues::RowInFlight, lane_reader::UNSETTLED_MAX, publish_guard::Permit,
+    quarantine::outbox_fate, random::random, timing::REST_MAX,
 };
 
 impl Relay {
     /// Starts as many calls as the guard permits; returns the number of rows, and the rest if there are none.
     pub(super) async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
         let (mut started, mut rest) = (0, REST_MAX);
+        let batching = self.guard.batching();
+        self.reader.queues.fit(batching);
+        // The results of one call may wait while the next one runs.
+        if self.unsettled.len() >= UNSETTLED_MAX.max(batching.max() + 1) {
+            return Ok((started, rest));
+        }
         let mut batches = Vec::new();
         let (mut doubtful, doubtful_max) = (self.doubtful, self.guard.limits().doubtful_max());
         let mut deferred = None;
+        // Once for all calls of a pass, which takes microseconds.
+        self.reader.drop_lost_lanes();
         loop {
             if deferred.is_none() && doubtful >= doubtful_max {
                 deferred = Some(self.defer_failing_keys());
@@ -41,7 +49,7 @@ impl Relay {
                 Permit::Full => break,
             }
             self.choose_probe();
-            let entries = self.reader.take(self.guard.batching());
+            let entries = self.reader.queues.take(batching);
             let Some(first) = entries.first() else { break };
             started += entries.len();
             match outbox_fate(first.treatment, &first.row, self.settings.on_dead_letter) {

@@ -154,6 +154,8 @@ pub(super) struct Script {
     /// A payload that fails every call it is in, and how.
     spoiler: Mutex<Option<(String, Delivery)>>,
     outage: Mutex<Option<(usize, Delivery)>>,
+    /// The number of messages of each call.
+    sizes: Mutex<Vec<usize>>,
 }
 
 impl Script {
@@ -170,6 +172,7 @@ impl Script {
             stuck: Mutex::default(),
             spoiler: Mutex::default(),
             outage: Mutex::default(),
+            sizes: Mutex::default(),
         })
     }
 
@@ -198,6 +201,11 @@ impl Script {
         self.seen.lock().unwrap().clone()
     }
 
+    /// Returns the number of messages of each call, in order.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        self.sizes.lock().unwrap().clone()
+    }
+
     fn answer(&self, row: &OutboxRow) -> Delivery {
         let name = row.payload.trim_matches('"').to_owned();
         self.seen.lock().unwrap().push(name.clone());
@@ -212,6 +220,7 @@ impl Script {
 #[async_trait]
 impl Publisher for Script {
     async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+        self.sizes.lock().unwrap().push(messages.len());
         let answers: Vec<_> = messages.iter().map(|row| self.answer(row)).collect();
         if let Some(delivery) = self.outage() {
             return vec![delivery; messages.len()];
